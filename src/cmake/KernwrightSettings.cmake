@@ -1,0 +1,44 @@
+# Compiler and output settings that hold for every target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+include(GNUInstallDirs)
+set(CMAKE_INSTALL_LIBDIR lib)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+
+find_program(KERNWRIGHT_CCACHE ccache)
+if(KERNWRIGHT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${KERNWRIGHT_CCACHE})
+endif()
+
+# Binaries move to other machines: no path of this one may stay in them.
+add_compile_options(
+  -ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/
+  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
+# LLVMSupport names libz3, libz and libzstd for parts of it that we never pull in.
+add_link_options(-Wl,--as-needed)
+
+add_library(kernwright_warnings INTERFACE)
+target_compile_options(kernwright_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  $<$<BOOL:${KERNWRIGHT_WERROR}>:-Werror>)
+
+if(KERNWRIGHT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "KERNWRIGHT_FUZZ needs Clang; the compiler is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer
+    -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+endif()
