@@ -1,0 +1,74 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/result.h>
+
+#include "model/measurement.h"
+#include "model/parameter_space.h"
+#include "model/trial.h"
+
+namespace kernwright {
+
+/// What a record answers for. All fields are hard: any difference is another key.
+struct RecordKey {
+  std::string problem;  ///< canonical text
+  std::string target;   ///< architecture of the device, "sm_90"
+  std::string sku;      ///< profile id, "h200"
+  MeasurePolicy policy;
+
+  /// Canonical text of the whole key.
+  std::string text() const;
+  friend bool operator==(const RecordKey&, const RecordKey&) = default;
+};
+
+/// What a record was made with. A difference lowers the grade of the match, it does not hide it.
+struct RecordEnvironment {
+  std::string template_digest;  ///< of the winner's template: manifest, source, device headers
+  std::string compiler;         ///< `Compiler::identity`
+  std::string driver;           ///< empty where predicted
+  std::string kernwright;       ///< version
+
+  friend bool operator==(const RecordEnvironment&, const RecordEnvironment&) = default;
+};
+
+/// How a record came about.
+enum class RecordGrade { measured, predicted };
+
+/// One configuration with its evidence.
+struct RankedConfiguration {
+  std::string kernel_template;
+  Configuration configuration;
+  std::string artifact;  ///< digest of its cubin's request, hex
+  Measurement measurement;
+  double predicted_us = 0;
+  Resources resources;
+};
+
+/// The answer worth keeping: winner, evidence, environment, runners-up.
+struct TuningRecord {
+  RecordKey key;
+  RecordEnvironment environment;
+  RecordGrade grade = RecordGrade::measured;
+  RankedConfiguration winner;
+  std::vector<RankedConfiguration> runners_up;  ///< best first, at most 7
+  std::optional<RankedConfiguration> baseline;  ///< the default configuration, as measured beside it
+  CheckReport check;                            ///< of the winner
+  int candidates = 0;                           ///< valid ones
+  int measured = 0;
+  std::string device_name;
+  std::string device_uuid;
+  double roofline_us = 0;       ///< the larger of flops and bytes over the profile's rates
+  double wall_seconds = 0;
+  std::string created;          ///< UTC, ISO 8601
+};
+
+/// JSON text, one object, stable field order. `parse_record(to_json(r))` gives r back.
+std::string to_json(const TuningRecord& record);
+/// Errors: `corrupt` naming the field.
+Result<TuningRecord> parse_record(std::string_view json);
+
+}  // namespace kernwright

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <future>
+#include <memory>
+
+#include <kernwright/result.h>
+
+#include "compile/compile_request.h"
+#include "compile/compiler.h"
+
+namespace kernwright {
+
+using CompileResult = Result<std::shared_ptr<const CompiledKernel>>;
+
+struct CompilePoolOptions {
+  int threads = 0;  ///< 0: max(1, cores - 2), at least 2 where there are 2 cores
+  std::chrono::milliseconds deadline{60'000};  ///< per compile, from its start
+};
+
+/// Compiles requests in parallel on a oneTBB arena. Equal requests in flight are compiled once. A
+/// compile cannot be stopped: past its deadline it is abandoned (its waiters get `timed_out`, its
+/// result is dropped, its slot replaced); with two abandoned compiles still running no further
+/// replacement is made. Thread-safe. Destruction drops what has not started and waits for what has.
+class CompilePool {
+ public:
+  CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options);
+  ~CompilePool();
+
+  /// Starts (or joins) the compile. The future never throws.
+  std::shared_future<CompileResult> submit(CompileRequest request);
+
+  /// Number of compiles that run at once.
+  int threads() const;
+  Compiler& compiler();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kernwright/result.h>
+
+#include "compile/compile_request.h"
+
+namespace kernwright {
+
+/// Compiles CUDA source. The one real implementation loads NVRTC and nvJitLink with dlopen on first
+/// use; tests put a fake behind the pool. Thread-safe.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+
+  /// Name, version and library digest: "nvrtc 13.0 <hex>". Loads the toolkit.
+  /// Errors: `unavailable` naming what was tried.
+  virtual Result<std::string> identity() = 0;
+
+  /// Errors: `compile` with the log where the source is refused; `unavailable` without a toolkit.
+  virtual Result<CompiledKernel> compile(const CompileRequest& request) = 0;
+
+  /// Links LTO-IR inputs into one cubin for `target`. Errors as `compile`.
+  virtual Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,
+                                      const std::string& target) = 0;
+};
+
+/// NVRTC and nvJitLink by dlopen.
+std::unique_ptr<Compiler> make_toolkit_compiler();
+
+}  // namespace kernwright

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Counts of the machine instructions that tell how a kernel of one cubin was compiled, by the low
+/// 12 bits of each 16-byte instruction (sm_70 and newer).
+struct InstructionCounts {
+  std::string kernel;
+  int total = 0;
+  std::map<std::string, int> by_name;  ///< "HGMMA", "HMMA", "LDL", "STL", "UTMALDG", ...
+
+  int count(std::string_view name) const;
+};
+
+/// Reads the `.text.*` sections of a cubin. Errors: `corrupt` where it is no ELF file.
+Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin);
+
+}  // namespace kernwright

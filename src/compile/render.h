@@ -1,0 +1,19 @@
+#pragma once
+
+#include <kernwright/result.h>
+
+#include "compile/compile_request.h"
+#include "model/candidate.h"
+#include "model/catalog.h"
+
+namespace kernwright {
+
+/// The compile request of a candidate: the template's source, the generated configuration and the
+/// device headers. Candidates that differ only in run-time parameters give equal requests.
+CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch);
+
+/// The compile request of an operation's reference kernel.
+CompileRequest render_reference(const Operation& operation, const Problem& normalized,
+                                const Catalog& catalog, int sm_arch);
+
+}  // namespace kernwright

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/result.h>
+
+#include "model/candidate.h"
+#include "model/device_profile.h"
+#include "model/measurement.h"
+
+namespace kernwright {
+
+using DevicePointer = std::uint64_t;
+
+/// Device memory, freed on destruction. Move-only.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual DevicePointer address() const = 0;
+  virtual std::int64_t bytes() const = 0;
+};
+
+/// A loaded cubin with its functions resolved for one execution plan: attributes set, limits checked.
+/// Loading depends on no context; launching uses the calling thread's current one.
+class LoadedProgram {
+ public:
+  virtual ~LoadedProgram() = default;
+};
+
+/// Pointers and scalars of one launch of an execution plan, in the order of the operation: one
+/// address per tensor of the plan (0 where absent), one value per scalar, the workspace buffer.
+struct LaunchArguments {
+  std::vector<DevicePointer> tensors;
+  std::vector<double> scalars;
+  DevicePointer workspace = 0;
+};
+
+/// What the audit and records say of a live device.
+struct DeviceIdentity {
+  std::string uuid;
+  std::string driver_version;
+  int ordinal = 0;
+};
+
+/// A GPU, real or fake: memory, loading, launching and timing. `Runner`s are written against it.
+/// Used by one thread at a time. A failed call names the driver's function and error; after an
+/// illegal address or a failed launch every later call fails (`lost()` is true).
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceProfile& profile() const = 0;
+  virtual const DeviceIdentity& identity() const = 0;
+
+  virtual Result<std::unique_ptr<DeviceBuffer>> allocate(std::int64_t bytes) = 0;
+  virtual Result<void> upload(DevicePointer to, std::span<const std::byte> from) = 0;
+  virtual Result<void> download(std::span<std::byte> to, DevicePointer from) = 0;
+  virtual Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) = 0;
+
+  /// Loads `cubin` and resolves the plan's kernels. The plan is copied.
+  virtual Result<std::shared_ptr<LoadedProgram>> load(std::string_view cubin,
+                                                      const ExecutionPlan& plan) = 0;
+
+  /// Launches the program's plan once and waits. Zeroes the workspaces that ask for it.
+  virtual Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) = 0;
+
+  /// Prepares a sequence of units of work (one argument set each, rotated so that the L2 is cold) as
+  /// one graph for timing. `arguments` is repeated round-robin until `units` launches are in the graph.
+  class TimedUnits {
+   public:
+    virtual ~TimedUnits() = default;
+  };
+  virtual Result<std::unique_ptr<TimedUnits>> prepare_timing(
+      const LoadedProgram& program, std::span<const LaunchArguments> arguments, int units) = 0;
+
+  /// One sample: replays the graph between two events; microseconds per unit.
+  virtual Result<double> sample_us(TimedUnits& units) = 0;
+
+  /// True after an error that poisons the context.
+  virtual bool lost() const = 0;
+  /// What the last failed call means for the candidate that made it.
+  virtual Outcome last_failure() const = 0;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "device/device.h"
+
+namespace kernwright {
+
+/// A clock that moves only when told.
+class ManualClock {
+ public:
+  double now_us() const { return now_us_; }
+  void advance(double us) { now_us_ += us; }
+
+ private:
+  double now_us_ = 0;
+};
+
+/// A device that computes nothing: memory is host memory, and what a program does and costs is
+/// decided by a landscape over the text of its "cubin" (the fake compiler puts the candidate's id
+/// there) and its plan. Deterministic.
+struct FakeBehavior {
+  double time_us = 1;
+  Outcome outcome = Outcome::ok;  ///< what `run` reports; wrong_result runs but writes nothing right
+};
+
+struct FakeDeviceOptions {
+  DeviceProfile profile;
+  /// Behaviour of the program whose bits are `cubin` under `plan`.
+  std::function<FakeBehavior(std::string_view cubin, const ExecutionPlan& plan)> landscape;
+  /// Computes a correct run's effect on memory. Optional: by default outputs are filled with 1.
+  std::function<void(const ExecutionPlan& plan, const LaunchArguments& arguments)> compute;
+  double noise = 0;          ///< relative amplitude of the deterministic jitter of samples
+  std::uint64_t seed = 1;
+};
+
+std::unique_ptr<Device> make_fake_device(FakeDeviceOptions options, ManualClock& clock);
+
+}  // namespace kernwright

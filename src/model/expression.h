@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Values by name for the evaluation of expressions. Small: looked up linearly from the back, so
+/// that later entries (derived values) are found first.
+class Scope {
+ public:
+  void set(std::string name, std::int64_t value);
+  std::optional<std::int64_t> find(std::string_view name) const;
+  const std::vector<std::pair<std::string, std::int64_t>>& entries() const { return entries_; }
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> entries_;
+};
+
+/// An integer expression: a strict subset of C++ constant expressions over 64-bit integers, so that
+/// its text can be pasted into the generated kernel configuration. Operators `+ - * / %`,
+/// comparisons, `&& || !`, `?:`, parentheses; functions ceil_div, round_up, min, max, is_pow2.
+/// `&&`, `||` and `?:` short-circuit. Immutable and cheap to copy.
+class Expression {
+ public:
+  /// Errors: `invalid_argument` with the column and what was expected.
+  static Result<Expression> parse(std::string_view text);
+
+  /// Errors: `invalid_argument` on an unknown name, overflow, or division by zero, naming the
+  /// sub-expression and both values.
+  Result<std::int64_t> evaluate(const Scope& scope) const;
+
+  /// The text as given: valid C++ and valid to parse again.
+  const std::string& text() const;
+
+  /// The names it uses, each once, in order of appearance.
+  const std::vector<std::string>& names() const;
+
+ private:
+  struct Program;
+  std::shared_ptr<const Program> program_;
+};
+
+}  // namespace kernwright

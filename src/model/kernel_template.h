@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/result.h>
+
+#include "model/expression.h"
+#include "model/launch_spec.h"
+#include "model/operation.h"
+#include "model/parameter_space.h"
+
+namespace kernwright {
+
+struct Rule {
+  Expression expression;
+  std::string why;
+  int line = 0;
+};
+
+/// A named value computed from parameters, the problem and the device. `pasted` ones name only what
+/// the compiler knows too, and are asserted equal on both sides.
+struct Derived {
+  std::string name;
+  Expression expression;
+  bool pasted = false;
+  int line = 0;
+};
+
+/// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box.
+struct TensorMapSpec {
+  std::string name;
+  std::string tensor;
+  std::vector<Expression> box;  ///< elements, outermost first, one per dim of the tensor
+  Expression swizzle;           ///< 0, 32, 64 or 128 bytes
+  Expression l2_promotion;      ///< 0, 64, 128 or 256 bytes
+  int line = 0;
+};
+
+struct WorkspaceSpec {
+  std::string name;
+  Expression bytes;
+  Expression zeroed;  ///< 1: the kernel needs zeros on entry
+  int line = 0;
+};
+
+/// Which architectures a template runs on. `specific` compiles for the arch-specific target
+/// (sm_90a), which exists for one architecture only.
+struct ArchRange {
+  int min = 0;
+  int max = 0;  ///< 0: no upper end
+  bool specific = false;
+};
+
+/// One implementation of an operation: CUDA source and its manifest. Immutable.
+struct KernelTemplate {
+  std::string name;  ///< "matmul/persistent_wave"
+  std::string description;
+  std::string operation;
+  std::string manifest_file;  ///< for messages and #line
+  std::string source_file;
+  std::string source;
+  ArchRange arch;
+  std::vector<Expression> when;
+  std::vector<std::string> constant_dims;  ///< pasted; all others are run-time arguments
+  ParameterSpace space;
+  Configuration default_configuration;
+  std::vector<Derived> derived;
+  std::vector<Rule> rules;
+  std::int64_t allowed_spill_bytes = 0;
+  std::vector<TensorMapSpec> tensor_maps;
+  std::vector<WorkspaceSpec> workspaces;
+  std::vector<LaunchSpec> launches;
+
+  bool runs_on(int sm_arch) const;
+  /// The compile target for `sm_arch`, e.g. "sm_90a".
+  std::string target(int sm_arch) const;
+};
+
+/// Parses manifest.json against its operation: every name in every expression must exist. `source`
+/// is the text of the file that the manifest names beside it (see `manifest_source`).
+Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
+                                      std::string_view name, const Operation& operation,
+                                      std::string source);
+
+/// The `source` field alone, so that the file can be read before the manifest is checked whole.
+Result<std::string> manifest_source(std::string_view json, std::string_view file);
+
+}  // namespace kernwright

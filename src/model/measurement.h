@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kernwright {
+
+/// How a trial ended. Closed; the spelling is the spelling on disk.
+enum class Outcome {
+  ok,
+  rejected,
+  compile_failed,
+  link_failed,
+  spilled,
+  launch_failed,
+  out_of_memory,
+  illegal_address,
+  out_of_bounds,
+  wrong_result,
+  nondeterministic,
+  timed_out,
+  worker_died,
+  device_lost
+};
+
+std::string_view to_string(Outcome outcome);
+std::optional<Outcome> parse_outcome(std::string_view text);
+
+enum class L2State { cold, warm, mixed };
+enum class LaunchMode { graph, stream };
+enum class PowerMode { sustained, burst };
+
+/// What was timed. Part of a record's key.
+struct MeasurePolicy {
+  L2State l2 = L2State::cold;
+  LaunchMode launch = LaunchMode::graph;
+  PowerMode power = PowerMode::burst;
+
+  /// "l2=cold launch=graph power=burst".
+  std::string text() const;
+  friend bool operator==(const MeasurePolicy&, const MeasurePolicy&) = default;
+};
+
+/// Times of one unit of work in microseconds, in the order taken.
+struct Measurement {
+  std::vector<double> samples_us;
+
+  double median_us() const;
+  /// Median absolute deviation from the median.
+  double mad_us() const;
+  double min_us() const;
+};
+
+/// What the check against the reference found.
+struct CheckReport {
+  double max_error = 0;          ///< largest |x - r| over its bound; at most 1 passes
+  std::int64_t mismatches = 0;   ///< elements beyond their bound, NaN included
+  std::int64_t elements = 0;
+  std::string first_mismatch;    ///< "d[3,17]: 0.5 != 0.25 (bound 0.01)"
+};
+
+}  // namespace kernwright

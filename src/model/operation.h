@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/problem.h>
+#include <kernwright/result.h>
+
+#include "model/expression.h"
+#include "model/launch_spec.h"
+
+namespace kernwright {
+
+/// How values of a dim that were never tuned may be answered (see the cache's lookup).
+enum class DimMatch { exact, bucket };
+
+struct Dim {
+  std::string name;
+  DimMatch match = DimMatch::exact;
+};
+
+/// A type variable and the dtypes it may take.
+struct TypeVariable {
+  std::string name;
+  std::vector<DType> dtypes;
+};
+
+struct Flag {
+  std::string name;
+  std::vector<std::string> values;  ///< identifiers
+  std::int64_t default_index = 0;
+};
+
+enum class TensorRole { in, out, inout };
+
+/// A contiguous row-major tensor. Its dtype is that of type variable `dtype_variable`, or
+/// `fixed_dtype` where that is empty.
+struct Tensor {
+  std::string name;
+  TensorRole role = TensorRole::in;
+  std::string dtype_variable;
+  DType fixed_dtype = DType::fp32;
+  std::vector<Expression> extent;  ///< outermost first
+  std::int64_t alignment = 16;     ///< bytes the caller's pointer is promised to be aligned to
+  std::optional<Expression> when;  ///< absent from the launch where false
+};
+
+struct Scalar {
+  std::string name;
+  DType dtype = DType::fp32;
+  double default_value = 0;
+};
+
+/// How the checker bounds the error of a correct kernel: |x - r| <= c * sqrt(reduction) * u_acc *
+/// magnitude + u_out * |r|, with u_acc by `accumulate`.
+struct Tolerance {
+  std::optional<Expression> reduction;  ///< terms summed per output; none means 1
+  DType accumulate = DType::fp32;
+};
+
+/// A tensor of one problem with its sizes known.
+struct TensorShape {
+  std::string name;
+  TensorRole role = TensorRole::in;
+  DType dtype = DType::fp32;
+  std::vector<std::int64_t> extent;
+  std::int64_t alignment = 16;
+
+  std::int64_t elements() const;
+  std::int64_t bytes() const;
+};
+
+/// The contract of a computation, read from operation.json. Immutable; every method may be called
+/// from any thread.
+struct Operation {
+  std::string name;
+  std::string description;
+  std::vector<Dim> dims;
+  std::vector<TypeVariable> type_variables;
+  std::vector<Flag> flags;
+  std::vector<Tensor> tensors;
+  std::vector<Scalar> scalars;
+  Tolerance tolerance;
+  Expression flops;
+  Expression bytes;  ///< the fewest bytes device memory must move
+  Problem example;   ///< one real shape, for `make tune` and tests
+  LaunchSpec reference;
+  std::string reference_source;
+  std::string folder;  ///< for messages
+
+  /// The problem with dims, dtypes and flags in declared order and defaults left out: its `text()`
+  /// is the canonical text. Errors: `invalid_argument` naming the operation, the field and both the
+  /// value given and the values allowed.
+  Result<Problem> normalize(const Problem& problem) const;
+
+  /// The names of a normalised problem in the expression language: dims, flags, dtypes, their
+  /// value constants and `<type variable>_bytes`.
+  Scope scope(const Problem& normalized) const;
+
+  /// The dtype of type variable `name` in a normalised problem.
+  DType dtype(const Problem& normalized, std::string_view name) const;
+
+  /// The tensors present in a normalised problem, in declared order. Errors: an extent that
+  /// overflows or is not positive.
+  Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const;
+};
+
+/// Parses operation.json. `reference_source` is the text of reference.cu beside it.
+Result<Operation> parse_operation(std::string_view json, std::string_view file,
+                                  std::string reference_source);
+
+}  // namespace kernwright

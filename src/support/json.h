@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// One value of a hand-written JSON file, with the line it stands on: nlohmann/json keeps neither
+/// positions nor duplicate keys, and manifests need both (errors name the line; `#line` in generated
+/// sources points at it; a duplicate key is refused).
+class JsonNode {
+ public:
+  using Array = std::vector<JsonNode>;
+  using Object = std::vector<std::pair<std::string, JsonNode>>;  // in file order
+
+  std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> value;
+  int line = 0;
+
+  const Object* object() const { return std::get_if<Object>(&value); }
+  const Array* array() const { return std::get_if<Array>(&value); }
+  const std::string* string() const { return std::get_if<std::string>(&value); }
+  const std::int64_t* integer() const { return std::get_if<std::int64_t>(&value); }
+  const bool* boolean() const { return std::get_if<bool>(&value); }
+  /// A floating or integral number.
+  bool number(double& out) const;
+
+  /// The member `name` of an object, or null.
+  const JsonNode* find(std::string_view name) const;
+
+  /// "object", "array", "string", "integer", "number", "boolean" or "null", for messages.
+  std::string_view kind() const;
+};
+
+/// Parses `text`; `file` is only named in errors, `file:line: ...`. Refuses duplicate keys, depth
+/// beyond 64, integers beyond 64 bits, and anything after the value.
+Result<JsonNode> parse_json(std::string_view text, std::string_view file);
+
+}  // namespace kernwright

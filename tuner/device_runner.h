@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <kernwright/result.h>
+
+#include "compile/compile_pool.h"
+#include "device/device.h"
+#include "model/catalog.h"
+#include "tuner/data_ops.h"
+#include "tuner/runner.h"
+
+namespace kernwright {
+
+struct DeviceRunnerOptions {
+  MeasurePolicy policy;
+  std::uint64_t seed = 1;
+  double sample_ms = 1.5;  ///< aimed-at length of one sample
+};
+
+/// A `Runner` on a `Device` of this process. On opening it allocates the buffer sets of the problem
+/// (their total beyond 3x the L2 where the policy is cold), draws the inputs, and computes the
+/// reference; nothing is allocated between samples. Inputs and reference are the same for every
+/// candidate.
+Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
+                                                   const Operation& operation,
+                                                   const Problem& normalized,
+                                                   const Catalog& catalog, CompilePool& pool,
+                                                   const DeviceRunnerOptions& options);
+
+}  // namespace kernwright

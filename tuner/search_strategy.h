@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kernwright/result.h>
+
+#include "model/trial.h"
+
+namespace kernwright {
+
+/// What a strategy sees of the search: the valid candidates as indices into one list, with their
+/// predictions. Index `default_index` is the baseline and always measured first by the session.
+struct SearchSpace {
+  std::vector<double> predicted_us;
+  std::vector<const Configuration*> configurations;
+  std::vector<int> template_of;  ///< an ordinal per template
+  std::size_t default_index = 0;
+};
+
+/// Decides what to try next. `propose` and `report` are called by one thread. A candidate is proposed
+/// at most once; an empty proposal ends the search.
+class SearchStrategy {
+ public:
+  virtual ~SearchStrategy() = default;
+  virtual std::vector<std::size_t> propose(std::size_t n) = 0;
+  virtual void report(std::size_t candidate, const Trial& trial) = 0;
+};
+
+/// Names of the strategies there are: "exhaustive", "ranked".
+std::vector<std::string_view> strategy_names();
+
+/// Errors: `not_found` listing the names.
+Result<std::unique_ptr<SearchStrategy>> make_strategy(std::string_view name,
+                                                      const SearchSpace& space,
+                                                      std::uint64_t seed);
+
+}  // namespace kernwright
