@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Installs what the build needs and is missing: Debian 12 and Ubuntu 24.04 packages, and, where no CUDA
+# Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda.
+# Asks nothing; does nothing, quickly, when all is there.
+#   setup.sh [--lint] [--fuzz]      also what make lint or the fuzz preset needs
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+packages=(cmake ninja-build g++ git llvm-19-dev libzstd-dev libedit-dev libcurl4-openssl-dev
+  zlib1g-dev libxml2-dev libtbb-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
+  python3)
+for option in "$@"; do
+  case $option in
+    --lint) packages+=(clang-format-19 clang-tidy-19) ;;
+    --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
+    *) echo "setup.sh: unknown option $option" >&2; exit 2 ;;
+  esac
+done
+
+cuda_wheels=build/cuda
+toolkit_found() {
+  local folder
+  for folder in "${KERNWRIGHT_CUDA_PATH:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda \
+      "$cuda_wheels/nvidia/cu13"; do
+    if [[ -n $folder && -f $folder/include/cuda.h && -f $folder/include/nvJitLink.h ]] &&
+        compgen -G "$folder/lib*/libnvrtc.so.1[23]" > /dev/null; then
+      return 0
+    fi
+  done
+  return 1
+}
+toolkit_found || packages+=(python3-pip ca-certificates)
+
+as_root() {
+  if [[ $EUID -eq 0 ]]; then
+    "$@"
+  elif command -v sudo > /dev/null; then
+    sudo -n "$@"
+  else
+    echo "setup.sh: needs root or sudo to run: $*" >&2
+    return 1
+  fi
+}
+
+install_packages() {
+  if ! command -v dpkg-query > /dev/null; then
+    echo "setup.sh: not a Debian or Ubuntu system; the build needs: ${packages[*]}" >&2
+    return 0
+  fi
+  local missing=() package
+  local installed
+  installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' "${packages[@]}" 2> /dev/null || true)
+  for package in "${packages[@]}"; do
+    grep -q "^ii  *$package\$" <<< "$installed" || missing+=("$package")
+  done
+  [[ ${#missing[@]} -eq 0 ]] && return 0
+  echo "setup.sh: installing ${missing[*]}" >&2
+  as_root apt-get -qq update
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+    -o Dpkg::Use-Pty=0 install "${missing[@]}" > /dev/null
+}
+
+install_packages
+if ! toolkit_found; then
+  echo "setup.sh: no CUDA Toolkit found; NVRTC, nvJitLink and headers go to $cuda_wheels" >&2
+  # --target leaves the system's Python alone, which PEP 668 asks for.
+  python3 -m pip install --quiet --no-deps --upgrade --disable-pip-version-check \
+    --root-user-action=ignore --target "$cuda_wheels" \
+    'nvidia-cuda-nvrtc==13.0.*' 'nvidia-nvjitlink==13.0.*' 'nvidia-cuda-runtime==13.0.*' \
+    'nvidia-cuda-crt==13.0.*'
+fi

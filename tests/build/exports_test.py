@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""exports_test.py LIBRARY: libkernwright.so shows kernwright:: and kw_* and nothing else, needs no
+CUDA library, and was built with no path of the build machine."""
+
+import re
+import subprocess
+import sys
+
+library = sys.argv[1]
+ALLOWED = re.compile(r"(kw_\w+|((non-virtual thunk to|typeinfo( name)? for|vtable for) )?kernwright::.*)$")
+
+failures = []
+names = []
+for line in subprocess.run(["nm", "-DC", "--defined-only", library], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout.splitlines():
+    _, kind, name = line.split(" ", 2)
+    names.append(name)
+    if not ALLOWED.match(name):
+        failures.append(f"exported, but not public: {kind} {name}")
+if not any(name.startswith("kw_") for name in names):
+    failures.append("the C ABI is not exported")
+if not any(name.startswith("kernwright::get_best_kernel") for name in names):
+    failures.append("kernwright::get_best_kernel is not exported")
+
+dynamic = subprocess.run(["readelf", "-d", library], check=True, text=True,
+                         stdout=subprocess.PIPE).stdout
+for needed in re.findall(r"NEEDED.*\[(.*)\]", dynamic):
+    if not re.match(r"(libtbb|libstdc\+\+|libgcc_s|libc|libm|libdl|librt|libpthread|ld-linux.*)\.so",
+                    needed):
+        failures.append(f"needs {needed}")
+
+print("\n".join(failures) or f"{len(names)} symbols, all public")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Reads every #include of the source tree against the table of layers: nothing points up."""
+
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Layer -> the layers it may include, besides itself. ARCHITECTURE.md draws the same.
+BELOW = {
+    "support": [],
+    "model": ["support"],
+    "compile": ["model", "support"],
+    "device": ["model", "support"],
+    "cache": ["compile", "device", "model", "support"],
+    "tuner": ["cache", "compile", "device", "model", "support"],
+    "service": ["tuner", "cache", "compile", "device", "model", "support"],
+    "cli": ["service", "tuner", "cache", "compile", "device", "model", "support"],
+}
+FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner": "tuner"}
+# A public header belongs to the layer that implements it: what is not named here, to service.
+PUBLIC = {"export.h": "support", "result.h": "support", "dtype.h": "support", "problem.h": "model"}
+# Third-party headers that only some layers may see; none of them may be in a public header.
+RESTRICTED = {"llvm": ["support", "cli"], "tbb": ["compile", "tuner", "service"],
+              "oneapi": ["compile", "tuner", "service"]}
+HIDDEN = ["llvm", "tbb", "oneapi", "nlohmann"]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def violation(layer, mark, header):
+    """Why a file of `layer` may not include `header`, or None."""
+    first, _, rest = header.partition("/")
+    if first == "kernwright":
+        owner = PUBLIC.get(rest, "service")
+    elif mark == '"' or first in BELOW:
+        owner = first
+        if mark == "<" or not rest:
+            return 'a header of a layer is written from the source root, as "model/space.h"'
+        if first not in BELOW:
+            return f"{first}/ is no layer"
+    else:
+        allowed = RESTRICTED.get(first)
+        return f"<{first}/> belongs to {allowed}" if allowed and layer not in allowed else None
+    if owner != layer and owner not in BELOW[layer]:
+        return f"{layer} lies below {owner}"
+    return None
+
+
+def public_violation(mark, header):
+    """Why a public header may not include `header`, or None."""
+    first = header.partition("/")[0]
+    if mark == '"' or first in BELOW or first in HIDDEN:
+        return "a public header includes the standard library and <kernwright/...> only"
+    return None
+
+
+def check(root):
+    """All violations below `root`, as "file:line: include: why"."""
+    found = []
+
+    def read(folder, judge):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".h", ".cpp"):
+                continue
+            text = path.read_text()
+            for match in INCLUDE.finditer(text):
+                why = judge(path, match[1], match[2])
+                if why:
+                    line = text.count("\n", 0, match.start(1)) + 1
+                    found.append(f"{path.relative_to(root)}:{line}: {match[2]}: {why}")
+
+    for layer, folder in FOLDERS.items():
+        read(folder, lambda path, mark, header, layer=layer: violation(layer, mark, header))
+    # A public header obeys the rule of public headers and that of the layer it belongs to.
+    read("src/kernwright", lambda path, mark, header: public_violation(mark, header)
+         or violation(PUBLIC.get(path.name, "service"), mark, header))
+    read("src/examples", lambda path, mark, header: public_violation(mark, header))
+    return found
+
+
+class LayeringTest(unittest.TestCase):
+    def planted(self, file, line):
+        """The violations in a tree that holds one file with one line."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / file
+            path.parent.mkdir(parents=True)
+            path.write_text(f"#pragma once\n{line}\n")
+            return check(pathlib.Path(folder))
+
+    def test_nothing_points_up(self):
+        self.assertEqual(check(ROOT), [])
+
+    def test_the_tree_is_read(self):
+        headers = [p for folder in FOLDERS.values() for p in (ROOT / folder).rglob("*.h")]
+        self.assertGreater(len(headers), 20)
+
+    def test_an_include_that_points_up_is_found(self):
+        self.assertEqual(self.planted("src/model/space.h", '#include "tuner/runner.h"'),
+                         ["src/model/space.h:2: tuner/runner.h: model lies below tuner"])
+        self.assertEqual(len(self.planted("src/support/a.cpp", "# include <kernwright/problem.h>")), 1)
+        self.assertEqual(len(self.planted("cache/a.cpp", '#include "service/service.h"')), 1)
+        self.assertEqual(len(self.planted("src/compile/a.h", '#include "device/device.h"')), 1)
+        self.assertEqual(len(self.planted("src/service/a.h", '#include "cli/command.h"')), 1)
+
+    def test_other_forbidden_includes_are_found(self):
+        self.assertEqual(len(self.planted("src/model/a.cpp", "#include <llvm/Support/Path.h>")), 1)
+        self.assertEqual(len(self.planted("src/model/a.cpp", '#include "llvm/Support/Path.h"')), 1)
+        self.assertEqual(len(self.planted("src/model/a.cpp", '#include "space.h"')), 1)
+        self.assertEqual(len(self.planted("src/model/a.cpp", '#include "tests/model/helper.h"')), 1)
+        self.assertEqual(len(self.planted("src/kernwright/a.h", "#include <nlohmann/json.hpp>")), 1)
+        self.assertEqual(len(self.planted("src/kernwright/result.h",
+                                          "#include <kernwright/problem.h>")), 1)
+
+    def test_what_points_down_is_let_through(self):
+        self.assertEqual(self.planted("src/cli/a.cpp", "#include <llvm/Support/CommandLine.h>"), [])
+        self.assertEqual(self.planted("tuner/a.cpp", '#include "cache/record.h"'), [])
+        self.assertEqual(self.planted("src/kernwright/kernel.h", "#include <kernwright/problem.h>"), [])
+        self.assertEqual(self.planted("src/device/a.cpp", "#include <cuda.h>"), [])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
