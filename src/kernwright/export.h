@@ -1,8 +1,5 @@
 #pragma once
 
-/// Marks what libkernwright.so shows. Everything else is built hidden.
-#if defined(__GNUC__)
+/// Marks what libkernwright.so exports; everything else is hidden, so that another LLVM, TBB or
+/// kernwright in the process never meets ours.
 #define KERNWRIGHT_API __attribute__((visibility("default")))
-#else
-#define KERNWRIGHT_API
-#endif

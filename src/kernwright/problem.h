@@ -8,13 +8,14 @@
 #include <vector>
 
 #include <kernwright/dtype.h>
+#include <kernwright/export.h>
 #include <kernwright/result.h>
 
 namespace kernwright {
 
 /// An operation at one shape: dims, dtypes and flags by name. A plain value: whether the operation
 /// exists and accepts these values is checked when a service (or `Operation::normalize`) sees it.
-class Problem {
+class KERNWRIGHT_API Problem {
  public:
   using Dims = std::vector<std::pair<std::string, std::int64_t>>;
   using Flags = std::vector<std::pair<std::string, std::string>>;
@@ -54,12 +55,12 @@ struct MatmulSize {
 };
 
 /// `matmul` with 16-bit inputs and output, fp32 accumulation.
-Problem matmul(MatmulSize size, DType dtype);
+KERNWRIGHT_API Problem matmul(MatmulSize size, DType dtype);
 
 /// `rmsnorm` over the last dim of [rows, columns], with a weight of [columns].
-Problem rmsnorm(std::int64_t rows, std::int64_t columns, DType dtype);
+KERNWRIGHT_API Problem rmsnorm(std::int64_t rows, std::int64_t columns, DType dtype);
 
 /// `vector_add` of n elements.
-Problem vector_add(std::int64_t n, DType dtype);
+KERNWRIGHT_API Problem vector_add(std::int64_t n, DType dtype);
 
 }  // namespace kernwright

@@ -60,6 +60,7 @@ struct KernelTemplate {
   std::string description;
   std::string operation;
   std::string manifest_file;  ///< for messages and #line
+  std::string manifest;       ///< its text
   std::string source_file;
   std::string source;
   ArchRange arch;
