@@ -1,0 +1,114 @@
+#pragma once
+// Loads and stores of 2 to 16 bytes with cache hints, and their conversion to and from fp32.
+// Data stay packed in registers until they are used, so that a row costs its bytes and no more.
+
+#include <kernwright/types.cuh>
+
+namespace kernwright {
+
+// `Bytes` (2, 4, 8 or 16) of consecutive elements; with 2, the low half of the word.
+template <int Bytes>
+struct Packed {
+  unsigned word[Bytes < 4 ? 1 : Bytes / 4];
+};
+
+// What a load asks of the caches. `plain` is coherent; the others go through the read-only path and
+// must not see data that the same kernel writes.
+enum class Load { plain, read_only, no_allocate };
+enum class Store { plain, streaming };
+
+template <Load Hint, int Bytes>
+__device__ __forceinline__ Packed<Bytes> load(const void* address) {
+  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
+  Packed<Bytes> x;
+  if constexpr (Bytes == 16) {
+    uint4 v;
+    if constexpr (Hint == Load::no_allocate) {
+      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                   : "l"(address));
+    } else if constexpr (Hint == Load::read_only) {
+      v = __ldg(static_cast<const uint4*>(address));
+    } else {
+      v = *static_cast<const uint4*>(address);
+    }
+    x.word[0] = v.x;
+    x.word[1] = v.y;
+    x.word[2] = v.z;
+    x.word[3] = v.w;
+  } else if constexpr (Bytes == 8) {
+    uint2 v;
+    if constexpr (Hint == Load::no_allocate) {
+      asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                   : "=r"(v.x), "=r"(v.y)
+                   : "l"(address));
+    } else if constexpr (Hint == Load::read_only) {
+      v = __ldg(static_cast<const uint2*>(address));
+    } else {
+      v = *static_cast<const uint2*>(address);
+    }
+    x.word[0] = v.x;
+    x.word[1] = v.y;
+  } else if constexpr (Bytes == 4) {  // narrow loads share lines with their neighbours: keep them in L1
+    x.word[0] = Hint == Load::plain ? *static_cast<const unsigned*>(address)
+                                    : __ldg(static_cast<const unsigned*>(address));
+  } else {
+    x.word[0] = Hint == Load::plain ? *static_cast<const unsigned short*>(address)
+                                    : __ldg(static_cast<const unsigned short*>(address));
+  }
+  return x;
+}
+
+template <Store Hint, int Bytes>
+__device__ __forceinline__ void store(void* address, const Packed<Bytes>& x) {
+  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
+  if constexpr (Bytes == 16) {
+    const uint4 v{x.word[0], x.word[1], x.word[2], x.word[3]};
+    if constexpr (Hint == Store::streaming) {
+      __stcs(static_cast<uint4*>(address), v);
+    } else {
+      *static_cast<uint4*>(address) = v;
+    }
+  } else if constexpr (Bytes == 8) {
+    const uint2 v{x.word[0], x.word[1]};
+    if constexpr (Hint == Store::streaming) {
+      __stcs(static_cast<uint2*>(address), v);
+    } else {
+      *static_cast<uint2*>(address) = v;
+    }
+  } else if constexpr (Bytes == 4) {
+    *static_cast<unsigned*>(address) = x.word[0];
+  } else {
+    *static_cast<unsigned short*>(address) = static_cast<unsigned short>(x.word[0]);
+  }
+}
+
+// Element `i` of a packed group of T as fp32.
+template <typename T, int Bytes>
+__device__ __forceinline__ float lane(const Packed<Bytes>& x, int i) {
+  if constexpr (sizeof(T) == 4) {
+    return __uint_as_float(x.word[i]);
+  } else {
+    static_assert(sizeof(T) == 2);
+    const unsigned word = x.word[i / 2];
+    return to_float(T{static_cast<unsigned short>(i % 2 == 0 ? word : word >> 16)});
+  }
+}
+
+// Rounds and packs Bytes / sizeof(T) values.
+template <typename T, int Bytes>
+__device__ __forceinline__ Packed<Bytes> pack(const float (&value)[Bytes / sizeof(T)]) {
+  Packed<Bytes> x;
+  if constexpr (sizeof(T) == 4) {
+#pragma unroll
+    for (int i = 0; i < Bytes / 4; ++i) x.word[i] = __float_as_uint(value[i]);
+  } else if constexpr (Bytes == 2) {
+    x.word[0] = from_float<T>(value[0]).bits;
+  } else {
+#pragma unroll
+    for (int i = 0; i < Bytes / 4; ++i) x.word[i] = pack_pair<T>(value[2 * i], value[2 * i + 1]);
+  }
+  return x;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,44 @@
+#include <kernwright/config.cuh>
+#include <kernwright/vector.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
+constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
+
+// One tile at a time; `rest` elements of it exist. All loads are issued before the first use: bytes in
+// flight decide the rate, not occupancy.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    vector_add_vectorized(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
+                          dtype_t* __restrict__ c, long long count) {
+  const long long stride = static_cast<long long>(gridDim.x) * TILE;
+#pragma unroll 1
+  for (long long tile = static_cast<long long>(blockIdx.x) * TILE; tile < count; tile += stride) {
+    const int rest = static_cast<int>(::min(count - tile, static_cast<long long>(TILE)));
+    Packed<16> x[VECTORS];
+    Packed<16> y[VECTORS];
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      const int i = (v * THREADS + threadIdx.x) * VECTOR;
+      if (i + VECTOR <= rest) {
+        x[v] = load<kLoad, 16>(a + tile + i);
+        y[v] = load<kLoad, 16>(b + tile + i);
+      }
+    }
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      const int i = (v * THREADS + threadIdx.x) * VECTOR;
+      if (i + VECTOR <= rest) {
+        float sum[VECTOR];
+#pragma unroll
+        for (int j = 0; j < VECTOR; ++j) sum[j] = lane<dtype_t>(x[v], j) + lane<dtype_t>(y[v], j);
+        store<kStore>(c + tile + i, pack<dtype_t, 16>(sum));
+      }
+    }
+    const int single = rest / VECTOR * VECTOR + threadIdx.x;  // after the last whole vector
+    if (single < rest) {
+      c[tile + single] = from_float<dtype_t>(to_float(a[tile + single]) + to_float(b[tile + single]));
+    }
+  }
+}
