@@ -28,7 +28,7 @@ dist: build
 	@cmake --build --preset $(PRESET) --target dist
 
 bench: build
-	@src/cmake/bench.sh $(BUILD)/bin
+	@src/cmake/bench.sh $(BUILD)
 
 format:
 	@$(SETUP) --lint
