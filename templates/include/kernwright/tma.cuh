@@ -1,0 +1,60 @@
+#pragma once
+// TMA (sm_90): two-dimensional boxes between global and shared memory. Coordinates count elements,
+// the innermost dimension first; a box may reach past the tensor: such elements load as zeros,
+// counted in the bytes, and are not stored.
+
+namespace kernwright {
+
+// The driver's CUtensorMap, passed as a __grid_constant__ parameter.
+struct __align__(64) TensorMap {
+  unsigned long long words[16];
+};
+
+__device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Loads one box to `destination`; its bytes complete on `barrier`.
+__device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& map, int x, int y,
+                                         unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(destination),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier)
+      : "memory");
+}
+
+// Loads one box to the same place in every block of the cluster whose rank is set in `ranks`, and
+// completes each one's barrier.
+__device__ __forceinline__ void tma_load_multicast(unsigned destination, const TensorMap& map,
+                                                   int x, int y, unsigned barrier,
+                                                   unsigned short ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(ranks)
+      : "memory");
+}
+
+// Orders this thread's ordinary writes to shared memory before later TMA stores of them.
+__device__ __forceinline__ void tma_store_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Stores one box, as a group of its own.
+__device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source, int x, int y) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
+          &map),
+      "r"(x), "r"(y), "r"(source)
+      : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Returns when at most `Pending` of this thread's latest stores still read shared memory.
+template <int Pending>
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+
+}  // namespace kernwright

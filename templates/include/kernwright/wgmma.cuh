@@ -1,0 +1,196 @@
+#pragma once
+// wgmma m64nNk16 (sm_90a): d[64, N] += a[64, 16] * b[N, 16]^T in fp32, both operands in shared
+// memory, k innermost, rows of 128 bytes in the 128-byte swizzle. Register i of a thread holds row
+// 16 * warp + lane / 4 + 8 * (i / 2 % 2), column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators
+// belong to the hardware from wgmma_issue to the wgmma_wait that covers it.
+
+#include <kernwright/types.cuh>
+
+namespace kernwright {
+
+// Describes rows of 128 swizzled bytes from `address`, whose 8-row groups are aligned to 1024. A
+// later k or row group is reached by adding its byte offset / 16.
+__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address) {
+  constexpr unsigned long long kGroupBytes = 1024, kSwizzle128 = 1;
+  return (address & 0x3ffff) >> 4 | 1ull << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128 << 62;
+}
+
+// Before the first issue, and whenever ordinary code touched the accumulators.
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Returns when at most `Pending` of the latest groups are still under way.
+template <int Pending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+// Keeps the compiler from moving uses of the accumulators across this point.
+template <int Registers>
+__device__ __forceinline__ void wgmma_pin(float (&d)[Registers]) {
+#pragma unroll
+  for (int i = 0; i < Registers; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+template <int N>
+struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is overwritten
+
+// The operand lists of N = 16 (8 registers), and of each further N those of the one before and 8
+// more.
+#define KW_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define KW_REGISTERS_8 \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+#define KW_TEXT_16 \
+  KW_TEXT_8        \
+      ", "         \
+      "%8, %9, %10, %11, %12, %13, %14, %15"
+#define KW_REGISTERS_16                                                                       \
+  KW_REGISTERS_8, "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), \
+      "+f"(d[14]), "+f"(d[15])
+#define KW_TEXT_24 \
+  KW_TEXT_16       \
+      ", "         \
+      "%16, %17, %18, %19, %20, %21, %22, %23"
+#define KW_REGISTERS_24                                                                          \
+  KW_REGISTERS_16, "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), \
+      "+f"(d[22]), "+f"(d[23])
+#define KW_TEXT_32 \
+  KW_TEXT_24       \
+      ", "         \
+      "%24, %25, %26, %27, %28, %29, %30, %31"
+#define KW_REGISTERS_32                                                                          \
+  KW_REGISTERS_24, "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), \
+      "+f"(d[30]), "+f"(d[31])
+#define KW_TEXT_40 \
+  KW_TEXT_32       \
+      ", "         \
+      "%32, %33, %34, %35, %36, %37, %38, %39"
+#define KW_REGISTERS_40                                                                          \
+  KW_REGISTERS_32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), \
+      "+f"(d[38]), "+f"(d[39])
+#define KW_TEXT_48 \
+  KW_TEXT_40       \
+      ", "         \
+      "%40, %41, %42, %43, %44, %45, %46, %47"
+#define KW_REGISTERS_48                                                                          \
+  KW_REGISTERS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), \
+      "+f"(d[46]), "+f"(d[47])
+#define KW_TEXT_56 \
+  KW_TEXT_48       \
+      ", "         \
+      "%48, %49, %50, %51, %52, %53, %54, %55"
+#define KW_REGISTERS_56                                                                          \
+  KW_REGISTERS_48, "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), \
+      "+f"(d[54]), "+f"(d[55])
+#define KW_TEXT_64 \
+  KW_TEXT_56       \
+      ", "         \
+      "%56, %57, %58, %59, %60, %61, %62, %63"
+#define KW_REGISTERS_64                                                                          \
+  KW_REGISTERS_56, "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), \
+      "+f"(d[62]), "+f"(d[63])
+#define KW_TEXT_72 \
+  KW_TEXT_64       \
+      ", "         \
+      "%64, %65, %66, %67, %68, %69, %70, %71"
+#define KW_REGISTERS_72                                                                          \
+  KW_REGISTERS_64, "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), \
+      "+f"(d[70]), "+f"(d[71])
+#define KW_TEXT_80 \
+  KW_TEXT_72       \
+      ", "         \
+      "%72, %73, %74, %75, %76, %77, %78, %79"
+#define KW_REGISTERS_80                                                                          \
+  KW_REGISTERS_72, "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), \
+      "+f"(d[78]), "+f"(d[79])
+#define KW_TEXT_88 \
+  KW_TEXT_80       \
+      ", "         \
+      "%80, %81, %82, %83, %84, %85, %86, %87"
+#define KW_REGISTERS_88                                                                          \
+  KW_REGISTERS_80, "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), \
+      "+f"(d[86]), "+f"(d[87])
+#define KW_TEXT_96 \
+  KW_TEXT_88       \
+      ", "         \
+      "%88, %89, %90, %91, %92, %93, %94, %95"
+#define KW_REGISTERS_96                                                                          \
+  KW_REGISTERS_88, "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), \
+      "+f"(d[94]), "+f"(d[95])
+#define KW_TEXT_104 \
+  KW_TEXT_96        \
+      ", "          \
+      "%96, %97, %98, %99, %100, %101, %102, %103"
+#define KW_REGISTERS_104                                                                           \
+  KW_REGISTERS_96, "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), \
+      "+f"(d[102]), "+f"(d[103])
+#define KW_TEXT_112 \
+  KW_TEXT_104       \
+      ", "          \
+      "%104, %105, %106, %107, %108, %109, %110, %111"
+#define KW_REGISTERS_112                                                                  \
+  KW_REGISTERS_104, "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), \
+      "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
+#define KW_TEXT_120 \
+  KW_TEXT_112       \
+      ", "          \
+      "%112, %113, %114, %115, %116, %117, %118, %119"
+#define KW_REGISTERS_120                                                                  \
+  KW_REGISTERS_112, "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), \
+      "+f"(d[117]), "+f"(d[118]), "+f"(d[119])
+#define KW_TEXT_128 \
+  KW_TEXT_120       \
+      ", "          \
+      "%120, %121, %122, %123, %124, %125, %126, %127"
+#define KW_REGISTERS_128                                                                  \
+  KW_REGISTERS_120, "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), \
+      "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+
+#define KW_ASM(N, R, TYPE, A, B, P)                                                             \
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, " P                                              \
+               ", 0;\n"                                                                         \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KW_TEXT_##R \
+               "}, " A ", " B ", p, 1, 1, 0, 0; }"                                              \
+               : KW_REGISTERS_##R                                                               \
+               : "l"(a), "l"(b), "r"(accumulate))
+#define KW_SHAPE(N, R, A, B, P)                                                             \
+  template <>                                                                               \
+  struct WgmmaShape<N> {                                                                    \
+    static __device__ __forceinline__ void issue(bf16, float (&d)[R], unsigned long long a, \
+                                                 unsigned long long b, int accumulate) {    \
+      KW_ASM(N, R, "bf16", A, B, P);                                                        \
+    }                                                                                       \
+    static __device__ __forceinline__ void issue(fp16, float (&d)[R], unsigned long long a, \
+                                                 unsigned long long b, int accumulate) {    \
+      KW_ASM(N, R, "f16", A, B, P);                                                         \
+    }                                                                                       \
+  };
+KW_SHAPE(16, 8, "%8", "%9", "%10")
+KW_SHAPE(32, 16, "%16", "%17", "%18")
+KW_SHAPE(48, 24, "%24", "%25", "%26")
+KW_SHAPE(64, 32, "%32", "%33", "%34")
+KW_SHAPE(80, 40, "%40", "%41", "%42")
+KW_SHAPE(96, 48, "%48", "%49", "%50")
+KW_SHAPE(112, 56, "%56", "%57", "%58")
+KW_SHAPE(128, 64, "%64", "%65", "%66")
+KW_SHAPE(144, 72, "%72", "%73", "%74")
+KW_SHAPE(160, 80, "%80", "%81", "%82")
+KW_SHAPE(176, 88, "%88", "%89", "%90")
+KW_SHAPE(192, 96, "%96", "%97", "%98")
+KW_SHAPE(208, 104, "%104", "%105", "%106")
+KW_SHAPE(224, 112, "%112", "%113", "%114")
+KW_SHAPE(240, 120, "%120", "%121", "%122")
+KW_SHAPE(256, 128, "%128", "%129", "%130")
+#undef KW_SHAPE
+#undef KW_ASM
+
+template <typename T, int N>
+__device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long long a,
+                                            unsigned long long b, bool accumulate) {
+  WgmmaShape<N>::issue(T{}, d, a, b, accumulate);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,357 @@
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit in and out, accumulated in fp32 (Hopper).
+//
+// One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
+// wgmma, BM / CONSUMERS rows each. A cluster of CM x CN blocks takes neighbouring tiles; what its
+// blocks share is loaded once, in slices, and multicast. Clusters walk the tiles in steps of the
+// grid: as many as fit the device (persistent), or one per tile.
+//
+// The epilogue belongs to the warp: its 16 rows of D, rounded, go out in chunks of CHUNK columns
+// through its own staging. With OVERLAP the rounded tile stays in registers and leaves during the
+// first k steps of the next one, so that the tensor cores do not wait for it. A block's last tile
+// leaves through the ring, which nothing will fill again.
+
+#include <kernwright/cluster.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/mbarrier.cuh>
+#include <kernwright/stmatrix.cuh>
+#include <kernwright/tma.cuh>
+#include <kernwright/types.cuh>
+#include <kernwright/wgmma.cuh>
+
+namespace {
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kCluster = CM * CN;
+constexpr int kBoxK = 64;                     // columns of a TMA box: 128 bytes, the swizzle's span
+constexpr int kBoxes = BK / kBoxK;            // boxes per operand and stage
+constexpr int kBlocks = BM / CONSUMERS / 64;  // 64-row blocks per consumer
+constexpr int kChunks =
+    (BN + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
+constexpr int kStores = kBlocks * kChunks;
+constexpr int kRowBytes = kBoxK * 2;
+constexpr int kWarpRows = 16;
+constexpr int kStagingBuffers = 2;
+
+// Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
+struct Storage {
+  unsigned char a[STAGES][kBoxes][BM * kRowBytes];
+  unsigned char b[STAGES][kBoxes][BN * kRowBytes];
+  unsigned char staging[CONSUMERS * 4][kStagingBuffers][kWarpRows * CHUNK * 2];
+  unsigned long long full[STAGES];   // bytes of a stage have landed in this block
+  unsigned long long empty[STAGES];  // all who read what this block's loads overwrite are done
+};
+static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
+static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
+static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && BK % kBoxK == 0);
+static_assert(kChunks <= STAGES * kBoxes, "the last tile leaves through the ring");
+
+// Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
+// first load.
+__device__ __forceinline__ int divide(int numerator, int denominator, int& remainder) {
+  int quotient =
+      static_cast<int>(__fdividef(static_cast<float>(numerator), static_cast<float>(denominator)));
+  remainder = numerator - quotient * denominator;
+  if (remainder < 0) {
+    --quotient;
+    remainder += denominator;
+  } else if (remainder >= denominator) {
+    ++quotient;
+    remainder -= denominator;
+  }
+  return quotient;
+}
+
+// The tiles of this block's cluster, in bands of `group` rows of cluster tiles, column by column,
+// so that the clusters under way at one time read a nearly square part of A and B.
+class Schedule {
+ public:
+  __device__ Schedule(int m, int n, int group)
+      : rows_((m + BM * CM - 1) / (BM * CM)),
+        columns_((n + BN * CN - 1) / (BN * CN)),
+        group_(group),
+        rank_(blockIdx.x % kCluster),
+        tile_(blockIdx.x / kCluster) {}
+
+  // Moves to the next tile; row() and column() are those of its first element.
+  __device__ __forceinline__ bool next() {
+    if (tile_ >= rows_ * columns_) return false;
+    int in_band, in_column;
+    const int first = divide(tile_, group_ * columns_, in_band) * group_;
+    const int height = rows_ - first < group_ ? rows_ - first : group_;
+    const int column = divide(in_band, height, in_column);
+    row_ = ((first + in_column) * CM + rank_m()) * BM;
+    column_ = (column * CN + rank_n()) * BN;
+    tile_ += gridDim.x / kCluster;
+    return true;
+  }
+  __device__ bool is_last() const { return tile_ >= rows_ * columns_; }
+  __device__ int row() const { return row_; }
+  __device__ int column() const { return column_; }
+  __device__ int rank_m() const { return rank_ % CM; }
+  __device__ int rank_n() const { return rank_ / CM; }
+
+ private:
+  const int rows_, columns_, group_, rank_;
+  int tile_, row_ = 0, column_ = 0;
+};
+
+// Where the ring stands: its stage and the parity of the lap.
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Storage by 32-bit shared address.
+struct Addresses {
+  static constexpr unsigned kB = sizeof(Storage::a);
+  static constexpr unsigned kStaging = kB + sizeof(Storage::b);
+  static constexpr unsigned kFull = kStaging + sizeof(Storage::staging);
+  static constexpr unsigned kEmpty = kFull + sizeof(Storage::full);
+  static_assert(kEmpty + sizeof(Storage::empty) == sizeof(Storage));
+
+  unsigned base;
+  __device__ unsigned a(int stage) const { return base + stage * sizeof(Storage::a[0]); }
+  __device__ unsigned b(int stage) const { return base + kB + stage * sizeof(Storage::b[0]); }
+  __device__ unsigned staging(int warp) const {
+    return base + kStaging + warp * sizeof(Storage::staging[0]);
+  }
+  __device__ unsigned full(int stage) const { return base + kFull + stage * 8; }
+  __device__ unsigned empty(int stage) const { return base + kEmpty + stage * 8; }
+};
+
+template <int Sharers>
+__device__ __forceinline__ void load(unsigned destination, const TensorMap& map, int x, int y,
+                                     unsigned barrier, unsigned ranks) {
+  if constexpr (Sharers > 1) {
+    tma_load_multicast(destination, map, x, y, barrier, static_cast<unsigned short>(ranks));
+  } else {
+    tma_load(destination, map, x, y, barrier);
+  }
+}
+
+// Run by one thread: fills the ring with this block's slices of every tile's operands.
+__device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
+                                        Schedule& schedule, Addresses at, int steps) {
+  constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
+  constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
+  const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
+  Ring ring;
+  while (schedule.next()) {
+    const int row_a = schedule.row() + rank_n * (BM / CN);
+    const int row_b = schedule.column() + rank_m * (BN / CM);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      if constexpr (kCluster > 1) {
+        mbarrier_wait_cluster(at.empty(ring.stage), ring.parity ^ 1);
+      } else {
+        mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
+      }
+      const unsigned full = at.full(ring.stage);
+      mbarrier_arrive_expect(full, (BM + BN) * BK * 2);
+#pragma unroll
+      for (int box = 0; box < kBoxes; ++box) {
+        const int x = step * BK + box * kBoxK;
+        load<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x, row_a,
+                 full, kRowRanks << rank_m);
+        load<CM>(at.b(ring.stage) + (box * BN + rank_m * (BN / CM)) * kRowBytes, map_b, x, row_b,
+                 full, kColumnRanks << (rank_n * CM));
+      }
+      ring.advance();
+    }
+  }
+}
+
+// A warp's rows leave in kStores chunks of 16 rows and CHUNK columns: chunk by chunk, 64-row block
+// by block.
+__device__ __forceinline__ int chunk_row(int index) { return index / kChunks * 64; }
+__device__ __forceinline__ int chunk_column(int index) {
+  const int column = index % kChunks * CHUNK;
+  return column + CHUNK <= BN ? column : BN - CHUNK;
+}
+
+// Two rounded columns a word, as stmatrix takes them.
+__device__ __forceinline__ void round_chunk(const float (&d)[kBlocks][BN / 2], int index,
+                                            unsigned (&words)[CHUNK / 4]) {
+  const float* first = &d[index / kChunks][chunk_column(index) / 2];
+#pragma unroll
+  for (int j = 0; j < CHUNK / 4; ++j) words[j] = pack_pair<dtype_t>(first[2 * j], first[2 * j + 1]);
+}
+
+// Writes 16 rows of a chunk to `slot` in the swizzle of its row length, and starts their store.
+__device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
+                                            const TensorMap& map, unsigned slot, int column,
+                                            int row) {
+  const int lane = threadIdx.x % 32, line = lane % kWarpRows, half = lane / kWarpRows;
+  const int swizzle = CHUNK == 64 ? line & 7 : line >> 1 & 3;
+#pragma unroll
+  for (int j = 0; j < CHUNK / 16; ++j) {
+    stmatrix_x4(slot + line * CHUNK * 2 + ((2 * j + half) ^ swizzle) * 16, words[4 * j],
+                words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
+  }
+  tma_store_fence();
+  __syncwarp();
+  if (lane == 0) tma_store(map, slot, column, row);
+}
+
+// Run by one consumer warpgroup.
+__device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedule, Addresses at,
+                                        int steps, int consumer) {
+  const int lane = threadIdx.x % 32;
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
+  const int first_row = consumer * kBlocks * 64;
+  const unsigned staging = at.staging(consumer * 4 + warp);
+  Ring ring;
+  int buffer = 0;
+  unsigned waiting[kStores][CHUNK / 4];  // the previous tile, rounded, its next chunk in front
+  int stored = kStores, waiting_row = 0, waiting_column = 0;
+
+  auto store_staged = [&](const unsigned(&words)[CHUNK / 4], int column, int row) {
+    if (lane == 0) tma_store_wait_read<kStagingBuffers - 1>();
+    __syncwarp();
+    store_chunk(words, map_d, staging + buffer * sizeof(Storage::staging[0][0]), column, row);
+    buffer ^= 1;
+  };
+  auto store_waiting = [&] {
+    store_staged(waiting[0], waiting_column + chunk_column(stored),
+                 waiting_row + chunk_row(stored));
+    ++stored;
+#pragma unroll
+    for (int i = 0; i + 1 < kStores; ++i)  // an index would put the array into memory
+#pragma unroll
+      for (int j = 0; j < CHUNK / 4; ++j) waiting[i][j] = waiting[i + 1][j];
+  };
+  auto release = [&](int stage) {
+    if constexpr (kCluster == 1) {
+      if (lane == 0) mbarrier_arrive(at.empty(stage));
+    } else if (lane < kCluster &&
+               (lane % CM == schedule.rank_m() || lane / CM == schedule.rank_n())) {
+      mbarrier_arrive_at(at.empty(stage), lane);
+    }
+  };
+
+  while (schedule.next()) {
+    float d[kBlocks][BN / 2];
+    int previous = -1;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      mbarrier_wait(at.full(ring.stage), ring.parity);
+      const unsigned long long a = wgmma_descriptor(at.a(ring.stage) + first_row * kRowBytes);
+      const unsigned long long b = wgmma_descriptor(at.b(ring.stage));
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) wgmma_pin(d[i]);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < BK / 16; ++k) {
+        const int box = k / 4, inside = k % 4 * 32;
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i) {
+          wgmma_issue<dtype_t, BN>(d[i], a + ((box * BM + i * 64) * kRowBytes + inside) / 16,
+                                   b + (box * BN * kRowBytes + inside) / 16, (step | k) != 0);
+        }
+      }
+      wgmma_commit();
+      if constexpr (OVERLAP) {
+        if (stored < kStores) store_waiting();
+      }
+      wgmma_wait<1>();
+      if (previous >= 0) release(previous);
+      previous = ring.stage;
+      ring.advance();
+    }
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) wgmma_pin(d[i]);
+    release(previous);
+
+    const int row = schedule.row() + first_row + warp * kWarpRows, column = schedule.column();
+    if constexpr (OVERLAP) {
+#pragma unroll 1
+      while (stored < kStores) store_waiting();
+    }
+    if (schedule.is_last()) {
+      named_barrier_sync(2 + consumer, 128);  // the warpgroup has read its rows of A
+#pragma unroll
+      for (int index = 0; index < kStores; ++index) {
+        unsigned words[CHUNK / 4];
+        round_chunk(d, index, words);
+        const int place = index % kChunks;
+        const int line = place % kBoxes * BM + first_row + chunk_row(index) + warp * kWarpRows;
+        store_chunk(words, map_d, at.a(place / kBoxes) + line * kRowBytes,
+                    column + chunk_column(index), row + chunk_row(index));
+      }
+    } else if constexpr (OVERLAP) {
+#pragma unroll
+      for (int index = 0; index < kStores; ++index) round_chunk(d, index, waiting[index]);
+      stored = 0;
+      waiting_row = row;
+      waiting_column = column;
+    } else {
+#pragma unroll
+      for (int index = 0; index < kStores; ++index) {
+        unsigned words[CHUNK / 4];
+        round_chunk(d, index, words);
+        store_staged(words, column + chunk_column(index), row + chunk_row(index));
+      }
+    }
+  }
+  if (lane == 0) tma_store_wait_read<0>();
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    matmul_persistent_wave(const __grid_constant__ TensorMap map_a,
+                           const __grid_constant__ TensorMap map_b,
+                           const __grid_constant__ TensorMap map_d, int m, int n, int k,
+                           int group) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const bool first_warp = __shfl_sync(~0u, threadIdx.x / 32, 0) == 0;
+  const int steps = (k + BK - 1) / BK;
+
+  if (first_warp && elect_one()) {
+    tma_prefetch(map_a);
+    tma_prefetch(map_b);
+    for (int stage = 0; stage < STAGES; ++stage) {
+      mbarrier_init(at.full(stage), 1);
+      mbarrier_init(at.empty(stage), (CM + CN - 1) * CONSUMERS * 4);  // one per warp that shares
+    }
+    mbarrier_init_fence();
+    tma_prefetch(map_d);
+  }
+  Schedule schedule(m, n, group);
+  if constexpr (kCluster > 1) {
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
+  }
+
+  if (role == 0) {
+    if (first_warp) {
+      __syncwarp();
+      if constexpr (kCluster == 1) named_barrier_arrive<1>(32 + 128 * CONSUMERS);
+      if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+      if (elect_one()) produce(map_a, map_b, schedule, at, steps);
+      __syncwarp();
+    } else {
+      if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+    }
+  } else {
+    if constexpr (kCluster == 1) named_barrier_sync(1, 32 + 128 * CONSUMERS);
+    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    consume(map_d, schedule, at, steps, role - 1);
+  }
+  if constexpr (kCluster > 1) {  // a block that left could still be written to or arrived at
+    cluster_arrive();
+    cluster_wait();
+  }
+}
