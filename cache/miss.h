@@ -16,6 +16,11 @@ struct Lookup {
   std::string detail;
 
   explicit operator bool() const { return value.has_value(); }
+
+  static Lookup hit(T value) { return {std::move(value), MissReason::none, {}}; }
+  static Lookup miss(MissReason reason, std::string detail) {
+    return {std::nullopt, reason, std::move(detail)};
+  }
 };
 
 }  // namespace kernwright

@@ -5,11 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/measurement.h"
 #include "model/parameter_space.h"
 #include "model/trial.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -38,6 +37,8 @@ struct RecordEnvironment {
 /// How a record came about.
 enum class RecordGrade { measured, predicted };
 
+std::string_view to_string(RecordGrade grade);
+
 /// One configuration with its evidence.
 struct RankedConfiguration {
   std::string kernel_template;
@@ -55,20 +56,24 @@ struct TuningRecord {
   RecordGrade grade = RecordGrade::measured;
   RankedConfiguration winner;
   std::vector<RankedConfiguration> runners_up;  ///< best first, at most 7
-  std::optional<RankedConfiguration> baseline;  ///< the default configuration, as measured beside it
-  CheckReport check;                            ///< of the winner
-  int candidates = 0;                           ///< valid ones
+  std::optional<RankedConfiguration>
+      baseline;        ///< the default configuration, as measured beside it
+  CheckReport check;   ///< of the winner
+  int candidates = 0;  ///< valid ones
   int measured = 0;
   std::string device_name;
   std::string device_uuid;
-  double roofline_us = 0;       ///< the larger of flops and bytes over the profile's rates
+  double roofline_us = 0;  ///< the larger of flops and bytes over the profile's rates
   double wall_seconds = 0;
-  std::string created;          ///< UTC, ISO 8601
+  std::string created;  ///< UTC, ISO 8601
 };
 
-/// JSON text, one object, stable field order. `parse_record(to_json(r))` gives r back.
+/// JSON text, one object on one line, stable field order. `parse_record(to_json(r))` gives r back,
+/// doubles bit by bit; a number that is not finite does not come back, and `RecordStore::put`
+/// refuses it.
 std::string to_json(const TuningRecord& record);
-/// Errors: `corrupt` naming the field.
+
+/// Fields that it does not know are ignored. Errors: `corrupt` naming the field.
 Result<TuningRecord> parse_record(std::string_view json);
 
 }  // namespace kernwright

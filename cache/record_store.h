@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "cache/miss.h"
 #include "cache/record.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

@@ -1,0 +1,121 @@
+#include "cache/artifact_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/entry_file.h"
+#include "cache/json_fields.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+using Json = FieldReader::Json;
+
+constexpr std::string_view kKind = "artifact";
+constexpr std::string_view kSuffix = ".kwa";
+
+/// Digests come from records, and records from other machines: nothing else may reach a path.
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::string_view to_string(OutputKind kind) {
+  return kind == OutputKind::cubin ? "cubin" : "lto_ir";
+}
+
+}  // namespace
+
+std::string encode_artifact(const CompiledKernel& kernel) {
+  Json entries = Json::array();
+  for (const KernelEntry& entry : kernel.entries) {
+    entries.push_back({{"name", entry.name}, {"resources", json_of(entry.resources)}});
+  }
+  const Json metadata = {{"output", to_string(kernel.output)},
+                         {"target", kernel.target},
+                         {"entries", std::move(entries)},
+                         {"warnings", kernel.warnings},
+                         {"log", kernel.log},
+                         {"seconds", kernel.seconds}};
+  return concat(dump(metadata), '\n', kernel.bits);
+}
+
+Result<CompiledKernel> decode_artifact(std::string_view payload) {
+  const std::size_t end = payload.find('\n');
+  if (end == std::string_view::npos) {
+    return Error{ErrorCode::corrupt, "artifact: no newline ends the metadata"};
+  }
+  CompiledKernel kernel;
+  const Result<void> parsed =
+      parse_fields(payload.substr(0, end), "artifact", [&](FieldReader& fields) {
+        std::string output;
+        fields.read("output", output);
+        if (output == to_string(OutputKind::lto_ir)) {
+          kernel.output = OutputKind::lto_ir;
+        } else if (output != to_string(OutputKind::cubin)) {
+          fields.fail("output", concat('"', output, "\" is neither cubin nor lto_ir"));
+        }
+        fields.read("target", kernel.target);
+        fields.each_object("entries", [&](FieldReader& item) {
+          KernelEntry& entry = kernel.entries.emplace_back();
+          item.read("name", entry.name);
+          item.read("resources", entry.resources);
+        });
+        fields.read("warnings", kernel.warnings);
+        fields.read("log", kernel.log);
+        fields.read("seconds", kernel.seconds);
+      });
+  if (!parsed) return parsed.error();
+  kernel.bits = payload.substr(end + 1);
+  return kernel;
+}
+
+ArtifactStore::ArtifactStore(std::filesystem::path root) : root_(std::move(root)) {}
+
+Lookup<CompiledKernel> ArtifactStore::get(std::string_view digest_hex) const {
+  using Found = Lookup<CompiledKernel>;
+  if (!is_digest(digest_hex)) {
+    return Found::miss(MissReason::absent, concat('"', digest_hex, "\" is no digest"));
+  }
+  const std::filesystem::path file = path(digest_hex);
+  const Lookup<EntryFile> entry = read_entry(file, kKind);
+  if (!entry) return same_miss<CompiledKernel>(entry);
+  if (entry.value->key != digest_hex) {
+    return Found::miss(MissReason::key_mismatch,
+                       concat(file.native(), ": holds the artifact ", entry.value->key));
+  }
+  Result<CompiledKernel> kernel = decode_artifact(entry.value->payload);
+  if (!kernel) {
+    return Found::miss(MissReason::corrupt, concat(file.native(), ": ", kernel.error().message));
+  }
+  return Found::hit(*std::move(kernel));
+}
+
+Result<void> ArtifactStore::put(std::string_view digest_hex, const CompiledKernel& kernel) const {
+  if (!is_digest(digest_hex)) {
+    return Error{ErrorCode::invalid_argument, concat('"', digest_hex, "\" is no digest")};
+  }
+  if (get(digest_hex)) return {};
+  return publish_file(path(digest_hex), encode_entry({std::string(kKind), std::string(digest_hex),
+                                                      encode_artifact(kernel)}));
+}
+
+std::vector<std::string> ArtifactStore::list() const {
+  std::vector<std::string> digests;
+  const std::filesystem::path folder = root_ / "v1" / "artifacts";
+  for (const std::string& prefix : list_directory(folder)) {
+    for (const std::string& name : list_directory(folder / prefix)) {
+      const std::string digest = name.substr(0, name.find('.'));
+      if (is_digest(digest) && name == digest + std::string(kSuffix)) digests.push_back(digest);
+    }
+  }
+  std::sort(digests.begin(), digests.end());
+  return digests;
+}
+
+std::filesystem::path ArtifactStore::path(std::string_view digest_hex) const {
+  return root_ / "v1" / "artifacts" / digest_hex.substr(0, 2) / concat(digest_hex, kSuffix);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,136 @@
+#include "cache/json_fields.h"
+
+#include <limits>
+#include <utility>
+
+#include "support/text.h"
+
+namespace kernwright {
+
+using Json = FieldReader::Json;
+
+void FieldReader::read(std::string_view name, std::string& out) {
+  if (const Json* value = find(name, Json::value_t::string)) out = value->get<std::string>();
+}
+
+void FieldReader::read(std::string_view name, double& out) {
+  const Json* value = find(name);
+  if (value == nullptr) return;
+  if (!value->is_number()) return fail(name, concat("a number expected, not ", value->type_name()));
+  out = value->get<double>();
+}
+
+void FieldReader::read(std::string_view name, std::int64_t& out) {
+  const Json* value = find(name);
+  if (value == nullptr) return;
+  const bool fits = value->is_number_unsigned()
+                        ? std::in_range<std::int64_t>(value->get<std::uint64_t>())
+                        : value->is_number_integer();
+  if (!fits) return fail(name, "a 64-bit integer expected");
+  out = value->get<std::int64_t>();
+}
+
+void FieldReader::read(std::string_view name, int& out) {
+  std::int64_t wide = out;
+  read(name, wide);
+  if (!std::in_range<int>(wide)) return fail(name, concat(wide, " is no 32-bit integer"));
+  out = static_cast<int>(wide);
+}
+
+void FieldReader::read(std::string_view name, std::vector<double>& out) {
+  const Json* array = find(name, Json::value_t::array);
+  for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+    const Json& value = (*array)[i];
+    if (!value.is_number()) {
+      return fail(concat(name, '[', i, ']'), concat("a number expected, not ", value.type_name()));
+    }
+    out.push_back(value.get<double>());
+  }
+}
+
+void FieldReader::read(std::string_view name, std::vector<std::string>& out) {
+  const Json* array = find(name, Json::value_t::array);
+  for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+    const std::string path = path_of(concat(name, '[', i, ']'));
+    if (!expect((*array)[i], Json::value_t::string, path)) return;
+    out.push_back((*array)[i].get<std::string>());
+  }
+}
+
+void FieldReader::read(std::string_view name, Resources& out) {
+  object(name, [&](FieldReader& fields) {
+    fields.read("registers", out.registers);
+    fields.read("spill_store_bytes", out.spill_store_bytes);
+    fields.read("spill_load_bytes", out.spill_load_bytes);
+    fields.read("stack_bytes", out.stack_bytes);
+    fields.read("static_smem_bytes", out.static_smem_bytes);
+    fields.read("barriers", out.barriers);
+  });
+}
+
+void FieldReader::read(std::string_view name, Configuration& out) {
+  object(name, [&](FieldReader& fields) {
+    std::vector<std::pair<std::string, std::int64_t>> values;
+    for (const auto& item : fields.object_.items()) {
+      fields.read(item.key(), values.emplace_back(item.key(), 0).second);
+    }
+    out = Configuration(std::move(values));
+  });
+}
+
+bool FieldReader::has(std::string_view name) const {
+  const auto found = object_.find(name);
+  return found != object_.end() && !found->is_null();
+}
+
+void FieldReader::fail(std::string_view name, std::string_view what) {
+  set_defect(path_of(name), what);
+}
+
+std::string FieldReader::path_of(std::string_view name) const {
+  return path_.empty() ? std::string(name) : concat(path_, '.', name);
+}
+
+const Json* FieldReader::find(std::string_view name) {
+  if (defect_) return nullptr;
+  const auto found = object_.find(name);
+  if (found != object_.end()) return &*found;
+  fail(name, "missing");
+  return nullptr;
+}
+
+const Json* FieldReader::find(std::string_view name, Json::value_t type) {
+  const Json* value = find(name);
+  return value != nullptr && expect(*value, type, path_of(name)) ? value : nullptr;
+}
+
+bool FieldReader::expect(const Json& value, Json::value_t type, const std::string& path) {
+  if (value.type() == type) return true;
+  set_defect(path, concat(Json(type).type_name(), " expected, not ", value.type_name()));
+  return false;
+}
+
+void FieldReader::set_defect(const std::string& path, std::string_view what) {
+  if (!defect_) defect_ = concat(path, ": ", what);
+}
+
+Json json_of(const Resources& resources) {
+  return {{"registers", resources.registers},
+          {"spill_store_bytes", resources.spill_store_bytes},
+          {"spill_load_bytes", resources.spill_load_bytes},
+          {"stack_bytes", resources.stack_bytes},
+          {"static_smem_bytes", resources.static_smem_bytes},
+          {"barriers", resources.barriers}};
+}
+
+Json json_of(const Configuration& configuration) {
+  Json json = Json::object();
+  for (const auto& [name, value] : configuration.values()) json[name] = value;
+  return json;
+}
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "model/trial.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Reads the fields of a JSON object by name. The first field that is missing or of another type is
+/// kept as the defect, with its path from the root, and every read after it leaves its target
+/// alone: a parser reads all it needs and asks once. Fields nobody asks for are ignored. Readers of
+/// nested objects share the root's defect; the root outlives them.
+class FieldReader {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  explicit FieldReader(const Json& root) : FieldReader(root, "", own_defect_) {}
+  FieldReader(const FieldReader&) = delete;
+  FieldReader& operator=(const FieldReader&) = delete;
+
+  void read(std::string_view name, std::string& out);
+  void read(std::string_view name, double& out);
+  void read(std::string_view name, int& out);
+  void read(std::string_view name, std::int64_t& out);
+  void read(std::string_view name, std::vector<double>& out);
+  void read(std::string_view name, std::vector<std::string>& out);
+  void read(std::string_view name, Resources& out);
+  void read(std::string_view name, Configuration& out);
+
+  /// Calls `parse(FieldReader&)` with the nested object `name`.
+  template <typename Parse>
+  void object(std::string_view name, const Parse& parse) {
+    if (const Json* value = find(name, Json::value_t::object)) {
+      FieldReader nested(*value, path_of(name), defect_);
+      parse(nested);
+    }
+  }
+
+  /// Calls `parse(FieldReader&)` with each object of the array `name`, in order.
+  template <typename Parse>
+  void each_object(std::string_view name, const Parse& parse) {
+    const Json* array = find(name, Json::value_t::array);
+    for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+      const std::string path = path_of(name) + "[" + std::to_string(i) + "]";
+      if (!expect((*array)[i], Json::value_t::object, path)) return;
+      FieldReader nested((*array)[i], path, defect_);
+      parse(nested);
+    }
+  }
+
+  /// Whether the field is there and not null.
+  bool has(std::string_view name) const;
+
+  /// Keeps `what` as the defect of field `name`, unless there is an earlier one.
+  void fail(std::string_view name, std::string_view what);
+
+  /// The first defect, "winner.resources.registers: missing".
+  const std::optional<std::string>& defect() const { return defect_; }
+
+ private:
+  FieldReader(const Json& object, std::string path, std::optional<std::string>& defect)
+      : object_(object), path_(std::move(path)), defect_(defect) {}
+
+  std::string path_of(std::string_view name) const;
+  const Json* find(std::string_view name);
+  const Json* find(std::string_view name, Json::value_t type);
+  bool expect(const Json& value, Json::value_t type, const std::string& path);
+  void set_defect(const std::string& path, std::string_view what);
+
+  const Json& object_;
+  std::string path_;
+  std::optional<std::string> own_defect_;
+  std::optional<std::string>& defect_;
+};
+
+/// Parses one JSON object with `parse(FieldReader&)`. Errors: `corrupt` naming `what` and the
+/// field.
+template <typename Parse>
+Result<void> parse_fields(std::string_view json, std::string_view what, const Parse& parse) {
+  const auto root = FieldReader::Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) {
+    return Error{ErrorCode::corrupt, std::string(what) + ": not a JSON object"};
+  }
+  FieldReader reader(root);
+  parse(reader);
+  if (reader.defect())
+    return Error{ErrorCode::corrupt, std::string(what) + ": " + *reader.defect()};
+  return {};
+}
+
+FieldReader::Json json_of(const Resources& resources);
+FieldReader::Json json_of(const Configuration& configuration);
+
+/// One line of text. Bytes that are not UTF-8 become replacement characters.
+std::string dump(const FieldReader::Json& json);
+
+}  // namespace kernwright
