@@ -1,7 +1,7 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
-#include <vector>
 
 #include <kernwright/result.h>
 
@@ -9,9 +9,16 @@
 
 namespace kernwright {
 
+struct CudaDeviceOptions {
+  /// How long one call may wait for the GPU. Past it the device counts as lost: a running kernel
+  /// cannot be stopped.
+  std::chrono::milliseconds deadline{10'000};
+};
+
 /// Opens GPU `ordinal` through the driver API (libcuda.so.1 by dlopen) on its primary context.
 /// Errors: `unavailable` where there is no driver or no such device, with the reason.
-Result<std::unique_ptr<Device>> open_cuda_device(int ordinal);
+Result<std::unique_ptr<Device>> open_cuda_device(int ordinal,
+                                                 const CudaDeviceOptions& options = {});
 
 /// Number of GPUs the driver shows. Errors: `unavailable` with the reason (no libcuda.so.1, no device).
 Result<int> cuda_device_count();

@@ -34,10 +34,14 @@ class LoadedProgram {
 
 /// Pointers and scalars of one launch of an execution plan, in the order of the operation: one
 /// address per tensor of the plan (0 where absent), one value per scalar, the workspace buffer.
+/// `references` and `magnitudes` are given for plans of reference kernels alone: the float buffer of
+/// each tensor that the kernel writes, by tensor index (0 elsewhere).
 struct LaunchArguments {
   std::vector<DevicePointer> tensors;
   std::vector<double> scalars;
   DevicePointer workspace = 0;
+  std::vector<DevicePointer> references;
+  std::vector<DevicePointer> magnitudes;
 };
 
 /// What the audit and records say of a live device.

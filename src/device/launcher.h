@@ -18,8 +18,10 @@ namespace kernwright {
 /// patches the addresses. Immutable.
 class Launcher {
  public:
-  /// Errors: `unavailable` without a driver; `device` with the driver's words.
-  static Result<std::unique_ptr<Launcher>> load(std::string_view cubin, const ExecutionPlan& plan);
+  /// Loads for GPU `ordinal`. Errors: `unavailable` without a driver; `invalid_argument` for a plan
+  /// that the cubin or the GPU cannot carry, with both values; `device` with the driver's words.
+  static Result<std::unique_ptr<Launcher>> load(std::string_view cubin, const ExecutionPlan& plan,
+                                                int ordinal = 0);
   virtual ~Launcher() = default;
 
   virtual const ExecutionPlan& plan() const = 0;
