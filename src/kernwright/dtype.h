@@ -8,8 +8,8 @@
 
 namespace kernwright {
 
-/// Element types. The spelling of an enumerator is its spelling on disk and in the CLI; the order is
-/// part of the expression language (`dtype == dtype_bf16`) and only ever grows at the end.
+/// Element types. The spelling of an enumerator is its spelling on disk and in the CLI; the order
+/// is part of the expression language (`dtype == dtype_bf16`) and only ever grows at the end.
 enum class DType { bf16, fp16, fp32, fp64, fp8_e4m3, int8, int32 };
 
 /// Bytes of one element.

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kernwright/dtype.h>
+#include <kernwright/export.h>
+#include <kernwright/match.h>
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+class LoadedKernel;
+
+/// One argument of a launch: a device pointer or a scalar.
+class Arg {
+ public:
+  Arg(const void* pointer) : pointer_(pointer) {}
+  /// A CUdeviceptr.
+  Arg(unsigned long long address) : pointer_(reinterpret_cast<const void*>(address)) {}
+  Arg(double scalar) : scalar_(scalar), is_scalar_(true) {}
+  Arg(float scalar) : Arg(static_cast<double>(scalar)) {}
+
+  bool is_scalar() const { return is_scalar_; }
+  const void* pointer() const { return pointer_; }
+  double scalar() const { return scalar_; }
+
+ private:
+  const void* pointer_ = nullptr;
+  double scalar_ = 0;
+  bool is_scalar_ = false;
+};
+
+/// What a launch expects at one position.
+struct ArgumentInfo {
+  std::string name;
+  bool is_scalar = false;
+  bool is_output = false;
+  DType dtype = DType::fp32;
+  std::vector<std::int64_t> extent;  ///< elements, outermost first; empty for scalars
+  std::int64_t alignment = 0;        ///< bytes the pointer must be aligned to
+};
+
+/// What is known of the kernel that a service chose.
+struct KernelSummary {
+  std::string problem;          ///< canonical text
+  std::string kernel_template;  ///< "matmul/persistent_wave"
+  std::string configuration;    ///< "BM=128 BN=256 ..."
+  std::string artifact;         ///< digest of its compiled bits, hex
+  Match match = Match::none;
+  MissReason reason = MissReason::none;  ///< why the match is not exact
+  double measured_us = 0;                ///< median when tuned; 0 where it was only predicted
+  double predicted_us = 0;               ///< 0 where there is no prediction
+  double roofline_us = 0;
+};
+
+/// A handle to a loaded kernel with its launch plan for one problem. Cheap to copy; refers to an
+/// immutable object that the service keeps until it closes (`pin()` keeps it longer). Thread-safe:
+/// one kernel may be launched from many threads and streams at once, each with its own workspace.
+class KERNWRIGHT_API Kernel {
+ public:
+  /// Enqueues the kernel on `stream` (a CUstream or cudaStream_t; null is the default stream) in
+  /// the calling thread's current context. `arguments`: the pointers of the problem's tensors in
+  /// the operation's order, then scalars (those left out take the operation's defaults).
+  /// `workspace` holds workspace_bytes() and is the launch's own until it has finished. Errors:
+  /// `invalid_argument` naming the argument and both what was expected and what came; `device` with
+  /// the driver's words.
+  Result<void> launch(void* stream, std::initializer_list<Arg> arguments,
+                      void* workspace = nullptr) const;
+  Result<void> launch(void* stream, const Arg* arguments, std::size_t count,
+                      void* workspace = nullptr) const;
+
+  /// Device bytes that `launch` needs as workspace; often 0.
+  std::int64_t workspace_bytes() const;
+
+  /// What `launch` expects, in order.
+  const std::vector<ArgumentInfo>& arguments() const;
+
+  const KernelSummary& summary() const;
+  Match match() const { return summary().match; }
+
+  /// The same handle, holding a reference: usable after the service has closed.
+  Kernel pin() const;
+
+ private:
+  friend class LoadedKernel;
+  explicit Kernel(const LoadedKernel* loaded) : loaded_(loaded) {}
+
+  const LoadedKernel* loaded_;
+  std::shared_ptr<const LoadedKernel> pinned_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,73 @@
+#include <mutex>
+#include <utility>
+
+#include "service/core.h"
+#include "service/guarded.h"
+#include <kernwright/service.h>
+
+namespace kernwright {
+Service::Service(std::shared_ptr<ServiceCore> core) : core_(std::move(core)) {}
+Service::Service(Service&&) noexcept = default;
+Service& Service::operator=(Service&&) noexcept = default;
+Service::~Service() = default;
+
+Result<Service> Service::open(ServiceOptions options) {
+  return guarded([&]() -> Result<Service> {
+    Result<std::shared_ptr<ServiceCore>> core = ServiceCore::open(std::move(options));
+    if (!core) return std::move(core).error();
+    return Service(*std::move(core));
+  });
+}
+
+Result<Kernel> Service::get_best_kernel(const Problem& problem) const {
+  return guarded([&] { return core_->get_best_kernel(problem); });
+}
+
+Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
+  return guarded([&]() -> Result<Kernel> {
+    TuningOptions options;
+    options.budget.seconds = seconds;
+    Result<TuningResult> tuned = core_->tune(problem, std::move(options));
+    if (!tuned) return std::move(tuned).error();
+    return core_->get_best_kernel(problem);
+  });
+}
+
+Result<Compilation> Service::compile(const Problem& problem, std::string_view kernel_template,
+                                     const ParameterValues& parameters) const {
+  return guarded([&]() -> Result<Compilation> {
+    Result<Candidate> candidate = core_->candidate(problem, kernel_template, parameters);
+    if (!candidate) return std::move(candidate).error();
+    Result<Artifact> artifact = core_->compile(*candidate);
+    if (!artifact) return std::move(artifact).error();
+    const Resources resources = artifact->kernel->resources();
+    return Compilation{.artifact = artifact->digest,
+                       .cubin = artifact->kernel->bits,
+                       .resources = {.registers = resources.registers,
+                                     .spill_bytes = resources.spill_bytes(),
+                                     .stack_bytes = resources.stack_bytes,
+                                     .static_smem_bytes = resources.static_smem_bytes,
+                                     .warnings = artifact->kernel->warnings},
+                       .cached = artifact->cached};
+  });
+}
+
+Result<Kernel> get_best_kernel(const Problem& problem) {
+  // Never destroyed: kernels given out must outlive every other static of the program. A failed
+  // opening is tried again by the next call, since a driver or a cache may have come.
+  static std::mutex mutex;
+  static Service* service = nullptr;
+  Service* opened = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    if (service == nullptr) {
+      Result<Service> fresh = Service::open();
+      if (!fresh) return std::move(fresh).error();
+      service = new Service(*std::move(fresh));
+    }
+    opened = service;
+  }
+  return opened->get_best_kernel(problem);
+}
+
+}  // namespace kernwright
