@@ -6,10 +6,9 @@
 #include <future>
 #include <memory>
 
-#include <kernwright/result.h>
-
 #include "compile/compile_request.h"
 #include "compile/compiler.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

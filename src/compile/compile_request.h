@@ -5,10 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/trial.h"
 #include "support/hash.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -17,7 +16,7 @@ enum class OutputKind { cubin, lto_ir };
 
 /// Text, options and target: everything a compile depends on, and nothing else.
 struct CompileRequest {
-  std::string name;    ///< of the source in messages, "matmul/tiled/kernel.cu"
+  std::string name;  ///< of the source in messages, "matmul/tiled/kernel.cu"
   std::string source;
   std::vector<std::pair<std::string, std::string>> headers;  ///< name as included, text
   std::vector<std::string> options;  ///< beyond those that `Compiler` always gives
@@ -40,8 +39,8 @@ struct CompiledKernel {
   std::string bits;  ///< cubin or LTO-IR
   OutputKind output = OutputKind::cubin;
   std::string target;
-  std::vector<KernelEntry> entries;    ///< empty for LTO-IR
-  std::vector<std::string> warnings;   ///< that cost speed: serialised wgmma, ignored setmaxnreg
+  std::vector<KernelEntry> entries;   ///< empty for LTO-IR
+  std::vector<std::string> warnings;  ///< that cost speed: serialised wgmma, ignored setmaxnreg
   std::string log;
   double seconds = 0;  ///< wall time of the compile
 

@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "compile/compile_request.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

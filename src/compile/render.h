@@ -1,10 +1,9 @@
 #pragma once
 
-#include <kernwright/result.h>
-
 #include "compile/compile_request.h"
 #include "model/candidate.h"
 #include "model/catalog.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

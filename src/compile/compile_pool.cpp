@@ -1,0 +1,208 @@
+#include "compile/compile_pool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/task_arena.h>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMaxReplacements = 2;
+
+/// TBB gives its threads half of what a main thread has, on which the compiler is tested.
+constexpr std::size_t kStackBytes = std::size_t{8} << 20;
+
+struct Job {
+  CompileRequest request;
+  Digest key;
+  std::promise<CompileResult> promise;
+  std::shared_future<CompileResult> future;
+  Clock::time_point deadline;
+  bool answered = false;
+};
+using JobPtr = std::shared_ptr<Job>;
+
+CompileResult run(Compiler& compiler, const CompileRequest& request) {
+  try {
+    Result<CompiledKernel> kernel = compiler.compile(request);
+    if (!kernel) return std::move(kernel).error();
+    return std::make_shared<const CompiledKernel>(std::move(kernel).value());
+  } catch (const std::exception& failure) {
+    return Error{ErrorCode::internal, concat(request.name, ": ", failure.what())};
+  } catch (...) {
+    return Error{ErrorCode::internal, concat(request.name, ": unknown exception")};
+  }
+}
+
+int default_threads() {
+  const int cores = oneapi::tbb::info::default_concurrency();
+  return std::max(std::min(cores, 2), cores - 2);
+}
+
+}  // namespace
+
+/// Shared with the runners, so that an abandoned compile that never ends holds only this and not
+/// the pool. A runner is an arena task that compiles one job after another until none is left.
+///
+/// Invariants, under the mutex: runners <= threads + min(overrun, kMaxReplacements), where overrun
+/// counts the running jobs that are past their deadline; every job in `by_key` is unanswered.
+struct CompilePool::State : std::enable_shared_from_this<State> {
+  State(std::shared_ptr<Compiler> compiler_in, CompilePoolOptions options)
+      : compiler(std::move(compiler_in)),
+        threads(options.threads > 0 ? options.threads : default_threads()),
+        deadline(options.deadline),
+        // An arena alone gets no more workers than the process has cores less one.
+        parallelism(std::in_place, oneapi::tbb::global_control::max_allowed_parallelism,
+                    static_cast<std::size_t>(std::max(threads + kMaxReplacements + 1,
+                                                      oneapi::tbb::info::default_concurrency()))),
+        stack(std::in_place, oneapi::tbb::global_control::thread_stack_size, kStackBytes),
+        arena(std::in_place, threads + kMaxReplacements, /*reserved_for_masters=*/0) {}
+
+  int limit() const { return threads + std::min(overrun, kMaxReplacements); }
+  bool is_stuck() const { return overrun == threads + kMaxReplacements; }
+
+  void answer(Job& job, CompileResult result) {
+    if (job.answered) return;
+    job.answered = true;
+    by_key.erase(job.key);
+    job.promise.set_value(std::move(result));
+  }
+
+  /// Answers everything that has not started.
+  void drop_queue(ErrorCode code, std::string_view why) {
+    for (const JobPtr& job : queue) {
+      answer(*job, Error{code, concat(job->request.name, ": ", why)});
+    }
+    queue.clear();
+  }
+
+  /// Gives the queue as many runners as it may have.
+  void add_runners() {
+    for (std::size_t waiting = queue.size(); waiting > 0 && runners < limit(); --waiting) {
+      ++runners;
+      arena->enqueue([self = shared_from_this()] { self->work(); });
+    }
+    if (is_stuck()) {
+      drop_queue(ErrorCode::timed_out, "not started, every thread runs an abandoned compile");
+    }
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (!queue.empty() && runners <= limit()) {
+      const JobPtr job = queue.front();
+      queue.pop_front();
+      job->deadline = Clock::now() + deadline;
+      running.push_back(job);
+      changed.notify_all();
+      lock.unlock();
+      CompileResult result = run(*compiler, job->request);
+      lock.lock();
+      running.erase(std::find(running.begin(), running.end(), job));
+      if (job->answered) --overrun;
+      answer(*job, std::move(result));
+    }
+    --runners;
+    changed.notify_all();
+  }
+
+  /// Abandons the compiles that are past their deadline, until the pool closes.
+  void watch() {
+    std::unique_lock lock(mutex);
+    while (!finished) {
+      std::optional<Clock::time_point> next;
+      for (const JobPtr& job : running) {
+        if (job->answered) continue;
+        if (job->deadline <= Clock::now()) {
+          ++overrun;
+          answer(*job, Error{ErrorCode::timed_out,
+                             concat(job->request.name, ": compile for ", job->request.target,
+                                    " abandoned after ", deadline.count(), " ms")});
+          changed.notify_all();
+        } else if (!next || job->deadline < *next) {
+          next = job->deadline;
+        }
+      }
+      add_runners();
+      if (next) {
+        changed.wait_until(lock, *next);
+      } else {
+        changed.wait(lock);
+      }
+    }
+  }
+
+  const std::shared_ptr<Compiler> compiler;
+  const int threads;
+  const std::chrono::milliseconds deadline;
+  std::optional<oneapi::tbb::global_control> parallelism;
+  std::optional<oneapi::tbb::global_control> stack;
+  std::optional<oneapi::tbb::task_arena> arena;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<JobPtr> queue;
+  std::vector<JobPtr> running;
+  std::map<Digest, JobPtr> by_key;
+  int runners = 0;
+  int overrun = 0;
+  bool finished = false;
+  std::thread watchdog;
+};
+
+CompilePool::CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options)
+    : state_(std::make_shared<State>(std::move(compiler), options)) {
+  state_->watchdog = std::thread([state = state_.get()] { state->watch(); });
+}
+
+CompilePool::~CompilePool() {
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->drop_queue(ErrorCode::unavailable, "not started, the compile pool was closed");
+    // The watchdog still runs: what does not end in time stops counting.
+    state_->changed.wait(lock, [this] { return state_->runners == state_->overrun; });
+    state_->finished = true;
+    state_->changed.notify_all();
+  }
+  state_->watchdog.join();
+  // Not left to an abandoned compile: its thread belongs to the arena that would be destroyed.
+  state_->arena.reset();
+  state_->stack.reset();
+  state_->parallelism.reset();
+}
+
+std::shared_future<CompileResult> CompilePool::submit(CompileRequest request) {
+  const Digest key = request.digest({});
+  const std::lock_guard lock(state_->mutex);
+  if (const auto found = state_->by_key.find(key); found != state_->by_key.end()) {
+    return found->second->future;
+  }
+  auto job = std::make_shared<Job>();
+  job->request = std::move(request);
+  job->key = key;
+  job->future = job->promise.get_future().share();
+  state_->by_key.emplace(key, job);
+  state_->queue.push_back(job);
+  state_->add_runners();
+  return job->future;
+}
+
+int CompilePool::threads() const { return state_->threads; }
+
+Compiler& CompilePool::compiler() { return *state_->compiler; }
+
+}  // namespace kernwright

@@ -1,0 +1,124 @@
+#include "compile/cubin.h"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kInstructionBytes = 16;
+
+// Seen in the cubins of ptxas 13.0. Two encodings of one instruction (operand kinds) share its
+// name.
+struct Opcode {
+  std::uint16_t code;
+  std::string_view name;
+};
+constexpr Opcode kOpcodes[] = {
+    {0x9f0, "HGMMA"},   {0xdf0, "HGMMA"},      {0x9f3, "QGMMA"},   {0x23c, "HMMA"},
+    {0x9c5, "DEPBAR"},  {0x9c8, "USETMAXREG"}, {0x5b4, "UTMALDG"}, {0x3b4, "UTMALDG.MULTICAST"},
+    {0x3b5, "UTMASTG"}, {0x3b6, "UTMAREDG"},   {0x3ba, "UBLKCP"},  {0x844, "STSM"},
+    {0x83b, "LDSM"},    {0xfae, "LDGSTS"},     {0x983, "LDL"},     {0x387, "STL"},
+    {0x2ca, "R2UR"},    {0x944, "CALL"},       {0x943, "CALL"},
+};
+
+std::string_view opcode_name(std::uint16_t code) {
+  for (const Opcode& opcode : kOpcodes) {
+    if (opcode.code == code) return opcode.name;
+  }
+  return {};
+}
+
+/// A T at `offset` of `bytes`, if it lies within.
+template <typename T>
+std::optional<T> load(std::string_view bytes, std::uint64_t offset) {
+  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+// The parts of a 64-bit little-endian ELF file that are read here; cubins are never anything else.
+constexpr std::uint64_t kSectionTableOffset = 0x28;
+constexpr std::uint64_t kSectionCounts = 0x3a;  // entry size, entries, index of the name table
+struct SectionHeader {
+  std::uint32_t name;
+  std::uint32_t type;
+  std::uint64_t flags;
+  std::uint64_t address;
+  std::uint64_t offset;
+  std::uint64_t size;
+};
+
+Error corrupt(std::string_view what) { return Error{ErrorCode::corrupt, concat("cubin: ", what)}; }
+
+std::optional<std::string_view> section_bytes(std::string_view cubin,
+                                              const SectionHeader& section) {
+  if (section.offset > cubin.size() || section.size > cubin.size() - section.offset) {
+    return std::nullopt;
+  }
+  return cubin.substr(section.offset, section.size);
+}
+
+InstructionCounts count(std::string kernel, std::string_view text) {
+  InstructionCounts counts;
+  counts.kernel = std::move(kernel);
+  for (std::size_t at = 0; at + kInstructionBytes <= text.size(); at += kInstructionBytes) {
+    const std::uint16_t code = *load<std::uint16_t>(text, at) & 0xfff;
+    ++counts.total;
+    if (const std::string_view name = opcode_name(code); !name.empty()) {
+      ++counts.by_name[std::string(name)];
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+int InstructionCounts::count(std::string_view name) const {
+  const auto found = by_name.find(std::string(name));
+  return found == by_name.end() ? 0 : found->second;
+}
+
+Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin) {
+  constexpr std::string_view kText = ".text.";
+  if (!cubin.starts_with(std::string_view("\x7f"
+                                          "ELF\x02\x01",
+                                          6))) {
+    return corrupt("no 64-bit little-endian ELF file");
+  }
+  const auto table = load<std::uint64_t>(cubin, kSectionTableOffset);
+  const auto numbers = load<std::array<std::uint16_t, 3>>(cubin, kSectionCounts);
+  if (!table || !numbers) return corrupt("truncated ELF header");
+  if (*table > cubin.size()) return corrupt("section table lies beyond the end");
+  const std::uint64_t entry_bytes = numbers->at(0);
+  const std::uint16_t entries = numbers->at(1);
+  const std::uint16_t names_index = numbers->at(2);
+  const auto section = [&](std::uint64_t index) {
+    return load<SectionHeader>(cubin, *table + index * entry_bytes);
+  };
+
+  const auto names_section = section(names_index);
+  const auto names = names_section ? section_bytes(cubin, *names_section) : std::nullopt;
+  if (!names) return corrupt("section names lie beyond the end");
+  std::vector<InstructionCounts> result;
+  for (std::uint16_t index = 0; index < entries; ++index) {
+    const auto header = section(index);
+    if (!header || header->name >= names->size()) {
+      return corrupt(concat("section ", index, " lies beyond the end"));
+    }
+    std::string_view name = names->substr(header->name);
+    name = name.substr(0, name.find('\0'));
+    if (!name.starts_with(kText)) continue;
+    const auto text = section_bytes(cubin, *header);
+    if (!text) return corrupt(concat("section ", name, " lies beyond the end"));
+    result.push_back(kernwright::count(std::string(name.substr(kText.size())), *text));
+  }
+  return result;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,74 @@
+#include "compile/ptxas_log.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+/// The text between `before` and the next quote; empty where `before` is not in the line.
+std::string_view quoted_after(std::string_view line, std::string_view before) {
+  const std::size_t at = line.find(before);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = line.substr(at + before.size());
+  return rest.substr(0, rest.find('\''));
+}
+
+/// The number in front of `unit`, as in "128 bytes smem"; 0 where there is none.
+int number_before(std::string_view line, std::string_view unit) {
+  const std::size_t end = line.find(unit);
+  if (end == std::string_view::npos) return 0;
+  std::size_t begin = end;
+  while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') --begin;
+  int number = 0;
+  std::from_chars(line.data() + begin, line.data() + end, number);
+  return number;
+}
+
+}  // namespace
+
+PtxasReport parse_ptxas_log(std::string_view log) {
+  constexpr std::string_view kProperties = "Function properties for ";
+  PtxasReport report;
+  Resources called;              // of functions that are no entries
+  Resources* current = &called;  // whose stack and spill line comes next
+  for (const std::string_view line : split(log, '\n')) {
+    // Says so for serialised wgmma and for an ignored setmaxnreg (C7504 to C7514, C7520) and
+    // nothing else; waits that the compiler injects without loss (C7517, C7519) do not.
+    if (line.find("Potential Performance Loss") != std::string_view::npos) {
+      std::string warning(trim(line.substr(std::min(line.find('('), line.size()))));
+      if (std::find(report.warnings.begin(), report.warnings.end(), warning) ==
+          report.warnings.end()) {
+        report.warnings.push_back(std::move(warning));
+      }
+    } else if (const auto entry = quoted_after(line, "Compiling entry function '");
+               !entry.empty()) {
+      report.entries.push_back({std::string(entry), {}});
+    } else if (const std::size_t at = line.find(kProperties); at != std::string_view::npos) {
+      const std::string_view name = trim(line.substr(at + kProperties.size()));
+      const bool is_entry = !report.entries.empty() && report.entries.back().name == name;
+      current = is_entry ? &report.entries.back().resources : &called;
+    } else if (line.find(" bytes stack frame") != std::string_view::npos) {
+      current->stack_bytes =
+          std::max(current->stack_bytes, number_before(line, " bytes stack frame"));
+      current->spill_store_bytes += number_before(line, " bytes spill stores");
+      current->spill_load_bytes += number_before(line, " bytes spill loads");
+    } else if (line.find("Used ") != std::string_view::npos && !report.entries.empty()) {
+      Resources& resources = report.entries.back().resources;
+      resources.registers = number_before(line, " registers");
+      resources.barriers = number_before(line, " barriers");
+      resources.static_smem_bytes = number_before(line, " bytes smem");
+      resources.stack_bytes =
+          std::max(resources.stack_bytes, number_before(line, " bytes cumulative stack size"));
+    }
+  }
+  for (KernelEntry& entry : report.entries) {
+    entry.resources.spill_store_bytes += called.spill_store_bytes;
+    entry.resources.spill_load_bytes += called.spill_load_bytes;
+  }
+  return report;
+}
+
+}  // namespace kernwright

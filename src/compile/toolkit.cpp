@@ -1,0 +1,86 @@
+#include "compile/toolkit.h"
+
+#include <dlfcn.h>
+
+#include "support/dynamic_library.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+/// Fills function pointers of one library and remembers the first name that is missing.
+class Binder {
+ public:
+  explicit Binder(const DynamicLibrary& library) : library_(library) {}
+
+  template <typename Function>
+  Binder& bind(Function*& function, const char* name) {
+    void* address = library_.symbol(name);
+    if (address == nullptr && missing_.empty()) missing_ = name;
+    function = reinterpret_cast<Function*>(address);
+    return *this;
+  }
+
+  Result<void> finish() const {
+    if (missing_.empty()) return {};
+    return Error{ErrorCode::unavailable, concat(library_.name(), ": has no symbol ", missing_)};
+  }
+
+ private:
+  const DynamicLibrary& library_;
+  std::string missing_;
+};
+
+}  // namespace
+
+Result<Nvrtc> Nvrtc::load() {
+  const auto library = DynamicLibrary::open(toolkit_library_names("libnvrtc.so", {"13", "12"}));
+  if (!library) return library.error();
+  Nvrtc api;
+  const Result<void> bound = Binder(*library)
+                                 .bind(api.version, "nvrtcVersion")
+                                 .bind(api.error_string, "nvrtcGetErrorString")
+                                 .bind(api.create_program, "nvrtcCreateProgram")
+                                 .bind(api.destroy_program, "nvrtcDestroyProgram")
+                                 .bind(api.compile_program, "nvrtcCompileProgram")
+                                 .bind(api.log_size, "nvrtcGetProgramLogSize")
+                                 .bind(api.log, "nvrtcGetProgramLog")
+                                 .bind(api.cubin_size, "nvrtcGetCUBINSize")
+                                 .bind(api.cubin, "nvrtcGetCUBIN")
+                                 .bind(api.lto_ir_size, "nvrtcGetLTOIRSize")
+                                 .bind(api.lto_ir, "nvrtcGetLTOIR")
+                                 .finish();
+  if (!bound) return bound.error();
+  if (const nvrtcResult status = api.version(&api.major, &api.minor); status != NVRTC_SUCCESS) {
+    return Error{ErrorCode::unavailable,
+                 concat(library->name(), ": nvrtcVersion failed: ", api.error_string(status))};
+  }
+  // The name may be a bare soname; where it was found only the loader knows.
+  Dl_info info{};
+  const bool found = dladdr(reinterpret_cast<void*>(api.version), &info) != 0;
+  api.file = found && info.dli_fname != nullptr ? info.dli_fname : library->name();
+  return api;
+}
+
+Result<NvJitLink> NvJitLink::load(int major) {
+  const auto library =
+      DynamicLibrary::open(toolkit_library_names("libnvJitLink.so", {std::to_string(major)}));
+  if (!library) return library.error();
+  NvJitLink api;
+  const Result<void> bound = Binder(*library)
+                                 .bind(api.create, "nvJitLinkCreate")
+                                 .bind(api.destroy, "nvJitLinkDestroy")
+                                 .bind(api.add_data, "nvJitLinkAddData")
+                                 .bind(api.complete, "nvJitLinkComplete")
+                                 .bind(api.cubin_size, "nvJitLinkGetLinkedCubinSize")
+                                 .bind(api.cubin, "nvJitLinkGetLinkedCubin")
+                                 .bind(api.error_log_size, "nvJitLinkGetErrorLogSize")
+                                 .bind(api.error_log, "nvJitLinkGetErrorLog")
+                                 .bind(api.info_log_size, "nvJitLinkGetInfoLogSize")
+                                 .bind(api.info_log, "nvJitLinkGetInfoLog")
+                                 .finish();
+  if (!bound) return bound.error();
+  return api;
+}
+
+}  // namespace kernwright

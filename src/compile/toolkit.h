@@ -1,0 +1,52 @@
+#pragma once
+
+#include <nvJitLink.h>
+#include <nvrtc.h>
+#include <string>
+
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// NVRTC's functions, found by dlopen. Only the header is needed to build.
+struct Nvrtc {
+  decltype(&nvrtcVersion) version = nullptr;
+  decltype(&nvrtcGetErrorString) error_string = nullptr;
+  decltype(&nvrtcCreateProgram) create_program = nullptr;
+  decltype(&nvrtcDestroyProgram) destroy_program = nullptr;
+  decltype(&nvrtcCompileProgram) compile_program = nullptr;
+  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
+  decltype(&nvrtcGetProgramLog) log = nullptr;
+  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
+  decltype(&nvrtcGetCUBIN) cubin = nullptr;
+  decltype(&nvrtcGetLTOIRSize) lto_ir_size = nullptr;
+  decltype(&nvrtcGetLTOIR) lto_ir = nullptr;
+
+  int major = 0;
+  int minor = 0;
+  std::string file;  ///< full path of the library
+
+  /// Loads the newest NVRTC there is. Errors: `unavailable` with what was tried.
+  static Result<Nvrtc> load();
+};
+
+/// nvJitLink's functions, found by dlopen. The library exports them without the version suffix too,
+/// which is what is looked up.
+struct NvJitLink {
+  decltype(&nvJitLinkCreate) create = nullptr;
+  decltype(&nvJitLinkDestroy) destroy = nullptr;
+  decltype(&nvJitLinkAddData) add_data = nullptr;
+  decltype(&nvJitLinkComplete) complete = nullptr;
+  decltype(&nvJitLinkGetLinkedCubinSize) cubin_size = nullptr;
+  decltype(&nvJitLinkGetLinkedCubin) cubin = nullptr;
+  decltype(&nvJitLinkGetErrorLogSize) error_log_size = nullptr;
+  decltype(&nvJitLinkGetErrorLog) error_log = nullptr;
+  decltype(&nvJitLinkGetInfoLogSize) info_log_size = nullptr;
+  decltype(&nvJitLinkGetInfoLog) info_log = nullptr;
+
+  /// Loads the newest nvJitLink of CUDA `major`, since LTO-IR is not read across major versions.
+  /// Errors: `unavailable` with what was tried.
+  static Result<NvJitLink> load(int major);
+};
+
+}  // namespace kernwright

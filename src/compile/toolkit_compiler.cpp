@@ -1,0 +1,278 @@
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+#include "compile/compiler.h"
+#include "compile/ptxas_log.h"
+#include "compile/toolkit.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// A value made on first use, once, by whichever thread comes first; its error is kept as well.
+template <typename T>
+class Lazy {
+ public:
+  template <typename Make>
+  const Result<T>& get(const Make& make) {
+    const std::lock_guard lock(mutex_);
+    if (!value_) value_.emplace(make());
+    return *value_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<Result<T>> value_;
+};
+
+/// Destroys NVRTC's program on every way out.
+class Program {
+ public:
+  explicit Program(const Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
+  ~Program() {
+    if (program_ != nullptr) nvrtc_.destroy_program(&program_);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  nvrtcProgram* address() { return &program_; }
+  nvrtcProgram get() const { return program_; }
+
+  std::string log() const {
+    std::size_t size = 0;
+    if (nvrtc_.log_size(program_, &size) != NVRTC_SUCCESS || size <= 1) return {};
+    std::string text(size, '\0');
+    if (nvrtc_.log(program_, text.data()) != NVRTC_SUCCESS) return {};
+    text.pop_back();  // the terminating zero
+    return text;
+  }
+
+ private:
+  const Nvrtc& nvrtc_;
+  nvrtcProgram program_ = nullptr;
+};
+
+/// Destroys nvJitLink's handle on every way out.
+class LinkHandle {
+ public:
+  explicit LinkHandle(const NvJitLink& api) : api_(api) {}
+  ~LinkHandle() {
+    if (handle_ != nullptr) api_.destroy(&handle_);
+  }
+  LinkHandle(const LinkHandle&) = delete;
+  LinkHandle& operator=(const LinkHandle&) = delete;
+  nvJitLinkHandle* address() { return &handle_; }
+  nvJitLinkHandle get() const { return handle_; }
+
+  std::string error_log() const { return log(api_.error_log_size, api_.error_log); }
+  std::string info_log() const { return log(api_.info_log_size, api_.info_log); }
+
+ private:
+  template <typename Size, typename Text>
+  std::string log(Size size_of, Text text_of) const {
+    std::size_t size = 0;
+    if (handle_ == nullptr || size_of(handle_, &size) != NVJITLINK_SUCCESS || size == 0) return {};
+    std::string text(size, '\0');
+    if (text_of(handle_, text.data()) != NVJITLINK_SUCCESS) return {};
+    return text.substr(0, text.find('\0'));
+  }
+
+  const NvJitLink& api_;
+  nvJitLinkHandle handle_ = nullptr;
+};
+
+/// NVRTC's and nvJitLink's own disk caches (present since 12.9 where a driver is) are kept off:
+/// they return no ptxas log, so that spills would go unseen, they hide the cost of a compile, and
+/// our artifact store holds the bits already.
+bool has_disk_cache(const Nvrtc& nvrtc) {
+  return nvrtc.major > 12 || (nvrtc.major == 12 && nvrtc.minor >= 9);
+}
+
+/// The toolkit's headers beside the library, for user sources; ours need none.
+std::string include_option(const Nvrtc& nvrtc) {
+  const std::filesystem::path folder =
+      std::filesystem::path(nvrtc.file).parent_path().parent_path() / "include";
+  std::error_code ignored;
+  return std::filesystem::exists(folder / "cuda_fp16.h", ignored)
+             ? concat("--include-path=", folder.string())
+             : std::string();
+}
+
+std::vector<std::string> compile_options(const Nvrtc& nvrtc, const CompileRequest& request) {
+  std::vector<std::string> options{"--std=c++20", concat("--gpu-architecture=", request.target)};
+  if (request.output == OutputKind::cubin) {
+    options.emplace_back("--ptxas-options=-v");
+  } else {
+    options.emplace_back("--dlink-time-opt");
+  }
+  if (has_disk_cache(nvrtc)) options.emplace_back("--no-cache");
+  if (std::string include = include_option(nvrtc); !include.empty()) {
+    options.push_back(std::move(include));
+  }
+  options.insert(options.end(), request.options.begin(), request.options.end());
+  return options;
+}
+
+std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
+  std::vector<const char*> pointers;
+  pointers.reserve(strings.size());
+  for (const std::string& string : strings) pointers.push_back(string.c_str());
+  return pointers;
+}
+
+/// Fills in what the log of a cubin's compile says.
+void read_log(CompiledKernel& kernel, std::string log) {
+  PtxasReport report = parse_ptxas_log(log);
+  kernel.entries = std::move(report.entries);
+  kernel.warnings = std::move(report.warnings);
+  kernel.log = std::move(log);
+}
+
+/// The toolkit's compiler. Everything loads on first use; the tables never change afterwards, and
+/// NVRTC's and nvJitLink's functions may be called from many threads.
+class ToolkitCompiler final : public Compiler {
+ public:
+  Result<std::string> identity() override {
+    return identity_.get([this]() -> Result<std::string> {
+      const Result<Nvrtc>& nvrtc = this->nvrtc();
+      if (!nvrtc) return nvrtc.error();
+      // Two builds of one version may differ: the file counts, not what it calls itself.
+      const Result<std::string> bytes = read_file(nvrtc->file);
+      if (!bytes) return bytes.error();
+      return concat("nvrtc ", nvrtc->major, ".", nvrtc->minor, " ", digest_of(*bytes).hex());
+    });
+  }
+
+  Result<CompiledKernel> compile(const CompileRequest& request) override;
+  Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,
+                              const std::string& target) override;
+
+ private:
+  const Result<Nvrtc>& nvrtc() { return nvrtc_.get(&Nvrtc::load); }
+
+  Lazy<Nvrtc> nvrtc_;
+  Lazy<NvJitLink> linker_;
+  Lazy<std::string> identity_;
+};
+
+Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
+  const Result<Nvrtc>& loaded = nvrtc();
+  if (!loaded) return loaded.error();
+  const Nvrtc& nvrtc = *loaded;
+  const Clock::time_point start = Clock::now();
+  const auto failure = [&](std::string_view step, nvrtcResult status, std::string_view log) {
+    return Error{ErrorCode::compile,
+                 concat(request.name, ": ", step, " for ", request.target,
+                        " failed: ", nvrtc.error_string(status), log.empty() ? "" : "\n", log)};
+  };
+
+  std::vector<const char*> names;
+  std::vector<const char*> texts;
+  for (const auto& [name, text] : request.headers) {
+    names.push_back(name.c_str());
+    texts.push_back(text.c_str());
+  }
+  Program program(nvrtc);
+  if (const nvrtcResult status =
+          nvrtc.create_program(program.address(), request.source.c_str(), request.name.c_str(),
+                               static_cast<int>(names.size()), texts.data(), names.data());
+      status != NVRTC_SUCCESS) {
+    return failure("reading the source", status, {});
+  }
+  const std::vector<std::string> options = compile_options(nvrtc, request);
+  const std::vector<const char*> arguments = c_strings(options);
+  const nvrtcResult status =
+      nvrtc.compile_program(program.get(), static_cast<int>(arguments.size()), arguments.data());
+  std::string log = program.log();
+  if (status != NVRTC_SUCCESS) return failure("compile", status, log);
+
+  CompiledKernel kernel;
+  kernel.output = request.output;
+  kernel.target = request.target;
+  const bool is_cubin = request.output == OutputKind::cubin;
+  const auto bits_size = is_cubin ? nvrtc.cubin_size : nvrtc.lto_ir_size;
+  const auto bits = is_cubin ? nvrtc.cubin : nvrtc.lto_ir;
+  std::size_t size = 0;
+  if (const nvrtcResult got = bits_size(program.get(), &size); got != NVRTC_SUCCESS) {
+    return failure("reading the result", got, {});
+  }
+  kernel.bits.resize(size);
+  if (const nvrtcResult got = bits(program.get(), kernel.bits.data()); got != NVRTC_SUCCESS) {
+    return failure("reading the result", got, {});
+  }
+  if (is_cubin) {
+    read_log(kernel, std::move(log));
+  } else {
+    kernel.log = std::move(log);
+  }
+  kernel.seconds = seconds_since(start);
+  return kernel;
+}
+
+Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto_ir,
+                                             const std::string& target) {
+  const Result<Nvrtc>& loaded = nvrtc();
+  if (!loaded) return loaded.error();
+  const Result<NvJitLink>& linker = linker_.get([&] { return NvJitLink::load(loaded->major); });
+  if (!linker) return linker.error();
+  const NvJitLink& api = *linker;
+  const Clock::time_point start = Clock::now();
+
+  std::vector<std::string> options{concat("-arch=", target), "-lto", "-Xptxas=-v"};
+  if (has_disk_cache(*loaded)) options.emplace_back("-no-cache");
+  std::vector<const char*> arguments = c_strings(options);
+  LinkHandle handle(api);
+  const auto failure = [&](std::string_view step, nvJitLinkResult status) {
+    const std::string log = handle.error_log();
+    return Error{ErrorCode::compile,
+                 concat("link for ", target, ": ", step, " failed with nvJitLink error ",
+                        static_cast<int>(status), log.empty() ? "" : "\n", log)};
+  };
+
+  if (const nvJitLinkResult status =
+          api.create(handle.address(), static_cast<unsigned>(arguments.size()), arguments.data());
+      status != NVJITLINK_SUCCESS) {
+    return failure("starting", status);
+  }
+  for (std::size_t i = 0; i < lto_ir.size(); ++i) {
+    const std::string name = concat("input ", i);
+    if (const nvJitLinkResult status = api.add_data(
+            handle.get(), NVJITLINK_INPUT_LTOIR, lto_ir[i].data(), lto_ir[i].size(), name.c_str());
+        status != NVJITLINK_SUCCESS) {
+      return failure(concat("adding ", name), status);
+    }
+  }
+  if (const nvJitLinkResult status = api.complete(handle.get()); status != NVJITLINK_SUCCESS) {
+    return failure("linking", status);
+  }
+  CompiledKernel kernel;
+  kernel.target = target;
+  std::size_t size = 0;
+  if (const nvJitLinkResult status = api.cubin_size(handle.get(), &size);
+      status != NVJITLINK_SUCCESS) {
+    return failure("reading the result", status);
+  }
+  kernel.bits.resize(size);
+  if (const nvJitLinkResult status = api.cubin(handle.get(), kernel.bits.data());
+      status != NVJITLINK_SUCCESS) {
+    return failure("reading the result", status);
+  }
+  read_log(kernel, handle.info_log());
+  kernel.seconds = seconds_since(start);
+  return kernel;
+}
+
+}  // namespace
+
+std::unique_ptr<Compiler> make_toolkit_compiler() { return std::make_unique<ToolkitCompiler>(); }
+
+}  // namespace kernwright
