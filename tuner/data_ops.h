@@ -4,11 +4,10 @@
 #include <memory>
 #include <string>
 
-#include <kernwright/result.h>
-
 #include "compile/compile_pool.h"
 #include "device/device.h"
 #include "model/measurement.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -19,14 +18,21 @@ enum class InputDistribution {
   small_integers  ///< {-3..3}: sums are exact in fp32, so any summation order gives equal results
 };
 
-/// The bound of one checked tensor: |x - r| <= accumulate_unit * magnitude + output_unit * |r|.
+/// Elements of integer dtypes are small integers under either distribution.
+constexpr bool is_integer(DType dtype) { return dtype == DType::int8 || dtype == DType::int32; }
+
+/// What `CheckReport::max_error` says of a NaN, and the most it ever says.
+inline constexpr double kWorstError = 1e30;
+
+/// The bound of one checked tensor: |x - r| <= accumulate_unit * magnitude + output_unit * |r| +
+/// error_floor(dtype).
 struct ErrorBound {
   double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc
   double output_unit = 0;      ///< rounding of the output dtype
 };
 
-/// Work on whole tensors in device memory: drawing inputs, comparing outputs. On a GPU it is done by
-/// small kernels of our own; on a FakeDevice, whose memory is host memory, by the host.
+/// Work on whole tensors in device memory: drawing inputs, comparing outputs. On a GPU it is done
+/// by small kernels of our own; on a FakeDevice, whose memory is host memory, by the host.
 class DataOps {
  public:
   virtual ~DataOps() = default;

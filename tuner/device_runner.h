@@ -3,13 +3,12 @@
 #include <cstdint>
 #include <memory>
 
-#include <kernwright/result.h>
-
 #include "compile/compile_pool.h"
 #include "device/device.h"
 #include "model/catalog.h"
 #include "tuner/data_ops.h"
 #include "tuner/runner.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

@@ -5,18 +5,17 @@
 #include <string>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "compile/compile_request.h"
 #include "model/candidate.h"
 #include "model/measurement.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
 /// Measures the candidates of one problem, one after another. Implementations: on a device in this
 /// process (`DeviceRunner`); others live in a worker process, replay a recording or are synthetic.
-/// Used by one thread. A candidate's failure is an `Outcome`; an `Error` means that the runner itself
-/// cannot go on.
+/// Used by one thread. A candidate's failure is an `Outcome`; an `Error` means that the runner
+/// itself cannot go on.
 class Runner {
  public:
   using Id = int;

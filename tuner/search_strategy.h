@@ -7,9 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/trial.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -22,8 +21,8 @@ struct SearchSpace {
   std::size_t default_index = 0;
 };
 
-/// Decides what to try next. `propose` and `report` are called by one thread. A candidate is proposed
-/// at most once; an empty proposal ends the search.
+/// Decides what to try next. `propose` and `report` are called by one thread. A candidate is
+/// proposed at most once; an empty proposal ends the search.
 class SearchStrategy {
  public:
   virtual ~SearchStrategy() = default;
@@ -36,7 +35,6 @@ std::vector<std::string_view> strategy_names();
 
 /// Errors: `not_found` listing the names.
 Result<std::unique_ptr<SearchStrategy>> make_strategy(std::string_view name,
-                                                      const SearchSpace& space,
-                                                      std::uint64_t seed);
+                                                      const SearchSpace& space, std::uint64_t seed);
 
 }  // namespace kernwright

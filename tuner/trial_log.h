@@ -3,15 +3,15 @@
 #include <filesystem>
 #include <string>
 
-#include <kernwright/result.h>
-
 #include "cache/record.h"
 #include "model/trial.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
 /// An append-only file with one JSON line per trial; the first line of a session names its key and
-/// environment. Written as trials end, so that nothing measured is lost. The path may be empty: no log.
+/// environment. Written as trials end, so that nothing measured is lost. The path may be empty: no
+/// log.
 class TrialLog {
  public:
   explicit TrialLog(std::filesystem::path path);

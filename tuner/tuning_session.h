@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "cache/artifact_store.h"
 #include "cache/record.h"
 #include "compile/compile_pool.h"
 #include "model/catalog.h"
 #include "tuner/runner.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -60,7 +59,8 @@ struct TuningResult {
 };
 
 /// A candidate list for one problem: every valid configuration of every template that applies, with
-/// predictions. Errors: `not_found` where no template gives a candidate, with each template's reason.
+/// predictions. Errors: `not_found` where no template gives a candidate, with each template's
+/// reason.
 struct CandidateList {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
@@ -73,9 +73,9 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operati
 
 /// The search for one problem on one device: compiles ahead on the pool while this thread measures
 /// whichever candidate is ready, checks each against the reference before timing it, measures the
-/// finalists again interleaved, and returns the record of the winner with its evidence. Artifacts of
-/// winner, runners-up and baseline are put into `artifacts`. The winner replaces the default only
-/// where it beats it by more than the noise of both. Errors: no candidate passed (naming the
+/// finalists again interleaved, and returns the record of the winner with its evidence. Artifacts
+/// of winner, runners-up and baseline are put into `artifacts`. The winner replaces the default
+/// only where it beats it by more than the noise of both. Errors: no candidate passed (naming the
 /// commonest outcome), or the device was lost.
 class TuningSession {
  public:
@@ -104,8 +104,7 @@ class TuningSession {
 /// `compile_count` of 1 it goes down the list until one compiles.
 Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
                                     const Problem& normalized, const DeviceProfile& profile,
-                                    RecordKey key, RecordEnvironment environment,
-                                    CompilePool& pool, const ArtifactStore& artifacts,
-                                    int compile_count);
+                                    RecordKey key, RecordEnvironment environment, CompilePool& pool,
+                                    const ArtifactStore& artifacts, int compile_count);
 
 }  // namespace kernwright
