@@ -1,0 +1,258 @@
+#include "compile/compile_pool.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <latch>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+namespace kernwright {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Compiles by calling a function; the counters say how often and how many at once.
+class FakeCompiler final : public Compiler {
+ public:
+  using Function = std::function<Result<CompiledKernel>(const CompileRequest&)>;
+  explicit FakeCompiler(Function function) : function_(std::move(function)) {}
+
+  Result<std::string> identity() override { return std::string("fake 1.0"); }
+  Result<CompiledKernel> compile(const CompileRequest& request) override {
+    ++calls;
+    const int now = ++running;
+    for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+    }
+    Result<CompiledKernel> result = function_(request);
+    --running;
+    return result;
+  }
+  Result<CompiledKernel> link(const std::vector<std::string>&, const std::string&) override {
+    return Error{ErrorCode::unavailable, "the fake compiler does not link"};
+  }
+
+  std::atomic<int> calls = 0;
+  std::atomic<int> running = 0;
+  std::atomic<int> most = 0;
+
+ private:
+  Function function_;
+};
+
+CompileRequest request(std::string source) {
+  CompileRequest request;
+  request.name = source + ".cu";
+  request.source = std::move(source);
+  request.target = "sm_90a";
+  return request;
+}
+
+CompiledKernel kernel_of(const CompileRequest& request) {
+  CompiledKernel kernel;
+  kernel.bits = request.source;
+  return kernel;
+}
+
+/// Holds compiles until it is opened.
+class Gate {
+ public:
+  void open() { opened_.count_down(); }
+  void pass() { opened_.wait(); }
+
+ private:
+  std::latch opened_{1};
+};
+
+/// Sources "slow..." wait at the gate, all others are compiled at once.
+std::shared_ptr<FakeCompiler> gated(std::shared_ptr<Gate> gate) {
+  return std::make_shared<FakeCompiler>(
+      [gate](const CompileRequest& request) -> Result<CompiledKernel> {
+        if (request.source.starts_with("slow")) gate->pass();
+        return kernel_of(request);
+      });
+}
+
+template <typename Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+TEST(CompilePoolTest, GivesEveryRequestItsOwnResult) {
+  const auto compiler = std::make_shared<FakeCompiler>(kernel_of);
+  CompilePool pool(compiler, {.threads = 3});
+  std::vector<std::shared_future<CompileResult>> futures;
+  for (int i = 0; i < 100; ++i) futures.push_back(pool.submit(request(std::to_string(i))));
+  for (int i = 0; i < 100; ++i) {
+    const CompileResult& result = futures[static_cast<std::size_t>(i)].get();
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ((*result)->bits, std::to_string(i));
+  }
+  EXPECT_EQ(compiler->calls, 100);
+  EXPECT_LE(compiler->most, 3);
+}
+
+TEST(CompilePoolTest, RunsAsManyCompilesAtOnceAsItHasThreads) {
+  const auto together = std::make_shared<std::latch>(5);
+  const auto compiler = std::make_shared<FakeCompiler>(
+      [together](const CompileRequest& request) -> Result<CompiledKernel> {
+        together->arrive_and_wait();
+        return kernel_of(request);
+      });
+  CompilePool pool(compiler, {.threads = 5});
+  EXPECT_EQ(pool.threads(), 5);
+  std::vector<std::shared_future<CompileResult>> futures;
+  for (int i = 0; i < 5; ++i) futures.push_back(pool.submit(request(std::to_string(i))));
+  for (auto& future : futures) EXPECT_TRUE(future.get());
+}
+
+TEST(CompilePoolTest, EqualRequestsInFlightAreCompiledOnce) {
+  const auto gate = std::make_shared<Gate>();
+  const auto compiler = gated(gate);
+  CompilePool pool(compiler, {.threads = 2});
+  const auto first = pool.submit(request("slow"));
+  const auto second = pool.submit(request("slow"));
+  gate->open();
+  ASSERT_TRUE(first.get());
+  EXPECT_EQ(*first.get(), *second.get());
+  EXPECT_EQ(compiler->calls, 1);
+}
+
+TEST(CompilePoolTest, AFailedCompileIsItsErrorAndIsNotKept) {
+  const auto compiler =
+      std::make_shared<FakeCompiler>([](const CompileRequest&) -> Result<CompiledKernel> {
+        return Error{ErrorCode::compile, "line 3: nonsense"};
+      });
+  CompilePool pool(compiler, {.threads = 1});
+  for (int i = 0; i < 2; ++i) {
+    const CompileResult result = pool.submit(request("bad")).get();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, ErrorCode::compile);
+    EXPECT_EQ(result.error().message, "line 3: nonsense");
+  }
+  EXPECT_EQ(compiler->calls, 2);
+}
+
+TEST(CompilePoolTest, AnExceptionBecomesAnError) {
+  const auto compiler =
+      std::make_shared<FakeCompiler>([](const CompileRequest&) -> Result<CompiledKernel> {
+        throw std::runtime_error("out of luck");
+      });
+  CompilePool pool(compiler, {.threads = 1});
+  const CompileResult result = pool.submit(request("thrower")).get();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::internal);
+  EXPECT_EQ(result.error().message, "thrower.cu: out of luck");
+}
+
+TEST(CompilePoolTest, PastItsDeadlineACompileIsAbandonedAndItsSlotReplaced) {
+  const auto gate = std::make_shared<Gate>();
+  const auto compiler = gated(gate);
+  CompilePool pool(compiler, {.threads = 1, .deadline = 50ms});
+  const CompileResult slow = pool.submit(request("slow")).get();
+  ASSERT_FALSE(slow);
+  EXPECT_EQ(slow.error().code, ErrorCode::timed_out);
+  EXPECT_NE(slow.error().message.find("slow.cu"), std::string::npos);
+  EXPECT_NE(slow.error().message.find("50 ms"), std::string::npos);
+
+  EXPECT_TRUE(pool.submit(request("quick")).get());
+  EXPECT_EQ(compiler->running, 1);
+  gate->open();
+  EXPECT_TRUE(eventually([&] { return compiler->running == 0; }));
+  EXPECT_TRUE(pool.submit(request("later")).get());
+}
+
+TEST(CompilePoolTest, TheDeadlineCountsFromTheStartOfTheCompile) {
+  const auto compiler =
+      std::make_shared<FakeCompiler>([](const CompileRequest& request) -> Result<CompiledKernel> {
+        std::this_thread::sleep_for(100ms);
+        return kernel_of(request);
+      });
+  CompilePool pool(compiler, {.threads = 1, .deadline = 5s});
+  std::vector<std::shared_future<CompileResult>> futures;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 3; ++i) futures.push_back(pool.submit(request(std::to_string(i))));
+  for (auto& future : futures) EXPECT_TRUE(future.get());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 300ms);
+}
+
+TEST(CompilePoolTest, AtMostTwoAbandonedCompilesAreReplaced) {
+  const auto gate = std::make_shared<Gate>();
+  const auto compiler = gated(gate);
+  CompilePool pool(compiler, {.threads = 1, .deadline = 50ms});
+  for (const char* name : {"slow 1", "slow 2", "slow 3"}) {
+    EXPECT_EQ(pool.submit(request(name)).get().error().code, ErrorCode::timed_out);
+  }
+  // Three threads hang, and no fourth is made: requests are refused rather than kept waiting.
+  EXPECT_EQ(compiler->running, 3);
+  const CompileResult refused = pool.submit(request("quick")).get();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::timed_out);
+  EXPECT_EQ(compiler->calls, 3);
+
+  gate->open();
+  EXPECT_TRUE(eventually([&] { return compiler->running == 0; }));
+  EXPECT_TRUE(eventually([&] { return pool.submit(request("quick")).get().has_value(); }));
+}
+
+TEST(CompilePoolTest, ClosingDropsWhatHasNotStartedAndWaitsForWhatHas) {
+  const auto gate = std::make_shared<Gate>();
+  const auto compiler = gated(gate);
+  std::shared_future<CompileResult> started;
+  std::shared_future<CompileResult> waiting;
+  {
+    CompilePool pool(compiler, {.threads = 1});
+    started = pool.submit(request("slow"));
+    ASSERT_TRUE(eventually([&] { return compiler->running == 1; }));
+    waiting = pool.submit(request("quick"));
+    std::thread([gate] {
+      std::this_thread::sleep_for(50ms);
+      gate->open();
+    }).detach();
+  }
+  EXPECT_TRUE(started.get());
+  ASSERT_FALSE(waiting.get());
+  EXPECT_EQ(waiting.get().error().code, ErrorCode::unavailable);
+  EXPECT_EQ(compiler->calls, 1);
+}
+
+TEST(CompilePoolTest, ClosingDoesNotWaitForAnAbandonedCompile) {
+  const auto gate = std::make_shared<Gate>();
+  const auto compiler = gated(gate);
+  {
+    CompilePool pool(compiler, {.threads = 1, .deadline = 20ms});
+    EXPECT_FALSE(pool.submit(request("slow 1")).get());
+    pool.submit(request("slow 2"));  // started, and past its deadline only while closing
+  }
+  const int left = compiler->running;
+  EXPECT_GE(left, 1);
+  EXPECT_LE(left, 2);
+  gate->open();
+  EXPECT_TRUE(eventually([&] { return compiler->running == 0 && compiler.use_count() == 1; }));
+}
+
+TEST(CompilePoolTest, ManyThreadsMaySubmit) {
+  const auto compiler = std::make_shared<FakeCompiler>(kernel_of);
+  CompilePool pool(compiler, {.threads = 4});
+  std::atomic<int> good = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        const std::string source = std::to_string(i % 10);
+        const CompileResult result = pool.submit(request(source)).get();
+        if (result && (*result)->bits == source) ++good;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good, 1600);
+  EXPECT_LE(compiler->most, 4);
+}
+
+}  // namespace
+}  // namespace kernwright

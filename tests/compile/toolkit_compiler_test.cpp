@@ -1,0 +1,229 @@
+#include <gtest/gtest.h>
+#include <thread>
+
+#include "compile/compiler.h"
+#include "compile/cubin.h"
+
+namespace kernwright {
+namespace {
+
+constexpr const char* kAdd = R"(
+extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
+  __shared__ float tile[256];
+  tile[threadIdx.x] = a[blockIdx.x * 256 + threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < n) c[threadIdx.x] = tile[255 - threadIdx.x] + b[threadIdx.x];
+}
+)";
+
+// Holds 64 values over a barrier.
+constexpr const char* kHungry = R"(
+extern "C" __global__ void hungry(const float* a, float* c, int n) {
+  float x[64];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) x[i] = a[i * n];
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 64; ++i) sum += x[i] * x[(i * 7) % 64];
+  c[threadIdx.x] = sum;
+}
+)";
+
+// The smallest wgmma, with something between its commit and its wait.
+std::string wgmma_around(const std::string& between) {
+  return R"(
+extern "C" __global__ void __launch_bounds__(128) multiply(float* out, unsigned long long a,
+                                                           unsigned long long b) {
+  float d[4] = {};
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+)" + between +
+         R"(
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
+}
+)";
+}
+
+CompileRequest request(std::string source, std::string target = "sm_90a") {
+  CompileRequest request;
+  request.name = "test/kernel.cu";
+  request.source = std::move(source);
+  request.target = std::move(target);
+  return request;
+}
+
+/// Skips, with the reason, where no NVRTC can be loaded.
+class ToolkitCompilerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<std::string> identity = compiler_->identity();
+    if (!identity) GTEST_SKIP() << identity.error().message;
+  }
+
+  CompiledKernel compile(const CompileRequest& request) {
+    Result<CompiledKernel> kernel = compiler_->compile(request);
+    EXPECT_TRUE(kernel) << kernel.error().message;
+    return kernel ? std::move(kernel).value() : CompiledKernel{};
+  }
+
+  const std::unique_ptr<Compiler> compiler_ = make_toolkit_compiler();
+};
+
+TEST_F(ToolkitCompilerTest, IdentityNamesVersionAndFile) {
+  const std::string identity = *compiler_->identity();
+  EXPECT_TRUE(identity.starts_with("nvrtc 1")) << identity;
+  EXPECT_EQ(identity.size() - identity.rfind(' ') - 1, 64U) << identity;
+  EXPECT_EQ(*make_toolkit_compiler()->identity(), identity);
+}
+
+TEST_F(ToolkitCompilerTest, CompilesForEveryArchitecture) {
+  for (const char* target : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100"}) {
+    const CompiledKernel kernel = compile(request(kAdd, target));
+    ASSERT_EQ(kernel.entries.size(), 1U) << target;
+    EXPECT_EQ(kernel.entries[0].name, "add");
+    EXPECT_EQ(kernel.target, target);
+    EXPECT_GT(kernel.resources().registers, 0);
+    EXPECT_EQ(kernel.resources().static_smem_bytes, 1024);
+    EXPECT_EQ(kernel.resources().barriers, 1);
+    EXPECT_EQ(kernel.resources().spill_bytes(), 0);
+    EXPECT_TRUE(kernel.warnings.empty());
+    EXPECT_GT(kernel.seconds, 0);
+    const auto counts = count_instructions(kernel.bits);
+    ASSERT_TRUE(counts) << counts.error().message;
+    ASSERT_EQ(counts->size(), 1U);
+    EXPECT_EQ(counts->front().kernel, "add");
+    EXPECT_GT(counts->front().total, 10);
+  }
+}
+
+TEST_F(ToolkitCompilerTest, TheSecondCompileOfTheSameSourceHasTheReportToo) {
+  const CompiledKernel first = compile(request(kAdd));
+  const CompiledKernel second = compile(request(kAdd));
+  EXPECT_EQ(first.bits, second.bits);
+  EXPECT_EQ(first.resources(), second.resources());
+}
+
+TEST_F(ToolkitCompilerTest, ReportsSpills) {
+  EXPECT_EQ(compile(request(kHungry)).resources().spill_bytes(), 0);
+  CompileRequest squeezed = request(kHungry);
+  squeezed.options = {"--maxrregcount=24"};
+  const CompiledKernel kernel = compile(squeezed);
+  EXPECT_EQ(kernel.resources().registers, 24);
+  EXPECT_GT(kernel.resources().spill_store_bytes, 0);
+  EXPECT_GT(kernel.resources().spill_load_bytes, 0);
+  EXPECT_GT(kernel.resources().stack_bytes, 0);
+  const auto counts = count_instructions(kernel.bits);
+  ASSERT_TRUE(counts);
+  EXPECT_GT(counts->front().count("LDL"), 0);
+  EXPECT_GT(counts->front().count("STL"), 0);
+}
+
+TEST_F(ToolkitCompilerTest, ARefusedSourceIsAnErrorWithTheLog) {
+  const auto kernel = compiler_->compile(request("__global__ void f(int* p) { *p = nonsense; }"));
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::compile);
+  EXPECT_NE(kernel.error().message.find("test/kernel.cu(1): error"), std::string::npos)
+      << kernel.error().message;
+  EXPECT_NE(kernel.error().message.find("\"nonsense\""), std::string::npos);
+}
+
+TEST_F(ToolkitCompilerTest, AnUnknownTargetIsAnErrorThatNamesIt) {
+  const auto kernel = compiler_->compile(request(kAdd, "sm_1"));
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::compile);
+  EXPECT_NE(kernel.error().message.find("sm_1"), std::string::npos);
+}
+
+TEST_F(ToolkitCompilerTest, HeadersAreFoundByTheirNames) {
+  CompileRequest with_header = request(
+      "#include <kernwright/config.cuh>\n"
+      "extern \"C\" __global__ void f(int* p) { *p = kValue; }");
+  EXPECT_FALSE(compiler_->compile(with_header));
+  with_header.headers = {{"kernwright/config.cuh", "constexpr int kValue = 7;"}};
+  compile(with_header);
+}
+
+TEST_F(ToolkitCompilerTest, LinkedLtoIrHasTheSameReport) {
+  const CompiledKernel direct = compile(request(kAdd));
+  CompileRequest for_link = request(kAdd);
+  for_link.output = OutputKind::lto_ir;
+  const CompiledKernel ir = compile(for_link);
+  EXPECT_EQ(ir.output, OutputKind::lto_ir);
+  EXPECT_TRUE(ir.entries.empty());
+  EXPECT_FALSE(ir.bits.empty());
+
+  const auto linked = compiler_->link({ir.bits}, "sm_90a");
+  ASSERT_TRUE(linked) << linked.error().message;
+  ASSERT_EQ(linked->entries.size(), 1U);
+  EXPECT_EQ(linked->output, OutputKind::cubin);
+  EXPECT_EQ(linked->entries[0].name, "add");
+  EXPECT_EQ(linked->resources(), direct.resources());
+  EXPECT_TRUE(count_instructions(linked->bits));
+}
+
+TEST_F(ToolkitCompilerTest, LinksAFunctionOfAnotherInput) {
+  CompileRequest kernel = request(
+      "extern __device__ float shape(float);\n"
+      "extern \"C\" __global__ void apply(float* p) {\n"
+      "  p[threadIdx.x] = shape(p[threadIdx.x]);\n}");
+  CompileRequest function = request("__device__ float shape(float x) { return x * x; }");
+  kernel.output = function.output = OutputKind::lto_ir;
+  const auto linked = compiler_->link({compile(kernel).bits, compile(function).bits}, "sm_90a");
+  ASSERT_TRUE(linked) << linked.error().message;
+  const auto counts = count_instructions(linked->bits);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->front().count("CALL"), 0) << "the function was not inlined";
+
+  const auto unresolved = compiler_->link({compile(kernel).bits}, "sm_90a");
+  ASSERT_FALSE(unresolved);
+  EXPECT_EQ(unresolved.error().code, ErrorCode::compile);
+  EXPECT_NE(unresolved.error().message.find("shape"), std::string::npos)
+      << unresolved.error().message;
+}
+
+TEST_F(ToolkitCompilerTest, WhatIsNoLtoIrIsNotLinked) {
+  const auto linked = compiler_->link({"no LTO-IR at all"}, "sm_90a");
+  ASSERT_FALSE(linked);
+  EXPECT_EQ(linked.error().code, ErrorCode::compile);
+}
+
+TEST_F(ToolkitCompilerTest, APlainWgmmaHasNoWarning) {
+  const CompiledKernel kernel = compile(request(wgmma_around("")));
+  EXPECT_TRUE(kernel.warnings.empty()) << kernel.warnings.front();
+  const auto counts = count_instructions(kernel.bits);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->front().count("HGMMA"), 1);
+}
+
+TEST_F(ToolkitCompilerTest, ASerialisedWgmmaIsAWarning) {
+  const CompiledKernel kernel = compile(request(wgmma_around("printf(\"%d\\n\", threadIdx.x);")));
+  ASSERT_EQ(kernel.warnings.size(), 1U) << kernel.log;
+  EXPECT_TRUE(kernel.warnings[0].starts_with("(C7510)")) << kernel.warnings[0];
+}
+
+TEST_F(ToolkitCompilerTest, AnIgnoredSetmaxnregIsAWarning) {
+  const CompiledKernel kernel =
+      compile(request("extern \"C\" __global__ void no_bounds(float* out) {\n"
+                      "  asm volatile(\"setmaxnreg.dec.sync.aligned.u32 40;\");\n"
+                      "  out[threadIdx.x] = 1;\n}"));
+  ASSERT_EQ(kernel.warnings.size(), 1U) << kernel.log;
+  EXPECT_TRUE(kernel.warnings[0].starts_with("(C7508)")) << kernel.warnings[0];
+}
+
+TEST_F(ToolkitCompilerTest, ManyThreadsMayCompile) {
+  const CompiledKernel alone = compile(request(kAdd));
+  std::vector<std::string> bits(4);
+  std::vector<std::thread> threads;
+  for (std::string& slot : bits) {
+    threads.emplace_back([&] { slot = compile(request(kAdd)).bits; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& slot : bits) EXPECT_EQ(slot, alone.bits);
+}
+
+}  // namespace
+}  // namespace kernwright
