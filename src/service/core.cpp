@@ -297,7 +297,7 @@ Result<const LoadedKernel*> ServiceCore::serve(const TuningRecord& record, Match
                 concat("this service works for the sku ", profile_.id, " without a GPU")};
   if (has_device_) {
     Result<std::unique_ptr<Launcher>> loaded =
-        surroundings_.load_launcher(artifact.kernel->bits, candidate->plan);
+        surroundings_.load_launcher(artifact.kernel->bits, candidate->plan, options_.device);
     if (!loaded) return std::move(loaded).error();
     launcher = *std::move(loaded);
   }

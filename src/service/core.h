@@ -29,11 +29,14 @@ namespace kernwright {
 /// The world outside: what tests replace.
 struct Surroundings {
   std::function<std::unique_ptr<Compiler>()> make_compiler = make_toolkit_compiler;
-  std::function<Result<CudaDeviceInfo>(int)> describe_device = describe_cuda_device;
-  std::function<Result<std::unique_ptr<Device>>(int)> open_device = open_cuda_device;
+  std::function<Result<CudaDeviceInfo>(int ordinal)> describe_device = describe_cuda_device;
+  std::function<Result<std::unique_ptr<Device>>(int ordinal)> open_device = [](int ordinal) {
+    return open_cuda_device(ordinal);
+  };
   std::function<Result<std::unique_ptr<DataOps>>(Device&, CompilePool&)> make_data_ops =
       make_device_data_ops;
-  std::function<Result<std::unique_ptr<Launcher>>(std::string_view, const ExecutionPlan&)>
+  std::function<Result<std::unique_ptr<Launcher>>(std::string_view cubin, const ExecutionPlan&,
+                                                  int ordinal)>
       load_launcher = Launcher::load;
 };
 
