@@ -61,25 +61,6 @@ double output_unit(DType dtype) {
   return 0;
 }
 
-/// The reference plan with plain pointers: each `reference` and `magnitude` argument becomes an
-/// fp32 tensor of its own, appended to the plan's tensors.
-ExecutionPlan with_plain_pointers(ExecutionPlan plan) {
-  for (LaunchPlan& launch : plan.launches) {
-    for (ArgumentPlan& argument : launch.arguments) {
-      const bool magnitude = argument.kind == ArgumentKind::magnitude;
-      if (!magnitude && argument.kind != ArgumentKind::reference) continue;
-      TensorShape shape = plan.tensors[argument.index];
-      shape.name += magnitude ? ".magnitude" : ".reference";
-      shape.role = TensorRole::out;
-      shape.dtype = DType::fp32;
-      argument.kind = ArgumentKind::tensor;
-      argument.index = plan.tensors.size();
-      plan.tensors.push_back(std::move(shape));
-    }
-  }
-  return plan;
-}
-
 std::string position(const TensorShape& shape, std::int64_t index) {
   std::string text = "]";
   for (std::size_t i = shape.extent.size(); i-- > 0;) {
@@ -125,7 +106,7 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   auto future = pool.submit(render_reference(operation, normalized, catalog, profile.sm_arch));
   auto planned = make_reference_plan(operation, normalized, profile);
   if (!planned) return failed(planned.error());
-  const ExecutionPlan plan = with_plain_pointers(std::move(planned).value());
+  const ExecutionPlan& plan = planned.value();
 
   Checker checker;
   std::int64_t bytes = 0;
@@ -159,11 +140,13 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   if (!program) return failed(program.error());
   LaunchArguments arguments;
   arguments.tensors = sets.addresses(0, plan.tensors);
+  arguments.references.resize(plan.tensors.size());
+  arguments.magnitudes.resize(plan.tensors.size());
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     for (const Output& output : checker.outputs_) {
-      const std::string& name = shapes[output.tensor].name;
-      if (plan.tensors[i].name == name + ".reference") arguments.tensors[i] = output.value;
-      if (plan.tensors[i].name == name + ".magnitude") arguments.tensors[i] = output.magnitude;
+      if (plan.tensors[i].name != shapes[output.tensor].name) continue;
+      arguments.references[i] = output.value;
+      arguments.magnitudes[i] = output.magnitude;
     }
   }
   for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.default_value);

@@ -18,6 +18,7 @@ struct SearchSpace {
   std::vector<double> predicted_us;
   std::vector<const Configuration*> configurations;
   std::vector<int> template_of;  ///< an ordinal per template
+  std::vector<int> group_of;     ///< an ordinal per shared compile: members differ at run time alone
   std::size_t default_index = 0;
 };
 
@@ -26,6 +27,7 @@ struct SearchSpace {
 class SearchStrategy {
  public:
   virtual ~SearchStrategy() = default;
+  /// At most `n` indices, the most promising first.
   virtual std::vector<std::size_t> propose(std::size_t n) = 0;
   virtual void report(std::size_t candidate, const Trial& trial) = 0;
 };

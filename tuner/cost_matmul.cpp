@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "tuner/cost_models.h"
+
+namespace kernwright::detail {
+namespace {
+
+// Constants measured on, or fitted to, an H200 (sm_90), in clocks and bytes per clock. Other
+// architectures are scaled through their profile.
+constexpr double kSmemBytesPerClock = 128;              ///< per SM
+constexpr double kL2PortBytesPerClock = 64;             ///< per SM
+constexpr double kL2BytesPerClockPerSm = 5500.0 / 132;  ///< all SMs pulling at once
+constexpr double kSustainedClock = 0.86;                ///< of the boost clock, tensor cores busy
+constexpr double kPowerShare = 0.81;        ///< of the dense rate, before the power limit acts
+constexpr double kMemoryShare = 0.906;      ///< of the datasheet's memory rate
+constexpr double kMemoryStartUs = 3.5;      ///< until the memory runs at that rate
+constexpr double kPrologueClocks = 2400;    ///< launch, first loads
+constexpr double kTileStartClocks = 1200;   ///< the same for a further block on a running SM
+constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
+constexpr double kOverlap = 0.15;  ///< of the shorter of memory and SM time that still shows
+
+/// Share of the tensor cores' rate that mma.sync reaches: all of it where it is the native form.
+double mma_sync_share(int sm_arch) {
+  if (sm_arch >= 100) return 0.35;
+  return sm_arch >= 90 ? 0.62 : 0.95;
+}
+
+/// What the model reads of a candidate. Names that a template does not have keep these values.
+struct Tile {
+  double bm = 128, bn = 128, bk = 64, stages = 4, cm = 1, cn = 1, group = 8;
+  double warps_m = 0, warps_n = 0, warps_k = 1;  ///< mma.sync templates alone
+  bool persistent = false;
+
+  bool mma_sync() const { return warps_m > 0; }
+};
+
+Tile read_tile(const Scope& scope) {
+  Tile tile;
+  const auto read = [&](const char* name, double& value) {
+    if (const auto found = scope.find(name)) value = static_cast<double>(*found);
+  };
+  read("BM", tile.bm);
+  read("BN", tile.bn);
+  read("BK", tile.bk);
+  read("STAGES", tile.stages);
+  read("CM", tile.cm);
+  read("CN", tile.cn);
+  read("GROUP", tile.group);
+  read("WARPS_M", tile.warps_m);
+  read("WARPS_N", tile.warps_n);
+  read("WARPS_K", tile.warps_k);
+  double persistent = 0;
+  read("PERSISTENT", persistent);
+  tile.persistent = persistent != 0;
+  return tile;
+}
+
+/// Clocks that one k-stage of one tile keeps the busiest unit of an SM.
+double stage_clocks(const Tile& t, double element, double tensor_rate, bool lone, double l2_rate) {
+  const double flops = 2 * t.bm * t.bn * t.bk;
+  const double stage_bytes = (t.bm + t.bn) * t.bk * element;
+  double tensor = flops / tensor_rate;
+  double smem = stage_bytes / kSmemBytesPerClock;
+  if (t.mma_sync()) {
+    // Every warp reads its own rows and columns of the stage through ldmatrix.
+    smem += (t.bm * t.warps_n + t.bn * t.warps_m) * t.bk * element / kSmemBytesPerClock;
+  } else {
+    // wgmma reads b once per 64 rows of a.
+    tensor *= lone ? (t.bm == 64 ? 1.20 : 1.08) : 1.03;
+    smem += t.bk * element / 32 * (t.bm / 64) * (16 + t.bn / 4);
+  }
+  const double l2 = (t.bm / t.cn + t.bn / t.cm) * t.bk * element / l2_rate;
+  // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other.
+  const double cluster = t.cm * t.cn > 1 ? 1.03 : 1;
+  return std::max({tensor, smem, l2}) * cluster + (lone ? 60 : 20);
+}
+
+}  // namespace
+
+double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profile) {
+  const Scope& scope = candidate.scope;
+  const auto dim = [&](const char* name) {
+    return static_cast<double>(scope.find(name).value_or(1));
+  };
+  const double m = dim("m");
+  const double n = dim("n");
+  const double k = dim("k");
+  const double element = static_cast<double>(scope.find("dtype_bytes").value_or(2));
+  const Tile t = read_tile(scope);
+  const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
+  const double clock_mhz = kSustainedClock * profile.sm_clock_mhz;
+
+  // Per SM and clock the hardware does a power of two; the datasheet's rate is at another clock.
+  const double dense = profile.dense_16bit_tflops * 1e6 / (sms * profile.sm_clock_mhz);
+  double tensor_rate = std::exp2(std::round(std::log2(std::max(dense, 1.0))));
+  if (t.mma_sync()) tensor_rate *= mma_sync_share(profile.sm_arch);
+
+  const double tiles_m = std::ceil(std::ceil(m / t.bm) / t.cm) * t.cm;
+  const double tiles_n = std::ceil(std::ceil(n / t.bn) / t.cn) * t.cn;
+  const double tiles = tiles_m * tiles_n;
+  const double cluster = t.cm * t.cn;
+  const double slots = std::max(std::floor(sms / cluster) * cluster, cluster);
+  const double active = std::min(tiles, slots);
+  const double per_sm = std::ceil(tiles / active);
+  const auto fitting = static_cast<double>(resident_blocks(candidate, profile, 0));
+  const double resident = t.persistent ? 1 : std::min(fitting, per_sm);
+
+  const double steps = std::ceil(k / t.bk);
+  const bool lone = !t.mma_sync() && t.bm == 64 && resident < 2;
+  const double l2_rate = std::min(kL2PortBytesPerClock, kL2BytesPerClockPerSm * sms / active);
+  double stage = stage_clocks(t, element, tensor_rate, lone, l2_rate);
+  // A short ring waits for its loads; blocks on the same SM wait at the same time.
+  stage = std::max(stage, kLoadLatencyClocks / (std::max(t.stages - 1, 1.0) * resident));
+
+  double epilogue = 600 + t.bm * t.bn / 20;
+  if (t.warps_k > 1) epilogue += 300 + (t.warps_k - 1) * t.bm * t.bn * 8 / kSmemBytesPerClock;
+  const double body = steps * stage;
+  double clocks = kPrologueClocks;
+  if (t.persistent) {
+    clocks += per_sm * (body + 0.6 * epilogue) + 0.4 * epilogue;
+  } else {
+    // Start and end of a block hide behind the others on its SM.
+    clocks += per_sm * body + (per_sm / resident) * epilogue +
+              (std::ceil(per_sm / resident) - 1) * kTileStartClocks / resident;
+  }
+  const double sm_us = clocks / clock_mhz;
+
+  // Inputs are read again by every wave of tiles, unless they stay in the L2.
+  const double inputs = (m * k + n * k) * element;
+  double traffic = inputs;
+  if (inputs > 0.5 * static_cast<double>(profile.l2_bytes)) {
+    const double rows = std::min(t.group, tiles_m);
+    const double wave = (rows * t.bm + std::ceil(active / rows) * t.bn) * k * element;
+    traffic = std::max(inputs, tiles / active * wave);
+  }
+  const double memory_us =
+      kMemoryStartUs + (traffic + m * n * element) / (kMemoryShare * profile.dram_gbps * 1e3);
+
+  const double longer = std::max(sm_us, memory_us);
+  const double shorter = std::min(sm_us, memory_us);
+  const double roof_us = 2 * m * n * k / (kPowerShare * profile.dense_16bit_tflops * 1e6);
+  // At the power limit the tile that moves fewer bytes to the SMs wins.
+  const double moved = (t.bm / t.cn + t.bn / t.cm) / (t.bm * t.bn) * 32;
+  return std::max(longer + kOverlap * shorter, roof_us) * (1 + 0.01 * moved);
+}
+
+}  // namespace kernwright::detail

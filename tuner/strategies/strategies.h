@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tuner/search_strategy.h"
+
+namespace kernwright::detail {
+
+/// The makers behind the table in search_strategy.cpp. `space` outlives the strategy.
+std::unique_ptr<SearchStrategy> make_exhaustive(const SearchSpace& space, std::uint64_t seed);
+std::unique_ptr<SearchStrategy> make_ranked(const SearchSpace& space, std::uint64_t seed);
+
+}  // namespace kernwright::detail
