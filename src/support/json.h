@@ -12,13 +12,15 @@
 
 namespace kernwright {
 
+struct JsonMember;
+
 /// One value of a hand-written JSON file, with the line it stands on: nlohmann/json keeps neither
-/// positions nor duplicate keys, and manifests need both (errors name the line; `#line` in generated
-/// sources points at it; a duplicate key is refused).
+/// positions nor duplicate keys, and manifests need both (errors name the line; `#line` in
+/// generated sources points at it; a duplicate key is refused).
 class JsonNode {
  public:
   using Array = std::vector<JsonNode>;
-  using Object = std::vector<std::pair<std::string, JsonNode>>;  // in file order
+  using Object = std::vector<JsonMember>;  // in file order
 
   std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> value;
   int line = 0;
@@ -36,6 +38,12 @@ class JsonNode {
 
   /// "object", "array", "string", "integer", "number", "boolean" or "null", for messages.
   std::string_view kind() const;
+};
+
+/// A member of an object. (std::pair of an incomplete type is more than Clang takes here.)
+struct JsonMember {
+  std::string first;
+  JsonNode second;
 };
 
 /// Parses `text`; `file` is only named in errors, `file:line: ...`. Refuses duplicate keys, depth
