@@ -1,0 +1,75 @@
+#include "cli/command.h"
+#include "cli/output.h"
+#include "service/worklist.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+class Prewarm : public Command {
+ public:
+  Prewarm()
+      : Command("prewarm", "Compile what a worklist needs and is not in the cache"),
+        service_(sub),
+        file_(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("WORKLIST.json"),
+              llvm::cl::sub(sub)),
+        verify_("verify", llvm::cl::desc("Compile nothing; list what is missing, exit 1 if any"),
+                llvm::cl::sub(sub)) {}
+
+  Status run() override {
+    Result<std::string> text = read_file(file_.getValue());
+    if (!text) return report(text.error());
+    Result<std::vector<Problem>> problems = parse_worklist(*text, file_.getValue());
+    if (!problems) return report(problems.error());
+    const std::shared_ptr<ServiceCore> service = service_.open();
+    if (!service) return Status::failed;
+
+    Json rows = Json::array();
+    int missing = 0;
+    for (const Problem& problem : *problems) {
+      Result<ServiceCore::Named> named = service->name(problem);
+      if (!named) return report(named.error());
+      ServiceCore::Coverage covered = service->coverage(named->problem);
+      std::string failure;
+      if (covered.match == Match::none && !verify_) {
+        if (Result<Kernel> kernel = service->get_best_kernel(named->problem); !kernel) {
+          failure = kernel.error().message;
+        }
+        covered = service->coverage(named->problem);
+      }
+      const bool lacks = covered.match == Match::none;
+      if (lacks) ++missing;
+      Json row = {{"problem", named->problem.text()},
+                  {"match", to_string(covered.match)},
+                  {"reason", to_string(covered.reason)}};
+      if (!failure.empty()) row["error"] = failure;
+      rows.push_back(std::move(row));
+      if (json) continue;
+      print(concat(
+          lacks ? "missing  " : "ready    ", named->problem.text(), "  ", to_string(covered.match),
+          covered.reason == MissReason::none ? "" : concat(" (", to_string(covered.reason), ")"),
+          failure.empty() ? "" : concat(": ", failure)));
+    }
+    if (json) {
+      print_json(Json{{"sku", service->profile().id},
+                      {"problems", problems->size()},
+                      {"missing", missing},
+                      {"coverage", rows}});
+    } else {
+      print(concat(missing, " of ", problems->size(), " problems are missing"));
+    }
+    return missing == 0 ? Status::ok : Status::failed;
+  }
+
+ private:
+  ServiceFlags service_;
+  llvm::cl::opt<std::string> file_;
+  llvm::cl::opt<bool> verify_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_prewarm() { return std::make_unique<Prewarm>(); }
+
+}  // namespace kernwright::cli

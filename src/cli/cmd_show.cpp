@@ -1,0 +1,54 @@
+#include "cli/command.h"
+#include "cli/output.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+class Show : public Command {
+ public:
+  Show()
+      : Command("show", "Show the record of a problem with its evidence"),
+        service_(sub),
+        words_(sub) {}
+
+  Status run() override {
+    Result<Problem> problem = words_.parse();
+    if (!problem) return report(problem.error());
+    const std::shared_ptr<ServiceCore> service = service_.open();
+    if (!service) return Status::failed;
+    Result<ServiceCore::Named> named = service->name(*problem);
+    if (!named) return report(named.error());
+    MissReason reason = MissReason::none;
+    const std::vector<GradedRecord> records = service->records(named->problem, reason);
+    if (records.empty()) {
+      return report({ErrorCode::not_found, concat("no record for ", named->problem.text(), " on ",
+                                                  service->profile().id, ": ", to_string(reason))});
+    }
+    const GradedRecord& best = records.front();
+    if (json) {
+      Json object = record_json(best.record);
+      object["match"] = to_string(best.match);
+      object["reason"] = to_string(best.reason);
+      object["records"] = records.size();
+      object["winner"]["samples_us"] = best.record.winner.measurement.samples_us;
+      print_json(object);
+      return Status::ok;
+    }
+    print_record(best.record, service->profile());
+    print(concat("  match ", to_string(best.match),
+                 best.reason == MissReason::none ? "" : concat(" (", to_string(best.reason), ")"),
+                 ", ", records.size(), " records"));
+    return Status::ok;
+  }
+
+ private:
+  ServiceFlags service_;
+  ProblemWords words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_show() { return std::make_unique<Show>(); }
+
+}  // namespace kernwright::cli

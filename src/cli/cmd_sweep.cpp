@@ -1,0 +1,93 @@
+#include "cli/command.h"
+#include "cli/output.h"
+#include "service/worklist.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+class Sweep : public Command {
+ public:
+  Sweep()
+      : Command("sweep", "Tune every problem of a worklist that has no record yet"),
+        service_(sub),
+        file_(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("WORKLIST.json"),
+              llvm::cl::sub(sub)),
+        seconds_("seconds", llvm::cl::desc("Budget per problem, default 30"), llvm::cl::init(30),
+                 llvm::cl::sub(sub)) {}
+
+  Status run() override {
+    Result<std::string> text = read_file(file_.getValue());
+    if (!text) return report(text.error());
+    Result<std::vector<Problem>> problems = parse_worklist(*text, file_.getValue());
+    if (!problems) return report(problems.error());
+    const std::shared_ptr<ServiceCore> service = service_.open();
+    if (!service) return Status::failed;
+    // Every problem is named before the first is tuned: a mistake shows at once.
+    for (const Problem& problem : *problems) {
+      if (Result<ServiceCore::Named> named = service->name(problem); !named) {
+        return report(named.error());
+      }
+    }
+    Json rows = Json::array();
+    int failed = 0;
+    for (const Problem& problem : *problems) {
+      if (!sweep_one(*service, problem, rows)) ++failed;
+    }
+    if (json) {
+      print_json(Json{{"sku", service->profile().id},
+                      {"grade", service->has_device() ? "measured" : "predicted"},
+                      {"problems", problems->size()},
+                      {"failed", failed},
+                      {"records", rows}});
+    } else {
+      print(concat(problems->size() - static_cast<std::size_t>(failed), " of ", problems->size(),
+                   " problems have a record for ", service->profile().id,
+                   service->has_device() ? "" : ", by prediction: no GPU was used"));
+    }
+    return failed == 0 ? Status::ok : Status::failed;
+  }
+
+ private:
+  bool sweep_one(ServiceCore& service, const Problem& problem, Json& rows) const {
+    const RecordGrade wanted =
+        service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
+    const Result<ServiceCore::Named> named = service.name(problem);
+    MissReason reason = MissReason::none;
+    for (const GradedRecord& found : service.records(named->problem, reason)) {
+      // A record made with another compiler or template text is due again; a mere driver is not.
+      const bool holds = found.match == Match::exact || found.match == Match::recheck ||
+                         (found.match == Match::predicted && found.reason == MissReason::none);
+      if (!holds || (wanted == RecordGrade::measured && found.record.grade != wanted)) continue;
+      show(found.record, "already in the cache", rows);
+      return true;
+    }
+    TuningOptions options;
+    options.budget.seconds = seconds_;
+    Result<TuningResult> result = tune_or_predict(service, problem, std::move(options), json);
+    if (!result) {
+      report(result.error());
+      rows.push_back({{"problem", named->problem.text()}, {"error", result.error().message}});
+      return false;
+    }
+    show(result->record, {}, rows);
+    return true;
+  }
+
+  void show(const TuningRecord& record, std::string_view note, Json& rows) const {
+    rows.push_back(record_json(record));
+    if (json) return;
+    print(concat(winner_line(record), note.empty() ? "" : concat("  (", note, ")")));
+  }
+
+  ServiceFlags service_;
+  llvm::cl::opt<std::string> file_;
+  llvm::cl::opt<double> seconds_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_sweep() { return std::make_unique<Sweep>(); }
+
+}  // namespace kernwright::cli

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <llvm/Support/CommandLine.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "service/core.h"
+
+namespace kernwright::cli {
+
+/// What a command's run ends in: the exit status of the program.
+enum class Status { ok = 0, failed = 1, usage = 2 };
+
+/// One command: its options, registered with the parser while it exists, and what it does.
+class Command {
+ public:
+  Command(llvm::StringRef name, llvm::StringRef help)
+      : sub(name, help),
+        json("json", llvm::cl::desc("Print one JSON object instead of text"), llvm::cl::sub(sub)) {}
+  virtual ~Command() = default;
+  virtual Status run() = 0;
+
+  llvm::cl::SubCommand sub;
+  llvm::cl::opt<bool> json;
+};
+
+/// Options of the commands that open a service.
+struct ServiceFlags {
+  explicit ServiceFlags(llvm::cl::SubCommand& sub);
+
+  ServiceOptions options() const;
+  /// Opens the service; a failure is printed and gives null.
+  std::shared_ptr<ServiceCore> open() const;
+
+  llvm::cl::opt<std::string> cache;
+  llvm::cl::list<std::string> read_only_caches;
+  llvm::cl::list<std::string> templates;
+  llvm::cl::opt<std::string> sku;
+  llvm::cl::opt<int> device;
+};
+
+/// The positional words `OPERATION dim=value ...`.
+struct ProblemWords {
+  explicit ProblemWords(llvm::cl::SubCommand& sub);
+  Result<Problem> parse() const;
+
+  llvm::cl::list<std::string> words;
+};
+
+// One per file cmd_<name>.cpp; the table is in main.cpp.
+std::unique_ptr<Command> make_doctor();
+std::unique_ptr<Command> make_check();
+std::unique_ptr<Command> make_tune();
+std::unique_ptr<Command> make_sweep();
+std::unique_ptr<Command> make_prewarm();
+std::unique_ptr<Command> make_show();
+std::unique_ptr<Command> make_cache();
+
+}  // namespace kernwright::cli

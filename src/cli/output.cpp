@@ -1,0 +1,230 @@
+#include "cli/output.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <unistd.h>
+
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+std::mutex& stream_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+std::string percent(double part, double whole) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", whole > 0 ? 100 * part / whole : 0);
+  return text;
+}
+
+std::string seconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", value);
+  return text;
+}
+
+double time_of(const RankedConfiguration& ranked) {
+  return ranked.measurement.samples_us.empty() ? ranked.predicted_us
+                                               : ranked.measurement.median_us();
+}
+
+std::string ranked_line(const char* label, const RankedConfiguration& ranked) {
+  char text[96];
+  if (ranked.measurement.samples_us.empty()) {
+    std::snprintf(text, sizeof text, "  %-10s %12s  predicted        ", label,
+                  format_us(ranked.predicted_us).c_str());
+  } else {
+    std::snprintf(text, sizeof text, "  %-10s %12s  mad %-9s n %-3zu", label,
+                  format_us(ranked.measurement.median_us()).c_str(),
+                  format_us(ranked.measurement.mad_us()).c_str(),
+                  ranked.measurement.samples_us.size());
+  }
+  return concat(text, "  ", ranked.kernel_template, " ", ranked.configuration.text());
+}
+
+Json ranked_json(const RankedConfiguration& ranked) {
+  Json parameters = Json::object();
+  for (const auto& [name, value] : ranked.configuration.values()) parameters[name] = value;
+  Json json = {{"template", ranked.kernel_template},
+               {"configuration", std::move(parameters)},
+               {"artifact", ranked.artifact},
+               {"predicted_us", ranked.predicted_us},
+               {"registers", ranked.resources.registers},
+               {"spill_bytes", ranked.resources.spill_bytes()}};
+  if (!ranked.measurement.samples_us.empty()) {
+    json["median_us"] = ranked.measurement.median_us();
+    json["mad_us"] = ranked.measurement.mad_us();
+    json["samples"] = ranked.measurement.samples_us.size();
+  }
+  return json;
+}
+
+std::map<std::string, int> outcomes(const TuningResult& result) {
+  std::map<std::string, int> counts;
+  for (const Trial& trial : result.trials) ++counts[std::string(to_string(trial.outcome))];
+  return counts;
+}
+
+}  // namespace
+
+void print(std::string_view line) {
+  const std::lock_guard lock(stream_mutex());
+  std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+  std::fflush(stdout);
+}
+
+void print_json(const Json& json) { print(json.dump(2)); }
+
+Status report(const Error& error) {
+  const std::lock_guard lock(stream_mutex());
+  std::fprintf(stderr, "kernwright: %s\n", error.message.c_str());
+  return error.code == ErrorCode::invalid_argument ? Status::usage : Status::failed;
+}
+
+void report_warning(std::string_view message) {
+  const std::lock_guard lock(stream_mutex());
+  std::fprintf(stderr, "kernwright: warning: %.*s\n", static_cast<int>(message.size()),
+               message.data());
+}
+
+std::string format_us(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, us < 100 ? "%.3g us" : "%.4g us", us);
+  if (us >= 10000) std::snprintf(text, sizeof text, "%.0f us", us);
+  return text;
+}
+
+ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() {
+  if (terminal_ && dirty_) std::fprintf(stderr, "\r\033[K");
+}
+
+void ProgressLine::update(std::string_view text, double now_seconds) {
+  const double interval = terminal_ ? 0.1 : 5.0;
+  if (now_seconds - printed_ < interval) return;
+  printed_ = now_seconds;
+  dirty_ = true;
+  std::fprintf(stderr, terminal_ ? "\r\033[K%.*s" : "%.*s\n", static_cast<int>(text.size()),
+               text.data());
+  std::fflush(stderr);
+}
+
+Json record_json(const TuningRecord& record) {
+  Json json = {{"problem", record.key.problem},
+               {"target", record.key.target},
+               {"sku", record.key.sku},
+               {"policy", record.key.policy.text()},
+               {"grade", record.grade == RecordGrade::measured ? "measured" : "predicted"},
+               {"winner", ranked_json(record.winner)},
+               {"roofline_us", record.roofline_us},
+               {"roofline_share", record.roofline_us / time_of(record.winner)},
+               {"candidates", record.candidates},
+               {"measured", record.measured},
+               {"device", record.device_name},
+               {"uuid", record.device_uuid},
+               {"environment",
+                {{"template_digest", record.environment.template_digest},
+                 {"compiler", record.environment.compiler},
+                 {"driver", record.environment.driver},
+                 {"kernwright", record.environment.kernwright}}},
+               {"created", record.created},
+               {"wall_seconds", record.wall_seconds}};
+  if (record.baseline) json["baseline"] = ranked_json(*record.baseline);
+  json["runners_up"] = Json::array();
+  for (const RankedConfiguration& ranked : record.runners_up) {
+    json["runners_up"].push_back(ranked_json(ranked));
+  }
+  if (record.grade == RecordGrade::measured) {
+    json["check"] = {{"max_error", record.check.max_error},
+                     {"mismatches", record.check.mismatches},
+                     {"elements", record.check.elements}};
+  }
+  return json;
+}
+
+std::string winner_line(const TuningRecord& record) {
+  const double us = time_of(record.winner);
+  char figures[96];
+  std::snprintf(figures, sizeof figures, "%12s %s  roofline %10s  %5s  ", format_us(us).c_str(),
+                record.grade == RecordGrade::measured ? "measured " : "predicted",
+                format_us(record.roofline_us).c_str(), percent(record.roofline_us, us).c_str());
+  return concat(record.key.problem, "\n  ", figures, record.winner.kernel_template, " ",
+                record.winner.configuration.text());
+}
+
+void print_record(const TuningRecord& record, const DeviceProfile& profile) {
+  print(concat(record.key.problem, " on ", record.device_name, " (", record.key.sku, ", ",
+               record.key.target, "), ", record.key.policy.text(), ", ",
+               record.grade == RecordGrade::measured ? "measured" : "predicted", " ",
+               record.created));
+  print(ranked_line("winner", record.winner));
+  if (record.baseline) print(ranked_line("default", *record.baseline));
+  for (const RankedConfiguration& ranked : record.runners_up) print(ranked_line("", ranked));
+  print(concat("  roofline ", format_us(record.roofline_us), " on ", profile.id,
+               ": the winner is at ", percent(record.roofline_us, time_of(record.winner)),
+               " of it"));
+  if (record.grade == RecordGrade::measured) {
+    print(concat("  checked ", record.check.elements, " elements: ", record.check.mismatches,
+                 " beyond the bound, largest error ", record.check.max_error, " of it"));
+  }
+  print(concat("  ", record.candidates, " candidates, ", record.measured, " measured; ",
+               record.environment.compiler, ", driver ",
+               record.environment.driver.empty() ? "none" : record.environment.driver,
+               ", kernwright ", record.environment.kernwright));
+}
+
+Json result_json(const TuningResult& result) {
+  Json json = record_json(result.record);
+  json["outcomes"] = outcomes(result);
+  json["rejected_configurations"] = result.rejected;
+  json["shares"] = {{"wall_seconds", result.shares.wall_seconds},
+                    {"setup_seconds", result.shares.setup_seconds},
+                    {"measure_seconds", result.shares.measure_seconds},
+                    {"idle_seconds", result.shares.idle_seconds},
+                    {"compile_seconds", result.shares.compile_seconds},
+                    {"compile_threads", result.shares.compile_threads}};
+  return json;
+}
+
+void print_result(const TuningResult& result, const DeviceProfile& profile) {
+  print_record(result.record, profile);
+  std::string line = concat("  trials: ", result.trials.size(), " (");
+  bool first = true;
+  for (const auto& [outcome, count] : outcomes(result)) {
+    line += concat(first ? "" : ", ", count, " ", outcome);
+    first = false;
+  }
+  print(concat(line, "), ", result.rejected, " configurations break a rule"));
+  const TimeShares& shares = result.shares;
+  print(concat("  wall ", seconds(shares.wall_seconds), ": set-up ",
+               percent(shares.setup_seconds, shares.wall_seconds), ", device measuring ",
+               percent(shares.measure_seconds, shares.wall_seconds), ", device idle ",
+               percent(shares.idle_seconds, shares.wall_seconds), "; compiling took ",
+               seconds(shares.compile_seconds), " on ", shares.compile_threads, " threads"));
+}
+
+Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
+                                     TuningOptions options, bool quiet) {
+  // What spills or does not compile is dropped, so a prediction looks at more than its first
+  // choice.
+  constexpr int kPredictCompiles = 24;
+  if (!service.has_device()) return service.predict(problem, kPredictCompiles);
+  ProgressLine line;
+  if (!quiet) {
+    options.progress = [&](const TuningProgress& p) {
+      line.update(concat(problem.text(), ": ", p.measured, " of ", p.candidates, " measured, ",
+                         p.compiled, " compiled, ", p.failed, " failed, best ",
+                         format_us(p.best_us), " ", p.best, " after ", seconds(p.seconds)),
+                  p.seconds);
+    };
+  }
+  return service.tune(problem, std::move(options));
+}
+
+}  // namespace kernwright::cli
