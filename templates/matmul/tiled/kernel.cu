@@ -24,30 +24,32 @@ __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
   return chunk ^ (kChunks >= 8 ? row % 8 : row / (8 / kChunks) % kChunks);
 }
 
-// Copies rows [0, Rows) x k [k_first, k_first + BK) of `source`, of which `rows` exist, to shared memory. What lies
-// beyond k becomes zero; rows that do not exist are left alone, because nothing of them is ever stored.
+constexpr int kPieces = BK / ALIGN_K;  // copies of a row; they and THREADS are powers of two
+
+// Copies a stage of one operand: `rows` (at most Rows) rows of BK elements, of which `depth` exist along k; the
+// rest becomes zero. Rows that do not exist are left alone, because nothing of them is ever stored. `from` is this
+// thread's own first piece. All other pieces lie at constant distances from it: kept as addresses of their
+// own they would fill the register file.
 template <int Rows>
-__device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* source, int rows,
-                                          int k_first) {
-  constexpr int kPieces = BK / ALIGN_K;  // per row
-  constexpr int kTotal = Rows * kPieces;
+__device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int rows,
+                                          long long depth) {
 #pragma unroll
-  for (int first = 0; first < kTotal; first += THREADS) {
-    const int piece = first + threadIdx.x;
-    if (kTotal % THREADS != 0 && piece >= kTotal) break;
-    const int row = piece / kPieces;
-    const int column = piece % kPieces * ALIGN_K;
+  for (int first = 0; first < Rows * kPieces; first += THREADS) {
+    const int down = first / kPieces;
+    const int right = first % kPieces * ALIGN_K;
+    const int row = threadIdx.x / kPieces + down;
+    const int column = threadIdx.x % kPieces * ALIGN_K + right;
     const unsigned to =
         destination + row * kRowBytes + swizzle(row, column / 8) * 16 + column % 8 * 2;
-    const dtype_t* const from = source + row * kK + k_first + column;
+    const dtype_t* const piece = from + down * kK + right;
     if (row < rows) {
       if constexpr (ALIGN_K == 1) {  // no asynchronous copy has two bytes
-        const unsigned short bits = k_first + column < k ? from->bits : 0;
+        const unsigned short bits = column < depth ? piece->bits : 0;
         asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(bits) : "memory");
       } else if constexpr (k % BK == 0) {
-        cp_async<ALIGN_K * 2>(to, from);
-      } else {  // ALIGN_K divides k: a piece lies inside or outside as a whole
-        cp_async<ALIGN_K * 2>(to, from, k_first + column < k ? ALIGN_K * 2 : 0);
+        cp_async<ALIGN_K * 2>(to, piece);
+      } else {  // ALIGN_K divides k: a piece exists as a whole or not at all
+        cp_async<ALIGN_K * 2>(to, piece, column < depth ? ALIGN_K * 2 : 0);
       }
     }
   }
@@ -70,8 +72,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const long long n_first = static_cast<long long>(in_band / height) * BN;
   const int rows = static_cast<int>(::min(m_size - m_first, static_cast<long long>(BM)));
   const int columns = static_cast<int>(::min(kN - n_first, static_cast<long long>(BN)));
-  const dtype_t* const block_a = a + m_first * kK;
-  const dtype_t* const block_b = b + n_first * kK;
+  const long long first_piece =
+      threadIdx.x / kPieces * kK + threadIdx.x % kPieces * ALIGN_K;
+  const dtype_t* from_a = a + m_first * kK + first_piece;
+  const dtype_t* from_b = b + n_first * kK + first_piece;
+  long long depth = kK;  // of k from the next stage to copy on
 
   const int lane_id = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
@@ -79,40 +84,46 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int warp_n = warp / WARPS_M % WARPS_N;
   const int warp_k = warp / (WARPS_M * WARPS_N);
 
-  auto copy_stage = [&](int stage, int slot) {
-    if (stage < kStageCount) {
+  auto copy_stage = [&](int slot) {
+    if (depth > 0) {
       const unsigned to = ring + slot * kStageBytes;
-      copy_tile<BM>(to, block_a, rows, stage * BK);
-      copy_tile<BN>(to + BM * kRowBytes, block_b, columns, stage * BK);
+      copy_tile<BM>(to, from_a, rows, depth);
+      copy_tile<BN>(to + BM * kRowBytes, from_b, columns, depth);
+      from_a += BK;
+      from_b += BK;
+      depth -= BK;
     }
     cp_async_commit();  // an empty group keeps the count of groups equal to the count of stages
   };
 
   // ldmatrix: matrices 0..3 of a are (rows 0, k 0), (rows 8, k 0), (rows 0, k 8), (rows 8, k 8) and of b (columns 0, k 0),
-  // (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order in which mma.sync wants them.
+  // (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order in which mma.sync wants them. A chunk's place
+  // is an XOR with its number, so a later step's address is this one XOR the step.
   const int row_a = warp_m * WM + lane_id % 16;
   const int row_b = warp_n * WN + lane_id / 16 * 8 + lane_id % 8;
-  const int half_a = lane_id / 16;
-  const int half_b = lane_id / 8 % 2;
+  const int chunk = warp_k * kSteps * 2;
+  const unsigned lane_a = row_a * kRowBytes + swizzle(row_a, chunk + lane_id / 16) * 16;
+  const unsigned lane_b =
+      (BM + row_b) * kRowBytes + swizzle(row_b, chunk + lane_id / 8 % 2) * 16;
   unsigned fragment_a[2][kMmaM][4];
   unsigned fragment_b[2][kMmaN / 2][4];
   auto read_fragments = [&](int buffer, int slot, int step) {
-    const int chunk = (warp_k * kSteps + step) * 2;
     const unsigned stage = ring + slot * kStageBytes;
-    const unsigned from_a = stage + row_a * kRowBytes + swizzle(row_a, chunk + half_a) * 16;
-    const unsigned from_b =
-        stage + (BM + row_b) * kRowBytes + swizzle(row_b, chunk + half_b) * 16;
+    const unsigned from_lane_a = stage + (lane_a ^ step * 32);
+    const unsigned from_lane_b = stage + (lane_b ^ step * 32);
 #pragma unroll
-    for (int i = 0; i < kMmaM; ++i) ldmatrix_x4(fragment_a[buffer][i], from_a + i * 16 * kRowBytes);
+    for (int i = 0; i < kMmaM; ++i) {
+      ldmatrix_x4(fragment_a[buffer][i], from_lane_a + i * 16 * kRowBytes);
+    }
 #pragma unroll
     for (int j = 0; j < kMmaN / 2; ++j) {
-      ldmatrix_x4(fragment_b[buffer][j], from_b + j * 16 * kRowBytes);
+      ldmatrix_x4(fragment_b[buffer][j], from_lane_b + j * 16 * kRowBytes);
     }
   };
 
   float sum[kMmaM][kMmaN][4] = {};
 #pragma unroll
-  for (int s = 0; s < STAGES - 1; ++s) copy_stage(s, s);
+  for (int s = 0; s < STAGES - 1; ++s) copy_stage(s);
   cp_async_wait<STAGES - 2>();
   __syncthreads();
   read_fragments(0, 0, 0);
@@ -132,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         read_fragments((step + 1) % 2, next_slot, 0);
       }
-      if (step == 0) copy_stage(stage + STAGES - 1, free_slot);
+      if (step == 0) copy_stage(free_slot);
 #pragma unroll
       for (int i = 0; i < kMmaM; ++i) {
 #pragma unroll
@@ -193,12 +204,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
   __syncthreads();
 
-  constexpr int kPieces = BN / ALIGN_N;  // per row
+  constexpr int kStores = BN / ALIGN_N;  // of a row
   const unsigned short* const staged = reinterpret_cast<const unsigned short*>(shared);
 #pragma unroll 4
-  for (int piece = threadIdx.x; piece < BM * kPieces; piece += THREADS) {
-    const int row = piece / kPieces;
-    const int column = piece % kPieces * ALIGN_N;
+  for (int piece = threadIdx.x; piece < BM * kStores; piece += THREADS) {
+    const int row = piece / kStores;
+    const int column = piece % kStores * ALIGN_N;
     if (row < rows && column < columns) {
       const auto value = load<Load::plain, ALIGN_N * 2>(staged + row * kStoreStride + column);
       store<Store::plain>(d + (m_first + row) * kN + n_first + column, value);

@@ -58,7 +58,7 @@ __device__ __forceinline__ Vector load_weight(const dtype_t* w, int step, int th
 }
 
 // A group of THREADS_PER_ROW threads owns one row at a time; a block owns ROWS_PER_BLOCK rows.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     rmsnorm_row(const dtype_t* __restrict__ x, const dtype_t* __restrict__ w,
                 dtype_t* __restrict__ y, long long row_count, float epsilon) {
   __shared__ float parts[2][ROWS_PER_BLOCK][kWarpsPerRow];
