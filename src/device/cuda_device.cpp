@@ -1,0 +1,235 @@
+#include "device/cuda_device.h"
+
+#include <algorithm>
+
+#include "device/cuda_context.h"
+#include "device/describe_device.h"
+#include "device/driver.h"
+#include "device/driver_device.h"
+#include "device/prepared_program.h"
+#include "device/timed_graph.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+class CudaBuffer final : public DeviceBuffer {
+ public:
+  CudaBuffer(std::shared_ptr<CudaContext> context, CUdeviceptr address, std::int64_t bytes)
+      : memory_(context, MemoryHandle(context->api(), address)), bytes_(bytes) {}
+
+  DevicePointer address() const override { return memory_.handle().get(); }
+  std::int64_t bytes() const override { return bytes_; }
+
+ private:
+  ContextOwned<MemoryHandle> memory_;
+  std::int64_t bytes_;
+};
+
+class CudaProgram final : public LoadedProgram {
+ public:
+  CudaProgram(std::shared_ptr<CudaContext> context, std::unique_ptr<PreparedProgram> program)
+      : context_(std::move(context)), program_(std::move(program)) {}
+  CudaProgram(const CudaProgram&) = delete;
+  CudaProgram& operator=(const CudaProgram&) = delete;
+  ~CudaProgram() override {
+    if (context_->lost()) program_->abandon();
+  }
+
+  const PreparedProgram& prepared() const { return *program_; }
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+  std::unique_ptr<PreparedProgram> program_;
+};
+
+const PreparedProgram& prepared(const LoadedProgram& program) {
+  return static_cast<const CudaProgram&>(program).prepared();
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(std::shared_ptr<CudaContext> context, CudaDeviceInfo info,
+             std::unique_ptr<StreamGate> gate)
+      : context_(std::move(context)), info_(std::move(info)), gate_(std::move(gate)) {}
+
+  const DeviceProfile& profile() const override { return info_.profile; }
+  const DeviceIdentity& identity() const override { return info_.identity; }
+  bool lost() const override { return context_->lost(); }
+  Outcome last_failure() const override { return context_->last_failure(); }
+
+  Result<std::unique_ptr<DeviceBuffer>> allocate(std::int64_t bytes) override;
+  Result<void> upload(DevicePointer to, std::span<const std::byte> from) override;
+  Result<void> download(std::span<std::byte> to, DevicePointer from) override;
+  Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) override;
+  Result<std::shared_ptr<LoadedProgram>> load(std::string_view cubin,
+                                              const ExecutionPlan& plan) override;
+  Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) override;
+  Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
+                                                     std::span<const LaunchArguments> arguments,
+                                                     int units) override;
+  Result<double> sample_us(TimedUnits& units) override;
+
+ private:
+  /// Runs `call` with the context current, unless it is lost. `call` returns a DriverStatus; what
+  /// it enqueued is waited for.
+  template <typename Call>
+  Result<void> finish(Call call);
+
+  std::shared_ptr<CudaContext> context_;
+  CudaDeviceInfo info_;
+  std::unique_ptr<StreamGate> gate_;  ///< null where the GPU has no stream memory operations
+};
+
+template <typename Call>
+Result<void> CudaDevice::finish(Call call) {
+  if (Result<void> usable = context_->usable(); !usable) return usable;
+  const ContextScope scope(context_->api(), context_->context());
+  if (Result<void> current = context_->check(scope.status()); !current) return current;
+  if (Result<void> called = context_->check(call()); !called) return called;
+  return context_->wait();
+}
+
+Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate(std::int64_t bytes) {
+  if (bytes <= 0) {
+    return context_->fail(Outcome::launch_failed, {ErrorCode::invalid_argument,
+                                                   concat("cannot allocate ", bytes, " bytes")});
+  }
+  CUdeviceptr address = 0;
+  const Result<void> allocated = finish([&] {
+    return DriverStatus{"cuMemAlloc",
+                        context_->api().mem_alloc(&address, static_cast<std::size_t>(bytes))};
+  });
+  if (!allocated) {
+    return Error{allocated.error().code,
+                 concat("allocating ", bytes, " bytes: ", allocated.error().message)};
+  }
+  return std::unique_ptr<DeviceBuffer>(std::make_unique<CudaBuffer>(context_, address, bytes));
+}
+
+Result<void> CudaDevice::upload(DevicePointer to, std::span<const std::byte> from) {
+  return finish([&] {
+    return DriverStatus{"cuMemcpyHtoDAsync", context_->api().memcpy_htod_async(
+                                                 to, from.data(), from.size(), context_->stream())};
+  });
+}
+
+Result<void> CudaDevice::download(std::span<std::byte> to, DevicePointer from) {
+  return finish([&] {
+    return DriverStatus{"cuMemcpyDtoHAsync", context_->api().memcpy_dtoh_async(
+                                                 to.data(), from, to.size(), context_->stream())};
+  });
+}
+
+Result<void> CudaDevice::fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) {
+  return finish([&] {
+    return DriverStatus{"cuMemsetD8Async",
+                        context_->api().memset_d8_async(to, value, static_cast<std::size_t>(bytes),
+                                                        context_->stream())};
+  });
+}
+
+Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
+                                                        const ExecutionPlan& plan) {
+  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  const ContextScope scope(context_->api(), context_->context());
+  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  DriverStatus status;
+  Result<std::unique_ptr<PreparedProgram>> program =
+      PreparedProgram::load(context_->api(), context_->device(), cubin, plan, status);
+  if (!program) {
+    // A refusal of ours has no driver call behind it; a call that failed may have lost the device.
+    if (Result<void> called = context_->check(status); called) {
+      return context_->fail(Outcome::launch_failed, program.error());
+    }
+    return program.error();
+  }
+  return std::shared_ptr<LoadedProgram>(
+      std::make_shared<CudaProgram>(context_, std::move(*program)));
+}
+
+Result<void> CudaDevice::run(const LoadedProgram& program, const LaunchArguments& arguments) {
+  const PreparedProgram& work = prepared(program);
+  if (Result<void> fits = check_arguments(work.plan(), arguments); !fits) {
+    return context_->fail(Outcome::launch_failed, fits.error());
+  }
+  return finish([&] { return work.enqueue(context_->stream(), arguments); });
+}
+
+Result<std::unique_ptr<Device::TimedUnits>> CudaDevice::prepare_timing(
+    const LoadedProgram& program, std::span<const LaunchArguments> arguments, int units) {
+  const PreparedProgram& work = prepared(program);
+  if (arguments.empty() || units < 1) {
+    return context_->fail(Outcome::launch_failed, {ErrorCode::invalid_argument,
+                                                   concat("nothing to time: ", units, " units of ",
+                                                          arguments.size(), " argument sets")});
+  }
+  for (const LaunchArguments& set : arguments) {
+    if (Result<void> fits = check_arguments(work.plan(), set); !fits) {
+      return context_->fail(Outcome::launch_failed, fits.error());
+    }
+  }
+  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  const ContextScope scope(context_->api(), context_->context());
+  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  Result<std::unique_ptr<TimedGraph>> graph = TimedGraph::make(context_, work, arguments, units);
+  if (!graph) return graph.error();
+  return std::unique_ptr<TimedUnits>(std::move(*graph));
+}
+
+Result<double> CudaDevice::sample_us(TimedUnits& units) {
+  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  const ContextScope scope(context_->api(), context_->context());
+  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  return static_cast<TimedGraph&>(units).sample_us(gate_.get());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
+                                            const CudaDeviceOptions& options) {
+  Result<CudaDeviceInfo> info = describe_device(api, ordinal);
+  if (!info) return info.error();
+  Result<std::shared_ptr<CudaContext>> context = CudaContext::open(api, ordinal, options.deadline);
+  if (!context) return context.error();
+  int has_memory_operations = 0;
+  const DriverStatus status{
+      "cuDeviceGetAttribute",
+      api.device_get_attribute(&has_memory_operations,
+                               CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                               (*context)->device())};
+  if (!status) return driver_error(api, status);
+  std::unique_ptr<StreamGate> gate;
+  if (has_memory_operations != 0) {
+    const ContextScope scope(api, (*context)->context());
+    Result<std::unique_ptr<StreamGate>> made = StreamGate::make(*context);
+    if (!made) return made.error();
+    gate = std::move(*made);
+  }
+  return std::unique_ptr<Device>(
+      std::make_unique<CudaDevice>(std::move(*context), std::move(*info), std::move(gate)));
+}
+
+Result<std::unique_ptr<Device>> open_cuda_device(int ordinal, const CudaDeviceOptions& options) {
+  Result<const DriverApi*> driver = load_driver();
+  if (!driver) return driver.error();
+  return open_device(**driver, ordinal, options);
+}
+
+Result<int> cuda_device_count() {
+  Result<const DriverApi*> driver = load_driver();
+  if (!driver) return driver.error();
+  int count = 0;
+  const DriverStatus status{"cuDeviceGetCount", (*driver)->device_get_count(&count)};
+  if (!status) return Error{ErrorCode::unavailable, driver_error(**driver, status).message};
+  if (count == 0) return Error{ErrorCode::unavailable, "the driver shows no GPU"};
+  return count;
+}
+
+Result<CudaDeviceInfo> describe_cuda_device(int ordinal) {
+  Result<const DriverApi*> driver = load_driver();
+  if (!driver) return driver.error();
+  return describe_device(**driver, ordinal);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cuda.h>
+#include <string>
+
+#include "model/measurement.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// The functions of libcuda.so.1 that kernwright calls, each under its versioned name. A plain
+/// table, so that tests put their own functions in the driver's place.
+struct DriverApi {
+  decltype(&cuInit) init = nullptr;
+  decltype(&cuDriverGetVersion) driver_get_version = nullptr;
+  decltype(&cuGetErrorName) get_error_name = nullptr;
+  decltype(&cuGetErrorString) get_error_string = nullptr;
+
+  decltype(&cuDeviceGetCount) device_get_count = nullptr;
+  decltype(&cuDeviceGet) device_get = nullptr;
+  decltype(&cuDeviceGetName) device_get_name = nullptr;
+  decltype(&cuDeviceGetUuid_v2) device_get_uuid = nullptr;
+  decltype(&cuDeviceTotalMem_v2) device_total_mem = nullptr;
+  decltype(&cuDeviceGetAttribute) device_get_attribute = nullptr;
+
+  decltype(&cuDevicePrimaryCtxRetain) primary_context_retain = nullptr;
+  decltype(&cuDevicePrimaryCtxRelease_v2) primary_context_release = nullptr;
+  decltype(&cuCtxGetCurrent) context_get_current = nullptr;
+  decltype(&cuCtxPushCurrent_v2) context_push_current = nullptr;
+  decltype(&cuCtxPopCurrent_v2) context_pop_current = nullptr;
+
+  decltype(&cuMemAlloc_v2) mem_alloc = nullptr;
+  decltype(&cuMemFree_v2) mem_free = nullptr;
+  decltype(&cuMemHostAlloc) mem_host_alloc = nullptr;
+  decltype(&cuMemHostGetDevicePointer_v2) mem_host_get_device_pointer = nullptr;
+  decltype(&cuMemFreeHost) mem_free_host = nullptr;
+  decltype(&cuMemcpyHtoDAsync_v2) memcpy_htod_async = nullptr;
+  decltype(&cuMemcpyDtoHAsync_v2) memcpy_dtoh_async = nullptr;
+  decltype(&cuMemsetD8Async) memset_d8_async = nullptr;
+
+  decltype(&cuStreamCreate) stream_create = nullptr;
+  decltype(&cuStreamDestroy_v2) stream_destroy = nullptr;
+  decltype(&cuStreamQuery) stream_query = nullptr;
+  decltype(&cuStreamWaitValue32_v2) stream_wait_value32 = nullptr;
+  decltype(&cuEventCreate) event_create = nullptr;
+  decltype(&cuEventDestroy_v2) event_destroy = nullptr;
+  decltype(&cuEventRecord) event_record = nullptr;
+  decltype(&cuEventElapsedTime) event_elapsed_time = nullptr;
+
+  decltype(&cuLibraryLoadData) library_load_data = nullptr;
+  decltype(&cuLibraryUnload) library_unload = nullptr;
+  decltype(&cuLibraryGetKernel) library_get_kernel = nullptr;
+  decltype(&cuKernelGetFunction) kernel_get_function = nullptr;
+  decltype(&cuKernelGetAttribute) kernel_get_attribute = nullptr;
+  decltype(&cuKernelSetAttribute) kernel_set_attribute = nullptr;
+  decltype(&cuKernelGetParamInfo) kernel_get_param_info = nullptr;
+  decltype(&cuLaunchKernelEx) launch_kernel_ex = nullptr;
+  decltype(&cuTensorMapEncodeTiled) tensor_map_encode_tiled = nullptr;
+  decltype(&cuTensorMapReplaceAddress) tensor_map_replace_address = nullptr;
+
+  decltype(&cuGraphCreate) graph_create = nullptr;
+  decltype(&cuGraphDestroy) graph_destroy = nullptr;
+  decltype(&cuGraphAddKernelNode_v2) graph_add_kernel_node = nullptr;
+  decltype(&cuGraphKernelNodeSetAttribute) graph_kernel_node_set_attribute = nullptr;
+  decltype(&cuGraphAddMemsetNode) graph_add_memset_node = nullptr;
+  decltype(&cuGraphAddDependencies_v2) graph_add_dependencies = nullptr;
+  decltype(&cuGraphInstantiateWithFlags) graph_instantiate = nullptr;
+  decltype(&cuGraphUpload) graph_upload = nullptr;
+  decltype(&cuGraphLaunch) graph_launch = nullptr;
+  decltype(&cuGraphExecDestroy) graph_exec_destroy = nullptr;
+};
+
+/// The driver of this process, loaded and initialised on the first call and never unloaded.
+/// Errors: `unavailable`: no libcuda.so.1, one too old (CUDA 12.4 is the oldest), or no GPU.
+Result<const DriverApi*> load_driver();
+
+/// What a driver call returned, with its name. True where it succeeded.
+struct DriverStatus {
+  const char* function = "";
+  CUresult result = CUDA_SUCCESS;
+
+  explicit operator bool() const { return result == CUDA_SUCCESS; }
+};
+
+/// `device`: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+Error driver_error(const DriverApi& api, const DriverStatus& status);
+
+/// What a failed driver call means for the candidate that made it.
+Outcome outcome_of(CUresult result);
+
+/// True where every later call in the same context will fail too.
+bool poisons_context(CUresult result);
+
+}  // namespace kernwright

@@ -1,0 +1,75 @@
+#include "device/launcher.h"
+
+#include <optional>
+
+#include "device/driver_device.h"
+#include "device/handles.h"
+#include "device/prepared_program.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+class DriverLauncher final : public Launcher {
+ public:
+  DriverLauncher(const DriverApi& api, PrimaryContextHandle retained,
+                 std::unique_ptr<PreparedProgram> program)
+      : api_(api), retained_(std::move(retained)), program_(std::move(program)) {}
+
+  const ExecutionPlan& plan() const override { return program_->plan(); }
+
+  Result<void> launch(void* stream, std::span<const DevicePointer> tensors,
+                      std::span<const double> scalars, DevicePointer workspace) const override {
+    const ArgumentView arguments(tensors, scalars, workspace);
+    if (Result<void> fits = check_arguments(program_->plan(), arguments); !fits) return fits;
+    const DriverStatus status = program_->enqueue(static_cast<CUstream>(stream), arguments);
+    if (!status) return driver_error(api_, status);
+    return {};
+  }
+
+ private:
+  const DriverApi& api_;
+  PrimaryContextHandle retained_;  ///< empty where the caller had a context of its own
+  std::unique_ptr<PreparedProgram> program_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
+                                                const ExecutionPlan& plan, int ordinal) {
+  CUdevice device = 0;
+  DriverStatus status{"cuDeviceGet", api.device_get(&device, ordinal)};
+  if (!status) {
+    return Error{ErrorCode::unavailable,
+                 concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
+  }
+  // Encoding tensor maps wants some context. Where the caller has none yet, the one that its
+  // launches will most likely use is kept from now on: making and dropping it is slow.
+  PrimaryContextHandle retained;
+  std::optional<ContextScope> scope;
+  CUcontext current = nullptr;
+  status = {"cuCtxGetCurrent", api.context_get_current(&current)};
+  if (!status) return driver_error(api, status);
+  if (!current && !plan.tensor_maps.empty()) {
+    CUcontext context = nullptr;
+    status = {"cuDevicePrimaryCtxRetain", api.primary_context_retain(&context, device)};
+    if (!status) return driver_error(api, status);
+    retained = PrimaryContextHandle(api, device);
+    scope.emplace(api, context);
+    if (!scope->status()) return driver_error(api, scope->status());
+  }
+  Result<std::unique_ptr<PreparedProgram>> program =
+      PreparedProgram::load(api, device, cubin, plan, status);
+  if (!program) return program.error();
+  return std::unique_ptr<Launcher>(
+      std::make_unique<DriverLauncher>(api, std::move(retained), std::move(*program)));
+}
+
+Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const ExecutionPlan& plan,
+                                                 int ordinal) {
+  Result<const DriverApi*> driver = load_driver();
+  if (!driver) return driver.error();
+  return load_launcher(**driver, cubin, plan, ordinal);
+}
+
+}  // namespace kernwright

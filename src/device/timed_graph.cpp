@@ -1,0 +1,130 @@
+#include "device/timed_graph.h"
+
+#include <utility>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+Result<ContextOwned<EventHandle>> make_event(const std::shared_ptr<CudaContext>& context) {
+  CUevent event = nullptr;
+  if (Result<void> made =
+          context->check({"cuEventCreate", context->api().event_create(&event, CU_EVENT_DEFAULT)});
+      !made) {
+    return made.error();
+  }
+  return ContextOwned<EventHandle>(context, EventHandle(context->api(), event));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StreamGate>> StreamGate::make(const std::shared_ptr<CudaContext>& context) {
+  const DriverApi& api = context->api();
+  void* word = nullptr;
+  if (Result<void> made =
+          context->check({"cuMemHostAlloc", api.mem_host_alloc(&word, sizeof(std::uint32_t),
+                                                               CU_MEMHOSTALLOC_DEVICEMAP)});
+      !made) {
+    return made.error();
+  }
+  ContextOwned<HostMemoryHandle> owned(context, HostMemoryHandle(api, word));
+  *static_cast<std::uint32_t*>(word) = 0;
+  CUdeviceptr address = 0;
+  if (Result<void> mapped = context->check(
+          {"cuMemHostGetDevicePointer", api.mem_host_get_device_pointer(&address, word, 0)});
+      !mapped) {
+    return mapped.error();
+  }
+  return std::unique_ptr<StreamGate>(new StreamGate(std::move(owned), address));
+}
+
+Result<void> StreamGate::close() {
+  CudaContext& context = word_.context();
+  return context.check({"cuStreamWaitValue32",
+                        context.api().stream_wait_value32(context.stream(), address_, ++ticket_,
+                                                          CU_STREAM_WAIT_VALUE_GEQ)});
+}
+
+void StreamGate::open() {
+  std::atomic_ref<std::uint32_t>(*static_cast<std::uint32_t*>(word_.handle().get()))
+      .store(ticket_, std::memory_order_release);
+}
+
+Result<std::unique_ptr<TimedGraph>> TimedGraph::make(const std::shared_ptr<CudaContext>& context,
+                                                     const PreparedProgram& program,
+                                                     std::span<const LaunchArguments> arguments,
+                                                     int units) {
+  const DriverApi& api = context->api();
+  CUgraph graph = nullptr;
+  if (Result<void> made = context->check({"cuGraphCreate", api.graph_create(&graph, 0)}); !made) {
+    return made.error();
+  }
+  const ContextOwned<GraphHandle> owned_graph(context, GraphHandle(api, graph));
+  GraphTail tail;
+  for (int unit = 0; unit < units; ++unit) {
+    const LaunchArguments& set = arguments[static_cast<std::size_t>(unit) % arguments.size()];
+    if (Result<void> appended =
+            context->check(program.append_to(graph, context->context(), set, tail));
+        !appended) {
+      return appended.error();
+    }
+  }
+  CUgraphExec exec = nullptr;
+  if (Result<void> made =
+          context->check({"cuGraphInstantiate", api.graph_instantiate(&exec, graph, 0)});
+      !made) {
+    return made.error();
+  }
+  ContextOwned<GraphExecHandle> owned_exec(context, GraphExecHandle(api, exec));
+  if (Result<void> uploaded =
+          context->check({"cuGraphUpload", api.graph_upload(exec, context->stream())});
+      !uploaded) {
+    return uploaded.error();
+  }
+  if (Result<void> done = context->wait(); !done) return done.error();
+  Result<ContextOwned<EventHandle>> begin = make_event(context);
+  if (!begin) return begin.error();
+  Result<ContextOwned<EventHandle>> end = make_event(context);
+  if (!end) return end.error();
+  return std::unique_ptr<TimedGraph>(
+      new TimedGraph(std::move(owned_exec), std::move(*begin), std::move(*end), units));
+}
+
+Result<void> TimedGraph::enqueue() {
+  CudaContext& context = exec_.context();
+  const DriverApi& api = context.api();
+  if (Result<void> recorded = context.check(
+          {"cuEventRecord", api.event_record(begin_.handle().get(), context.stream())});
+      !recorded) {
+    return recorded;
+  }
+  if (Result<void> launched = context.check(
+          {"cuGraphLaunch", api.graph_launch(exec_.handle().get(), context.stream())});
+      !launched) {
+    return launched;
+  }
+  return context.check({"cuEventRecord", api.event_record(end_.handle().get(), context.stream())});
+}
+
+Result<double> TimedGraph::sample_us(StreamGate* gate) {
+  CudaContext& context = exec_.context();
+  if (gate) {
+    if (Result<void> closed = gate->close(); !closed) return closed.error();
+  }
+  const Result<void> enqueued = enqueue();
+  // Opened on failure too: what stands behind a closed gate never ends.
+  if (gate) gate->open();
+  if (!enqueued) return enqueued.error();
+  if (Result<void> done = context.wait(); !done) return done.error();
+  float milliseconds = 0;
+  if (Result<void> read = context.check(
+          {"cuEventElapsedTime", context.api().event_elapsed_time(
+                                     &milliseconds, begin_.handle().get(), end_.handle().get())});
+      !read) {
+    return read.error();
+  }
+  return static_cast<double>(milliseconds) * 1e3 / units_;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "device/cuda_context.h"
+#include "device/device.h"
+#include "device/prepared_program.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Holds a stream back until the host has enqueued all of a sample, so that the GPU never waits for
+/// the host between the two events: the stream waits for a word of pinned memory. Where the GPU has
+/// no stream memory operations the gate stays open.
+class StreamGate {
+ public:
+  static Result<std::unique_ptr<StreamGate>> make(const std::shared_ptr<CudaContext>& context);
+
+  Result<void> close();
+  void open();
+
+ private:
+  StreamGate(ContextOwned<HostMemoryHandle> word, CUdeviceptr address)
+      : word_(std::move(word)), address_(address) {}
+
+  ContextOwned<HostMemoryHandle> word_;
+  CUdeviceptr address_;
+  std::uint32_t ticket_ = 0;
+};
+
+/// Units of work in one executable graph, a chain of explicit nodes, with the events that time it.
+/// The context must be current for `make` and `sample_us`.
+class TimedGraph final : public Device::TimedUnits {
+ public:
+  static Result<std::unique_ptr<TimedGraph>> make(const std::shared_ptr<CudaContext>& context,
+                                                  const PreparedProgram& program,
+                                                  std::span<const LaunchArguments> arguments,
+                                                  int units);
+
+  /// Replays the graph once; microseconds per unit, launch gaps inside the graph included.
+  Result<double> sample_us(StreamGate* gate);
+
+ private:
+  TimedGraph(ContextOwned<GraphExecHandle> exec, ContextOwned<EventHandle> begin,
+             ContextOwned<EventHandle> end, int units)
+      : exec_(std::move(exec)), begin_(std::move(begin)), end_(std::move(end)), units_(units) {}
+
+  Result<void> enqueue();
+
+  ContextOwned<GraphExecHandle> exec_;
+  ContextOwned<EventHandle> begin_;
+  ContextOwned<EventHandle> end_;
+  int units_;
+};
+
+}  // namespace kernwright
