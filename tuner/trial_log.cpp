@@ -1,5 +1,6 @@
 #include "tuner/trial_log.h"
 
+#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -28,6 +29,8 @@ TrialLog::TrialLog(std::filesystem::path path) : path_(std::move(path)) {}
 
 Result<void> TrialLog::begin(const RecordKey& key, const RecordEnvironment& environment) {
   if (path_.empty()) return {};
+  std::error_code ignored;  // the open below reports what is wrong
+  std::filesystem::create_directories(path_.parent_path(), ignored);
   const Json json = {{"session",
                       {{"problem", key.problem},
                        {"target", key.target},

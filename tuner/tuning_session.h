@@ -39,6 +39,7 @@ struct TuningOptions {
   int final_rounds = 31;
   std::filesystem::path trial_log;
   std::function<void(const TuningProgress&)> progress;
+  std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
 };
 
 /// Where the wall time of a session went.
@@ -56,17 +57,21 @@ struct TuningResult {
   std::vector<Trial> trials;
   TimeShares shares;
   int rejected = 0;  ///< configurations that are no candidates
+  /// What did not apply, was only sampled, or could not be kept (an artifact, the trial log).
+  std::vector<std::string> notes;
 };
 
 /// A candidate list for one problem: every valid configuration of every template that applies, with
-/// predictions. Errors: `not_found` where no template gives a candidate, with each template's
-/// reason.
+/// predictions. Of a template with more than 200,000 points that many are looked at, evenly spread
+/// and the same each time, and a note says so. Errors: `not_found` where no template gives a
+/// candidate, with each template's reason.
 struct CandidateList {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
   std::size_t default_index = 0;  ///< the applicable default configuration predicted fastest
   int rejected = 0;
-  std::vector<std::string> notes;  ///< why templates do not apply
+  std::vector<int> group_of;       ///< an ordinal per shared compile, see SearchSpace
+  std::vector<std::string> notes;  ///< why templates do not apply; what was only sampled
 };
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
                                            const Problem& normalized, const DeviceProfile& profile);

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <oneapi/tbb/parallel_for.h>
+#include <utility>
+
+#include "support/text.h"
+#include "tuner/cost_model.h"
+#include "tuner/tuning_session.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::int64_t kMaxPoints = 200'000;
+constexpr std::int64_t kPointsPerTask = 512;
+
+/// Numbers of the points to look at: all of them, or kMaxPoints spread over the space. The stride
+/// is near the golden section and coprime with the size, so that points never repeat and no
+/// parameter is left at a few of its values.
+class PointSample {
+ public:
+  explicit PointSample(std::int64_t size) : size_(size) {
+    if (!sampled()) return;
+    const std::int64_t reach = std::min(size, std::int64_t{1} << 44);  // no product overflows
+    stride_ = static_cast<std::int64_t>(static_cast<double>(reach) * 0.6180339887498949);
+    while (std::gcd(stride_, size_) != 1) ++stride_;
+  }
+
+  bool sampled() const { return size_ > kMaxPoints; }
+  std::int64_t count() const { return std::min(size_, kMaxPoints); }
+  std::int64_t at(std::int64_t i) const { return i * stride_ % size_; }
+
+ private:
+  std::int64_t size_;
+  std::int64_t stride_ = 1;
+};
+
+struct Part {
+  std::vector<Candidate> candidates;
+  std::vector<double> predicted_us;
+  std::string rejection;  ///< the first one
+};
+
+/// The valid configurations of one template, in the order of the sample.
+std::vector<Part> enumerate_template(const KernelTemplate& kernel_template,
+                                     const Operation& operation, const Problem& normalized,
+                                     const DeviceProfile& profile, const PointSample& points) {
+  std::vector<Part> parts(
+      static_cast<std::size_t>((points.count() + kPointsPerTask - 1) / kPointsPerTask));
+  oneapi::tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t p) {
+    const std::int64_t begin = static_cast<std::int64_t>(p) * kPointsPerTask;
+    const std::int64_t end = std::min(begin + kPointsPerTask, points.count());
+    for (std::int64_t i = begin; i < end; ++i) {
+      auto candidate = make_candidate(kernel_template, operation, normalized,
+                                      kernel_template.space.at(points.at(i)), profile);
+      if (candidate) {
+        parts[p].predicted_us.push_back(predict_us(candidate.value(), profile));
+        parts[p].candidates.push_back(std::move(candidate).value());
+      } else if (parts[p].rejection.empty()) {
+        parts[p].rejection = candidate.error().message;
+      }
+    }
+  });
+  return parts;
+}
+
+/// Template and compile-time values: what a compile depends on within one problem.
+std::string compile_key(const Candidate& candidate) {
+  std::string key = candidate.kernel_template->name;
+  const auto& values = candidate.configuration.values();
+  const auto& parameters = candidate.kernel_template->space.parameters();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (parameters[i].binding == Binding::compile) key += " " + std::to_string(values[i].second);
+  }
+  return key;
+}
+
+/// Index of the fastest predicted of the default configurations, or of all where none is valid.
+std::size_t find_default(const CandidateList& list) {
+  std::size_t best = 0;
+  bool best_is_default = false;
+  for (std::size_t i = 0; i < list.candidates.size(); ++i) {
+    const Candidate& candidate = list.candidates[i];
+    const bool is_default =
+        candidate.configuration == candidate.kernel_template->default_configuration;
+    const bool faster = list.predicted_us[i] < list.predicted_us[best];
+    if (is_default == best_is_default ? faster : is_default) {
+      best = i;
+      best_is_default = is_default;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
+                                           const Problem& normalized,
+                                           const DeviceProfile& profile) {
+  CandidateList list;
+  for (const KernelTemplate* kernel_template : catalog.templates_of(operation.name)) {
+    if (auto fits = applies(*kernel_template, operation, normalized, profile); !fits) {
+      list.notes.push_back(concat(kernel_template->name, ": ", fits.error().message));
+      continue;
+    }
+    const PointSample points(kernel_template->space.size());
+    std::vector<Part> parts =
+        enumerate_template(*kernel_template, operation, normalized, profile, points);
+    std::size_t valid = 0;
+    for (Part& part : parts) {
+      valid += part.candidates.size();
+      std::move(part.candidates.begin(), part.candidates.end(),
+                std::back_inserter(list.candidates));
+      list.predicted_us.insert(list.predicted_us.end(), part.predicted_us.begin(),
+                               part.predicted_us.end());
+    }
+    list.rejected += static_cast<int>(points.count()) - static_cast<int>(valid);
+    if (valid == 0) {
+      list.notes.push_back(concat(kernel_template->name, ": no configuration is valid, the first: ",
+                                  parts.front().rejection));
+    }
+    if (!points.sampled()) continue;
+    list.notes.push_back(concat(kernel_template->name, ": looked at ", points.count(), " of ",
+                                kernel_template->space.size(), " configurations"));
+    auto standard = make_candidate(*kernel_template, operation, normalized,
+                                   kernel_template->default_configuration, profile);
+    const auto begin = list.candidates.end() - static_cast<std::ptrdiff_t>(valid);
+    const bool present = std::any_of(begin, list.candidates.end(), [&](const Candidate& candidate) {
+      return candidate.configuration == kernel_template->default_configuration;
+    });
+    if (standard && !present) {
+      list.predicted_us.push_back(predict_us(standard.value(), profile));
+      list.candidates.push_back(std::move(standard).value());
+    }
+  }
+  if (list.candidates.empty()) {
+    std::string reasons;
+    for (const std::string& note : list.notes) reasons += "; " + note;
+    return Error{ErrorCode::not_found,
+                 concat("no template runs \"", normalized.text(), "\" on ", profile.id, reasons)};
+  }
+  list.default_index = find_default(list);
+  std::map<std::string, int> groups;
+  for (const Candidate& candidate : list.candidates) {
+    const int next = static_cast<int>(groups.size());
+    list.group_of.push_back(groups.emplace(compile_key(candidate), next).first->second);
+  }
+  return list;
+}
+
+}  // namespace kernwright

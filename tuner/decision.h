@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/trial.h"
+
+namespace kernwright {
+
+/// How much slower one candidate is than another, as ln(ratio): the median of the paired
+/// differences and its distribution-free 99 % interval (order statistics; the whole range below 8
+/// pairs).
+struct Slowdown {
+  double estimate = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// `samples[i]` and `leader[i]` were taken in the same round; both have the same, non-zero length.
+Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader);
+
+/// One candidate of the finals.
+struct Finalist {
+  std::string id;
+  std::vector<double> samples_us;
+  Resources resources;
+  std::int64_t smem_bytes = 0;  ///< static and dynamic
+  bool is_default = false;
+  bool warned = false;  ///< the compiler warned of something that costs speed
+};
+
+/// Who wins: the smallest median, unless others tie with it. The default ties while it is not
+/// slower beyond the noise, or by less than 0.5 %; others tie within 0.5 %. Of a tie the default
+/// wins, then who compiled without warnings, takes fewer registers, less shared memory, and last
+/// the smaller hash of its id: a choice that does not depend on timing. `finalists` is not empty.
+std::size_t choose_winner(std::span<const Finalist> finalists);
+
+}  // namespace kernwright

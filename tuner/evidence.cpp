@@ -1,0 +1,62 @@
+#include "tuner/evidence.h"
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <time.h>
+#include <utility>
+
+#include "support/text.h"
+
+namespace kernwright {
+
+Trial make_trial(const Candidate& candidate, double predicted_us) {
+  Trial trial;
+  trial.kernel_template = candidate.kernel_template->name;
+  trial.configuration = candidate.configuration;
+  trial.predicted_us = predicted_us;
+  return trial;
+}
+
+RankedConfiguration ranked_configuration(const Trial& trial, std::string artifact) {
+  RankedConfiguration ranked;
+  ranked.kernel_template = trial.kernel_template;
+  ranked.configuration = trial.configuration;
+  ranked.artifact = std::move(artifact);
+  ranked.measurement = trial.measurement;
+  ranked.predicted_us = trial.predicted_us;
+  ranked.resources = trial.resources;
+  return ranked;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::string text(32, '\0');
+  text.resize(std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
+  return text;
+}
+
+Error none_passed(std::string_view problem, std::span<const Trial> trials) {
+  std::map<Outcome, int> counts;
+  for (const Trial& trial : trials) ++counts[trial.outcome];
+  const auto commonest =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (commonest == counts.end()) {
+    return {ErrorCode::timed_out, concat("no candidate for \"", problem, "\" was tried in time")};
+  }
+  const auto example = std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
+    return trial.outcome == commonest->first;
+  });
+  const bool compile = commonest->first == Outcome::compile_failed ||
+                       commonest->first == Outcome::link_failed ||
+                       commonest->first == Outcome::spilled;
+  return {compile ? ErrorCode::compile : ErrorCode::device,
+          concat("none of ", trials.size(), " candidates for \"", problem,
+                 "\" passed: ", commonest->second, " ended as ", to_string(commonest->first),
+                 ", the first is ", example->id(), ": ", example->detail)};
+}
+
+}  // namespace kernwright

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "cache/record.h"
+#include "compile/compile_request.h"
+#include "model/candidate.h"
+#include "model/trial.h"
+
+namespace kernwright {
+
+/// A trial of the candidate before anything was found out.
+Trial make_trial(const Candidate& candidate, double predicted_us);
+
+/// The part of a trial that a record keeps. `artifact` is the digest of the compiled bits, hex.
+RankedConfiguration ranked_configuration(const Trial& trial, std::string artifact);
+
+/// Now, in UTC, ISO 8601.
+std::string utc_now();
+
+/// That no candidate passed: how many there were, how they ended, and the commonest outcome's
+/// detail.
+Error none_passed(std::string_view problem, std::span<const Trial> trials);
+
+}  // namespace kernwright

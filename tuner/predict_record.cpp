@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "tuner/compile_ahead.h"
+#include "tuner/cost_model.h"
+#include "tuner/evidence.h"
+#include "tuner/tuning_session.h"
+
+namespace kernwright {
+namespace {
+
+/// Candidate indices by prediction, the best of each shared compile alone: the others would compile
+/// to the same bits.
+std::vector<std::size_t> best_of_each_group(const CandidateList& list) {
+  std::vector<std::size_t> order(list.candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return list.predicted_us[a] < list.predicted_us[b];
+  });
+  std::set<int> seen;
+  std::erase_if(order, [&](std::size_t i) { return !seen.insert(list.group_of[i]).second; });
+  return order;
+}
+
+}  // namespace
+
+Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
+                                    const Problem& normalized, const DeviceProfile& profile,
+                                    RecordKey key, RecordEnvironment environment, CompilePool& pool,
+                                    const ArtifactStore& artifacts, int compile_count) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  auto list = enumerate_candidates(catalog, operation, normalized, profile);
+  if (!list) return list.error();
+  const CandidateList& candidates = list.value();
+  std::string compiler = environment.compiler;
+  if (compiler.empty()) {
+    auto identity = pool.compiler().identity();
+    if (!identity) return identity.error();
+    compiler = std::move(identity).value();
+  }
+  CompileAhead ahead(candidates.candidates, catalog, profile.sm_arch, std::move(compiler), pool,
+                     artifacts);
+
+  struct Usable {
+    std::size_t trial;
+    CompileAhead::Ready ready;
+  };
+  TuningResult result;
+  result.shares.setup_seconds = elapsed();
+  std::vector<Usable> usable;
+  const std::vector<std::size_t> order = best_of_each_group(candidates);
+  const auto batch = static_cast<std::size_t>(std::max(compile_count, 1));
+  for (std::size_t begin = 0; begin < order.size() && usable.empty(); begin += batch) {
+    const std::size_t end = std::min(begin + batch, order.size());
+    for (std::size_t i = begin; i < end; ++i) ahead.start(order[i]);
+    for (std::size_t i = begin; i < end; ++i) {
+      CompileAhead::Ready ready = ahead.wait_for(order[i]);
+      if (!ready.kernel && ready.kernel.error().code == ErrorCode::unavailable) {
+        return ready.kernel.error();
+      }
+      const Candidate& candidate = candidates.candidates[order[i]];
+      Trial trial = make_trial(candidate, candidates.predicted_us[order[i]]);
+      CompileVerdict verdict = judge(candidate, ready.kernel, profile);
+      trial.outcome = verdict.outcome;
+      trial.detail = std::move(verdict.detail);
+      if (ready.kernel) {
+        trial.resources = ready.kernel.value()->resources();
+        trial.compile_seconds = ready.kernel.value()->seconds;
+      }
+      if (trial.outcome == Outcome::ok) usable.push_back({result.trials.size(), std::move(ready)});
+      result.trials.push_back(std::move(trial));
+    }
+  }
+  if (usable.empty()) return none_passed(normalized.text(), result.trials);
+  // What the compiler warned of costs speed that the model does not know of.
+  std::stable_partition(usable.begin(), usable.end(),
+                        [](const Usable& u) { return u.ready.kernel.value()->warnings.empty(); });
+
+  TuningRecord& record = result.record;
+  record.key = std::move(key);
+  record.environment = std::move(environment);
+  record.grade = RecordGrade::predicted;
+  for (std::size_t i = 0; i < std::min<std::size_t>(usable.size(), 8); ++i) {
+    const CompileAhead::Ready& ready = usable[i].ready;
+    if (!artifacts.get(ready.digest)) {
+      // A failure costs the cache an entry, not the caller the prediction.
+      if (auto put = artifacts.put(ready.digest, *ready.kernel.value()); !put) {
+        result.notes.push_back(put.error().message);
+      }
+    }
+    RankedConfiguration ranked = ranked_configuration(result.trials[usable[i].trial], ready.digest);
+    if (i == 0) {
+      record.winner = std::move(ranked);
+    } else {
+      record.runners_up.push_back(std::move(ranked));
+    }
+  }
+  record.candidates = static_cast<int>(candidates.candidates.size());
+  record.device_name = profile.name;
+  record.roofline_us = roofline_us(operation, normalized, profile);
+  record.created = utc_now();
+  record.wall_seconds = elapsed();
+  result.rejected = candidates.rejected;
+  result.notes.insert(result.notes.end(), candidates.notes.begin(), candidates.notes.end());
+  result.shares.wall_seconds = record.wall_seconds;
+  result.shares.compile_seconds = ahead.compile_seconds();
+  result.shares.compile_threads = pool.threads();
+  return result;
+}
+
+}  // namespace kernwright
