@@ -1,0 +1,60 @@
+#include "support/dynamic_library.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+/// Where a toolkit or a Python wheel keeps its libraries, below its root. CUDA 13 wheels share one
+/// folder; those of CUDA 12 have one per component.
+constexpr std::string_view kLibraryFolders[] = {"lib64",
+                                                "lib",
+                                                "targets/x86_64-linux/lib",
+                                                "nvidia/cu13/lib",
+                                                "nvidia/cuda_nvrtc/lib",
+                                                "nvidia/nvjitlink/lib"};
+
+}  // namespace
+
+Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& names) {
+  std::string attempts;
+  for (const std::string& name : names) {
+    if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      DynamicLibrary library;
+      library.handle_ = handle;
+      library.name_ = name;
+      return library;
+    }
+    const char* reason = dlerror();
+    attempts += concat(attempts.empty() ? "" : "; ", reason ? reason : name);
+  }
+  return Error{ErrorCode::unavailable, concat("no library could be loaded: ", attempts)};
+}
+
+void* DynamicLibrary::symbol(const char* name) const {
+  return handle_ ? dlsym(handle_, name) : nullptr;
+}
+
+std::vector<std::string> toolkit_library_names(std::string_view stem,
+                                               const std::vector<std::string>& majors) {
+  std::vector<std::string> names;
+  const auto add_file_names = [&](const std::string& folder) {
+    for (const std::string& major : majors) names.push_back(concat(folder, stem, ".", major));
+  };
+  const auto add_root = [&](const char* root) {
+    if (!root || !*root) return;
+    for (const std::string_view folder : kLibraryFolders) {
+      add_file_names(concat(root, "/", folder, "/"));
+    }
+  };
+  add_root(std::getenv("KERNWRIGHT_CUDA_PATH"));
+  add_file_names("");
+  add_root(std::getenv("CUDA_HOME"));
+  add_root("/usr/local/cuda");
+  return names;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,137 @@
+#include "support/files.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <random>
+#include <system_error>
+#include <unistd.h>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error io_error(std::string_view what, const fs::path& path, int code) {
+  return {ErrorCode::io,
+          concat("cannot ", what, " ", path.native(), ": ", std::generic_category().message(code))};
+}
+
+/// A file descriptor that is closed with its owner. `close()` reports what close(2) said: the last
+/// chance to hear of a failed write on network file systems.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() { close(); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  bool close() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd < 0 || ::close(fd) == 0;
+  }
+
+ private:
+  int fd_;
+};
+
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+/// A name for a temporary file beside `path` that no other thread, process or host is using: the
+/// random part tells processes apart, the counter threads.
+fs::path temporary_beside(const fs::path& path) {
+  static const std::uint64_t process_part = [] {
+    std::random_device device;
+    return (std::uint64_t{device()} << 32) | device();
+  }();
+  static std::atomic<std::uint64_t> counter{0};
+  char suffix[48];
+  std::snprintf(
+      suffix, sizeof suffix, ".%016llx-%llu.tmp",
+      static_cast<unsigned long long>(process_part ^ static_cast<std::uint64_t>(getpid())),
+      static_cast<unsigned long long>(counter.fetch_add(1)));
+  fs::path temporary = path.parent_path();
+  temporary /= concat(".", path.filename().native(), suffix);
+  return temporary;
+}
+
+}  // namespace
+
+Result<std::string> read_file(const fs::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) {
+    if (errno == ENOENT) return Error{ErrorCode::not_found, concat("no file ", path.native())};
+    return io_error("open", path, errno);
+  }
+  std::string bytes;
+  std::error_code ignored;
+  if (const auto size = fs::file_size(path, ignored); !ignored) bytes.reserve(size);
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return io_error("read", path, errno);
+    if (count == 0) return bytes;
+    bytes.append(buffer, static_cast<std::size_t>(count));
+  }
+}
+
+Result<void> publish_file(const fs::path& path, std::string_view bytes) {
+  if (path.has_parent_path()) {
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error) return io_error("create", path.parent_path(), error.value());
+  }
+  const fs::path temporary = temporary_beside(path);
+  // 0666 and not mkstemp's 0600: a cache may be shared, and the umask is the user's say in it.
+  FileDescriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.valid()) return io_error("create", temporary, errno);
+  const bool written = write_all(file.get(), bytes) && file.close() &&
+                       ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (written) return {};
+  const int code = errno;
+  ::unlink(temporary.c_str());
+  return io_error("publish", path, code);
+}
+
+Result<void> append_line(const fs::path& path, std::string_view line) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file.valid()) return io_error("open", path, errno);
+  const std::string bytes = concat(line, '\n');
+  ssize_t written = 0;
+  do {
+    written = ::write(file.get(), bytes.data(), bytes.size());
+  } while (written < 0 && errno == EINTR);
+  if (written < 0) return io_error("append to", path, errno);
+  if (static_cast<std::size_t>(written) != bytes.size()) return io_error("append to", path, ENOSPC);
+  if (!file.close()) return io_error("append to", path, errno);
+  return {};
+}
+
+std::vector<std::string> list_directory(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(path, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().native());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,198 @@
+#include "support/json.h"
+
+#include <cstddef>
+#include <iterator>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kMaxDepth = 64;
+
+/// Counts the lines that the lexer has consumed. `token_line` is that of the last character that is
+/// not white space: the lexer reads one past a number's end, and that one may be the newline.
+struct LineCounter {
+  int line = 1;
+  int token_line = 1;
+
+  void consume(char c) {
+    if (c == '\n') {
+      ++line;
+    } else if (c != ' ' && c != '\t' && c != '\r') {
+      token_line = line;
+    }
+  }
+};
+
+/// An input iterator over text that tells the counter of every character passed.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, LineCounter* counter) : at_(at), counter_(counter) {}
+
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    counter_->consume(*at_);
+    ++at_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator old = *this;
+    ++*this;
+    return old;
+  }
+  friend bool operator==(const CountingIterator& a, const CountingIterator& b) {
+    return a.at_ == b.at_;
+  }
+
+ private:
+  const char* at_;
+  LineCounter* counter_;
+};
+
+/// Builds the tree from the parser's events. `open_` holds the containers being filled, which live
+/// outside the tree until they are closed, so that no pointer into a growing vector is kept.
+class TreeBuilder {
+ public:
+  TreeBuilder(const LineCounter& lines, std::string_view file) : lines_(lines), file_(file) {}
+
+  JsonNode take_root() { return std::move(root_); }
+  const std::string& error() const { return error_; }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(std::int64_t value) { return add(value); }
+  bool number_unsigned(std::uint64_t value) {
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return fail(concat("integer ", value, " does not fit 64 bits with a sign"));
+    }
+    return add(static_cast<std::int64_t>(value));
+  }
+  bool number_float(double value, const std::string& text) {
+    if (text.find_first_of(".eE") == std::string::npos) {
+      return fail(concat("integer ", text, " does not fit 64 bits with a sign"));
+    }
+    return add(value);
+  }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(const nlohmann::json::binary_t&) { return fail("binary value"); }
+
+  bool start_object(std::size_t) { return open(JsonNode::Object{}); }
+  bool start_array(std::size_t) { return open(JsonNode::Array{}); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    auto& members = std::get<JsonNode::Object>(open_.back().value);
+    for (const auto& [other, value] : members) {
+      if (other == name) {
+        return fail(concat("key \"", name, "\" is given twice, first on line ", value.line));
+      }
+    }
+    members.emplace_back(std::move(name), JsonNode{nullptr, lines_.token_line});
+    return true;
+  }
+
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception) {
+    // "[json.exception...] parse error at line 1, column 2: syntax error ...": we name the place.
+    std::string_view what = exception.what();
+    if (const std::size_t column = what.find("column "); column != std::string_view::npos) {
+      if (const std::size_t end = what.find(": ", column); end != std::string_view::npos) {
+        what.remove_prefix(end + 2);
+      }
+    }
+    return fail(what);
+  }
+
+ private:
+  using Value = decltype(JsonNode::value);
+
+  bool fail(std::string_view what) {
+    if (error_.empty()) error_ = concat(file_, ":", lines_.token_line, ": ", what);
+    return false;
+  }
+
+  bool add(Value value) {
+    place(JsonNode{std::move(value), lines_.token_line});
+    return true;
+  }
+
+  bool open(Value container) {
+    if (open_.size() == kMaxDepth) return fail(concat("nested deeper than ", kMaxDepth));
+    open_.push_back(JsonNode{std::move(container), lines_.token_line});
+    return true;
+  }
+
+  bool close() {
+    JsonNode done = std::move(open_.back());
+    open_.pop_back();
+    place(std::move(done));
+    return true;
+  }
+
+  void place(JsonNode node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (auto* array = std::get_if<JsonNode::Array>(&open_.back().value)) {
+      array->push_back(std::move(node));
+    } else {
+      std::get<JsonNode::Object>(open_.back().value).back().second = std::move(node);
+    }
+  }
+
+  const LineCounter& lines_;
+  std::string_view file_;
+  JsonNode root_;
+  std::vector<JsonNode> open_;
+  std::string error_;
+};
+
+}  // namespace
+
+bool JsonNode::number(double& out) const {
+  if (const auto* real = std::get_if<double>(&value)) {
+    out = *real;
+    return true;
+  }
+  if (const std::int64_t* whole = integer()) {
+    out = static_cast<double>(*whole);
+    return true;
+  }
+  return false;
+}
+
+const JsonNode* JsonNode::find(std::string_view name) const {
+  if (const Object* members = object()) {
+    for (const auto& [key, member] : *members) {
+      if (key == name) return &member;
+    }
+  }
+  return nullptr;
+}
+
+std::string_view JsonNode::kind() const {
+  constexpr std::string_view kKinds[] = {"null",   "boolean", "integer", "number",
+                                         "string", "array",   "object"};
+  return kKinds[value.index()];
+}
+
+Result<JsonNode> parse_json(std::string_view text, std::string_view file) {
+  LineCounter lines;
+  TreeBuilder builder(lines, file);
+  const char* begin = text.data();
+  const bool parsed = nlohmann::json::sax_parse(
+      CountingIterator(begin, &lines), CountingIterator(begin + text.size(), &lines), &builder);
+  if (!parsed) return Error{ErrorCode::invalid_argument, builder.error()};
+  return builder.take_root();
+}
+
+}  // namespace kernwright
