@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/device_profile.h"
 #include "model/kernel_template.h"
 #include "model/operation.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

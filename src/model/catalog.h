@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/kernel_template.h"
 #include "model/operation.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

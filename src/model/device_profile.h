@@ -6,18 +6,17 @@
 #include <string_view>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/expression.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
 /// What is known of one GPU SKU, as plain data: with it everything but measuring works where no GPU
 /// is present. Its `id` is the SKU fingerprint in record keys, live and predicted alike.
 struct DeviceProfile {
-  std::string id;            ///< "h200"
-  std::string name;          ///< the driver's name, "NVIDIA H200"
-  int sm_arch = 0;           ///< compute capability times ten, 90
+  std::string id;    ///< "h200"
+  std::string name;  ///< the driver's name, "NVIDIA H200"
+  int sm_arch = 0;   ///< compute capability times ten, 90
   std::int64_t sm_count = 0;
   std::int64_t smem_per_block_optin = 0;  ///< bytes
   std::int64_t smem_per_sm = 0;           ///< bytes
@@ -26,15 +25,18 @@ struct DeviceProfile {
   std::int64_t max_blocks_per_sm = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;
-  double dram_gbps = 0;          ///< 1e9 bytes/s, by the datasheet
-  double sm_clock_mhz = 0;       ///< maximum boost
-  double dense_16bit_tflops = 0; ///< tensor cores, bf16/fp16 in, fp32 accumulate, no sparsity
+  double dram_gbps = 0;           ///< 1e9 bytes/s, by the datasheet
+  double sm_clock_mhz = 0;        ///< maximum boost
+  double dense_16bit_tflops = 0;  ///< tensor cores, bf16/fp16 in, fp32 accumulate, no sparsity
   double fp32_tflops = 0;
 
-  /// Adds the device fields of the expression language (sm_count, smem_per_block_optin, smem_per_sm,
-  /// registers_per_sm, max_threads_per_sm, l2_bytes, sm_arch).
+  /// Adds the device fields of the expression language (sm_count, smem_per_block_optin,
+  /// smem_per_sm, registers_per_sm, max_threads_per_sm, l2_bytes, sm_arch).
   void add_to(Scope& scope) const;
 };
+
+/// The names that `DeviceProfile::add_to` gives, in its order.
+std::span<const std::string_view> device_field_names();
 
 /// The built-in profiles (h200, h100_sxm, h100_pcie, a100_40, a100_80, a10g, l40s, rtx_3090,
 /// rtx_4090, b200); read once from embedded data.

@@ -11,6 +11,10 @@
 
 namespace kernwright {
 
+namespace detail {
+struct ExpressionProgram;
+}
+
 /// Values by name for the evaluation of expressions. Small: looked up linearly from the back, so
 /// that later entries (derived values) are found first.
 class Scope {
@@ -23,10 +27,15 @@ class Scope {
   std::vector<std::pair<std::string, std::int64_t>> entries_;
 };
 
+/// Whether `name` can name a value of the expression language and of the generated C++ alike: an
+/// identifier that is no C++ keyword, no reserved name and none of the language's functions.
+bool is_value_name(std::string_view name);
+
 /// An integer expression: a strict subset of C++ constant expressions over 64-bit integers, so that
 /// its text can be pasted into the generated kernel configuration. Operators `+ - * / %`,
 /// comparisons, `&& || !`, `?:`, parentheses; functions ceil_div, round_up, min, max, is_pow2.
-/// `&&`, `||` and `?:` short-circuit. Immutable and cheap to copy.
+/// `&&`, `||` and `?:` short-circuit. Names are 64 bits wide; what is made of literals and
+/// comparisons alone is `int`, as in C++, and overflows as one. Immutable and cheap to copy.
 class Expression {
  public:
   /// Errors: `invalid_argument` with the column and what was expected.
@@ -36,6 +45,10 @@ class Expression {
   /// sub-expression and both values.
   Result<std::int64_t> evaluate(const Scope& scope) const;
 
+  /// Why the expression is 0 in `scope`: the values on both sides of the comparison that failed,
+  /// "262144 > 232448" for `a <= b`; of a conjunction, of the first part that is 0.
+  std::string explain_zero(const Scope& scope) const;
+
   /// The text as given: valid C++ and valid to parse again.
   const std::string& text() const;
 
@@ -43,8 +56,7 @@ class Expression {
   const std::vector<std::string>& names() const;
 
  private:
-  struct Program;
-  std::shared_ptr<const Program> program_;
+  std::shared_ptr<const detail::ExpressionProgram> program_;
 };
 
 }  // namespace kernwright

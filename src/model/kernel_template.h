@@ -5,12 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/expression.h"
 #include "model/launch_spec.h"
 #include "model/operation.h"
 #include "model/parameter_space.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 

@@ -22,8 +22,8 @@ enum class ArgumentKind {
 
 struct ArgumentSpec {
   ArgumentKind kind = ArgumentKind::int32;
-  std::string name;        ///< of the tensor, tensor map, workspace or scalar
-  Expression expression;   ///< for int32 and int64
+  std::string name;       ///< of the tensor, tensor map, workspace or scalar
+  Expression expression;  ///< for int32 and int64
   int line = 0;
 };
 
@@ -31,7 +31,7 @@ struct ArgumentSpec {
 /// parameters, derived values and the device.
 struct LaunchSpec {
   std::string kernel;
-  std::vector<Expression> grid;     ///< x, y, z; missing ones are 1
+  std::vector<Expression> grid;  ///< x, y, z; missing ones are 1
   std::vector<Expression> block;
   std::vector<Expression> cluster;  ///< empty: no cluster
   Expression dynamic_smem;          ///< bytes

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,10 +56,10 @@ struct Measurement {
 
 /// What the check against the reference found.
 struct CheckReport {
-  double max_error = 0;          ///< largest |x - r| over its bound; at most 1 passes
-  std::int64_t mismatches = 0;   ///< elements beyond their bound, NaN included
+  double max_error = 0;         ///< largest |x - r| over its bound; at most 1 passes
+  std::int64_t mismatches = 0;  ///< elements beyond their bound, NaN included
   std::int64_t elements = 0;
-  std::string first_mismatch;    ///< "d[3,17]: 0.5 != 0.25 (bound 0.01)"
+  std::string first_mismatch;  ///< "d[3,17]: 0.5 != 0.25 (bound 0.01)"
 };
 
 }  // namespace kernwright

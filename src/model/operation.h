@@ -6,11 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include <kernwright/problem.h>
-#include <kernwright/result.h>
-
 #include "model/expression.h"
 #include "model/launch_spec.h"
+#include <kernwright/problem.h>
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -54,6 +53,10 @@ struct Scalar {
   double default_value = 0;
 };
 
+/// How an input's elements are drawn: from the standard normal distribution, or from integers so
+/// small that every order of summation gives the same result.
+enum class InputDraw { normal, small_integers };
+
 /// How the checker bounds the error of a correct kernel: |x - r| <= c * sqrt(reduction) * u_acc *
 /// magnitude + u_out * |r|, with u_acc by `accumulate`.
 struct Tolerance {
@@ -83,6 +86,8 @@ struct Operation {
   std::vector<Flag> flags;
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
+  InputDraw timing_inputs = InputDraw::normal;
+  InputDraw exact_inputs = InputDraw::small_integers;
   Tolerance tolerance;
   Expression flops;
   Expression bytes;  ///< the fewest bytes device memory must move
@@ -99,6 +104,9 @@ struct Operation {
   /// The names of a normalised problem in the expression language: dims, flags, dtypes, their
   /// value constants and `<type variable>_bytes`.
   Scope scope(const Problem& normalized) const;
+
+  /// The names that `scope` gives, in its order.
+  std::vector<std::string> value_names() const;
 
   /// The dtype of type variable `name` in a normalised problem.
   DType dtype(const Problem& normalized, std::string_view name) const;

@@ -1,0 +1,209 @@
+#include "model/config_header.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+// Kernels see templates, so that CUDA's own min and max of the exact types are preferred;
+// expressions see 64-bit functions, as on the host.
+constexpr std::string_view kKernelFunctions = R"(
+template <typename T>
+__host__ __device__ constexpr T ceil_div(T a, T b) { return a / b + (a % b != 0 ? 1 : 0); }
+template <typename T>
+__host__ __device__ constexpr T round_up(T a, T b) { return ceil_div(a, b) * b; }
+template <typename T>
+__host__ __device__ constexpr T min(T a, T b) { return b < a ? b : a; }
+template <typename T>
+__host__ __device__ constexpr T max(T a, T b) { return a < b ? b : a; }
+template <typename T>
+__host__ __device__ constexpr bool is_pow2(T a) { return a > 0 && (a & (a - 1)) == 0; }
+)";
+
+constexpr std::string_view kExpressionFunctions = R"(
+constexpr long long ceil_div(long long a, long long b) { return a / b + (a % b != 0 ? 1 : 0); }
+constexpr long long round_up(long long a, long long b) { return ceil_div(a, b) * b; }
+constexpr long long min(long long a, long long b) { return b < a ? b : a; }
+constexpr long long max(long long a, long long b) { return a < b ? b : a; }
+constexpr bool is_pow2(long long a) { return a > 0 && (a & (a - 1)) == 0; }
+)";
+
+/// The element type's name in kernels (<kernwright/types.cuh>).
+std::string_view cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return "kernwright::bf16";
+    case DType::fp16:
+      return "kernwright::fp16";
+    case DType::fp32:
+      return "float";
+    case DType::fp64:
+      return "double";
+    case DType::fp8_e4m3:
+      return "kernwright::fp8_e4m3";
+    case DType::int8:
+      return "signed char";
+    case DType::int32:
+      return "int";
+  }
+  return "void";
+}
+
+/// The smallest value of a signed type has no literal of its own in C++.
+std::string literal(std::int64_t value) {
+  if (value == std::numeric_limits<std::int64_t>::min()) return "(-9223372036854775807 - 1)";
+  return std::to_string(value);
+}
+
+bool fits_int(std::int64_t value) {
+  return value > std::numeric_limits<std::int32_t>::min() &&
+         value <= std::numeric_limits<std::int32_t>::max();
+}
+
+/// Text between quotes of a C++ string literal or of a #line directive.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    // Control characters have no place in a reason; a newline would end the literal.
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + '"';
+}
+
+/// Puts the header together. `constants` are what kernels and pasted expressions may name, in
+/// order.
+class HeaderWriter {
+ public:
+  void constant(std::string_view name, std::int64_t value) {
+    values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", name, " = ",
+                      literal(value), ";\n");
+    wide_ += concat("constexpr long long ", name, " = ", literal(value), ";\n");
+  }
+
+  void type_alias(std::string_view name, DType dtype) {
+    aliases_ += concat("using ", name, "_t = ", cuda_type(dtype), ";\n");
+  }
+
+  /// A derived value: computed again by the compiler, which must get what the host got.
+  void derived(const Derived& derived, std::int64_t value, std::string_view file) {
+    values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", derived.name, " = ",
+                      literal(value), ";\n");
+    wide_ += concat("#line ", derived.line, " ", quoted(file), "\nconstexpr long long ",
+                    derived.name, " = ", derived.expression.text(), ";\n");
+    const std::string message =
+        concat("derived value ", derived.name, ": the host computed ", value);
+    assertion(concat(derived.name, " == ", literal(value)), message, derived.line, file);
+  }
+
+  void rule(const Rule& rule, std::string_view file) {
+    assertion(rule.expression.text(),
+              concat("rule \"", rule.expression.text(), "\" failed: ", rule.why), rule.line, file);
+  }
+
+  std::string finish() const {
+    // `wide` holds the names once more with the width that they have on the host.
+    return concat(
+        "#pragma once\n#include <kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
+        kKernelFunctions, "\n", aliases_, values_, "\nnamespace wide {\n", kExpressionFunctions,
+        "\n", wide_, "}  // namespace wide\n", "}  // namespace kernwright::config\n");
+  }
+
+ private:
+  void assertion(std::string_view condition, std::string_view message, int line,
+                 std::string_view file) {
+    wide_ += concat("#line ", line, " ", quoted(file), "\nstatic_assert(", condition, ", ",
+                    quoted(message), ");\n");
+  }
+
+  std::string aliases_;
+  std::string values_;
+  std::string wide_;
+};
+
+bool is_dim(const Operation& operation, std::string_view name) {
+  return std::any_of(operation.dims.begin(), operation.dims.end(),
+                     [&](const Dim& dim) { return dim.name == name; });
+}
+
+void add_problem(HeaderWriter& writer, const Operation& operation, const Problem& normalized,
+                 const std::vector<std::string>& constant_dims) {
+  for (const TypeVariable& variable : operation.type_variables) {
+    writer.type_alias(variable.name, operation.dtype(normalized, variable.name));
+  }
+  const Scope scope = operation.scope(normalized);
+  for (const auto& [name, value] : scope.entries()) {
+    if (!is_dim(operation, name) ||
+        std::find(constant_dims.begin(), constant_dims.end(), name) != constant_dims.end()) {
+      writer.constant(name, value);
+    }
+  }
+}
+
+/// Whether the compiler knows every name of the expression: none is a run-time dim or parameter, a
+/// device field, or derived from one.
+class PastedNames {
+ public:
+  explicit PastedNames(const Candidate& candidate) {
+    const KernelTemplate& made = *candidate.kernel_template;
+    for (const Dim& dim : candidate.operation->dims) {
+      if (std::find(made.constant_dims.begin(), made.constant_dims.end(), dim.name) ==
+          made.constant_dims.end()) {
+        host_only_.push_back(dim.name);
+      }
+    }
+    for (const Parameter& parameter : made.space.parameters()) {
+      if (parameter.binding == Binding::runtime) host_only_.push_back(parameter.name);
+    }
+    for (const std::string_view field : device_field_names()) host_only_.push_back(field);
+    for (const Derived& derived : made.derived) {
+      if (!derived.pasted) host_only_.push_back(derived.name);
+    }
+  }
+
+  bool cover(const Expression& expression) const {
+    return std::none_of(
+        expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+          return std::find(host_only_.begin(), host_only_.end(), name) != host_only_.end();
+        });
+  }
+
+ private:
+  std::vector<std::string_view> host_only_;
+};
+
+}  // namespace
+
+std::string config_header(const Candidate& candidate) {
+  const KernelTemplate& made = *candidate.kernel_template;
+  // Relative to the folder of templates: the text must not depend on where that lies.
+  const std::string file = made.name + "/manifest.json";
+  HeaderWriter writer;
+  add_problem(writer, *candidate.operation, candidate.problem, made.constant_dims);
+  for (const Parameter& parameter : made.space.parameters()) {
+    if (parameter.binding == Binding::compile) {
+      writer.constant(parameter.name, candidate.configuration.at(parameter.name));
+    }
+  }
+  for (const Derived& derived : made.derived) {
+    if (derived.pasted) {
+      writer.derived(derived, candidate.scope.find(derived.name).value_or(0), file);
+    }
+  }
+  const PastedNames pasted(candidate);
+  for (const Rule& rule : made.rules) {
+    if (pasted.cover(rule.expression)) writer.rule(rule, file);
+  }
+  return writer.finish();
+}
+
+std::string reference_config_header(const Operation& operation, const Problem& normalized) {
+  HeaderWriter writer;
+  add_problem(writer, operation, normalized, {});
+  return writer.finish();
+}
+
+}  // namespace kernwright

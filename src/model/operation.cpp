@@ -1,0 +1,241 @@
+#include "model/operation.h"
+
+#include <algorithm>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+template <typename Entries>
+auto find_entry(const Entries& entries, std::string_view name) {
+  return std::find_if(entries.begin(), entries.end(),
+                      [&](const auto& entry) { return entry.first == name; });
+}
+
+template <typename Named>
+std::string names_of(const std::vector<Named>& items) {
+  std::string text;
+  for (const Named& item : items) text += concat(text.empty() ? "" : ", ", item.name);
+  return text.empty() ? "none" : text;
+}
+
+std::string names_of(const std::vector<DType>& dtypes) {
+  std::string text;
+  for (const DType dtype : dtypes) text += concat(text.empty() ? "" : ", ", to_string(dtype));
+  return text;
+}
+
+std::string names_of(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += concat(text.empty() ? "" : ", ", value);
+  return text;
+}
+
+/// The value of `flag` in a normalised problem, as an index.
+std::int64_t flag_index(const Flag& flag, const Problem& normalized) {
+  const auto given = find_entry(normalized.flags(), flag.name);
+  if (given == normalized.flags().end()) return flag.default_index;
+  return std::find(flag.values.begin(), flag.values.end(), given->second) - flag.values.begin();
+}
+
+/// Gives every name of a problem with its value to `visit`, constants first: expressions use them
+/// less than dims, and a scope is searched from the back. `normalized` null: all values are 0.
+template <typename Visit>
+void visit_names(const Operation& operation, const Problem* normalized, const Visit& visit) {
+  for (const TypeVariable& variable : operation.type_variables) {
+    for (const DType dtype : variable.dtypes) {
+      std::string name = variable.name + '_';
+      name += to_string(dtype);
+      visit(std::move(name), static_cast<std::int64_t>(dtype));
+    }
+  }
+  for (const Flag& flag : operation.flags) {
+    for (std::size_t i = 0; i < flag.values.size(); ++i) {
+      visit(flag.name + '_' + flag.values[i], static_cast<std::int64_t>(i));
+    }
+  }
+  for (const Flag& flag : operation.flags) {
+    visit(std::string(flag.name), normalized ? flag_index(flag, *normalized) : 0);
+  }
+  for (const TypeVariable& variable : operation.type_variables) {
+    const DType dtype = normalized ? operation.dtype(*normalized, variable.name) : DType::bf16;
+    visit(std::string(variable.name), static_cast<std::int64_t>(dtype));
+    visit(variable.name + "_bytes", byte_size(dtype));
+  }
+  for (std::size_t i = 0; i < operation.dims.size(); ++i) {
+    visit(std::string(operation.dims[i].name), normalized ? normalized->dims()[i].second : 0);
+  }
+}
+
+/// The checks of `Operation::normalize`: remembers the first error.
+class Normalizer {
+ public:
+  Normalizer(const Operation& operation, const Problem& problem)
+      : operation_(operation), problem_(problem) {}
+
+  Result<Problem> normalize() {
+    if (problem_.operation() != operation_.name) {
+      fail(concat("asked for \"", problem_.operation(), "\""));
+    }
+    check_names();
+    Problem::Dims dims;
+    for (const Dim& dim : operation_.dims) dims.emplace_back(dim.name, dim_of(dim));
+    Problem::Flags flags;
+    for (const TypeVariable& variable : operation_.type_variables) {
+      flags.emplace_back(variable.name, dtype_of(variable));
+    }
+    for (const Flag& flag : operation_.flags) {
+      std::string value = flag_of(flag);
+      if (value != flag.values[static_cast<std::size_t>(flag.default_index)]) {
+        flags.emplace_back(flag.name, std::move(value));
+      }
+    }
+    if (!error_.empty()) return Error{ErrorCode::invalid_argument, std::move(error_)};
+    return Problem::make(operation_.name, std::move(dims), std::move(flags));
+  }
+
+ private:
+  void fail(std::string_view what) {
+    if (error_.empty()) error_ = concat(operation_.name, ": ", what);
+  }
+
+  void check_names() {
+    for (std::size_t i = 0; i < problem_.dims().size(); ++i) {
+      const auto& [name, size] = problem_.dims()[i];
+      const bool known = std::any_of(operation_.dims.begin(), operation_.dims.end(),
+                                     [&](const Dim& dim) { return dim.name == name; });
+      if (!known)
+        fail(concat("no dim ", name, "=", size, ", dims are ", names_of(operation_.dims)));
+      if (find_entry(problem_.dims(), name) - problem_.dims().begin() !=
+          static_cast<std::ptrdiff_t>(i)) {
+        fail(concat("dim ", name, " is given twice"));
+      }
+    }
+    for (std::size_t i = 0; i < problem_.flags().size(); ++i) {
+      const auto& [name, value] = problem_.flags()[i];
+      const auto named = [&](const auto& item) { return item.name == name; };
+      if (std::any_of(operation_.dims.begin(), operation_.dims.end(), named)) {
+        fail(concat("dim ", name, "=", value, " is no positive integer"));
+      } else if (std::none_of(operation_.flags.begin(), operation_.flags.end(), named) &&
+                 std::none_of(operation_.type_variables.begin(), operation_.type_variables.end(),
+                              named)) {
+        fail(concat("no flag or dtype ", name, "=", value, ", dtypes are ",
+                    names_of(operation_.type_variables), ", flags are ",
+                    names_of(operation_.flags)));
+      }
+      if (find_entry(problem_.flags(), name) - problem_.flags().begin() !=
+          static_cast<std::ptrdiff_t>(i)) {
+        fail(concat("flag ", name, " is given twice"));
+      }
+    }
+  }
+
+  std::int64_t dim_of(const Dim& dim) {
+    const auto given = find_entry(problem_.dims(), dim.name);
+    if (given == problem_.dims().end()) {
+      fail(concat("dim ", dim.name, " is missing, dims are ", names_of(operation_.dims)));
+      return 0;
+    }
+    if (given->second < 1) fail(concat("dim ", dim.name, "=", given->second, " is less than 1"));
+    return given->second;
+  }
+
+  std::string dtype_of(const TypeVariable& variable) {
+    const auto given = find_entry(problem_.flags(), variable.name);
+    if (given == problem_.flags().end()) {
+      fail(concat(variable.name, " is missing, it may be ", names_of(variable.dtypes)));
+      return {};
+    }
+    const std::optional<DType> dtype = parse_dtype(given->second);
+    if (!dtype || std::find(variable.dtypes.begin(), variable.dtypes.end(), *dtype) ==
+                      variable.dtypes.end()) {
+      fail(concat(variable.name, "=", given->second, " is not one of ", names_of(variable.dtypes)));
+    }
+    return given->second;
+  }
+
+  std::string flag_of(const Flag& flag) {
+    const auto given = find_entry(problem_.flags(), flag.name);
+    if (given == problem_.flags().end()) {
+      return flag.values[static_cast<std::size_t>(flag.default_index)];
+    }
+    if (std::find(flag.values.begin(), flag.values.end(), given->second) == flag.values.end()) {
+      fail(concat(flag.name, "=", given->second, " is not one of ", names_of(flag.values)));
+    }
+    return given->second;
+  }
+
+  const Operation& operation_;
+  const Problem& problem_;
+  std::string error_;
+};
+
+}  // namespace
+
+std::int64_t TensorShape::elements() const {
+  std::int64_t count = 1;
+  for (const std::int64_t size : extent) count *= size;
+  return count;
+}
+
+std::int64_t TensorShape::bytes() const { return elements() * byte_size(dtype); }
+
+Result<Problem> Operation::normalize(const Problem& problem) const {
+  return Normalizer(*this, problem).normalize();
+}
+
+Scope Operation::scope(const Problem& normalized) const {
+  Scope values;
+  visit_names(*this, &normalized,
+              [&](std::string key, std::int64_t value) { values.set(std::move(key), value); });
+  return values;
+}
+
+std::vector<std::string> Operation::value_names() const {
+  std::vector<std::string> names;
+  visit_names(*this, nullptr,
+              [&](std::string key, std::int64_t) { names.push_back(std::move(key)); });
+  return names;
+}
+
+DType Operation::dtype(const Problem& normalized, std::string_view variable) const {
+  return parse_dtype(find_entry(normalized.flags(), variable)->second).value();
+}
+
+Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normalized) const {
+  const Scope values = scope(normalized);
+  std::vector<TensorShape> shapes;
+  for (const Tensor& tensor : tensors) {
+    const auto failed = [&](std::string_view what) {
+      return Error{ErrorCode::invalid_argument, concat(name, ": tensor ", tensor.name, ": ", what)};
+    };
+    if (tensor.when) {
+      const Result<std::int64_t> present = tensor.when->evaluate(values);
+      if (!present) return failed(present.error().message);
+      if (*present == 0) continue;
+    }
+    TensorShape shape;
+    shape.name = tensor.name;
+    shape.role = tensor.role;
+    shape.dtype = tensor.dtype_variable.empty() ? tensor.fixed_dtype
+                                                : dtype(normalized, tensor.dtype_variable);
+    shape.alignment = tensor.alignment;
+    std::int64_t size_bytes = byte_size(shape.dtype);
+    for (const Expression& extent : tensor.extent) {
+      const Result<std::int64_t> size = extent.evaluate(values);
+      if (!size) return failed(size.error().message);
+      if (*size < 1) return failed(concat("extent \"", extent.text(), "\" is ", *size, " < 1"));
+      std::int64_t product = 0;
+      if (__builtin_mul_overflow(size_bytes, *size, &product)) {
+        return failed(concat(size_bytes, " * ", *size, " bytes overflow 64 bits"));
+      }
+      size_bytes = product;
+      shape.extent.push_back(*size);
+    }
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,264 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "model/device_profile.h"
+#include "model/json_reader.h"
+#include "model/launch_reader.h"
+#include "model/operation.h"
+
+namespace kernwright {
+namespace {
+
+using detail::Diagnostics;
+using detail::JsonReader;
+
+DType read_dtype(const JsonReader& json) {
+  const std::string name = json.string();
+  const std::optional<DType> dtype = parse_dtype(name);
+  if (json.present() && !dtype) json.fail(concat("unknown dtype \"", name, "\""));
+  return dtype.value_or(DType::fp32);
+}
+
+template <typename Enum>
+Enum read_enum(const JsonReader& json,
+               std::initializer_list<std::pair<std::string_view, Enum>> rows) {
+  const std::string text = json.string();
+  std::string known;
+  for (const auto& [name, value] : rows) {
+    if (name == text) return value;
+    known += concat(known.empty() ? "" : ", ", name);
+  }
+  if (json.present()) json.fail(concat("\"", text, "\" is not one of ", known));
+  return rows.begin()->second;
+}
+
+/// Refuses two of the same name in a list of things that have one.
+template <typename Named>
+void expect_new(const JsonReader& json, const std::vector<Named>& others, const std::string& name) {
+  for (const Named& other : others) {
+    if (other.name == name) json.fail(concat("\"", name, "\" is named twice"));
+  }
+}
+
+class OperationReader {
+ public:
+  explicit OperationReader(const JsonReader& json) : json_(json) {}
+
+  Operation read() {
+    json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "tensors", "scalars",
+                       "inputs", "tolerance", "flops", "bytes", "example", "reference"});
+    operation_.name = json_.required("operation").value_name();
+    operation_.description = json_.required("description").string();
+    read_dims(json_.required("dims"));
+    read_dtypes(json_.optional("dtypes"));
+    read_flags(json_.optional("flags"));
+    names_ = operation_.value_names();
+    check_names();
+    for (const JsonReader& tensor : json_.required("tensors").elements()) read_tensor(tensor);
+    for (const JsonReader& scalar : json_.optional("scalars").elements()) read_scalar(scalar);
+    read_inputs(json_.required("inputs"));
+    read_tolerance(json_.required("tolerance"));
+    operation_.flops = json_.required("flops").expression(names_);
+    operation_.bytes = json_.required("bytes").expression(names_);
+    read_reference(json_.required("reference"));
+    if (json_.diagnostics().ok()) read_example(json_.required("example"));
+    return std::move(operation_);
+  }
+
+ private:
+  void read_dims(const JsonReader& json) {
+    for (const auto& [name, dim] : json.members()) {
+      dim.expect_keys({"bind"});
+      expect_name(dim, name);
+      const DimMatch match = read_enum<DimMatch>(
+          dim.required("bind"), {{"exact", DimMatch::exact}, {"bucket", DimMatch::bucket}});
+      operation_.dims.push_back({name, match});
+    }
+    if (operation_.dims.empty()) json.fail("an operation has at least one dim");
+  }
+
+  void read_dtypes(const JsonReader& json) {
+    if (!json.present()) return;
+    for (const auto& [name, dtypes] : json.members()) {
+      expect_name(dtypes, name);
+      TypeVariable variable{name, {}};
+      for (const JsonReader& element : dtypes.elements()) {
+        const DType dtype = read_dtype(element);
+        if (std::find(variable.dtypes.begin(), variable.dtypes.end(), dtype) !=
+            variable.dtypes.end()) {
+          element.fail(concat("dtype ", to_string(dtype), " is listed twice"));
+        }
+        variable.dtypes.push_back(dtype);
+      }
+      if (variable.dtypes.empty()) dtypes.fail("at least one dtype is needed");
+      operation_.type_variables.push_back(std::move(variable));
+    }
+  }
+
+  void read_flags(const JsonReader& json) {
+    if (!json.present()) return;
+    for (const auto& [name, entry] : json.members()) {
+      entry.expect_keys({"values", "default"});
+      expect_name(entry, name);
+      Flag flag{name, {}, 0};
+      for (const JsonReader& element : entry.required("values").elements()) {
+        std::string value = element.string();
+        if (!is_identifier(value)) element.fail(concat("\"", value, "\" is no identifier"));
+        flag.values.push_back(std::move(value));
+      }
+      const JsonReader chosen = entry.required("default");
+      const std::string value = chosen.string();
+      const auto found = std::find(flag.values.begin(), flag.values.end(), value);
+      if (found == flag.values.end()) {
+        chosen.fail(concat("\"", value, "\" is not one of ", detail::join(flag.values)));
+      }
+      flag.default_index = found - flag.values.begin();
+      operation_.flags.push_back(std::move(flag));
+    }
+  }
+
+  static void expect_name(const JsonReader& json, const std::string& name) {
+    if (!is_value_name(name)) {
+      json.fail(concat("\"", name, "\" cannot be a name: an identifier that C++ does not reserve"));
+    }
+  }
+
+  /// Every name that expressions or the generated header know must mean one thing.
+  void check_names() const {
+    std::vector<std::string> all = names_;
+    for (const TypeVariable& variable : operation_.type_variables) {
+      all.push_back(variable.name + "_t");
+    }
+    for (const std::string_view name : device_field_names()) all.emplace_back(name);
+    std::sort(all.begin(), all.end());
+    const auto twice = std::adjacent_find(all.begin(), all.end());
+    if (twice != all.end()) {
+      json_.fail(concat("\"", *twice,
+                        "\" would name two things: of dims, dtypes, flags, their "
+                        "constants and the device's fields"));
+    }
+  }
+
+  void read_tensor(const JsonReader& json) {
+    json.expect_keys({"name", "role", "dtype", "extent", "alignment", "when"});
+    Tensor tensor;
+    tensor.name = json.required("name").value_name();
+    expect_new(json, operation_.tensors, tensor.name);
+    tensor.role = read_enum<TensorRole>(
+        json.required("role"),
+        {{"in", TensorRole::in}, {"out", TensorRole::out}, {"inout", TensorRole::inout}});
+    const JsonReader dtype = json.required("dtype");
+    const std::string variable = dtype.string();
+    const bool is_variable =
+        std::any_of(operation_.type_variables.begin(), operation_.type_variables.end(),
+                    [&](const TypeVariable& known) { return known.name == variable; });
+    if (is_variable) {
+      tensor.dtype_variable = variable;
+    } else {
+      tensor.fixed_dtype = read_dtype(dtype);
+    }
+    tensor.extent = json.required("extent").expressions(names_);
+    if (tensor.extent.empty()) json.fail("a tensor has at least one extent");
+    if (const JsonReader alignment = json.optional("alignment"); alignment.present()) {
+      tensor.alignment = alignment.integer();
+      if (tensor.alignment < 1 || (tensor.alignment & (tensor.alignment - 1)) != 0) {
+        alignment.fail(concat(tensor.alignment, " is no power of two"));
+      }
+    }
+    if (const JsonReader when = json.optional("when"); when.present()) {
+      tensor.when = when.expression(names_);
+    }
+    operation_.tensors.push_back(std::move(tensor));
+  }
+
+  void read_scalar(const JsonReader& json) {
+    json.expect_keys({"name", "dtype", "default"});
+    Scalar scalar;
+    scalar.name = json.required("name").value_name();
+    expect_new(json, operation_.scalars, scalar.name);
+    expect_new(json, operation_.tensors, scalar.name);
+    scalar.dtype =
+        read_enum<DType>(json.required("dtype"),
+                         {{"fp32", DType::fp32}, {"fp64", DType::fp64}, {"int32", DType::int32}});
+    scalar.default_value = json.required("default").number();
+    operation_.scalars.push_back(std::move(scalar));
+  }
+
+  void read_inputs(const JsonReader& json) {
+    json.expect_keys({"timing", "exact"});
+    const auto draw = [&](std::string_view name) {
+      return read_enum<InputDraw>(
+          json.required(name),
+          {{"normal", InputDraw::normal}, {"small_integers", InputDraw::small_integers}});
+    };
+    operation_.timing_inputs = draw("timing");
+    operation_.exact_inputs = draw("exact");
+  }
+
+  void read_tolerance(const JsonReader& json) {
+    json.expect_keys({"reduction", "accumulate"});
+    if (const JsonReader reduction = json.optional("reduction"); reduction.present()) {
+      operation_.tolerance.reduction = reduction.expression(names_);
+    }
+    operation_.tolerance.accumulate = read_dtype(json.required("accumulate"));
+  }
+
+  void read_reference(const JsonReader& json) {
+    json.expect_keys({"kernel", "grid", "block", "arguments"});
+    detail::ArgumentNames arguments;
+    for (const Tensor& tensor : operation_.tensors) {
+      if (tensor.role != TensorRole::out) arguments.tensors.push_back(tensor.name);
+      if (tensor.role != TensorRole::in) arguments.references.push_back(tensor.name);
+    }
+    if (arguments.references.empty()) {
+      json_.fail("no tensor is an output: role \"out\" or \"inout\"");
+    }
+    for (const Scalar& scalar : operation_.scalars) arguments.scalars.push_back(scalar.name);
+    operation_.reference = detail::read_launch(json, names_, arguments);
+  }
+
+  void read_example(const JsonReader& json) {
+    Problem::Dims dims;
+    Problem::Flags flags;
+    for (const auto& [name, value] : json.members()) {
+      const bool is_dim =
+          std::any_of(operation_.dims.begin(), operation_.dims.end(),
+                      [&, &wanted = name](const Dim& dim) { return dim.name == wanted; });
+      if (is_dim) {
+        dims.emplace_back(name, value.integer());
+      } else {
+        flags.emplace_back(name, value.string());
+      }
+    }
+    Result<Problem> example =
+        operation_.normalize(Problem::make(operation_.name, std::move(dims), std::move(flags)));
+    if (!example) {
+      json.fail(example.error().message);
+    } else if (Result<std::vector<TensorShape>> shapes = operation_.tensor_shapes(*example);
+               !shapes) {
+      json.fail(shapes.error().message);
+    } else {
+      operation_.example = *std::move(example);
+    }
+  }
+
+  JsonReader json_;
+  Operation operation_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+Result<Operation> parse_operation(std::string_view json, std::string_view file,
+                                  std::string reference_source) {
+  const Result<JsonNode> root = parse_json(json, file);
+  if (!root) return root.error();
+  Diagnostics diagnostics(file);
+  Operation operation = OperationReader(JsonReader(&*root, "", 1, diagnostics)).read();
+  if (!diagnostics.ok()) return diagnostics.error();
+  operation.reference_source = std::move(reference_source);
+  operation.folder = std::filesystem::path(file).parent_path().string();
+  return operation;
+}
+
+}  // namespace kernwright
