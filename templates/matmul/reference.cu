@@ -3,9 +3,9 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// value[m, n] = a[m, k] * b[n, k]^T and magnitude[m, n] = |a| * |b|^T, not rounded to the operation's type.
-// One block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are added in fp32 over 32 of k
-// at a time and those sums in fp64, so the error does not grow with k.
+// value[m, n] = a[m, k] * b[n, k]^T and magnitude[m, n] = |a| * |b|^T, not rounded to the
+// operation's type. One block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are
+// added in fp32 over 32 of k at a time and those sums in fp64, so the error does not grow with k.
 extern "C" __global__ void __launch_bounds__(256)
     matmul_reference(const dtype_t* a, const dtype_t* b, float* value, float* magnitude,
                      long long m_size, long long n_size, long long k_size) {

@@ -4,7 +4,8 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 // One block of 256 threads per row; the sum of squares and the root are taken in fp64.
-// value[rows, columns] is the result, not rounded to the operation's type; magnitude its absolute value.
+// value[rows, columns] is the result, not rounded to the operation's type; magnitude its absolute
+// value.
 extern "C" __global__ void rmsnorm_reference(const dtype_t* x, const dtype_t* w, float* value,
                                              float* magnitude, long long row_count,
                                              long long column_count, float epsilon) {

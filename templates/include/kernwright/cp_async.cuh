@@ -1,5 +1,6 @@
 #pragma once
-// Asynchronous copies from global to shared memory (sm_80 and newer), in groups waited for in order.
+// Asynchronous copies from global to shared memory (sm_80 and newer), in groups waited for in
+// order.
 
 namespace kernwright {
 
@@ -7,8 +8,8 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// Copies `Bytes` (4, 8 or 16, the alignment of both sides). Reads only the first `valid` bytes of the
-// source and fills the rest with zeros; with valid = 0 the source is not touched.
+// Copies `Bytes` (4, 8 or 16, the alignment of both sides). Reads only the first `valid` bytes of
+// the source and fills the rest with zeros; with valid = 0 the source is not touched.
 template <int Bytes>
 __device__ __forceinline__ void cp_async(unsigned destination, const void* source, int valid) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
@@ -28,7 +29,8 @@ template <int Bytes>
 __device__ __forceinline__ void cp_async(unsigned destination, const void* source) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16);
   if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(destination), "l"(source)
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(destination),
+                 "l"(source)
                  : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(destination), "l"(source),

@@ -3,8 +3,9 @@
 
 namespace kernwright {
 
-// Four 8x8 matrices of 16-bit elements; lane l gives the shared address of row l % 8 of matrix l / 8
-// (16 bytes, aligned), and fragment[i] holds elements 2 * (lane % 4) and the next of row lane / 4 of matrix i.
+// Four 8x8 matrices of 16-bit elements; lane l gives the shared address of row l % 8 of matrix l /
+// 8 (16 bytes, aligned), and fragment[i] holds elements 2 * (lane % 4) and the next of row lane / 4
+// of matrix i.
 __device__ __forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])

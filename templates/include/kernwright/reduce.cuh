@@ -15,8 +15,9 @@ __device__ __forceinline__ float warp_sum(float x) {
 }
 
 // Over `Warps` neighbouring warps, with one barrier: each warp leaves its part and then adds up all
-// parts itself. `parts` has `Warps` floats, this group's own; a caller that sums again must alternate
-// between two such arrays, because nothing here waits for the readers. All threads of the block call.
+// parts itself. `parts` has `Warps` floats, this group's own; a caller that sums again must
+// alternate between two such arrays, because nothing here waits for the readers. All threads of the
+// block call.
 template <int Warps>
 __device__ __forceinline__ float group_sum(float x, float* parts) {
   static_assert(Warps >= 1 && Warps <= 32);

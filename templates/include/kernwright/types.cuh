@@ -1,6 +1,7 @@
 #pragma once
-// Storage types of 16-bit and 8-bit floats and their conversions. Arithmetic is done in fp32 only, so a
-// few cvt instructions take the place of the toolkit's headers, which would dominate the compile time.
+// Storage types of 16-bit and 8-bit floats and their conversions. Arithmetic is done in fp32 only,
+// so a few cvt instructions take the place of the toolkit's headers, which would dominate the
+// compile time.
 
 namespace kernwright {
 

@@ -49,7 +49,8 @@ __device__ __forceinline__ Packed<Bytes> load(const void* address) {
     }
     x.word[0] = v.x;
     x.word[1] = v.y;
-  } else if constexpr (Bytes == 4) {  // narrow loads share lines with their neighbours: keep them in L1
+  } else if constexpr (Bytes ==
+                       4) {  // narrow loads share lines with their neighbours: keep them in L1
     x.word[0] = Hint == Load::plain ? *static_cast<const unsigned*>(address)
                                     : __ldg(static_cast<const unsigned*>(address));
   } else {

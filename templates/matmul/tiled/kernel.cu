@@ -7,29 +7,30 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kChunks = BK / 8;          // 16-byte chunks of a row of a stage
+constexpr int kChunks = BK / 8;            // 16-byte chunks of a row of a stage
 constexpr int kSteps = BK / 16 / WARPS_K;  // k steps of one warp in a stage
 constexpr int kMmaM = WM / 16;
 constexpr int kMmaN = WN / 8;
 constexpr int kRowBytes = BK * 2;
 constexpr int kStageBytes = (BM + BN) * kRowBytes;
 constexpr int kStageCount = static_cast<int>(ceil_div(k, BK));  // along k
-constexpr int kStoreStride = BN + 8;  // elements: 16 bytes of padding keep the staged rows off one another's banks
+constexpr int kStoreStride =
+    BN + 8;  // elements: 16 bytes of padding keep the staged rows off one another's banks
 constexpr long long kK = k;
 constexpr long long kN = n;
 
-// Place of a 16-byte chunk in a row of a stage: any eight consecutive rows hold the same chunk in eight
-// different bank groups, so ldmatrix and the copies are free of conflicts.
+// Place of a 16-byte chunk in a row of a stage: any eight consecutive rows hold the same chunk in
+// eight different bank groups, so ldmatrix and the copies are free of conflicts.
 __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
   return chunk ^ (kChunks >= 8 ? row % 8 : row / (8 / kChunks) % kChunks);
 }
 
 constexpr int kPieces = BK / ALIGN_K;  // copies of a row; they and THREADS are powers of two
 
-// Copies a stage of one operand: `rows` (at most Rows) rows of BK elements, of which `depth` exist along k; the
-// rest becomes zero. Rows that do not exist are left alone, because nothing of them is ever stored. `from` is this
-// thread's own first piece. All other pieces lie at constant distances from it: kept as addresses of their
-// own they would fill the register file.
+// Copies a stage of one operand: `rows` (at most Rows) rows of BK elements, of which `depth` exist
+// along k; the rest becomes zero. Rows that do not exist are left alone, because nothing of them is
+// ever stored. `from` is this thread's own first piece. All other pieces lie at constant distances
+// from it: kept as addresses of their own they would fill the register file.
 template <int Rows>
 __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int rows,
                                           long long depth) {
@@ -55,8 +56,8 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
   }
 }
 
-// One block computes one BM x BN tile of d. Blocks walk `group` rows of tiles down before they step right,
-// so that concurrent blocks share their operands in L2.
+// One block computes one BM x BN tile of d. Blocks walk `group` rows of tiles down before they step
+// right, so that concurrent blocks share their operands in L2.
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                  dtype_t* __restrict__ d, long long m_size, int group) {
@@ -72,8 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const long long n_first = static_cast<long long>(in_band / height) * BN;
   const int rows = static_cast<int>(::min(m_size - m_first, static_cast<long long>(BM)));
   const int columns = static_cast<int>(::min(kN - n_first, static_cast<long long>(BN)));
-  const long long first_piece =
-      threadIdx.x / kPieces * kK + threadIdx.x % kPieces * ALIGN_K;
+  const long long first_piece = threadIdx.x / kPieces * kK + threadIdx.x % kPieces * ALIGN_K;
   const dtype_t* from_a = a + m_first * kK + first_piece;
   const dtype_t* from_b = b + n_first * kK + first_piece;
   long long depth = kK;  // of k from the next stage to copy on
@@ -96,15 +96,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     cp_async_commit();  // an empty group keeps the count of groups equal to the count of stages
   };
 
-  // ldmatrix: matrices 0..3 of a are (rows 0, k 0), (rows 8, k 0), (rows 0, k 8), (rows 8, k 8) and of b (columns 0, k 0),
-  // (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order in which mma.sync wants them. A chunk's place
-  // is an XOR with its number, so a later step's address is this one XOR the step.
+  // ldmatrix: matrices 0..3 of a are (rows 0, k 0), (rows 8, k 0), (rows 0, k 8), (rows 8, k 8) and
+  // of b (columns 0, k 0), (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order in which
+  // mma.sync wants them. A chunk's place is an XOR with its number, so a later step's address is
+  // this one XOR the step.
   const int row_a = warp_m * WM + lane_id % 16;
   const int row_b = warp_n * WN + lane_id / 16 * 8 + lane_id % 8;
   const int chunk = warp_k * kSteps * 2;
   const unsigned lane_a = row_a * kRowBytes + swizzle(row_a, chunk + lane_id / 16) * 16;
-  const unsigned lane_b =
-      (BM + row_b) * kRowBytes + swizzle(row_b, chunk + lane_id / 8 % 2) * 16;
+  const unsigned lane_b = (BM + row_b) * kRowBytes + swizzle(row_b, chunk + lane_id / 8 % 2) * 16;
   unsigned fragment_a[2][kMmaM][4];
   unsigned fragment_b[2][kMmaN / 2][4];
   auto read_fragments = [&](int buffer, int slot, int step) {
@@ -158,7 +158,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     slot = next_slot;
   }
   static_assert(kSteps % 2 == 0, "the fragments of the next stage's first step belong in buffer 0");
-  __syncthreads();  // the last fragments read ahead: from here on the ring's memory serves the results
+  __syncthreads();  // the last fragments read ahead: from here on the ring's memory serves the
+                    // results
 
   if constexpr (WARPS_K > 1) {  // add the partial sums of the warps that share a tile
     constexpr int kGroup = THREADS / WARPS_K;

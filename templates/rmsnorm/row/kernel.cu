@@ -11,9 +11,11 @@ constexpr int kLanes = VECTOR_BYTES / sizeof(dtype_t);
 constexpr int kWarpsPerRow = THREADS_PER_ROW <= 32 ? 1 : THREADS_PER_ROW / 32;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 
-// Whether step `step` of this thread lies inside the row: known to the compiler for all but the last.
+// Whether step `step` of this thread lies inside the row: known to the compiler for all but the
+// last.
 __device__ __forceinline__ bool inside(int step, int thread) {
-  return (step + 1) * THREADS_PER_ROW <= ROW_VECTORS || step * THREADS_PER_ROW + thread < ROW_VECTORS;
+  return (step + 1) * THREADS_PER_ROW <= ROW_VECTORS ||
+         step * THREADS_PER_ROW + thread < ROW_VECTORS;
 }
 
 __device__ __forceinline__ const dtype_t* at(const dtype_t* row, int step, int thread) {
@@ -78,7 +80,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
 
   int parity = 0;
-  // Every group of a block makes every turn, with or without a row: barriers and shuffles need them all.
+  // Every group of a block makes every turn, with or without a row: barriers and shuffles need them
+  // all.
 #pragma unroll 1
   for (long long first = block_row; first < row_count; first += stride, parity ^= 1) {
     const long long row = first + group;
@@ -96,7 +99,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       for (int s = 0; s < KEPT; ++s) sum += squares(kept[s]);
 #pragma unroll 4
       for (int s = KEPT; s < STEPS; ++s) {
-        if (inside(s, thread)) sum += squares(load<Load::read_only, VECTOR_BYTES>(at(source, s, thread)));
+        if (inside(s, thread))
+          sum += squares(load<Load::read_only, VECTOR_BYTES>(at(source, s, thread)));
       }
     }
     if constexpr (THREADS_PER_ROW <= 32) {

@@ -7,8 +7,8 @@ using namespace kernwright::config;
 constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 
-// One tile at a time; `rest` elements of it exist. All loads are issued before the first use: bytes in
-// flight decide the rate, not occupancy.
+// One tile at a time; `rest` elements of it exist. All loads are issued before the first use: bytes
+// in flight decide the rate, not occupancy.
 extern "C" __global__ void __launch_bounds__(THREADS)
     vector_add_vectorized(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                           dtype_t* __restrict__ c, long long count) {
@@ -38,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     const int single = rest / VECTOR * VECTOR + threadIdx.x;  // after the last whole vector
     if (single < rest) {
-      c[tile + single] = from_float<dtype_t>(to_float(a[tile + single]) + to_float(b[tile + single]));
+      c[tile + single] =
+          from_float<dtype_t>(to_float(a[tile + single]) + to_float(b[tile + single]));
     }
   }
 }
