@@ -9,6 +9,15 @@ namespace kernwright {
 
 using Json = FieldReader::Json;
 
+namespace {
+
+/// A number in full, of all else the type: "string", "null".
+std::string described(const Json& value) {
+  return value.is_number() ? value.dump() : value.type_name();
+}
+
+}  // namespace
+
 void FieldReader::read(std::string_view name, std::string& out) {
   if (const Json* value = find(name, Json::value_t::string)) out = value->get<std::string>();
 }
@@ -16,7 +25,7 @@ void FieldReader::read(std::string_view name, std::string& out) {
 void FieldReader::read(std::string_view name, double& out) {
   const Json* value = find(name);
   if (value == nullptr) return;
-  if (!value->is_number()) return fail(name, concat("a number expected, not ", value->type_name()));
+  if (!value->is_number()) return fail(name, "a number expected, not " + described(*value));
   out = value->get<double>();
 }
 
@@ -26,7 +35,7 @@ void FieldReader::read(std::string_view name, std::int64_t& out) {
   const bool fits = value->is_number_unsigned()
                         ? std::in_range<std::int64_t>(value->get<std::uint64_t>())
                         : value->is_number_integer();
-  if (!fits) return fail(name, "a 64-bit integer expected");
+  if (!fits) return fail(name, "a 64-bit integer expected, not " + described(*value));
   out = value->get<std::int64_t>();
 }
 
@@ -42,7 +51,7 @@ void FieldReader::read(std::string_view name, std::vector<double>& out) {
   for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
     const Json& value = (*array)[i];
     if (!value.is_number()) {
-      return fail(concat(name, '[', i, ']'), concat("a number expected, not ", value.type_name()));
+      return fail(concat(name, '[', i, ']'), "a number expected, not " + described(value));
     }
     out.push_back(value.get<double>());
   }
@@ -106,7 +115,7 @@ const Json* FieldReader::find(std::string_view name, Json::value_t type) {
 
 bool FieldReader::expect(const Json& value, Json::value_t type, const std::string& path) {
   if (value.type() == type) return true;
-  set_defect(path, concat(Json(type).type_name(), " expected, not ", value.type_name()));
+  set_defect(path, concat(Json(type).type_name(), " expected, not ", described(value)));
   return false;
 }
 

@@ -56,8 +56,8 @@ struct TuningRecord {
   RecordGrade grade = RecordGrade::measured;
   RankedConfiguration winner;
   std::vector<RankedConfiguration> runners_up;  ///< best first, at most 7
-  std::optional<RankedConfiguration>
-      baseline;        ///< the default configuration, as measured beside it
+  /// The default configuration, as measured beside the winner.
+  std::optional<RankedConfiguration> baseline;
   CheckReport check;   ///< of the winner
   int candidates = 0;  ///< valid ones
   int measured = 0;

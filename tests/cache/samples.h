@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cache/record.h"
+#include "compile/compile_request.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace kernwright {
+
+/// The key of a matmul with `m` rows.
+inline RecordKey sample_key(int m) {
+  return {concat("matmul m=", m, " n=6144 k=4096 dtype=bf16"), "sm_90", "h200", {}};
+}
+
+/// A record with every field set, to values that text does not keep by itself.
+inline TuningRecord sample_record(int m) {
+  TuningRecord record;
+  record.key = sample_key(m);
+  record.environment = {"template-1", "nvrtc 13.0 abcd", "580.65.06", "0.1.0"};
+  record.winner = {"matmul/persistent_wave",
+                   Configuration({{"STAGES", 4}, {"BM", 128}, {"GROUP", -8}}),
+                   digest_of("winner").hex(),
+                   {{255.1, 0.1 + 0.2, 1.0 / 3, 5e-324, 1.7976931348623157e308, 250.0}},
+                   247.25,
+                   {168, 0, 4, 16, 1024, 3}};
+  record.runners_up = {{"matmul/tiled",
+                        Configuration({{"BM", 64}}),
+                        digest_of("second").hex(),
+                        {{261.5, 262.5}},
+                        300.5,
+                        {}},
+                       {"matmul/tiled", Configuration(), "", {}, 0, {}}};
+  record.baseline = record.runners_up.front();
+  record.check = {0.125, 0, 25165824, ""};
+  record.candidates = 412;
+  record.measured = 96;
+  record.device_name = "NVIDIA H200 \"\xc3\xa9\"";
+  record.device_uuid = "GPU-1";
+  record.roofline_us = 208.4;
+  record.wall_seconds = 61.5;
+  record.created = "2026-11-20T10:11:12Z";
+  return record;
+}
+
+/// A kernel with every field set; its bits hold zeros and newlines.
+inline CompiledKernel sample_kernel(std::string_view name) {
+  CompiledKernel kernel;
+  kernel.bits = concat(std::string("\x7f"
+                                   "ELF\0\n\xff\n",
+                                   8),
+                       name, '\n');
+  kernel.target = "sm_90a";
+  kernel.entries = {{"main_loop", {168, 0, 4, 16, 1024, 3}}, {"reduce", {}}};
+  kernel.warnings = {"wgmma serialised in \"main_loop\""};
+  kernel.log = "line 1\nline 2\n";
+  kernel.seconds = 0.1 + 0.2;
+  return kernel;
+}
+
+}  // namespace kernwright

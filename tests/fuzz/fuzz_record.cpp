@@ -1,0 +1,58 @@
+// What a cache file may hold after damage, or by malice: the frame, the record, the artifact.
+//
+// The digest would stop nearly every mutation at the frame, so the payload parsers also get the
+// input itself.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "cache/artifact_store.h"
+#include "cache/entry_file.h"
+#include "cache/record.h"
+
+using namespace kernwright;
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_record(std::string_view text) {
+  const Result<TuningRecord> record = parse_record(text);
+  if (!record) return;
+  const std::string written = to_json(*record);
+  const Result<TuningRecord> again = parse_record(written);
+  require(again && to_json(*again) == written);
+}
+
+void check_artifact(std::string_view payload) {
+  const Result<CompiledKernel> kernel = decode_artifact(payload);
+  if (!kernel) return;
+  const std::string written = encode_artifact(*kernel);
+  const Result<CompiledKernel> again = decode_artifact(written);
+  require(again && encode_artifact(*again) == written);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  for (const char* kind : {"record", "artifact"}) {
+    if (const Lookup<EntryFile> entry = decode_entry(input, kind)) {
+      require(encode_entry(*entry.value) == input);
+      check_record(entry.value->payload);
+      check_artifact(entry.value->payload);
+    }
+    const std::string key(input.substr(0, size / 2));
+    const std::string payload(input.substr(size / 2));
+    const Lookup<EntryFile> entry = decode_entry(encode_entry({kind, key, payload}), kind);
+    require(entry && entry.value->key == key && entry.value->payload == payload);
+  }
+  check_record(input);
+  check_artifact(input);
+  return 0;
+}
