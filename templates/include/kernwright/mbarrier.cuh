@@ -19,12 +19,14 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the barrier that lies at this address in block `rank` of the cluster.
+// Arrives at the barrier that lies at this address in block `rank` of the cluster. It says that
+// what was read asynchronously (wgmma) may be overwritten asynchronously (TMA), and orders no
+// ordinary accesses between blocks: the fences of cluster scope cost 0.7 us a stage on an H200.
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned barrier, unsigned rank) {
   asm volatile(
       "{ .reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -40,16 +42,6 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
   asm volatile(
       "{ .reg .pred done;\n"
       "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again; }" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
-// The same, ordered after what other blocks of the cluster did before they arrived.
-__device__ __forceinline__ void mbarrier_wait_cluster(unsigned barrier, unsigned parity) {
-  asm volatile(
-      "{ .reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again; }" ::"r"(barrier),
       "r"(parity)
       : "memory");

@@ -45,6 +45,7 @@ struct Storage {
 static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
 static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
 static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && BK % kBoxK == 0);
+static_assert(CHUNK * 2 == 128, "a staged row is one span of the swizzle");
 static_assert(kChunks <= STAGES * kBoxes, "the last tile leaves through the ring");
 
 // Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
@@ -149,11 +150,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     const int row_b = schedule.column() + rank_m * (BN / CM);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      if constexpr (kCluster > 1) {
-        mbarrier_wait_cluster(at.empty(ring.stage), ring.parity ^ 1);
-      } else {
-        mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
-      }
+      mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
       const unsigned full = at.full(ring.stage);
       mbarrier_arrive_expect(full, (BM + BN) * BK * 2);
 #pragma unroll
@@ -190,10 +187,9 @@ __device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
                                             const TensorMap& map, unsigned slot, int column,
                                             int row) {
   const int lane = threadIdx.x % 32, line = lane % kWarpRows, half = lane / kWarpRows;
-  const int swizzle = CHUNK == 64 ? line & 7 : line >> 1 & 3;
 #pragma unroll
   for (int j = 0; j < CHUNK / 16; ++j) {
-    stmatrix_x4(slot + line * CHUNK * 2 + ((2 * j + half) ^ swizzle) * 16, words[4 * j],
+    stmatrix_x4(slot + line * CHUNK * 2 + ((2 * j + half) ^ (line & 7)) * 16, words[4 * j],
                 words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
   }
   tma_store_fence();
