@@ -8,13 +8,12 @@
 namespace kernwright {
 namespace {
 
-// Kernels see templates, so that CUDA's own min and max of the exact types are preferred;
-// expressions see 64-bit functions, as on the host.
+// Kernels see templates, so that CUDA's own min and max of the exact types are preferred.
 constexpr std::string_view kKernelFunctions = R"(
-template <typename T>
-__host__ __device__ constexpr T ceil_div(T a, T b) { return a / b + (a % b != 0 ? 1 : 0); }
-template <typename T>
-__host__ __device__ constexpr T round_up(T a, T b) { return ceil_div(a, b) * b; }
+template <typename A, typename B>
+__host__ __device__ constexpr auto ceil_div(A a, B b) { return a / b + (a % b != 0 ? 1 : 0); }
+template <typename A, typename B>
+__host__ __device__ constexpr auto round_up(A a, B b) { return ceil_div(a, b) * b; }
 template <typename T>
 __host__ __device__ constexpr T min(T a, T b) { return b < a ? b : a; }
 template <typename T>
@@ -23,12 +22,15 @@ template <typename T>
 __host__ __device__ constexpr bool is_pow2(T a) { return a > 0 && (a & (a - 1)) == 0; }
 )";
 
+// Expressions see 64-bit functions, as on the host.
 constexpr std::string_view kExpressionFunctions = R"(
-constexpr long long ceil_div(long long a, long long b) { return a / b + (a % b != 0 ? 1 : 0); }
-constexpr long long round_up(long long a, long long b) { return ceil_div(a, b) * b; }
-constexpr long long min(long long a, long long b) { return b < a ? b : a; }
-constexpr long long max(long long a, long long b) { return a < b ? b : a; }
-constexpr bool is_pow2(long long a) { return a > 0 && (a & (a - 1)) == 0; }
+__host__ __device__ constexpr long long ceil_div(long long a, long long b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+__host__ __device__ constexpr long long round_up(long long a, long long b) { return ceil_div(a, b) * b; }
+__host__ __device__ constexpr long long min(long long a, long long b) { return b < a ? b : a; }
+__host__ __device__ constexpr long long max(long long a, long long b) { return a < b ? b : a; }
+__host__ __device__ constexpr bool is_pow2(long long a) { return a > 0 && (a & (a - 1)) == 0; }
 )";
 
 /// The element type's name in kernels (<kernwright/types.cuh>).
@@ -81,7 +83,7 @@ class HeaderWriter {
   void constant(std::string_view name, std::int64_t value) {
     values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", name, " = ",
                       literal(value), ";\n");
-    wide_ += concat("constexpr long long ", name, " = ", literal(value), ";\n");
+    constants_ += concat("constexpr long long ", name, " = ", literal(value), ";\n");
   }
 
   void type_alias(std::string_view name, DType dtype) {
@@ -92,8 +94,8 @@ class HeaderWriter {
   void derived(const Derived& derived, std::int64_t value, std::string_view file) {
     values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", derived.name, " = ",
                       literal(value), ";\n");
-    wide_ += concat("#line ", derived.line, " ", quoted(file), "\nconstexpr long long ",
-                    derived.name, " = ", derived.expression.text(), ";\n");
+    assertions_ += concat("#line ", derived.line, " ", quoted(file), "\nconstexpr long long ",
+                          derived.name, " = ", derived.expression.text(), ";\n");
     const std::string message =
         concat("derived value ", derived.name, ": the host computed ", value);
     assertion(concat(derived.name, " == ", literal(value)), message, derived.line, file);
@@ -105,23 +107,28 @@ class HeaderWriter {
   }
 
   std::string finish() const {
-    // `wide` holds the names once more with the width that they have on the host.
-    return concat(
-        "#pragma once\n#include <kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
-        kKernelFunctions, "\n", aliases_, values_, "\nnamespace wide {\n", kExpressionFunctions,
-        "\n", wide_, "}  // namespace wide\n", "}  // namespace kernwright::config\n");
+    std::string text =
+        concat("#pragma once\n#include <kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
+               kKernelFunctions, "\n", aliases_, values_);
+    if (!assertions_.empty()) {
+      // The names once more, with the width that they have on the host.
+      text += concat("\nnamespace wide {\n", kExpressionFunctions, "\n", constants_, assertions_,
+                     "}  // namespace wide\n");
+    }
+    return text + "}  // namespace kernwright::config\n";
   }
 
  private:
   void assertion(std::string_view condition, std::string_view message, int line,
                  std::string_view file) {
-    wide_ += concat("#line ", line, " ", quoted(file), "\nstatic_assert(", condition, ", ",
-                    quoted(message), ");\n");
+    assertions_ += concat("#line ", line, " ", quoted(file), "\nstatic_assert(", condition, ", ",
+                          quoted(message), ");\n");
   }
 
   std::string aliases_;
   std::string values_;
-  std::string wide_;
+  std::string constants_;
+  std::string assertions_;
 };
 
 bool is_dim(const Operation& operation, std::string_view name) {
