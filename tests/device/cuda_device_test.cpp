@@ -1,0 +1,246 @@
+#include "device/cuda_device.h"
+
+#include <algorithm>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/driver_device.h"
+#include "fake_driver.h"
+#include "plans.h"
+
+namespace kernwright {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// The device over a driver that executes nothing.
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  CudaDeviceTest() {
+    driver_.kernels["first"] = {8};
+    driver_.kernels["second"] = {8};
+    plan_.tensors = {tensor("x", TensorRole::inout, DType::fp32, {64})};
+    plan_.workspaces = {{.name = "locks", .bytes = 64, .zeroed = true}};
+    plan_.launches = {launch("first", {2, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::tensor, 0)}),
+                      launch("second", {2, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)})};
+    plan_.launches[1].programmatic = true;
+    plan_.launches[1].cluster = {2, 1, 1};
+    arguments_.tensors = {0x10000};
+    arguments_.workspace = 0x20000;
+  }
+
+  std::unique_ptr<Device> open(std::chrono::milliseconds deadline = std::chrono::seconds(10)) {
+    Result<std::unique_ptr<Device>> device = open_device(driver_.api(), 0, {.deadline = deadline});
+    EXPECT_TRUE(device) << device.error().message;
+    return std::move(*device);
+  }
+  std::shared_ptr<LoadedProgram> load(Device& device) {
+    Result<std::shared_ptr<LoadedProgram>> program = device.load(FakeDriver::cubin(), plan_);
+    EXPECT_TRUE(program) << program.error().message;
+    return *program;
+  }
+
+  FakeDriver driver_;
+  ExecutionPlan plan_;
+  LaunchArguments arguments_;
+};
+
+TEST_F(CudaDeviceTest, DescribesItself) {
+  const auto device = open();
+  EXPECT_EQ(device->profile().name, "Fake GPU");
+  EXPECT_EQ(device->profile().sm_arch, 90);
+  EXPECT_EQ(device->profile().sm_count, 132);
+  EXPECT_EQ(device->identity().uuid, "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf");
+  EXPECT_FALSE(device->identity().driver_version.empty());
+}
+
+TEST_F(CudaDeviceTest, AMissingGpuIsUnavailable) {
+  const auto device = open_device(driver_.api(), 3, {});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(device.error().message, StartsWith("GPU 3: cuDeviceGet"));
+}
+
+TEST_F(CudaDeviceTest, EverythingIsGivenBackOnceAndTheCallersContextRestored) {
+  {
+    const auto device = open();
+    const auto buffer = device->allocate(256);
+    ASSERT_TRUE(buffer);
+    EXPECT_EQ((*buffer)->bytes(), 256);
+    const auto program = load(*device);
+    ASSERT_TRUE(device->run(*program, arguments_));
+    const auto units = device->prepare_timing(*program, {&arguments_, 1}, 3);
+    ASSERT_TRUE(units);
+    ASSERT_TRUE(device->sample_us(**units));
+    EXPECT_EQ(driver_.current, nullptr);
+  }
+  EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
+  EXPECT_EQ(driver_.destroyed_twice, 0);
+}
+
+TEST_F(CudaDeviceTest, ABufferMayOutliveItsDevice) {
+  Result<std::unique_ptr<DeviceBuffer>> buffer = open()->allocate(256);
+  ASSERT_TRUE(buffer);
+  EXPECT_EQ(driver_.alive.count("context"), 1U);
+  buffer->reset();
+  EXPECT_TRUE(driver_.alive.empty());
+}
+
+TEST_F(CudaDeviceTest, RunZeroesLaunchesAndWaits) {
+  const auto device = open();
+  const auto program = load(*device);
+  ASSERT_TRUE(device->run(*program, arguments_));
+  ASSERT_EQ(driver_.fills.size(), 1U);
+  EXPECT_EQ(driver_.fills[0].to, 0x20000U);
+  ASSERT_EQ(driver_.launches.size(), 2U);
+  EXPECT_EQ(driver_.launches[0].kernel, "first");
+  EXPECT_EQ(driver_.launches[1].kernel, "second");
+  EXPECT_EQ(driver_.launches[1].attributes.count(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION), 1U);
+}
+
+TEST_F(CudaDeviceTest, ReferenceBuffersReachTheKernelByTensor) {
+  plan_.launches = {launch("first", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::reference, 0)}),
+                    launch("second", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::magnitude, 0)})};
+  const auto device = open();
+  const auto program = load(*device);
+  const Result<void> missing = device->run(*program, arguments_);
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("references"));
+  arguments_.references = {0x70};
+  arguments_.magnitudes = {0x80};
+  ASSERT_TRUE(device->run(*program, arguments_));
+  EXPECT_EQ(driver_.launches[0].arguments[0][0], std::byte{0x70});
+  EXPECT_EQ(driver_.launches[1].arguments[0][0], std::byte{0x80});
+}
+
+TEST_F(CudaDeviceTest, AFailureThatDoesNotStickLeavesTheDeviceUsable) {
+  const auto device = open();
+  driver_.failures["cuMemAlloc"] = CUDA_ERROR_OUT_OF_MEMORY;
+  const auto buffer = device->allocate(1 << 20);
+  ASSERT_FALSE(buffer);
+  EXPECT_EQ(buffer.error().message,
+            "allocating 1048576 bytes: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
+  EXPECT_EQ(device->last_failure(), Outcome::out_of_memory);
+  EXPECT_FALSE(device->lost());
+  driver_.failures.clear();
+  EXPECT_TRUE(device->allocate(1 << 20));
+}
+
+TEST_F(CudaDeviceTest, ARefusedPlanIsALaunchFailureOfTheCandidate) {
+  const auto device = open();
+  plan_.launches[0].block = {4096, 1, 1};
+  EXPECT_FALSE(device->load(FakeDriver::cubin(), plan_));
+  EXPECT_EQ(device->last_failure(), Outcome::launch_failed);
+  driver_.failures["cuLibraryLoadData"] = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_FALSE(device->load(FakeDriver::cubin(), plan_));
+  EXPECT_EQ(device->last_failure(), Outcome::out_of_memory);
+  EXPECT_EQ(driver_.alive.count("library"), 0U);
+}
+
+TEST_F(CudaDeviceTest, AnIllegalAddressLosesTheDeviceAndNothingIsFreed) {
+  auto device = open();
+  auto buffer = device->allocate(256);
+  auto program = load(*device);
+  driver_.stream_state = CUDA_ERROR_ILLEGAL_ADDRESS;
+  EXPECT_FALSE(device->run(*program, arguments_));
+  EXPECT_EQ(device->last_failure(), Outcome::illegal_address);
+  EXPECT_TRUE(device->lost());
+
+  driver_.stream_state = CUDA_SUCCESS;
+  const std::size_t calls = driver_.calls.size();
+  EXPECT_FALSE(device->allocate(256));
+  EXPECT_EQ(device->last_failure(), Outcome::device_lost);
+  EXPECT_FALSE(device->run(*program, arguments_));
+  EXPECT_FALSE(device->load(FakeDriver::cubin(), plan_));
+  EXPECT_FALSE(device->prepare_timing(*program, {&arguments_, 1}, 1));
+  buffer->reset();
+  program.reset();
+  device.reset();
+  EXPECT_EQ(driver_.calls.size(), calls) << "the driver is left alone";
+  EXPECT_EQ(driver_.alive.count("memory"), 1U);
+  EXPECT_EQ(driver_.alive.count("library"), 1U);
+}
+
+TEST_F(CudaDeviceTest, AHangEndsAtTheDeadline) {
+  const auto device = open(std::chrono::milliseconds(20));
+  const auto program = load(*device);
+  driver_.stream_state = CUDA_ERROR_NOT_READY;
+  const Result<void> ran = device->run(*program, arguments_);
+  ASSERT_FALSE(ran);
+  EXPECT_EQ(ran.error().code, ErrorCode::timed_out);
+  EXPECT_EQ(device->last_failure(), Outcome::timed_out);
+  EXPECT_TRUE(device->lost());
+}
+
+TEST_F(CudaDeviceTest, TimingChainsEveryNodeAndRotatesTheSets) {
+  const auto device = open();
+  const auto program = load(*device);
+  LaunchArguments other = arguments_;
+  other.tensors = {0x11000};
+  const LaunchArguments sets[] = {arguments_, other};
+  const auto units = device->prepare_timing(*program, sets, 3);
+  ASSERT_TRUE(units) << units.error().message;
+  ASSERT_EQ(driver_.fills.size(), 3U);
+  ASSERT_EQ(driver_.launches.size(), 6U);
+  for (std::size_t unit = 0; unit < 3; ++unit) {
+    const FakeDriver::Launch& first = driver_.launches[2 * unit];
+    const FakeDriver::Launch& second = driver_.launches[2 * unit + 1];
+    EXPECT_EQ(first.after, std::vector<CUgraphNode>{driver_.fills[unit].node});
+    EXPECT_EQ(first.arguments[0][1], unit == 1 ? std::byte{0x10} : std::byte{0x00});
+    EXPECT_TRUE(second.after.empty()) << "a programmatic edge takes the ordinary one's place";
+    EXPECT_EQ(second.programmatic_after, first.node);
+    EXPECT_EQ(second.attributes.at(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim.x, 2U);
+    EXPECT_EQ(second.attributes.size(), 1U);
+  }
+}
+
+TEST_F(CudaDeviceTest, ASampleIsTheReplaysTimePerUnitBehindAGate) {
+  const auto device = open();
+  const auto program = load(*device);
+  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
+  ASSERT_TRUE(units);
+  driver_.elapsed_ms = 0.5F;
+  driver_.calls.clear();
+  for (cuuint32_t sample = 1; sample <= 2; ++sample) {
+    const Result<double> us = device->sample_us(**units);
+    ASSERT_TRUE(us);
+    EXPECT_DOUBLE_EQ(*us, 125);
+    EXPECT_EQ(driver_.gate_value, sample);
+    EXPECT_EQ(*driver_.gate_word, sample) << "the gate is open again";
+  }
+  driver_.calls.resize(4);
+  EXPECT_EQ(driver_.calls, (std::vector<std::string>{"cuStreamWaitValue32", "cuEventRecord",
+                                                     "cuGraphLaunch", "cuEventRecord"}));
+}
+
+TEST_F(CudaDeviceTest, AFailedReplayStillOpensTheGate) {
+  const auto device = open();
+  const auto program = load(*device);
+  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
+  ASSERT_TRUE(units);
+  driver_.failures["cuGraphLaunch"] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  EXPECT_FALSE(device->sample_us(**units));
+  EXPECT_EQ(device->last_failure(), Outcome::launch_failed);
+  EXPECT_EQ(*driver_.gate_word, driver_.gate_value);
+}
+
+TEST_F(CudaDeviceTest, WithoutStreamMemoryOperationsThereIsNoGate) {
+  driver_.device_attributes[CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] = 0;
+  const auto device = open();
+  const auto program = load(*device);
+  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 1);
+  ASSERT_TRUE(units);
+  EXPECT_TRUE(device->sample_us(**units));
+  EXPECT_EQ(driver_.gate_value, 0U);
+}
+
+TEST_F(CudaDeviceTest, NothingToTimeIsAnError) {
+  const auto device = open();
+  const auto program = load(*device);
+  EXPECT_FALSE(device->prepare_timing(*program, {}, 4));
+  EXPECT_FALSE(device->prepare_timing(*program, {&arguments_, 1}, 0));
+}
+
+}  // namespace
+}  // namespace kernwright

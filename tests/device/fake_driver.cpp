@@ -1,0 +1,306 @@
+#include "fake_driver.h"
+
+#include <cstring>
+#include <elf.h>
+
+namespace kernwright {
+namespace {
+
+FakeDriver* driver = nullptr;
+
+template <typename Handle>
+std::uint64_t number(Handle handle) {
+  if constexpr (std::is_pointer_v<Handle>) {
+    return reinterpret_cast<std::uint64_t>(handle);
+  } else {
+    return handle;
+  }
+}
+
+template <typename Config>
+std::vector<unsigned int> geometry(const Config& c) {
+  return {c.gridDimX,  c.gridDimY,  c.gridDimZ,      c.blockDimX,
+          c.blockDimY, c.blockDimZ, c.sharedMemBytes};
+}
+
+/// A kernel's handle is the address of its entry in `FakeDriver::kernels`.
+using KernelEntry = std::pair<const std::string, std::vector<std::size_t>>;
+
+FakeDriver::Launch make_launch(const void* kernel, void** arguments) {
+  const auto& [name, sizes] = *static_cast<const KernelEntry*>(kernel);
+  FakeDriver::Launch launch;
+  launch.kernel = name;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto* bytes = static_cast<const std::byte*>(arguments[i]);
+    launch.arguments.emplace_back(bytes, bytes + sizes[i]);
+  }
+  return launch;
+}
+
+}  // namespace
+
+CUresult FakeDriver::enter(const char* function) {
+  calls.emplace_back(function);
+  const auto failure = failures.find(function);
+  return failure == failures.end() ? CUDA_SUCCESS : failure->second;
+}
+
+template <typename Handle>
+CUresult FakeDriver::create(const char* function, const char* kind, Handle* handle) {
+  if (const CUresult result = enter(function); result != CUDA_SUCCESS) return result;
+  next_handle_ += 0x1000;
+  if constexpr (std::is_pointer_v<Handle>) {
+    *handle = reinterpret_cast<Handle>(next_handle_);
+  } else {
+    *handle = static_cast<Handle>(next_handle_);
+  }
+  kinds_[next_handle_] = kind;
+  alive.insert(kind);
+  return CUDA_SUCCESS;
+}
+
+template <typename Handle>
+CUresult FakeDriver::destroy(const char* function, Handle handle) {
+  const CUresult result = enter(function);
+  const auto kind = kinds_.find(number(handle));
+  if (kind == kinds_.end()) {
+    ++destroyed_twice;
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  alive.erase(alive.find(kind->second));
+  kinds_.erase(kind);
+  return result;
+}
+
+std::string FakeDriver::cubin() {
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  std::string bits(sizeof(header), '\0');
+  std::memcpy(bits.data(), &header, sizeof(header));
+  return bits;
+}
+
+FakeDriver::~FakeDriver() { driver = nullptr; }
+
+FakeDriver::FakeDriver() {
+  driver = this;
+  device_attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] = 232'448;
+  device_attributes[CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] = 1;
+  device_attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = 9;
+  device_attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
+
+  api_.get_error_name = [](CUresult result, const char** text) {
+    *text = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OTHER";
+    return CUDA_SUCCESS;
+  };
+  api_.get_error_string = [](CUresult result, const char** text) {
+    *text = result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "other";
+    return CUDA_SUCCESS;
+  };
+  api_.driver_get_version = [](int* version) { return *version = 13'000, CUDA_SUCCESS; };
+  api_.device_get_count = [](int* count) { return *count = 1, CUDA_SUCCESS; };
+  api_.device_get = [](CUdevice* device, int ordinal) {
+    *device = ordinal;
+    return ordinal == 0 ? driver->enter("cuDeviceGet") : CUDA_ERROR_INVALID_DEVICE;
+  };
+  api_.device_get_name = [](char* name, int length, CUdevice) {
+    std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
+    return CUDA_SUCCESS;
+  };
+  api_.device_get_uuid = [](CUuuid* uuid, CUdevice) {
+    for (int i = 0; i < 16; ++i) uuid->bytes[i] = static_cast<char>(0xa0 + i);
+    return CUDA_SUCCESS;
+  };
+  api_.device_total_mem = [](std::size_t* bytes, CUdevice) {
+    return *bytes = std::size_t{1} << 37, CUDA_SUCCESS;
+  };
+  api_.device_get_attribute = [](int* value, CUdevice_attribute id, CUdevice) {
+    *value = driver->device_attributes[id];
+    return CUDA_SUCCESS;
+  };
+
+  api_.primary_context_retain = [](CUcontext* context, CUdevice) {
+    driver->alive.insert("context");
+    *context = reinterpret_cast<CUcontext>(0xc0);
+    return driver->enter("cuDevicePrimaryCtxRetain");
+  };
+  api_.primary_context_release = [](CUdevice) {
+    driver->alive.erase(driver->alive.find("context"));
+    return driver->enter("cuDevicePrimaryCtxRelease");
+  };
+  api_.context_get_current = [](CUcontext* context) {
+    return *context = driver->current, CUDA_SUCCESS;
+  };
+  api_.context_push_current = [](CUcontext context) {
+    return driver->current = context, CUDA_SUCCESS;
+  };
+  api_.context_pop_current = [](CUcontext* context) {
+    *context = driver->current;
+    return driver->current = nullptr, CUDA_SUCCESS;
+  };
+
+  api_.mem_alloc = [](CUdeviceptr* address, std::size_t) {
+    return driver->create("cuMemAlloc", "memory", address);
+  };
+  api_.mem_free = [](CUdeviceptr address) { return driver->destroy("cuMemFree", address); };
+  api_.mem_host_alloc = [](void** memory, std::size_t bytes, unsigned int) {
+    *memory = ::operator new(bytes);
+    driver->alive.insert("host memory");
+    driver->gate_word = static_cast<cuuint32_t*>(*memory);
+    return driver->enter("cuMemHostAlloc");
+  };
+  api_.mem_host_get_device_pointer = [](CUdeviceptr* address, void* memory, unsigned int) {
+    return *address = number(memory), CUDA_SUCCESS;
+  };
+  api_.mem_free_host = [](void* memory) {
+    ::operator delete(memory);
+    driver->alive.erase(driver->alive.find("host memory"));
+    return driver->enter("cuMemFreeHost");
+  };
+  api_.memcpy_htod_async = [](CUdeviceptr, const void*, std::size_t, CUstream) {
+    return driver->enter("cuMemcpyHtoDAsync");
+  };
+  api_.memcpy_dtoh_async = [](void*, CUdeviceptr, std::size_t, CUstream) {
+    return driver->enter("cuMemcpyDtoHAsync");
+  };
+  api_.memset_d8_async = [](CUdeviceptr to, unsigned char, std::size_t bytes, CUstream) {
+    driver->fills.push_back({to, bytes, false, nullptr});
+    return driver->enter("cuMemsetD8Async");
+  };
+
+  api_.stream_create = [](CUstream* stream, unsigned int) {
+    return driver->create("cuStreamCreate", "stream", stream);
+  };
+  api_.stream_destroy = [](CUstream stream) { return driver->destroy("cuStreamDestroy", stream); };
+  api_.stream_query = [](CUstream) { return driver->stream_state; };
+  api_.stream_wait_value32 = [](CUstream, CUdeviceptr, cuuint32_t value, unsigned int) {
+    driver->gate_value = value;
+    return driver->enter("cuStreamWaitValue32");
+  };
+  api_.event_create = [](CUevent* event, unsigned int) {
+    return driver->create("cuEventCreate", "event", event);
+  };
+  api_.event_destroy = [](CUevent event) { return driver->destroy("cuEventDestroy", event); };
+  api_.event_record = [](CUevent, CUstream) { return driver->enter("cuEventRecord"); };
+  api_.event_elapsed_time = [](float* ms, CUevent, CUevent) {
+    return *ms = driver->elapsed_ms, CUDA_SUCCESS;
+  };
+
+  api_.library_load_data = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned int,
+                              CUlibraryOption*, void**, unsigned int) {
+    return driver->create("cuLibraryLoadData", "library", library);
+  };
+  api_.library_unload = [](CUlibrary library) {
+    return driver->destroy("cuLibraryUnload", library);
+  };
+  api_.library_get_kernel = [](CUkernel* kernel, CUlibrary, const char* name) {
+    const auto entry = driver->kernels.find(name);
+    if (entry == driver->kernels.end()) return CUDA_ERROR_NOT_FOUND;
+    *kernel = reinterpret_cast<CUkernel>(&*entry);
+    return CUDA_SUCCESS;
+  };
+  api_.kernel_get_function = [](CUfunction* function, CUkernel kernel) {
+    return *function = reinterpret_cast<CUfunction>(kernel), CUDA_SUCCESS;
+  };
+  api_.kernel_get_attribute = [](int* value, CUfunction_attribute id, CUkernel, CUdevice) {
+    return *value = driver->kernel_attributes[id], CUDA_SUCCESS;
+  };
+  api_.kernel_set_attribute = [](CUfunction_attribute id, int value, CUkernel, CUdevice) {
+    driver->set_attributes[id] = value;
+    return driver->enter("cuKernelSetAttribute");
+  };
+  api_.kernel_get_param_info = [](CUkernel kernel, std::size_t index, std::size_t*,
+                                  std::size_t* bytes) {
+    const auto& sizes = reinterpret_cast<const KernelEntry*>(kernel)->second;
+    if (index >= sizes.size()) return CUDA_ERROR_INVALID_VALUE;
+    return *bytes = sizes[index], CUDA_SUCCESS;
+  };
+  api_.launch_kernel_ex = [](const CUlaunchConfig* config, CUfunction kernel, void** arguments,
+                             void**) {
+    if (const CUresult result = driver->enter("cuLaunchKernelEx"); result != CUDA_SUCCESS) {
+      return result;
+    }
+    Launch launch = make_launch(kernel, arguments);
+    launch.geometry = geometry(*config);
+    for (unsigned int i = 0; i < config->numAttrs; ++i) {
+      launch.attributes[config->attrs[i].id] = config->attrs[i].value;
+    }
+    driver->launches.push_back(std::move(launch));
+    return CUDA_SUCCESS;
+  };
+  api_.tensor_map_encode_tiled =
+      [](CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+         const cuuint64_t* dims, const cuuint64_t* strides, const cuuint32_t* box,
+         const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+         CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill) {
+        if (number(map) % 64 != 0) return CUDA_ERROR_INVALID_VALUE;
+        std::memset(map, 0x5a, sizeof(*map));
+        map->opaque[0] = number(address);
+        driver->encodings.push_back({type,
+                                     {dims, dims + rank},
+                                     {strides, strides + rank - 1},
+                                     {box, box + rank},
+                                     swizzle,
+                                     promotion});
+        return driver->enter("cuTensorMapEncodeTiled");
+      };
+  api_.tensor_map_replace_address = [](CUtensorMap* map, void* address) {
+    if (number(map) % 64 != 0 || number(address) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
+    map->opaque[0] = number(address);
+    return CUDA_SUCCESS;
+  };
+
+  api_.graph_create = [](CUgraph* graph, unsigned int) {
+    return driver->create("cuGraphCreate", "graph", graph);
+  };
+  api_.graph_destroy = [](CUgraph graph) { return driver->destroy("cuGraphDestroy", graph); };
+  api_.graph_add_kernel_node = [](CUgraphNode* node, CUgraph, const CUgraphNode* after,
+                                  std::size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
+    if (const CUresult result = driver->enter("cuGraphAddKernelNode"); result != CUDA_SUCCESS) {
+      return result;
+    }
+    *node = reinterpret_cast<CUgraphNode>(driver->next_handle_ += 16);
+    Launch launch = make_launch(params->func, params->kernelParams);
+    launch.geometry = geometry(*params);
+    launch.in_graph = true;
+    launch.node = *node;
+    launch.after.assign(after, after + count);
+    driver->launches.push_back(std::move(launch));
+    return CUDA_SUCCESS;
+  };
+  api_.graph_kernel_node_set_attribute = [](CUgraphNode node, CUlaunchAttributeID id,
+                                            const CUlaunchAttributeValue* value) {
+    for (Launch& launch : driver->launches) {
+      if (launch.node == node) launch.attributes[id] = *value;
+    }
+    return CUDA_SUCCESS;
+  };
+  api_.graph_add_memset_node = [](CUgraphNode* node, CUgraph, const CUgraphNode*, std::size_t,
+                                  const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
+    *node = reinterpret_cast<CUgraphNode>(driver->next_handle_ += 16);
+    driver->fills.push_back({params->dst, params->width * params->elementSize, true, *node});
+    return driver->enter("cuGraphAddMemsetNode");
+  };
+  api_.graph_add_dependencies = [](CUgraph, const CUgraphNode* from, const CUgraphNode* to,
+                                   const CUgraphEdgeData* edges, std::size_t) {
+    if (edges->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC ||
+        edges->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (Launch& launch : driver->launches) {
+      if (launch.node == *to) launch.programmatic_after = *from;
+    }
+    return CUDA_SUCCESS;
+  };
+  api_.graph_instantiate = [](CUgraphExec* exec, CUgraph, unsigned long long) {
+    return driver->create("cuGraphInstantiate", "executable graph", exec);
+  };
+  api_.graph_upload = [](CUgraphExec, CUstream) { return driver->enter("cuGraphUpload"); };
+  api_.graph_launch = [](CUgraphExec, CUstream) { return driver->enter("cuGraphLaunch"); };
+  api_.graph_exec_destroy = [](CUgraphExec exec) {
+    return driver->destroy("cuGraphExecDestroy", exec);
+  };
+}
+
+}  // namespace kernwright
