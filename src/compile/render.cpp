@@ -24,13 +24,14 @@ CompileRequest make_request(std::string name, std::string source, std::string co
 
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch) {
   const KernelTemplate& kernel_template = *candidate.kernel_template;
-  return make_request(kernel_template.source_file, kernel_template.source, config_header(candidate),
-                      catalog, kernel_template.target(sm_arch));
+  return make_request(concat(kernel_template.name, "/", kernel_template.source_file),
+                      kernel_template.source, config_header(candidate), catalog,
+                      kernel_template.target(sm_arch));
 }
 
 CompileRequest render_reference(const Operation& operation, const Problem& normalized,
                                 const Catalog& catalog, int sm_arch) {
-  return make_request(operation.folder + "/reference.cu", operation.reference_source,
+  return make_request(operation.name + "/reference.cu", operation.reference_source,
                       reference_config_header(operation, normalized), catalog,
                       concat("sm_", sm_arch));
 }

@@ -1,0 +1,85 @@
+#include "compile/render.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+class RenderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto catalog = Catalog::load({});
+    ASSERT_TRUE(catalog) << catalog.error().message;
+    catalog_ = *catalog;
+    auto profile = find_profile("h200");
+    ASSERT_TRUE(profile) << profile.error().message;
+    profile_ = *profile;
+  }
+
+  /// The example problem of the template's operation, with `changes` to the default configuration.
+  Candidate candidate(const char* name, const std::map<std::string, std::int64_t>& changes = {}) {
+    const KernelTemplate& made = **catalog_->kernel_template(name);
+    const Operation& operation = **catalog_->operation(made.operation);
+    auto values = made.default_configuration.values();
+    for (auto& [parameter, value] : values) {
+      if (const auto found = changes.find(parameter); found != changes.end()) {
+        value = found->second;
+      }
+    }
+    auto result = make_candidate(made, operation, *operation.normalize(operation.example),
+                                 Configuration(values), profile_);
+    EXPECT_TRUE(result) << result.error().message;
+    return *result;
+  }
+
+  std::shared_ptr<const Catalog> catalog_;
+  DeviceProfile profile_;
+};
+
+TEST_F(RenderTest, ARequestHasTheSourceTheConfigurationAndTheDeviceHeaders) {
+  const CompileRequest request = render(candidate("matmul/persistent_wave"), *catalog_, 90);
+  EXPECT_EQ(request.target, "sm_90a");
+  EXPECT_EQ(request.output, OutputKind::cubin);
+  EXPECT_EQ(request.name, "matmul/persistent_wave/kernel.cu");
+  EXPECT_NE(request.source.find("matmul_persistent_wave"), std::string::npos);
+  const auto has = [&](const char* name) {
+    return std::any_of(request.headers.begin(), request.headers.end(),
+                       [&](const auto& header) { return header.first == name; });
+  };
+  EXPECT_TRUE(has("kernwright/config.cuh"));
+  EXPECT_TRUE(has("kernwright/types.cuh"));
+}
+
+TEST_F(RenderTest, RunTimeParametersDoNotChangeTheRequest) {
+  const CompileRequest request =
+      render(candidate("matmul/persistent_wave", {{"GROUP", 4}}), *catalog_, 90);
+  EXPECT_EQ(request.digest({}),
+            render(candidate("matmul/persistent_wave", {{"GROUP", 16}}), *catalog_, 90).digest({}));
+  EXPECT_NE(request.digest({}),
+            render(candidate("matmul/persistent_wave", {{"BN", 128}, {"STAGES", 6}}), *catalog_, 90)
+                .digest({}));
+}
+
+TEST_F(RenderTest, RunTimeDimsDoNotChangeTheRequest) {
+  const Operation& matmul = **catalog_->operation("matmul");
+  const KernelTemplate& made = **catalog_->kernel_template("matmul/persistent_wave");
+  const auto other = make_candidate(
+      made, matmul, *matmul.normalize(kernwright::matmul({8192, 8192, 8192}, DType::bf16)),
+      made.default_configuration, profile_);
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(render(*other, *catalog_, 90).digest({}),
+            render(candidate("matmul/persistent_wave"), *catalog_, 90).digest({}));
+}
+
+TEST_F(RenderTest, TheReferenceIsCompiledForThePlainTarget) {
+  const Operation& matmul = **catalog_->operation("matmul");
+  const CompileRequest request =
+      render_reference(matmul, *matmul.normalize(matmul.example), *catalog_, 90);
+  EXPECT_EQ(request.target, "sm_90");
+  EXPECT_NE(request.source.find("matmul_reference"), std::string::npos);
+  EXPECT_EQ(request.name, "matmul/reference.cu");
+}
+
+}  // namespace
+}  // namespace kernwright

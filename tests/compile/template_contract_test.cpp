@@ -1,0 +1,162 @@
+// What every built-in template and reference must keep, for every architecture it runs on, dtype
+// and flag: its default configuration compiles without spill and without a loss of speed that the
+// compiler knows of.
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <limits>
+#include <set>
+
+#include "compile/compile_pool.h"
+#include "compile/cubin.h"
+#include "compile/render.h"
+
+namespace kernwright {
+namespace {
+
+/// One built-in profile of every architecture.
+std::vector<DeviceProfile> one_profile_per_arch() {
+  std::vector<DeviceProfile> profiles;
+  std::set<int> seen;
+  for (const DeviceProfile& profile : built_in_profiles()) {
+    if (seen.insert(profile.sm_arch).second) profiles.push_back(profile);
+  }
+  return profiles;
+}
+
+/// The operation's example in every dtype, and with every value of every flag.
+std::vector<Problem> variations(const Operation& operation) {
+  std::vector<Problem> problems;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    const auto problem = operation.normalize(operation.example.with(name, value));
+    ASSERT_TRUE(problem) << problem.error().message;
+    if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
+      problems.push_back(*problem);
+    }
+  };
+  for (const TypeVariable& variable : operation.type_variables) {
+    for (const DType dtype : variable.dtypes) add(variable.name, std::string(to_string(dtype)));
+  }
+  for (const Flag& flag : operation.flags) {
+    for (const std::string& value : flag.values) add(flag.name, value);
+  }
+  return problems;
+}
+
+class TemplateContractToolkitTest : public ::testing::Test {
+ protected:
+  struct Compile {
+    std::string label;
+    std::int64_t allowed_spill_bytes = 0;
+    std::string entry;
+    std::shared_future<CompileResult> result;
+  };
+
+  void SetUp() override {
+    const std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
+    const Result<std::string> identity = compiler->identity();
+    if (!identity) GTEST_SKIP() << identity.error().message;
+    pool_ = std::make_unique<CompilePool>(compiler, CompilePoolOptions{});
+    auto catalog = Catalog::load({});
+    ASSERT_TRUE(catalog) << catalog.error().message;
+    catalog_ = *catalog;
+  }
+
+  static void expect_clean(const std::vector<Compile>& compiles) {
+    for (const Compile& compile : compiles) {
+      const CompileResult& result = compile.result.get();
+      ASSERT_TRUE(result) << compile.label << ": " << result.error().message;
+      const CompiledKernel& kernel = **result;
+      EXPECT_LE(kernel.resources().spill_bytes(), compile.allowed_spill_bytes) << compile.label;
+      EXPECT_TRUE(kernel.warnings.empty()) << compile.label << ": " << kernel.warnings.front();
+      EXPECT_TRUE(
+          std::any_of(kernel.entries.begin(), kernel.entries.end(),
+                      [&](const KernelEntry& entry) { return entry.name == compile.entry; }))
+          << compile.label << ": no entry " << compile.entry;
+    }
+  }
+
+  std::unique_ptr<CompilePool> pool_;
+  std::shared_ptr<const Catalog> catalog_;
+};
+
+TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
+  std::vector<Compile> compiles;
+  for (const KernelTemplate& made : catalog_->templates()) {
+    const Operation& operation = **catalog_->operation(made.operation);
+    const std::size_t before = compiles.size();
+    for (const DeviceProfile& profile : one_profile_per_arch()) {
+      for (const Problem& problem : variations(operation)) {
+        if (!applies(made, operation, problem, profile)) continue;
+        const auto candidate =
+            make_candidate(made, operation, problem, made.default_configuration, profile);
+        ASSERT_TRUE(candidate) << made.name << ", " << problem.text() << " on " << profile.id
+                               << ": " << candidate.error().message;
+        for (const LaunchPlan& launch : candidate->plan.launches) {
+          compiles.push_back({made.name + ", " + problem.text() + " on " + profile.id,
+                              made.allowed_spill_bytes, launch.kernel,
+                              pool_->submit(render(*candidate, *catalog_, profile.sm_arch))});
+        }
+      }
+    }
+    EXPECT_GT(compiles.size(), before) << made.name << " applies to no example";
+  }
+  expect_clean(compiles);
+}
+
+TEST_F(TemplateContractToolkitTest, ReferencesCompile) {
+  std::vector<Compile> compiles;
+  for (const Operation& operation : catalog_->operations()) {
+    for (const DeviceProfile& profile : one_profile_per_arch()) {
+      for (const Problem& problem : variations(operation)) {
+        compiles.push_back(
+            {operation.name + " reference, " + problem.text() + " on " + profile.id,
+             std::numeric_limits<std::int64_t>::max(), operation.reference.kernel,
+             pool_->submit(render_reference(operation, problem, *catalog_, profile.sm_arch))});
+      }
+    }
+  }
+  expect_clean(compiles);
+}
+
+TEST_F(TemplateContractToolkitTest, TheHopperMatmulIsMadeOfWgmmaAndTma) {
+  const KernelTemplate& made = **catalog_->kernel_template("matmul/persistent_wave");
+  const Operation& operation = **catalog_->operation("matmul");
+  const auto candidate = make_candidate(made, operation, *operation.normalize(operation.example),
+                                        made.default_configuration, *find_profile("h200"));
+  ASSERT_TRUE(candidate) << candidate.error().message;
+  const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 90)).get();
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  const auto counts = count_instructions((*kernel)->bits);
+  ASSERT_TRUE(counts) << counts.error().message;
+  ASSERT_EQ(counts->size(), 1U);
+  const InstructionCounts& count = counts->front();
+  EXPECT_EQ(count.kernel, "matmul_persistent_wave");
+  EXPECT_GE(count.count("HGMMA"), 4);
+  EXPECT_EQ(count.count("HMMA"), 0);
+  EXPECT_GE(count.count("UTMALDG"), 2);
+  EXPECT_GE(count.count("UTMASTG"), 1);
+  EXPECT_GE(count.count("USETMAXREG"), 2);
+  // A serialised wgmma waits about twice for every instruction.
+  EXPECT_LE(count.count("DEPBAR"), count.count("HGMMA"));
+  EXPECT_EQ(count.count("LDL") + count.count("STL") + count.count("CALL"), 0);
+}
+
+TEST_F(TemplateContractToolkitTest, TheTiledMatmulIsMadeOfMmaAndAsynchronousCopies) {
+  const KernelTemplate& made = **catalog_->kernel_template("matmul/tiled");
+  const Operation& operation = **catalog_->operation("matmul");
+  const auto candidate = make_candidate(made, operation, *operation.normalize(operation.example),
+                                        made.default_configuration, *find_profile("a100_80"));
+  ASSERT_TRUE(candidate) << candidate.error().message;
+  const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 80)).get();
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  const auto counts = count_instructions((*kernel)->bits);
+  ASSERT_TRUE(counts) << counts.error().message;
+  EXPECT_GT(counts->front().count("HMMA"), 0);
+  EXPECT_GT(counts->front().count("LDSM"), 0);
+  EXPECT_GT(counts->front().count("LDGSTS"), 0);
+  EXPECT_EQ(counts->front().count("LDL") + counts->front().count("STL"), 0);
+}
+
+}  // namespace
+}  // namespace kernwright
