@@ -21,10 +21,11 @@ if(KERNWRIGHT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${KERNWRIGHT_CCACHE})
 endif()
 
-# Binaries move to other machines: no path of this one may stay in them.
+# Binaries move to other machines: no path of this one may stay in them. With no slash at the end
+# ccache takes the build folder out of its key, so that all build folders share their compilations.
 add_compile_options(
-  -ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/
-  -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.
+  -ffile-prefix-map=${PROJECT_BINARY_DIR}=build)
 
 # LLVMSupport names libz3, libz and libzstd for parts of it that we never pull in.
 add_link_options(-Wl,--as-needed)
