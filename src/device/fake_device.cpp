@@ -49,8 +49,10 @@ struct FakeProgram final : LoadedProgram {
 };
 
 struct FakeUnits final : Device::TimedUnits {
-  FakeUnits(const FakeProgram& loaded, int count) : program(loaded), units(count) {}
+  FakeUnits(const FakeProgram& loaded, LaunchArguments set, int count)
+      : program(loaded), first_set(std::move(set)), units(count) {}
   const FakeProgram& program;
+  LaunchArguments first_set;  ///< replays write its outputs; those of the others nobody compares
   int units;
   std::uint64_t samples = 0;
 };
@@ -129,6 +131,8 @@ class FakeDevice final : public Device {
     for (const auto& [address, bytes] : *allocations_) total += bytes;
     return total;
   }
+  /// What a launch leaves in memory.
+  void apply(const FakeProgram& program, const LaunchArguments& arguments) const;
   /// The injected failure of a program, if it has one.
   Result<void> injected(const FakeProgram& program);
 
@@ -231,23 +235,27 @@ Result<void> FakeDevice::injected(const FakeProgram& program) {
   return fail(outcome, {code, concat("injected failure: ", to_string(outcome))});
 }
 
+void FakeDevice::apply(const FakeProgram& program, const LaunchArguments& arguments) const {
+  DevicePointer workspace = arguments.workspace;
+  for (const WorkspacePlan& part : program.plan.workspaces) {
+    if (part.zeroed) std::fill_n(host(workspace), part.bytes, std::byte{0});
+    workspace += static_cast<DevicePointer>((part.bytes + 255) / 256 * 256);
+  }
+  if (program.behavior.outcome == Outcome::wrong_result) {
+    fill_outputs(program.plan, arguments, -77);
+  } else if (options_.compute) {
+    options_.compute(program.plan, arguments);
+  } else {
+    fill_outputs(program.plan, arguments, 1);
+  }
+}
+
 Result<void> FakeDevice::run(const LoadedProgram& program, const LaunchArguments& arguments) {
   const auto& fake = static_cast<const FakeProgram&>(program);
   if (Result<void> checked = check(fake.plan, arguments); !checked) return checked;
   clock_.advance(fake.behavior.time_us);
   if (Result<void> failed = injected(fake); !failed) return failed;
-  DevicePointer workspace = arguments.workspace;
-  for (const WorkspacePlan& part : fake.plan.workspaces) {
-    if (part.zeroed) std::fill_n(host(workspace), part.bytes, std::byte{0});
-    workspace += static_cast<DevicePointer>((part.bytes + 255) / 256 * 256);
-  }
-  if (fake.behavior.outcome == Outcome::wrong_result) {
-    fill_outputs(fake.plan, arguments, -77);
-  } else if (options_.compute) {
-    options_.compute(fake.plan, arguments);
-  } else {
-    fill_outputs(fake.plan, arguments, 1);
-  }
+  apply(fake, arguments);
   return {};
 }
 
@@ -262,7 +270,7 @@ Result<std::unique_ptr<Device::TimedUnits>> FakeDevice::prepare_timing(
   for (const LaunchArguments& set : arguments) {
     if (Result<void> checked = check(fake.plan, set); !checked) return checked.error();
   }
-  return std::unique_ptr<TimedUnits>(std::make_unique<FakeUnits>(fake, units));
+  return std::unique_ptr<TimedUnits>(std::make_unique<FakeUnits>(fake, arguments.front(), units));
 }
 
 Result<double> FakeDevice::sample_us(TimedUnits& units) {
@@ -273,6 +281,7 @@ Result<double> FakeDevice::sample_us(TimedUnits& units) {
   const double jitter = static_cast<double>(random >> 11) * 0x1p-52 - 1;  // [-1, 1)
   const double time_us = fake.program.behavior.time_us * (1 + options_.noise * jitter);
   clock_.advance(time_us * fake.units);
+  apply(fake.program, fake.first_set);
   return time_us;
 }
 
