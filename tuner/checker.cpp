@@ -61,14 +61,16 @@ double output_unit(DType dtype) {
   return 0;
 }
 
+/// "d[3,17]" for flat index `index`.
 std::string position(const TensorShape& shape, std::int64_t index) {
-  std::string text = "]";
-  for (std::size_t i = shape.extent.size(); i-- > 0;) {
-    text = concat(index % shape.extent[i], text);
+  std::vector<std::int64_t> at(shape.extent.size());
+  for (std::size_t i = at.size(); i-- > 0;) {
+    at[i] = index % shape.extent[i];
     index /= shape.extent[i];
-    if (i != 0) text.insert(0, ",");
   }
-  return concat(shape.name, "[", text);
+  std::string text = concat(shape.name, "[");
+  for (std::size_t i = 0; i < at.size(); ++i) text += concat(i == 0 ? "" : ",", at[i]);
+  return text + "]";
 }
 
 Result<double> download_element(Device& device, DevicePointer array, DType dtype,
