@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include <kernwright/problem.h>
+
+namespace kernwright {
+namespace {
+
+TEST(DTypeTest, SpellingsComeBack) {
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32, DType::fp64, DType::fp8_e4m3,
+                            DType::int8, DType::int32}) {
+    EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
+  }
+  EXPECT_EQ(parse_dtype("float"), std::nullopt);
+  EXPECT_EQ(byte_size(DType::fp64), 8);
+  EXPECT_EQ(byte_size(DType::fp8_e4m3), 1);
+}
+
+TEST(ProblemTest, TextAndParseAreInverse) {
+  const Problem problem = matmul({.m = 4096, .n = 6144, .k = 4096}, DType::bf16);
+  EXPECT_EQ(problem.text(), "matmul m=4096 n=6144 k=4096 dtype=bf16");
+  const Result<Problem> parsed = Problem::parse(problem.text());
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(*parsed, problem);
+  EXPECT_EQ(rmsnorm(2, 3, DType::fp16).text(), "rmsnorm rows=2 columns=3 dtype=fp16");
+  EXPECT_EQ(vector_add(5, DType::fp32).text(), "vector_add n=5 dtype=fp32");
+}
+
+TEST(ProblemTest, WithReplacesOrAdds) {
+  const Problem problem = rmsnorm(2, 3, DType::fp16).with("weight", "none").with("dtype", "bf16");
+  EXPECT_EQ(problem.text(), "rmsnorm rows=2 columns=3 dtype=bf16 weight=none");
+}
+
+TEST(ProblemTest, ParseNamesTheWordThatIsWrong) {
+  const auto error = [](std::string_view text) { return Problem::parse(text).error().message; };
+  EXPECT_EQ(error("matmul m"), "\"m\" is not name=value");
+  EXPECT_EQ(error("matmul m="), "\"m=\" is not name=value");
+  EXPECT_EQ(error("matmul =3"), "\"=3\" is not name=value");
+  EXPECT_EQ(error("matmul 3m=3"), "\"3m=3\" is not name=value");
+  EXPECT_EQ(error("matmul m=99999999999999999999"),
+            "\"m=99999999999999999999\" does not fit 64 bits");
+  EXPECT_EQ(error("m=3"), "\"m=3\": expected the operation's name first");
+  EXPECT_FALSE(Problem::parse("  "));
+}
+
+TEST(ProblemTest, ExtraSpaceIsIgnored) {
+  EXPECT_EQ(Problem::parse("  vector_add   n=5\tdtype=fp32 ").value().operation(), "vector_add");
+}
+
+}  // namespace
+}  // namespace kernwright

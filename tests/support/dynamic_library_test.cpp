@@ -1,0 +1,43 @@
+#include "support/dynamic_library.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+TEST(DynamicLibraryTest, OpensTheFirstThatLoads) {
+  const Result<DynamicLibrary> library =
+      DynamicLibrary::open({"/no/such/library.so", "libc.so.6", "libm.so.6"});
+  ASSERT_TRUE(library);
+  EXPECT_EQ(library->name(), "libc.so.6");
+  EXPECT_NE(library->symbol("getpid"), nullptr);
+  EXPECT_EQ(library->symbol("no_such_symbol"), nullptr);
+}
+
+TEST(DynamicLibraryTest, FailureTellsEveryAttempt) {
+  const Result<DynamicLibrary> library =
+      DynamicLibrary::open({"libone_missing.so", "/two/missing.so"});
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().code, ErrorCode::unavailable);
+  EXPECT_NE(library.error().message.find("libone_missing.so"), std::string::npos);
+  EXPECT_NE(library.error().message.find("/two/missing.so"), std::string::npos);
+}
+
+TEST(DynamicLibraryTest, ToolkitNamesStartWithTheFolderAskedFor) {
+  ::setenv("KERNWRIGHT_CUDA_PATH", "/asked/for", 1);
+  const std::vector<std::string> names = toolkit_library_names("libnvrtc.so", {"13", "12"});
+  ::unsetenv("KERNWRIGHT_CUDA_PATH");
+  EXPECT_EQ(names.front(), "/asked/for/lib64/libnvrtc.so.13");
+  const auto at = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) - names.begin();
+  };
+  EXPECT_LT(at("/asked/for/nvidia/cu13/lib/libnvrtc.so.13"), at("libnvrtc.so.13"));
+  EXPECT_LT(at("libnvrtc.so.13"), at("libnvrtc.so.12"));
+  EXPECT_LT(at("libnvrtc.so.12"), at("/usr/local/cuda/lib64/libnvrtc.so.13"));
+  EXPECT_LT(at("/usr/local/cuda/lib64/libnvrtc.so.13"), static_cast<std::ptrdiff_t>(names.size()));
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,94 @@
+#include "support/json.h"
+
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+std::string error_of(std::string_view text) {
+  const Result<JsonNode> parsed = parse_json(text, "file.json");
+  return parsed ? "parsed" : parsed.error().message;
+}
+
+TEST(JsonTest, KeepsTheLineOfEveryValue) {
+  const Result<JsonNode> root = parse_json(
+      "{\n"
+      "  \"a\": 1\n"
+      "  ,\n"
+      "  \"b\": [\n"
+      "    2.5\n"
+      "    , true,\n"
+      "\n"
+      "    {\"c\":\n"
+      "      \"text\"}\n"
+      "  ]\n"
+      "}\n",
+      "file.json");
+  ASSERT_TRUE(root);
+  EXPECT_EQ(root->line, 1);
+  EXPECT_EQ(root->find("a")->line, 2);
+  const JsonNode* b = root->find("b");
+  EXPECT_EQ(b->line, 4);
+  EXPECT_EQ((*b->array())[0].line, 5);
+  EXPECT_EQ((*b->array())[1].line, 6);
+  EXPECT_EQ((*b->array())[2].line, 8);
+  EXPECT_EQ((*b->array())[2].find("c")->line, 9);
+}
+
+TEST(JsonTest, GivesValuesOfEveryKind) {
+  const Result<JsonNode> root = parse_json(
+      R"({"n": null, "t": true, "i": -9223372036854775808, "d": 1e-6, "s": "é\n", "a": [], "o": {}})",
+      "file.json");
+  ASSERT_TRUE(root);
+  EXPECT_EQ(root->find("n")->kind(), "null");
+  EXPECT_TRUE(*root->find("t")->boolean());
+  EXPECT_EQ(*root->find("i")->integer(), INT64_MIN);
+  EXPECT_EQ(*root->find("s")->string(), "é\n");
+  EXPECT_EQ(root->find("a")->array()->size(), 0U);
+  EXPECT_EQ(root->find("o")->object()->size(), 0U);
+  double number = 0;
+  EXPECT_TRUE(root->find("d")->number(number));
+  EXPECT_DOUBLE_EQ(number, 1e-6);
+  EXPECT_FALSE(root->find("s")->number(number));
+  EXPECT_EQ(root->find("missing"), nullptr);
+}
+
+TEST(JsonTest, MembersKeepTheOrderOfTheFile) {
+  const Result<JsonNode> root = parse_json(R"({"z": 1, "a": 2, "m": 3})", "file.json");
+  ASSERT_TRUE(root);
+  std::string order;
+  for (const auto& [name, value] : *root->object()) order += name;
+  EXPECT_EQ(order, "zam");
+}
+
+TEST(JsonTest, DuplicateKeyIsRefusedWithBothLines) {
+  EXPECT_EQ(error_of("{\"a\": 1,\n\"b\": 2,\n\"a\": 3}"),
+            "file.json:3: key \"a\" is given twice, first on line 1");
+  EXPECT_EQ(error_of(R"([{"a": 1}, {"a": 1}])"), "parsed");
+}
+
+TEST(JsonTest, IntegersBeyond64BitsAreRefused) {
+  EXPECT_EQ(error_of("9223372036854775807"), "parsed");
+  EXPECT_EQ(error_of("[\n9223372036854775808]"),
+            "file.json:2: integer 9223372036854775808 does not fit 64 bits with a sign");
+  EXPECT_EQ(error_of("123456789012345678901234567890"),
+            "file.json:1: integer 123456789012345678901234567890 does not fit 64 bits with a sign");
+}
+
+TEST(JsonTest, DepthIsLimited) {
+  EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "parsed");
+  EXPECT_EQ(error_of(std::string(65, '[') + std::string(65, ']')),
+            "file.json:1: nested deeper than 64");
+  EXPECT_EQ(error_of(std::string(1000000, '[')), "file.json:1: nested deeper than 64");
+}
+
+TEST(JsonTest, SyntaxErrorsNameTheLine) {
+  EXPECT_EQ(error_of("{\n\"a\": 1,\n}").substr(0, 26), "file.json:3: syntax error ");
+  EXPECT_EQ(error_of("").substr(0, 26), "file.json:1: syntax error ");
+  EXPECT_EQ(error_of("1 2").substr(0, 13), "file.json:1: ");
+  EXPECT_EQ(error_of("\"\xff\"").substr(0, 13), "file.json:1: ");
+  EXPECT_EQ(error_of("[1e999]").substr(0, 13), "file.json:1: ");
+}
+
+}  // namespace
+}  // namespace kernwright

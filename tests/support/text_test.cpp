@@ -1,0 +1,28 @@
+#include "support/text.h"
+
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+TEST(TextTest, ConcatTakesStringsCharactersAndNumbers) {
+  EXPECT_EQ(concat("m=", 4096, ' ', std::string("k"), '=', -1.5), "m=4096 k=-1.5");
+}
+
+TEST(TextTest, SplitKeepsEmptyParts) {
+  EXPECT_EQ(split("a,,b,", ','), (std::vector<std::string_view>{"a", "", "b", ""}));
+  EXPECT_EQ(split("", ','), std::vector<std::string_view>{""});
+}
+
+TEST(TextTest, TrimTakesSpaceFromBothEnds) {
+  EXPECT_EQ(trim(" \t a b\r\n"), "a b");
+  EXPECT_EQ(trim(" \n"), "");
+}
+
+TEST(TextTest, IdentifiersStartWithALetter) {
+  for (const char* name : {"a", "_", "BM", "smem_per_sm", "x1"}) EXPECT_TRUE(is_identifier(name));
+  for (const char* name : {"", "1x", "a-b", "a b", "\xc3\xa9"}) EXPECT_FALSE(is_identifier(name));
+}
+
+}  // namespace
+}  // namespace kernwright
