@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include "model/candidate.h"
+#include "model/catalog.h"
+#include "model/config_header.h"
+#include "tests/model/samples.h"
+
+namespace kernwright {
+namespace {
+
+const Catalog& catalog() {
+  static const auto loaded = Catalog::load({});
+  EXPECT_TRUE(loaded) << loaded.error().message;
+  return **loaded;
+}
+
+std::vector<std::string> template_names() {
+  std::vector<std::string> names;
+  for (const KernelTemplate& made : catalog().templates()) names.push_back(made.name);
+  return names;
+}
+
+/// What every embedded template promises.
+class TemplateContractTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  const KernelTemplate& made_ = *catalog().kernel_template(GetParam()).value();
+  const Operation& operation_ = *catalog().operation(made_.operation).value();
+
+  /// A device that the template runs on: an H200 where it can.
+  DeviceProfile device() const {
+    if (made_.runs_on(90)) return h200();
+    for (const DeviceProfile& profile : built_in_profiles()) {
+      if (made_.runs_on(profile.sm_arch)) return profile;
+    }
+    ADD_FAILURE() << GetParam() << " runs on no known device";
+    return h200();
+  }
+
+  /// Problems that between them reach every value: the example, smaller and odd ones, in every
+  /// dtype and with every flag.
+  std::vector<Problem> problems() const {
+    std::vector<Problem> shapes{operation_.example};
+    for (const std::int64_t divisor : {4, 64, 1024}) {
+      Problem::Dims dims = operation_.example.dims();
+      for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
+      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    for (const std::int64_t multiple : {8, 3}) {
+      Problem::Dims dims = operation_.example.dims();
+      dims.back().second = 40 * multiple;
+      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    std::vector<Problem> all;
+    for (const Problem& shape : shapes) {
+      all.push_back(operation_.normalize(shape).value());
+      for (const TypeVariable& variable : operation_.type_variables) {
+        for (const DType dtype : variable.dtypes) {
+          all.push_back(
+              operation_.normalize(shape.with(variable.name, std::string(to_string(dtype))))
+                  .value());
+        }
+      }
+      for (const Flag& flag : operation_.flags) {
+        for (const std::string& value : flag.values) {
+          all.push_back(operation_.normalize(shape.with(flag.name, value)).value());
+        }
+      }
+    }
+    return all;
+  }
+};
+
+TEST_P(TemplateContractTest, DefaultIsValidForTheExample) {
+  const Result<Candidate> made =
+      make_candidate(made_, operation_, operation_.example, made_.default_configuration, device());
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_FALSE(made->plan.launches.empty());
+}
+
+TEST_P(TemplateContractTest, EveryValueReachesAValidCandidate) {
+  std::map<std::string, std::set<std::int64_t>> missing;
+  for (const Parameter& parameter : made_.space.parameters()) {
+    missing[parameter.name].insert(parameter.values.begin(), parameter.values.end());
+  }
+  const DeviceProfile profile = device();
+  for (const Problem& problem : problems()) {
+    if (!applies(made_, operation_, problem, profile)) continue;
+    for (std::int64_t i = 0; i < made_.space.size(); ++i) {
+      const Configuration point = made_.space.at(i);
+      bool news = false;
+      for (const auto& [name, value] : point.values()) news = news || missing[name].contains(value);
+      if (!news || !make_candidate(made_, operation_, problem, point, profile)) continue;
+      for (const auto& [name, value] : point.values()) missing[name].erase(value);
+    }
+  }
+  for (const auto& [name, values] : missing) {
+    for (const std::int64_t value : values) {
+      ADD_FAILURE() << GetParam() << ": " << name << "=" << value << " is never valid";
+    }
+  }
+}
+
+TEST_P(TemplateContractTest, RuntimeParametersAreNotPasted) {
+  const DeviceProfile profile = device();
+  std::map<std::string, std::string> header_of;  // by the compile-time values
+  int seen = 0;
+  for (std::int64_t i = 0; i < made_.space.size() && seen < 64; ++i) {
+    const Result<Candidate> made =
+        make_candidate(made_, operation_, operation_.example, made_.space.at(i), profile);
+    if (!made) continue;
+    ++seen;
+    std::string key;
+    for (const Parameter& parameter : made_.space.parameters()) {
+      if (parameter.binding == Binding::compile) {
+        key += std::to_string(made->configuration.at(parameter.name)) + " ";
+      }
+    }
+    const std::string header = config_header(*made);
+    EXPECT_EQ(header_of.emplace(key, header).first->second, header);
+  }
+  EXPECT_GT(seen, 0);
+}
+
+TEST_P(TemplateContractTest, LaunchesNameKernelsOfTheSource) {
+  for (const LaunchSpec& launch : made_.launches) {
+    EXPECT_NE(made_.source.find(launch.kernel), std::string::npos) << launch.kernel;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Embedded, TemplateContractTest, ::testing::ValuesIn(template_names()),
+                         [](const auto& named) {
+                           std::string name = named.param;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
+                         });
+
+/// What every embedded operation promises.
+TEST(OperationContractTest, ReferencePlansTheExample) {
+  ASSERT_FALSE(catalog().operations().empty());
+  for (const Operation& operation : catalog().operations()) {
+    const Result<ExecutionPlan> plan = make_reference_plan(operation, operation.example, h200());
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_NE(operation.reference_source.find(operation.reference.kernel), std::string::npos);
+  }
+}
+
+TEST(OperationContractTest, FlopsBytesAndReductionAreKnown) {
+  for (const Operation& operation : catalog().operations()) {
+    const Scope scope = operation.scope(operation.example);
+    EXPECT_GT(operation.flops.evaluate(scope).value(), 0) << operation.name;
+    EXPECT_GT(operation.bytes.evaluate(scope).value(), 0) << operation.name;
+    if (operation.tolerance.reduction) {
+      EXPECT_GT(operation.tolerance.reduction->evaluate(scope).value(), 0) << operation.name;
+    }
+  }
+}
+
+TEST(OperationContractTest, SomeTemplateTakesTheExample) {
+  for (const Operation& operation : catalog().operations()) {
+    bool taken = false;
+    for (const KernelTemplate* made : catalog().templates_of(operation.name)) {
+      taken = taken || applies(*made, operation, operation.example, h200()).has_value();
+    }
+    EXPECT_TRUE(taken) << operation.name;
+  }
+}
+
+TEST(OperationContractTest, PublicShapesAreProblemsOfTheCatalog) {
+  for (const Problem& problem :
+       {matmul({.m = 1, .n = 2, .k = 3}, DType::fp16),
+        rmsnorm(2, 3, DType::fp32).with("weight", "none"), vector_add(5, DType::bf16)}) {
+    const Operation& operation = *catalog().operation(problem.operation()).value();
+    const Result<Problem> normalized = operation.normalize(problem);
+    ASSERT_TRUE(normalized) << normalized.error().message;
+    EXPECT_EQ(normalized->text(), problem.text());
+  }
+}
+
+}  // namespace
+}  // namespace kernwright
