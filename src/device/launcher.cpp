@@ -43,14 +43,15 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
     return Error{ErrorCode::unavailable,
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
-  // Encoding tensor maps wants some context. Where the caller has none yet, the one that its
-  // launches will most likely use is kept from now on: making and dropping it is slow.
+  // Encoding tensor maps and asking for a kernel's parameters (cuKernelGetParamInfo fails with
+  // CUDA_ERROR_INVALID_CONTEXT, driver 580) want some context. Where the caller has none yet, the one
+  // that its launches will most likely use is kept from now on: making and dropping it is slow.
   PrimaryContextHandle retained;
   std::optional<ContextScope> scope;
   CUcontext current = nullptr;
   status = {"cuCtxGetCurrent", api.context_get_current(&current)};
   if (!status) return driver_error(api, status);
-  if (!current && !plan.tensor_maps.empty()) {
+  if (!current) {
     CUcontext context = nullptr;
     status = {"cuDevicePrimaryCtxRetain", api.primary_context_retain(&context, device)};
     if (!status) return driver_error(api, status);

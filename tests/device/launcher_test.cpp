@@ -233,17 +233,12 @@ TEST_F(LauncherTest, AFailedLaunchCarriesTheDriversWords) {
   EXPECT_EQ(launched.error().message, "cuLaunchKernelEx: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
 }
 
-TEST_F(LauncherTest, BorrowsAContextOnlyForTensorMapsAndGivesEverythingBack) {
+TEST_F(LauncherTest, BorrowsAContextWhereTheCallerHasNoneAndGivesEverythingBack) {
   ExecutionPlan plain;
   plain.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
-  {
-    const auto launcher = load(plain);
-    ASSERT_TRUE(launcher);
-    EXPECT_EQ(driver_.alive.count("context"), 0U);
-  }
-  {
-    const auto launcher = load(full_plan());
-    ASSERT_TRUE(launcher);
+  for (const ExecutionPlan& plan : {plain, full_plan()}) {
+    const auto launcher = load(plan);
+    ASSERT_TRUE(launcher) << launcher.error().message;
     EXPECT_EQ(driver_.alive.count("context"), 1U);
     EXPECT_EQ(driver_.current, nullptr) << "the caller's context is restored";
   }
