@@ -11,7 +11,7 @@ namespace {
 // architectures are scaled through their profile.
 constexpr double kSmemBytesPerClock = 128;              ///< per SM
 constexpr double kL2PortBytesPerClock = 64;             ///< per SM
-constexpr double kL2BytesPerClockPerSm = 5500.0 / 132;  ///< all SMs pulling at once
+constexpr double kL2BytesPerClockPerSm = 7500.0 / 132;  ///< all SMs pulling at once
 constexpr double kSustainedClock = 0.86;                ///< of the boost clock, tensor cores busy
 constexpr double kPowerShare = 0.81;        ///< of the dense rate, before the power limit acts
 constexpr double kMemoryShare = 0.906;      ///< of the datasheet's memory rate
@@ -57,24 +57,32 @@ Tile read_tile(const Scope& scope) {
   return tile;
 }
 
-/// Clocks that one k-stage of one tile keeps the busiest unit of an SM.
-double stage_clocks(const Tile& t, double element, double tensor_rate, bool lone, double l2_rate) {
+/// Clocks that one k-stage of one tile keeps the busiest unit of an SM, where `resident` blocks
+/// share it and the L2 gives `l2_rate` bytes per clock.
+double stage_clocks(const Tile& t, double element, double tensor_rate, double l2_rate,
+                    double resident) {
+  const bool lone = !t.mma_sync() && t.bm == 64 && resident < 2;
   const double flops = 2 * t.bm * t.bn * t.bk;
   const double stage_bytes = (t.bm + t.bn) * t.bk * element;
   double tensor = flops / tensor_rate;
   double smem = stage_bytes / kSmemBytesPerClock;
+  double overhead = 20;
   if (t.mma_sync()) {
     // Every warp reads its own rows and columns of the stage through ldmatrix.
     smem += (t.bm * t.warps_n + t.bn * t.warps_m) * t.bk * element / kSmemBytesPerClock;
+    overhead = 80 / resident;  // a barrier of the block, and the addresses of its copies
   } else {
     // wgmma reads b once per 64 rows of a.
-    tensor *= lone ? (t.bm == 64 ? 1.20 : 1.08) : 1.03;
+    tensor *= lone ? 1.20 : 1.03;
     smem += t.bk * element / 32 * (t.bm / 64) * (16 + t.bn / 4);
+    if (lone) overhead = 60;
   }
   const double l2 = (t.bm / t.cn + t.bn / t.cm) * t.bk * element / l2_rate;
+  // A short ring waits for its loads; blocks on the same SM wait at the same time.
+  const double wait = (kLoadLatencyClocks + l2) / (std::max(t.stages - 1, 1.0) * resident);
   // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other.
   const double cluster = t.cm * t.cn > 1 ? 1.03 : 1;
-  return std::max({tensor, smem, l2}) * cluster + (lone ? 60 : 20);
+  return std::max({tensor, smem, l2, wait}) * cluster + overhead;
 }
 
 }  // namespace
@@ -108,11 +116,8 @@ double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profil
   const double resident = t.persistent ? 1 : std::min(fitting, per_sm);
 
   const double steps = std::ceil(k / t.bk);
-  const bool lone = !t.mma_sync() && t.bm == 64 && resident < 2;
   const double l2_rate = std::min(kL2PortBytesPerClock, kL2BytesPerClockPerSm * sms / active);
-  double stage = stage_clocks(t, element, tensor_rate, lone, l2_rate);
-  // A short ring waits for its loads; blocks on the same SM wait at the same time.
-  stage = std::max(stage, kLoadLatencyClocks / (std::max(t.stages - 1, 1.0) * resident));
+  const double stage = stage_clocks(t, element, tensor_rate, l2_rate, resident);
 
   double epilogue = 600 + t.bm * t.bn / 20;
   if (t.warps_k > 1) epilogue += 300 + (t.warps_k - 1) * t.bm * t.bn * 8 / kSmemBytesPerClock;

@@ -12,14 +12,22 @@
 namespace kernwright {
 namespace {
 
-/// Candidate indices by prediction, the best of each shared compile alone: the others would compile
-/// to the same bits.
+/// The model does not tell candidates closer than this apart; the default was chosen by hand.
+constexpr double kModelDoubt = 1.03;
+
+/// Candidate indices by prediction, the default first where the model is in doubt, and one of each
+/// shared compile alone: the others would compile to the same bits.
 std::vector<std::size_t> best_of_each_group(const CandidateList& list) {
   std::vector<std::size_t> order(list.candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return list.predicted_us[a] < list.predicted_us[b];
   });
+  const double default_us = list.predicted_us[list.default_index];
+  if (default_us <= kModelDoubt * list.predicted_us[order.front()]) {
+    const auto found = std::find(order.begin(), order.end(), list.default_index);
+    std::rotate(order.begin(), found, found + 1);
+  }
   std::set<int> seen;
   std::erase_if(order, [&](std::size_t i) { return !seen.insert(list.group_of[i]).second; });
   return order;
