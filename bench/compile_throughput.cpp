@@ -4,6 +4,7 @@
 //   compile_throughput [--json FILE]
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -94,10 +95,10 @@ class Requests {
 /// Median seconds of seven compiles, after one that warms up.
 double single_compile_seconds(Compiler& compiler, const CompileRequest& request) {
   take(compiler.compile(request));
-  std::vector<double> seconds;
-  for (int i = 0; i < 7; ++i) seconds.push_back(take(compiler.compile(request)).seconds);
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
+  std::array<double, 7> samples{};
+  for (double& seconds : samples) seconds = take(compiler.compile(request)).seconds;
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
 }
 
 /// Wall seconds of all `requests` on `threads` threads.
@@ -106,6 +107,7 @@ double wall_seconds(const std::shared_ptr<Compiler>& compiler,
   CompilePool pool(compiler, {.threads = threads});
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::shared_future<CompileResult>> futures;
+  futures.reserve(requests.size());
   for (const CompileRequest& request : requests) futures.push_back(pool.submit(request));
   for (const auto& future : futures) {
     if (!future.get()) fail(future.get().error());
