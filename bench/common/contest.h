@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/common/captured_graph.h"
+#include "device/cuda_context.h"
+#include "device/device.h"
+#include "service/core.h"
+#include "tuner/buffer_sets.h"
+#include "tuner/checker.h"
+#include "tuner/data_ops.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// One implementation of a problem.
+struct Contender {
+  std::string name;
+  /// Enqueues it once on `stream`, on the tensors of buffer set `set`.
+  std::function<Result<void>(CUstream stream, int set)> launch;
+
+  std::optional<CapturedGraph> graph;
+  std::vector<double> samples_us;
+
+  double median_us() const { return Measurement{samples_us}.median_us(); }
+  double mad_us() const { return Measurement{samples_us}.mad_us(); }
+};
+
+/// The GPU that a bench measures on, beside the service: the same primary context, a stream of its
+/// own. Its context must be current wherever it is used.
+struct BenchDevice {
+  std::shared_ptr<CudaContext> context;
+  std::unique_ptr<StreamGate> gate;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<DataOps> data_ops;
+
+  static Result<BenchDevice> open(CompilePool& pool);
+};
+
+/// Implementations of one problem against each other in one process: the same normally distributed
+/// inputs, rotated over buffer sets so that the L2 is cold, the same reference, samples taken in
+/// turn.
+class Contest {
+ public:
+  static Result<Contest> make(ServiceCore& core, BenchDevice& bench, const Problem& problem);
+
+  DevicePointer address(int set, std::size_t tensor) const { return sets_.address(set, tensor); }
+  const BufferSets& sets() const { return sets_; }
+
+  /// Runs it once on poisoned outputs and compares them with the reference. Errors: `internal` with
+  /// the first wrong element where it is wrong. The report's max_error is in units of the bound.
+  Result<CheckReport> check(const Contender& contender) const;
+
+  /// Captures as many launches as take about 3 ms at `expected_us` each, and replays them once.
+  Result<void> prepare(Contender& contender, double expected_us) const;
+
+  /// `rounds` new samples of each, one of each in turn, starting with another one each round;
+  /// samples taken before are dropped.
+  Result<void> sample(std::span<Contender* const> contenders, int rounds) const;
+
+ private:
+  Contest(BenchDevice& bench, BufferSets sets, Checker checker)
+      : bench_(bench), sets_(std::move(sets)), checker_(std::move(checker)) {}
+
+  BenchDevice& bench_;
+  BufferSets sets_;
+  Checker checker_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,402 @@
+// Our tuned matrix product against cuBLASLt, in one process and in turn, each with cold L2 and
+// random data. Both sides' choices were made before: ours by the tuner, cuBLASLt's best on rounds
+// of its own; what is reported comes from fresh rounds.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/common/bench_json.h"
+#include "bench/common/contest.h"
+#include "bench/common/cublaslt.h"
+#include "service/core.h"
+#include "service/worklist.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kUsage =
+    "usage: matmul_vs_cublaslt [--shapes MxNxK,... | --shapes WORKLIST.json] [--seconds N]\n"
+    "                          [--json FILE] [--cache DIR]\n";
+constexpr const char* kShapes =
+    "8192x8192x8192,4096x4096x4096,2048x2048x2048,1024x1024x1024,4096x6144x4096,4096x28672x4096,"
+    "4096x4096x14336,2048x10240x8192,2048x8192x28672,512x28672x4096";
+constexpr int kCannotRun = 77;
+constexpr int kSelectionRounds = 7;
+constexpr int kRounds = 21;
+constexpr std::int64_t kWorkspaceBytes = 64 << 20;
+constexpr const char* kScheduled = "matmul/persistent_wave";
+constexpr const char* kSchedule = "PERSISTENT";
+
+/// "4096x6144x4096,..." in bf16, or a worklist file.
+Result<std::vector<Problem>> parse_shapes(const std::string& text) {
+  if (text.ends_with(".json")) {
+    const Result<std::string> file = read_file(text);
+    if (!file) return file.error();
+    return parse_worklist(*file, text);
+  }
+  std::vector<Problem> problems;
+  for (const std::string_view shape : split(text, ',')) {
+    std::istringstream in{std::string(shape)};
+    MatmulSize size;
+    char first = 0, second = 0;
+    if (!(in >> size.m >> first >> size.n >> second >> size.k) || first != 'x' || second != 'x' ||
+        in.peek() != EOF) {
+      return Error{ErrorCode::invalid_argument, concat("shape ", shape, ": MxNxK expected")};
+    }
+    problems.push_back(matmul(size, DType::bf16));
+  }
+  return problems;
+}
+
+/// The record that answers for a problem, and the trials where it was made now.
+struct Answer {
+  TuningRecord record;
+  std::vector<Trial> trials;
+  double tuning_seconds = 0;
+};
+
+Result<Answer> obtain(ServiceCore& core, const Problem& problem, double seconds) {
+  const Result<ServiceCore::Named> named = core.name(problem);
+  if (!named) return named.error();
+  MissReason reason = MissReason::none;
+  for (GradedRecord& found : core.records(named->problem, reason)) {
+    if (found.match == Match::exact) return Answer{std::move(found.record), {}, 0};
+  }
+  TuningOptions options;
+  options.budget.seconds = seconds;
+  auto tuned = core.tune(problem, std::move(options));
+  if (!tuned) return tuned.error();
+  return Answer{std::move(tuned->record), std::move(tuned->trials), tuned->shares.wall_seconds};
+}
+
+/// The fastest configuration of the scheduled template with that schedule among what was measured.
+std::optional<Configuration> fastest(const Answer& answer, int persistent) {
+  const Configuration* best = nullptr;
+  double best_us = 0;
+  const auto consider = [&](const auto& measured) {
+    if (measured.kernel_template != kScheduled || measured.measurement.samples_us.empty() ||
+        measured.configuration.at(kSchedule) != persistent) {
+      return;
+    }
+    const double us = measured.measurement.median_us();
+    if (best && us >= best_us) return;
+    best = &measured.configuration;
+    best_us = us;
+  };
+  for (const Trial& trial : answer.trials) {
+    if (trial.outcome == Outcome::ok) consider(trial);
+  }
+  consider(answer.record.winner);
+  for (const RankedConfiguration& other : answer.record.runners_up) consider(other);
+  return best ? std::optional(*best) : std::nullopt;
+}
+
+Configuration with_schedule(const Configuration& configuration, int persistent) {
+  auto values = configuration.values();
+  for (auto& [name, value] : values) {
+    if (name == kSchedule) value = persistent;
+    if (name == "OVERLAP" && persistent == 0) value = 0;  // there is no next tile to overlap with
+  }
+  return Configuration(std::move(values));
+}
+
+MatmulSize size_of(const Problem& problem) {
+  MatmulSize size;
+  for (const auto& [name, value] : problem.dims()) {
+    (name == "m" ? size.m : name == "n" ? size.n : size.k) = value;
+  }
+  return size;
+}
+
+DType dtype_of(const Problem& problem) {
+  for (const auto& [name, value] : problem.flags()) {
+    if (value == "fp16") return DType::fp16;
+  }
+  return DType::bf16;
+}
+
+/// All contenders over one problem. `persistent` and `unscheduled` are null where the template with
+/// the two schedules does not apply, and `ours` where the tuner chose them.
+struct Field {
+  std::deque<Contender> all;
+  std::vector<Contender*> algorithms;  ///< of cuBLASLt, right ones, its first choice first
+  Contender* ours = nullptr;
+  Contender* persistent = nullptr;
+  Contender* unscheduled = nullptr;
+  bool one_wave = false;  ///< of `persistent`: without it the launch would be the same
+  std::string note;
+};
+
+class Bench {
+ public:
+  Bench(ServiceCore& core, BenchDevice& device, std::shared_ptr<const CublasLt> cublaslt,
+        double seconds, BenchJson& json)
+      : core_(core),
+        device_(device),
+        cublaslt_(std::move(cublaslt)),
+        seconds_(seconds),
+        json_(json) {}
+
+  /// Tunes if need be, measures, keeps and prints the rows of one problem. Errors: among others,
+  /// that our result is wrong; there is no row then.
+  Result<void> run(const Problem& problem);
+
+ private:
+  Result<void> enter_ours(Field& field, const Contest& contest, const Kernel& kernel,
+                          const Answer& answer, DevicePointer workspace);
+  /// A configuration of the scheduled template; null where no rule lets it be one.
+  Result<Contender*> enter_scheduled(Field& field, const Contest& contest, const Answer& answer,
+                                     const Configuration& configuration);
+  Result<void> enter_algorithms(Field& field, const Contest& contest,
+                                std::shared_ptr<const CublasLtMatmul> peer,
+                                DevicePointer workspace);
+  Result<void> report(const Field& field, const Answer& answer, const Contender& best);
+
+  ServiceCore& core_;
+  BenchDevice& device_;
+  std::shared_ptr<const CublasLt> cublaslt_;
+  double seconds_;
+  BenchJson& json_;
+};
+
+Result<Contender*> Bench::enter_scheduled(Field& field, const Contest& contest,
+                                          const Answer& answer,
+                                          const Configuration& configuration) {
+  const RankedConfiguration& winner = answer.record.winner;
+  if (winner.kernel_template == kScheduled && winner.configuration == configuration) {
+    return field.ours;
+  }
+  const auto problem = Problem::parse(answer.record.key.problem);
+  if (!problem) return problem.error();
+  const auto candidate = core_.candidate(*problem, kScheduled, configuration.values());
+  if (!candidate) return static_cast<Contender*>(nullptr);
+  const auto artifact = core_.compile(*candidate);
+  if (!artifact) return artifact.error();
+  auto loaded = Launcher::load(artifact->kernel->bits, candidate->plan);
+  if (!loaded) return loaded.error();
+  Contender& entered = field.all.emplace_back();
+  entered.name = candidate->id();
+  entered.launch = [launcher = std::shared_ptr<Launcher>(*std::move(loaded)), &contest](
+                       CUstream stream, int set) {
+    const std::vector<DevicePointer> tensors =
+        contest.sets().addresses(set, launcher->plan().tensors);
+    return launcher->launch(stream, tensors, {}, 0);
+  };
+  if (auto right = contest.check(entered); !right) return right.error();
+  return &entered;
+}
+
+Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kernel& kernel,
+                               const Answer& answer, DevicePointer workspace) {
+  field.ours = &field.all.emplace_back();
+  field.ours->name = concat(kernel.summary().kernel_template, " ", kernel.summary().configuration);
+  field.ours->launch = [kernel, &contest, workspace](CUstream stream, int set) {
+    const auto pointer = [](DevicePointer address) { return reinterpret_cast<void*>(address); };
+    return kernel.launch(stream,
+                         {pointer(contest.address(set, 0)), pointer(contest.address(set, 1)),
+                          pointer(contest.address(set, 2))},
+                         pointer(workspace));
+  };
+  if (auto right = contest.check(*field.ours); !right) return right.error();
+
+  const auto scheduled = core_.catalog().kernel_template(kScheduled);
+  if (!scheduled) return scheduled.error();
+  const auto persistent_configuration =
+      fastest(answer, 1).value_or(with_schedule((*scheduled)->default_configuration, 1));
+  auto persistent = enter_scheduled(field, contest, answer, persistent_configuration);
+  if (!persistent) return persistent.error();
+  field.persistent = *persistent;
+  const auto same_tile = with_schedule(persistent_configuration, 0);
+  auto unscheduled =
+      enter_scheduled(field, contest, answer, fastest(answer, 0).value_or(same_tile));
+  if (!unscheduled) return unscheduled.error();
+  field.unscheduled = *unscheduled;
+  const auto problem = Problem::parse(answer.record.key.problem);
+  field.one_wave =
+      field.persistent && problem && !core_.candidate(*problem, kScheduled, same_tile.values());
+  return {};
+}
+
+Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
+                                     std::shared_ptr<const CublasLtMatmul> peer,
+                                     DevicePointer workspace) {
+  for (int i = 0; i < peer->algorithms(); ++i) {
+    Contender& entered = field.all.emplace_back();
+    entered.name = concat("cuBLASLt algorithm ", i);
+    entered.launch = [peer, i, &contest, workspace](CUstream stream, int set) {
+      return peer->launch(stream, i, contest.address(set, 0), contest.address(set, 1),
+                          contest.address(set, 2), workspace);
+    };
+    if (auto right = contest.check(entered)) {
+      field.algorithms.push_back(&entered);
+    } else if (right.error().code == ErrorCode::internal && i > 0) {
+      field.note += concat(field.note.empty() ? "" : "; ", right.error().message);
+    } else {
+      return right.error();
+    }
+  }
+  return {};
+}
+
+Result<void> Bench::run(const Problem& problem) {
+  const auto answer = obtain(core_, problem, seconds_);
+  if (!answer) return answer.error();
+  const auto kernel = core_.get_best_kernel(problem);
+  if (!kernel) return kernel.error();
+  auto peer = CublasLtMatmul::make(cublaslt_, size_of(problem), dtype_of(problem), kWorkspaceBytes);
+  if (!peer) return peer.error();
+  const auto contest = Contest::make(core_, device_, problem);
+  if (!contest) return contest.error();
+  const auto workspace =
+      device_.device->allocate(std::max(kWorkspaceBytes, kernel->workspace_bytes()));
+  if (!workspace) return workspace.error();
+
+  Field field;
+  if (auto done = enter_ours(field, *contest, *kernel, *answer, (*workspace)->address()); !done) {
+    return done;
+  }
+  if (auto done = enter_algorithms(field, *contest, *std::move(peer), (*workspace)->address());
+      !done) {
+    return done;
+  }
+  const double expected_us = answer->record.winner.measurement.median_us();
+  for (Contender& contender : field.all) {
+    if (auto done = contest->prepare(contender, expected_us); !done) return done;
+  }
+
+  if (auto done = contest->sample(field.algorithms, kSelectionRounds); !done) return done;
+  Contender* const best = *std::min_element(
+      field.algorithms.begin(), field.algorithms.end(),
+      [](const Contender* a, const Contender* b) { return a->median_us() < b->median_us(); });
+  std::vector<Contender*> finalists;
+  for (Contender* contender :
+       {field.ours, field.algorithms.front(), best, field.persistent, field.unscheduled}) {
+    if (contender && std::find(finalists.begin(), finalists.end(), contender) == finalists.end()) {
+      finalists.push_back(contender);
+    }
+  }
+  if (auto done = contest->sample(finalists, kRounds); !done) return done;
+  return report(field, *answer, *best);
+}
+
+Result<void> Bench::report(const Field& field, const Answer& answer, const Contender& best) {
+  const Contender& ours = *field.ours;
+  const Contender& first = *field.algorithms.front();
+  Json persistent_us, non_persistent_us;
+  if (field.persistent) persistent_us = field.persistent->median_us();
+  if (field.unscheduled) non_persistent_us = field.unscheduled->median_us();
+  std::string note = field.note;
+  if (field.one_wave) {
+    const double us = field.persistent->median_us();
+    if (!field.unscheduled || us < field.unscheduled->median_us()) non_persistent_us = us;
+    note += concat(note.empty() ? "" : "; ", "one wave: both schedules are the same launch");
+  }
+  const MatmulSize size = size_of(*Problem::parse(answer.record.key.problem));
+  const double flops =
+      2.0 * static_cast<double>(size.m) * static_cast<double>(size.n) * static_cast<double>(size.k);
+  for (const auto& [peer, contender] :
+       {std::pair{"cublaslt_first", &first}, std::pair{"cublaslt_best", &best}}) {
+    auto added = json_.add({{"problem", answer.record.key.problem},
+                            {"ours_us", ours.median_us()},
+                            {"peer", peer},
+                            {"peer_us", contender->median_us()},
+                            {"winner", ours.name},
+                            {"peer_name", contender->name},
+                            {"algorithms", field.algorithms.size()},
+                            {"persistent_us", persistent_us},
+                            {"non_persistent_us", non_persistent_us},
+                            {"ours_mad_us", ours.mad_us()},
+                            {"peer_mad_us", contender->mad_us()},
+                            {"rounds", kRounds},
+                            {"tflops", flops / ours.median_us() * 1e-6},
+                            {"candidates", answer.record.candidates},
+                            {"measured", answer.record.measured},
+                            {"tuning_seconds", answer.tuning_seconds},
+                            {"note", note}});
+    if (!added) return added;
+  }
+  std::printf("%-22s %9.2f %9.2f %9.2f   %5.3f  %5.3f   %s\n",
+              concat(size.m, "x", size.n, "x", size.k).c_str(), ours.median_us(), first.median_us(),
+              best.median_us(), first.median_us() / ours.median_us(),
+              best.median_us() / ours.median_us(), ours.name.c_str());
+  std::fflush(stdout);
+  return {};
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "matmul_vs_cublaslt: %s\n", error.message.c_str());
+  return error.code == ErrorCode::unavailable ? kCannotRun : 1;
+}
+
+int run_all(ServiceCore& core, const std::vector<Problem>& problems, double seconds,
+            const std::string& json_file, std::string command) {
+  auto device = BenchDevice::open(core.pool());
+  if (!device) return fail(device.error());
+  const ContextScope scope(device->context->api(), device->context->context());
+  if (auto current = device->context->check(scope.status()); !current) return fail(current.error());
+  auto cublaslt = CublasLt::open();
+  if (!cublaslt) return fail(cublaslt.error());
+  auto json = BenchJson::open(json_file, "matmul_vs_cublaslt", std::move(command),
+                              {{"name", core.profile().name},
+                               {"uuid", core.identity().uuid},
+                               {"driver", core.identity().driver_version},
+                               {"sm_count", core.profile().sm_count},
+                               {"cublaslt", (*cublaslt)->version()}});
+  if (!json) return fail(json.error());
+  std::printf("%-22s %9s %9s %9s   %5s  %5s   %s\n", "m x n x k", "ours us", "first us", "best us",
+              "first", "best", "winner");
+  Bench bench(core, *device, *std::move(cublaslt), seconds, *json);
+  int status = 0;
+  for (const Problem& problem : problems) {
+    if (auto done = bench.run(problem); !done) {
+      std::fprintf(stderr, "%s: %s\n", problem.text().c_str(), done.error().message.c_str());
+      status = 1;
+      if (device->context->lost() || device->device->lost()) break;
+    }
+  }
+  return status;
+}
+
+int run(int argc, char** argv) {
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view name = argv[i];
+    if (i + 1 == argc ||
+        (name != "--shapes" && name != "--seconds" && name != "--json" && name != "--cache")) {
+      std::fputs(kUsage, stderr);
+      return 2;
+    }
+  }
+  const auto problems = parse_shapes(option_value(argc, argv, "--shapes").value_or(kShapes));
+  const double seconds =
+      std::strtod(option_value(argc, argv, "--seconds").value_or("20").c_str(), nullptr);
+  if (!problems || seconds <= 0) {
+    std::fprintf(
+        stderr, "%s\n%s",
+        problems ? "--seconds: a positive number expected" : problems.error().message.c_str(),
+        kUsage);
+    return 2;
+  }
+  ServiceOptions options;
+  options.cache = option_value(argc, argv, "--cache").value_or("");
+  const auto core = ServiceCore::open(std::move(options));
+  if (!core) return fail(core.error());
+  return run_all(**core, *problems, seconds, option_value(argc, argv, "--json").value_or(""),
+                 command_line(argc, argv));
+}
+
+}  // namespace
+}  // namespace kernwright
+
+int main(int argc, char** argv) { return kernwright::run(argc, argv); }
