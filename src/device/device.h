@@ -75,6 +75,7 @@ class Device {
 
   /// Prepares a sequence of units of work (one argument set each, rotated so that the L2 is cold) as
   /// one graph for timing. `arguments` is repeated round-robin until `units` launches are in the graph.
+  /// The units must be dropped before the program.
   class TimedUnits {
    public:
     virtual ~TimedUnits() = default;

@@ -40,6 +40,7 @@ Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& argu
 struct GraphTail {
   CUgraphNode node = nullptr;
   bool is_kernel = false;
+  int nodes = 0;  ///< of the whole chain
 };
 
 /// A cubin loaded for one execution plan, with everything prepared that does not change between

@@ -130,7 +130,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
         "cuGraphAddMemsetNode",
         api_.graph_add_memset_node(&node, graph, &tail.node, tail.node ? 1 : 0, &fill, context)};
     if (!status) return status;
-    tail = {node, false};
+    tail = {node, false, tail.nodes + 1};
   }
   TensorMaps maps;
   if (const DriverStatus status = place_tensor_maps(arguments, maps); !status) return status;
@@ -167,7 +167,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
                 api_.graph_add_dependencies(graph, &tail.node, &node, &edge, 1)};
       if (!status) return status;
     }
-    tail = {node, true};
+    tail = {node, true, tail.nodes + 1};
   }
   return {};
 }

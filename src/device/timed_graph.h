@@ -45,8 +45,12 @@ class TimedGraph final : public Device::TimedUnits {
 
  private:
   TimedGraph(ContextOwned<GraphExecHandle> exec, ContextOwned<EventHandle> begin,
-             ContextOwned<EventHandle> end, int units)
-      : exec_(std::move(exec)), begin_(std::move(begin)), end_(std::move(end)), units_(units) {}
+             ContextOwned<EventHandle> end, int units, int nodes)
+      : exec_(std::move(exec)),
+        begin_(std::move(begin)),
+        end_(std::move(end)),
+        units_(units),
+        nodes_(nodes) {}
 
   Result<void> enqueue();
 
@@ -54,6 +58,7 @@ class TimedGraph final : public Device::TimedUnits {
   ContextOwned<EventHandle> begin_;
   ContextOwned<EventHandle> end_;
   int units_;
+  int nodes_;
 };
 
 }  // namespace kernwright

@@ -235,6 +235,15 @@ TEST_F(CudaDeviceTest, WithoutStreamMemoryOperationsThereIsNoGate) {
   EXPECT_EQ(driver_.gate_value, 0U);
 }
 
+TEST_F(CudaDeviceTest, LongGraphsRunWithoutTheGate) {
+  const auto device = open();
+  const auto program = load(*device);
+  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 86);  // of three nodes
+  ASSERT_TRUE(units);
+  EXPECT_TRUE(device->sample_us(**units));
+  EXPECT_EQ(driver_.gate_value, 0U);
+}
+
 TEST_F(CudaDeviceTest, NothingToTimeIsAnError) {
   const auto device = open();
   const auto program = load(*device);

@@ -145,7 +145,8 @@ FakeDriver::FakeDriver() {
   };
   api_.mem_free = [](CUdeviceptr address) { return driver->destroy("cuMemFree", address); };
   api_.mem_host_alloc = [](void** memory, std::size_t bytes, unsigned int) {
-    *memory = ::operator new(bytes);
+    if (bytes > sizeof(driver->host_memory_)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *memory = &driver->host_memory_;
     driver->alive.insert("host memory");
     driver->gate_word = static_cast<cuuint32_t*>(*memory);
     return driver->enter("cuMemHostAlloc");
@@ -153,8 +154,7 @@ FakeDriver::FakeDriver() {
   api_.mem_host_get_device_pointer = [](CUdeviceptr* address, void* memory, unsigned int) {
     return *address = number(memory), CUDA_SUCCESS;
   };
-  api_.mem_free_host = [](void* memory) {
-    ::operator delete(memory);
+  api_.mem_free_host = [](void*) {
     driver->alive.erase(driver->alive.find("host memory"));
     return driver->enter("cuMemFreeHost");
   };
@@ -212,6 +212,7 @@ FakeDriver::FakeDriver() {
   };
   api_.kernel_get_param_info = [](CUkernel kernel, std::size_t index, std::size_t*,
                                   std::size_t* bytes) {
+    if (!driver->current) return CUDA_ERROR_INVALID_CONTEXT;  // as driver 580 does
     const auto& sizes = reinterpret_cast<const KernelEntry*>(kernel)->second;
     if (index >= sizes.size()) return CUDA_ERROR_INVALID_VALUE;
     return *bytes = sizes[index], CUDA_SUCCESS;

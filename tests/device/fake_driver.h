@@ -79,6 +79,7 @@ class FakeDriver {
  private:
   std::map<std::uint64_t, std::string> kinds_;
   std::uint64_t next_handle_ = 0x1000;
+  cuuint32_t host_memory_ = 0;
   DriverApi api_;
 };
 
