@@ -1,0 +1,55 @@
+// Every text is refused with an error that names the file, or gives an operation, a template or a
+// profile with which everything that follows works.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "model/candidate.h"
+#include "model/catalog.h"
+#include "model/config_header.h"
+#include "support/json.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::string_view kFile = "fuzz.json";
+
+template <typename T>
+void expect_named(const Result<T>& result) {
+  if (!result && !result.error().message.starts_with("fuzz.json:")) std::abort();
+}
+
+void try_template(std::string_view text, const Operation& operation, const DeviceProfile& profile) {
+  const Result<KernelTemplate> made = parse_manifest(text, kFile, "fuzz/fuzz", operation, "");
+  expect_named(made);
+  if (!made) return;
+  for (const std::int64_t index : {std::int64_t{0}, made->space.size() - 1}) {
+    const Result<Candidate> candidate =
+        make_candidate(*made, operation, operation.example, made->space.at(index), profile);
+    if (candidate && config_header(*candidate).empty()) std::abort();
+  }
+  const Result<Candidate> candidate =
+      make_candidate(*made, operation, operation.example, made->default_configuration, profile);
+  if (candidate && candidate->plan.workspace_bytes() < 0) std::abort();
+}
+
+}  // namespace
+}  // namespace kernwright
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace kernwright;
+  static const auto catalog = Catalog::load({}).value();
+  static const DeviceProfile profile = find_profile("h200").value();
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  expect_named(parse_json(text, kFile));
+  expect_named(parse_profile(text, kFile));
+  expect_named(manifest_source(text, kFile));
+  const Result<Operation> operation = parse_operation(text, kFile, "");
+  expect_named(operation);
+  if (operation) {
+    static_cast<void>(make_reference_plan(*operation, operation->example, profile));
+    static_cast<void>(reference_config_header(*operation, operation->example));
+  }
+  for (const Operation& known : catalog->operations()) try_template(text, known, profile);
+  return 0;
+}

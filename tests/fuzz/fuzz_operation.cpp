@@ -1,0 +1,25 @@
+// operation.json, as a user may write it: an error or an operation whose example is a problem of
+// it.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "model/operation.h"
+
+using namespace kernwright;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const Result<Operation> operation = parse_operation(input, "operation.json", "");
+  if (!operation) {
+    if (operation.error().message.empty()) std::abort();
+    return 0;
+  }
+  const Result<Problem> normalized = operation->normalize(operation->example);
+  if (!normalized) std::abort();
+  if (!(*operation->normalize(*normalized) == *normalized)) std::abort();
+  (void)operation->tensor_shapes(*normalized);
+  return 0;
+}
