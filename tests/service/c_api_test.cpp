@@ -1,0 +1,64 @@
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/temp_dir.h"
+#include <kernwright/c.h>
+
+namespace kernwright {
+namespace {
+
+TEST(CApiTest, FailuresLeaveTheirReason) {
+  kw_service* service = nullptr;
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.sku = "h9000";
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "h9000"), nullptr) << kw_last_error();
+  EXPECT_EQ(service, nullptr);
+
+  options.sku = "h200";
+  options.on_miss = "guess";
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "guess"), nullptr) << kw_last_error();
+
+  kw_options unset{};
+  EXPECT_EQ(kw_open(&unset, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "struct_size"), nullptr) << kw_last_error();
+}
+
+TEST(CApiToolkitTest, AKernelIsPredictedAndDescribedForASku) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_kernel* kernel = nullptr;
+  if (kw_get_best_kernel(service, "vector_add n=1000 dtype=fp32", &kernel) != 0 &&
+      std::strstr(kw_last_error(), "nvrtc") != nullptr) {
+    GTEST_SKIP() << kw_last_error();
+  }
+  ASSERT_NE(kernel, nullptr) << kw_last_error();
+  kw_close(service);
+
+  const nlohmann::json description = nlohmann::json::parse(kw_describe(kernel));
+  EXPECT_EQ(description["problem"], "vector_add n=1000 dtype=fp32");
+  EXPECT_EQ(description["match"], "predicted");
+  ASSERT_EQ(description["arguments"].size(), 3U);
+  EXPECT_EQ(description["arguments"][2]["output"], true);
+  EXPECT_EQ(description["arguments"][0]["extent"][0], 1000);
+  EXPECT_EQ(kw_workspace_bytes(kernel), 0U);
+
+  const void* tensors[3] = {};
+  EXPECT_EQ(kw_launch(kernel, nullptr, tensors, 3, nullptr, 0, nullptr), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "without a GPU"), nullptr) << kw_last_error();
+  kw_release(kernel);
+}
+
+}  // namespace
+}  // namespace kernwright

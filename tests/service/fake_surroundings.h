@@ -1,0 +1,103 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/fake_device.h"
+#include "service/core.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace kernwright {
+
+/// What the fakes of one test counted and are told to do.
+struct FakeWorld {
+  std::atomic<int> compiles{0};
+  std::atomic<int> identities{0};
+  std::atomic<int> loads{0};
+  bool toolkit_missing = false;
+  bool loading_fails = false;
+  std::string driver_version = "580.1";
+  ManualClock clock;
+  std::vector<DevicePointer> launched_tensors;
+  std::vector<double> launched_scalars;
+};
+
+/// "Compiles" to a digest of everything that the compiler would see.
+class FakeCompiler final : public Compiler {
+ public:
+  explicit FakeCompiler(FakeWorld& world) : world_(world) {}
+
+  Result<std::string> identity() override {
+    ++world_.identities;
+    if (world_.toolkit_missing) return Error{ErrorCode::unavailable, "no NVRTC here"};
+    return std::string("fake 1.0");
+  }
+  Result<CompiledKernel> compile(const CompileRequest& request) override {
+    ++world_.compiles;
+    CompiledKernel kernel;
+    kernel.bits = request.digest("fake").hex();
+    kernel.target = request.target;
+    kernel.entries = {{"kernel", {.registers = 32}}};
+    return kernel;
+  }
+  Result<CompiledKernel> link(const std::vector<std::string>&, const std::string&) override {
+    return Error{ErrorCode::compile, "nothing to link"};
+  }
+
+ private:
+  FakeWorld& world_;
+};
+
+class FakeLauncher final : public Launcher {
+ public:
+  FakeLauncher(FakeWorld& world, ExecutionPlan plan) : world_(world), plan_(std::move(plan)) {}
+  const ExecutionPlan& plan() const override { return plan_; }
+  Result<void> launch(void*, std::span<const DevicePointer> tensors,
+                      std::span<const double> scalars, DevicePointer) const override {
+    world_.launched_tensors.assign(tensors.begin(), tensors.end());
+    world_.launched_scalars.assign(scalars.begin(), scalars.end());
+    return {};
+  }
+
+ private:
+  FakeWorld& world_;
+  ExecutionPlan plan_;
+};
+
+/// A GPU, a toolkit and a launcher that exist in `world` alone. The time of a program is a fixed
+/// function of its bits.
+inline Surroundings fake_surroundings(FakeWorld& world) {
+  Surroundings surroundings;
+  surroundings.make_compiler = [&world] { return std::make_unique<FakeCompiler>(world); };
+  surroundings.describe_device = [&world](int ordinal) -> Result<CudaDeviceInfo> {
+    return CudaDeviceInfo{
+        *find_profile("h200"),
+        {.uuid = "GPU-fake", .driver_version = world.driver_version, .ordinal = ordinal}};
+  };
+  surroundings.open_device = [&world](int) -> Result<std::unique_ptr<Device>> {
+    FakeDeviceOptions options;
+    options.profile = *find_profile("h200");
+    // Small, so that the buffer sets of a cold L2 stay small.
+    options.profile.l2_bytes = 1 << 16;
+    options.landscape = [](std::string_view cubin, const ExecutionPlan&) {
+      return FakeBehavior{.time_us = 10.0 + digest_of(cubin).bytes[0], .outcome = Outcome::ok};
+    };
+    return make_fake_device(std::move(options), world.clock);
+  };
+  surroundings.make_data_ops = [](Device&, CompilePool&) -> Result<std::unique_ptr<DataOps>> {
+    return make_host_data_ops();
+  };
+  surroundings.load_launcher = [&world](std::string_view, const ExecutionPlan& plan,
+                                        int) -> Result<std::unique_ptr<Launcher>> {
+    ++world.loads;
+    if (world.loading_fails) return Error{ErrorCode::device, "cuLibraryLoadData: out of memory"};
+    return std::unique_ptr<Launcher>(std::make_unique<FakeLauncher>(world, plan));
+  };
+  return surroundings;
+}
+
+}  // namespace kernwright
