@@ -1,0 +1,127 @@
+#include "tuner/cost_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <gtest/gtest.h>
+#include <string>
+
+#include "model/catalog.h"
+#include "tuner/tuning_session.h"
+
+namespace kernwright {
+namespace {
+
+struct Predicted {
+  CandidateList list;
+
+  Predicted(const Catalog& catalog, std::string_view text, std::string_view sku = "h200") {
+    const Problem problem = Problem::parse(text).value();
+    const Operation& operation = *catalog.operation(problem.operation()).value();
+    const Problem normalized = operation.normalize(problem).value();
+    list = enumerate_candidates(catalog, operation, normalized, find_profile(sku).value()).value();
+  }
+  const Candidate& best() const {
+    const auto found = std::min_element(list.predicted_us.begin(), list.predicted_us.end());
+    return list.candidates[static_cast<std::size_t>(found - list.predicted_us.begin())];
+  }
+  double best_us() const {
+    return *std::min_element(list.predicted_us.begin(), list.predicted_us.end());
+  }
+  double best_us_of(std::string_view kernel_template) const {
+    double best = 1e30;
+    for (std::size_t i = 0; i < list.candidates.size(); ++i) {
+      if (list.candidates[i].kernel_template->name == kernel_template) {
+        best = std::min(best, list.predicted_us[i]);
+      }
+    }
+    return best;
+  }
+};
+
+class CostModelTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
+
+  double roofline(std::string_view text) const {
+    const Problem problem = Problem::parse(text).value();
+    const Operation& operation = *catalog_->operation(problem.operation()).value();
+    return roofline_us(operation, operation.normalize(problem).value(),
+                       find_profile("h200").value());
+  }
+};
+
+TEST_F(CostModelTest, TheRooflineIsTheLargerOfFlopsAndBytes) {
+  const DeviceProfile h200 = find_profile("h200").value();
+  EXPECT_NEAR(roofline("matmul m=8192 n=8192 k=8192 dtype=bf16"),
+              2 * 8192.0 * 8192 * 8192 / (h200.dense_16bit_tflops * 1e6), 0.01);
+  EXPECT_NEAR(roofline("matmul m=1 n=8192 k=8192 dtype=bf16"),
+              2 * (8192.0 * 8192 + 2 * 8192) / (h200.dram_gbps * 1e3), 0.01);
+  EXPECT_NEAR(roofline("vector_add n=33554432 dtype=bf16"), 6 * 33554432.0 / (h200.dram_gbps * 1e3),
+              0.01);
+}
+
+// What won among configurations measured on an H200.
+TEST_F(CostModelTest, SmallProductsTakeSmallTiles) {
+  const Predicted predicted(*catalog_, "matmul m=1024 n=1024 k=1024 dtype=bf16");
+  const Configuration& best = predicted.best().configuration;
+  EXPECT_LE(best.at("BM") * best.at("BN"), 128 * 128) << predicted.best().id();
+  EXPECT_NEAR(predicted.best_us(), 6.5, 1.5);
+}
+
+TEST_F(CostModelTest, LargeProductsTakeLargeTiles) {
+  const Predicted predicted(*catalog_, "matmul m=4096 n=4096 k=4096 dtype=bf16");
+  EXPECT_EQ(predicted.best().kernel_template->name, "matmul/persistent_wave");
+  const Configuration& best = predicted.best().configuration;
+  EXPECT_EQ(best.at("BM") * best.at("BN"), 128 * 256) << predicted.best().id();
+  EXPECT_NEAR(predicted.best_us(), 190, 25);
+}
+
+TEST_F(CostModelTest, MmaSyncReachesAboutThreeFifthsOfWgmma) {
+  const Predicted predicted(*catalog_, "matmul m=8192 n=8192 k=8192 dtype=bf16");
+  const double ratio =
+      predicted.best_us_of("matmul/persistent_wave") / predicted.best_us_of("matmul/tiled");
+  EXPECT_GT(ratio, 0.5);
+  EXPECT_LT(ratio, 0.75);
+}
+
+TEST_F(CostModelTest, OnOtherArchitecturesThePortableTemplateIsNearItsPeak) {
+  const Predicted predicted(*catalog_, "matmul m=8192 n=8192 k=8192 dtype=bf16", "a100_80");
+  EXPECT_EQ(predicted.best().kernel_template->name, "matmul/tiled");
+  const double peak_us =
+      2 * 8192.0 * 8192 * 8192 / (find_profile("a100_80").value().dense_16bit_tflops * 1e6);
+  EXPECT_GT(predicted.best_us(), peak_us);
+  EXPECT_LT(predicted.best_us(), 1.6 * peak_us);
+}
+
+TEST_F(CostModelTest, StreamingWorkIsNearTheMemoryRate) {
+  EXPECT_NEAR(Predicted(*catalog_, "vector_add n=33554432 dtype=bf16").best_us(), 47.6, 3);
+  EXPECT_NEAR(Predicted(*catalog_, "rmsnorm rows=4096 columns=8192 dtype=fp16").best_us(), 33.9, 3);
+}
+
+TEST_F(CostModelTest, NoPredictionIsBelowTheRoofline) {
+  for (const char* text : {"matmul m=4096 n=6144 k=4096 dtype=bf16",
+                           "matmul m=16 n=4096 k=4096 dtype=fp16", "matmul m=1 n=1 k=1 dtype=bf16",
+                           "rmsnorm rows=1 columns=1 dtype=fp32", "vector_add n=1 dtype=fp16"}) {
+    const Predicted predicted(*catalog_, text);
+    EXPECT_GE(predicted.best_us(), 0.999 * roofline(text)) << text;
+  }
+}
+
+TEST_F(CostModelTest, APredictionTakesUnderFiveMicroseconds) {
+  const Predicted predicted(*catalog_, "matmul m=4096 n=6144 k=4096 dtype=bf16");
+  const DeviceProfile h200 = find_profile("h200").value();
+  double best_us = 1e30;  // of a few passes: other programs share the machine
+  for (int pass = 0; pass < 5; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    double sum = 0;
+    for (const Candidate& candidate : predicted.list.candidates) sum += predict_us(candidate, h200);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    EXPECT_GT(sum, 0);
+    best_us =
+        std::min(best_us, took.count() / static_cast<double>(predicted.list.candidates.size()));
+  }
+  EXPECT_LT(best_us, 5);
+}
+
+}  // namespace
+}  // namespace kernwright

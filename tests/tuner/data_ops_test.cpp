@@ -1,0 +1,95 @@
+#include "tuner/data_ops.h"
+
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <vector>
+
+#include "tuner/element.h"
+
+namespace kernwright {
+namespace {
+
+DevicePointer address(const void* data) { return reinterpret_cast<DevicePointer>(data); }
+
+class HostDataOpsTest : public ::testing::Test {
+ protected:
+  CheckReport compare(const std::vector<float>& actual, const std::vector<float>& reference,
+                      const ErrorBound& bound) {
+    const std::vector<float> magnitude(actual.size(), 2);
+    auto report = ops_->compare(address(actual.data()), DType::fp32, std::ssize(actual),
+                                address(reference.data()), address(magnitude.data()), bound);
+    EXPECT_TRUE(report);
+    return report.value();
+  }
+
+  std::unique_ptr<DataOps> ops_ = make_host_data_ops();
+};
+
+TEST_F(HostDataOpsTest, NormalsHaveMeanZeroAndVarianceOne) {
+  std::vector<float> values(100000);
+  ASSERT_TRUE(ops_->draw(address(values.data()), DType::fp32, std::ssize(values),
+                         InputDistribution::normal, 7));
+  double sum = 0;
+  double squares = 0;
+  for (const float v : values) {
+    sum += static_cast<double>(v);
+    squares += static_cast<double>(v) * static_cast<double>(v);
+  }
+  EXPECT_NEAR(sum / 1e5, 0, 0.02);
+  EXPECT_NEAR(squares / 1e5, 1, 0.02);
+}
+
+TEST_F(HostDataOpsTest, AnElementDependsOnSeedAndIndexAlone) {
+  std::vector<float> all(100);
+  std::vector<float> some(10);
+  std::vector<float> other(100);
+  ASSERT_TRUE(ops_->draw(address(all.data()), DType::fp32, 100, InputDistribution::normal, 7));
+  ASSERT_TRUE(ops_->draw(address(some.data()), DType::fp32, 10, InputDistribution::normal, 7));
+  ASSERT_TRUE(ops_->draw(address(other.data()), DType::fp32, 100, InputDistribution::normal, 8));
+  EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
+  EXPECT_NE(all, other);
+}
+
+TEST_F(HostDataOpsTest, SmallIntegersAreMinusThreeToThree) {
+  std::vector<std::uint16_t> values(7000);
+  ASSERT_TRUE(ops_->draw(address(values.data()), DType::bf16, std::ssize(values),
+                         InputDistribution::small_integers, 1));
+  std::vector<int> counts(7);
+  for (std::int64_t i = 0; i < 7000; ++i) {
+    const double value = load_element(values.data(), DType::bf16, i);
+    ASSERT_EQ(value, std::round(value));
+    ASSERT_LE(std::fabs(value), 3);
+    ++counts[static_cast<std::size_t>(value + 3)];
+  }
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST_F(HostDataOpsTest, WithinTheBoundNothingMismatches) {
+  // bound = 0.1 * 2 + 0.01 * 10 = 0.3
+  const CheckReport report = compare({10.25F, 9.75F}, {10, 10}, {0.1, 0.01});
+  EXPECT_EQ(report.mismatches, 0);
+  EXPECT_NEAR(report.max_error, 0.25 / 0.3, 1e-6);
+  EXPECT_EQ(report.elements, 2);
+  EXPECT_TRUE(report.first_mismatch.empty());
+}
+
+TEST_F(HostDataOpsTest, TheFirstMismatchIsNamed) {
+  const CheckReport report = compare({10, 10.5F, 12}, {10, 10, 10}, {0.1, 0.01});
+  EXPECT_EQ(report.mismatches, 2);
+  EXPECT_EQ(report.first_mismatch, "1");
+  EXPECT_NEAR(report.max_error, 2 / 0.3, 1e-5);
+}
+
+TEST_F(HostDataOpsTest, NanAndInfinityNeverPass) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const CheckReport report = compare({nan, inf, -inf}, {10, 10, 10}, {1e20, 1});
+  EXPECT_EQ(report.mismatches, 3);
+  EXPECT_EQ(report.max_error, kWorstError);
+  EXPECT_EQ(compare({1}, {nan}, {1, 1}).mismatches, 1);
+}
+
+}  // namespace
+}  // namespace kernwright
