@@ -82,7 +82,7 @@ fs::path default_cache_root() {
   return "/dev/null/kernwright";
 }
 
-TieredCache::TieredCache(fs::path user_root, std::vector<fs::path> read_only_roots)
+TieredCache::TieredCache(fs::path user_root, const std::vector<fs::path>& read_only_roots)
     : root_(std::move(user_root)) {
   records_.emplace_back(root_);
   artifacts_.emplace_back(root_);
@@ -96,7 +96,8 @@ std::vector<GradedRecord> TieredCache::lookup(const RecordKey& key, const Now& n
                                               const TemplateDigest& template_digest,
                                               MissReason& reason) const {
   struct Candidate {
-    Match fit;  // its match, had it been measured
+    Match fit;             // its match, had it been measured
+    std::size_t position;  // by layer, and within a layer newest first
     GradedRecord graded;
   };
   std::vector<Candidate> candidates;
@@ -111,15 +112,15 @@ std::vector<GradedRecord> TieredCache::lookup(const RecordKey& key, const Now& n
         continue;
       }
       const Match served = record.grade == RecordGrade::predicted ? Match::predicted : match;
-      candidates.push_back({match, {std::move(record), served, why}});
+      candidates.push_back({match, candidates.size(), {std::move(record), served, why}});
     }
   }
-  // Stable: equals stay in the order of layers, and within a layer newest first.
-  std::stable_sort(
-      candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-        return std::tie(a.graded.record.grade, a.fit) < std::tie(b.graded.record.grade, b.fit);
-      });
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.graded.record.grade, a.fit, a.position) <
+           std::tie(b.graded.record.grade, b.fit, b.position);
+  });
   std::vector<GradedRecord> graded;
+  graded.reserve(candidates.size());
   for (Candidate& candidate : candidates) graded.push_back(std::move(candidate.graded));
   if (!graded.empty()) reason = MissReason::none;
   return graded;

@@ -29,7 +29,7 @@ struct GradedRecord {
 class TieredCache {
  public:
   explicit TieredCache(std::filesystem::path user_root,
-                       std::vector<std::filesystem::path> read_only_roots = {});
+                       const std::vector<std::filesystem::path>& read_only_roots = {});
 
   /// The environment that records are compared with.
   struct Now {

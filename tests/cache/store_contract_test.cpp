@@ -1,10 +1,11 @@
 // What every store of the cache keeps to, whatever it holds.
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <gtest/gtest.h>
-#include <optional>
 #include <sched.h>
 #include <string>
 #include <sys/mount.h>
@@ -27,6 +28,8 @@ namespace kernwright {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kNoMount = 77;  // exit code of a child that could not mount
 
 /// A store of artifacts, numbered.
 class Artifacts {
@@ -166,25 +169,19 @@ TYPED_TEST(StoreContractTest, WhatAKilledWriterLeftIsNoEntry) {
 
 TYPED_TEST(StoreContractTest, RacingThreadsAndProcessesNeverShowAPart) {
   constexpr int kRounds = 50;
-  std::vector<pid_t> children;
-  for (int i = 0; i < 2; ++i) {
-    children.push_back(start_child([this] {
-      int failures = 0;
-      for (int round = 0; round < kRounds; ++round) failures += this->store_.put(round % 3) ? 0 : 1;
-      return failures;
-    }));
-  }
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 2; ++i) {
-    threads.emplace_back([this] {
-      for (int round = 0; round < kRounds; ++round) EXPECT_TRUE(this->store_.put(round % 3));
-    });
-  }
+  const auto put_all = [this] {
+    int failures = 0;
+    for (int round = 0; round < kRounds; ++round) failures += this->store_.put(round % 3) ? 0 : 1;
+    return failures;
+  };
+  const std::array<pid_t, 2> children{start_child(put_all), start_child(put_all)};
+  std::array<std::future<int>, 2> threads{std::async(std::launch::async, put_all),
+                                          std::async(std::launch::async, put_all)};
   for (int round = 0; round < kRounds; ++round) {
     const MissReason reason = this->store_.get(round % 3);
     EXPECT_TRUE(reason == MissReason::none || reason == MissReason::absent) << to_string(reason);
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::future<int>& thread : threads) EXPECT_EQ(thread.get(), 0);
   for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
   for (int number = 0; number < 3; ++number) EXPECT_EQ(this->store_.get(number), MissReason::none);
   for (const auto& entry : fs::recursive_directory_iterator(this->root_)) {
@@ -250,7 +247,6 @@ TYPED_TEST(StoreContractTest, AWriteThatFailsHalfWayLeavesNothing) {
 }
 
 TYPED_TEST(StoreContractTest, AFullDiskCostsTheCachingOnly) {
-  constexpr int kNoMount = 77;
   const fs::path disk = this->dir_ / "disk";
   fs::create_directory(disk);
   const int code = in_child([&disk] {

@@ -18,13 +18,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What `sample_record` was made with, as the environment of today.
-const TieredCache::Now kNow{"nvrtc 13.0 abcd", "580.65.06", "0.1.0"};
+TieredCache::Now made_with() { return {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"}; }
 
 std::string same_template(std::string_view) { return "template-1"; }
 
 class TieredCacheTest : public ::testing::Test {
  protected:
-  std::vector<GradedRecord> lookup(const TieredCache& cache, const TieredCache::Now& now = kNow) {
+  std::vector<GradedRecord> lookup(const TieredCache& cache,
+                                   const TieredCache::Now& now = made_with()) {
     return cache.lookup(sample_key(1), now, same_template, reason_);
   }
 
@@ -74,29 +75,29 @@ TEST_P(GradeTest, IsThatOfTheTable) {
 
 constexpr auto kMeasured = RecordGrade::measured;
 constexpr auto kPredicted = RecordGrade::predicted;
-const GradeCase kGrades[] = {
-    {"Same", kNow, "template-1", kMeasured, Match::exact, MissReason::none},
+const GradeCase grade_cases[] = {
+    {"Same", made_with(), "template-1", kMeasured, Match::exact, MissReason::none},
     {"NothingKnown", {"", "", "0.1.0"}, "template-1", kMeasured, Match::exact, MissReason::none},
     {"Driver",
-     {kNow.compiler, "590.1", "0.1.0"},
+     {made_with().compiler, "590.1", "0.1.0"},
      "template-1",
      kMeasured,
      Match::recheck,
      MissReason::other_driver},
     {"Kernwright",
-     {kNow.compiler, kNow.driver, "0.2.0"},
+     {made_with().compiler, made_with().driver, "0.2.0"},
      "template-1",
      kMeasured,
      Match::recheck,
      MissReason::other_kernwright},
     {"Compiler",
-     {"nvrtc 13.1 ef01", kNow.driver, "0.1.0"},
+     {"nvrtc 13.1 ef01", made_with().driver, "0.1.0"},
      "template-1",
      kMeasured,
      Match::seed,
      MissReason::other_compiler},
-    {"Template", kNow, "template-2", kMeasured, Match::seed, MissReason::template_changed},
-    {"TemplateGone", kNow, "", kMeasured, Match::none, MissReason::template_missing},
+    {"Template", made_with(), "template-2", kMeasured, Match::seed, MissReason::template_changed},
+    {"TemplateGone", made_with(), "", kMeasured, Match::none, MissReason::template_missing},
     {"All",
      {"nvrtc 13.1 ef01", "590.1", "0.2.0"},
      "template-2",
@@ -110,17 +111,18 @@ const GradeCase kGrades[] = {
      Match::seed,
      MissReason::other_compiler},
     {"DriverAndKernwright",
-     {kNow.compiler, "590.1", "0.2.0"},
+     {made_with().compiler, "590.1", "0.2.0"},
      "template-1",
      kMeasured,
      Match::recheck,
      MissReason::other_driver},
-    {"Predicted", kNow, "template-1", kPredicted, Match::predicted, MissReason::none},
-    {"PredictedTemplate", kNow, "template-2", kPredicted, Match::predicted,
+    {"Predicted", made_with(), "template-1", kPredicted, Match::predicted, MissReason::none},
+    {"PredictedTemplate", made_with(), "template-2", kPredicted, Match::predicted,
      MissReason::template_changed},
-    {"PredictedTemplateGone", kNow, "", kPredicted, Match::none, MissReason::template_missing},
+    {"PredictedTemplateGone", made_with(), "", kPredicted, Match::none,
+     MissReason::template_missing},
 };
-INSTANTIATE_TEST_SUITE_P(Grades, GradeTest, ::testing::ValuesIn(kGrades),
+INSTANTIATE_TEST_SUITE_P(Grades, GradeTest, ::testing::ValuesIn(grade_cases),
                          [](const auto& param) { return param.param.name; });
 
 TEST_F(TieredCacheTest, AnEmptyCacheHasNothing) {
@@ -139,12 +141,12 @@ TEST_F(TieredCacheTest, OrdersByGradeThenMatchThenLayerThenAge) {
     return record;
   };
   const std::string old_compiler = "nvrtc 12.8";
-  ASSERT_TRUE(cache_.put_record(make(kPredicted, kNow.compiler, "2026-12-01T00:00:00Z", 5)));
+  ASSERT_TRUE(cache_.put_record(make(kPredicted, made_with().compiler, "2026-12-01T00:00:00Z", 5)));
   ASSERT_TRUE(cache_.put_record(make(kPredicted, old_compiler, "2026-12-02T00:00:00Z", 6)));
   ASSERT_TRUE(cache_.put_record(make(kMeasured, old_compiler, "2026-12-03T00:00:00Z", 4)));
-  ASSERT_TRUE(cache_.put_record(make(kMeasured, kNow.compiler, "2026-11-01T00:00:00Z", 2)));
-  ASSERT_TRUE(cache_.put_record(make(kMeasured, kNow.compiler, "2026-11-02T00:00:00Z", 1)));
-  ASSERT_TRUE(site_records_.put(make(kMeasured, kNow.compiler, "2026-12-04T00:00:00Z", 3)));
+  ASSERT_TRUE(cache_.put_record(make(kMeasured, made_with().compiler, "2026-11-01T00:00:00Z", 2)));
+  ASSERT_TRUE(cache_.put_record(make(kMeasured, made_with().compiler, "2026-11-02T00:00:00Z", 1)));
+  ASSERT_TRUE(site_records_.put(make(kMeasured, made_with().compiler, "2026-12-04T00:00:00Z", 3)));
   std::vector<int> order;
   for (const GradedRecord& graded : lookup(cache_)) order.push_back(graded.record.measured);
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 5, 6}));

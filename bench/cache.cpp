@@ -1,0 +1,206 @@
+// What the stores of the cache cost: a hit, a miss, a publication, through the file system that
+// TMPDIR names. Files were just written, so reads come from the page cache, as they do for a
+// process that starts soon after another; a cold disk adds its own latency. Nothing is synced, as
+// in use.
+
+#include <benchmark/benchmark.h>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "bench/common/bench_json.h"
+#include "cache/tiered_cache.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The directory all benchmarks work in; removed by `main`.
+fs::path& folder() {
+  static fs::path path;
+  return path;
+}
+
+/// A cache of its own for every benchmark.
+TieredCache fresh_cache() {
+  static int number = 0;
+  return TieredCache(folder() / std::to_string(number++));
+}
+
+std::string digest(std::int64_t number) { return digest_of(std::to_string(number)).hex(); }
+
+CompiledKernel kernel_of(std::int64_t bytes) {
+  CompiledKernel kernel;
+  kernel.bits.assign(static_cast<std::size_t>(bytes), 'x');
+  kernel.target = "sm_90a";
+  kernel.entries = {{"matmul_persistent_wave", {168, 0, 0, 16, 1024, 3}}};
+  return kernel;
+}
+
+/// As large as a real one: eight configurations, forty samples each.
+TuningRecord record_of(std::int64_t m) {
+  RankedConfiguration ranked;
+  ranked.kernel_template = "matmul/persistent_wave";
+  ranked.configuration = Configuration({{"BM", 128}, {"BN", 256}, {"STAGES", 4}, {"GROUP", 8}});
+  ranked.artifact = digest(0);
+  for (int i = 0; i < 40; ++i) ranked.measurement.samples_us.push_back(255.1 + i / 7.0);
+  TuningRecord record;
+  record.key = {concat("matmul m=", m, " n=6144 k=4096 dtype=bf16"), "sm_90", "h200", {}};
+  record.environment = {digest(1), "nvrtc 13.0 abcd", "580.65.06", "0.1.0"};
+  record.winner = ranked;
+  record.runners_up.assign(7, ranked);
+  record.baseline = ranked;
+  record.created = "2026-11-20T10:11:12Z";
+  return record;
+}
+
+std::vector<GradedRecord> look_up(const TieredCache& cache, const RecordKey& key) {
+  static const std::string today = digest(1);
+  MissReason reason{};
+  return cache.lookup(
+      key, {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"}, [](std::string_view) { return today; },
+      reason);
+}
+
+void artifact_hit(benchmark::State& state) {
+  const TieredCache cache = fresh_cache();
+  if (!cache.put_artifact(digest(0), kernel_of(state.range(0)))) state.SkipWithError("no put");
+  for (auto _ : state) {
+    const Lookup<CompiledKernel> kernel = cache.artifact(digest(0));
+    if (!kernel) {
+      state.SkipWithError("a miss");
+      break;
+    }
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+void artifact_miss(benchmark::State& state) {
+  const TieredCache cache = fresh_cache();
+  if (!cache.put_artifact(digest(0), kernel_of(1))) state.SkipWithError("no put");
+  for (auto _ : state) {
+    if (cache.artifact(digest(1))) {
+      state.SkipWithError("a hit");
+      break;
+    }
+  }
+}
+
+void artifact_publish(benchmark::State& state) {
+  const TieredCache cache = fresh_cache();
+  const CompiledKernel kernel = kernel_of(state.range(0));
+  std::int64_t number = 0;
+  for (auto _ : state) {
+    if (!cache.put_artifact(digest(number++), kernel)) {
+      state.SkipWithError("no put");
+      break;
+    }
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+/// `range(0)`: runs under the key.
+void record_hit(benchmark::State& state) {
+  const TieredCache cache = fresh_cache();
+  for (std::int64_t run = 0; run < state.range(0); ++run) {
+    if (!cache.put_record(record_of(4096))) state.SkipWithError("no put");
+  }
+  const RecordKey key = record_of(4096).key;
+  for (auto _ : state) {
+    if (look_up(cache, key).empty()) {
+      state.SkipWithError("a miss");
+      break;
+    }
+  }
+}
+
+void record_miss(benchmark::State& state) {
+  const TieredCache cache = fresh_cache();
+  if (!cache.put_record(record_of(4096))) state.SkipWithError("no put");
+  const RecordKey key = record_of(1).key;
+  for (auto _ : state) {
+    if (!look_up(cache, key).empty()) {
+      state.SkipWithError("a hit");
+      break;
+    }
+  }
+}
+
+void record_publish(benchmark::State& state) {
+  const TieredCache cache = fresh_cache();
+  std::int64_t number = 0;
+  for (auto _ : state) {
+    if (!cache.put_record(record_of(number++))) {
+      state.SkipWithError("no put");
+      break;
+    }
+  }
+}
+
+BENCHMARK(artifact_hit)->Arg(4 << 10)->Arg(128 << 10)->Arg(1 << 20);
+BENCHMARK(artifact_miss);
+BENCHMARK(artifact_publish)->Arg(4 << 10)->Arg(128 << 10)->Iterations(500);
+BENCHMARK(record_hit)->Arg(1)->Arg(8);
+BENCHMARK(record_miss);
+BENCHMARK(record_publish)->Iterations(500);
+
+/// Prints as usual, and keeps a row for each benchmark.
+class Reporter : public benchmark::ConsoleReporter {
+ public:
+  explicit Reporter(BenchJson& json) : ConsoleReporter(OO_None), json_(json) {}
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    ConsoleReporter::ReportRuns(runs);
+    for (const Run& run : runs) {
+      if (run.error_occurred) {
+        error = {ErrorCode::internal, concat(run.benchmark_name(), ": ", run.error_message)};
+        continue;
+      }
+      const double us = 1e6 * run.real_accumulated_time / static_cast<double>(run.iterations);
+      const Result<void> added = json_.add({{"problem", run.benchmark_name()}, {"ours_us", us}});
+      if (!added) error = added.error();
+    }
+  }
+
+  Error error;
+
+ private:
+  BenchJson& json_;
+};
+
+int run(int argc, char** argv) {
+  const std::string command = command_line(argc, argv);
+  benchmark::Initialize(&argc, argv);
+  Result<BenchJson> json = BenchJson::open(option_value(argc, argv, "--json").value_or(""), "cache",
+                                           command, cpu_device());
+  if (!json) {
+    std::cerr << json.error().message << '\n';
+    return 2;
+  }
+  std::string name = (fs::temp_directory_path() / "kernwright-bench-XXXXXX").native();
+  if (::mkdtemp(name.data()) == nullptr) {
+    std::cerr << "cannot create " << name << '\n';
+    return 1;
+  }
+  folder() = name;
+  Reporter reporter(*json);
+  benchmark::RunSpecifiedBenchmarks(&reporter);
+  std::error_code ignored;
+  fs::remove_all(folder(), ignored);
+  if (reporter.error.message.empty()) return 0;
+  std::cerr << reporter.error.message << '\n';
+  return 1;
+}
+
+}  // namespace
+}  // namespace kernwright
+
+int main(int argc, char** argv) { return kernwright::run(argc, argv); }
