@@ -78,19 +78,13 @@ struct Candidate {
   std::string id() const;
 };
 
-/// Why a configuration is not a candidate.
-struct Rejection {
-  std::string reason;  ///< `rule "smem_bytes <= 232448" failed: 262144 > 232448 (why)`
-  int line = 0;
-};
-
 /// Whether the template applies to the problem on the device at all; the text of the failed
 /// condition otherwise.
 Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
                      const Problem& normalized, const DeviceProfile& profile);
 
 /// Evaluates the rules, the derived values and the launches. Errors (`invalid_argument`) are the
-/// rejection: the rule's text, both values and its why. Host-side checks too: threads per block,
+/// rejection: the manifest's line, the rule's text, both values and its why. Host-side checks too: threads per block,
 /// shared memory, grid limits, TMA alignment.
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
                                  const Problem& normalized, const Configuration& configuration,

@@ -11,8 +11,8 @@ namespace kernwright {
 /// A library opened with dlopen and never closed: CUDA's libraries do not survive dlclose.
 class DynamicLibrary {
  public:
-  /// Opens the first of `names` that loads (a bare name uses the loader's search, a path is taken as
-  /// it is). Errors: `unavailable` with what each attempt said.
+  /// Opens the first of `names` that loads (a bare name uses the loader's search, a path is taken
+  /// as it is). Errors: `unavailable` with what each attempt said.
   static Result<DynamicLibrary> open(const std::vector<std::string>& names);
 
   /// The symbol's address, or null.
