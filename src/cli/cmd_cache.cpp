@@ -10,7 +10,7 @@ class Cache : public Command {
  public:
   Cache()
       : Command("cache", "list or verify the records and artifacts of a cache directory"),
-        action_(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("list|verify"),
+        action_(llvm::cl::Positional, llvm::cl::Optional, llvm::cl::desc("list|verify"),
                 llvm::cl::sub(sub)),
         root_("cache", llvm::cl::desc("Directory of the cache"), llvm::cl::value_desc("DIR"),
               llvm::cl::sub(sub)) {}

@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <map>
+#include <set>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/output.h"
@@ -9,126 +10,311 @@
 namespace kernwright::cli {
 namespace {
 
-// Profiles that stand for their architectures when templates are checked without a GPU.
+// Profiles that stand for their architectures when templates are checked without a GPU. References
+// run wherever the operation does, so one compile, for the newest of them, is enough.
 constexpr const char* kSampleProfiles[] = {"a100_80", "a10g", "l40s", "h200"};
+constexpr const char* kReferenceProfile = "h200";
+// How many points of a space are looked at for each sample wanted.
+constexpr std::int64_t kLooksPerSample = 8;
+
+/// The operation's example, then the example with each other dtype, each other value of a flag, and
+/// every dim that is matched by bucket at 1: what a template must compile for where it applies.
+std::vector<Problem> problems_to_try(const Operation& operation) {
+  std::vector<Problem> problems{operation.example};
+  for (const TypeVariable& variable : operation.type_variables) {
+    for (const DType dtype : variable.dtypes) {
+      problems.push_back(operation.example.with(variable.name, std::string(to_string(dtype))));
+    }
+  }
+  for (const Flag& flag : operation.flags) {
+    for (const std::string& value : flag.values) {
+      problems.push_back(operation.example.with(flag.name, value));
+    }
+  }
+  Problem::Dims smallest = operation.example.dims();
+  for (std::size_t i = 0; i < smallest.size(); ++i) {
+    if (operation.dims[i].match == DimMatch::bucket) smallest[i].second = 1;
+  }
+  problems.push_back(Problem::make(operation.name, std::move(smallest), operation.example.flags()));
+
+  std::vector<Problem> normalized;
+  for (const Problem& problem : problems) {
+    Result<Problem> given = operation.normalize(problem);
+    if (!given || !operation.tensor_shapes(*given)) continue;
+    if (std::find(normalized.begin(), normalized.end(), *given) == normalized.end()) {
+      normalized.push_back(*std::move(given));
+    }
+  }
+  return normalized;
+}
+
+/// Why the compiled kernel cannot be what the manifest describes; empty where it can.
+std::string missing_entry(const Candidate& candidate, const CompiledKernel& compiled) {
+  for (const LaunchSpec& launch : candidate.kernel_template->launches) {
+    std::string known;
+    bool found = false;
+    for (const KernelEntry& entry : compiled.entries) {
+      found = found || entry.name == launch.kernel;
+      known += concat(known.empty() ? "" : ", ", entry.name);
+    }
+    if (!found) {
+      return concat(candidate.kernel_template->manifest_file, ":", launch.line, ": no kernel \"",
+                    launch.kernel, "\" in ", candidate.kernel_template->source_file,
+                    ", there are: ", known, " (extern \"C\" keeps a name as it is written)");
+    }
+  }
+  return {};
+}
+
+/// Compiles what it is given ahead and tells the results in that order.
+class Checker {
+ public:
+  Checker(const Catalog& catalog, int samples, bool quiet)
+      : catalog_(catalog),
+        samples_(samples),
+        quiet_(quiet),
+        pool_(std::shared_ptr<Compiler>(make_toolkit_compiler()), {}) {}
+
+  /// Every configuration is checked by the rules alone; the default for every problem to try, and
+  /// `samples` spread evenly over the space, are compiled for every sample architecture.
+  void add_template(const KernelTemplate& kernel_template) {
+    const Operation& operation = **catalog_.operation(kernel_template.operation);
+    const std::vector<Problem> problems = problems_to_try(operation);
+    std::string refusal;
+    bool default_holds = false;
+    bool runs = false;
+    for (const char* id : kSampleProfiles) {
+      const DeviceProfile profile = *find_profile(id);
+      if (!kernel_template.runs_on(profile.sm_arch)) continue;
+      runs = true;
+      int wanted = samples_;  // for the first problem that the template takes; then the default
+      for (const Problem& problem : problems) {
+        if (Result<void> fits = applies(kernel_template, operation, problem, profile); !fits) {
+          if (refusal.empty()) refusal = fits.error().message;
+          continue;
+        }
+        Result<Candidate> standard = make_candidate(kernel_template, operation, problem,
+                                                    kernel_template.default_configuration, profile);
+        if (standard) {
+          default_holds = true;
+          add_compile(*standard, profile, true);
+        } else if (!default_holds) {
+          refusal = standard.error().message;
+        }
+        add_samples(kernel_template, operation, problem, profile, standard ? wanted : 1);
+        wanted = 0;
+      }
+    }
+    if (!runs) {
+      add_defect(kernel_template.name, concat(kernel_template.manifest_file,
+                                              ": arch: no profile "
+                                              "to check with has sm_",
+                                              kernel_template.arch.min));
+    } else if (!default_holds) {
+      add_defect(kernel_template.name,
+                 concat("the default configuration holds for no problem tried: ", refusal));
+    }
+  }
+
+  void add_reference(const Operation& operation) {
+    const DeviceProfile profile = *find_profile(kReferenceProfile);
+    for (const Problem& problem : problems_to_try(operation)) {
+      if (Result<ExecutionPlan> plan = make_reference_plan(operation, problem, profile); !plan) {
+        add_defect(operation.name, concat(problem.text(), ": ", plan.error().message));
+        continue;
+      }
+      add_request({.name = operation.name + "/reference.cu",
+                   .target = concat("sm_", profile.sm_arch),
+                   .problem = problem.text()},
+                  render_reference(operation, problem, catalog_, profile.sm_arch));
+    }
+  }
+
+  /// Waits for all compiles and prints their rows. Errors: `unavailable` without a compiler.
+  Result<void> finish() {
+    for (Pending& pending : pending_) {
+      if (pending.compile.valid()) {
+        const CompileResult& compiled = pending.compile.get();
+        if (!compiled && compiled.error().code == ErrorCode::unavailable) return compiled.error();
+        judge(pending, compiled);
+      }
+      tell(pending);
+    }
+    return {};
+  }
+
+  const Json& rows() const { return rows_; }
+  int compiles() const { return compiles_; }
+  int defects() const { return defects_; }
+
+ private:
+  struct Pending {
+    std::string name;
+    std::string target;
+    std::string problem;
+    std::string configuration;
+    std::optional<Candidate> candidate;  ///< none for a reference
+    bool is_default = false;
+    std::shared_future<CompileResult> compile;
+    std::string figures;
+    std::string defect;
+    Json json = Json::object();
+  };
+
+  void add_samples(const KernelTemplate& kernel_template, const Operation& operation,
+                   const Problem& problem, const DeviceProfile& profile, int wanted) {
+    const std::int64_t size = kernel_template.space.size();
+    const std::int64_t step =
+        wanted > 0 ? std::max<std::int64_t>(1, size / (wanted * kLooksPerSample)) : size;
+    for (std::int64_t i = 0; i < size && wanted > 0; i += step) {
+      Result<Candidate> candidate =
+          make_candidate(kernel_template, operation, problem, kernel_template.space.at(i), profile);
+      if (candidate && add_compile(*candidate, profile, false)) --wanted;
+    }
+  }
+
+  /// False where the same text is compiled already.
+  bool add_compile(const Candidate& candidate, const DeviceProfile& profile, bool is_default) {
+    const KernelTemplate& kernel_template = *candidate.kernel_template;
+    return add_request({.name = kernel_template.name,
+                        .target = kernel_template.target(profile.sm_arch),
+                        .problem = candidate.problem.text(),
+                        .configuration = candidate.configuration.text(),
+                        .candidate = candidate,
+                        .is_default = is_default},
+                       render(candidate, catalog_, profile.sm_arch));
+  }
+
+  bool add_request(Pending pending, CompileRequest request) {
+    if (!seen_.insert(request.digest("").hex()).second) return false;
+    pending.compile = pool_.submit(std::move(request));
+    pending_.push_back(std::move(pending));
+    return true;
+  }
+
+  void add_defect(std::string name, std::string defect) {
+    Pending pending;
+    pending.name = std::move(name);
+    pending.defect = std::move(defect);
+    pending_.push_back(std::move(pending));
+  }
+
+  static void judge(Pending& pending, const CompileResult& compiled) {
+    if (!compiled) {
+      pending.defect = compiled.error().message;
+      return;
+    }
+    const CompiledKernel& kernel = **compiled;
+    const Resources resources = kernel.resources();
+    if (pending.candidate) pending.defect = missing_entry(*pending.candidate, kernel);
+    // Spilling configurations are dropped when tuning; the default is what is left then.
+    if (pending.is_default) {
+      const std::int64_t allowed = pending.candidate->kernel_template->allowed_spill_bytes;
+      if (resources.spill_bytes() > allowed) {
+        pending.defect = concat("the default configuration spills ", resources.spill_bytes(),
+                                " bytes; the manifest allows ", allowed);
+      }
+    }
+    for (const std::string& warning : kernel.warnings) pending.defect += warning;
+    pending.figures = concat(resources.registers, " registers, ", resources.spill_bytes(),
+                             " B spilled, ", static_cast<int>(kernel.seconds * 1000), " ms");
+    pending.json = {{"registers", resources.registers},
+                    {"spill_bytes", resources.spill_bytes()},
+                    {"seconds", kernel.seconds}};
+  }
+
+  void tell(Pending& pending) {
+    if (pending.compile.valid()) ++compiles_;
+    if (!pending.defect.empty()) {
+      ++defects_;
+      pending.json["defect"] = pending.defect;
+    }
+    pending.json["template"] = pending.name;
+    pending.json["target"] = pending.target;
+    pending.json["problem"] = pending.problem;
+    pending.json["configuration"] = pending.configuration;
+    rows_.push_back(std::move(pending.json));
+    if (quiet_) return;
+    std::string line = pending.defect.empty() ? "ok    " : "DEFECT";
+    for (const std::string* part :
+         {&pending.name, &pending.target, &pending.problem, &pending.configuration}) {
+      if (!part->empty()) line += concat("  ", *part);
+    }
+    if (!pending.figures.empty()) line += concat("  ", pending.figures);
+    if (!pending.defect.empty()) line += concat("\n  ", pending.defect);
+    print(line);
+  }
+
+  const Catalog& catalog_;
+  int samples_;
+  bool quiet_;
+  CompilePool pool_;
+  std::set<std::string> seen_;
+  std::vector<Pending> pending_;
+  Json rows_ = Json::array();
+  int compiles_ = 0;
+  int defects_ = 0;
+};
 
 class Check : public Command {
  public:
   Check()
       : Command("check", "Validate templates and compile samples of each for every architecture"),
         path_(llvm::cl::Positional, llvm::cl::Optional,
-              llvm::cl::desc("[PATH of a folder with own templates]"), llvm::cl::sub(sub)),
+              llvm::cl::desc("[PATH of a folder with own templates; default: the built-in ones]"),
+              llvm::cl::sub(sub)),
         samples_("samples",
-                 llvm::cl::desc("Configurations per template and architecture, default 4"),
+                 llvm::cl::desc("Configurations per template and architecture beside the default, "
+                                "4 unless said"),
                  llvm::cl::init(4), llvm::cl::sub(sub)) {}
 
   Status run() override {
+    if (samples_ < 0) {
+      return report({ErrorCode::invalid_argument,
+                     concat("--samples is ", samples_.getValue(), ", it must be 0 or more")});
+    }
     std::vector<std::filesystem::path> folders;
     if (!path_.empty()) folders.emplace_back(path_.getValue());
-    Result<std::shared_ptr<const Catalog>> catalog = Catalog::load(folders);
-    if (!catalog) return report(catalog.error());
-
-    CompilePool pool(std::shared_ptr<Compiler>(make_toolkit_compiler()), {});
-    Json rows = Json::array();
-    int defects = 0;
-    for (const KernelTemplate& kernel_template : (*catalog)->templates()) {
-      for (const char* id : kSampleProfiles) {
-        const DeviceProfile profile = *find_profile(id);
-        if (!kernel_template.runs_on(profile.sm_arch)) continue;
-        Result<int> bad = check_one(**catalog, kernel_template, profile, pool, rows);
-        if (!bad) return report(bad.error());
-        defects += *bad;
-      }
+    Result<std::shared_ptr<const Catalog>> loaded = Catalog::load(folders);
+    if (!loaded) {
+      report(loaded.error());
+      if (json)
+        print_json(Json{{"templates", 0}, {"defects", 1}, {"error", loaded.error().message}});
+      return Status::failed;  // what was to be checked is defective, not the command
     }
+    const Catalog& catalog = **loaded;
+
+    Checker checker(catalog, samples_, json);
+    int templates = 0;
+    for (const Operation& operation : catalog.operations()) {
+      if (is_checked(operation.folder)) checker.add_reference(operation);
+    }
+    for (const KernelTemplate& kernel_template : catalog.templates()) {
+      if (!is_checked(kernel_template.manifest_file)) continue;
+      checker.add_template(kernel_template);
+      ++templates;
+    }
+    if (templates == 0) {
+      return report({ErrorCode::not_found,
+                     concat("no template in ", path_.getValue(), "; one is a file ",
+                            path_.getValue(), "/<operation>/<template>/manifest.json")});
+    }
+    if (Result<void> done = checker.finish(); !done) return report(done.error());
     if (json) {
       print_json(Json{
-          {"templates", (*catalog)->templates().size()}, {"compiled", rows}, {"defects", defects}});
+          {"templates", templates}, {"compiled", checker.rows()}, {"defects", checker.defects()}});
     } else {
-      print(concat((*catalog)->templates().size(), " templates, ", rows.size(), " compiles, ",
-                   defects, " defects"));
+      print(concat(templates, " templates, ", checker.compiles(), " compiles, ", checker.defects(),
+                   " defects"));
     }
-    return defects == 0 ? Status::ok : Status::failed;
+    return checker.defects() == 0 ? Status::ok : Status::failed;
   }
 
  private:
-  // The default configuration and evenly spread valid ones, for the operation's example.
-  Result<int> check_one(const Catalog& catalog, const KernelTemplate& kernel_template,
-                        const DeviceProfile& profile, CompilePool& pool, Json& rows) const {
-    Result<const Operation*> operation = catalog.operation(kernel_template.operation);
-    if (!operation) return std::move(operation).error();
-    Result<Problem> problem = (*operation)->normalize((*operation)->example);
-    if (!problem) return std::move(problem).error();
-
-    int defects = 0;
-    const auto add = [&](const std::string& configuration, const std::string& text,
-                         const std::string& defect, Json row) {
-      if (!defect.empty()) {
-        ++defects;
-        row["defect"] = defect;
-      }
-      row["template"] = kernel_template.name;
-      row["target"] = kernel_template.target(profile.sm_arch);
-      row["configuration"] = configuration;
-      rows.push_back(std::move(row));
-      if (!json) {
-        print(concat(defect.empty() ? "ok    " : "DEFECT ", kernel_template.name, " ",
-                     kernel_template.target(profile.sm_arch), " ", configuration, "  ", text,
-                     defect.empty() ? "" : concat("\n  ", defect)));
-      }
-    };
-    if (Result<void> fits = applies(kernel_template, **operation, *problem, profile); !fits) {
-      add("", "", concat("does not apply to the operation's example: ", fits.error().message), {});
-      return defects;
-    }
-
-    std::vector<Candidate> chosen;
-    Result<Candidate> standard = make_candidate(kernel_template, **operation, *problem,
-                                                kernel_template.default_configuration, profile);
-    if (standard) chosen.push_back(*std::move(standard));
-    // Another device than the default was written for may refuse it; some configuration must hold.
-    const std::int64_t size = kernel_template.space.size();
-    const std::int64_t step = std::max<std::int64_t>(1, size / (samples_ * 8L));
-    std::string refusal = chosen.empty() ? standard.error().message : "";
-    for (std::int64_t i = 0; i < size && static_cast<int>(chosen.size()) < samples_; i += step) {
-      Result<Candidate> candidate = make_candidate(kernel_template, **operation, *problem,
-                                                   kernel_template.space.at(i), profile);
-      if (candidate) chosen.push_back(*std::move(candidate));
-    }
-    if (chosen.empty()) {
-      add(kernel_template.default_configuration.text(), "",
-          concat("no sampled configuration is valid on ", profile.id, "; the default: ", refusal),
-          {});
-      return defects;
-    }
-
-    std::vector<std::shared_future<CompileResult>> compiles;
-    for (const Candidate& candidate : chosen) {
-      compiles.push_back(pool.submit(render(candidate, catalog, profile.sm_arch)));
-    }
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      const CompileResult& compiled = compiles[i].get();
-      const std::string configuration = chosen[i].configuration.text();
-      if (!compiled && compiled.error().code == ErrorCode::unavailable) return compiled.error();
-      if (!compiled) {
-        add(configuration, "", compiled.error().message, {});
-        continue;
-      }
-      const Resources resources = (*compiled)->resources();
-      std::string defect;
-      if (resources.spill_bytes() > kernel_template.allowed_spill_bytes && i == 0 && standard) {
-        defect = concat("the default configuration spills ", resources.spill_bytes(), " bytes; ",
-                        kernel_template.allowed_spill_bytes, " allowed");
-      }
-      for (const std::string& warning : (*compiled)->warnings) defect += warning;
-      add(configuration,
-          concat(resources.registers, " registers, ", resources.spill_bytes(), " B spilled, ",
-                 static_cast<int>((*compiled)->seconds * 1000), " ms"),
-          defect,
-          {{"registers", resources.registers},
-           {"spill_bytes", resources.spill_bytes()},
-           {"seconds", (*compiled)->seconds}});
-    }
-    return defects;
+  /// With a PATH, the built-in templates are loaded, since its templates may implement their
+  /// operations, but not checked again.
+  bool is_checked(std::string_view place) const {
+    return path_.empty() || place.starts_with(concat(path_.getValue(), "/"));
   }
 
   llvm::cl::opt<std::string> path_;

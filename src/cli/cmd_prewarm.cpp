@@ -1,7 +1,5 @@
 #include "cli/command.h"
 #include "cli/output.h"
-#include "service/worklist.h"
-#include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -12,18 +10,16 @@ class Prewarm : public Command {
   Prewarm()
       : Command("prewarm", "Compile what a worklist needs and is not in the cache"),
         service_(sub),
-        file_(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("WORKLIST.json"),
-              llvm::cl::sub(sub)),
+        worklist_(sub),
         verify_("verify", llvm::cl::desc("Compile nothing; list what is missing, exit 1 if any"),
                 llvm::cl::sub(sub)) {}
 
   Status run() override {
-    Result<std::string> text = read_file(file_.getValue());
-    if (!text) return report(text.error());
-    Result<std::vector<Problem>> problems = parse_worklist(*text, file_.getValue());
+    Result<std::vector<Problem>> problems = worklist_.read();
     if (!problems) return report(problems.error());
-    const std::shared_ptr<ServiceCore> service = service_.open();
-    if (!service) return Status::failed;
+    Result<std::shared_ptr<ServiceCore>> opened = service_.open();
+    if (!opened) return report(opened.error());
+    const std::shared_ptr<ServiceCore> service = *std::move(opened);
 
     Json rows = Json::array();
     int missing = 0;
@@ -64,7 +60,7 @@ class Prewarm : public Command {
 
  private:
   ServiceFlags service_;
-  llvm::cl::opt<std::string> file_;
+  WorklistFile worklist_;
   llvm::cl::opt<bool> verify_;
 };
 

@@ -15,8 +15,9 @@ class Show : public Command {
   Status run() override {
     Result<Problem> problem = words_.parse();
     if (!problem) return report(problem.error());
-    const std::shared_ptr<ServiceCore> service = service_.open();
-    if (!service) return Status::failed;
+    Result<std::shared_ptr<ServiceCore>> opened = service_.open();
+    if (!opened) return report(opened.error());
+    const std::shared_ptr<ServiceCore> service = *std::move(opened);
     Result<ServiceCore::Named> named = service->name(*problem);
     if (!named) return report(named.error());
     MissReason reason = MissReason::none;

@@ -1,7 +1,5 @@
 #include "cli/command.h"
 #include "cli/output.h"
-#include "service/worklist.h"
-#include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -12,18 +10,17 @@ class Sweep : public Command {
   Sweep()
       : Command("sweep", "Tune every problem of a worklist that has no record yet"),
         service_(sub),
-        file_(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("WORKLIST.json"),
-              llvm::cl::sub(sub)),
+        worklist_(sub),
         seconds_("seconds", llvm::cl::desc("Budget per problem, default 30"), llvm::cl::init(30),
                  llvm::cl::sub(sub)) {}
 
   Status run() override {
-    Result<std::string> text = read_file(file_.getValue());
-    if (!text) return report(text.error());
-    Result<std::vector<Problem>> problems = parse_worklist(*text, file_.getValue());
+    if (Result<void> fits = check_budget(seconds_); !fits) return report(fits.error());
+    Result<std::vector<Problem>> problems = worklist_.read();
     if (!problems) return report(problems.error());
-    const std::shared_ptr<ServiceCore> service = service_.open();
-    if (!service) return Status::failed;
+    Result<std::shared_ptr<ServiceCore>> opened = service_.open();
+    if (!opened) return report(opened.error());
+    const std::shared_ptr<ServiceCore> service = *std::move(opened);
     // Every problem is named before the first is tuned: a mistake shows at once.
     for (const Problem& problem : *problems) {
       if (Result<ServiceCore::Named> named = service->name(problem); !named) {
@@ -82,7 +79,7 @@ class Sweep : public Command {
   }
 
   ServiceFlags service_;
-  llvm::cl::opt<std::string> file_;
+  WorklistFile worklist_;
   llvm::cl::opt<double> seconds_;
 };
 

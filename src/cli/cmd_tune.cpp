@@ -1,5 +1,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
+#include "support/text.h"
+#include "tuner/search_strategy.h"
 
 namespace kernwright::cli {
 namespace {
@@ -24,8 +26,10 @@ class Tune : public Command {
   Status run() override {
     Result<Problem> problem = words_.parse();
     if (!problem) return report(problem.error());
-    const std::shared_ptr<ServiceCore> service = service_.open();
-    if (!service) return Status::failed;
+    if (Result<void> fits = check_options(); !fits) return report(fits.error());
+    Result<std::shared_ptr<ServiceCore>> opened = service_.open();
+    if (!opened) return report(opened.error());
+    const std::shared_ptr<ServiceCore> service = *std::move(opened);
     TuningOptions options;
     options.budget.seconds = seconds_;
     if (trials_ > 0) options.budget.trials = trials_;
@@ -43,6 +47,21 @@ class Tune : public Command {
   }
 
  private:
+  /// What only the search would notice, or, where nothing is measured, nobody.
+  Result<void> check_options() const {
+    if (trials_.getNumOccurrences() > 0 && trials_ < 1) {
+      return Error{ErrorCode::invalid_argument,
+                   concat("--trials is ", trials_.getValue(), ", it must be 1 or more")};
+    }
+    std::string known;
+    for (const std::string_view name : strategy_names()) {
+      if (strategy_ == name) return check_budget(seconds_);
+      known += concat(known.empty() ? "" : ", ", name);
+    }
+    return Error{ErrorCode::invalid_argument,
+                 concat("no strategy \"", strategy_.getValue(), "\", there are ", known)};
+  }
+
   ServiceFlags service_;
   ProblemWords words_;
   llvm::cl::opt<double> seconds_;

@@ -1,6 +1,8 @@
 #include "cli/command.h"
 
 #include "cli/output.h"
+#include "service/worklist.h"
+#include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -30,21 +32,40 @@ ServiceOptions ServiceFlags::options() const {
   return options;
 }
 
-std::shared_ptr<ServiceCore> ServiceFlags::open() const {
-  Result<std::shared_ptr<ServiceCore>> service = ServiceCore::open(options());
-  if (service) return *std::move(service);
-  report(service.error());
-  return nullptr;
-}
-
 ProblemWords::ProblemWords(llvm::cl::SubCommand& sub)
-    : words(llvm::cl::Positional, llvm::cl::OneOrMore,
+    : words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
             llvm::cl::desc("OPERATION dim=value ... flag=value ..."), llvm::cl::sub(sub)) {}
 
 Result<Problem> ProblemWords::parse() const {
+  if (words.empty()) {
+    return Error{ErrorCode::invalid_argument,
+                 "no problem given: OPERATION dim=value ..., such as "
+                 "matmul m=4096 n=6144 k=4096 dtype=bf16"};
+  }
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return Problem::parse(text);
+}
+
+WorklistFile::WorklistFile(llvm::cl::SubCommand& sub)
+    : path(llvm::cl::Positional, llvm::cl::Optional, llvm::cl::desc("WORKLIST.json"),
+           llvm::cl::sub(sub)) {}
+
+Result<std::vector<Problem>> WorklistFile::read() const {
+  if (path.empty()) {
+    return Error{
+        ErrorCode::invalid_argument,
+        "no WORKLIST.json given: a file {\"problems\": [\"vector_add n=4096 dtype=bf16\"]}"};
+  }
+  Result<std::string> text = read_file(path.getValue());
+  if (!text) return std::move(text).error();
+  return parse_worklist(*text, path.getValue());
+}
+
+Result<void> check_budget(double seconds) {
+  if (seconds > 0) return {};
+  return Error{ErrorCode::invalid_argument,
+               concat("--seconds is ", seconds, ", it must be above 0")};
 }
 
 }  // namespace kernwright::cli

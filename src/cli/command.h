@@ -30,8 +30,7 @@ struct ServiceFlags {
   explicit ServiceFlags(llvm::cl::SubCommand& sub);
 
   ServiceOptions options() const;
-  /// Opens the service; a failure is printed and gives null.
-  std::shared_ptr<ServiceCore> open() const;
+  Result<std::shared_ptr<ServiceCore>> open() const { return ServiceCore::open(options()); }
 
   llvm::cl::opt<std::string> cache;
   llvm::cl::list<std::string> read_only_caches;
@@ -43,10 +42,23 @@ struct ServiceFlags {
 /// The positional words `OPERATION dim=value ...`.
 struct ProblemWords {
   explicit ProblemWords(llvm::cl::SubCommand& sub);
+  /// Errors: `invalid_argument` where there are none, or one is not `name=value`.
   Result<Problem> parse() const;
 
   llvm::cl::list<std::string> words;
 };
+
+/// The positional `WORKLIST.json`.
+struct WorklistFile {
+  explicit WorklistFile(llvm::cl::SubCommand& sub);
+  /// Reads the file. Errors: `invalid_argument` where none is named or it is no worklist.
+  Result<std::vector<Problem>> read() const;
+
+  llvm::cl::opt<std::string> path;
+};
+
+/// Errors: `invalid_argument` unless `seconds`, a budget, is above 0.
+Result<void> check_budget(double seconds);
 
 // One per file cmd_<name>.cpp; the table is in main.cpp.
 std::unique_ptr<Command> make_doctor();

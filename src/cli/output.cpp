@@ -183,6 +183,7 @@ Json result_json(const TuningResult& result) {
   Json json = record_json(result.record);
   json["outcomes"] = outcomes(result);
   json["rejected_configurations"] = result.rejected;
+  json["notes"] = result.notes;
   json["shares"] = {{"wall_seconds", result.shares.wall_seconds},
                     {"setup_seconds", result.shares.setup_seconds},
                     {"measure_seconds", result.shares.measure_seconds},
@@ -201,6 +202,7 @@ void print_result(const TuningResult& result, const DeviceProfile& profile) {
     first = false;
   }
   print(concat(line, "), ", result.rejected, " configurations break a rule"));
+  for (const std::string& note : result.notes) print(concat("  note: ", note));
   const TimeShares& shares = result.shares;
   print(concat("  wall ", seconds(shares.wall_seconds), ": set-up ",
                percent(shares.setup_seconds, shares.wall_seconds), ", device measuring ",

@@ -126,7 +126,7 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
     identity = info->identity;
   } else {
     Result<DeviceProfile> found = find_profile(options.sku);
-    if (!found) return std::move(found).error();
+    if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
     profile = *std::move(found);
   }
 
@@ -144,7 +144,7 @@ void ServiceCore::log(LogLevel level, std::string_view message) const {
 
 Result<ServiceCore::Named> ServiceCore::name(const Problem& problem) const {
   Result<const Operation*> found = catalog_->operation(problem.operation());
-  if (!found) return std::move(found).error();
+  if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
   Result<Problem> normalized = (*found)->normalize(problem);
   if (!normalized) return std::move(normalized).error();
   return Named{*found, *std::move(normalized)};
@@ -276,9 +276,10 @@ Result<const LoadedKernel*> ServiceCore::serve(const TuningRecord& record, Match
   Result<Candidate> candidate = candidate_of(record, refused);
   if (!candidate) return std::move(candidate).error();
 
-  // The record's own bits, unless they belong to another text of the template.
+  // The record's own bits, unless they belong to another text of the template: those may take other
+  // arguments than the plan made from today's manifest.
   Artifact artifact;
-  if (match != Match::seed) {
+  if (reason != MissReason::template_changed) {
     Lookup<CompiledKernel> stored = cache_.artifact(record.winner.artifact);
     if (stored) {
       artifact = {.digest = record.winner.artifact,
@@ -371,7 +372,7 @@ ServiceCore::Coverage ServiceCore::coverage(const Problem& normalized) const {
     MissReason refused = MissReason::none;
     if (!candidate_of(found.record, refused)) {
       missing.reason = refused;
-    } else if (found.match == Match::seed) {
+    } else if (found.reason == MissReason::template_changed) {
       missing.reason = found.reason;  // its bits would have to be compiled again
     } else if (Lookup<CompiledKernel> bits = cache_.artifact(found.record.winner.artifact); !bits) {
       missing.reason = MissReason::artifact_missing;

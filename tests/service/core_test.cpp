@@ -264,7 +264,17 @@ class OwnTemplateTest
       EXPECT_NE(kernel->summary().artifact, before);
     }
 
-    TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
+    TEST_F(OwnTemplateTest, APredictionOfAChangedSourceIsCompiledAnewToo) {
+  const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
+  write("scale/plain/kernel.cu", "// second");
+  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::predicted);
+  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
+  EXPECT_NE(kernel->summary().artifact, before);
+}
+
+TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
       const auto tuned = open()->tune(problem_, few_trials());
       ASSERT_TRUE(tuned);
       const std::string manifest =
