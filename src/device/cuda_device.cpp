@@ -15,7 +15,7 @@ namespace {
 
 class CudaBuffer final : public DeviceBuffer {
  public:
-  CudaBuffer(std::shared_ptr<CudaContext> context, CUdeviceptr address, std::int64_t bytes)
+  CudaBuffer(const std::shared_ptr<CudaContext>& context, CUdeviceptr address, std::int64_t bytes)
       : memory_(context, MemoryHandle(context->api(), address)), bytes_(bytes) {}
 
   DevicePointer address() const override { return memory_.handle().get(); }

@@ -3,9 +3,8 @@
 #include <chrono>
 #include <memory>
 
-#include <kernwright/result.h>
-
 #include "device/device.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -20,7 +19,8 @@ struct CudaDeviceOptions {
 Result<std::unique_ptr<Device>> open_cuda_device(int ordinal,
                                                  const CudaDeviceOptions& options = {});
 
-/// Number of GPUs the driver shows. Errors: `unavailable` with the reason (no libcuda.so.1, no device).
+/// Number of GPUs the driver shows. Errors: `unavailable` with the reason (no libcuda.so.1, no
+/// device).
 Result<int> cuda_device_count();
 
 /// Profile and identity of GPU `ordinal` without creating a context.

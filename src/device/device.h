@@ -7,11 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include <kernwright/result.h>
-
 #include "model/candidate.h"
 #include "model/device_profile.h"
 #include "model/measurement.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -25,8 +24,8 @@ class DeviceBuffer {
   virtual std::int64_t bytes() const = 0;
 };
 
-/// A loaded cubin with its functions resolved for one execution plan: attributes set, limits checked.
-/// Loading depends on no context; launching uses the calling thread's current one.
+/// A loaded cubin with its functions resolved for one execution plan: attributes set, limits
+/// checked. Loading depends on no context; launching uses the calling thread's current one.
 class LoadedProgram {
  public:
   virtual ~LoadedProgram() = default;
@@ -34,8 +33,8 @@ class LoadedProgram {
 
 /// Pointers and scalars of one launch of an execution plan, in the order of the operation: one
 /// address per tensor of the plan (0 where absent), one value per scalar, the workspace buffer.
-/// `references` and `magnitudes` are given for plans of reference kernels alone: the float buffer of
-/// each tensor that the kernel writes, by tensor index (0 elsewhere).
+/// `references` and `magnitudes` are given for plans of reference kernels alone: the float buffer
+/// of each tensor that the kernel writes, by tensor index (0 elsewhere).
 struct LaunchArguments {
   std::vector<DevicePointer> tensors;
   std::vector<double> scalars;
@@ -73,9 +72,9 @@ class Device {
   /// Launches the program's plan once and waits. Zeroes the workspaces that ask for it.
   virtual Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) = 0;
 
-  /// Prepares a sequence of units of work (one argument set each, rotated so that the L2 is cold) as
-  /// one graph for timing. `arguments` is repeated round-robin until `units` launches are in the graph.
-  /// The units must be dropped before the program.
+  /// Prepares a sequence of units of work (one argument set each, rotated so that the L2 is cold)
+  /// as one graph for timing. `arguments` is repeated round-robin until `units` launches are in the
+  /// graph. The units must be dropped before the program.
   class TimedUnits {
    public:
     virtual ~TimedUnits() = default;

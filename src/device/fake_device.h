@@ -25,7 +25,8 @@ class ManualClock {
 /// there) and its plan. Deterministic.
 struct FakeBehavior {
   double time_us = 1;
-  Outcome outcome = Outcome::ok;  ///< what `run` reports; wrong_result runs but writes nothing right
+  Outcome outcome =
+      Outcome::ok;  ///< what `run` reports; wrong_result runs but writes nothing right
 };
 
 struct FakeDeviceOptions {
@@ -34,7 +35,7 @@ struct FakeDeviceOptions {
   std::function<FakeBehavior(std::string_view cubin, const ExecutionPlan& plan)> landscape;
   /// Computes a correct run's effect on memory. Optional: by default outputs are filled with 1.
   std::function<void(const ExecutionPlan& plan, const LaunchArguments& arguments)> compute;
-  double noise = 0;          ///< relative amplitude of the deterministic jitter of samples
+  double noise = 0;  ///< relative amplitude of the deterministic jitter of samples
   std::uint64_t seed = 1;
 };
 

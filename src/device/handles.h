@@ -6,8 +6,8 @@
 
 namespace kernwright {
 
-/// Owns one driver object and destroys it once. `kDestroy` is the member of `DriverApi` that does.
-template <typename T, auto kDestroy>
+/// Owns one driver object and destroys it once. `Destroy` is the member of `DriverApi` that does.
+template <typename T, auto Destroy>
 class DriverHandle {
  public:
   DriverHandle() = default;
@@ -27,7 +27,7 @@ class DriverHandle {
   T get() const { return value_; }
 
   void reset() {
-    if (const DriverApi* api = std::exchange(api_, nullptr)) (api->*kDestroy)(value_);
+    if (const DriverApi* api = std::exchange(api_, nullptr)) (api->*Destroy)(value_);
   }
 
   /// Gives the object up without destroying it: behind a kernel that never ends, destroying would

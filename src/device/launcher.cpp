@@ -44,8 +44,8 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
   // Encoding tensor maps and asking for a kernel's parameters (cuKernelGetParamInfo fails with
-  // CUDA_ERROR_INVALID_CONTEXT, driver 580) want some context. Where the caller has none yet, the one
-  // that its launches will most likely use is kept from now on: making and dropping it is slow.
+  // CUDA_ERROR_INVALID_CONTEXT, driver 580) want some context. Where the caller has none yet, the
+  // one that its launches will most likely use is kept from now on: making and dropping it is slow.
   PrimaryContextHandle retained;
   std::optional<ContextScope> scope;
   CUcontext current = nullptr;

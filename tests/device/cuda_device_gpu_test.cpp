@@ -63,7 +63,7 @@ TEST_F(DeviceGpuTest, EveryKindOfArgumentArrives) {
   arguments.push_back(refer(ArgumentKind::tensor, ArgumentPlan::kAbsent));
 
   LaunchArguments given;
-  given.tensors = {allocate(11 * 8)};
+  given.tensors = {allocate(88)};
   given.scalars = {1.5, 1e-300, 1.5, -2, 0.5, -5, 1e6};
   given.workspace = allocate(plan.workspace_bytes());
   ASSERT_TRUE(run(plan, given));
@@ -118,7 +118,8 @@ TEST_F(DeviceGpuTest, SharedMemoryBeyond48KilobytesIsGranted) {
 }
 
 TEST_F(DeviceGpuTest, ACooperativeGridIsResidentAtOnce) {
-  const auto blocks = static_cast<std::uint32_t>(device_->profile().sm_count);
+  const std::int64_t count = device_->profile().sm_count;
+  const auto blocks = static_cast<std::uint32_t>(count);
   ExecutionPlan plan;
   plan.tensors = {tensor("out", TensorRole::out, DType::int32, {blocks})};
   plan.workspaces = {{.name = "counter", .bytes = 4, .zeroed = true}};
@@ -126,7 +127,7 @@ TEST_F(DeviceGpuTest, ACooperativeGridIsResidentAtOnce) {
                           {refer(ArgumentKind::workspace, 0), refer(ArgumentKind::tensor, 0)})};
   plan.launches[0].cooperative = true;
   LaunchArguments arguments;
-  arguments.tensors = {allocate(blocks * 4)};
+  arguments.tensors = {allocate(count * 4)};
   arguments.workspace = allocate(256);
   ASSERT_TRUE(run(plan, arguments));
   EXPECT_EQ(download<int>(arguments.tensors[0], blocks),
@@ -142,7 +143,7 @@ TEST_F(DeviceGpuTest, ACooperativeGridIsResidentAtOnce) {
   plan.launches[0].grid = {blocks * 64, 1, 1};
   const auto too_large = load(plan);
   ASSERT_TRUE(too_large);
-  arguments.tensors = {allocate(blocks * 64 * 4)};
+  arguments.tensors = {allocate(count * 64 * 4)};
   EXPECT_FALSE(device_->run(*too_large, arguments));
   EXPECT_EQ(device_->last_failure(), Outcome::launch_failed);
   EXPECT_FALSE(device_->lost());
@@ -182,12 +183,12 @@ TEST_F(DeviceGpuTest, ClustersOfPortableAndLargerSize) {
         launch("cluster_rank", {32, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::tensor, 0)})};
     plan.launches[0].cluster = {size, 1, 1};
     LaunchArguments arguments;
-    arguments.tensors = {allocate(32 * 4)};
+    arguments.tensors = {allocate(128)};
     const auto program = load(plan, kHopperKernels);
     ASSERT_TRUE(program);
-    std::vector<int> expected;
+    std::vector<int> expected(32);
     for (std::uint32_t i = 0; i < 32; ++i) {
-      expected.push_back(static_cast<int>(i % size * 100 + size));
+      expected[i] = static_cast<int>(i % size * 100 + size);
     }
     const Result<void> ran = device_->run(*program, arguments);
     ASSERT_TRUE(ran) << ran.error().message;
@@ -203,8 +204,8 @@ TEST_F(DeviceGpuTest, ClustersOfPortableAndLargerSize) {
 
 TEST_F(DeviceGpuTest, ATensorMapBringsASwizzledBoxAndZerosBeyondTheEdge) {
   if (!hopper()) GTEST_SKIP() << "needs sm_90, this is sm_" << device_->profile().sm_arch;
-  constexpr int kRows = 28;
-  constexpr int kColumns = 128;
+  constexpr std::size_t kRows = 28;
+  constexpr std::size_t kColumns = 128;
   std::vector<std::uint16_t> matrix(kRows * kColumns);
   std::iota(matrix.begin(), matrix.end(), std::uint16_t{1});
 
@@ -228,16 +229,14 @@ TEST_F(DeviceGpuTest, ATensorMapBringsASwizzledBoxAndZerosBeyondTheEdge) {
   ASSERT_TRUE(run(plan, arguments, kHopperKernels));
 
   const auto tile = download<std::uint16_t>(arguments.tensors[1], 512);
-  for (int row = 0; row < 8; ++row) {
-    for (int column = 0; column < 64; ++column) {
+  for (std::size_t row = 0; row < 8; ++row) {
+    for (std::size_t column = 0; column < 64; ++column) {
       // 16-byte chunks of a 128-byte row are permuted by the row's low three bits.
-      const int chunk = (column / 8) ^ row;
-      const auto at = static_cast<std::size_t>(row * 64 + chunk * 8 + column % 8);
-      const int source_row = 24 + row;
-      const int expected =
-          source_row < kRows ? matrix[static_cast<std::size_t>(source_row * kColumns + 64 + column)]
-                             : 0;
-      ASSERT_EQ(tile[at], expected) << "row " << row << " column " << column;
+      const std::size_t chunk = (column / 8) ^ row;
+      const std::size_t source_row = 24 + row;
+      const int expected = source_row < kRows ? matrix[source_row * kColumns + 64 + column] : 0;
+      ASSERT_EQ(tile[row * 64 + chunk * 8 + column % 8], expected)
+          << "row " << row << " column " << column;
     }
   }
 }

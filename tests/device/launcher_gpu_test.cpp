@@ -33,7 +33,7 @@ class LauncherGpuTest : public GpuTest {
 TEST_F(LauncherGpuTest, ManyThreadsLaunchOneKernelOnStreamsOfTheirOwn) {
   constexpr int kThreads = 8;
   constexpr int kLaunches = 200;
-  constexpr int kElements = 1000;
+  constexpr std::int64_t kElements = 1000;
   ExecutionPlan plan;
   plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {kElements})};
   plan.launches = {
@@ -49,6 +49,7 @@ TEST_F(LauncherGpuTest, ManyThreadsLaunchOneKernelOnStreamsOfTheirOwn) {
   }
   std::atomic<int> failures = 0;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       const ContextScope scope(*api_, context_);

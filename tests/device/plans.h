@@ -15,19 +15,15 @@ inline ArgumentPlan number(ArgumentKind kind, std::int64_t value) {
   return {.kind = kind, .index = 0, .value = value};
 }
 
-inline TensorShape tensor(std::string name, TensorRole role, DType dtype,
+inline TensorShape tensor(const std::string& name, TensorRole role, DType dtype,
                           std::vector<std::int64_t> extent) {
-  return {.name = std::move(name),
-          .role = role,
-          .dtype = dtype,
-          .extent = std::move(extent),
-          .alignment = 16};
+  return {.name = name, .role = role, .dtype = dtype, .extent = std::move(extent), .alignment = 16};
 }
 
-inline LaunchPlan launch(std::string kernel, Extent3 grid, Extent3 block,
+inline LaunchPlan launch(const std::string& kernel, Extent3 grid, Extent3 block,
                          std::vector<ArgumentPlan> arguments) {
   LaunchPlan plan;
-  plan.kernel = std::move(kernel);
+  plan.kernel = kernel;
   plan.grid = grid;
   plan.block = block;
   plan.arguments = std::move(arguments);
