@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "compile/compile_pool.h"
+#include "compile/compiler.h"
+#include "device/cuda_device.h"
+#include "model/catalog.h"
+#include "tuner/data_ops.h"
+#include "tuner/device_runner.h"
+
+namespace kernwright {
+
+/// A GPU with a toolkit, the built-in catalog, and data kernels; skips with the reason where there
+/// is none. The device is opened per test, so that a lost one costs one test.
+class GpuWorld : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = open_cuda_device(0);
+    if (!device) GTEST_SKIP() << device.error().message;
+    std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
+    if (auto toolkit = compiler->identity(); !toolkit) GTEST_SKIP() << toolkit.error().message;
+    device_ = std::move(device).value();
+    pool_ = std::make_unique<CompilePool>(std::move(compiler), CompilePoolOptions{});
+    load_catalog({});
+    auto ops = make_device_data_ops(*device_, *pool_);
+    ASSERT_TRUE(ops) << ops.error().message;
+    ops_ = std::move(ops).value();
+  }
+
+  void load_catalog(const std::vector<std::filesystem::path>& template_dirs) {
+    auto catalog = Catalog::load(template_dirs);
+    ASSERT_TRUE(catalog) << catalog.error().message;
+    catalog_ = std::move(catalog).value();
+  }
+
+  const Operation& operation(std::string_view name) const {
+    return *catalog_->operation(name).value();
+  }
+  Problem normalized(std::string_view text) const {
+    const Problem problem = Problem::parse(text).value();
+    return operation(problem.operation()).normalize(problem).value();
+  }
+
+  /// One warm buffer set: for checking, not for timing.
+  Result<std::unique_ptr<Runner>> open_runner(const Problem& problem, std::uint64_t seed = 1) {
+    DeviceRunnerOptions options;
+    options.policy.l2 = L2State::warm;
+    options.seed = seed;
+    return open_device_runner(*device_, *ops_, operation(problem.operation()), problem, *catalog_,
+                              *pool_, options);
+  }
+
+  template <typename T>
+  std::vector<T> download(DevicePointer from, std::int64_t count) {
+    std::vector<T> host(static_cast<std::size_t>(count));
+    const auto done = device_->download(std::as_writable_bytes(std::span(host)), from);
+    EXPECT_TRUE(done) << done.error().message;
+    return host;
+  }
+
+  std::shared_ptr<const Catalog> catalog_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<CompilePool> pool_;
+  std::unique_ptr<DataOps> ops_;
+};
+
+}  // namespace kernwright
