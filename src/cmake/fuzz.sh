@@ -14,7 +14,6 @@ for fuzzer in "$bin"/fuzz_*; do
   mkdir -p "$fuzzer.corpus" "$fuzzer.seeds"
   case $what in
     operation | manifest) find templates -name "$what.json" ;;
-    expression) ;;
     *) find "tests/fuzz/corpus/$what" -type f ;;
   esac | while read -r file; do
     cp "$file" "$fuzzer.seeds/$(tr / - <<< "$file")"

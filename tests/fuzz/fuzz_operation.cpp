@@ -1,11 +1,13 @@
-// operation.json, as a user may write it: an error or an operation whose example is a problem of
-// it.
+// operation.json, as a user may write it: an error, or an operation whose example is a problem of
+// it and whose reference can be planned and configured.
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "model/candidate.h"
+#include "model/config_header.h"
 #include "model/operation.h"
 
 using namespace kernwright;
@@ -20,6 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Result<Problem> normalized = operation->normalize(operation->example);
   if (!normalized) std::abort();
   if (!(*operation->normalize(*normalized) == *normalized)) std::abort();
-  (void)operation->tensor_shapes(*normalized);
+  static const DeviceProfile profile = find_profile("h200").value();
+  static_cast<void>(make_reference_plan(*operation, *normalized, profile));
+  static_cast<void>(reference_config_header(*operation, *normalized));
   return 0;
 }
