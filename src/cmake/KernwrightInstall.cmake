@@ -4,10 +4,8 @@ include(CMakePackageConfigHelpers)
 
 set_target_properties(kernwright PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS kernwright EXPORT kernwright_targets)
-if(TARGET kernwright_cli)
-  set_target_properties(kernwright_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  install(TARGETS kernwright_cli)
-endif()
+set_target_properties(kernwright_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+install(TARGETS kernwright_cli)
 install(DIRECTORY src/kernwright/ DESTINATION include/kernwright FILES_MATCHING PATTERN *.h)
 set(package_folder lib/cmake/kernwright)
 install(EXPORT kernwright_targets NAMESPACE kernwright:: DESTINATION ${package_folder}
@@ -40,5 +38,5 @@ add_custom_target(dist
   COMMAND ${CMAKE_COMMAND} -E chdir ${PROJECT_SOURCE_DIR}/dist
           ${CMAKE_COMMAND} -E tar czf ${dist_name}.tar.gz ${dist_name}
   COMMAND ${CMAKE_COMMAND} -E echo "dist/${dist_name}.tar.gz"
-  DEPENDS kernwright $<TARGET_NAME_IF_EXISTS:kernwright_cli> ${dist_targets}
+  DEPENDS kernwright kernwright_cli ${dist_targets}
   VERBATIM)
