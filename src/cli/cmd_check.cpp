@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,8 +17,8 @@ namespace {
 // run wherever the operation does, so one compile, for the newest of them, is enough.
 constexpr const char* kSampleProfiles[] = {"a100_80", "a10g", "l40s", "h200"};
 constexpr const char* kReferenceProfile = "h200";
-// How many points of a space are looked at for each sample wanted.
-constexpr std::int64_t kLooksPerSample = 8;
+// How many points of a space are looked at to find the samples.
+constexpr int kLooks = 1000;
 
 /// The operation's example, then the example with each other dtype, each other value of a flag, and
 /// every dim that is matched by bucket at 1: what a template must compile for where it applies.
@@ -101,7 +104,8 @@ class Checker {
         } else if (!default_holds) {
           refusal = standard.error().message;
         }
-        add_samples(kernel_template, operation, problem, profile, standard ? wanted : 1);
+        add_samples(kernel_template, operation, problem, profile,
+                    standard ? wanted : std::max(wanted, 1));
         wanted = 0;
       }
     }
@@ -150,25 +154,28 @@ class Checker {
  private:
   struct Pending {
     std::string name;
-    std::string target;
-    std::string problem;
-    std::string configuration;
-    std::optional<Candidate> candidate;  ///< none for a reference
+    std::string target{};
+    std::string problem{};
+    std::string configuration{};
+    std::optional<Candidate> candidate{};  ///< none for a reference
     bool is_default = false;
-    std::shared_future<CompileResult> compile;
-    std::string figures;
-    std::string defect;
+    std::shared_future<CompileResult> compile{};
+    std::string figures{};
+    std::string defect{};
     Json json = Json::object();
   };
 
+  /// Goes through the space in steps of the golden section: spread evenly, in step with no
+  /// parameter's list of values.
   void add_samples(const KernelTemplate& kernel_template, const Operation& operation,
                    const Problem& problem, const DeviceProfile& profile, int wanted) {
-    const std::int64_t size = kernel_template.space.size();
-    const std::int64_t step =
-        wanted > 0 ? std::max<std::int64_t>(1, size / (wanted * kLooksPerSample)) : size;
-    for (std::int64_t i = 0; i < size && wanted > 0; i += step) {
+    const auto size = static_cast<double>(kernel_template.space.size());
+    double at = 0;
+    for (int look = 0; look < kLooks && wanted > 0; ++look) {
+      at = std::fmod(at + std::numbers::phi, 1.0);
       Result<Candidate> candidate =
-          make_candidate(kernel_template, operation, problem, kernel_template.space.at(i), profile);
+          make_candidate(kernel_template, operation, problem,
+                         kernel_template.space.at(static_cast<std::int64_t>(at * size)), profile);
       if (candidate && add_compile(*candidate, profile, false)) --wanted;
     }
   }
@@ -193,10 +200,7 @@ class Checker {
   }
 
   void add_defect(std::string name, std::string defect) {
-    Pending pending;
-    pending.name = std::move(name);
-    pending.defect = std::move(defect);
-    pending_.push_back(std::move(pending));
+    pending_.push_back({.name = std::move(name), .defect = std::move(defect)});
   }
 
   static void judge(Pending& pending, const CompileResult& compiled) {
