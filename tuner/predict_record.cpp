@@ -20,8 +20,8 @@ constexpr double kModelDoubt = 1.03;
 std::vector<std::size_t> best_of_each_group(const CandidateList& list) {
   std::vector<std::size_t> order(list.candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return list.predicted_us[a] < list.predicted_us[b];
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
   });
   const double default_us = list.predicted_us[list.default_index];
   if (default_us <= kModelDoubt * list.predicted_us[order.front()]) {
@@ -87,8 +87,12 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   }
   if (usable.empty()) return none_passed(normalized.text(), result.trials);
   // What the compiler warned of costs speed that the model does not know of.
-  std::stable_partition(usable.begin(), usable.end(),
-                        [](const Usable& u) { return u.ready.kernel.value()->warnings.empty(); });
+  std::sort(usable.begin(), usable.end(), [](const Usable& a, const Usable& b) {
+    const auto key = [](const Usable& u) {
+      return std::pair(!u.ready.kernel.value()->warnings.empty(), u.trial);
+    };
+    return key(a) < key(b);
+  });
 
   TuningRecord& record = result.record;
   record.key = std::move(key);

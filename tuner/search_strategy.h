@@ -18,7 +18,7 @@ struct SearchSpace {
   std::vector<double> predicted_us;
   std::vector<const Configuration*> configurations;
   std::vector<int> template_of;  ///< an ordinal per template
-  std::vector<int> group_of;     ///< an ordinal per shared compile: members differ at run time alone
+  std::vector<int> group_of;  ///< an ordinal per shared compile: members differ at run time alone
   std::size_t default_index = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "tuner/strategies/strategies.h"
 
@@ -26,22 +27,28 @@ class Ranked final : public SearchStrategy {
     std::vector<std::size_t> order(space.predicted_us.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     const auto by = [&order](const std::vector<double>& score) {
-      std::stable_sort(order.begin(), order.end(),
-                       [&](std::size_t a, std::size_t b) { return score[a] < score[b]; });
+      std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return std::pair(score[a], a) < std::pair(score[b], b);
+      });
     };
     by(space.predicted_us);
     std::vector<double> score = space.predicted_us;
     std::map<int, int> members;
     for (const std::size_t i : order) score[i] *= 1 + kGroupPenalty * members[space.group_of[i]]++;
     by(score);
+    std::erase(order, space.default_index);
 
     std::map<int, int> seeds;
-    const auto is_seed = [&](std::size_t i) {
-      return seeds[space.template_of[i]]++ < kPerTemplate;
-    };
-    std::stable_partition(order.begin(), order.end(), is_seed);
-    std::erase(order, space.default_index);
-    queue_.assign(order.begin(), order.end());
+    std::vector<std::size_t> rest;
+    for (const std::size_t i : order) {
+      const bool seed = seeds[space.template_of[i]]++ < kPerTemplate;
+      if (seed) {
+        queue_.push_back(i);
+      } else {
+        rest.push_back(i);
+      }
+    }
+    queue_.insert(queue_.end(), rest.begin(), rest.end());
   }
 
   std::vector<std::size_t> propose(std::size_t n) override {
