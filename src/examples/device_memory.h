@@ -1,0 +1,76 @@
+#pragma once
+// What an example needs of the CUDA driver, loaded with dlopen so that the examples build without
+// the CUDA Toolkit. A program that uses CUDA has its own contexts and buffers and needs none of
+// this.
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <string>
+#include <vector>
+
+/// GPU 0 with its primary context current in this thread. A failing call ends the program.
+class Gpu {
+ public:
+  using Address = unsigned long long;  // CUdeviceptr
+
+  /// Why there is no GPU to use; empty where there is one.
+  std::string open() {
+    library_ = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library_ == nullptr) return dlerror();
+    if (const int code = call<unsigned>("cuInit", 0); code != 0) {
+      return "cuInit gives error " + std::to_string(code);
+    }
+    int device = 0;
+    check("cuDeviceGet", call<int*, int>("cuDeviceGet", &device, 0));
+    void* context = nullptr;
+    check("cuDevicePrimaryCtxRetain",
+          call<void**, int>("cuDevicePrimaryCtxRetain", &context, device));
+    check("cuCtxSetCurrent", call<void*>("cuCtxSetCurrent", context));
+    return {};
+  }
+
+  Address allocate(std::size_t bytes) {
+    Address address = 0;
+    check("cuMemAlloc", call<Address*, std::size_t>("cuMemAlloc_v2", &address, bytes));
+    return address;
+  }
+
+  /// Device memory that holds a copy of `values`.
+  template <typename T>
+  Address upload(const std::vector<T>& values) {
+    const std::size_t bytes = values.size() * sizeof(T);
+    const Address address = allocate(bytes);
+    check("cuMemcpyHtoD", call<Address, const void*, std::size_t>("cuMemcpyHtoD_v2", address,
+                                                                  values.data(), bytes));
+    return address;
+  }
+
+  /// `count` elements from `address`, once all work before has finished.
+  template <typename T>
+  std::vector<T> download(Address address, std::size_t count) {
+    std::vector<T> values(count);
+    check("cuMemcpyDtoH", call<void*, Address, std::size_t>("cuMemcpyDtoH_v2", values.data(),
+                                                            address, count * sizeof(T)));
+    return values;
+  }
+
+  void synchronize() { check("cuCtxSynchronize", call<>("cuCtxSynchronize")); }
+
+ private:
+  template <typename... Arguments>
+  int call(const char* name, Arguments... arguments) {
+    void* function = dlsym(library_, name);
+    if (function == nullptr) check(name, -1);
+    return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
+  }
+
+  static void check(const char* what, int code) {
+    if (code == 0) return;
+    std::fprintf(stderr, "%s gives error %d\n", what, code);
+    std::exit(1);
+  }
+
+  void* library_ = nullptr;
+};
