@@ -66,7 +66,7 @@ class CompileAhead {
     std::string digest;
   };
 
-  Ready finish(std::deque<Pending>::iterator pending);
+  Ready finish(const std::deque<Pending>::iterator& pending);
   bool ended(const Pending& pending) const;
 
   std::span<const Candidate> candidates_;

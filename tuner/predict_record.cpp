@@ -88,10 +88,10 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   if (usable.empty()) return none_passed(normalized.text(), result.trials);
   // What the compiler warned of costs speed that the model does not know of.
   std::sort(usable.begin(), usable.end(), [](const Usable& a, const Usable& b) {
-    const auto key = [](const Usable& u) {
+    const auto rank = [](const Usable& u) {
       return std::pair(!u.ready.kernel.value()->warnings.empty(), u.trial);
     };
-    return key(a) < key(b);
+    return rank(a) < rank(b);
   });
 
   TuningRecord& record = result.record;

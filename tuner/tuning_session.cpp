@@ -331,6 +331,7 @@ Result<std::vector<std::size_t>> Search::sample_finalists(
   for (int round = 0; round < c_.options.final_rounds && !alive.empty(); round += kChunkRounds) {
     if (round > 0 && elapsed() >= c_.options.budget.seconds) break;
     std::vector<Runner::Id> ids;
+    ids.reserve(alive.size());
     for (const Entry& entry : alive) ids.push_back(entry.id);
     const int rounds = std::min(kChunkRounds, c_.options.final_rounds - round);
     auto sampled = measured([&] { return c_.runner.sample(ids, rounds); });
