@@ -71,8 +71,8 @@ using ParameterValues = std::vector<std::pair<std::string, std::int64_t>>;
 /// kernels. Thread-safe. Kernels it gave out stay valid until it is destroyed.
 class KERNWRIGHT_API Service {
  public:
-  /// Errors: `unavailable` where there is neither the GPU nor a `sku`; `invalid_argument` for a
-  /// template folder that does not parse, with file and line.
+  /// Errors: `unavailable` where there is neither the GPU nor a `sku`; `invalid_argument` for an
+  /// unknown `sku` and for a template folder that does not parse, with file and line.
   static Result<Service> open(ServiceOptions options = {});
 
   Service(Service&&) noexcept;

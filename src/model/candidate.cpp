@@ -11,6 +11,11 @@ namespace {
 
 Error rejected(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
+/// A rejection by what stands at `line` of the manifest.
+Error rejected_at(const KernelTemplate& kernel_template, int line, std::string_view message) {
+  return rejected(concat(kernel_template.manifest_file, ":", line, ": ", message));
+}
+
 /// Enters the configuration's values; they must be those of the space's lists, in its order.
 Result<void> bind_parameters(const ParameterSpace& space, const Configuration& configuration,
                              Scope& scope) {
@@ -36,13 +41,14 @@ Result<void> bind_parameters(const ParameterSpace& space, const Configuration& c
   return {};
 }
 
-Result<void> check_rules(const std::vector<Rule>& rules, const Scope& scope) {
-  for (const Rule& rule : rules) {
+Result<void> check_rules(const KernelTemplate& kernel_template, const Scope& scope) {
+  for (const Rule& rule : kernel_template.rules) {
     const Result<std::int64_t> holds = rule.expression.evaluate(scope);
     if (holds && *holds != 0) continue;
-    return rejected(concat("rule \"", rule.expression.text(), "\" failed: ",
-                           holds ? rule.expression.explain_zero(scope) : holds.error().message,
-                           " (", rule.why, ")"));
+    return rejected_at(kernel_template, rule.line,
+                       concat("rule \"", rule.expression.text(), "\" failed: ",
+                              holds ? rule.expression.explain_zero(scope) : holds.error().message,
+                              " (", rule.why, ")"));
   }
   return {};
 }
@@ -86,11 +92,13 @@ Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Op
   for (const Derived& derived : kernel_template.derived) {
     const Result<std::int64_t> value = derived.expression.evaluate(scope);
     if (!value) {
-      return rejected(concat("derived value ", derived.name, " failed: ", value.error().message));
+      return rejected_at(
+          kernel_template, derived.line,
+          concat("derived value ", derived.name, " failed: ", value.error().message));
     }
     scope.set(derived.name, *value);
   }
-  if (Result<void> checked = check_rules(kernel_template.rules, scope); !checked) {
+  if (Result<void> checked = check_rules(kernel_template, scope); !checked) {
     return std::move(checked).error();
   }
   Result<ExecutionPlan> plan =

@@ -84,8 +84,8 @@ Result<void> applies(const KernelTemplate& kernel_template, const Operation& ope
                      const Problem& normalized, const DeviceProfile& profile);
 
 /// Evaluates the rules, the derived values and the launches. Errors (`invalid_argument`) are the
-/// rejection: the manifest's line, the rule's text, both values and its why. Host-side checks too: threads per block,
-/// shared memory, grid limits, TMA alignment.
+/// rejection: the manifest's line, the rule's text, both values and its why. Host-side checks too:
+/// threads per block, shared memory, grid limits, TMA alignment.
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
                                  const Problem& normalized, const Configuration& configuration,
                                  const DeviceProfile& profile);

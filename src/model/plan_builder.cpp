@@ -19,10 +19,12 @@ constexpr int kClusterArch = 90;
 constexpr std::string_view kAxes[] = {"x", "y", "z"};
 
 /// Fills an execution plan and remembers the first thing that no device or this device cannot do.
+/// `file` is where the launches are written.
 class PlanBuilder {
  public:
-  PlanBuilder(const Operation& operation, const Scope& scope, const DeviceProfile& profile)
-      : operation_(operation), scope_(scope), profile_(profile) {}
+  PlanBuilder(std::string file, const Operation& operation, const Scope& scope,
+              const DeviceProfile& profile)
+      : file_(std::move(file)), operation_(operation), scope_(scope), profile_(profile) {}
 
   void add_tensors(const Problem& normalized) {
     Result<std::vector<TensorShape>> shapes = operation_.tensor_shapes(normalized);
@@ -41,7 +43,7 @@ class PlanBuilder {
     map.name = spec.name;
     map.tensor = tensor_index(spec.tensor);
     if (map.tensor == ArgumentPlan::kAbsent) return;
-    where_ = concat("tensor map ", spec.name);
+    at(spec.line, concat("tensor map ", spec.name));
     const TensorShape& tensor = plan_.tensors[map.tensor];
     map.dtype = tensor.dtype;
     map.swizzle = evaluate("swizzle", spec.swizzle);
@@ -62,7 +64,7 @@ class PlanBuilder {
 
   void add_workspace(const WorkspaceSpec& spec) {
     if (!error_.empty()) return;
-    where_ = concat("workspace ", spec.name);
+    at(spec.line, concat("workspace ", spec.name));
     WorkspacePlan workspace;
     workspace.name = spec.name;
     workspace.bytes = evaluate("bytes", spec.bytes);
@@ -75,7 +77,7 @@ class PlanBuilder {
 
   void add_launch(const LaunchSpec& spec) {
     if (!error_.empty()) return;
-    where_ = concat("launch ", spec.kernel);
+    at(spec.line, concat("launch ", spec.kernel));
     if (!flag("when", spec.when)) return;
     LaunchPlan launch;
     launch.kernel = spec.kernel;
@@ -102,6 +104,8 @@ class PlanBuilder {
   }
 
  private:
+  void at(int line, std::string_view part) { where_ = concat(file_, ":", line, ": ", part); }
+
   void fail(std::string_view what) {
     if (error_.empty()) error_ = concat(where_, ": ", what);
   }
@@ -250,6 +254,7 @@ class PlanBuilder {
     return argument;
   }
 
+  std::string file_;
   const Operation& operation_;
   const Scope& scope_;
   const DeviceProfile& profile_;
@@ -286,7 +291,7 @@ Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scop
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
                                 const Problem& normalized, const Scope& scope,
                                 const DeviceProfile& profile) {
-  PlanBuilder builder(operation, scope, profile);
+  PlanBuilder builder(kernel_template.manifest_file, operation, scope, profile);
   builder.add_tensors(normalized);
   for (const TensorMapSpec& map : kernel_template.tensor_maps) builder.add_tensor_map(map);
   for (const WorkspaceSpec& workspace : kernel_template.workspaces) {
@@ -301,7 +306,7 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
 Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
                                           const DeviceProfile& profile) {
   const Scope scope = operation.scope(normalized);
-  PlanBuilder builder(operation, scope, profile);
+  PlanBuilder builder(operation.folder + "/operation.json", operation, scope, profile);
   builder.add_tensors(normalized);
   builder.add_launch(operation.reference);
   return builder.finish();
