@@ -104,7 +104,7 @@ CompileVerdict judge(const Candidate& candidate, const CompileResult& compiled,
     // Registers are handed out in units of 8 per thread, to whole warps.
     const std::int64_t threads = std::int64_t{launch.block[0]} * launch.block[1] * launch.block[2];
     const std::int64_t registers =
-        std::int64_t{(entry->resources.registers + 7) / 8 * 8} * ((threads + 31) / 32 * 32);
+        (std::int64_t{entry->resources.registers} + 7) / 8 * 8 * ((threads + 31) / 32 * 32);
     if (registers > profile.registers_per_sm) {
       return {Outcome::launch_failed,
               concat(launch.kernel, " needs ", registers, " registers per block, an SM has ",

@@ -35,6 +35,7 @@ double median_of(const std::vector<double>& samples_us) {
 
 Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader) {
   std::vector<double> differences;
+  differences.reserve(samples.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     differences.push_back(std::log(samples[i] / leader[i]));
   }

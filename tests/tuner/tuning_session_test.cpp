@@ -327,7 +327,8 @@ TEST(PredictRecordTest, ACountOfOneGoesOnUntilOneCompiles) {
 
 TEST(PredictRecordTest, WithoutACompilerThereIsNoRecord) {
   ToySession toy;
-  toy.compiler->behave = [](const CompileRequest&, CompiledKernel) -> Result<CompiledKernel> {
+  toy.compiler->behave = [](const CompileRequest&,
+                            const CompiledKernel&) -> Result<CompiledKernel> {
     return Error{ErrorCode::unavailable, "no toolkit"};
   };
   const auto result = predict_record(
