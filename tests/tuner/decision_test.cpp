@@ -8,6 +8,7 @@ namespace {
 
 std::vector<double> around(double us, double noise, int phase) {
   std::vector<double> samples;
+  samples.reserve(31);
   for (int i = 0; i < 31; ++i) samples.push_back(us * (1 + noise * std::sin(2.399 * i + phase)));
   return samples;
 }
@@ -47,6 +48,7 @@ TEST(PairedSlowdownTest, TheIntervalIsTheOrderStatisticsOf99Percent) {
   // For 31 pairs the 8th smallest and largest: 2 P(B(31, 1/2) < 8) = 0.0033, of 9 it is 0.0107.
   std::vector<double> leader(31, 1);
   std::vector<double> other;
+  other.reserve(31);
   for (int i = 0; i < 31; ++i) other.push_back(std::exp(i));
   const Slowdown slowdown = paired_slowdown(other, leader);
   EXPECT_NEAR(slowdown.estimate, 15, 1e-9);

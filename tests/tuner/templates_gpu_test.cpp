@@ -28,6 +28,7 @@ class TemplatesGpuTest : public GpuWorld {
   void check(const Problem& problem, const CandidateList& list,
              const std::vector<std::size_t>& chosen, std::uint64_t seed) {
     std::vector<std::shared_future<CompileResult>> kernels;
+    kernels.reserve(chosen.size());
     for (const std::size_t i : chosen) {
       kernels.push_back(
           pool_->submit(render(list.candidates[i], *catalog_, device_->profile().sm_arch)));
@@ -63,6 +64,7 @@ class TemplatesGpuTest : public GpuWorld {
       }
     }
     std::vector<std::size_t> chosen;
+    chosen.reserve(of.size());
     for (const auto& [name, i] : of) chosen.push_back(i);
     return chosen;
   }
