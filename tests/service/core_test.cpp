@@ -195,9 +195,10 @@ TEST_F(ServiceCoreTest, AnotherDriverLowersTheMatchToRecheck) {
 }
 
 // An operation with one template of our own, in a folder outside the library.
-class OwnTemplateTest
-    : public
-      ServiceCoreTest{protected : OwnTemplateTest(){template_dirs_ = {std::string(folder_.path())};
+class OwnTemplateTest : public ServiceCoreTest {
+ protected:
+  OwnTemplateTest() {
+    template_dirs_ = {std::string(folder_.path())};
     write("scale/operation.json", R"json({
   "operation": "scale", "description": "y = 2 x",
   "dims": {"n": {"bind": "exact"}},
@@ -231,40 +232,39 @@ class OwnTemplateTest
     }]
     })json");
     problem_ = Problem::make("scale", {{"n", 1000}}, {{"dtype", "fp32"}});
-    }
+  }
 
-    void write(const std::string& name, const std::string& text) {
-      ASSERT_TRUE(publish_file(std::filesystem::path(folder_.path()) / name, text));
-    }
+  void write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(publish_file(std::filesystem::path(folder_.path()) / name, text));
+  }
 
-    ScopedTempDir folder_;
-    }
-    ;
+  ScopedTempDir folder_;
+};
 
-    TEST_F(OwnTemplateTest, IsTunedAndFetchedLikeABuiltInOne) {
-      const auto core = open();
-      const Result<TuningResult> tuned = core->tune(problem_, few_trials());
-      ASSERT_TRUE(tuned) << tuned.error().message;
-      EXPECT_EQ(tuned->rejected, 1);
-      const Result<Kernel> kernel = core->get_best_kernel(problem_);
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      EXPECT_EQ(kernel->summary().kernel_template, "scale/plain");
-    }
+TEST_F(OwnTemplateTest, IsTunedAndFetchedLikeABuiltInOne) {
+  const auto core = open();
+  const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  EXPECT_EQ(tuned->rejected, 1);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->summary().kernel_template, "scale/plain");
+}
 
-    TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
-      ASSERT_TRUE(open()->tune(problem_, few_trials()));
-      const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
-      write("scale/plain/kernel.cu", "// second");
-      const auto core = open(MissPolicy::fail);
-      EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::none);
-      const Result<Kernel> kernel = core->get_best_kernel(problem_);
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      EXPECT_EQ(kernel->match(), Match::seed);
-      EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
-      EXPECT_NE(kernel->summary().artifact, before);
-    }
+TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
+  ASSERT_TRUE(open()->tune(problem_, few_trials()));
+  const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
+  write("scale/plain/kernel.cu", "// second");
+  const auto core = open(MissPolicy::fail);
+  EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::none);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::seed);
+  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
+  EXPECT_NE(kernel->summary().artifact, before);
+}
 
-    TEST_F(OwnTemplateTest, APredictionOfAChangedSourceIsCompiledAnewToo) {
+TEST_F(OwnTemplateTest, APredictionOfAChangedSourceIsCompiledAnewToo) {
   const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
   write("scale/plain/kernel.cu", "// second");
   const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
@@ -275,121 +275,118 @@ class OwnTemplateTest
 }
 
 TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
-      const auto tuned = open()->tune(problem_, few_trials());
-      ASSERT_TRUE(tuned);
-      const std::string manifest =
-          *read_file(std::filesystem::path(folder_.path()) / "scale/plain/manifest.json");
-      std::string changed = manifest;
-      const std::string rule = "THREADS <= 256";
-      const std::int64_t threads = tuned->record.winner.configuration.at("THREADS");
-      changed.replace(changed.find(rule), rule.size(), "THREADS != " + std::to_string(threads));
-      const std::string standard = "\"default\": {\"THREADS\": 256}";
-      changed.replace(changed.find(standard), standard.size(),
-                      threads == 512 ? standard : "\"default\": {\"THREADS\": 512}");
-      write("scale/plain/manifest.json", changed);
-      const auto core = open(MissPolicy::fail);
-      EXPECT_EQ(core->coverage(core->name(problem_)->problem).reason, MissReason::rule_violated);
-      EXPECT_FALSE(core->get_best_kernel(problem_));
-    }
+  const auto tuned = open()->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned);
+  const std::string manifest =
+      *read_file(std::filesystem::path(folder_.path()) / "scale/plain/manifest.json");
+  std::string changed = manifest;
+  const std::string rule = "THREADS <= 256";
+  const std::int64_t threads = tuned->record.winner.configuration.at("THREADS");
+  changed.replace(changed.find(rule), rule.size(), "THREADS != " + std::to_string(threads));
+  const std::string standard = "\"default\": {\"THREADS\": 256}";
+  changed.replace(changed.find(standard), standard.size(),
+                  threads == 512 ? standard : "\"default\": {\"THREADS\": 512}");
+  write("scale/plain/manifest.json", changed);
+  const auto core = open(MissPolicy::fail);
+  EXPECT_EQ(core->coverage(core->name(problem_)->problem).reason, MissReason::rule_violated);
+  EXPECT_FALSE(core->get_best_kernel(problem_));
+}
 
-    TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
-      const auto core = open();
-      const Result<Candidate> candidate =
-          core->candidate(problem_, "scale/plain", {{"THREADS", 128}});
-      ASSERT_TRUE(candidate) << candidate.error().message;
-      const Result<Artifact> first = core->compile(*candidate);
-      ASSERT_TRUE(first) << first.error().message;
-      EXPECT_FALSE(first->cached);
-      EXPECT_EQ(first->kernel->resources().registers, 32);
-      const Result<Artifact> second = core->compile(*candidate);
-      ASSERT_TRUE(second);
-      EXPECT_TRUE(second->cached);
-      EXPECT_EQ(world_.compiles, 1);
-    }
+TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
+  const auto core = open();
+  const Result<Candidate> candidate = core->candidate(problem_, "scale/plain", {{"THREADS", 128}});
+  ASSERT_TRUE(candidate) << candidate.error().message;
+  const Result<Artifact> first = core->compile(*candidate);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_FALSE(first->cached);
+  EXPECT_EQ(first->kernel->resources().registers, 32);
+  const Result<Artifact> second = core->compile(*candidate);
+  ASSERT_TRUE(second);
+  EXPECT_TRUE(second->cached);
+  EXPECT_EQ(world_.compiles, 1);
+}
 
-    TEST_F(OwnTemplateTest, ABrokenRuleAnUnknownParameterAndAForeignTemplateAreNamed) {
-      const auto core = open();
-      const auto message = [&](std::string_view name, const ParameterValues& parameters) {
-        const Result<Candidate> candidate = core->candidate(problem_, name, parameters);
-        return candidate ? std::string("accepted") : candidate.error().message;
-      };
-      const std::string rule = message("scale/plain", {{"THREADS", 512}});
-      EXPECT_NE(rule.find("THREADS <= 256"), std::string::npos) << rule;
-      EXPECT_NE(rule.find("512 > 256"), std::string::npos) << rule;
-      EXPECT_NE(rule.find("half the registers"), std::string::npos) << rule;
-      EXPECT_NE(message("scale/plain", {{"WARPS", 4}}).find("no parameter WARPS"),
-                std::string::npos);
-      EXPECT_NE(message("vector_add/vectorized", {}).find("implements vector_add"),
-                std::string::npos);
-    }
+TEST_F(OwnTemplateTest, ABrokenRuleAnUnknownParameterAndAForeignTemplateAreNamed) {
+  const auto core = open();
+  const auto message = [&](std::string_view name, const ParameterValues& parameters) {
+    const Result<Candidate> candidate = core->candidate(problem_, name, parameters);
+    return candidate ? std::string("accepted") : candidate.error().message;
+  };
+  const std::string rule = message("scale/plain", {{"THREADS", 512}});
+  EXPECT_NE(rule.find("THREADS <= 256"), std::string::npos) << rule;
+  EXPECT_NE(rule.find("512 > 256"), std::string::npos) << rule;
+  EXPECT_NE(rule.find("half the registers"), std::string::npos) << rule;
+  EXPECT_NE(message("scale/plain", {{"WARPS", 4}}).find("no parameter WARPS"), std::string::npos);
+  EXPECT_NE(message("vector_add/vectorized", {}).find("implements vector_add"), std::string::npos);
+}
 
-    TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
-      const auto core = open();
-      const Result<Kernel> kernel = core->get_best_kernel(problem_);
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      alignas(16) static float memory[8];
-      const auto message = [&](std::initializer_list<Arg> arguments) {
-        const Result<void> launched = kernel->launch(nullptr, arguments);
-        return launched ? std::string("launched") : launched.error().message;
-      };
-      EXPECT_EQ(message({memory, memory + 4}), "launched");
-      EXPECT_EQ(world_.launched_scalars, std::vector<double>{2});
-      EXPECT_EQ(message({memory, memory + 4, 3.0}), "launched");
-      EXPECT_EQ(world_.launched_scalars, std::vector<double>{3});
-      EXPECT_EQ(world_.launched_tensors[0], reinterpret_cast<DevicePointer>(memory));
-      EXPECT_NE(message({memory}).find("1 arguments given"), std::string::npos);
-      EXPECT_NE(message({memory, memory, 1.0, 2.0}).find("4 arguments given"), std::string::npos);
-      EXPECT_NE(message({memory, nullptr}).find("(y): null pointer"), std::string::npos);
-      EXPECT_NE(message({memory + 1, memory}).find("aligned to 16"), std::string::npos);
-      EXPECT_NE(message({1.0, memory}).find("a device pointer expected"), std::string::npos);
-      EXPECT_NE(message({memory, memory, memory}).find("a scalar expected"), std::string::npos);
-    }
+TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
+  const auto core = open();
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  alignas(16) static float memory[8];
+  const auto message = [&](std::initializer_list<Arg> arguments) {
+    const Result<void> launched = kernel->launch(nullptr, arguments);
+    return launched ? std::string("launched") : launched.error().message;
+  };
+  EXPECT_EQ(message({memory, memory + 4}), "launched");
+  EXPECT_EQ(world_.launched_scalars, std::vector<double>{2});
+  EXPECT_EQ(message({memory, memory + 4, 3.0}), "launched");
+  EXPECT_EQ(world_.launched_scalars, std::vector<double>{3});
+  EXPECT_EQ(world_.launched_tensors[0], reinterpret_cast<DevicePointer>(memory));
+  EXPECT_NE(message({memory}).find("1 arguments given"), std::string::npos);
+  EXPECT_NE(message({memory, memory, 1.0, 2.0}).find("4 arguments given"), std::string::npos);
+  EXPECT_NE(message({memory, nullptr}).find("(y): null pointer"), std::string::npos);
+  EXPECT_NE(message({memory + 1, memory}).find("aligned to 16"), std::string::npos);
+  EXPECT_NE(message({1.0, memory}).find("a device pointer expected"), std::string::npos);
+  EXPECT_NE(message({memory, memory, memory}).find("a scalar expected"), std::string::npos);
+}
 
-    TEST_F(ServiceCoreTest, AServiceForASkuPredictsButDoesNotLaunch) {
-      const auto core = open(MissPolicy::predict, "a100_80");
-      const Result<Kernel> kernel = core->get_best_kernel(problem_);
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      alignas(16) static char memory[16];
-      const Result<void> launched = kernel->launch(nullptr, {memory, memory, memory});
-      ASSERT_FALSE(launched);
-      EXPECT_EQ(launched.error().code, ErrorCode::unavailable);
-      EXPECT_EQ(core->tune(problem_, few_trials()).error().code, ErrorCode::unavailable);
-    }
+TEST_F(ServiceCoreTest, AServiceForASkuPredictsButDoesNotLaunch) {
+  const auto core = open(MissPolicy::predict, "a100_80");
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  alignas(16) static char memory[16];
+  const Result<void> launched = kernel->launch(nullptr, {memory, memory, memory});
+  ASSERT_FALSE(launched);
+  EXPECT_EQ(launched.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(core->tune(problem_, few_trials()).error().code, ErrorCode::unavailable);
+}
 
-    TEST_F(ServiceCoreTest, APredictionMadeWithoutAGpuServesTheSameSkuLater) {
-      ASSERT_TRUE(open(MissPolicy::predict, "h200")->get_best_kernel(problem_));
-      world_.compiles = 0;
-      const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      EXPECT_EQ(kernel->match(), Match::predicted);
-      EXPECT_EQ(world_.compiles, 0);
-    }
+TEST_F(ServiceCoreTest, APredictionMadeWithoutAGpuServesTheSameSkuLater) {
+  ASSERT_TRUE(open(MissPolicy::predict, "h200")->get_best_kernel(problem_));
+  world_.compiles = 0;
+  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::predicted);
+  EXPECT_EQ(world_.compiles, 0);
+}
 
-    TEST_F(ServiceCoreTest, APinnedKernelOutlivesItsService) {
-      auto core = open();
-      const Kernel pinned = core->get_best_kernel(problem_)->pin();
-      core.reset();
-      EXPECT_EQ(pinned.summary().problem, "vector_add n=4096 dtype=bf16");
-    }
+TEST_F(ServiceCoreTest, APinnedKernelOutlivesItsService) {
+  auto core = open();
+  const Kernel pinned = core->get_best_kernel(problem_)->pin();
+  core.reset();
+  EXPECT_EQ(pinned.summary().problem, "vector_add n=4096 dtype=bf16");
+}
 
-    TEST_F(ServiceCoreTest, AnUnknownOperationListsThoseThereAre) {
-      const Result<Kernel> kernel = open()->get_best_kernel(Problem::make("matmull", {{"m", 1}}));
-      ASSERT_FALSE(kernel);
-      EXPECT_NE(kernel.error().message.find("matmull"), std::string::npos);
-      EXPECT_NE(kernel.error().message.find("vector_add"), std::string::npos);
-    }
+TEST_F(ServiceCoreTest, AnUnknownOperationListsThoseThereAre) {
+  const Result<Kernel> kernel = open()->get_best_kernel(Problem::make("matmull", {{"m", 1}}));
+  ASSERT_FALSE(kernel);
+  EXPECT_NE(kernel.error().message.find("matmull"), std::string::npos);
+  EXPECT_NE(kernel.error().message.find("vector_add"), std::string::npos);
+}
 
-    TEST_F(ServiceCoreTest, WithoutAGpuOrASkuOpeningSaysWhatIsMissing) {
-      Surroundings surroundings = fake_surroundings(world_);
-      surroundings.describe_device = [](int) -> Result<CudaDeviceInfo> {
-        return Error{ErrorCode::unavailable, "no CUDA driver"};
-      };
-      const auto core = ServiceCore::open({}, std::move(surroundings));
-      ASSERT_FALSE(core);
-      EXPECT_EQ(core.error().code, ErrorCode::unavailable);
-      EXPECT_NE(core.error().message.find("no CUDA driver"), std::string::npos);
-      EXPECT_NE(core.error().message.find("sku"), std::string::npos);
-    }
+TEST_F(ServiceCoreTest, WithoutAGpuOrASkuOpeningSaysWhatIsMissing) {
+  Surroundings surroundings = fake_surroundings(world_);
+  surroundings.describe_device = [](int) -> Result<CudaDeviceInfo> {
+    return Error{ErrorCode::unavailable, "no CUDA driver"};
+  };
+  const auto core = ServiceCore::open({}, std::move(surroundings));
+  ASSERT_FALSE(core);
+  EXPECT_EQ(core.error().code, ErrorCode::unavailable);
+  EXPECT_NE(core.error().message.find("no CUDA driver"), std::string::npos);
+  EXPECT_NE(core.error().message.find("sku"), std::string::npos);
+}
 
-    }  // namespace
-    }  // namespace kernwright
+}  // namespace
+}  // namespace kernwright

@@ -67,7 +67,7 @@ extern "C" __global__ void kernwright_draw(element* to, const DrawParameters* pa
     float value;
     if (p.small_integers) {
       value = static_cast<float>(static_cast<int>(((bits >> 32) * 7) >> 32) - 3);
-    } else {  // Box-Muller
+    } else {                                                            // Box-Muller
       const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f;  // (0, 1]
       const float v = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
       value = sqrtf(-2 * logf(u)) * cospif(2 * v);
