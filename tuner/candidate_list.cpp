@@ -38,7 +38,6 @@ class PointSample {
 struct Part {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
-  std::string rejection;  ///< the first one
 };
 
 /// The valid configurations of one template, in the order of the sample.
@@ -53,12 +52,9 @@ std::vector<Part> enumerate_template(const KernelTemplate& kernel_template,
     for (std::int64_t i = begin; i < end; ++i) {
       auto candidate = make_candidate(kernel_template, operation, normalized,
                                       kernel_template.space.at(points.at(i)), profile);
-      if (candidate) {
-        parts[p].predicted_us.push_back(predict_us(candidate.value(), profile));
-        parts[p].candidates.push_back(std::move(candidate).value());
-      } else if (parts[p].rejection.empty()) {
-        parts[p].rejection = candidate.error().message;
-      }
+      if (!candidate) continue;
+      parts[p].predicted_us.push_back(predict_us(candidate.value(), profile));
+      parts[p].candidates.push_back(std::move(candidate).value());
     }
   });
   return parts;
@@ -115,15 +111,16 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operati
                                part.predicted_us.end());
     }
     list.rejected += static_cast<int>(points.count()) - static_cast<int>(valid);
-    if (valid == 0) {
-      list.notes.push_back(concat(kernel_template->name, ": no configuration is valid, the first: ",
-                                  parts.front().rejection));
+    auto standard = make_candidate(*kernel_template, operation, normalized,
+                                   kernel_template->default_configuration, profile);
+    if (valid == 0 && !standard) {
+      list.notes.push_back(
+          concat(kernel_template->name,
+                 ": no configuration is valid; the default: ", standard.error().message));
     }
     if (!points.sampled()) continue;
     list.notes.push_back(concat(kernel_template->name, ": looked at ", points.count(), " of ",
                                 kernel_template->space.size(), " configurations"));
-    auto standard = make_candidate(*kernel_template, operation, normalized,
-                                   kernel_template->default_configuration, profile);
     const auto begin = list.candidates.end() - static_cast<std::ptrdiff_t>(valid);
     const bool present = std::any_of(begin, list.candidates.end(), [&](const Candidate& candidate) {
       return candidate.configuration == kernel_template->default_configuration;
