@@ -1,0 +1,106 @@
+#include <set>
+
+#include "tests/cli/walkthrough.h"
+
+namespace kernwright {
+namespace {
+
+/// Breaks the walk-through's template in one place each.
+class CheckToolkitTest : public WalkthroughFixture<ToolkitProgramTest> {
+ protected:
+  void expect_defect(std::vector<std::string> parts) {
+    const Ran ran = kernwright({"check", templates(), "--samples", "1"});
+    EXPECT_EQ(ran.exit_code, 1) << ran.out << ran.err;
+    for (const std::string& part : parts) {
+      EXPECT_NE((ran.out + ran.err).find(part), std::string::npos) << part << " is not in:\n"
+                                                                   << ran.out << ran.err;
+    }
+  }
+  std::string place(const std::string& file) const { return templates() + "/scaled_add/" + file; }
+};
+
+TEST_F(CheckToolkitTest, AFolderOfOnesOwnIsCheckedAloneForEveryDtypeAndArchitecture) {
+  const Ran ran = kernwright({"check", templates(), "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const nlohmann::json report = ran.json();
+  EXPECT_EQ(report["templates"], 1);
+  EXPECT_EQ(report["defects"], 0);
+  std::set<std::string> targets;
+  std::set<std::string> problems;
+  for (const nlohmann::json& row : report["compiled"]) {
+    const std::string name = row["template"];
+    EXPECT_EQ(name.rfind("scaled_add/", 0), 0U) << row;
+    EXPECT_GT(row["registers"], 0) << row;
+    if (name != "scaled_add/tiles") continue;
+    targets.insert(row["target"]);
+    problems.insert(row["problem"]);
+  }
+  EXPECT_EQ(targets, (std::set<std::string>{"sm_80", "sm_86", "sm_89", "sm_90"}));
+  EXPECT_EQ(problems, (std::set<std::string>{"scaled_add n=16777216 dtype=bf16",
+                                             "scaled_add n=16777216 dtype=fp32"}));
+}
+
+TEST_F(CheckToolkitTest, ASyntaxErrorHasTheSourcesLine) {
+  edit("tiles/kernel.cu", "a[i] = x[first + i * THREADS];", "a[i] = x[first + i * THREADS]");
+  expect_defect({"scaled_add/tiles/kernel.cu(16)", "expected a \";\""});
+}
+
+TEST_F(CheckToolkitTest, ASyntaxErrorOfTheReferenceHasItsLine) {
+  edit("reference.cu", "value[i] =", "values[i] =");
+  expect_defect({"scaled_add/reference.cu(10)", "\"values\" is undefined"});
+}
+
+TEST_F(CheckToolkitTest, ADtypeThatDoesNotCompileIsADefectAlthoughTheExampleDoes) {
+  edit("tiles/kernel.cu", "dtype_t a[ITEMS];", "bf16 a[ITEMS];");
+  expect_defect({"DEFECT  scaled_add/tiles", "dtype=fp32", "kernel.cu(15)"});
+}
+
+TEST_F(CheckToolkitTest, AnUnknownNameInAnExpressionHasTheManifestsLine) {
+  edit("tiles/manifest.json", "\"TILE\": \"THREADS * ITEMS\"", "\"TILE\": \"THREADS * ITEM\"");
+  expect_defect({place("tiles/manifest.json:13: derived.TILE"), "unknown name \"ITEM\""});
+}
+
+TEST_F(CheckToolkitTest, AKernelThatTheSourceDoesNotHaveIsNamedWithThoseItHas) {
+  edit("tiles/manifest.json", "\"kernel\": \"scaled_add_tiles\"",
+       "\"kernel\": \"scaled_add_tile\"");
+  expect_defect(
+      {place("tiles/manifest.json:21"), "\"scaled_add_tile\"", "there are: scaled_add_tiles"});
+}
+
+TEST_F(CheckToolkitTest, ALaunchThatNoDeviceTakesHasTheManifestsLine) {
+  edit("tiles/manifest.json", "\"block\": [\"THREADS\"]", "\"block\": [\"THREADS * 8\"]");
+  expect_defect({place("tiles/manifest.json:21: launch scaled_add_tiles"), "2048"});
+}
+
+TEST_F(CheckToolkitTest, AFileThatIsNoJsonOrIsMissingIsNamed) {
+  edit("tiles/manifest.json", "\"parameters\": {", "\"parameters\": {{");
+  expect_defect({place("tiles/manifest.json:7")});
+  edit("tiles/manifest.json", "\"parameters\": {{", "\"parameters\": {");
+  std::filesystem::remove(place("reference.cu"));
+  expect_defect({place("operation.json"), place("reference.cu")});
+}
+
+TEST_F(CheckToolkitTest, AFolderWithoutTemplatesSaysWhereTheyBelong) {
+  const std::string empty = (dir_ / "empty").string();
+  std::filesystem::create_directory(empty);
+  const Ran ran = kernwright({"check", empty});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find(empty + "/<operation>/<template>/manifest.json"), std::string::npos)
+      << ran.err;
+  const Ran missing = kernwright({"check", empty + "/none", "--json"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.json()["defects"], 1);
+}
+
+using CheckBuiltInToolkitTest = ToolkitProgramTest;
+
+TEST_F(CheckBuiltInToolkitTest, EveryBuiltInTemplatePasses) {
+  const Ran ran = kernwright({"check", "--samples", "1", "--json"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const nlohmann::json report = ran.json();
+  EXPECT_EQ(report["defects"], 0) << report;
+  EXPECT_GE(report["templates"], 4);
+}
+
+}  // namespace
+}  // namespace kernwright

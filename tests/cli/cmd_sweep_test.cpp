@@ -1,0 +1,98 @@
+#include "tests/cli/run_program.h"
+
+namespace kernwright {
+namespace {
+
+/// Sweeps and prewarms one worklist for a SKU, without a GPU.
+class WorklistToolkitTest : public ToolkitProgramTest {
+ protected:
+  Ran run_list(const std::string& command, std::vector<std::string> options = {}) {
+    options.insert(options.begin(), {command, list_.string(), "--sku", "h200"});
+    return kernwright(std::move(options));
+  }
+
+  /// Every file of the cache with the time of its last change.
+  std::map<std::string, std::filesystem::file_time_type> files() const {
+    std::map<std::string, std::filesystem::file_time_type> found;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(cache())) {
+      if (entry.is_regular_file()) found[entry.path().string()] = entry.last_write_time();
+    }
+    return found;
+  }
+
+  std::filesystem::path list_ = write("list.json", R"({"problems": [
+    "vector_add n=4096 dtype=fp32",
+    {"operation": "vector_add", "dims": {"n": 65536}, "flags": {"dtype": "bf16"}}
+  ]})");
+};
+
+TEST_F(WorklistToolkitTest, ASecondSweepFindsEverythingAndWritesNothing) {
+  const Ran first = run_list("sweep", {"--json"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const nlohmann::json report = first.json();
+  EXPECT_EQ(report["sku"], "h200");
+  EXPECT_EQ(report["grade"], "predicted");
+  EXPECT_EQ(report["problems"], 2);
+  EXPECT_EQ(report["failed"], 0);
+  ASSERT_EQ(report["records"].size(), 2U);
+  EXPECT_EQ(report["records"][1]["problem"], "vector_add n=65536 dtype=bf16");
+  const auto before = files();
+
+  const Ran second = run_list("sweep");
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  std::size_t skipped = 0;
+  for (std::size_t at = 0; (at = second.out.find("already in the cache", at)) != std::string::npos;
+       ++at) {
+    ++skipped;
+  }
+  EXPECT_EQ(skipped, 2U) << second.out;
+  EXPECT_EQ(run_list("sweep", {"--json"}).json()["records"], report["records"]);
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {
+  ASSERT_EQ(kernwright({"tune", "vector_add", "n=4096", "dtype=fp32", "--sku", "h200"}).exit_code,
+            0);
+  const Ran ran = run_list("sweep");
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("already in the cache"), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find("already in the cache"), ran.out.rfind("already in the cache"));
+  EXPECT_NE(ran.out.find("2 of 2 problems have a record for h200, by prediction"),
+            std::string::npos)
+      << ran.out;
+}
+
+TEST_F(WorklistToolkitTest, PrewarmCompilesWhatVerifyMisses) {
+  const Ran cold = run_list("prewarm", {"--verify"});
+  EXPECT_EQ(cold.exit_code, 1);
+  EXPECT_NE(cold.out.find("missing  vector_add n=4096 dtype=fp32  none (absent)"),
+            std::string::npos)
+      << cold.out;
+  EXPECT_NE(cold.out.find("missing  vector_add n=65536 dtype=bf16"), std::string::npos);
+  EXPECT_NE(cold.out.find("2 of 2 problems are missing"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(cache()));
+
+  const Ran warm = run_list("prewarm");
+  EXPECT_EQ(warm.exit_code, 0) << warm.out << warm.err;
+  const auto before = files();
+  const Ran verified = run_list("prewarm", {"--verify", "--json"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  const nlohmann::json report = verified.json();
+  EXPECT_EQ(report["missing"], 0);
+  EXPECT_EQ(report["coverage"][0]["match"], "predicted");
+  EXPECT_EQ(run_list("prewarm").exit_code, 0);
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(WorklistToolkitTest, LostBitsAreMissingAndCompiledAgain) {
+  ASSERT_EQ(run_list("prewarm").exit_code, 0);
+  std::filesystem::remove_all(cache() / "v1" / "artifacts");
+  const Ran lost = run_list("prewarm", {"--verify"});
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_NE(lost.out.find("artifact_missing"), std::string::npos) << lost.out;
+  EXPECT_EQ(run_list("prewarm").exit_code, 0);
+  EXPECT_EQ(run_list("prewarm", {"--verify"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,88 @@
+#include "tests/cli/run_program.h"
+
+namespace kernwright {
+namespace {
+
+using TuneToolkitTest = ToolkitProgramTest;
+using TuneGpuTest = GpuProgramTest;
+
+const std::vector<std::string> kProblem = {"vector_add", "n=100003", "dtype=bf16"};
+
+std::vector<std::string> command(const std::string& name, std::vector<std::string> options) {
+  std::vector<std::string> words{name};
+  words.insert(words.end(), kProblem.begin(), kProblem.end());
+  words.insert(words.end(), options.begin(), options.end());
+  return words;
+}
+
+TEST_F(TuneToolkitTest, ForASkuItPredictsAndShowFindsTheRecord) {
+  const Ran none = kernwright(command("show", {"--sku", "h200"}));
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_NE(none.err.find("no record for vector_add n=100003 dtype=bf16 on h200: absent"),
+            std::string::npos)
+      << none.err;
+
+  const Ran ran = kernwright(command("tune", {"--sku", "h200", "--json"}));
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const nlohmann::json tuned = ran.json();
+  EXPECT_EQ(tuned["problem"], "vector_add n=100003 dtype=bf16");
+  EXPECT_EQ(tuned["grade"], "predicted");
+  EXPECT_EQ(tuned["winner"]["template"], "vector_add/vectorized");
+  EXPECT_EQ(tuned["measured"], 0);
+  EXPECT_GT(tuned["outcomes"]["ok"], 0);
+
+  const nlohmann::json shown = kernwright(command("show", {"--sku", "h200", "--json"})).json();
+  EXPECT_EQ(shown["winner"]["configuration"], tuned["winner"]["configuration"]);
+  EXPECT_EQ(shown["created"], tuned["created"]);
+  EXPECT_EQ(shown["match"], "predicted");
+  EXPECT_EQ(shown["reason"], "none");
+  const Ran text = kernwright(command("show", {"--sku", "h200"}));
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_NE(text.out.find("winner"), std::string::npos) << text.out;
+
+  // Another SKU's record is no answer.
+  EXPECT_EQ(kernwright(command("show", {"--sku", "a100_80"})).exit_code, 1);
+}
+
+TEST_F(TuneToolkitTest, AReadOnlyCacheAnswersAndIsNotWritten) {
+  const std::string shipped = (dir_ / "shipped").string();
+  ASSERT_EQ(kernwright(command("tune", {"--sku", "h200", "--cache", shipped})).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(cache()));
+  const Ran ran = kernwright(command("show", {"--sku", "h200", "--read-only-cache", shipped}));
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_FALSE(std::filesystem::exists(cache()));
+}
+
+TEST_F(TuneToolkitTest, AProblemThatNoTemplateRunsNamesTheLimitOfEach) {
+  const Ran ran = kernwright(
+      {"tune", "matmul", "m=1000000000000", "n=800", "k=8", "dtype=bf16", "--sku", "h200"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find("matmul/persistent_wave applies when"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("1000000000000 >= 134217728"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("rule \"tiles <= 2147483647\" failed"), std::string::npos) << ran.err;
+}
+
+TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
+  const Ran ran = kernwright(command("tune", {"--seconds", "5", "--json"}));
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const nlohmann::json tuned = ran.json();
+  EXPECT_EQ(tuned["grade"], "measured");
+  EXPECT_GT(tuned["measured"], 1);
+  EXPECT_EQ(tuned["check"]["mismatches"], 0);
+  EXPECT_GT(tuned["winner"]["median_us"], 0);
+
+  const nlohmann::json shown = kernwright(command("show", {"--json"})).json();
+  EXPECT_EQ(shown["match"], "exact");
+  EXPECT_EQ(shown["winner"]["configuration"], tuned["winner"]["configuration"]);
+  EXPECT_GT(shown["winner"]["samples_us"].size(), 1U);
+
+  const std::string list =
+      write("list.json", R"({"problems": ["vector_add n=100003 dtype=bf16"]})");
+  const Ran verified = kernwright({"prewarm", list, "--verify"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  const Ran swept = kernwright({"sweep", list});
+  EXPECT_NE(swept.out.find("already in the cache"), std::string::npos) << swept.out;
+}
+
+}  // namespace
+}  // namespace kernwright

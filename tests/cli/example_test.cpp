@@ -1,0 +1,44 @@
+#include "tests/cli/run_program.h"
+
+namespace kernwright {
+namespace {
+
+constexpr const char* kExample = "get_best_kernel";
+
+using ExampleTest = ProgramTest;
+using ExampleToolkitTest = ToolkitProgramTest;
+using ExampleGpuTest = GpuProgramTest;
+
+TEST_F(ExampleTest, WithoutAGpuItSaysSoAndIsSkipped) {
+  if (cuda_device_count()) GTEST_SKIP() << "there is a GPU here";
+  const Ran ran = run(kExample, {});
+  EXPECT_EQ(ran.exit_code, 77) << ran.err;
+  EXPECT_NE(ran.out.find("no GPU"), std::string::npos) << ran.out;
+}
+
+TEST_F(ExampleToolkitTest, ForASkuItDescribesAndASecondRunLoadsNoCompiler) {
+  const std::vector<std::string> arguments = {"64", "128", "256", "--sku", "h200"};
+  const Ran first = run(kExample, arguments);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(first.out.find("problem: matmul m=64 n=128 k=256 dtype=bf16"), std::string::npos);
+  EXPECT_NE(first.out.find("match: predicted"), std::string::npos) << first.out;
+  EXPECT_NE(first.out.find("compiler libraries loaded: libnvrtc"), std::string::npos) << first.out;
+  const Ran second = run(kExample, arguments);
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_NE(second.out.find("compiler libraries loaded: none"), std::string::npos) << second.out;
+}
+
+TEST_F(ExampleGpuTest, TheSecondRunMatchesExactlyAndLoadsNoCompiler) {
+  const std::vector<std::string> arguments = {"512", "768", "1024"};
+  const Ran first = run(kExample, arguments);
+  ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
+  EXPECT_NE(first.out.find("result: right"), std::string::npos) << first.out;
+  const Ran second = run(kExample, arguments);
+  EXPECT_EQ(second.exit_code, 0) << second.out << second.err;
+  EXPECT_NE(second.out.find("match: exact"), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("compiler libraries loaded: none"), std::string::npos) << second.out;
+  EXPECT_NE(second.out.find("result: right"), std::string::npos) << second.out;
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,112 @@
+#include "tests/cli/walkthrough.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "device/device.h"
+#include "tuner/element.h"
+#include <kernwright/kernwright.h>
+
+namespace kernwright {
+namespace {
+
+constexpr std::int64_t kCount = 1000003;
+
+class WalkthroughToolkitTest : public WalkthroughFixture<ToolkitProgramTest> {};
+
+/// The same on a GPU: the commands without --sku.
+class WalkthroughGpuTest : public WalkthroughFixture<GpuProgramTest> {};
+
+Result<Kernel> fetch(const Service& service) {
+  return service.get_best_kernel(Problem::make("scaled_add", {{"n", kCount}}, {{"dtype", "bf16"}}));
+}
+
+TEST_F(WalkthroughToolkitTest, ItsCommandsRunAsTheyStandThere) {
+  ASSERT_EQ(walkthrough_.commands.size(), 3U);
+  for (const std::string& command : walkthrough_.commands) {
+    EXPECT_NE(command.find("~/my_templates"), std::string::npos) << command;
+    const Ran ran = shell(command);
+    EXPECT_EQ(ran.exit_code, 0) << command << "\n" << ran.out << ran.err;
+    EXPECT_NE(ran.out.find("scaled_add"), std::string::npos) << ran.out;
+  }
+
+  ServiceOptions options;
+  options.cache = cache().string();
+  options.template_dirs = {templates()};
+  options.sku = "h200";
+  options.on_miss = MissPolicy::fail;
+  const Result<Service> service = Service::open(options);
+  ASSERT_TRUE(service) << service.error().message;
+  const Result<Kernel> kernel = fetch(*service);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->summary().kernel_template, "scaled_add/tiles");
+  EXPECT_EQ(kernel->match(), Match::predicted);
+  ASSERT_EQ(kernel->arguments().size(), 4U);
+  EXPECT_EQ(kernel->arguments()[3].name, "alpha");
+}
+
+TEST_F(WalkthroughToolkitTest, TheDefectItShowsIsReportedAsItSays) {
+  edit("tiles/manifest.json", R"("default": {"THREADS": 256, "ITEMS": 4})",
+       R"("default": {"THREADS": 128, "ITEMS": 1})");
+  const Ran ran = kernwright({"check", templates()});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.out.find(templates() + "/scaled_add/tiles/manifest.json:17: rule "
+                                       "\"TILE >= 256 && TILE <= 4096\" failed: 128 < 256 "
+                                       "(smaller tiles"),
+            std::string::npos)
+      << ran.out << ran.err;
+}
+
+TEST_F(WalkthroughGpuTest, TheKernelIsTunedFetchedAndRight) {
+  for (std::string command : walkthrough_.commands) {
+    constexpr std::string_view kSku = " --sku h200";
+    if (const std::size_t at = command.find(kSku); at != std::string::npos) {
+      command.erase(at, kSku.size());
+    }
+    if (command.find(" tune ") != std::string::npos) command += " --seconds 5";
+    const Ran ran = shell(command);
+    ASSERT_EQ(ran.exit_code, 0) << command << "\n" << ran.out << ran.err;
+  }
+
+  ServiceOptions options;
+  options.cache = cache().string();
+  options.template_dirs = {templates()};
+  options.on_miss = MissPolicy::fail;
+  const Result<Service> service = Service::open(options);
+  ASSERT_TRUE(service) << service.error().message;
+  const Result<Kernel> kernel = fetch(*service);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::exact);
+
+  Result<std::unique_ptr<Device>> opened = open_cuda_device(0);
+  ASSERT_TRUE(opened) << opened.error().message;
+  Device& device = **opened;
+  constexpr std::int64_t kBytes = kCount * 2;
+  std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+  std::vector<std::byte> host(kBytes);
+  for (int tensor = 0; tensor < 3; ++tensor) {
+    Result<std::unique_ptr<DeviceBuffer>> buffer = device.allocate(kBytes);
+    ASSERT_TRUE(buffer) << buffer.error().message;
+    // x[i] = i % 64, y[i] = i % 64 + 1: exact in bf16, and so is the result.
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      store_element(host.data(), DType::bf16, i, static_cast<double>(i % 64 + tensor));
+    }
+    ASSERT_TRUE(device.upload((*buffer)->address(), host));
+    buffers.push_back(std::move(*buffer));
+  }
+  const auto pointer = [&](std::size_t tensor) {
+    return reinterpret_cast<const void*>(buffers[tensor]->address());
+  };
+  const Result<void> launched = kernel->launch(nullptr, {pointer(0), pointer(1), pointer(2), 2.0});
+  ASSERT_TRUE(launched) << launched.error().message;
+  ASSERT_TRUE(device.download(host, buffers[2]->address()));
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    const double expected = 3.0 * static_cast<double>(i % 64) + 1;
+    if (load_element(host.data(), DType::bf16, i) != expected) ++wrong;
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace kernwright
