@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "device/device.h"
+#include "examples/device_memory.h"
 #include "tuner/element.h"
 #include <kernwright/kernwright.h>
 
@@ -78,28 +78,20 @@ TEST_F(WalkthroughGpuTest, TheKernelIsTunedFetchedAndRight) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::exact);
 
-  Result<std::unique_ptr<Device>> opened = open_cuda_device(0);
-  ASSERT_TRUE(opened) << opened.error().message;
-  Device& device = **opened;
-  constexpr std::int64_t kBytes = kCount * 2;
-  std::vector<std::unique_ptr<DeviceBuffer>> buffers;
-  std::vector<std::byte> host(kBytes);
+  Gpu gpu;
+  ASSERT_EQ(gpu.open(), "");
+  std::vector<Gpu::Address> tensors;
+  std::vector<std::uint16_t> host(kCount);
   for (int tensor = 0; tensor < 3; ++tensor) {
-    Result<std::unique_ptr<DeviceBuffer>> buffer = device.allocate(kBytes);
-    ASSERT_TRUE(buffer) << buffer.error().message;
     // x[i] = i % 64, y[i] = i % 64 + 1: exact in bf16, and so is the result.
     for (std::int64_t i = 0; i < kCount; ++i) {
       store_element(host.data(), DType::bf16, i, static_cast<double>(i % 64 + tensor));
     }
-    ASSERT_TRUE(device.upload((*buffer)->address(), host));
-    buffers.push_back(std::move(*buffer));
+    tensors.push_back(gpu.upload(host));
   }
-  const auto pointer = [&](std::size_t tensor) {
-    return reinterpret_cast<const void*>(buffers[tensor]->address());
-  };
-  const Result<void> launched = kernel->launch(nullptr, {pointer(0), pointer(1), pointer(2), 2.0});
+  const Result<void> launched = kernel->launch(nullptr, {tensors[0], tensors[1], tensors[2], 2.0});
   ASSERT_TRUE(launched) << launched.error().message;
-  ASSERT_TRUE(device.download(host, buffers[2]->address()));
+  host = gpu.download<std::uint16_t>(tensors[2], kCount);
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < kCount; ++i) {
     const double expected = 3.0 * static_cast<double>(i % 64) + 1;
