@@ -59,6 +59,12 @@ Result<Nvrtc> Nvrtc::load() {
   Dl_info info{};
   const bool found = dladdr(reinterpret_cast<void*>(api.version), &info) != 0;
   api.file = found && info.dli_fname != nullptr ? info.dli_fname : library->name();
+  // NVRTC opens its builtins by bare name, which fails where it lies outside the loader's search,
+  // as in a wheel; once they are loaded that name finds them. If they are not here, NVRTC's log
+  // says so.
+  const std::string folder = api.file.substr(0, api.file.rfind('/') + 1);
+  (void)DynamicLibrary::open({concat(folder, "libnvrtc-builtins.so.", std::to_string(api.major),
+                                     ".", std::to_string(api.minor))});
   return api;
 }
 
