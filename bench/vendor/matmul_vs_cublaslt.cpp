@@ -160,7 +160,7 @@ class Bench {
   Result<Contender*> enter_scheduled(Field& field, const Contest& contest, const Answer& answer,
                                      const Configuration& configuration);
   Result<void> enter_algorithms(Field& field, const Contest& contest,
-                                std::shared_ptr<const CublasLtMatmul> peer,
+                                const std::shared_ptr<const CublasLtMatmul>& peer,
                                 DevicePointer workspace);
   Result<void> report(const Field& field, const Answer& answer, const Contender& best);
 
@@ -230,7 +230,7 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
 }
 
 Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
-                                     std::shared_ptr<const CublasLtMatmul> peer,
+                                     const std::shared_ptr<const CublasLtMatmul>& peer,
                                      DevicePointer workspace) {
   for (int i = 0; i < peer->algorithms(); ++i) {
     Contender& entered = field.all.emplace_back();

@@ -11,6 +11,7 @@ Service::Service(Service&&) noexcept = default;
 Service& Service::operator=(Service&&) noexcept = default;
 Service::~Service() = default;
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): moved within the guard
 Result<Service> Service::open(ServiceOptions options) {
   return guarded([&]() -> Result<Service> {
     Result<std::shared_ptr<ServiceCore>> core = ServiceCore::open(std::move(options));

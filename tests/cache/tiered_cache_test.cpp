@@ -75,7 +75,7 @@ TEST_P(GradeTest, IsThatOfTheTable) {
 
 constexpr auto kMeasured = RecordGrade::measured;
 constexpr auto kPredicted = RecordGrade::predicted;
-const GradeCase grade_cases[] = {
+const GradeCase kGradeCases[] = {
     {"Same", made_with(), "template-1", kMeasured, Match::exact, MissReason::none},
     {"NothingKnown", {"", "", "0.1.0"}, "template-1", kMeasured, Match::exact, MissReason::none},
     {"Driver",
@@ -122,7 +122,7 @@ const GradeCase grade_cases[] = {
     {"PredictedTemplateGone", made_with(), "", kPredicted, Match::none,
      MissReason::template_missing},
 };
-INSTANTIATE_TEST_SUITE_P(Grades, GradeTest, ::testing::ValuesIn(grade_cases),
+INSTANTIATE_TEST_SUITE_P(Grades, GradeTest, ::testing::ValuesIn(kGradeCases),
                          [](const auto& param) { return param.param.name; });
 
 TEST_F(TieredCacheTest, AnEmptyCacheHasNothing) {

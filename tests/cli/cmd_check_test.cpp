@@ -8,7 +8,7 @@ namespace {
 /// Breaks the walk-through's template in one place each.
 class CheckToolkitTest : public WalkthroughFixture<ToolkitProgramTest> {
  protected:
-  void expect_defect(std::vector<std::string> parts) {
+  void expect_defect(const std::vector<std::string>& parts) {
     const Ran ran = kernwright({"check", templates(), "--samples", "1"});
     EXPECT_EQ(ran.exit_code, 1) << ran.out << ran.err;
     for (const std::string& part : parts) {

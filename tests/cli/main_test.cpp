@@ -6,7 +6,7 @@ namespace {
 /// Wrong usage: exits 2, prints nothing on standard output, names the thing on standard error.
 class UsageTest : public ProgramTest {
  protected:
-  void expect_usage(std::vector<std::string> arguments, std::vector<std::string> named) {
+  void expect_usage(std::vector<std::string> arguments, const std::vector<std::string>& named) {
     const Ran ran = kernwright(std::move(arguments));
     EXPECT_EQ(ran.exit_code, 2) << ran.err;
     EXPECT_EQ(ran.out, "");
