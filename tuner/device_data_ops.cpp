@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "model/config_header.h"
 #include "model/embedded_files.h"
 #include "support/text.h"
 #include "tuner/data_ops.h"
@@ -34,31 +35,11 @@ struct CompareResult {
 constexpr std::int64_t kResultOffset = 256;
 constexpr std::int64_t kScratchBytes = 512;
 
-std::string_view device_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return "kernwright::bf16";
-    case DType::fp16:
-      return "kernwright::fp16";
-    case DType::fp32:
-      return "float";
-    case DType::fp64:
-      return "double";
-    case DType::fp8_e4m3:
-      return "kernwright::fp8_e4m3";
-    case DType::int8:
-      return "signed char";
-    case DType::int32:
-      return "int";
-  }
-  return "float";
-}
-
 Result<CompileRequest> request_for(DType dtype, int sm_arch) {
   CompileRequest request;
   request.name = "tuner/kernels/data_ops.cu";
   request.target = concat("sm_", sm_arch);
-  request.options.push_back(concat("-DELEMENT=", device_type(dtype)));
+  request.options.push_back(concat("-DELEMENT=", cuda_type(dtype)));
   for (const EmbeddedFile& file : embedded_tuner_kernels()) {
     if (file.path == "data_ops.cu") request.source = file.content;
   }

@@ -19,8 +19,9 @@ class LoadedKernel;
 class Arg {
  public:
   Arg(const void* pointer) : pointer_(pointer) {}
-  /// A CUdeviceptr.
+  /// A CUdeviceptr, or an address held as std::uint64_t.
   Arg(unsigned long long address) : pointer_(reinterpret_cast<const void*>(address)) {}
+  Arg(unsigned long address) : pointer_(reinterpret_cast<const void*>(address)) {}
   Arg(double scalar) : scalar_(scalar), is_scalar_(true) {}
   Arg(float scalar) : Arg(static_cast<double>(scalar)) {}
 

@@ -33,27 +33,6 @@ __host__ __device__ constexpr long long max(long long a, long long b) { return a
 __host__ __device__ constexpr bool is_pow2(long long a) { return a > 0 && (a & (a - 1)) == 0; }
 )";
 
-/// The element type's name in kernels (<kernwright/types.cuh>).
-std::string_view cuda_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return "kernwright::bf16";
-    case DType::fp16:
-      return "kernwright::fp16";
-    case DType::fp32:
-      return "float";
-    case DType::fp64:
-      return "double";
-    case DType::fp8_e4m3:
-      return "kernwright::fp8_e4m3";
-    case DType::int8:
-      return "signed char";
-    case DType::int32:
-      return "int";
-  }
-  return "void";
-}
-
 /// The smallest value of a signed type has no literal of its own in C++.
 std::string literal(std::int64_t value) {
   if (value == std::numeric_limits<std::int64_t>::min()) return "(-9223372036854775807 - 1)";
@@ -211,6 +190,26 @@ std::string reference_config_header(const Operation& operation, const Problem& n
   HeaderWriter writer;
   add_problem(writer, operation, normalized, {});
   return writer.finish();
+}
+
+std::string_view cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return "kernwright::bf16";
+    case DType::fp16:
+      return "kernwright::fp16";
+    case DType::fp32:
+      return "float";
+    case DType::fp64:
+      return "double";
+    case DType::fp8_e4m3:
+      return "kernwright::fp8_e4m3";
+    case DType::int8:
+      return "signed char";
+    case DType::int32:
+      return "int";
+  }
+  return "void";
 }
 
 }  // namespace kernwright

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "model/candidate.h"
 
 namespace kernwright {
+
+/// The element type's name in kernels, "kernwright::bf16" (declared in <kernwright/types.cuh>).
+std::string_view cuda_type(DType dtype);
 
 /// The text of the generated header `kernwright/config.cuh` of a candidate: parameters bound at
 /// compile time, constant dims, flags and dtypes as constants; rules and derived values pasted with

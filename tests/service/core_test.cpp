@@ -334,6 +334,8 @@ TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
   EXPECT_EQ(message({memory, memory + 4, 3.0}), "launched");
   EXPECT_EQ(world_.launched_scalars, std::vector<double>{3});
   EXPECT_EQ(world_.launched_tensors[0], reinterpret_cast<DevicePointer>(memory));
+  EXPECT_EQ(message({reinterpret_cast<std::uint64_t>(memory), 0x100ULL}), "launched");
+  EXPECT_EQ(world_.launched_tensors[1], 0x100U);
   EXPECT_NE(message({memory}).find("1 arguments given"), std::string::npos);
   EXPECT_NE(message({memory, memory, 1.0, 2.0}).find("4 arguments given"), std::string::npos);
   EXPECT_NE(message({memory, nullptr}).find("(y): null pointer"), std::string::npos);
