@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,10 @@ class SearchStrategy {
   /// At most `n` indices, the most promising first.
   virtual std::vector<std::size_t> propose(std::size_t n) = 0;
   virtual void report(std::size_t candidate, const Trial& trial) = 0;
+
+  /// One more candidate that shares its compile with one already reported, for when the device
+  /// would otherwise wait for the compiler; counts as proposed. None by default.
+  virtual std::optional<std::size_t> propose_compiled() { return std::nullopt; }
 };
 
 /// Names of the strategies there are: "exhaustive", "ranked".

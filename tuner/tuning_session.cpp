@@ -180,6 +180,13 @@ Result<void> Search::screen(SearchStrategy& strategy, CompileAhead& ahead) {
       if (auto done = measure(*std::move(ready), strategy); !done) return done;
       continue;
     }
+    if (started < allowed) {
+      if (const auto compiled = strategy.propose_compiled()) {
+        ahead.start(*compiled);
+        ++started;
+        continue;
+      }
+    }
     const double waiting_since = clock_();
     ahead.wait();
     shares_.idle_seconds += clock_() - waiting_since;

@@ -68,11 +68,46 @@ TEST_P(SearchStrategyContractTest, IsDeterministic) {
 
 INSTANTIATE_TEST_SUITE_P(All, SearchStrategyContractTest, ::testing::ValuesIn(strategy_names()));
 
+TEST_P(SearchStrategyContractTest, CompiledProposalsShareAReportedCompileAndCountAsProposed) {
+  EXPECT_EQ(strategy_->propose_compiled(), std::nullopt) << "nothing is compiled yet";
+  std::set<std::size_t> seen;
+  std::set<int> compiled;
+  for (const std::size_t i : strategy_->propose(10)) {
+    seen.insert(i);
+    compiled.insert(space_.space.group_of[i]);
+    strategy_->report(i, timed(10));
+  }
+  while (const auto more = strategy_->propose_compiled()) {
+    EXPECT_TRUE(compiled.contains(space_.space.group_of[*more])) << *more;
+    ASSERT_TRUE(seen.insert(*more).second) << *more;
+  }
+  for (auto rest = strategy_->propose(100); !rest.empty(); rest = strategy_->propose(100)) {
+    for (const std::size_t i : rest) ASSERT_TRUE(seen.insert(i).second) << i;
+  }
+  EXPECT_EQ(seen.size(), 59U);
+}
+
 TEST(SearchStrategyTest, AnUnknownNameListsWhatThereIs) {
   const Space space;
   const auto made = make_strategy("genetic", space.space, 1);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().message, "no strategy \"genetic\"; there are exhaustive, ranked");
+}
+
+TEST(RankedTest, FillsTheWaitWithTheFastestCompiledGroupThatIsNotHopeless) {
+  const Space space;
+  const auto strategy = make_strategy("ranked", space.space, 1).value();
+  const auto first = strategy->propose(3);
+  ASSERT_EQ(first.size(), 3U);
+  strategy->report(first[0], timed(20));
+  strategy->report(first[1], timed(10));
+  strategy->report(first[2], timed(11));
+  const auto group = [&](std::size_t i) { return space.space.group_of[i]; };
+  ASSERT_EQ((std::set{group(first[0]), group(first[1]), group(first[2])}.size()), 3U);
+  const auto filler = strategy->propose_compiled();
+  ASSERT_TRUE(filler);
+  EXPECT_EQ(group(*filler), group(first[1]));
+  while (const auto more = strategy->propose_compiled()) EXPECT_NE(group(*more), group(first[0]));
 }
 
 TEST(RankedTest, TriesTheBestPredictedFirstAndEveryTemplateEarly) {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "tuner/strategies/strategies.h"
@@ -72,10 +73,31 @@ class Ranked final : public SearchStrategy {
     best_us_ = std::min(best_us_, us);
   }
 
+  /// Of the group that came out fastest so far.
+  std::optional<std::size_t> propose_compiled() override {
+    auto best = queue_.end();
+    double best_us = kHopeless * best_us_;
+    for (auto it = queue_.begin(); it != queue_.end(); ++it) {
+      if (const double us = measured_us(*it); us < best_us) {
+        best = it;
+        best_us = us;
+      }
+    }
+    if (best == queue_.end()) return std::nullopt;
+    const std::size_t candidate = *best;
+    queue_.erase(best);
+    return candidate;
+  }
+
  private:
-  bool hopeless(std::size_t candidate) const {
+  /// The best time of the candidate's group; infinite where nothing of it passed, or was tried.
+  double measured_us(std::size_t candidate) const {
     const auto group = best_of_group_.find(space_.group_of[candidate]);
-    return group != best_of_group_.end() && group->second > kHopeless * best_us_;
+    return group == best_of_group_.end() ? std::numeric_limits<double>::infinity() : group->second;
+  }
+  bool hopeless(std::size_t candidate) const {
+    return best_of_group_.contains(space_.group_of[candidate]) &&
+           measured_us(candidate) > kHopeless * best_us_;
   }
 
   const SearchSpace& space_;
