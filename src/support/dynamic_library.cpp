@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "support/text.h"
 
@@ -21,7 +22,13 @@ constexpr std::string_view kLibraryFolders[] = {"lib64",
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& names) {
   std::string attempts;
+  int absent = 0;
   for (const std::string& name : names) {
+    // A path where nothing lies is no news; what the loader says of the others is.
+    if (name.find('/') != std::string::npos && access(name.c_str(), F_OK) != 0) {
+      ++absent;
+      continue;
+    }
     if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
       DynamicLibrary library;
       library.handle_ = handle;
@@ -30,6 +37,10 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& name
     }
     const char* reason = dlerror();
     attempts += concat(attempts.empty() ? "" : "; ", reason ? reason : name);
+  }
+  if (absent > 0) {
+    attempts += concat(attempts.empty() ? "" : "; ", "nothing at ", absent, " paths, the last ",
+                       names.back());
   }
   return Error{ErrorCode::unavailable, concat("no library could be loaded: ", attempts)};
 }

@@ -25,6 +25,17 @@ TEST(DynamicLibraryTest, FailureTellsEveryAttempt) {
   EXPECT_NE(library.error().message.find("/two/missing.so"), std::string::npos);
 }
 
+TEST(DynamicLibraryTest, PathsWhereNothingLiesAreCountedNotListed) {
+  const Result<DynamicLibrary> library =
+      DynamicLibrary::open({"/one/missing.so", "/two/missing.so", "/proc/self/status"});
+  ASSERT_FALSE(library);
+  const std::string& message = library.error().message;
+  EXPECT_EQ(message.find("/one/missing.so"), std::string::npos) << message;
+  EXPECT_NE(message.find("nothing at 2 paths"), std::string::npos) << message;
+  EXPECT_NE(message.find("/proc/self/status: "), std::string::npos)
+      << "it is there, and no library";
+}
+
 TEST(DynamicLibraryTest, ToolkitNamesStartWithTheFolderAskedFor) {
   ::setenv("KERNWRIGHT_CUDA_PATH", "/asked/for", 1);
   const std::vector<std::string> names = toolkit_library_names("libnvrtc.so", {"13", "12"});
