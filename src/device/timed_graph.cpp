@@ -1,5 +1,6 @@
 #include "device/timed_graph.h"
 
+#include <chrono>
 #include <utility>
 
 #include "support/text.h"
@@ -10,6 +11,9 @@ namespace {
 /// A launch behind a closed gate must not fill the stream's queue, which would block the host with
 /// the gate in its hand. Longer graphs last so long that the host's few microseconds do not show.
 constexpr int kMaxGatedNodes = 256;
+/// A sample is enqueued in microseconds. A gate found shut twice, this far apart, keeps its own
+/// opener waiting.
+constexpr std::chrono::milliseconds kPatience{150};
 
 Result<ContextOwned<EventHandle>> make_event(const std::shared_ptr<CudaContext>& context) {
   CUevent event = nullptr;
@@ -45,14 +49,37 @@ Result<std::unique_ptr<StreamGate>> StreamGate::make(const std::shared_ptr<CudaC
 
 Result<void> StreamGate::close() {
   CudaContext& context = word_.context();
+  shut_ = ticket_ + 1;
   return context.check({"cuStreamWaitValue32",
                         context.api().stream_wait_value32(context.stream(), address_, ++ticket_,
                                                           CU_STREAM_WAIT_VALUE_GEQ)});
 }
 
 void StreamGate::open() {
-  std::atomic_ref<std::uint32_t>(*static_cast<std::uint32_t*>(word_.handle().get()))
-      .store(ticket_, std::memory_order_release);
+  shut_ = 0;
+  release(ticket_);
+}
+
+void StreamGate::release(std::uint32_t ticket) {
+  std::atomic_ref<std::uint32_t> word(*static_cast<std::uint32_t*>(word_.handle().get()));
+  // Never backwards: the watcher may be late, and the next sample's gate open already.
+  std::uint32_t now = word.load(std::memory_order_relaxed);
+  while (now < ticket && !word.compare_exchange_weak(now, ticket, std::memory_order_release)) {
+  }
+}
+
+void StreamGate::watch(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  std::uint32_t seen = 0;
+  while (!stop.stop_requested()) {
+    stopped_.wait_for(lock, stop, kPatience, [] { return false; });
+    const std::uint32_t ticket = shut_;
+    if (ticket != 0 && ticket == seen) {
+      forced_ = true;
+      release(ticket);
+    }
+    seen = ticket;
+  }
 }
 
 Result<std::unique_ptr<TimedGraph>> TimedGraph::make(const std::shared_ptr<CudaContext>& context,
@@ -113,7 +140,7 @@ Result<void> TimedGraph::enqueue() {
 
 Result<double> TimedGraph::sample_us(StreamGate* gate) {
   CudaContext& context = exec_.context();
-  if (nodes_ > kMaxGatedNodes) gate = nullptr;
+  if (nodes_ > kMaxGatedNodes || (gate && !gate->usable())) gate = nullptr;
   if (gate) {
     if (Result<void> closed = gate->close(); !closed) return closed.error();
   }

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <stop_token>
+#include <thread>
 
 #include "device/cuda_context.h"
 #include "device/device.h"
@@ -14,21 +18,35 @@ namespace kernwright {
 
 /// Holds a stream back until the host has enqueued all of a sample, so that the GPU never waits for
 /// the host between the two events: the stream waits for a word of pinned memory. Where the GPU has
-/// no stream memory operations the gate stays open.
+/// no stream memory operations the gate stays open. Tools that make launches synchronous
+/// (compute-sanitizer, profilers) would wait behind it for ever: a watcher opens a gate that stays
+/// shut, and it is not used again.
 class StreamGate {
  public:
   static Result<std::unique_ptr<StreamGate>> make(const std::shared_ptr<CudaContext>& context);
 
   Result<void> close();
   void open();
+  /// False once the watcher had to open it.
+  bool usable() const { return !forced_; }
 
  private:
   StreamGate(ContextOwned<HostMemoryHandle> word, CUdeviceptr address)
-      : word_(std::move(word)), address_(address) {}
+      : word_(std::move(word)),
+        address_(address),
+        watcher_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+  void release(std::uint32_t ticket);
+  void watch(const std::stop_token& stop);
 
   ContextOwned<HostMemoryHandle> word_;
   CUdeviceptr address_;
   std::uint32_t ticket_ = 0;
+  std::atomic<std::uint32_t> shut_{0};  ///< the ticket while shut, else 0
+  std::atomic<bool> forced_{false};
+  std::mutex mutex_;
+  std::condition_variable_any stopped_;
+  std::jthread watcher_;  ///< last: it ends before what it looks at
 };
 
 /// Units of work in one executable graph, a chain of explicit nodes, with the events that time it.

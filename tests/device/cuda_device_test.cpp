@@ -225,6 +225,18 @@ TEST_F(CudaDeviceTest, AFailedReplayStillOpensTheGate) {
   EXPECT_EQ(*driver_.gate_word, driver_.gate_value);
 }
 
+TEST_F(CudaDeviceTest, AGateThatAToolKeepsShutIsOpenedAndNotUsedAgain) {
+  const auto device = open();
+  const auto program = load(*device);
+  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
+  ASSERT_TRUE(units);
+  driver_.launches_wait = true;
+  ASSERT_TRUE(device->sample_us(**units));
+  EXPECT_EQ(driver_.gate_value, 1U);
+  EXPECT_TRUE(device->sample_us(**units));
+  EXPECT_EQ(driver_.gate_value, 1U) << "the second sample had no gate";
+}
+
 TEST_F(CudaDeviceTest, WithoutStreamMemoryOperationsThereIsNoGate) {
   driver_.device_attributes[CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] = 0;
   const auto device = open();

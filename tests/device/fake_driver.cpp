@@ -1,7 +1,10 @@
 #include "fake_driver.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <elf.h>
+#include <thread>
 
 namespace kernwright {
 namespace {
@@ -298,7 +301,15 @@ FakeDriver::FakeDriver() {
     return driver->create("cuGraphInstantiate", "executable graph", exec);
   };
   api_.graph_upload = [](CUgraphExec, CUstream) { return driver->enter("cuGraphUpload"); };
-  api_.graph_launch = [](CUgraphExec, CUstream) { return driver->enter("cuGraphLaunch"); };
+  api_.graph_launch = [](CUgraphExec, CUstream) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (driver->launches_wait && driver->gate_word &&
+           std::atomic_ref(*driver->gate_word).load() < driver->gate_value) {
+      if (std::chrono::steady_clock::now() > limit) return CUDA_ERROR_LAUNCH_TIMEOUT;
+      std::this_thread::yield();
+    }
+    return driver->enter("cuGraphLaunch");
+  };
   api_.graph_exec_destroy = [](CUgraphExec exec) {
     return driver->destroy("cuGraphExecDestroy", exec);
   };

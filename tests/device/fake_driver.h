@@ -56,6 +56,7 @@ class FakeDriver {
   std::map<int, int> device_attributes;
   CUresult stream_state = CUDA_SUCCESS;  ///< what the stream is found in
   float elapsed_ms = 1;
+  bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
   CUcontext current = nullptr;
 
   // What the driver saw.
