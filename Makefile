@@ -5,10 +5,10 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 SETUP := src/cmake/setup.sh
 
-# Where no toolkit is installed, the one that setup.sh unpacked.
-ifneq ($(wildcard build/cuda/nvidia/cu13/lib),)
-export KERNWRIGHT_CUDA_PATH ?= $(CURDIR)/build/cuda/nvidia/cu13
-endif
+# Where no toolkit is installed, the one that setup.sh unpacked: asked when a recipe runs, since that
+# may happen in the same run.
+TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
+WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
 .PHONY: build tune test dist bench format lint fuzz clean
 
@@ -19,16 +19,16 @@ build:
 
 # One real shape of every operation: on the GPU if there is one, else by prediction for an H200.
 tune: build
-	@src/cmake/tune.sh $(BUILD)/bin/kernwright
+	@$(WITH_TOOLKIT) src/cmake/tune.sh $(BUILD)/bin/kernwright
 
 test: build
-	@python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
+	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
 
 dist: build
 	@cmake --build --preset $(PRESET) --target dist
 
 bench: build
-	@src/cmake/bench.sh $(BUILD)
+	@$(WITH_TOOLKIT) src/cmake/bench.sh $(BUILD)
 
 format:
 	@$(SETUP) --lint
