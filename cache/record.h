@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/evidence.h"
 #include "model/measurement.h"
 #include "model/parameter_space.h"
 #include "model/trial.h"
@@ -43,10 +45,41 @@ std::string_view to_string(RecordGrade grade);
 struct RankedConfiguration {
   std::string kernel_template;
   Configuration configuration;
-  std::string artifact;  ///< digest of its cubin's request, hex
-  Measurement measurement;
+  std::string artifact;     ///< digest of its cubin's request, hex
+  Measurement measurement;  ///< of the finals: entry i belongs to round i
   double predicted_us = 0;
   Resources resources;
+  std::int64_t smem_bytes = 0;  ///< static and dynamic, of one block
+  std::int64_t workspace_bytes = 0;
+  double launch_gap_us = 0;  ///< of an empty kernel with the same launches; 0: not measured
+  Slowdown slowdown = {};         ///< against the fastest finalist
+  bool is_default = false;
+  bool is_incumbent = false;  ///< was the winner of the record that this one replaces
+  bool tied = false;          ///< not told apart from the fastest
+  bool deterministic = true;
+  bool warned = false;  ///< the compiler warned of something that costs speed
+};
+
+/// What was measured beside the finalists, one entry per round, and which rounds do not count.
+struct FinalRounds {
+  std::vector<double> sm_reference_us;
+  std::vector<double> dram_reference_us;
+  std::vector<int> dropped;  ///< rounds that an outside disturbance hit
+
+  friend bool operator==(const FinalRounds&, const FinalRounds&) = default;
+};
+
+/// The path of a search, in numbers.
+struct SearchSummary {
+  std::string strategy;
+  std::uint64_t seed = 0;
+  int rejected = 0;  ///< by the rules
+  int compiled = 0;
+  int failed = 0;              ///< compiled or measured, but not ok
+  int raced = 0;               ///< came past screening
+  int seeds = 0;               ///< taken from other records
+  std::string stop_reason;     ///< "budget", "exhausted", "no_improvement", "roofline", "trials"
+  double regret_estimate = 0;  ///< how much faster an unseen candidate may be: 0.02 is 2 %
 };
 
 /// The answer worth keeping: winner, evidence, environment, runners-up.
@@ -58,8 +91,14 @@ struct TuningRecord {
   std::vector<RankedConfiguration> runners_up;  ///< best first, at most 7
   /// The default configuration, as measured beside the winner.
   std::optional<RankedConfiguration> baseline;
-  CheckReport check;   ///< of the winner
-  int candidates = 0;  ///< valid ones
+  CheckReport check;  ///< of the winner
+  Trust trust = Trust::c;
+  Audit audit;  ///< before, during and after
+  Verdict verdict = Verdict::unresolved;
+  FinalRounds rounds;
+  SearchSummary search;
+  double settle_ms = 0;  ///< until the reference kernels were steady
+  int candidates = 0;    ///< valid ones
   int measured = 0;
   std::string device_name;
   std::string device_uuid;

@@ -6,18 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "model/evidence.h"
 #include "model/trial.h"
 
 namespace kernwright {
-
-/// How much slower one candidate is than another, as ln(ratio): the median of the paired
-/// differences and its distribution-free 99 % interval (order statistics; the whole range below 8
-/// pairs).
-struct Slowdown {
-  double estimate = 0;
-  double low = 0;
-  double high = 0;
-};
 
 /// `samples[i]` and `leader[i]` were taken in the same round; both have the same, non-zero length.
 Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader);

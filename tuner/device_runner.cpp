@@ -34,8 +34,11 @@ class DeviceRunner final : public Runner {
   }
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
-  Result<Checked> check(Id id) override;
-  Result<std::vector<Sampled>> sample(std::span<const Id> ids, int rounds) override;
+  Result<Checked> check(Id id, CheckDepth depth) override;
+  Result<Checked> check_after_timing(Id id) override;
+  Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
+  Result<double> launch_gap_us(Id id) override;
+  Result<Audit> audit() override;
   void drop(Id id) override { loaded_.erase(id); }
   bool lost() const override { return device_.lost(); }
 
@@ -62,8 +65,7 @@ class DeviceRunner final : public Runner {
   Result<bool> reserve_workspace(std::int64_t bytes);
   Result<Checked> checked_run(const Loaded& loaded, std::uint8_t poison);
   Result<void> build_units(Loaded& loaded);
-  /// One sample; with `verify`, proves that the replays wrote right outputs.
-  Result<Step> take_sample(Loaded& loaded, bool verify, std::vector<double>& samples_us);
+  Sampled take_sample(Loaded& loaded);
 
   Device& device_;
   DataOps& data_ops_;
@@ -137,7 +139,7 @@ Result<Runner::Checked> DeviceRunner::checked_run(const Loaded& loaded, std::uin
   return Checked{verdict(report.value()), report.value()};
 }
 
-Result<Runner::Checked> DeviceRunner::check(Id id) {
+Result<Runner::Checked> DeviceRunner::check(Id id, CheckDepth) {
   Checked worst;
   for (const std::uint8_t poison : kPoisons) {
     auto checked = checked_run(loaded_.at(id), poison);
@@ -153,56 +155,61 @@ Result<void> DeviceRunner::build_units(Loaded& loaded) {
   const int sets = sets_.count();
   auto probe = device_.prepare_timing(*loaded.program, loaded.arguments, kProbeUnits);
   if (!probe) return probe.error();
-  auto unit_us = device_.sample_us(*probe.value());
-  if (!unit_us) return unit_us.error();
-  const double wanted = sample_us_ / std::max(unit_us.value(), 0.1);
+  auto unit = device_.sample(*probe.value());
+  if (!unit) return unit.error();
+  const double wanted = sample_us_ / std::max(unit.value().us, 0.1);
   const int rotations =
       std::max(1, static_cast<int>(std::lround(std::min<double>(wanted, kMaxUnits) / sets)));
   auto units = device_.prepare_timing(*loaded.program, loaded.arguments, rotations * sets);
   if (!units) return units.error();
   // The first replay pays for paging in the code.
-  if (auto first = device_.sample_us(*units.value()); !first) return first.error();
+  if (auto first = device_.sample(*units.value()); !first) return first.error();
   loaded.units = std::move(units).value();
   return {};
 }
 
-Result<Runner::Step> DeviceRunner::take_sample(Loaded& loaded, bool verify,
-                                               std::vector<double>& samples_us) {
+Runner::Sampled DeviceRunner::take_sample(Loaded& loaded) {
   if (loaded.units == nullptr) {
-    if (auto done = build_units(loaded); !done) return failure(done.error());
+    if (auto done = build_units(loaded); !done) return {failure(done.error()), {}};
   }
-  if (verify) {
-    if (auto done = sets_.poison(device_, data_ops_, 0, kPoisons[0]); !done) return done.error();
-  }
-  auto sample = device_.sample_us(*loaded.units);
-  if (!sample) return failure(sample.error());
-  samples_us.push_back(sample.value());
-  if (!verify) return Step{};
-  if (in_place_) {  // the replays have changed the inputs: only a fresh run can be compared
-    auto checked = checked_run(loaded, kPoisons[0]);
-    if (!checked) return checked.error();
-    return checked.value().step;
+  auto sample = device_.sample(*loaded.units);
+  if (!sample) return {failure(sample.error()), {}};
+  return {{}, sample.value()};
+}
+
+Result<Runner::Checked> DeviceRunner::check_after_timing(Id id) {
+  Loaded& loaded = loaded_.at(id);
+  if (in_place_) return checked_run(loaded, kPoisons[0]);  // the replays have changed the inputs
+  if (auto done = sets_.poison(device_, data_ops_, 0, kPoisons[0]); !done) return done.error();
+  if (const Sampled sampled = take_sample(loaded); sampled.step.outcome != Outcome::ok) {
+    return Checked{sampled.step, {}};
   }
   auto report = checker_.compare(device_, data_ops_, sets_);
   if (!report) return report.error();
-  Step step = verdict(report.value());
-  if (step.outcome != Outcome::ok) step.detail = concat("after timing: ", step.detail);
-  return step;
+  Checked checked{verdict(report.value()), report.value()};
+  if (checked.step.outcome != Outcome::ok) {
+    checked.step.detail = concat("after timing: ", checked.step.detail);
+  }
+  return checked;
 }
 
-Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> ids, int rounds) {
-  std::vector<Sampled> result(ids.size());
-  for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (result[i].step.outcome != Outcome::ok) continue;
-      auto step = take_sample(loaded_.at(ids[i]), round + 1 == rounds, result[i].samples_us);
-      if (!step) return step.error();
-      result[i].step = std::move(step).value();
-      if (device_.lost()) return result;
+Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> order) {
+  std::vector<Sampled> result;
+  result.reserve(order.size());
+  std::map<Id, Step> failed;
+  for (const Id id : order) {
+    if (const auto known = failed.find(id); known != failed.end()) {
+      result.push_back({known->second, {}});
+      continue;
     }
+    result.push_back(take_sample(loaded_.at(id)));
+    if (result.back().step.outcome != Outcome::ok) failed.emplace(id, result.back().step);
   }
   return result;
 }
+
+Result<double> DeviceRunner::launch_gap_us(Id) { return 0.0; }
+Result<Audit> DeviceRunner::audit() { return Audit{}; }
 
 }  // namespace
 

@@ -7,18 +7,23 @@
 
 #include "compile/compile_request.h"
 #include "model/candidate.h"
+#include "model/evidence.h"
 #include "model/measurement.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
 /// Measures the candidates of one problem, one after another. Implementations: on a device in this
-/// process (`DeviceRunner`); others live in a worker process, replay a recording or are synthetic.
-/// Used by one thread. A candidate's failure is an `Outcome`; an `Error` means that the runner
-/// itself cannot go on.
+/// process, in a worker process, from a recording, synthetic. Used by one thread. A candidate's
+/// failure is an `Outcome`; an `Error` means that the runner itself cannot go on.
 class Runner {
  public:
   using Id = int;
+
+  /// Two kernels of the runner's own, never tuned, that `sample` takes like candidates: they show
+  /// how the device drifts. One is bound by the SMs' arithmetic, one by DRAM.
+  static constexpr Id kSmReference = -2;
+  static constexpr Id kDramReference = -3;
 
   /// What happened to one candidate in one step.
   struct Step {
@@ -35,23 +40,42 @@ class Runner {
   };
   virtual Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) = 0;
 
-  /// Runs the candidate once on poisoned outputs and compares every output with the reference.
+  /// How much proof is asked for: what every candidate passes before it is timed, or what a
+  /// finalist passes besides (many repeats, memory that ends in unmapped pages).
+  enum class CheckDepth { screening, finalist };
+
+  /// Compares the candidate's results with the reference: poisoned and guarded first run, exact
+  /// integer test, realistic test, repeats with identical bits. `report` is the proof, also of how
+  /// far it came.
   struct Checked {
     Step step;
     CheckReport report;
   };
-  virtual Result<Checked> check(Id id) = 0;
+  virtual Result<Checked> check(Id id, CheckDepth depth) = 0;
 
-  /// `rounds` samples of each id in microseconds per launch of the whole plan, taken in interleaved
-  /// order: one sample of each id in the order given, then the next round. A candidate that fails
-  /// gets its step and no further samples.
+  /// Replays what is timed once more on poisoned outputs and compares them: finds what decays with
+  /// repetition.
+  virtual Result<Checked> check_after_timing(Id id) = 0;
+
+  /// One sample of every entry of `order`, one after another: candidates and references, as often
+  /// as they are named. Gives one result per entry. A candidate that failed gets no further sample:
+  /// its later entries repeat the step.
   struct Sampled {
     Step step;
-    std::vector<double> samples_us;
+    Sample sample;
   };
-  virtual Result<std::vector<Sampled>> sample(std::span<const Id> ids, int rounds) = 0;
+  virtual Result<std::vector<Sampled>> sample(std::span<const Id> order) = 0;
+
+  /// Microseconds per unit of an empty kernel launched with the candidate's shapes.
+  virtual Result<double> launch_gap_us(Id id) = 0;
+
+  /// The state of the environment in which samples were taken since the last audit.
+  virtual Result<Audit> audit() = 0;
 
   virtual void drop(Id id) = 0;
+
+  /// Counts up when samples taken before cannot be compared with later ones (a new process).
+  virtual int epoch() const { return 0; }
 
   /// True once the device cannot be used any more.
   virtual bool lost() const = 0;

@@ -245,18 +245,25 @@ Result<void> Search::measure_compiled(const Candidate& candidate, Trial& trial, 
   if (!prepared) return prepared.error();
   if (!take(prepared.value().step)) return {};
   const Runner::Id id = prepared.value().id;
-  auto checked = c_.runner.check(id);
+  auto checked = c_.runner.check(id, Runner::CheckDepth::screening);
   if (!checked) return checked.error();
   trial.check = checked.value().report;
   const double between = clock_();
   passed.prepare_seconds = between - before;
   if (take(checked.value().step)) {
-    auto sampled = c_.runner.sample(std::span(&id, 1), kScreeningSamples);
+    const std::vector<Runner::Id> order(kScreeningSamples, id);
+    auto sampled = c_.runner.sample(order);
     if (!sampled) return sampled.error();
-    if (take(sampled.value().front().step)) {
-      trial.measurement.samples_us = std::move(sampled.value().front().samples_us);
+    for (const Runner::Sampled& one : sampled.value()) {
+      if (!take(one.step)) break;
+      trial.measurement.samples_us.push_back(one.sample.us);
     }
     passed.sample_seconds = (clock_() - between) / kScreeningSamples;
+    if (trial.outcome == Outcome::ok) {
+      auto again = c_.runner.check_after_timing(id);
+      if (!again) return again.error();
+      take(again.value().step);
+    }
   }
   c_.runner.drop(id);
   return {};
@@ -337,21 +344,32 @@ Result<std::vector<std::size_t>> Search::sample_finalists(
   }
   for (int round = 0; round < c_.options.final_rounds && !alive.empty(); round += kChunkRounds) {
     if (round > 0 && elapsed() >= c_.options.budget.seconds) break;
-    std::vector<Runner::Id> ids;
-    ids.reserve(alive.size());
-    for (const Entry& entry : alive) ids.push_back(entry.id);
     const int rounds = std::min(kChunkRounds, c_.options.final_rounds - round);
-    auto sampled = measured([&] { return c_.runner.sample(ids, rounds); });
+    std::vector<Runner::Id> order;
+    for (int i = 0; i < rounds; ++i) {
+      for (const Entry& entry : alive) order.push_back(entry.id);
+    }
+    auto sampled = measured([&] { return c_.runner.sample(order); });
     if (!sampled) return sampled.error();
     std::vector<Entry> left;
     for (std::size_t i = 0; i < alive.size(); ++i) {
-      const Runner::Sampled& got = sampled.value()[i];
-      if (got.step.outcome != Outcome::ok) {
-        if (auto failed = fail(alive[i].index, got.step); !failed) return failed.error();
+      Runner::Step step;
+      std::vector<double> taken;
+      for (std::size_t at = i; at < order.size(); at += alive.size()) {
+        step = sampled.value()[at].step;
+        taken.push_back(sampled.value()[at].sample.us);
+      }
+      if (step.outcome == Outcome::ok && round + rounds >= c_.options.final_rounds) {
+        auto again = measured([&] { return c_.runner.check_after_timing(alive[i].id); });
+        if (!again) return again.error();
+        step = again.value().step;
+      }
+      if (step.outcome != Outcome::ok) {
+        if (auto failed = fail(alive[i].index, step); !failed) return failed.error();
         continue;
       }
       auto& all = samples[alive[i].index];
-      all.insert(all.end(), got.samples_us.begin(), got.samples_us.end());
+      all.insert(all.end(), taken.begin(), taken.end());
       left.push_back(alive[i]);
     }
     alive = std::move(left);

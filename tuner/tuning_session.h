@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,12 +32,22 @@ struct TuningProgress {
   double seconds = 0;
 };
 
+/// A configuration that is known to be good somewhere.
+struct SeedConfiguration {
+  std::string kernel_template;
+  Configuration configuration;
+  bool other_sku = false;
+};
+
 struct TuningOptions {
   TuningBudget budget;
   std::string strategy = "ranked";
   std::uint64_t seed = 1;
   int finalists = 8;
   int final_rounds = 31;
+  /// The winner so far; only what clearly beats it in this session replaces it.
+  std::optional<SeedConfiguration> incumbent;
+  std::vector<SeedConfiguration> seeds;  ///< winners elsewhere, best first
   std::filesystem::path trial_log;
   std::function<void(const TuningProgress&)> progress;
   std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock

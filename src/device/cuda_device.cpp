@@ -68,7 +68,7 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
                                                      std::span<const LaunchArguments> arguments,
                                                      int units) override;
-  Result<double> sample_us(TimedUnits& units) override;
+  Result<Sample> sample(TimedUnits& units) override;
 
  private:
   /// Runs `call` with the context current, unless it is lost. `call` returns a DriverStatus; what
@@ -177,11 +177,11 @@ Result<std::unique_ptr<Device::TimedUnits>> CudaDevice::prepare_timing(
   return std::unique_ptr<TimedUnits>(std::move(*graph));
 }
 
-Result<double> CudaDevice::sample_us(TimedUnits& units) {
+Result<Sample> CudaDevice::sample(TimedUnits& units) {
   if (Result<void> usable = context_->usable(); !usable) return usable.error();
   const ContextScope scope(context_->api(), context_->context());
   if (Result<void> current = context_->check(scope.status()); !current) return current.error();
-  return static_cast<TimedGraph&>(units).sample_us(gate_.get());
+  return static_cast<TimedGraph&>(units).sample(gate_.get());
 }
 
 }  // namespace

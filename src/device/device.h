@@ -82,8 +82,8 @@ class Device {
   virtual Result<std::unique_ptr<TimedUnits>> prepare_timing(
       const LoadedProgram& program, std::span<const LaunchArguments> arguments, int units) = 0;
 
-  /// One sample: replays the graph between two events; microseconds per unit.
-  virtual Result<double> sample_us(TimedUnits& units) = 0;
+  /// One sample: replays the graph between two events.
+  virtual Result<Sample> sample(TimedUnits& units) = 0;
 
   /// True after an error that poisons the context.
   virtual bool lost() const = 0;

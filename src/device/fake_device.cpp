@@ -118,7 +118,7 @@ class FakeDevice final : public Device {
   Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
                                                      std::span<const LaunchArguments> arguments,
                                                      int units) override;
-  Result<double> sample_us(TimedUnits& units) override;
+  Result<Sample> sample(TimedUnits& units) override;
 
  private:
   Error fail(Outcome outcome, Error error);
@@ -273,7 +273,7 @@ Result<std::unique_ptr<Device::TimedUnits>> FakeDevice::prepare_timing(
   return std::unique_ptr<TimedUnits>(std::make_unique<FakeUnits>(fake, arguments.front(), units));
 }
 
-Result<double> FakeDevice::sample_us(TimedUnits& units) {
+Result<Sample> FakeDevice::sample(TimedUnits& units) {
   auto& fake = static_cast<FakeUnits&>(units);
   if (Result<void> alive = usable(); !alive) return alive.error();
   if (Result<void> failed = injected(fake.program); !failed) return failed.error();
@@ -282,7 +282,7 @@ Result<double> FakeDevice::sample_us(TimedUnits& units) {
   const double time_us = fake.program.behavior.time_us * (1 + options_.noise * jitter);
   clock_.advance(time_us * fake.units);
   apply(fake.program, fake.first_set);
-  return time_us;
+  return Sample{time_us, 0, clock_.now_us() * 1e-6};
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ Result<void> TimedGraph::enqueue() {
   return context.check({"cuEventRecord", api.event_record(end_.handle().get(), context.stream())});
 }
 
-Result<double> TimedGraph::sample_us(StreamGate* gate) {
+Result<Sample> TimedGraph::sample(StreamGate* gate) {
   CudaContext& context = exec_.context();
   if (nodes_ > kMaxGatedNodes || (gate && !gate->usable())) gate = nullptr;
   if (gate) {
@@ -156,7 +156,11 @@ Result<double> TimedGraph::sample_us(StreamGate* gate) {
       !read) {
     return read.error();
   }
-  return static_cast<double>(milliseconds) * 1e3 / units_;
+  Sample sample;
+  sample.us = static_cast<double>(milliseconds) * 1e3 / units_;
+  sample.at_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return sample;
 }
 
 }  // namespace kernwright

@@ -50,7 +50,7 @@ class StreamGate {
 };
 
 /// Units of work in one executable graph, a chain of explicit nodes, with the events that time it.
-/// The context must be current for `make` and `sample_us`.
+/// The context must be current for `make` and `sample`.
 class TimedGraph final : public Device::TimedUnits {
  public:
   static Result<std::unique_ptr<TimedGraph>> make(const std::shared_ptr<CudaContext>& context,
@@ -58,8 +58,8 @@ class TimedGraph final : public Device::TimedUnits {
                                                   std::span<const LaunchArguments> arguments,
                                                   int units);
 
-  /// Replays the graph once; microseconds per unit, launch gaps inside the graph included.
-  Result<double> sample_us(StreamGate* gate);
+  /// Replays the graph once; the time per unit includes the launch gaps inside the graph.
+  Result<Sample> sample(StreamGate* gate);
 
  private:
   TimedGraph(ContextOwned<GraphExecHandle> exec, ContextOwned<EventHandle> begin,

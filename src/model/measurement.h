@@ -44,9 +44,20 @@ struct MeasurePolicy {
   friend bool operator==(const MeasurePolicy&, const MeasurePolicy&) = default;
 };
 
-/// Times of one unit of work in microseconds, in the order taken.
+/// One sample: the mean time of a unit of work over a graph replay of 1 to 4 ms.
+struct Sample {
+  double us = 0;          ///< per unit
+  double sm_mhz = 0;      ///< SM clock over the sample; 0 where not known
+  double at_seconds = 0;  ///< when it ended, on the runner's clock
+
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+/// Times of one unit of work in microseconds, in the order taken. Of finalists, entry i was taken
+/// in round i.
 struct Measurement {
   std::vector<double> samples_us;
+  std::vector<double> sm_mhz = {};  ///< one per sample, or empty where not known
 
   double median_us() const;
   /// Median absolute deviation from the median.
@@ -54,12 +65,18 @@ struct Measurement {
   double min_us() const;
 };
 
-/// What the check against the reference found.
+/// What the checks found, and how far they went: the proof that a record keeps.
 struct CheckReport {
   double max_error = 0;         ///< largest |x - r| over its bound; at most 1 passes
   std::int64_t mismatches = 0;  ///< elements beyond their bound, NaN included
   std::int64_t elements = 0;
   std::string first_mismatch;  ///< "d[3,17]: 0.5 != 0.25 (bound 0.01)"
+  bool exact = false;          ///< right to the last bit on small integers
+  bool guarded = false;        ///< red zones on both sides of every tensor stayed intact
+  bool unmapped = false;       ///< ran with every tensor against an unmapped page
+  int repeats = 0;             ///< runs on equal inputs whose results were compared
+  bool deterministic = true;   ///< their bits were equal
+  bool after_timing = false;   ///< right again after it was timed
 };
 
 }  // namespace kernwright

@@ -109,7 +109,7 @@ TEST_F(DeviceGpuTest, SharedMemoryBeyond48KilobytesIsGranted) {
   ASSERT_TRUE(program);
   const auto units = device_->prepare_timing(*program, {&arguments, 1}, 2);
   ASSERT_TRUE(units) << units.error().message;
-  EXPECT_TRUE(device_->sample_us(**units));
+  EXPECT_TRUE(device_->sample(**units));
 
   plan.launches[0].dynamic_smem += 1024;
   EXPECT_FALSE(device_->load(compile(kGpuKernels), plan));
@@ -137,7 +137,7 @@ TEST_F(DeviceGpuTest, ACooperativeGridIsResidentAtOnce) {
   const auto program = load(plan);
   const auto units = device_->prepare_timing(*program, {&arguments, 1}, 3);
   ASSERT_TRUE(units) << units.error().message;
-  EXPECT_TRUE(device_->sample_us(**units));
+  EXPECT_TRUE(device_->sample(**units));
 
   // More blocks than fit are refused instead of hanging.
   plan.launches[0].grid = {blocks * 64, 1, 1};
@@ -170,7 +170,7 @@ TEST_F(DeviceGpuTest, ProgrammaticLaunchesSeeWhatTheirPredecessorWrote) {
   ASSERT_TRUE(device_->fill(arguments.tensors[0], 0, 4));
   const auto units = device_->prepare_timing(*program, {&arguments, 1}, 8);
   ASSERT_TRUE(units) << units.error().message;
-  ASSERT_TRUE(device_->sample_us(**units));
+  ASSERT_TRUE(device_->sample(**units));
   EXPECT_EQ(download<int>(arguments.tensors[0], 1)[0], 100);
 }
 
@@ -197,7 +197,7 @@ TEST_F(DeviceGpuTest, ClustersOfPortableAndLargerSize) {
     ASSERT_TRUE(device_->fill(arguments.tensors[0], 0, 128));
     const auto units = device_->prepare_timing(*program, {&arguments, 1}, 2);
     ASSERT_TRUE(units) << units.error().message;
-    ASSERT_TRUE(device_->sample_us(**units));
+    ASSERT_TRUE(device_->sample(**units));
     EXPECT_EQ(download<int>(arguments.tensors[0], 32), expected);
   }
 }
@@ -251,13 +251,13 @@ TEST_F(DeviceGpuTest, AKernelOfKnownDurationIsTimedWithinAFewPercent) {
     const int count = us < 100 ? 256 : 10;
     const auto units = device_->prepare_timing(*program, {&arguments, 1}, count);
     ASSERT_TRUE(units) << units.error().message;
-    ASSERT_TRUE(device_->sample_us(**units));
-    const Result<double> sample = device_->sample_us(**units);
+    ASSERT_TRUE(device_->sample(**units));
+    const Result<Sample> sample = device_->sample(**units);
     ASSERT_TRUE(sample) << sample.error().message;
     // The timer ticks in steps of up to 1.024 us, and nodes stand about as far apart.
-    EXPECT_GE(*sample, us * 0.98 - 1.1);
-    EXPECT_LE(*sample, us * 1.02 + 3);
-    RecordProperty(concat("spin_", us, "_us"), concat(*sample));
+    EXPECT_GE(sample->us, us * 0.98 - 1.1);
+    EXPECT_LE(sample->us, us * 1.02 + 3);
+    RecordProperty(concat("spin_", us, "_us"), concat(sample->us));
   }
 }
 
@@ -275,8 +275,8 @@ TEST_F(DeviceGpuTest, TimedUnitsRotateThroughTheirArgumentSets) {
   }
   const auto units = device_->prepare_timing(*program, sets, 7);
   ASSERT_TRUE(units);
-  ASSERT_TRUE(device_->sample_us(**units));
-  ASSERT_TRUE(device_->sample_us(**units));
+  ASSERT_TRUE(device_->sample(**units));
+  ASSERT_TRUE(device_->sample(**units));
   EXPECT_EQ(download<int>(sets[0].tensors[0], 1)[0], 6);
   EXPECT_EQ(download<int>(sets[1].tensors[0], 1)[0], 4);
   EXPECT_EQ(download<int>(sets[2].tensors[0], 1)[0], 4);

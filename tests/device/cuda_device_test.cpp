@@ -72,7 +72,7 @@ TEST_F(CudaDeviceTest, EverythingIsGivenBackOnceAndTheCallersContextRestored) {
     ASSERT_TRUE(device->run(*program, arguments_));
     const auto units = device->prepare_timing(*program, {&arguments_, 1}, 3);
     ASSERT_TRUE(units);
-    ASSERT_TRUE(device->sample_us(**units));
+    ASSERT_TRUE(device->sample(**units));
     EXPECT_EQ(driver_.current, nullptr);
   }
   EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
@@ -203,9 +203,9 @@ TEST_F(CudaDeviceTest, ASampleIsTheReplaysTimePerUnitBehindAGate) {
   driver_.elapsed_ms = 0.5F;
   driver_.calls.clear();
   for (cuuint32_t sample = 1; sample <= 2; ++sample) {
-    const Result<double> us = device->sample_us(**units);
-    ASSERT_TRUE(us);
-    EXPECT_DOUBLE_EQ(*us, 125);
+    const Result<Sample> sampled = device->sample(**units);
+    ASSERT_TRUE(sampled);
+    EXPECT_DOUBLE_EQ(sampled->us, 125);
     EXPECT_EQ(driver_.gate_value, sample);
     EXPECT_EQ(*driver_.gate_word, sample) << "the gate is open again";
   }
@@ -220,7 +220,7 @@ TEST_F(CudaDeviceTest, AFailedReplayStillOpensTheGate) {
   const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
   ASSERT_TRUE(units);
   driver_.failures["cuGraphLaunch"] = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  EXPECT_FALSE(device->sample_us(**units));
+  EXPECT_FALSE(device->sample(**units));
   EXPECT_EQ(device->last_failure(), Outcome::launch_failed);
   EXPECT_EQ(*driver_.gate_word, driver_.gate_value);
 }
@@ -231,9 +231,9 @@ TEST_F(CudaDeviceTest, AGateThatAToolKeepsShutIsOpenedAndNotUsedAgain) {
   const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
   ASSERT_TRUE(units);
   driver_.launches_wait = true;
-  ASSERT_TRUE(device->sample_us(**units));
+  ASSERT_TRUE(device->sample(**units));
   EXPECT_EQ(driver_.gate_value, 1U);
-  EXPECT_TRUE(device->sample_us(**units));
+  EXPECT_TRUE(device->sample(**units));
   EXPECT_EQ(driver_.gate_value, 1U) << "the second sample had no gate";
 }
 
@@ -243,7 +243,7 @@ TEST_F(CudaDeviceTest, WithoutStreamMemoryOperationsThereIsNoGate) {
   const auto program = load(*device);
   const auto units = device->prepare_timing(*program, {&arguments_, 1}, 1);
   ASSERT_TRUE(units);
-  EXPECT_TRUE(device->sample_us(**units));
+  EXPECT_TRUE(device->sample(**units));
   EXPECT_EQ(driver_.gate_value, 0U);
 }
 
@@ -252,7 +252,7 @@ TEST_F(CudaDeviceTest, LongGraphsRunWithoutTheGate) {
   const auto program = load(*device);
   const auto units = device->prepare_timing(*program, {&arguments_, 1}, 86);  // of three nodes
   ASSERT_TRUE(units);
-  EXPECT_TRUE(device->sample_us(**units));
+  EXPECT_TRUE(device->sample(**units));
   EXPECT_EQ(driver_.gate_value, 0U);
 }
 

@@ -135,7 +135,7 @@ TEST_F(FakeDeviceTest, SamplesFollowTheLandscapeAndMoveTheClock) {
   ASSERT_TRUE(run());
   const double before = clock_.now_us();
   const auto units = std::move(*device_->prepare_timing(*program_, {&arguments_, 1}, 8));
-  EXPECT_DOUBLE_EQ(*device_->sample_us(*units), 10);
+  EXPECT_DOUBLE_EQ(device_->sample(*units)->us, 10);
   EXPECT_DOUBLE_EQ(clock_.now_us() - before, 80);
 }
 
@@ -146,7 +146,7 @@ TEST_F(FakeDeviceTest, NoiseIsBoundedAndRepeats) {
     open();
     ASSERT_TRUE(run());
     const auto units = std::move(*device_->prepare_timing(*program_, {&arguments_, 1}, 8));
-    for (int i = 0; i < 100; ++i) samples.push_back(*device_->sample_us(*units));
+    for (int i = 0; i < 100; ++i) samples.push_back(device_->sample(*units)->us);
   }
   EXPECT_EQ(runs[0], runs[1]);
   const auto [low, high] = std::minmax_element(runs[0].begin(), runs[0].end());

@@ -124,24 +124,25 @@ TEST_F(DeviceRunnerTest, ARightCandidatePassesAndIsTimed) {
   const auto prepared = prepare(*runner.value(), 2);
   ASSERT_TRUE(prepared);
   ASSERT_EQ(prepared.value().step.outcome, Outcome::ok);
-  const auto checked = runner.value()->check(prepared.value().id);
+  const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
   ASSERT_TRUE(checked);
   EXPECT_EQ(checked.value().step.outcome, Outcome::ok) << checked.value().step.detail;
   EXPECT_EQ(checked.value().report.elements, 4096);
   EXPECT_EQ(checked.value().report.max_error, 0);
   const Runner::Id id = prepared.value().id;
-  const auto sampled = runner.value()->sample(std::span(&id, 1), 5);
+  const auto sampled = runner.value()->sample(std::vector<Runner::Id>(5, id));
   ASSERT_TRUE(sampled);
-  EXPECT_EQ(sampled.value()[0].samples_us, std::vector<double>(5, 20.64));
+  ASSERT_EQ(sampled.value().size(), 5U);
+  for (const Runner::Sampled& one : sampled.value()) EXPECT_EQ(one.sample.us, 20.64);
 }
 
 TEST_F(DeviceRunnerTest, SamplesTakeAboutTheTimeAimedAt) {
   const auto runner = open();
   ASSERT_TRUE(runner);
   const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1), 1));
+  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
   const double before = clock_.now_us();
-  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1), 1));
+  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
   // 3 MB over 32 KB: 96 sets; 1.5 ms is nearer to one rotation of 20.64 us units than to two.
   EXPECT_NEAR(clock_.now_us() - before, 96 * 20.64, 1);
 }
@@ -150,7 +151,7 @@ TEST_F(DeviceRunnerTest, AWrongResultNamesTheElementAndBothValues) {
   const auto runner = open();
   ASSERT_TRUE(runner);
   const auto prepared = prepare(*runner.value(), 5);
-  const auto checked = runner.value()->check(prepared.value().id);
+  const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
   ASSERT_TRUE(checked);
   EXPECT_EQ(checked.value().step.outcome, Outcome::wrong_result);
   EXPECT_EQ(checked.value().report.mismatches, 4096);
@@ -162,7 +163,8 @@ TEST_F(DeviceRunnerTest, AnElementThatIsNotWrittenIsFound) {
   skip_last_ = true;
   const auto runner = open();
   ASSERT_TRUE(runner);
-  const auto checked = runner.value()->check(prepare(*runner.value(), 2).value().id);
+  const auto checked =
+      runner.value()->check(prepare(*runner.value(), 2).value().id, Runner::CheckDepth::screening);
   ASSERT_TRUE(checked);
   EXPECT_EQ(checked.value().step.outcome, Outcome::wrong_result);
   EXPECT_EQ(checked.value().report.mismatches, 1);
@@ -174,18 +176,21 @@ TEST_F(DeviceRunnerTest, OutputsThatGoWrongWhileTimingAreFound) {
   const auto runner = open();
   ASSERT_TRUE(runner);
   const Runner::Id id = prepare(*runner.value(), 2).value().id;
-  ASSERT_EQ(runner.value()->check(id).value().step.outcome, Outcome::ok);
-  const auto sampled = runner.value()->sample(std::span(&id, 1), 3);
-  ASSERT_TRUE(sampled);
-  EXPECT_EQ(sampled.value()[0].step.outcome, Outcome::wrong_result);
-  EXPECT_TRUE(sampled.value()[0].step.detail.starts_with("after timing: "));
+  ASSERT_EQ(runner.value()->check(id, Runner::CheckDepth::screening).value().step.outcome,
+            Outcome::ok);
+  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
+  const auto checked = runner.value()->check_after_timing(id);
+  ASSERT_TRUE(checked);
+  EXPECT_EQ(checked.value().step.outcome, Outcome::wrong_result);
+  EXPECT_TRUE(checked.value().step.detail.starts_with("after timing: "));
 }
 
 TEST_F(DeviceRunnerTest, AnIllegalAddressIsTheCandidatesOutcomeAndLosesTheDevice) {
   failing_ = 3;
   const auto runner = open();
   ASSERT_TRUE(runner);
-  const auto checked = runner.value()->check(prepare(*runner.value(), 3).value().id);
+  const auto checked =
+      runner.value()->check(prepare(*runner.value(), 3).value().id, Runner::CheckDepth::screening);
   ASSERT_TRUE(checked);
   EXPECT_EQ(checked.value().step.outcome, Outcome::illegal_address);
   EXPECT_TRUE(runner.value()->lost());

@@ -43,7 +43,8 @@ class TemplatesGpuTest : public GpuWorld {
       const auto prepared = runner.value()->prepare(candidate, *kernel.value());
       ASSERT_TRUE(prepared) << prepared.error().message;
       ASSERT_EQ(to_string(prepared.value().step.outcome), "ok") << prepared.value().step.detail;
-      const auto checked = runner.value()->check(prepared.value().id);
+      const auto checked =
+          runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
       ASSERT_TRUE(checked) << checked.error().message;
       EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
       EXPECT_LE(checked.value().report.max_error, 1);
@@ -195,7 +196,7 @@ extern "C" __global__ void vector_add_wrong(const dtype_t* a, const dtype_t* b, 
     ASSERT_TRUE(kernel) << kernel.error().message;
     const auto prepared = runner.value()->prepare(candidate, *kernel.value());
     ASSERT_TRUE(prepared);
-    const auto checked = runner.value()->check(prepared.value().id);
+    const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
     ASSERT_TRUE(checked) << checked.error().message;
     const std::int64_t mistake = candidate.configuration.at("MISTAKE");
     EXPECT_EQ(checked.value().step.outcome, mistake == 0 ? Outcome::ok : Outcome::wrong_result);

@@ -150,7 +150,7 @@ class LandscapeRunner final : public Runner {
     candidates_[next_] = &candidate;
     return Prepared{next_++, {}};
   }
-  Result<Checked> check(Id id) override {
+  Result<Checked> check(Id id, CheckDepth) override {
     Checked checked;
     checked.report.elements = 10;
     checked.step.outcome = outcome(*candidates_.at(id));
@@ -158,16 +158,18 @@ class LandscapeRunner final : public Runner {
     lost_ = checked.step.outcome == Outcome::device_lost;
     return checked;
   }
-  Result<std::vector<Sampled>> sample(std::span<const Id> ids, int rounds) override {
-    std::vector<Sampled> result(ids.size());
-    for (int round = 0; round < rounds; ++round) {
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        spend(sample_seconds);
-        result[i].samples_us.push_back(time_us(*candidates_.at(ids[i])) * (1 + noise(samples_++)));
-      }
+  Result<Checked> check_after_timing(Id) override { return Checked{}; }
+  Result<std::vector<Sampled>> sample(std::span<const Id> order) override {
+    std::vector<Sampled> result;
+    for (const Id id : order) {
+      spend(sample_seconds);
+      const double us = id < 0 ? 100 : time_us(*candidates_.at(id));
+      result.push_back({{}, {us * (1 + noise(samples_++)), 1980, clock_seconds}});
     }
     return result;
   }
+  Result<double> launch_gap_us(Id) override { return 1.0; }
+  Result<Audit> audit() override { return Audit{}; }
   void drop(Id id) override { candidates_.erase(id); }
   bool lost() const override { return lost_; }
 
