@@ -22,6 +22,10 @@ void FieldReader::read(std::string_view name, std::string& out) {
   if (const Json* value = find(name, Json::value_t::string)) out = value->get<std::string>();
 }
 
+void FieldReader::read(std::string_view name, bool& out) {
+  if (const Json* value = find(name, Json::value_t::boolean)) out = value->get<bool>();
+}
+
 void FieldReader::read(std::string_view name, double& out) {
   const Json* value = find(name);
   if (value == nullptr) return;

@@ -27,6 +27,7 @@ class FieldReader {
   FieldReader& operator=(const FieldReader&) = delete;
 
   void read(std::string_view name, std::string& out);
+  void read(std::string_view name, bool& out);
   void read(std::string_view name, double& out);
   void read(std::string_view name, int& out);
   void read(std::string_view name, std::int64_t& out);

@@ -10,19 +10,6 @@ namespace {
 
 using Json = FieldReader::Json;
 
-/// The policy whose text is `text`: the model spells the modes, and nobody else does.
-std::optional<MeasurePolicy> parse_policy(std::string_view text) {
-  for (const L2State l2 : {L2State::cold, L2State::warm, L2State::mixed}) {
-    for (const LaunchMode launch : {LaunchMode::graph, LaunchMode::stream}) {
-      for (const PowerMode power : {PowerMode::sustained, PowerMode::burst}) {
-        const MeasurePolicy policy{l2, launch, power};
-        if (policy.text() == text) return policy;
-      }
-    }
-  }
-  return std::nullopt;
-}
-
 Json json_of(const RankedConfiguration& ranked) {
   return {{"template", ranked.kernel_template},  {"configuration", json_of(ranked.configuration)},
           {"artifact", ranked.artifact},         {"samples_us", ranked.measurement.samples_us},

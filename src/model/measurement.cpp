@@ -55,6 +55,18 @@ std::string MeasurePolicy::text() const {
                 " power=", kPowerModes[static_cast<std::size_t>(power)]);
 }
 
+std::optional<MeasurePolicy> parse_policy(std::string_view text) {
+  for (const L2State l2 : {L2State::cold, L2State::warm, L2State::mixed}) {
+    for (const LaunchMode launch : {LaunchMode::graph, LaunchMode::stream}) {
+      for (const PowerMode power : {PowerMode::sustained, PowerMode::burst}) {
+        const MeasurePolicy policy{l2, launch, power};
+        if (policy.text() == text) return policy;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 double Measurement::median_us() const { return median_of(samples_us); }
 
 double Measurement::mad_us() const {

@@ -44,6 +44,9 @@ struct MeasurePolicy {
   friend bool operator==(const MeasurePolicy&, const MeasurePolicy&) = default;
 };
 
+/// The policy whose text is `text`.
+std::optional<MeasurePolicy> parse_policy(std::string_view text);
+
 /// One sample: the mean time of a unit of work over a graph replay of 1 to 4 ms.
 struct Sample {
   double us = 0;          ///< per unit
