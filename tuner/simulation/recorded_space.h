@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "model/measurement.h"
+#include "model/parameter_space.h"
+#include "tuner/search_strategy.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// One configuration of a recorded space with all that was measured of it.
+struct RecordedConfiguration {
+  int kernel_template = 0;  ///< into `RecordedSpace::templates`
+  /// Its template's parameters alone. A value that is no integer is its place in the header's list.
+  Configuration configuration;
+  Outcome outcome = Outcome::ok;
+  std::vector<double> samples_us;  ///< in the order taken; not empty where the outcome is ok
+  std::vector<double> sm_mhz;      ///< one per sample, or empty where not recorded
+  double compile_seconds = 0;
+  double predicted_us = 0;  ///< by the cost model; 0: not recorded
+  /// What the simulation takes for its time: the median of the steady half, the samples' second
+  /// one. 0 where the outcome is not ok.
+  double truth_us = 0;
+  int registers = 0;
+  int spill_bytes = 0;
+  std::int64_t smem_bytes = 0;
+};
+
+/// An exhaustive sweep of one kernel, or of several templates, for one problem on one device.
+/// At least one configuration is ok, no two are equal.
+struct RecordedSpace {
+  std::string name;
+  std::string device;
+  std::string kernel;
+  std::string problem;                 ///< as recorded: a problem's text, or its sizes
+  std::string policy;                  ///< empty where not recorded
+  std::vector<std::string> templates;  ///< at least one; the kernel's name where there is just one
+  std::vector<RecordedConfiguration> configurations;
+  /// The recorded default; the first configuration where none was recorded.
+  std::size_t default_index = 0;
+
+  /// The fastest true time.
+  double best_us() const;
+};
+
+/// Reads a .jsonl file, plain or compressed with gzip (whatever its name says). Errors: `io`,
+/// `not_found`, or `corrupt` naming file, line and defect.
+Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path);
+
+/// Every *.jsonl and *.jsonl.gz of a folder, by name. Errors: those of a file; `not_found` where
+/// there is none.
+Result<std::vector<RecordedSpace>> read_recorded_spaces(const std::filesystem::path& folder);
+
+/// What a strategy sees of a recorded space, which must outlive it.
+SearchSpace make_search_space(const RecordedSpace& recorded);
+
+}  // namespace kernwright
