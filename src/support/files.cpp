@@ -9,6 +9,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "support/file_descriptor.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -20,27 +21,6 @@ Error io_error(std::string_view what, const fs::path& path, int code) {
   return {ErrorCode::io,
           concat("cannot ", what, " ", path.native(), ": ", std::generic_category().message(code))};
 }
-
-/// A file descriptor that is closed with its owner. `close()` reports what close(2) said: the last
-/// chance to hear of a failed write on network file systems.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() { close(); }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  bool close() {
-    const int fd = fd_;
-    fd_ = -1;
-    return fd < 0 || ::close(fd) == 0;
-  }
-
- private:
-  int fd_;
-};
 
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {

@@ -1,0 +1,190 @@
+#include "support/channel.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <system_error>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kLengthBytes = 4;
+/// A message grows by as much as has arrived, not by what its length promises.
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+
+Error io_error(std::string_view what, int code) {
+  return {ErrorCode::io, concat("cannot ", what, ": ", std::generic_category().message(code))};
+}
+
+/// Waits until the socket can be read or written, or its other end is closed.
+Result<void> wait_for(int socket, short events, Deadline deadline) {
+  for (;;) {
+    int timeout = -1;
+    if (deadline != kNoDeadline) {
+      const std::chrono::duration<double, std::milli> left =
+          deadline - std::chrono::steady_clock::now();
+      timeout = static_cast<int>(std::ceil(std::clamp(left.count(), 0.0, 1e9)));
+    }
+    pollfd polled{socket, events, 0};
+    const int ready = ::poll(&polled, 1, timeout);
+    if (ready > 0) return {};
+    if (ready == 0) return Error{ErrorCode::timed_out, "no answer by the deadline"};
+    if (errno != EINTR) return io_error("wait for a socket", errno);
+  }
+}
+
+}  // namespace
+
+Deadline deadline_in(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(seconds));
+}
+
+Result<std::pair<Channel, Channel>> Channel::make_pair() {
+  std::array<int, 2> sockets{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
+    return io_error("make a pair of sockets", errno);
+  }
+  return std::pair(Channel(FileDescriptor(sockets[0])), Channel(FileDescriptor(sockets[1])));
+}
+
+Result<void> Channel::send(std::string_view text, int file, Deadline deadline) {
+  if (text.size() > kMaxBytes) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("a message of ", text.size(), " bytes is above ", kMaxBytes)};
+  }
+  std::string head(kLengthBytes, '\0');
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    head[i] = static_cast<char>(static_cast<std::uint8_t>(text.size() >> (8 * i)));
+  }
+  if (auto sent = send_bytes(head, file, deadline); !sent) return sent;
+  return send_bytes(text, -1, deadline);
+}
+
+Result<void> Channel::send_bytes(std::string_view bytes, int file, Deadline deadline) {
+  while (!bytes.empty()) {
+    iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    if (file >= 0) {
+      header.msg_control = control.data();
+      header.msg_controllen = control.size();
+      cmsghdr* rights = CMSG_FIRSTHDR(&header);
+      rights->cmsg_level = SOL_SOCKET;
+      rights->cmsg_type = SCM_RIGHTS;
+      rights->cmsg_len = CMSG_LEN(sizeof file);
+      std::memcpy(CMSG_DATA(rights), &file, sizeof file);
+    }
+    const ssize_t sent = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+      file = -1;
+    } else if (errno == EAGAIN) {
+      if (auto ready = wait_for(socket_.get(), POLLOUT, deadline); !ready) return ready;
+    } else if (errno == EPIPE || errno == ECONNRESET) {
+      return Error{ErrorCode::unavailable, "the other end is closed"};
+    } else if (errno != EINTR) {
+      return io_error("send a message", errno);
+    }
+  }
+  return {};
+}
+
+Result<Message> Channel::receive(Deadline deadline) {
+  Message message;
+  std::string head;
+  if (auto got = receive_bytes(head, kLengthBytes, true, message, deadline); !got) {
+    return got.error();
+  }
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    length |= std::size_t{static_cast<std::uint8_t>(head[i])} << (8 * i);
+  }
+  if (length > kMaxBytes) {
+    return Error{ErrorCode::corrupt,
+                 concat("not a message: its length ", length, " is above ", kMaxBytes)};
+  }
+  if (auto got = receive_bytes(message.text, length, false, message, deadline); !got) {
+    return got.error();
+  }
+  return message;
+}
+
+Result<void> Channel::receive_bytes(std::string& bytes, std::size_t count, bool starts,
+                                    Message& message, Deadline deadline) {
+  std::size_t filled = 0;
+  while (filled < count) {
+    bytes.resize(std::min(count, filled + kChunkBytes));
+    iovec part{bytes.data() + filled, bytes.size() - filled};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    const ssize_t got = ::recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got > 0) {
+      filled += static_cast<std::size_t>(got);
+      for (cmsghdr* part_of = CMSG_FIRSTHDR(&header); part_of != nullptr;
+           part_of = CMSG_NXTHDR(&header, part_of)) {
+        if (part_of->cmsg_level != SOL_SOCKET || part_of->cmsg_type != SCM_RIGHTS) continue;
+        int file = -1;
+        std::memcpy(&file, CMSG_DATA(part_of), sizeof file);
+        message.file = FileDescriptor(file);
+      }
+    } else if (got == 0 || errno == ECONNRESET) {
+      if (starts && filled == 0) return Error{ErrorCode::unavailable, "the other end is closed"};
+      return Error{ErrorCode::corrupt, concat("a message was cut off: ", filled, " of ", count,
+                                              starts ? " bytes of its length" : " bytes")};
+    } else if (errno == EAGAIN) {
+      if (auto ready = wait_for(socket_.get(), POLLIN, deadline); !ready) return ready;
+    } else if (errno != EINTR) {
+      return io_error("receive a message", errno);
+    }
+  }
+  return {};
+}
+
+Result<FileDescriptor> memory_file(const char* name, std::string_view bytes) {
+  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC));
+  if (!file.valid()) return io_error("make a file in memory", errno);
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return io_error("write a file in memory", errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return file;
+}
+
+Result<std::string> read_all(const FileDescriptor& file) {
+  struct stat status{};
+  if (::fstat(file.get(), &status) != 0) return io_error("read a passed file", errno);
+  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t got = ::pread(file.get(), bytes.data() + filled, bytes.size() - filled,
+                                static_cast<off_t>(filled));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error("read a passed file", errno);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  bytes.resize(filled);
+  return bytes;
+}
+
+}  // namespace kernwright

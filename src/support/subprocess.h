@@ -1,0 +1,69 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "support/channel.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// How a process ended.
+struct ExitStatus {
+  int code = 0;    ///< exit status
+  int signal = 0;  ///< that ended it; 0: it exited by itself
+
+  /// "exit status 3", "signal 11 (SIGSEGV)".
+  std::string text() const;
+};
+
+struct SpawnOptions {
+  std::filesystem::path program;
+  std::vector<std::string> arguments;          ///< after the program's name
+  std::vector<std::string> removed_variables;  ///< of the environment, by name
+};
+
+/// A program that was started with `posix_spawn`: the caller may hold a CUDA context, which does
+/// not survive a fork. It leads a process group of its own, gets one end of a channel as descriptor
+/// 3 and nothing else of ours: no input, no output, what it writes to stderr is kept. Invariant:
+/// the process is killed and reaped with its owner.
+class Subprocess {
+ public:
+  /// Errors: `io` naming the program and the reason.
+  static Result<Subprocess> spawn(const SpawnOptions& options);
+
+  Subprocess(Subprocess&& other) noexcept;
+  Subprocess& operator=(Subprocess&& other) noexcept;
+  ~Subprocess();
+
+  pid_t pid() const { return pid_; }
+  Channel& channel() { return channel_; }
+
+  /// Sends SIGKILL to the whole group.
+  void kill();
+
+  /// Reaps the process. Nothing where it is still there at the deadline.
+  std::optional<ExitStatus> wait(Deadline deadline);
+
+  /// The end of what it wrote to stderr, on one line.
+  std::string last_words() const;
+
+ private:
+  Subprocess(pid_t pid, Channel channel, FileDescriptor errors);
+
+  pid_t pid_ = -1;
+  std::optional<ExitStatus> ended_;
+  Channel channel_;
+  FileDescriptor errors_;
+};
+
+/// The child's side: the channel that its parent passed. From then on the process ends when its
+/// parent does, whatever it is busy with: by the parent-death signal, and by the closed channel.
+/// Errors: `unavailable` where it was not started by `Subprocess::spawn`.
+Result<Channel> inherited_channel();
+
+}  // namespace kernwright
