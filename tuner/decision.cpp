@@ -2,68 +2,343 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
 #include <tuple>
 
-#include "model/measurement.h"
 #include "support/hash.h"
 
 namespace kernwright {
 namespace {
 
-/// A difference below it is not worth another choice.
-constexpr double kNegligible = 0.005;
-constexpr double kDoubt = 0.01;
+/// What an interval may miss. The verdict is asked after 16, 32, 64, 128 and 256 rounds; with this
+/// much at each look, all of them together stay below 1 %.
+constexpr double kDoubt = 0.002;
+/// Where successive differences correlate more than this, they say less than their number.
+constexpr double kCorrelated = 0.2;
+/// Modes closer than this are one.
+constexpr double kModeGap = 0.03;
+/// A mode has at least this share of the samples; a few outliers are none.
+constexpr double kModeShare = 0.2;
+/// The gap between modes is wider than this many times the spread within them.
+constexpr double kModeSpreads = 6;
 
 /// The number of pairs k such that the k-th smallest and k-th largest of n enclose the median with
-/// probability 1 - kDoubt: the largest k with 2 P(Binomial(n, 1/2) < k) <= kDoubt, at least 1.
-std::size_t order_statistic(std::size_t n) {
-  double probability = std::pow(0.5, static_cast<double>(n));
+/// probability 1 - kDoubt: the largest k with 2 P(Binomial(n, 1/2) < k) <= kDoubt; 0 if there is
+/// none.
+int order_statistic(int n) {
+  double probability = std::pow(0.5, n);
   double below = 0;
-  for (std::size_t k = 0; k < n; ++k) {
+  for (int k = 0; k < n; ++k) {
     below += probability;
-    if (2 * below > kDoubt) return std::max<std::size_t>(k, 1);
-    probability *= static_cast<double>(n - k) / static_cast<double>(k + 1);
+    if (2 * below > kDoubt) return k;
+    probability *= static_cast<double>(n - k) / (k + 1);
   }
-  return 1;
+  return 0;
 }
 
-double median_of(const std::vector<double>& samples_us) {
-  return Measurement{samples_us}.median_us();
+double median(std::vector<double> values) {
+  const auto n = values.size();
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(n / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (n % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+/// Correlation of successive values, by ranks, so that an outlier counts as one value.
+double successive_correlation(std::span<const double> values) {
+  const std::size_t n = values.size();
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::vector<double> rank(n);  // around 0, equal values share theirs
+  for (std::size_t from = 0, to = 0; from < n; from = to) {
+    while (to < n && values[order[to]] == values[order[from]]) ++to;
+    const double shared = (static_cast<double>(from + to) - static_cast<double>(n)) / 2;
+    for (std::size_t i = from; i < to; ++i) rank[order[i]] = shared;
+  }
+  double products = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    squares += rank[i] * rank[i];
+    if (i > 0) products += rank[i] * rank[i - 1];
+  }
+  return squares > 0 ? products / squares : 0;
+}
+
+struct Comparison {
+  Slowdown slowdown;
+  bool known = false;  ///< there were rounds enough for the interval
+};
+
+/// Of paired differences in the order of their rounds.
+Comparison compare(std::vector<double> differences) {
+  const auto n = static_cast<int>(differences.size());
+  const double correlation = successive_correlation(differences);
+  // By chance alone it exceeds 1 / sqrt(n) in one of six cases.
+  const bool correlated = correlation > std::max(kCorrelated, 1 / std::sqrt(n));
+  const double independent = correlated ? n * (1 - correlation) / (1 + correlation) : n;
+  std::sort(differences.begin(), differences.end());
+  const auto whole = static_cast<int>(independent);
+  const int k = order_statistic(whole);
+  // The same quantile of all differences as the k-th of as many independent ones.
+  const auto at = static_cast<std::size_t>(k > 0 ? (k - 1) * n / whole : 0);
+  return {{median(differences), differences[at], differences[differences.size() - 1 - at]}, k > 0};
+}
+
+std::vector<double> difference(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> result(std::min(a.size(), b.size()));
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = a[i] - b[i];
+  return result;
+}
+
+/// The logarithms of the samples of rounds that count.
+std::vector<double> counted(std::span<const double> samples, std::span<const int> dropped) {
+  std::vector<double> logs;
+  for (std::size_t round = 0; round < samples.size(); ++round) {
+    if (std::find(dropped.begin(), dropped.end(), static_cast<int>(round)) == dropped.end()) {
+      logs.push_back(std::log(samples[round]));
+    }
+  }
+  return logs;
+}
+
+/// The finals in logarithms, without the rounds that do not count.
+class Finals {
+ public:
+  Finals(std::span<const Finalist> finalists, const FinalRounds& rounds)
+      : finalists_(finalists), bimodal_(finalists.size(), false) {
+    for (const Finalist& f : finalists) logs_.push_back(counted(f.samples_us, rounds.dropped));
+    for (const auto* reference : {&rounds.sm_reference_us, &rounds.dram_reference_us}) {
+      if (!reference->empty()) references_.push_back(counted(*reference, rounds.dropped));
+    }
+    std::vector<std::vector<double>> judged;
+    for (std::size_t i = 0; i < logs_.size(); ++i) judged.push_back(slow_mode(i));
+    logs_ = std::move(judged);
+  }
+
+  std::size_t rounds(std::size_t i) const { return logs_[i].size(); }
+  bool bimodal(std::size_t i) const { return bimodal_[i]; }
+  Comparison slowdown(std::size_t i, std::size_t than) const {
+    return compare(difference(logs_[i], logs_[than]));
+  }
+
+  /// The fastest over the first `least` rounds, of those that have them.
+  std::optional<std::size_t> fastest(std::size_t least) const {
+    std::vector<std::size_t> in;
+    for (std::size_t i = 0; i < logs_.size(); ++i) {
+      if (logs_[i].size() >= least) in.push_back(i);
+    }
+    std::vector<std::vector<double>> relative(in.size());
+    std::vector<double> round(in.size());
+    for (std::size_t r = 0; r < least; ++r) {
+      for (std::size_t i = 0; i < in.size(); ++i) round[i] = logs_[in[i]][r];
+      const double middle = median(round);
+      for (std::size_t i = 0; i < in.size(); ++i) relative[i].push_back(round[i] - middle);
+    }
+    std::optional<std::size_t> best;
+    std::tuple<double, Digest> best_rank;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      std::tuple rank(median(relative[i]), digest_of(finalists_[in[i]].traits.id));
+      if (best && best_rank <= rank) continue;
+      best = in[i];
+      best_rank = rank;
+    }
+    return best;
+  }
+
+ private:
+  struct Modes {
+    double between = 0;
+    double distance = 0;
+  };
+
+  /// Samples relative to what the others and the references did in the same round.
+  std::vector<double> relative_to_others(std::size_t i) const {
+    std::vector<std::pair<const std::vector<double>*, double>> others;
+    const auto add = [&](const std::vector<double>& logs) {
+      if (logs.size() >= logs_[i].size()) others.emplace_back(&logs, median(logs));
+    };
+    for (std::size_t other = 0; other < logs_.size(); ++other) {
+      if (other != i) add(logs_[other]);
+    }
+    for (const auto& reference : references_) add(reference);
+    std::vector<double> result = logs_[i];
+    if (others.empty()) return result;
+    std::vector<double> round(others.size());
+    for (std::size_t r = 0; r < result.size(); ++r) {
+      for (std::size_t other = 0; other < others.size(); ++other) {
+        round[other] = (*others[other].first)[r] - others[other].second;
+      }
+      result[r] -= median(round);
+    }
+    return result;
+  }
+
+  static std::optional<Modes> find_modes(std::vector<double> sorted) {
+    std::sort(sorted.begin(), sorted.end());
+    const std::size_t n = sorted.size();
+    const auto least = static_cast<std::size_t>(std::ceil(kModeShare * static_cast<double>(n)));
+    std::size_t split = 0;
+    for (std::size_t at = std::max<std::size_t>(least, 2); at + least <= n; ++at) {
+      const double gap = sorted[at] - sorted[at - 1];
+      if (split == 0 || gap > sorted[split] - sorted[split - 1]) split = at;
+    }
+    if (split == 0) return std::nullopt;
+    const double gap = sorted[split] - sorted[split - 1];
+    const auto part = [&](std::size_t from, std::size_t to) {
+      const std::span mode(sorted.data() + from, to - from);
+      const double middle = median({mode.begin(), mode.end()});
+      std::vector<double> deviations;
+      for (const double value : mode) deviations.push_back(std::abs(value - middle));
+      return std::pair(middle, median(std::move(deviations)));
+    };
+    const auto [fast, fast_spread] = part(0, split);
+    const auto [slow, slow_spread] = part(split, n);
+    if (gap <= std::max(kModeGap, kModeSpreads * std::max(fast_spread, slow_spread))) {
+      return std::nullopt;
+    }
+    return Modes{sorted[split - 1] + gap / 2, slow - fast};
+  }
+
+  /// The logarithms by which to judge: a sample of the fast mode counts as if it had been slow.
+  std::vector<double> slow_mode(std::size_t i) {
+    std::vector<double> logs = logs_[i];
+    const std::vector<double> relative = relative_to_others(i);
+    if (const std::optional<Modes> modes = find_modes(relative)) {
+      bimodal_[i] = true;
+      for (std::size_t r = 0; r < logs.size(); ++r) {
+        if (relative[r] < modes->between) logs[r] += modes->distance;
+      }
+    }
+    return logs;
+  }
+
+  std::span<const Finalist> finalists_;
+  std::vector<std::vector<double>> logs_;
+  std::vector<std::vector<double>> references_;
+  std::vector<bool> bimodal_;
+};
+
+/// Fills in everything but the slowdown. Undecided is who may still change places.
+bool place(Standing& standing, const Comparison& comparison, bool is_incumbent) {
+  const auto [estimate, low, high] = standing.slowdown;
+  if (!comparison.known) {
+    standing.place = Standing::Place::open;
+    return false;
+  }
+  const double clear = std::max(kEquivalence, high - low);
+  standing.out = low > clear;
+  if (is_incumbent && low > 0 && !standing.out) {
+    standing.place = Standing::Place::tied;  // more rounds may still dismiss it
+    return high < kEquivalence;
+  }
+  if (low > 0 && estimate >= kDelta) {
+    standing.place = Standing::Place::slower;
+  } else if (low > 0 || high < kEquivalence) {
+    standing.place = Standing::Place::tied;
+  } else {
+    standing.place = Standing::Place::open;
+  }
+  return standing.place != Standing::Place::open;
+}
+
+auto preference(const Traits& t) {
+  return std::tuple(!t.is_incumbent, !t.is_default, !t.deterministic, t.workspace_bytes, t.warned,
+                    t.registers, t.smem_bytes, digest_of(t.id));
+}
+
+std::size_t choose(const Finals& finals, std::span<const Finalist> finalists,
+                   const Decision& decision) {
+  const auto find = [&](bool Traits::* flag) {
+    const auto found = std::find_if(finalists.begin(), finalists.end(),
+                                    [&](const Finalist& f) { return f.traits.*flag; });
+    return static_cast<std::size_t>(found - finalists.begin());
+  };
+  const std::size_t standard = find(&Traits::is_default);
+  const bool has_default = standard < finalists.size();
+  if (decision.disturbed) {
+    if (const std::size_t incumbent = find(&Traits::is_incumbent); incumbent < finalists.size()) {
+      return incumbent;
+    }
+    if (has_default) return standard;
+  }
+  const auto eligible = [&](std::size_t i) {
+    const Traits& traits = finalists[i].traits;
+    if (!decision.standings[i].equal()) return false;
+    if (i == decision.leader || traits.is_incumbent || traits.is_default) return true;
+    if (decision.standings[i].slowdown.estimate >= kEquivalence) return false;
+    if (!has_default || decision.standings[standard].equal()) return true;
+    return finals.slowdown(standard, i).slowdown.low > 0;
+  };
+  std::size_t winner = decision.leader;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    if (eligible(i) && preference(finalists[i].traits) < preference(finalists[winner].traits)) {
+      winner = i;
+    }
+  }
+  return winner;
 }
 
 }  // namespace
 
 Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader) {
-  std::vector<double> differences;
-  differences.reserve(samples.size());
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    differences.push_back(std::log(samples[i] / leader[i]));
-  }
-  std::sort(differences.begin(), differences.end());
-  const std::size_t n = differences.size();
-  const std::size_t k = order_statistic(n);
-  const double middle = (differences[(n - 1) / 2] + differences[n / 2]) / 2;
-  return {middle, differences[k - 1], differences[n - k]};
+  return compare(difference(counted(samples, {}), counted(leader, {}))).slowdown;
 }
 
-std::size_t choose_winner(std::span<const Finalist> finalists) {
-  const auto leader = std::min_element(finalists.begin(), finalists.end(),
-                                       [](const Finalist& a, const Finalist& b) {
-                                         return median_of(a.samples_us) < median_of(b.samples_us);
-                                       });
-  const auto ties = [&](const Finalist& finalist) {
-    const Slowdown slowdown = paired_slowdown(finalist.samples_us, leader->samples_us);
-    return slowdown.estimate < kNegligible || (finalist.is_default && slowdown.low <= 0);
-  };
-  const auto preference = [](const Finalist& f) {
-    return std::tuple(!f.is_default, f.warned, f.resources.registers, f.smem_bytes,
-                      digest_of(f.id));
-  };
-  auto winner = leader;
-  for (auto f = finalists.begin(); f != finalists.end(); ++f) {
-    if (ties(*f) && preference(*f) < preference(*winner)) winner = f;
+Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds) {
+  const Finals finals(finalists, rounds);
+  Decision decision;
+  decision.standings.resize(finalists.size());
+  std::size_t longest = 0;
+  std::size_t taken = 0;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    longest = std::max(longest, finals.rounds(i));
+    taken = std::max(taken, finalists[i].samples_us.size());
   }
-  return static_cast<std::size_t>(winner - finalists.begin());
+  decision.disturbed = 4 * rounds.dropped.size() > taken;
+  decision.leader = *finals.fastest(longest);
+  decision.settled = true;
+  bool open = false;
+  bool tied = false;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    Standing& standing = decision.standings[i];
+    standing.bimodal = finals.bimodal(i);
+    if (i == decision.leader) continue;
+    // Who dropped out was slower than the fastest of then.
+    std::size_t rival = *finals.fastest(finals.rounds(i));
+    if (rival == i) rival = decision.leader;
+    const Comparison comparison = finals.slowdown(i, rival);
+    standing.slowdown = comparison.slowdown;
+    if (!place(standing, comparison, finalists[i].traits.is_incumbent)) decision.settled = false;
+    open = open || standing.place == Standing::Place::open;
+    tied = tied || standing.place == Standing::Place::tied;
+  }
+  decision.verdict = open || decision.disturbed ? Verdict::unresolved
+                     : tied                     ? Verdict::tie
+                                                : Verdict::win;
+  decision.winner = choose(finals, finalists, decision);
+  return decision;
+}
+
+Decision decide(const TuningRecord& record) {
+  std::vector<Finalist> finalists;
+  const auto add = [&](const RankedConfiguration& ranked) {
+    finalists.push_back({{.id = ranked.kernel_template + " " + ranked.configuration.text(),
+                          .is_incumbent = ranked.is_incumbent,
+                          .is_default = ranked.is_default,
+                          .deterministic = ranked.deterministic,
+                          .workspace_bytes = ranked.workspace_bytes,
+                          .warned = ranked.warned,
+                          .registers = ranked.resources.registers,
+                          .smem_bytes = ranked.smem_bytes},
+                         ranked.measurement.samples_us});
+  };
+  add(record.winner);
+  for (const RankedConfiguration& ranked : record.runners_up) add(ranked);
+  return decide(finalists, record.rounds);
 }
 
 }  // namespace kernwright

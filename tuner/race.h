@@ -5,8 +5,11 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cache/record.h"
+#include "tuner/decision.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>
 
@@ -15,41 +18,48 @@ namespace kernwright {
 /// A candidate that passed screening.
 struct Contender {
   Runner::Id id = -1;  ///< prepared and checked
-  std::string name;
-  std::vector<Sample> samples;  ///< of the screening
-  bool keep = false;  ///< the default and the incumbent reach the finals whatever they cost
+  /// The default and the incumbent reach the finals whatever they cost.
+  Traits traits;
+  std::vector<double> samples_us;  ///< of the screening; not empty
 };
 
 struct RaceOptions {
   std::uint64_t seed = 1;
-  double seconds = 2;    ///< of the finals together, on `clock_seconds`
+  double seconds = 4;         ///< of everything but power blocks, on `clock_seconds`
+  double finals_seconds = 2;  ///< of the last rung
+  int finalists = 8;
   int max_rounds = 256;  ///< of the last rung
   /// Blocks of one finalist after another decide where the power limit does; they take 8 to 20 s.
   bool power_blocks = false;
+  double settle_seconds = 0.3;  ///< until the device is steady after a change of load
   std::function<double()> clock_seconds;
 };
 
-/// The finals as they were sampled. Invariant: every finalist has one sample per round.
+/// The finals as they were sampled, and what they say.
 struct RaceResult {
-  struct FinalistSamples {
+  struct Entry {
     std::size_t contender = 0;    ///< index into the contenders given
-    std::vector<Sample> samples;  ///< one per round
+    std::vector<Sample> samples;  ///< one per round; fewer where it was clearly slower by then
+    CheckReport check;            ///< the finalist's proof
   };
-  std::vector<FinalistSamples> finalists;
-  std::vector<Sample> sm_reference;    ///< one per round
-  std::vector<Sample> dram_reference;  ///< one per round
-  std::vector<int> dropped;            ///< rounds that an outside disturbance hit
-  std::vector<std::pair<std::size_t, Runner::Step>>
-      failed;              ///< contenders that ended here, and how
-  int raced = 0;           ///< contenders that were sampled beyond screening
-  bool disturbed = false;  ///< too many rounds were dropped, twice
+  std::vector<Entry> finalists;  ///< in the order of the contenders; none where all failed
+  FinalRounds rounds;
+  Decision decision;  ///< over `finalists`
+  /// Contenders that ended here, and how.
+  std::vector<std::pair<std::size_t, Runner::Step>> failed;
+  int raced = 0;  ///< contenders that were sampled here
+  /// What the rules on disturbances found, where they found something.
+  Audit audit;
+  /// The finalists' clocks differ, or differ from the reference's: the power limit decides.
   bool power_limited = false;
 };
 
-/// Sample ladder and finals: rungs of a few samples each in random order, from which the slow ones
-/// drop out, then interleaved rounds of the finalists and both reference kernels, each round in a
-/// fresh random order, until the verdict is clear or rounds or seconds are over. Deterministic by
-/// seed. Errors: the runner's own.
+/// Sample ladder and finals: rungs of a few interleaved rounds, after which the slow ones drop out;
+/// then rounds of the finalists and both reference kernels, each round in a fresh random order,
+/// until the verdict is settled or rounds or seconds are over. Finalists are checked in depth
+/// before, and once more after; who fails makes room for the next. Rounds that something outside
+/// slowed down are dropped for all. After a change of the runner's epoch a rung begins again.
+/// Deterministic by seed and samples. Errors: the runner's own.
 Result<RaceResult> race(Runner& runner, std::span<const Contender> contenders,
                         const RaceOptions& options);
 

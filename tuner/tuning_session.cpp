@@ -293,16 +293,16 @@ Result<void> Search::finals() {
     trial.measurement.samples_us = samples[i];
     note(log_.append(trial));
     const Candidate& candidate = list_.candidates[passed.candidate];
-    final.push_back({.id = trial.id(),
-                     .samples_us = std::move(samples[i]),
-                     .resources = trial.resources,
-                     .smem_bytes = trial.resources.static_smem_bytes +
-                                   std::int64_t{candidate.plan.launches.front().dynamic_smem},
-                     .is_default = passed.candidate == list_.default_index,
-                     .warned = !passed.kernel->warnings.empty()});
+    final.push_back({{.id = trial.id(),
+                      .is_default = passed.candidate == list_.default_index,
+                      .warned = !passed.kernel->warnings.empty(),
+                      .registers = trial.resources.registers,
+                      .smem_bytes = trial.resources.static_smem_bytes +
+                                    std::int64_t{candidate.plan.launches.front().dynamic_smem}},
+                     std::move(samples[i])});
     finalist_.push_back(static_cast<std::size_t>(finalists[i] - passed_.data()));
   }
-  winner_ = finalist_[choose_winner(final)];
+  winner_ = finalist_[decide(final, {}).winner];
   const auto median_us = [this](std::size_t i) {
     return trials_[passed_[i].trial].measurement.median_us();
   };
