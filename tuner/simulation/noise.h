@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/measurement.h"
+#include "tuner/simulation/random_stream.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Times in which everything runs slower for a while, at random and once at a given time.
+struct Episodes {
+  double per_second = 0;
+  Range slowdown;  ///< relative: 0.05 is 5 % slower
+  Range seconds;
+  double first_at_seconds = std::numeric_limits<double>::infinity();
+};
+
+/// What disturbs a simulated session. Every part is off by default; slowdowns are relative.
+struct NoiseModel {
+  double sample_sigma = 0;     ///< of one sample of a candidate, lognormal
+  double reference_sigma = 0;  ///< of one sample of a reference kernel
+  double drift_sigma = 0;      ///< of the shared clock, an Ornstein-Uhlenbeck process
+  double drift_tau_seconds = 3;
+  Episodes throttle;      ///< the clock falls
+  Episodes foreign_load;  ///< the clock does not, everything is slower all the same
+  double outlier_share = 0;
+  Range outlier_slowdown{0.05, 0.20};
+  /// First samples after the device was idle: too slow where positive, too fast (boost) where
+  /// negative, each candidate by half of it to all of it.
+  double transient = 0;
+  double transient_samples = 3;  ///< after which it has fallen to 1/e
+  /// Candidates that slow down, and the clock with them, once they have run for long enough.
+  double power_step_share = 0;
+  bool best_steps = false;  ///< the fastest one does so for certain
+  Range power_step{0.05, 0.17};
+  Range power_step_after_seconds{0.02, 1.0};
+  double tick_us = 0;        ///< of the event timer; its error is divided by the units of a sample
+  double failure_share = 0;  ///< of candidates, with a random outcome
+  std::vector<double> restarts_at_seconds;  ///< the measuring process dies and a new one starts
+  double restart_sigma = 0;                 ///< of how much a new process changes each candidate
+};
+
+/// Parts joined by '+', each with a number where the default does not do:
+/// "samples=0.5+drift=1+throttle". Numbers are percent where they are shares or slowdowns.
+///   samples  drift  throttle (episodes per second)  load (same)  outliers  transient  power_steps
+///   best_step  tick (us)  failures  restart (at seconds); "none" is no noise at all.
+/// Errors: `invalid_argument` naming the part and the parts there are.
+Result<NoiseModel> parse_noise(std::string_view text);
+
+/// The device of one session: what its clock and its foreign load do over time. Times asked for
+/// never go backwards. Deterministic by seed.
+class DeviceNoise {
+ public:
+  DeviceNoise(const NoiseModel& model, std::uint64_t seed);
+
+  struct State {
+    double clock = 1;  ///< of nominal
+    double load = 1;   ///< times as slow because of others
+  };
+  State at(double seconds);
+
+ private:
+  /// Walks through the episodes of one kind.
+  class Walk {
+   public:
+    Walk(const Episodes& episodes, std::uint64_t seed);
+    double slowdown_at(double seconds);
+
+   private:
+    void begin_next(double after);
+
+    Episodes episodes_;
+    RandomStream random_;
+    double start_ = 0;
+    double end_ = 0;
+    double slowdown_ = 0;
+  };
+
+  double sigma_;
+  double tau_seconds_;
+  RandomStream random_;
+  double last_seconds_ = 0;
+  double drift_ = 0;
+  Walk throttle_;
+  Walk load_;
+};
+
+/// What a session's noise does to one candidate for good.
+struct CandidateNoise {
+  double power_step = 0;  ///< 0: never
+  double power_step_after_seconds = 0;
+  double transient = 0;
+  Outcome failure = Outcome::ok;
+  int failure_at_sample = -1;  ///< -1: when it is loaded or checked
+
+  static CandidateNoise draw(const NoiseModel& model, std::uint64_t seed, std::size_t candidate,
+                             bool best);
+};
+
+}  // namespace kernwright

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tuner/runner.h"
+#include "tuner/simulation/bare_candidates.h"
+#include "tuner/simulation/noise.h"
+#include "tuner/simulation/recorded_space.h"
+#include "tuner/simulation/virtual_clock.h"
+
+namespace kernwright {
+
+struct SimulationOptions {
+  NoiseModel noise;
+  std::uint64_t seed = 1;
+  double sample_ms = 1.5;  ///< length of a sample of a candidate that takes less
+};
+
+/// A runner whose kernels are times: those of a recorded space, drawn in contiguous blocks from a
+/// recording's steady half (or its beginning, after the device was idle), so that successive
+/// samples stay correlated; a configuration with a single sample always takes that long. On top of
+/// that goes the noise. Everything spends virtual time. What is not in the space is refused.
+/// Deterministic by seed: what happens to a candidate depends on its own samples and on the time,
+/// not on the other candidates.
+class SimulatedRunner final : public Runner {
+ public:
+  /// All of them outlive it.
+  SimulatedRunner(const RecordedSpace& space, const BareCandidates& candidates, VirtualClock& clock,
+                  SimulationOptions options);
+
+  Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
+  Result<Checked> check(Id id, CheckDepth depth) override;
+  Result<Checked> check_after_timing(Id id) override;
+  Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
+  Result<double> launch_gap_us(Id id) override;
+  /// Trust is C where somebody else's load was seen since the last one.
+  Result<Audit> audit() override;
+  void drop(Id id) override;
+  int epoch() const override { return epoch_; }
+  bool lost() const override { return lost_; }
+
+  /// What a configuration takes in the long run, a power step included.
+  double true_us(std::size_t configuration) const;
+
+ private:
+  /// A configuration's own course through the session.
+  struct Course {
+    explicit Course(std::uint64_t seed) : random(seed) {}
+    RandomStream random;
+    CandidateNoise noise;
+    Outcome outcome = Outcome::ok;  ///< how it ends: recorded, or drawn
+    int failure_at_sample = -1;     ///< -1: when it is loaded or checked
+    std::optional<Step> failed;
+    int samples = 0;
+    double run_seconds = 0;
+    std::size_t next = 0;        ///< of the recorded samples
+    std::size_t block_left = 0;  ///< until another block is drawn
+    double process_factor = 1;   ///< of the process it runs in, see restarts
+    int process = 0;
+  };
+
+  Course& course(std::size_t configuration);
+  Result<std::size_t> loaded(Id id) const;
+  Step fail(Course& failing);
+  DeviceNoise::State device_now();
+  void restart(double seconds);
+  Sample take_reference();
+  Sampled take(std::size_t configuration);
+  std::size_t next_recorded(Course& run, std::size_t count) const;
+
+  const RecordedSpace& space_;
+  const BareCandidates& candidates_;
+  VirtualClock& clock_;
+  SimulationOptions options_;
+  DeviceNoise device_;
+  RandomStream reference_random_;
+  std::size_t best_ = 0;
+  std::map<std::size_t, Course> courses_;        ///< by configuration
+  std::vector<std::optional<std::size_t>> ids_;  ///< the configuration of each id; none: dropped
+  double busy_until_ = 0;
+  int samples_since_idle_ = 0;
+  std::size_t restarts_ = 0;
+  int epoch_ = 0;
+  bool loaded_by_others_ = false;
+  bool lost_ = false;
+};
+
+}  // namespace kernwright
