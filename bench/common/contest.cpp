@@ -53,42 +53,43 @@ Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const Probl
   return Contest(bench, *std::move(sets), *std::move(checker));
 }
 
-Result<CheckReport> Contest::check(const Contender& contender) const {
+Result<CheckReport> Contest::check(const Competitor& competitor) const {
   if (auto done = sets_.poison(*bench_.device, *bench_.data_ops, 0, kNotANumber); !done) {
     return done.error();
   }
-  if (auto done = contender.launch(bench_.context->stream(), 0); !done) return done.error();
+  if (auto done = competitor.launch(bench_.context->stream(), 0); !done) return done.error();
   if (auto done = bench_.context->wait(); !done) return done.error();
   auto report = checker_.compare(*bench_.device, *bench_.data_ops, sets_);
   if (report && report->mismatches != 0) {
     return Error{ErrorCode::internal,
-                 concat(contender.name, " is wrong: ", report->mismatches, " of ", report->elements,
-                        " elements, the first ", report->first_mismatch)};
+                 concat(competitor.name, " is wrong: ", report->mismatches, " of ",
+                        report->elements, " elements, the first ", report->first_mismatch)};
   }
   return report;
 }
 
-Result<void> Contest::prepare(Contender& contender, double expected_us) const {
+Result<void> Contest::prepare(Competitor& competitor, double expected_us) const {
   const int sets = sets_.count();
   const double wanted = std::min<double>(kReplayUs / expected_us, kMaxUnits);
   const int units = sets * std::max(1, static_cast<int>(std::ceil(wanted / sets)));
   auto graph = CapturedGraph::make(bench_.context, units, [&](CUstream stream, int unit) {
-    return contender.launch(stream, unit % sets);
+    return competitor.launch(stream, unit % sets);
   });
   if (!graph) return graph.error();
-  contender.graph.emplace(*std::move(graph));
-  if (auto first = contender.graph->sample_us(*bench_.gate); !first) return first.error();
+  competitor.graph.emplace(*std::move(graph));
+  if (auto first = competitor.graph->sample_us(*bench_.gate); !first) return first.error();
   return {};
 }
 
-Result<void> Contest::sample(std::span<Contender* const> contenders, int rounds) const {
-  for (Contender* contender : contenders) contender->samples_us.clear();
+Result<void> Contest::sample(std::span<Competitor* const> competitors, int rounds) const {
+  for (Competitor* competitor : competitors) competitor->samples_us.clear();
   for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < contenders.size(); ++i) {
-      Contender& contender = *contenders[(i + static_cast<std::size_t>(round)) % contenders.size()];
-      auto us = contender.graph->sample_us(*bench_.gate);
+    for (std::size_t i = 0; i < competitors.size(); ++i) {
+      Competitor& competitor =
+          *competitors[(i + static_cast<std::size_t>(round)) % competitors.size()];
+      auto us = competitor.graph->sample_us(*bench_.gate);
       if (!us) return us.error();
-      contender.samples_us.push_back(*us);
+      competitor.samples_us.push_back(*us);
     }
   }
   return {};

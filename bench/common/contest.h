@@ -19,7 +19,7 @@
 namespace kernwright {
 
 /// One implementation of a problem.
-struct Contender {
+struct Competitor {
   std::string name;
   /// Enqueues it once on `stream`, on the tensors of buffer set `set`.
   std::function<Result<void>(CUstream stream, int set)> launch;
@@ -54,14 +54,14 @@ class Contest {
 
   /// Runs it once on poisoned outputs and compares them with the reference. Errors: `internal` with
   /// the first wrong element where it is wrong. The report's max_error is in units of the bound.
-  Result<CheckReport> check(const Contender& contender) const;
+  Result<CheckReport> check(const Competitor& competitor) const;
 
   /// Captures as many launches as take about 3 ms at `expected_us` each, and replays them once.
-  Result<void> prepare(Contender& contender, double expected_us) const;
+  Result<void> prepare(Competitor& competitor, double expected_us) const;
 
   /// `rounds` new samples of each, one of each in turn, starting with another one each round;
   /// samples taken before are dropped.
-  Result<void> sample(std::span<Contender* const> contenders, int rounds) const;
+  Result<void> sample(std::span<Competitor* const> competitors, int rounds) const;
 
  private:
   Contest(BenchDevice& bench, BufferSets sets, Checker checker)

@@ -127,14 +127,14 @@ DType dtype_of(const Problem& problem) {
   return DType::bf16;
 }
 
-/// All contenders over one problem. `persistent` and `unscheduled` are null where the template with
-/// the two schedules does not apply, and `ours` where the tuner chose them.
+/// All competitors over one problem. `persistent` and `unscheduled` are null where the template
+/// with the two schedules does not apply, and `ours` where the tuner chose them.
 struct Field {
-  std::deque<Contender> all;
-  std::vector<Contender*> algorithms;  ///< of cuBLASLt, right ones, its first choice first
-  Contender* ours = nullptr;
-  Contender* persistent = nullptr;
-  Contender* unscheduled = nullptr;
+  std::deque<Competitor> all;
+  std::vector<Competitor*> algorithms;  ///< of cuBLASLt, right ones, its first choice first
+  Competitor* ours = nullptr;
+  Competitor* persistent = nullptr;
+  Competitor* unscheduled = nullptr;
   bool one_wave = false;  ///< of `persistent`: without it the launch would be the same
   std::string note;
 };
@@ -157,12 +157,12 @@ class Bench {
   Result<void> enter_ours(Field& field, const Contest& contest, const Kernel& kernel,
                           const Answer& answer, DevicePointer workspace);
   /// A configuration of the scheduled template; null where no rule lets it be one.
-  Result<Contender*> enter_scheduled(Field& field, const Contest& contest, const Answer& answer,
-                                     const Configuration& configuration);
+  Result<Competitor*> enter_scheduled(Field& field, const Contest& contest, const Answer& answer,
+                                      const Configuration& configuration);
   Result<void> enter_algorithms(Field& field, const Contest& contest,
                                 const std::shared_ptr<const CublasLtMatmul>& peer,
                                 DevicePointer workspace);
-  Result<void> report(const Field& field, const Answer& answer, const Contender& best);
+  Result<void> report(const Field& field, const Answer& answer, const Competitor& best);
 
   ServiceCore& core_;
   BenchDevice& device_;
@@ -171,9 +171,9 @@ class Bench {
   BenchJson& json_;
 };
 
-Result<Contender*> Bench::enter_scheduled(Field& field, const Contest& contest,
-                                          const Answer& answer,
-                                          const Configuration& configuration) {
+Result<Competitor*> Bench::enter_scheduled(Field& field, const Contest& contest,
+                                           const Answer& answer,
+                                           const Configuration& configuration) {
   const RankedConfiguration& winner = answer.record.winner;
   if (winner.kernel_template == kScheduled && winner.configuration == configuration) {
     return field.ours;
@@ -181,12 +181,12 @@ Result<Contender*> Bench::enter_scheduled(Field& field, const Contest& contest,
   const auto problem = Problem::parse(answer.record.key.problem);
   if (!problem) return problem.error();
   const auto candidate = core_.candidate(*problem, kScheduled, configuration.values());
-  if (!candidate) return static_cast<Contender*>(nullptr);
+  if (!candidate) return static_cast<Competitor*>(nullptr);
   const auto artifact = core_.compile(*candidate);
   if (!artifact) return artifact.error();
   auto loaded = Launcher::load(artifact->kernel->bits, candidate->plan);
   if (!loaded) return loaded.error();
-  Contender& entered = field.all.emplace_back();
+  Competitor& entered = field.all.emplace_back();
   entered.name = candidate->id();
   entered.launch = [launcher = std::shared_ptr<Launcher>(*std::move(loaded)), &contest](
                        CUstream stream, int set) {
@@ -233,7 +233,7 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
                                      const std::shared_ptr<const CublasLtMatmul>& peer,
                                      DevicePointer workspace) {
   for (int i = 0; i < peer->algorithms(); ++i) {
-    Contender& entered = field.all.emplace_back();
+    Competitor& entered = field.all.emplace_back();
     entered.name = concat("cuBLASLt algorithm ", i);
     entered.launch = [peer, i, &contest, workspace](CUstream stream, int set) {
       return peer->launch(stream, i, contest.address(set, 0), contest.address(set, 1),
@@ -272,28 +272,29 @@ Result<void> Bench::run(const Problem& problem) {
     return done;
   }
   const double expected_us = answer->record.winner.measurement.median_us();
-  for (Contender& contender : field.all) {
-    if (auto done = contest->prepare(contender, expected_us); !done) return done;
+  for (Competitor& competitor : field.all) {
+    if (auto done = contest->prepare(competitor, expected_us); !done) return done;
   }
 
   if (auto done = contest->sample(field.algorithms, kSelectionRounds); !done) return done;
-  Contender* const best = *std::min_element(
+  Competitor* const best = *std::min_element(
       field.algorithms.begin(), field.algorithms.end(),
-      [](const Contender* a, const Contender* b) { return a->median_us() < b->median_us(); });
-  std::vector<Contender*> finalists;
-  for (Contender* contender :
+      [](const Competitor* a, const Competitor* b) { return a->median_us() < b->median_us(); });
+  std::vector<Competitor*> finalists;
+  for (Competitor* competitor :
        {field.ours, field.algorithms.front(), best, field.persistent, field.unscheduled}) {
-    if (contender && std::find(finalists.begin(), finalists.end(), contender) == finalists.end()) {
-      finalists.push_back(contender);
+    if (competitor &&
+        std::find(finalists.begin(), finalists.end(), competitor) == finalists.end()) {
+      finalists.push_back(competitor);
     }
   }
   if (auto done = contest->sample(finalists, kRounds); !done) return done;
   return report(field, *answer, *best);
 }
 
-Result<void> Bench::report(const Field& field, const Answer& answer, const Contender& best) {
-  const Contender& ours = *field.ours;
-  const Contender& first = *field.algorithms.front();
+Result<void> Bench::report(const Field& field, const Answer& answer, const Competitor& best) {
+  const Competitor& ours = *field.ours;
+  const Competitor& first = *field.algorithms.front();
   Json persistent_us, non_persistent_us;
   if (field.persistent) persistent_us = field.persistent->median_us();
   if (field.unscheduled) non_persistent_us = field.unscheduled->median_us();
@@ -306,19 +307,19 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Conte
   const MatmulSize size = size_of(*Problem::parse(answer.record.key.problem));
   const double flops =
       2.0 * static_cast<double>(size.m) * static_cast<double>(size.n) * static_cast<double>(size.k);
-  for (const auto& [peer, contender] :
+  for (const auto& [peer, competitor] :
        {std::pair{"cublaslt_first", &first}, std::pair{"cublaslt_best", &best}}) {
     auto added = json_.add({{"problem", answer.record.key.problem},
                             {"ours_us", ours.median_us()},
                             {"peer", peer},
-                            {"peer_us", contender->median_us()},
+                            {"peer_us", competitor->median_us()},
                             {"winner", ours.name},
-                            {"peer_name", contender->name},
+                            {"peer_name", competitor->name},
                             {"algorithms", field.algorithms.size()},
                             {"persistent_us", persistent_us},
                             {"non_persistent_us", non_persistent_us},
                             {"ours_mad_us", ours.mad_us()},
-                            {"peer_mad_us", contender->mad_us()},
+                            {"peer_mad_us", competitor->mad_us()},
                             {"rounds", kRounds},
                             {"tflops", flops / ours.median_us() * 1e-6},
                             {"candidates", answer.record.candidates},
