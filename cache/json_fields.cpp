@@ -1,5 +1,6 @@
 #include "cache/json_fields.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -14,6 +15,11 @@ namespace {
 /// A number in full, of all else the type: "string", "null".
 std::string described(const Json& value) {
   return value.is_number() ? value.dump() : value.type_name();
+}
+
+bool fits_64_bits(const Json& value) {
+  return value.is_number_unsigned() ? std::in_range<std::int64_t>(value.get<std::uint64_t>())
+                                    : value.is_number_integer();
 }
 
 }  // namespace
@@ -36,11 +42,18 @@ void FieldReader::read(std::string_view name, double& out) {
 void FieldReader::read(std::string_view name, std::int64_t& out) {
   const Json* value = find(name);
   if (value == nullptr) return;
-  const bool fits = value->is_number_unsigned()
-                        ? std::in_range<std::int64_t>(value->get<std::uint64_t>())
-                        : value->is_number_integer();
-  if (!fits) return fail(name, "a 64-bit integer expected, not " + described(*value));
+  if (!fits_64_bits(*value))
+    return fail(name, "a 64-bit integer expected, not " + described(*value));
   out = value->get<std::int64_t>();
+}
+
+void FieldReader::read(std::string_view name, std::uint64_t& out) {
+  const Json* value = find(name);
+  if (value == nullptr) return;
+  if (!value->is_number_unsigned()) {
+    return fail(name, "an unsigned 64-bit integer expected, not " + described(*value));
+  }
+  out = value->get<std::uint64_t>();
 }
 
 void FieldReader::read(std::string_view name, int& out) {
@@ -58,6 +71,17 @@ void FieldReader::read(std::string_view name, std::vector<double>& out) {
       return fail(concat(name, '[', i, ']'), "a number expected, not " + described(value));
     }
     out.push_back(value.get<double>());
+  }
+}
+
+void FieldReader::read(std::string_view name, std::vector<int>& out) {
+  const Json* array = find(name, Json::value_t::array);
+  for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+    const Json& value = (*array)[i];
+    if (!fits_64_bits(value) || !std::in_range<int>(value.get<std::int64_t>())) {
+      return fail(concat(name, '[', i, ']'), "a 32-bit integer expected, not " + described(value));
+    }
+    out.push_back(value.get<int>());
   }
 }
 
@@ -139,6 +163,17 @@ Json json_of(const Resources& resources) {
 Json json_of(const Configuration& configuration) {
   Json json = Json::object();
   for (const auto& [name, value] : configuration.values()) json[name] = value;
+  return json;
+}
+
+Json json_numbers(const std::vector<double>& values) {
+  constexpr double kExact = 0x1p53;
+  Json json = Json::array();
+  for (const double value : values) {
+    const bool whole = std::abs(value) < kExact && std::trunc(value) == value &&
+                       !(value == 0 && std::signbit(value));
+    json.push_back(whole ? Json(static_cast<std::int64_t>(value)) : Json(value));
+  }
   return json;
 }
 

@@ -31,10 +31,19 @@ class FieldReader {
   void read(std::string_view name, double& out);
   void read(std::string_view name, int& out);
   void read(std::string_view name, std::int64_t& out);
+  void read(std::string_view name, std::uint64_t& out);
   void read(std::string_view name, std::vector<double>& out);
+  void read(std::string_view name, std::vector<int>& out);
   void read(std::string_view name, std::vector<std::string>& out);
   void read(std::string_view name, Resources& out);
   void read(std::string_view name, Configuration& out);
+
+  /// A field that older writers did not have: without it `out` keeps its value. A null is there,
+  /// and of another type.
+  template <typename T>
+  void read_newer(std::string_view name, T& out) {
+    if (contains(name)) read(name, out);
+  }
 
   /// Calls `parse(FieldReader&)` with the nested object `name`.
   template <typename Parse>
@@ -56,6 +65,9 @@ class FieldReader {
       parse(nested);
     }
   }
+
+  /// Whether the field is there, of whatever type.
+  bool contains(std::string_view name) const { return object_.contains(name); }
 
   /// Whether the field is there and not null.
   bool has(std::string_view name) const;
@@ -99,6 +111,8 @@ Result<void> parse_fields(std::string_view json, std::string_view what, const Pa
 
 FieldReader::Json json_of(const Resources& resources);
 FieldReader::Json json_of(const Configuration& configuration);
+/// Whole numbers without their fraction, which reading gives back.
+FieldReader::Json json_numbers(const std::vector<double>& values);
 
 /// One line of text. Bytes that are not UTF-8 become replacement characters.
 std::string dump(const FieldReader::Json& json);

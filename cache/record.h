@@ -52,7 +52,7 @@ struct RankedConfiguration {
   std::int64_t smem_bytes = 0;  ///< static and dynamic, of one block
   std::int64_t workspace_bytes = 0;
   double launch_gap_us = 0;  ///< of an empty kernel with the same launches; 0: not measured
-  Slowdown slowdown = {};         ///< against the fastest finalist
+  Slowdown slowdown = {};    ///< against the fastest finalist
   bool is_default = false;
   bool is_incumbent = false;  ///< was the winner of the record that this one replaces
   bool tied = false;          ///< not told apart from the fastest

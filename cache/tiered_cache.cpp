@@ -67,6 +67,10 @@ std::pair<Match, MissReason> fit(const TuningRecord& record, const TieredCache::
   return {Match::exact, MissReason::none};
 }
 
+/// Whether the record's own bits are what would run: a seed's have to be made anew, and its
+/// measurements are of other code.
+bool measured_this_code(Match fit) { return fit == Match::exact || fit == Match::recheck; }
+
 /// Keeps the first reason that says more than `absent`.
 void keep_first(MissReason& reason, MissReason other) {
   if (reason == MissReason::absent) reason = other;
@@ -116,8 +120,11 @@ std::vector<GradedRecord> TieredCache::lookup(const RecordKey& key, const Now& n
     }
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.graded.record.grade, a.fit, a.position) <
-           std::tie(b.graded.record.grade, b.fit, b.position);
+    const auto rank = [](const Candidate& c) {
+      const TuningRecord& record = c.graded.record;
+      return std::tuple(record.grade, !measured_this_code(c.fit), record.trust, c.fit, c.position);
+    };
+    return rank(a) < rank(b);
   });
   std::vector<GradedRecord> graded;
   graded.reserve(candidates.size());

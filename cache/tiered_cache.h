@@ -40,7 +40,9 @@ class TieredCache {
   using TemplateDigest = std::function<std::string(std::string_view kernel_template)>;
 
   /// All records of the key that can be served, with their grades, best first: measured before
-  /// predicted, better match before worse, earlier layer before later, newer before older.
+  /// predicted, made with today's code before seeds, higher trust before lower, better match before
+  /// worse, earlier layer before later, newer before older. So what was measured under less trust
+  /// never stands before what was measured under more.
   /// `template_digest` gives the digest of a template as it is now (empty where it does not exist).
   /// `reason` says why there is nothing, where there is nothing.
   std::vector<GradedRecord> lookup(const RecordKey& key, const Now& now,

@@ -26,6 +26,14 @@ inline TuningRecord sample_record(int m) {
                    {{255.1, 0.1 + 0.2, 1.0 / 3, 5e-324, 1.7976931348623157e308, 250.0}},
                    247.25,
                    {168, 0, 4, 16, 1024, 3}};
+  record.winner.measurement.sm_mhz = {1755, 1980.5, 0, 1, 2, 3};
+  record.winner.smem_bytes = 199680;
+  record.winner.workspace_bytes = 1 << 20;
+  record.winner.launch_gap_us = 1.0 / 7;
+  record.winner.is_incumbent = true;
+  record.winner.tied = true;
+  record.winner.deterministic = false;
+  record.winner.warned = true;
   record.runners_up = {{"matmul/tiled",
                         Configuration({{"BM", 64}}),
                         digest_of("second").hex(),
@@ -33,8 +41,16 @@ inline TuningRecord sample_record(int m) {
                         300.5,
                         {}},
                        {"matmul/tiled", Configuration(), "", {}, 0, {}}};
+  record.runners_up.front().slowdown = {0.012, 0.0045, 0.1 + 0.2};
+  record.runners_up.front().is_default = true;
   record.baseline = record.runners_up.front();
-  record.check = {0.125, 0, 25165824, ""};
+  record.check = {0.125, 0, 25165824, "", true, true, true, 50, false, true};
+  record.trust = Trust::b;
+  record.audit.rows = {{"power_cap", Trust::b, "600 W, 700 W by default"}, {"mig", Trust::a, ""}};
+  record.verdict = Verdict::tie;
+  record.rounds = {{100.5, 101}, {33.25, 1.0 / 3}, {1, 7}};
+  record.search = {"portfolio", 0xffffffffffffffff, 3, 80, 2, 24, 5, "budget", 0.02};
+  record.settle_ms = 412.5;
   record.candidates = 412;
   record.measured = 96;
   record.device_name = "NVIDIA H200 \"\xc3\xa9\"";

@@ -152,6 +152,58 @@ TEST_F(TieredCacheTest, OrdersByGradeThenMatchThenLayerThenAge) {
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 5, 6}));
 }
 
+/// Every way to have two records of different trust: the higher comes first.
+TEST_F(TieredCacheTest, LessTrustNeverStandsBeforeMore) {
+  for (const Trust first : {Trust::a, Trust::b, Trust::c}) {
+    for (const Trust second : {Trust::a, Trust::b, Trust::c}) {
+      for (const bool other_driver : {false, true}) {
+        for (const bool other_layer : {false, true}) {
+          const ScopedTempDir dir;
+          const TieredCache cache(dir / "user", {dir / "site"});
+          TuningRecord record = sample_record(1);
+          record.trust = first;
+          if (other_driver) record.environment.driver = "470.1";
+          record.created = "2026-11-20T10:00:00Z";
+          record.measured = 1;
+          const RecordStore store(dir / (other_layer ? "site" : "user"));
+          ASSERT_TRUE(store.put(record));
+          record.environment = sample_record(1).environment;
+          record.trust = second;
+          record.created = "2026-11-21T10:00:00Z";
+          record.measured = 2;
+          ASSERT_TRUE(cache.put_record(record));
+          const std::vector<GradedRecord> found = lookup(cache);
+          ASSERT_EQ(found.size(), 2U);
+          // A newer one of the same trust replaces the older: B overwrites B, C overwrites C.
+          EXPECT_EQ(found[0].record.measured, first < second ? 1 : 2)
+              << to_string(first) << ' ' << to_string(second) << ' ' << other_driver << other_layer;
+          EXPECT_LE(found[0].record.trust, found[1].record.trust);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(TieredCacheTest, WhatWasMeasuredOfOtherCodeComesAfterWhateverTrust) {
+  TuningRecord seed = sample_record(1);
+  seed.trust = Trust::a;
+  seed.environment.template_digest = "template-0";
+  ASSERT_TRUE(cache_.put_record(seed));
+  TuningRecord exact = sample_record(1);
+  exact.trust = Trust::c;
+  exact.created = "2026-11-01T00:00:00Z";
+  ASSERT_TRUE(cache_.put_record(exact));
+  TuningRecord predicted = exact;
+  predicted.trust = Trust::a;
+  predicted.grade = kPredicted;
+  ASSERT_TRUE(cache_.put_record(predicted));
+  const std::vector<GradedRecord> found = lookup(cache_);
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].match, Match::exact);
+  EXPECT_EQ(found[1].match, Match::seed);
+  EXPECT_EQ(found[2].match, Match::predicted);
+}
+
 TEST_F(TieredCacheTest, AnExactRecordOfALaterLayerBeatsASeedOfTheUsers) {
   TuningRecord seed = sample_record(1);
   seed.environment.template_digest = "template-0";
