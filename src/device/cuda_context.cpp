@@ -31,11 +31,26 @@ Result<std::shared_ptr<CudaContext>> CudaContext::open(const DriverApi& api, int
 CudaContext::~CudaContext() {
   if (lost_) {
     stream_.abandon();
+    side_stream_.abandon();
     retained_.abandon();
   } else if (context_) {
     const ContextScope scope(api_, context_);
+    side_stream_.reset();
     stream_.reset();
   }
+}
+
+Result<CUstream> CudaContext::side_stream() {
+  if (side_stream_.get() == nullptr) {
+    CUstream stream = nullptr;
+    if (Result<void> made =
+            check({"cuStreamCreate", api_.stream_create(&stream, CU_STREAM_NON_BLOCKING)});
+        !made) {
+      return made.error();
+    }
+    side_stream_ = StreamHandle(api_, stream);
+  }
+  return side_stream_.get();
 }
 
 Result<void> CudaContext::usable() {
@@ -63,7 +78,10 @@ Result<void> CudaContext::wait() {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   for (;;) {
-    const DriverStatus status{"cuStreamQuery", api_.stream_query(stream_.get())};
+    DriverStatus status{"cuStreamQuery", api_.stream_query(stream_.get())};
+    if (status && side_stream_.get() != nullptr) {
+      status.result = api_.stream_query(side_stream_.get());
+    }
     if (status.result != CUDA_ERROR_NOT_READY) return check(status);
     const Clock::duration waited = Clock::now() - start;
     if (waited > deadline_) {

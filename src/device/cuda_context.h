@@ -26,6 +26,8 @@ class CudaContext {
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
   CUstream stream() const { return stream_.get(); }
+  /// A second stream, made on first use; the context must be current.
+  Result<CUstream> side_stream();
 
   /// Fails where the context is lost, and counts as a failed call.
   Result<void> usable();
@@ -36,7 +38,7 @@ class CudaContext {
   /// Remembers an outcome without a driver call behind it and passes the error on.
   Error fail(Outcome outcome, Error error);
 
-  /// Waits until the stream is empty. Past the deadline the context is lost and the outcome
+  /// Waits until both streams are empty. Past the deadline the context is lost and the outcome
   /// `timed_out`.
   Result<void> wait();
 
@@ -53,6 +55,7 @@ class CudaContext {
   PrimaryContextHandle retained_;
   CUcontext context_ = nullptr;
   StreamHandle stream_;
+  StreamHandle side_stream_;
   bool lost_ = false;
   std::string lost_reason_;
   Outcome last_failure_ = Outcome::ok;

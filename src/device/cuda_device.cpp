@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "device/clock_stamps.h"
 #include "device/cuda_context.h"
 #include "device/describe_device.h"
 #include "device/driver.h"
 #include "device/driver_device.h"
+#include "device/fenced_memory.h"
 #include "device/prepared_program.h"
 #include "device/timed_graph.h"
 #include "support/text.h"
@@ -50,8 +52,11 @@ const PreparedProgram& prepared(const LoadedProgram& program) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::shared_ptr<CudaContext> context, CudaDeviceInfo info,
-             std::unique_ptr<StreamGate> gate)
-      : context_(std::move(context)), info_(std::move(info)), gate_(std::move(gate)) {}
+             std::unique_ptr<StreamGate> gate, std::unique_ptr<ClockStamps> stamps)
+      : context_(std::move(context)),
+        info_(std::move(info)),
+        gate_(std::move(gate)),
+        stamps_(std::move(stamps)) {}
 
   const DeviceProfile& profile() const override { return info_.profile; }
   const DeviceIdentity& identity() const override { return info_.identity; }
@@ -59,35 +64,48 @@ class CudaDevice final : public Device {
   Outcome last_failure() const override { return context_->last_failure(); }
 
   Result<std::unique_ptr<DeviceBuffer>> allocate(std::int64_t bytes) override;
+  Result<std::unique_ptr<DeviceBuffer>> allocate_fenced(std::int64_t bytes) override;
   Result<void> upload(DevicePointer to, std::span<const std::byte> from) override;
   Result<void> download(std::span<std::byte> to, DevicePointer from) override;
   Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) override;
   Result<std::shared_ptr<LoadedProgram>> load(std::string_view cubin,
                                               const ExecutionPlan& plan) override;
-  Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) override;
+  Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) override;
+  Result<void> enqueue_beside(const LoadedProgram& program,
+                              const LaunchArguments& arguments) override;
+  Result<void> wait() override {
+    return begin([] { return DriverStatus{}; }, true);
+  }
   Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
                                                      std::span<const LaunchArguments> arguments,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
+  TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
 
  private:
-  /// Runs `call` with the context current, unless it is lost. `call` returns a DriverStatus; what
-  /// it enqueued is waited for.
+  /// Runs `call` with the context current, unless it is lost. `call` returns a DriverStatus.
   template <typename Call>
-  Result<void> finish(Call call);
+  Result<void> begin(Call call, bool wait = false);
+  /// The same, and waits for what `call` enqueued.
+  template <typename Call>
+  Result<void> finish(Call call) {
+    return begin(std::move(call), true);
+  }
 
   std::shared_ptr<CudaContext> context_;
   CudaDeviceInfo info_;
-  std::unique_ptr<StreamGate> gate_;  ///< null where the GPU has no stream memory operations
+  std::unique_ptr<StreamGate> gate_;     ///< null where the GPU has no stream memory operations
+  std::unique_ptr<ClockStamps> stamps_;  ///< null where the driver does not assemble PTX
+  TimerCheck timer_check_;
 };
 
 template <typename Call>
-Result<void> CudaDevice::finish(Call call) {
+Result<void> CudaDevice::begin(Call call, bool wait) {
   if (Result<void> usable = context_->usable(); !usable) return usable;
   const ContextScope scope(context_->api(), context_->context());
   if (Result<void> current = context_->check(scope.status()); !current) return current;
   if (Result<void> called = context_->check(call()); !called) return called;
-  return context_->wait();
+  return wait ? context_->wait() : Result<void>();
 }
 
 Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate(std::int64_t bytes) {
@@ -107,6 +125,13 @@ Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate(std::int64_t bytes) {
   return std::unique_ptr<DeviceBuffer>(std::make_unique<CudaBuffer>(context_, address, bytes));
 }
 
+Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate_fenced(std::int64_t bytes) {
+  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  const ContextScope scope(context_->api(), context_->context());
+  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  return FencedMemory::make(context_, bytes);
+}
+
 Result<void> CudaDevice::upload(DevicePointer to, std::span<const std::byte> from) {
   return finish([&] {
     return DriverStatus{"cuMemcpyHtoDAsync", context_->api().memcpy_htod_async(
@@ -122,7 +147,7 @@ Result<void> CudaDevice::download(std::span<std::byte> to, DevicePointer from) {
 }
 
 Result<void> CudaDevice::fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) {
-  return finish([&] {
+  return begin([&] {
     return DriverStatus{"cuMemsetD8Async",
                         context_->api().memset_d8_async(to, value, static_cast<std::size_t>(bytes),
                                                         context_->stream())};
@@ -148,12 +173,28 @@ Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
       std::make_shared<CudaProgram>(context_, std::move(*program)));
 }
 
-Result<void> CudaDevice::run(const LoadedProgram& program, const LaunchArguments& arguments) {
+Result<void> CudaDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments) {
   const PreparedProgram& work = prepared(program);
   if (Result<void> fits = check_arguments(work.plan(), arguments); !fits) {
     return context_->fail(Outcome::launch_failed, fits.error());
   }
-  return finish([&] { return work.enqueue(context_->stream(), arguments); });
+  return begin([&] { return work.enqueue(context_->stream(), arguments); });
+}
+
+Result<void> CudaDevice::enqueue_beside(const LoadedProgram& program,
+                                        const LaunchArguments& arguments) {
+  const PreparedProgram& work = prepared(program);
+  if (Result<void> fits = check_arguments(work.plan(), arguments); !fits) {
+    return context_->fail(Outcome::launch_failed, fits.error());
+  }
+  Result<CUstream> stream = nullptr;
+  const Result<void> made = begin([&] {
+    stream = context_->side_stream();
+    return DriverStatus{};
+  });
+  if (!made) return made;
+  if (!stream) return stream.error();
+  return begin([&] { return work.enqueue(*stream, arguments); });
 }
 
 Result<std::unique_ptr<Device::TimedUnits>> CudaDevice::prepare_timing(
@@ -181,7 +222,7 @@ Result<Sample> CudaDevice::sample(TimedUnits& units) {
   if (Result<void> usable = context_->usable(); !usable) return usable.error();
   const ContextScope scope(context_->api(), context_->context());
   if (Result<void> current = context_->check(scope.status()); !current) return current.error();
-  return static_cast<TimedGraph&>(units).sample(gate_.get());
+  return static_cast<TimedGraph&>(units).sample(gate_.get(), stamps_.get(), timer_check_);
 }
 
 }  // namespace
@@ -200,14 +241,16 @@ Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
                                (*context)->device())};
   if (!status) return driver_error(api, status);
   std::unique_ptr<StreamGate> gate;
+  const ContextScope scope(api, (*context)->context());
   if (has_memory_operations != 0) {
-    const ContextScope scope(api, (*context)->context());
     Result<std::unique_ptr<StreamGate>> made = StreamGate::make(*context);
     if (!made) return made.error();
     gate = std::move(*made);
   }
-  return std::unique_ptr<Device>(
-      std::make_unique<CudaDevice>(std::move(*context), std::move(*info), std::move(gate)));
+  std::unique_ptr<ClockStamps> stamps =
+      ClockStamps::make(*context, static_cast<int>(info->profile.sm_count));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(*context), std::move(*info),
+                                                              std::move(gate), std::move(stamps)));
 }
 
 Result<std::unique_ptr<Device>> open_cuda_device(int ordinal, const CudaDeviceOptions& options) {

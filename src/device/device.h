@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/timer_check.h"
 #include "model/candidate.h"
 #include "model/device_profile.h"
 #include "model/measurement.h"
@@ -61,16 +62,30 @@ class Device {
   virtual const DeviceIdentity& identity() const = 0;
 
   virtual Result<std::unique_ptr<DeviceBuffer>> allocate(std::int64_t bytes) = 0;
+  /// Whole pages, at least `bytes`, between unmapped addresses: reaching past either end faults.
+  virtual Result<std::unique_ptr<DeviceBuffer>> allocate_fenced(std::int64_t bytes) = 0;
   virtual Result<void> upload(DevicePointer to, std::span<const std::byte> from) = 0;
   virtual Result<void> download(std::span<std::byte> to, DevicePointer from) = 0;
+  /// In stream order, without waiting.
   virtual Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) = 0;
 
   /// Loads `cubin` and resolves the plan's kernels. The plan is copied.
   virtual Result<std::shared_ptr<LoadedProgram>> load(std::string_view cubin,
                                                       const ExecutionPlan& plan) = 0;
 
-  /// Launches the program's plan once and waits. Zeroes the workspaces that ask for it.
-  virtual Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) = 0;
+  /// Launches the program's plan once, in stream order, without waiting. Zeroes the workspaces that
+  /// ask for it. A failure of the running kernels is told by a later call.
+  virtual Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) = 0;
+  /// The same on a second stream, beside what the first one has to do.
+  virtual Result<void> enqueue_beside(const LoadedProgram& program,
+                                      const LaunchArguments& arguments) = 0;
+  /// Waits until both streams are empty.
+  virtual Result<void> wait() = 0;
+  /// `enqueue` and `wait`.
+  Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) {
+    if (Result<void> enqueued = enqueue(program, arguments); !enqueued) return enqueued;
+    return wait();
+  }
 
   /// Prepares a sequence of units of work (one argument set each, rotated so that the L2 is cold)
   /// as one graph for timing. `arguments` is repeated round-robin until `units` launches are in the
@@ -78,12 +93,16 @@ class Device {
   class TimedUnits {
    public:
     virtual ~TimedUnits() = default;
+    int replays = 1;  ///< of the graph in one sample
   };
   virtual Result<std::unique_ptr<TimedUnits>> prepare_timing(
       const LoadedProgram& program, std::span<const LaunchArguments> arguments, int units) = 0;
 
-  /// One sample: replays the graph between two events.
+  /// One sample: replays the graph between two events, with a clock stamp outside of either.
   virtual Result<Sample> sample(TimedUnits& units) = 0;
+
+  /// What the samples since the last call said of the timers.
+  virtual TimerCheck take_timer_check() = 0;
 
   /// True after an error that poisons the context.
   virtual bool lost() const = 0;

@@ -37,6 +37,14 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuCtxPopCurrent_v2", api.context_pop_current);
   bind("cuMemAlloc_v2", api.mem_alloc);
   bind("cuMemFree_v2", api.mem_free);
+  bind("cuMemGetAllocationGranularity", api.mem_get_allocation_granularity);
+  bind("cuMemCreate", api.mem_create);
+  bind("cuMemRelease", api.mem_release);
+  bind("cuMemAddressReserve", api.mem_address_reserve);
+  bind("cuMemAddressFree", api.mem_address_free);
+  bind("cuMemMap", api.mem_map);
+  bind("cuMemUnmap", api.mem_unmap);
+  bind("cuMemSetAccess", api.mem_set_access);
   bind("cuMemHostAlloc", api.mem_host_alloc);
   bind("cuMemHostGetDevicePointer_v2", api.mem_host_get_device_pointer);
   bind("cuMemFreeHost", api.mem_free_host);

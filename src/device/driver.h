@@ -31,6 +31,14 @@ struct DriverApi {
 
   decltype(&cuMemAlloc_v2) mem_alloc = nullptr;
   decltype(&cuMemFree_v2) mem_free = nullptr;
+  decltype(&cuMemGetAllocationGranularity) mem_get_allocation_granularity = nullptr;
+  decltype(&cuMemCreate) mem_create = nullptr;
+  decltype(&cuMemRelease) mem_release = nullptr;
+  decltype(&cuMemAddressReserve) mem_address_reserve = nullptr;
+  decltype(&cuMemAddressFree) mem_address_free = nullptr;
+  decltype(&cuMemMap) mem_map = nullptr;
+  decltype(&cuMemUnmap) mem_unmap = nullptr;
+  decltype(&cuMemSetAccess) mem_set_access = nullptr;
   decltype(&cuMemHostAlloc) mem_host_alloc = nullptr;
   decltype(&cuMemHostGetDevicePointer_v2) mem_host_get_device_pointer = nullptr;
   decltype(&cuMemFreeHost) mem_free_host = nullptr;

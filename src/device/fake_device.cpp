@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "device/prepared_program.h"
 #include "device/scalar_bits.h"
@@ -14,6 +16,7 @@ namespace kernwright {
 namespace {
 
 constexpr std::align_val_t kAlignment{256};
+constexpr std::int64_t kPage = 4096;
 
 /// What is allocated, by address. Shared by the device and its buffers.
 using Allocations = std::map<DevicePointer, std::int64_t>;
@@ -49,10 +52,10 @@ struct FakeProgram final : LoadedProgram {
 };
 
 struct FakeUnits final : Device::TimedUnits {
-  FakeUnits(const FakeProgram& loaded, LaunchArguments set, int count)
-      : program(loaded), first_set(std::move(set)), units(count) {}
+  FakeUnits(const FakeProgram& loaded, std::vector<LaunchArguments> arguments, int count)
+      : program(loaded), sets(std::move(arguments)), units(count) {}
   const FakeProgram& program;
-  LaunchArguments first_set;  ///< replays write its outputs; those of the others nobody compares
+  std::vector<LaunchArguments> sets;  ///< whose outputs nobody compares are left out
   int units;
   std::uint64_t samples = 0;
 };
@@ -109,16 +112,25 @@ class FakeDevice final : public Device {
   Outcome last_failure() const override { return last_failure_; }
 
   Result<std::unique_ptr<DeviceBuffer>> allocate(std::int64_t bytes) override;
+  Result<std::unique_ptr<DeviceBuffer>> allocate_fenced(std::int64_t bytes) override {
+    return allocate((bytes + kPage - 1) / kPage * kPage);
+  }
   Result<void> upload(DevicePointer to, std::span<const std::byte> from) override;
   Result<void> download(std::span<std::byte> to, DevicePointer from) override;
   Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) override;
   Result<std::shared_ptr<LoadedProgram>> load(std::string_view cubin,
                                               const ExecutionPlan& plan) override;
-  Result<void> run(const LoadedProgram& program, const LaunchArguments& arguments) override;
+  Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) override;
+  Result<void> enqueue_beside(const LoadedProgram& program,
+                              const LaunchArguments& arguments) override {
+    return enqueue(program, arguments);
+  }
+  Result<void> wait() override { return usable(); }
   Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
                                                      std::span<const LaunchArguments> arguments,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
+  TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
 
  private:
   Error fail(Outcome outcome, Error error);
@@ -142,6 +154,7 @@ class FakeDevice final : public Device {
   std::shared_ptr<Allocations> allocations_ = std::make_shared<Allocations>();
   bool lost_ = false;
   Outcome last_failure_ = Outcome::ok;
+  TimerCheck timer_check_;
 };
 
 Error FakeDevice::fail(Outcome outcome, Error error) {
@@ -236,6 +249,7 @@ Result<void> FakeDevice::injected(const FakeProgram& program) {
 }
 
 void FakeDevice::apply(const FakeProgram& program, const LaunchArguments& arguments) const {
+  if (program.plan.tensors.empty()) return;
   DevicePointer workspace = arguments.workspace;
   for (const WorkspacePlan& part : program.plan.workspaces) {
     if (part.zeroed) std::fill_n(host(workspace), part.bytes, std::byte{0});
@@ -250,11 +264,15 @@ void FakeDevice::apply(const FakeProgram& program, const LaunchArguments& argume
   }
 }
 
-Result<void> FakeDevice::run(const LoadedProgram& program, const LaunchArguments& arguments) {
+Result<void> FakeDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments) {
   const auto& fake = static_cast<const FakeProgram&>(program);
   if (Result<void> checked = check(fake.plan, arguments); !checked) return checked;
   clock_.advance(fake.behavior.time_us);
   if (Result<void> failed = injected(fake); !failed) return failed;
+  if (options_.faults && options_.faults(fake.plan, arguments)) {
+    lost_ = true;
+    return fail(Outcome::illegal_address, {ErrorCode::device, "injected failure: unmapped"});
+  }
   apply(fake, arguments);
   return {};
 }
@@ -270,7 +288,10 @@ Result<std::unique_ptr<Device::TimedUnits>> FakeDevice::prepare_timing(
   for (const LaunchArguments& set : arguments) {
     if (Result<void> checked = check(fake.plan, set); !checked) return checked.error();
   }
-  return std::unique_ptr<TimedUnits>(std::make_unique<FakeUnits>(fake, arguments.front(), units));
+  const std::size_t used = std::min(arguments.size(), static_cast<std::size_t>(units));
+  std::vector<LaunchArguments> sets{arguments.front()};
+  if (used > 1) sets.push_back(arguments[used - 1]);
+  return std::unique_ptr<TimedUnits>(std::make_unique<FakeUnits>(fake, std::move(sets), units));
 }
 
 Result<Sample> FakeDevice::sample(TimedUnits& units) {
@@ -280,9 +301,11 @@ Result<Sample> FakeDevice::sample(TimedUnits& units) {
   const std::uint64_t random = mix(options_.seed ^ mix(fake.program.text_hash ^ fake.samples++));
   const double jitter = static_cast<double>(random >> 11) * 0x1p-52 - 1;  // [-1, 1)
   const double time_us = fake.program.behavior.time_us * (1 + options_.noise * jitter);
-  clock_.advance(time_us * fake.units);
-  apply(fake.program, fake.first_set);
-  return Sample{time_us, 0, clock_.now_us() * 1e-6};
+  const double total_us = time_us * fake.units * fake.replays;
+  clock_.advance(total_us);
+  timer_check_.add(total_us, total_us * (1 + options_.timer_error));
+  for (const LaunchArguments& set : fake.sets) apply(fake.program, set);
+  return Sample{time_us, options_.sm_mhz, clock_.now_us() * 1e-6};
 }
 
 }  // namespace

@@ -20,22 +20,28 @@ class ManualClock {
   double now_us_ = 0;
 };
 
-/// A device that computes nothing: memory is host memory, and what a program does and costs is
-/// decided by a landscape over the text of its "cubin" (the fake compiler puts the candidate's id
-/// there) and its plan. Deterministic.
+/// What a program does and costs.
 struct FakeBehavior {
   double time_us = 1;
   Outcome outcome =
       Outcome::ok;  ///< what `run` reports; wrong_result runs but writes nothing right
 };
 
+/// A device that computes nothing: memory is host memory, and what a program does and costs is
+/// decided by a landscape over the text of its "cubin" (the fake compiler puts the candidate's id
+/// there) and its plan. What is enqueued has happened. Plans without tensors leave memory alone.
+/// Deterministic.
 struct FakeDeviceOptions {
   DeviceProfile profile;
   /// Behaviour of the program whose bits are `cubin` under `plan`.
   std::function<FakeBehavior(std::string_view cubin, const ExecutionPlan& plan)> landscape;
   /// Computes a correct run's effect on memory. Optional: by default outputs are filled with 1.
   std::function<void(const ExecutionPlan& plan, const LaunchArguments& arguments)> compute;
-  double noise = 0;  ///< relative amplitude of the deterministic jitter of samples
+  /// Whether a launch of a plan with these arguments reaches an unmapped address.
+  std::function<bool(const ExecutionPlan& plan, const LaunchArguments& arguments)> faults;
+  double sm_mhz = 1980;    ///< of every sample
+  double timer_error = 0;  ///< of the global timer against the events, relative
+  double noise = 0;        ///< relative amplitude of the deterministic jitter of samples
   std::uint64_t seed = 1;
 };
 

@@ -8,8 +8,9 @@
 namespace kernwright {
 namespace {
 
-/// A launch behind a closed gate must not fill the stream's queue, which would block the host with
-/// the gate in its hand. Longer graphs last so long that the host's few microseconds do not show.
+/// Launches behind a closed gate must not fill the stream's queue, which would block the host with
+/// the gate in its hand. What comes beyond is enqueued while that runs; longer graphs have no gate,
+/// and last so long that the host's few microseconds do not show.
 constexpr int kMaxGatedNodes = 256;
 /// A sample is enqueued in microseconds. A gate found shut twice, this far apart, keeps its own
 /// opener waiting.
@@ -122,29 +123,37 @@ Result<std::unique_ptr<TimedGraph>> TimedGraph::make(const std::shared_ptr<CudaC
       new TimedGraph(std::move(owned_exec), std::move(*begin), std::move(*end), units, tail.nodes));
 }
 
-Result<void> TimedGraph::enqueue() {
+Result<void> TimedGraph::enqueue(StreamGate* gate, ClockStamps* stamps) {
   CudaContext& context = exec_.context();
   const DriverApi& api = context.api();
-  if (Result<void> recorded = context.check(
-          {"cuEventRecord", api.event_record(begin_.handle().get(), context.stream())});
-      !recorded) {
-    return recorded;
+  const auto stamp = [&](ClockStamps::Place place) {
+    return stamps ? context.check(stamps->enqueue(place)) : Result<void>();
+  };
+  const auto record = [&](const ContextOwned<EventHandle>& event) {
+    return context.check(
+        {"cuEventRecord", api.event_record(event.handle().get(), context.stream())});
+  };
+  if (Result<void> done = stamp(ClockStamps::Place::before); !done) return done;
+  if (Result<void> done = record(begin_); !done) return done;
+  for (int replay = 0; replay < replays; ++replay) {
+    if (gate && (replay + 1) * nodes_ > kMaxGatedNodes) gate->open();
+    if (Result<void> launched = context.check(
+            {"cuGraphLaunch", api.graph_launch(exec_.handle().get(), context.stream())});
+        !launched) {
+      return launched;
+    }
   }
-  if (Result<void> launched = context.check(
-          {"cuGraphLaunch", api.graph_launch(exec_.handle().get(), context.stream())});
-      !launched) {
-    return launched;
-  }
-  return context.check({"cuEventRecord", api.event_record(end_.handle().get(), context.stream())});
+  if (Result<void> done = record(end_); !done) return done;
+  return stamp(ClockStamps::Place::after);
 }
 
-Result<Sample> TimedGraph::sample(StreamGate* gate) {
+Result<Sample> TimedGraph::sample(StreamGate* gate, ClockStamps* stamps, TimerCheck& check) {
   CudaContext& context = exec_.context();
   if (nodes_ > kMaxGatedNodes || (gate && !gate->usable())) gate = nullptr;
   if (gate) {
     if (Result<void> closed = gate->close(); !closed) return closed.error();
   }
-  const Result<void> enqueued = enqueue();
+  const Result<void> enqueued = enqueue(gate, stamps);
   // Opened on failure too: what stands behind a closed gate never ends.
   if (gate) gate->open();
   if (!enqueued) return enqueued.error();
@@ -156,10 +165,16 @@ Result<Sample> TimedGraph::sample(StreamGate* gate) {
       !read) {
     return read.error();
   }
+  const double total_us = static_cast<double>(milliseconds) * 1e3;
   Sample sample;
-  sample.us = static_cast<double>(milliseconds) * 1e3 / units_;
+  sample.us = total_us / units_ / replays;
   sample.at_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (const auto span = stamps ? stamps->read() : std::nullopt) {
+    sample.sm_mhz = span->sm_mhz;
+    // Without a gate the host's pauses may lie between a stamp and its event.
+    if (gate && replays * nodes_ <= kMaxGatedNodes) check.add(total_us, span->us);
+  }
   return sample;
 }
 

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <thread>
 
+#include "device/clock_stamps.h"
 #include "device/cuda_context.h"
 #include "device/device.h"
 #include "device/prepared_program.h"
@@ -58,8 +59,9 @@ class TimedGraph final : public Device::TimedUnits {
                                                   std::span<const LaunchArguments> arguments,
                                                   int units);
 
-  /// Replays the graph once; the time per unit includes the launch gaps inside the graph.
-  Result<Sample> sample(StreamGate* gate);
+  /// Replays the graph `replays` times; the time per unit includes the launch gaps inside the
+  /// graph. `stamps` may be null. `check` counts the sample where both clocks were read.
+  Result<Sample> sample(StreamGate* gate, ClockStamps* stamps, TimerCheck& check);
 
  private:
   TimedGraph(ContextOwned<GraphExecHandle> exec, ContextOwned<EventHandle> begin,
@@ -70,7 +72,7 @@ class TimedGraph final : public Device::TimedUnits {
         units_(units),
         nodes_(nodes) {}
 
-  Result<void> enqueue();
+  Result<void> enqueue(StreamGate* gate, ClockStamps* stamps);
 
   ContextOwned<GraphExecHandle> exec_;
   ContextOwned<EventHandle> begin_;

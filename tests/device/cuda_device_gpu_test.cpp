@@ -282,6 +282,71 @@ TEST_F(DeviceGpuTest, TimedUnitsRotateThroughTheirArgumentSets) {
   EXPECT_EQ(download<int>(sets[2].tensors[0], 1)[0], 4);
 }
 
+TEST_F(DeviceGpuTest, SamplesCarryAPlausibleClockAndTheTimersAgree) {
+  ExecutionPlan plan;
+  plan.launches = {launch("spin_us", {1, 1, 1}, {1, 1, 1}, {number(ArgumentKind::int64, 1500)})};
+  const auto program = load(plan);
+  ASSERT_TRUE(program);
+  const LaunchArguments arguments;
+  const auto units = device_->prepare_timing(*program, {&arguments, 1}, 1);
+  ASSERT_TRUE(units) << units.error().message;
+  for (int i = 0; i < 10; ++i) {
+    const Result<Sample> sample = device_->sample(**units);
+    ASSERT_TRUE(sample) << sample.error().message;
+    EXPECT_GT(sample->sm_mhz, 200);
+    EXPECT_LT(sample->sm_mhz, 4000);
+    RecordProperty(concat("sm_mhz_", i), concat(sample->sm_mhz));
+  }
+  const TimerCheck check = device_->take_timer_check();
+  EXPECT_EQ(check.samples, 10);
+  EXPECT_EQ(check.disagreed, 0) << check.event_us << " us against " << check.timer_us;
+}
+
+TEST_F(DeviceGpuTest, SeveralReplaysAreOneSample) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {1})};
+  plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, 1)})};
+  const auto program = load(plan);
+  LaunchArguments arguments;
+  arguments.tensors = {allocate(4)};
+  ASSERT_TRUE(device_->fill(arguments.tensors[0], 0, 4));
+  const auto units = device_->prepare_timing(*program, {&arguments, 1}, 256);
+  ASSERT_TRUE(units) << units.error().message;
+  (*units)->replays = 4;
+  const Result<Sample> sample = device_->sample(**units);
+  ASSERT_TRUE(sample);
+  EXPECT_LT(sample->us, 20);
+  EXPECT_EQ(download<int>(arguments.tensors[0], 1)[0], 1024);
+}
+
+TEST_F(DeviceGpuTest, WorkBesideRunsAtTheSameTime) {
+  ExecutionPlan plan;
+  plan.launches = {launch("spin_us", {1, 1, 1}, {1, 1, 1}, {number(ArgumentKind::int64, 20'000)})};
+  const auto program = load(plan);
+  ASSERT_TRUE(device_->run(*program, {}));
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(device_->enqueue_beside(*program, {}));
+  ASSERT_TRUE(device_->enqueue(*program, {}));
+  ASSERT_TRUE(device_->wait());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(took.count(), 0.0199);
+  EXPECT_LT(took.count(), 0.035);
+}
+
+TEST_F(DeviceGpuTest, FencedMemoryIsUsableToItsLastByte) {
+  const auto buffer = device_->allocate_fenced(1000);
+  ASSERT_TRUE(buffer) << buffer.error().message;
+  const std::int64_t bytes = (*buffer)->bytes();
+  EXPECT_GE(bytes, 1000);
+  ExecutionPlan plan;
+  plan.launches = {launch(
+      "store_at", {1, 1, 1}, {1, 1, 1},
+      {number(ArgumentKind::int64, static_cast<std::int64_t>((*buffer)->address()) + bytes - 4)})};
+  ASSERT_TRUE(run(plan, {}));
+  EXPECT_EQ(download<int>((*buffer)->address() + static_cast<DevicePointer>(bytes - 4), 1)[0], 1);
+}
+
 /// Candidates that ruin the context, each in a process of its own.
 class PoisonGpuTest : public GpuTest {
  protected:
@@ -309,6 +374,22 @@ TEST_F(PoisonGpuTest, AnIllegalAddressIsToldAndLosesTheDevice) {
   LaunchArguments arguments;
   arguments.tensors = {0x10};
   EXPECT_EXIT(end_with(plan, arguments), ::testing::ExitedWithCode(0), "ILLEGAL_ADDRESS");
+}
+
+TEST_F(PoisonGpuTest, TheByteBesideFencedMemoryIsUnmapped) {
+  for (const bool behind : {false, true}) {
+    EXPECT_EXIT(
+        {
+          const auto buffer = device_->allocate_fenced(1000);
+          const auto start = static_cast<std::int64_t>((*buffer)->address());
+          ExecutionPlan plan;
+          plan.launches = {launch(
+              "store_at", {1, 1, 1}, {1, 1, 1},
+              {number(ArgumentKind::int64, behind ? start + (*buffer)->bytes() : start - 4)})};
+          end_with(plan, {});
+        },
+        ::testing::ExitedWithCode(0), "ILLEGAL_ADDRESS");
+  }
 }
 
 TEST_F(PoisonGpuTest, AHangEndsAtTheDeadlineAndLosesTheDevice) {

@@ -99,6 +99,55 @@ TEST_F(CudaDeviceTest, RunZeroesLaunchesAndWaits) {
   EXPECT_EQ(driver_.launches[1].attributes.count(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION), 1U);
 }
 
+TEST_F(CudaDeviceTest, WhatIsEnqueuedIsNotWaitedFor) {
+  const auto device = open();
+  const auto program = load(*device);
+  driver_.stream_state = CUDA_ERROR_ILLEGAL_ADDRESS;
+  EXPECT_TRUE(device->enqueue(*program, arguments_));
+  EXPECT_TRUE(device->fill(0x10000, 0, 256));
+  EXPECT_FALSE(device->lost());
+  EXPECT_FALSE(device->wait());
+  EXPECT_EQ(device->last_failure(), Outcome::illegal_address);
+}
+
+TEST_F(CudaDeviceTest, BesideIsASecondStreamThatWaitsKnow) {
+  const auto device = open(std::chrono::milliseconds(20));
+  const auto program = load(*device);
+  ASSERT_TRUE(device->enqueue(*program, arguments_));
+  ASSERT_TRUE(device->enqueue_beside(*program, arguments_));
+  ASSERT_TRUE(device->enqueue_beside(*program, arguments_));
+  ASSERT_EQ(driver_.launches.size(), 6U);
+  EXPECT_NE(driver_.launches[0].stream, driver_.launches[2].stream);
+  EXPECT_EQ(driver_.launches[2].stream, driver_.launches[4].stream);
+  EXPECT_TRUE(device->wait());
+  driver_.side_stream_state = CUDA_ERROR_NOT_READY;
+  EXPECT_FALSE(device->wait());
+  EXPECT_EQ(device->last_failure(), Outcome::timed_out);
+}
+
+TEST_F(CudaDeviceTest, FencedMemoryHasAnUnmappedPageOnEitherSide) {
+  {
+    const auto device = open();
+    const auto buffer = device->allocate_fenced(0x1234);
+    ASSERT_TRUE(buffer) << buffer.error().message;
+    EXPECT_EQ((*buffer)->bytes(), 0x2000);
+    ASSERT_EQ(driver_.reserved.size(), 1U);
+    ASSERT_EQ(driver_.mapped.size(), 1U);
+    EXPECT_EQ(driver_.mapped[0].address, (*buffer)->address());
+    EXPECT_EQ(driver_.mapped[0].bytes, 0x2000U);
+    EXPECT_EQ(driver_.reserved[0].address + 0x1000, driver_.mapped[0].address);
+    EXPECT_EQ(driver_.reserved[0].bytes, 0x4000U);
+    for (const char* step : {"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
+      driver_.failures = {{step, CUDA_ERROR_OUT_OF_MEMORY}};
+      EXPECT_FALSE(device->allocate_fenced(1)) << step;
+      EXPECT_EQ(device->last_failure(), Outcome::out_of_memory);
+    }
+    driver_.failures.clear();
+  }
+  EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
+  EXPECT_EQ(driver_.destroyed_twice, 0);
+}
+
 TEST_F(CudaDeviceTest, ReferenceBuffersReachTheKernelByTensor) {
   plan_.launches = {launch("first", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::reference, 0)}),
                     launch("second", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::magnitude, 0)})};
@@ -212,6 +261,50 @@ TEST_F(CudaDeviceTest, ASampleIsTheReplaysTimePerUnitBehindAGate) {
   driver_.calls.resize(4);
   EXPECT_EQ(driver_.calls, (std::vector<std::string>{"cuStreamWaitValue32", "cuEventRecord",
                                                      "cuGraphLaunch", "cuEventRecord"}));
+}
+
+TEST_F(CudaDeviceTest, StampsOutsideOfTheEventsGiveTheClockAndCheckTheTimer) {
+  driver_.kernels["kernwright_stamp"] = {8, 4};
+  driver_.stamp_step = {1'980'000, 1'000'000};
+  {
+    const auto device = open();
+    const auto program = load(*device);
+    const auto units = device->prepare_timing(*program, {&arguments_, 1}, 4);
+    ASSERT_TRUE(units);
+    driver_.calls.clear();
+    driver_.elapsed_ms = 1;
+    const Result<Sample> sampled = device->sample(**units);
+    ASSERT_TRUE(sampled);
+    EXPECT_DOUBLE_EQ(sampled->sm_mhz, 1980);
+    driver_.calls.resize(6);
+    EXPECT_EQ(driver_.calls,
+              (std::vector<std::string>{"cuStreamWaitValue32", "cuLaunchKernelEx", "cuEventRecord",
+                                        "cuGraphLaunch", "cuEventRecord", "cuLaunchKernelEx"}));
+    driver_.elapsed_ms = 0.9F;
+    ASSERT_TRUE(device->sample(**units));
+    const TimerCheck check = device->take_timer_check();
+    EXPECT_EQ(check.samples, 2);
+    EXPECT_EQ(check.disagreed, 1);
+    EXPECT_NEAR(check.event_us, 900, 1e-3);
+    EXPECT_DOUBLE_EQ(check.timer_us, 1000);
+    EXPECT_EQ(device->take_timer_check().samples, 0);
+  }
+  EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
+}
+
+TEST_F(CudaDeviceTest, ReplaysBeyondTheQueueAreEnqueuedBehindAnOpenGate) {
+  const auto device = open();
+  const auto program = load(*device);
+  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 40);  // 120 nodes
+  ASSERT_TRUE(units);
+  (*units)->replays = 4;
+  driver_.elapsed_ms = 1;
+  driver_.calls.clear();
+  const Result<Sample> sampled = device->sample(**units);
+  ASSERT_TRUE(sampled);
+  EXPECT_DOUBLE_EQ(sampled->us, 6.25);
+  EXPECT_EQ(std::count(driver_.calls.begin(), driver_.calls.end(), "cuGraphLaunch"), 4);
+  EXPECT_EQ(driver_.open_launches, 2) << "the third would not fit behind the gate";
 }
 
 TEST_F(CudaDeviceTest, AFailedReplayStillOpensTheGate) {

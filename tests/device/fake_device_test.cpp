@@ -139,6 +139,26 @@ TEST_F(FakeDeviceTest, SamplesFollowTheLandscapeAndMoveTheClock) {
   EXPECT_DOUBLE_EQ(clock_.now_us() - before, 80);
 }
 
+TEST_F(FakeDeviceTest, AFaultLosesTheDevice) {
+  options_.faults = [this](const ExecutionPlan&, const LaunchArguments& arguments) {
+    return arguments.tensors[0] == a_->address();
+  };
+  open();
+  EXPECT_FALSE(run());
+  EXPECT_EQ(device_->last_failure(), Outcome::illegal_address);
+  EXPECT_FALSE(device_->wait());
+}
+
+TEST_F(FakeDeviceTest, TheTimersDisagreeWhereToldTo) {
+  options_.timer_error = 0.05;
+  open();
+  ASSERT_TRUE(run());
+  const auto units = std::move(*device_->prepare_timing(*program_, {&arguments_, 1}, 100));
+  ASSERT_TRUE(device_->sample(*units));
+  EXPECT_EQ(device_->take_timer_check().disagreed, 1);
+  EXPECT_EQ(device_->take_timer_check().samples, 0);
+}
+
 TEST_F(FakeDeviceTest, NoiseIsBoundedAndRepeats) {
   options_.noise = 0.1;
   std::vector<double> runs[2];

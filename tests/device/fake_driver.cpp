@@ -1,5 +1,6 @@
 #include "fake_driver.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -75,6 +76,13 @@ CUresult FakeDriver::destroy(const char* function, Handle handle) {
   return result;
 }
 
+void FakeDriver::write_stamp(const Launch& launch) {
+  std::uint64_t* to = nullptr;
+  std::memcpy(&to, launch.arguments[0].data(), sizeof(to));
+  std::copy(stamp.begin(), stamp.end(), to);
+  for (std::size_t i = 0; i < stamp.size(); ++i) stamp[i] += stamp_step[i];
+}
+
 std::string FakeDriver::cubin() {
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -148,18 +156,55 @@ FakeDriver::FakeDriver() {
   };
   api_.mem_free = [](CUdeviceptr address) { return driver->destroy("cuMemFree", address); };
   api_.mem_host_alloc = [](void** memory, std::size_t bytes, unsigned int) {
-    if (bytes > sizeof(driver->host_memory_)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *memory = &driver->host_memory_;
+    std::vector<std::uint64_t> words((bytes + 7) / 8);
+    *memory = words.data();
+    driver->host_memory_.emplace(*memory, std::move(words));
     driver->alive.insert("host memory");
-    driver->gate_word = static_cast<cuuint32_t*>(*memory);
+    if (!driver->gate_word) driver->gate_word = static_cast<cuuint32_t*>(*memory);
     return driver->enter("cuMemHostAlloc");
   };
   api_.mem_host_get_device_pointer = [](CUdeviceptr* address, void* memory, unsigned int) {
     return *address = number(memory), CUDA_SUCCESS;
   };
-  api_.mem_free_host = [](void*) {
+  api_.mem_free_host = [](void* memory) {
+    driver->host_memory_.erase(memory);
     driver->alive.erase(driver->alive.find("host memory"));
     return driver->enter("cuMemFreeHost");
+  };
+  api_.mem_get_allocation_granularity = [](std::size_t* bytes, const CUmemAllocationProp*,
+                                           CUmemAllocationGranularity_flags) {
+    return *bytes = 0x1000, CUDA_SUCCESS;
+  };
+  api_.mem_create = [](CUmemGenericAllocationHandle* handle, std::size_t,
+                       const CUmemAllocationProp*, unsigned long long) {
+    return driver->create("cuMemCreate", "pages", handle);
+  };
+  api_.mem_release = [](CUmemGenericAllocationHandle handle) {
+    return driver->destroy("cuMemRelease", handle);
+  };
+  api_.mem_address_reserve = [](CUdeviceptr* address, std::size_t bytes, std::size_t, CUdeviceptr,
+                                unsigned long long) {
+    const CUresult result = driver->create("cuMemAddressReserve", "addresses", address);
+    if (result == CUDA_SUCCESS) driver->reserved.push_back({*address, bytes});
+    return result;
+  };
+  api_.mem_address_free = [](CUdeviceptr address, std::size_t) {
+    return driver->destroy("cuMemAddressFree", address);
+  };
+  api_.mem_map = [](CUdeviceptr address, std::size_t bytes, std::size_t,
+                    CUmemGenericAllocationHandle, unsigned long long) {
+    const CUresult result = driver->enter("cuMemMap");
+    if (result != CUDA_SUCCESS) return result;
+    driver->mapped.push_back({address, bytes});
+    driver->alive.insert("mapping");
+    return result;
+  };
+  api_.mem_unmap = [](CUdeviceptr, std::size_t) {
+    driver->alive.erase(driver->alive.find("mapping"));
+    return driver->enter("cuMemUnmap");
+  };
+  api_.mem_set_access = [](CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) {
+    return driver->enter("cuMemSetAccess");
   };
   api_.memcpy_htod_async = [](CUdeviceptr, const void*, std::size_t, CUstream) {
     return driver->enter("cuMemcpyHtoDAsync");
@@ -173,10 +218,14 @@ FakeDriver::FakeDriver() {
   };
 
   api_.stream_create = [](CUstream* stream, unsigned int) {
-    return driver->create("cuStreamCreate", "stream", stream);
+    const CUresult result = driver->create("cuStreamCreate", "stream", stream);
+    if (!driver->main_stream_) driver->main_stream_ = *stream;
+    return result;
   };
   api_.stream_destroy = [](CUstream stream) { return driver->destroy("cuStreamDestroy", stream); };
-  api_.stream_query = [](CUstream) { return driver->stream_state; };
+  api_.stream_query = [](CUstream stream) {
+    return stream == driver->main_stream_ ? driver->stream_state : driver->side_stream_state;
+  };
   api_.stream_wait_value32 = [](CUstream, CUdeviceptr, cuuint32_t value, unsigned int) {
     driver->gate_value = value;
     return driver->enter("cuStreamWaitValue32");
@@ -230,6 +279,8 @@ FakeDriver::FakeDriver() {
     for (unsigned int i = 0; i < config->numAttrs; ++i) {
       launch.attributes[config->attrs[i].id] = config->attrs[i].value;
     }
+    launch.stream = config->hStream;
+    if (launch.kernel == "kernwright_stamp") driver->write_stamp(launch);
     driver->launches.push_back(std::move(launch));
     return CUDA_SUCCESS;
   };
@@ -307,6 +358,9 @@ FakeDriver::FakeDriver() {
            std::atomic_ref(*driver->gate_word).load() < driver->gate_value) {
       if (std::chrono::steady_clock::now() > limit) return CUDA_ERROR_LAUNCH_TIMEOUT;
       std::this_thread::yield();
+    }
+    if (!driver->gate_word || std::atomic_ref(*driver->gate_word).load() >= driver->gate_value) {
+      ++driver->open_launches;
     }
     return driver->enter("cuGraphLaunch");
   };

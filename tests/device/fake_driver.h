@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@ class FakeDriver {
     std::vector<unsigned int> geometry;  ///< grid, block, dynamic shared memory
     std::map<int, CUlaunchAttributeValue> attributes;
     std::vector<std::vector<std::byte>> arguments;
+    CUstream stream = nullptr;
     bool in_graph = false;
     std::vector<CUgraphNode> after;  ///< ordinary edges
     CUgraphNode programmatic_after = nullptr;
@@ -29,6 +31,10 @@ class FakeDriver {
     std::size_t bytes = 0;
     bool in_graph = false;
     CUgraphNode node = nullptr;
+  };
+  struct Mapping {
+    CUdeviceptr address = 0;
+    std::size_t bytes = 0;
   };
   struct Encoding {
     CUtensorMapDataType type;
@@ -55,7 +61,11 @@ class FakeDriver {
   std::map<int, int> kernel_attributes{{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024}};
   std::map<int, int> device_attributes;
   CUresult stream_state = CUDA_SUCCESS;  ///< what the stream is found in
+  CUresult side_stream_state = CUDA_SUCCESS;
   float elapsed_ms = 1;
+  /// What the stamp kernel reads: clock cycles and nanoseconds, later by `stamp_step` each time.
+  std::array<std::uint64_t, 2> stamp{1'000, 1'000};
+  std::array<std::uint64_t, 2> stamp_step{0, 0};
   bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
   CUcontext current = nullptr;
 
@@ -63,12 +73,15 @@ class FakeDriver {
   std::vector<Launch> launches;
   std::vector<Fill> fills;
   std::vector<Encoding> encodings;
+  std::vector<Mapping> reserved;
+  std::vector<Mapping> mapped;
   std::map<int, int> set_attributes;
   std::vector<std::string> calls;    ///< names of what changes something, in order
   std::multiset<std::string> alive;  ///< kinds of objects not destroyed yet
   int destroyed_twice = 0;
   cuuint32_t* gate_word = nullptr;
   cuuint32_t gate_value = 0;  ///< what the stream waits for
+  int open_launches = 0;      ///< of graphs, while the gate was open
 
   /// Registers a call; the injected failure, or success.
   CUresult enter(const char* function);
@@ -78,9 +91,12 @@ class FakeDriver {
   CUresult destroy(const char* function, Handle handle);
 
  private:
+  void write_stamp(const Launch& launch);
+
+  CUstream main_stream_ = nullptr;
   std::map<std::uint64_t, std::string> kinds_;
   std::uint64_t next_handle_ = 0x1000;
-  cuuint32_t host_memory_ = 0;
+  std::map<void*, std::vector<std::uint64_t>> host_memory_;
   DriverApi api_;
 };
 

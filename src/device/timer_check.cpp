@@ -1,0 +1,24 @@
+#include "device/timer_check.h"
+
+#include <cmath>
+
+namespace kernwright {
+namespace {
+
+// The stamps stand outside of the events, and either clock ticks in steps of about a microsecond.
+constexpr double kShare = 0.02;
+constexpr double kUs = 2;
+
+}  // namespace
+
+void TimerCheck::add(double sample_event_us, double sample_timer_us) {
+  ++samples;
+  const double off = std::fabs(sample_event_us - sample_timer_us);
+  if (off <= kShare * sample_event_us + kUs) return;
+  ++disagreed;
+  if (off < std::fabs(event_us - timer_us)) return;
+  event_us = sample_event_us;
+  timer_us = sample_timer_us;
+}
+
+}  // namespace kernwright
