@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "support/hash.h"
+#include "tuner/rounds.h"
 
 namespace kernwright {
 namespace {
@@ -36,14 +37,6 @@ int order_statistic(int n) {
     probability *= static_cast<double>(n - k) / (k + 1);
   }
   return 0;
-}
-
-double median(std::vector<double> values) {
-  const auto n = values.size();
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(n / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (n % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
 /// Correlation of successive values, by ranks, so that an outlier counts as one value.
