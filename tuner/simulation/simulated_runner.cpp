@@ -162,12 +162,12 @@ std::size_t SimulatedRunner::next_recorded(Course& run, std::size_t count) const
     run.block_left = 0;
     return static_cast<std::size_t>(samples_since_idle_);
   }
-  if (run.block_left == 0 || run.next >= count) {
+  if (run.block_left == 0) {
     run.block_left = std::clamp<std::size_t>((count - steady) / 2, 1, kBlock);
-    run.next = steady + run.random.below(count - steady - run.block_left + 1);
+    run.next = run.random.below(count - steady);
   }
   --run.block_left;
-  return run.next++;
+  return steady + run.next++ % (count - steady);
 }
 
 Sample SimulatedRunner::take_reference() {
@@ -216,6 +216,7 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
   const double seconds = us * units * 1e-6;
   run.run_seconds += seconds;
   ++run.samples;
+  ++samples_taken_;
   clock_.advance(seconds + kGapSeconds);
   busy_until_ = clock_.seconds();
   ++samples_since_idle_;

@@ -45,6 +45,8 @@ class SimulatedRunner final : public Runner {
 
   /// What a configuration takes in the long run, a power step included.
   double true_us(std::size_t configuration) const;
+  /// Of candidates; references are not counted.
+  int samples_taken() const { return samples_taken_; }
 
  private:
   /// A configuration's own course through the session.
@@ -57,7 +59,7 @@ class SimulatedRunner final : public Runner {
     std::optional<Step> failed;
     int samples = 0;
     double run_seconds = 0;
-    std::size_t next = 0;        ///< of the recorded samples
+    std::size_t next = 0;        ///< of the steady samples, which form a ring
     std::size_t block_left = 0;  ///< until another block is drawn
     double process_factor = 1;   ///< of the process it runs in, see restarts
     int process = 0;
@@ -83,6 +85,7 @@ class SimulatedRunner final : public Runner {
   std::vector<std::optional<std::size_t>> ids_;  ///< the configuration of each id; none: dropped
   double busy_until_ = 0;
   int samples_since_idle_ = 0;
+  int samples_taken_ = 0;
   std::size_t restarts_ = 0;
   int epoch_ = 0;
   bool loaded_by_others_ = false;

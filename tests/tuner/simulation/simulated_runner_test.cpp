@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <map>
 #include <vector>
 
 #include "tuner/simulation/synthetic_space.h"
@@ -92,13 +93,17 @@ TEST(SimulatedRunnerTest, ASampleCostsItsLengthAndLongOnesTheirTime) {
 
 TEST(SimulatedRunnerTest, ReplaysContiguousBlocksOfTheSteadyHalf) {
   Simulation simulation(counted(32), "none");
-  const std::vector<Sample> samples = simulation.sample(simulation.prepare(0), 80);
+  const std::vector<Sample> samples = simulation.sample(simulation.prepare(0), 8000);
+  std::map<int, int> seen;
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    EXPECT_GE(samples[i].us, 116);
+    const int at = static_cast<int>(std::lround(samples[i].us)) - 116;
+    ++seen[at];
     if (i % 8 != 0) {
-      EXPECT_DOUBLE_EQ(samples[i].us, samples[i - 1].us + 1);
+      EXPECT_EQ(at, (std::lround(samples[i - 1].us) - 116 + 1) % 16);
     }
   }
+  ASSERT_EQ(seen.size(), 16U);
+  for (const auto& [at, count] : seen) EXPECT_NEAR(count, 500, 150) << at;
 }
 
 TEST(SimulatedRunnerTest, ReplaysTheBeginningAfterIdle) {

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+
+#include "model/evidence.h"
+#include "tuner/simulation/simulated_runner.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// What one simulated selection chose, beside what it should have chosen.
+struct SelectionTrial {
+  std::size_t winner = 0;  ///< a configuration of the space
+  double regret = 0;       ///< how much slower it is than the best in truth: 0.02 is 2 %
+  Verdict verdict = Verdict::unresolved;
+  Trust trust = Trust::a;
+  bool power_limited = false;
+  int rounds = 0;   ///< of the finals
+  int samples = 0;  ///< of candidates, screening and race together
+  double seconds = 0;
+  /// The regrets of the smallest minimum and the smallest median of as many samples, taken of one
+  /// candidate after another.
+  double regret_of_min = 0;
+  double regret_of_median = 0;
+};
+
+/// Screens all configurations of a space and races them under the noise, as a session does after
+/// its search. With `power_blocks` the finals may take blocks where the power limit decides.
+/// Errors: the race's; `not_found` where all candidates failed.
+Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
+                                           const BareCandidates& candidates,
+                                           const SimulationOptions& options, bool power_blocks);
+
+}  // namespace kernwright
