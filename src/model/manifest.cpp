@@ -304,6 +304,7 @@ Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view fi
   if (!diagnostics.ok()) return diagnostics.error();
   made.name = name;
   made.manifest_file = file;
+  made.manifest = json;
   made.source = std::move(source);
   return made;
 }

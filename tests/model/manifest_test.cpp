@@ -12,6 +12,7 @@ TEST(ManifestTest, ReadsEveryField) {
   EXPECT_EQ(made.name, "scale/boxes");
   EXPECT_EQ(made.manifest_file, "scale/boxes/manifest.json");
   EXPECT_EQ(made.source, "// kernel");
+  EXPECT_NE(made.manifest.find("\"parameters\""), std::string::npos);
   EXPECT_EQ(made.when.size(), 1U);
   EXPECT_EQ(made.constant_dims, std::vector<std::string>{"n"});
   EXPECT_EQ(made.space.size(), 12);
