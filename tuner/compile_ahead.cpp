@@ -40,13 +40,20 @@ void CompileAhead::start(std::size_t candidate) {
 bool CompileAhead::wants_more() const {
   const auto threads = static_cast<std::size_t>(pool_.threads());
   const auto unfinished = static_cast<std::size_t>(std::count_if(
-      pending_.begin(), pending_.end(), [this](const Pending& p) { return !ended(p); }));
+      pending_.begin(), pending_.end(), [this](const Pending& p) { return !has_ended(p); }));
   return unfinished < 2 * threads && pending_.size() < 8 * threads;
 }
 
-bool CompileAhead::ended(const Pending& pending) const {
+bool CompileAhead::has_ended(const Pending& pending) const {
   using namespace std::chrono_literals;
   return compiles_.at(pending.digest).future.wait_for(0s) == std::future_status::ready;
+}
+
+bool CompileAhead::ended(std::size_t candidate) const {
+  const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {
+    return pending.candidate == candidate;
+  });
+  return found != pending_.end() && has_ended(*found);
 }
 
 CompileAhead::Ready CompileAhead::finish(const std::deque<Pending>::iterator& pending) {
@@ -62,7 +69,7 @@ CompileAhead::Ready CompileAhead::finish(const std::deque<Pending>::iterator& pe
 
 std::optional<CompileAhead::Ready> CompileAhead::take() {
   const auto found = std::find_if(pending_.begin(), pending_.end(),
-                                  [this](const Pending& pending) { return ended(pending); });
+                                  [this](const Pending& pending) { return has_ended(pending); });
   if (found == pending_.end()) return std::nullopt;
   return finish(found);
 }
@@ -71,11 +78,6 @@ CompileAhead::Ready CompileAhead::wait_for(std::size_t candidate) {
   return finish(std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {
     return pending.candidate == candidate;
   }));
-}
-
-void CompileAhead::wait() const {
-  using namespace std::chrono_literals;
-  if (!pending_.empty()) compiles_.at(pending_.front().digest).future.wait_for(1ms);
 }
 
 CompileVerdict judge(const Candidate& candidate, const CompileResult& compiled,

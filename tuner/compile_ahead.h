@@ -9,17 +9,17 @@
 #include <string>
 
 #include "cache/artifact_store.h"
-#include "compile/compile_pool.h"
 #include "model/candidate.h"
 #include "model/catalog.h"
 #include "model/trial.h"
+#include "tuner/compile_queue.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
-/// Compiles candidates ahead of whoever measures them. Requests that are equal, and those whose
-/// artifact is stored, are compiled once or not at all. Used by one thread.
-class CompileAhead {
+/// The queue on a compile pool. Requests that are equal, and those whose artifact is stored, are
+/// compiled once or not at all.
+class CompileAhead final : public CompileQueue {
  public:
   /// `candidates` outlives it. `compiler` is the identity that enters artifact digests.
   CompileAhead(std::span<const Candidate> candidates, const Catalog& catalog, int sm_arch,
@@ -31,29 +31,15 @@ class CompileAhead {
         pool_(pool),
         artifacts_(artifacts) {}
 
-  /// A candidate whose compile has ended.
-  struct Ready {
-    std::size_t candidate = 0;
-    std::string digest;  ///< of its artifact, hex
-    CompileResult kernel;
-  };
-
-  void start(std::size_t candidate);
-
-  /// True while further starts keep the pool busy and not far ahead of the measuring.
-  bool wants_more() const;
-  bool empty() const { return pending_.empty(); }
-
-  /// The first in the order of the starts whose compile has ended.
-  std::optional<Ready> take();
-  /// The same for one candidate that was started, however long it takes.
-  Ready wait_for(std::size_t candidate);
-  /// Returns when one may be ready, after a millisecond at most.
-  void wait() const;
-
-  /// Compiles that ended and were taken, and the seconds they took on the pool's threads.
-  int compiled() const { return compiled_; }
-  double compile_seconds() const { return compile_seconds_; }
+  void start(std::size_t candidate) override;
+  bool wants_more() const override;
+  bool empty() const override { return pending_.empty(); }
+  bool ended(std::size_t candidate) const override;
+  std::optional<Ready> take() override;
+  Ready wait_for(std::size_t candidate) override;
+  int compiled() const override { return compiled_; }
+  double compile_seconds() const override { return compile_seconds_; }
+  int threads() const override { return pool_.threads(); }
 
  private:
   struct Compile {
@@ -67,7 +53,7 @@ class CompileAhead {
   };
 
   Ready finish(const std::deque<Pending>::iterator& pending);
-  bool ended(const Pending& pending) const;
+  bool has_ended(const Pending& pending) const;
 
   std::span<const Candidate> candidates_;
   const Catalog& catalog_;

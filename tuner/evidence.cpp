@@ -29,6 +29,26 @@ RankedConfiguration ranked_configuration(const Trial& trial, std::string artifac
   return ranked;
 }
 
+void merge(CheckReport& proof, const CheckReport& later) {
+  proof.max_error = std::max(proof.max_error, later.max_error);
+  proof.elements = std::max(proof.elements, later.elements);
+  if (later.mismatches > proof.mismatches) {
+    proof.mismatches = later.mismatches;
+    proof.first_mismatch = later.first_mismatch;
+  }
+  proof.exact = proof.exact || later.exact;
+  proof.guarded = proof.guarded || later.guarded;
+  proof.unmapped = proof.unmapped || later.unmapped;
+  proof.repeats = std::max(proof.repeats, later.repeats);
+  proof.deterministic = proof.deterministic && later.deterministic;
+  proof.after_timing = proof.after_timing || later.after_timing;
+}
+
+bool gap_dominated(const RankedConfiguration& ranked) {
+  constexpr double kShare = 0.2;
+  return ranked.launch_gap_us > kShare * ranked.measurement.median_us();
+}
+
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

@@ -16,6 +16,13 @@ Trial make_trial(const Candidate& candidate, double predicted_us);
 /// The part of a trial that a record keeps. `artifact` is the digest of the compiled bits, hex.
 RankedConfiguration ranked_configuration(const Trial& trial, std::string artifact);
 
+/// Adds what a later check found: what was proven stays proven, what was worse counts.
+void merge(CheckReport& proof, const CheckReport& later);
+
+/// More than a fifth of its time passes between kernels: what launching costs decides, not the
+/// kernel.
+bool gap_dominated(const RankedConfiguration& ranked);
+
 /// Now, in UTC, ISO 8601.
 std::string utc_now();
 

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,65 +8,10 @@
 #include "compile/compile_pool.h"
 #include "model/catalog.h"
 #include "tuner/runner.h"
+#include "tuner/search.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
-
-struct TuningBudget {
-  double seconds = 30;
-  int trials = 1 << 30;
-};
-
-/// What the session tells whoever watches it. `best_us` is 0 before the first measurement.
-struct TuningProgress {
-  int candidates = 0;
-  int compiled = 0;
-  int measured = 0;
-  int failed = 0;
-  double best_us = 0;
-  std::string best;
-  double seconds = 0;
-};
-
-/// A configuration that is known to be good somewhere.
-struct SeedConfiguration {
-  std::string kernel_template;
-  Configuration configuration;
-  bool other_sku = false;
-};
-
-struct TuningOptions {
-  TuningBudget budget;
-  std::string strategy = "ranked";
-  std::uint64_t seed = 1;
-  int finalists = 8;
-  int final_rounds = 31;
-  /// The winner so far; only what clearly beats it in this session replaces it.
-  std::optional<SeedConfiguration> incumbent;
-  std::vector<SeedConfiguration> seeds;  ///< winners elsewhere, best first
-  std::filesystem::path trial_log;
-  std::function<void(const TuningProgress&)> progress;
-  std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
-};
-
-/// Where the wall time of a session went.
-struct TimeShares {
-  double wall_seconds = 0;
-  double setup_seconds = 0;    ///< enumeration, buffers, reference
-  double measure_seconds = 0;  ///< the device checked or timed candidates
-  double idle_seconds = 0;     ///< the measuring thread waited for a compile
-  double compile_seconds = 0;  ///< summed over the pool's threads
-  int compile_threads = 0;
-};
-
-struct TuningResult {
-  TuningRecord record;
-  std::vector<Trial> trials;
-  TimeShares shares;
-  int rejected = 0;  ///< configurations that are no candidates
-  /// What did not apply, was only sampled, or could not be kept (an artifact, the trial log).
-  std::vector<std::string> notes;
-};
 
 /// A candidate list for one problem: every valid configuration of every template that applies, with
 /// predictions. Of a template with more than 200,000 points that many are looked at, evenly spread
@@ -87,12 +28,10 @@ struct CandidateList {
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
                                            const Problem& normalized, const DeviceProfile& profile);
 
-/// The search for one problem on one device: compiles ahead on the pool while this thread measures
-/// whichever candidate is ready, checks each against the reference before timing it, measures the
-/// finalists again interleaved, and returns the record of the winner with its evidence. Artifacts
-/// of winner, runners-up and baseline are put into `artifacts`. The winner replaces the default
-/// only where it beats it by more than the noise of both. Errors: no candidate passed (naming the
-/// commonest outcome), or the device was lost.
+/// The search for one problem on one device, see `run_search`: enumerates the candidates, compiles
+/// them on the pool, and returns the record of the winner with its evidence. Artifacts of all
+/// finalists are put into `artifacts`. Errors: no candidate passed (naming the commonest outcome),
+/// or the device was lost.
 class TuningSession {
  public:
   TuningSession(const Catalog& catalog, const Operation& operation, Problem normalized,

@@ -1,0 +1,610 @@
+#include "tuner/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "support/text.h"
+#include "tuner/code_identity.h"
+#include "tuner/compile_ahead.h"
+#include "tuner/draw.h"
+#include "tuner/evidence.h"
+#include "tuner/race.h"
+#include "tuner/rounds.h"
+#include "tuner/screening.h"
+
+namespace kernwright {
+namespace {
+
+/// Of the budget: kept for the race, and for settling at most.
+constexpr double kRaceShare = 0.2;
+constexpr double kSettleShare = 0.05;
+constexpr double kMostSettleSeconds = 3;
+constexpr double kMostRaceSeconds = 4;
+/// Power blocks take tens of seconds, which only long sessions have.
+constexpr double kBlockBudgetSeconds = 60;
+
+/// The first sample of a candidate this many times slower than the best ends its visit.
+constexpr double kHopeless = 2;
+/// A candidate that became this much faster than it was is checked again.
+constexpr double kSuspicious = 0.9;
+constexpr std::size_t kToppedUp = 8;    ///< the best so far, which fill idle time
+constexpr std::size_t kTopUpOrder = 3;  ///< candidates per call, so that no compile waits for long
+constexpr std::size_t kLoaded = 24;     ///< the best so far, which stay loaded for the race
+/// Who races: within so much of the best, at least `kLoaded` and at most so many.
+constexpr double kRaceMargin = 1.2;
+constexpr std::size_t kMostRaced = 96;
+/// Of the race's time, for loading those that are not.
+constexpr double kLoadShare = 0.2;
+
+/// Spilling code is rarely the best: beyond so many bytes, or where so many without are faster
+/// than the model expects of it.
+constexpr int kMostSpillBytes = 256;
+constexpr std::ptrdiff_t kSpillFree = 64;
+constexpr double kSpillPenaltyBytes = 64;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class Search {
+ public:
+  Search(const SearchInput& input, const TuningOptions& options)
+      : in_(input),
+        o_(options),
+        clock_(options.clock_seconds ? options.clock_seconds : steady_seconds),
+        screening_(input.runner, clock_) {}
+
+  Result<SearchResult> run();
+
+ private:
+  /// A candidate that passed. Samples are corrected for drift.
+  struct Passed {
+    std::size_t candidate = 0;
+    std::size_t trial = 0;
+    CompiledCandidate compiled;
+    Runner::Id id = -1;  ///< -1: not loaded
+    std::vector<double> samples_us;
+    double score_us = 0;
+    double prepare_seconds = 0;
+  };
+  /// What is known of code that was measured.
+  struct Measured {
+    std::size_t trial = 0;
+    std::vector<double> samples_us;
+  };
+
+  double elapsed() const { return clock_() - in_.started; }
+  bool power_blocks() const { return o_.budget.seconds >= kBlockBudgetSeconds; }
+  double race_reserve() const {
+    const double share = kRaceShare * o_.budget.seconds;
+    return power_blocks() ? share : std::min(share, kMostRaceSeconds);
+  }
+  const char* stop_reason() const;
+
+  void find_incumbent();
+  std::optional<Outcome> known_failure(std::size_t candidate) const;
+  bool start(std::size_t candidate);
+  void start_more();
+  Result<void> screen();
+  Result<void> measure(CompileQueue::Ready ready);
+  Result<void> visit(Trial& trial, Passed& passed);
+  bool spills_too_much(const Trial& trial) const;
+  Result<void> finish(std::size_t candidate, Trial trial, std::optional<Passed> passed,
+                      std::span<const double> samples_us);
+  void insert(Passed passed);
+  void unload(Passed& passed);
+  Result<void> fill_idle_time();
+  Result<void> top_up(Passed& passed, const Runner::Sampled& sampled);
+  Result<void> fail(std::size_t trial, const Runner::Step& step, std::string_view where);
+  Result<void> still_there(const Trial& trial) const;
+  Result<void> audit();
+
+  Traits traits(const Passed& passed) const;
+  Result<std::vector<Contender>> contenders(double seconds, std::vector<std::size_t>& entered);
+  Result<void> finals();
+  RankedConfiguration ranked(const Passed& passed, const Standing& standing) const;
+  SearchResult conclude();
+
+  /// What fails here costs the log an entry, never the search its result.
+  void note(const Result<void>& kept);
+  void report_progress();
+  /// Adds the time that `work` takes to `share`.
+  template <typename Work>
+  auto timed(double TimeShares::* share, Work work) {
+    const double before = clock_();
+    auto result = work();
+    shares_.*share += clock_() - before;
+    return result;
+  }
+
+  const SearchInput& in_;
+  const TuningOptions& o_;
+  std::function<double()> clock_;
+  Screening screening_;
+  std::optional<std::size_t> incumbent_;
+  std::map<std::string, Outcome, std::less<>> failures_;
+  std::set<std::size_t> started_;
+  int skipped_ = 0;  ///< known failures
+  bool exhausted_ = false;
+  std::map<Digest, Measured> code_;
+  std::vector<Trial> trials_;
+  std::vector<Passed> passed_;  ///< by score
+  int measured_ = 0;
+  int failed_ = 0;
+  std::uint64_t drawn_ = 0;
+  std::string stop_reason_;
+  Audit audit_;
+  TimeShares shares_;
+  TuningProgress progress_;
+  std::vector<std::string> notes_;
+  std::vector<std::size_t> finalists_;  ///< into passed_
+  RaceResult race_;
+  std::map<std::size_t, double> gaps_us_;  ///< by index into passed_
+};
+
+void Search::note(const Result<void>& kept) {
+  if (kept) return;
+  const std::string& message = kept.error().message;
+  if (std::find(notes_.begin(), notes_.end(), message) == notes_.end()) notes_.push_back(message);
+}
+
+Result<void> Search::audit() {
+  auto found = in_.runner.audit();
+  if (!found) return found.error();
+  audit_.merge(found.value());
+  return {};
+}
+
+Result<void> Search::still_there(const Trial& trial) const {
+  if (!in_.runner.lost()) return {};
+  return Error{ErrorCode::device, concat("the device was lost to ", trial.id(), " (",
+                                         to_string(trial.outcome), "): ", trial.detail)};
+}
+
+void Search::report_progress() {
+  progress_.candidates = static_cast<int>(in_.candidates.size());
+  progress_.compiled = in_.queue.compiled();
+  progress_.measured = measured_;
+  progress_.failed = failed_;
+  progress_.seconds = elapsed();
+  if (!passed_.empty()) {
+    progress_.best_us = passed_.front().score_us;
+    progress_.best = trials_[passed_.front().trial].id();
+  }
+  if (o_.progress) o_.progress(progress_);
+}
+
+Result<SearchResult> Search::run() {
+  for (const KnownFailure& failure : o_.failures) failures_.emplace(failure.id, failure.outcome);
+  find_incumbent();
+  if (auto done = audit(); !done) return done.error();
+  shares_.setup_seconds = elapsed();
+  if (auto done = screen(); !done) return done.error();
+  if (passed_.empty()) return none_passed(in_.problem, trials_);
+  if (auto done = timed(&TimeShares::finals_seconds, [&] { return finals(); }); !done) {
+    return done.error();
+  }
+  return conclude();
+}
+
+void Search::find_incumbent() {
+  if (!o_.incumbent) return;
+  for (std::size_t i = 0; i < in_.candidates.size(); ++i) {
+    const Candidate& candidate = in_.candidates[i];
+    if (candidate.kernel_template->name == o_.incumbent->kernel_template &&
+        candidate.configuration == o_.incumbent->configuration) {
+      incumbent_ = i;
+    }
+  }
+}
+
+std::optional<Outcome> Search::known_failure(std::size_t candidate) const {
+  if (failures_.empty()) return std::nullopt;
+  const auto found = failures_.find(in_.candidates[candidate].id());
+  if (found == failures_.end()) return std::nullopt;
+  return found->second;
+}
+
+/// False where it was started before, or is known to fail.
+bool Search::start(std::size_t candidate) {
+  if (!started_.insert(candidate).second) return false;
+  if (const auto outcome = known_failure(candidate)) {
+    Trial trial = make_trial(in_.candidates[candidate], in_.space.predicted_us[candidate]);
+    trial.detail = concat("failed before: ", to_string(*outcome));
+    ++skipped_;
+    in_.strategy.report(candidate, trial);
+    note(in_.log.append(trial));
+    trials_.push_back(std::move(trial));
+    return false;
+  }
+  in_.queue.start(candidate);
+  return true;
+}
+
+void Search::start_more() {
+  const auto allowed = static_cast<std::size_t>(std::max(o_.budget.trials, 1));
+  while (!exhausted_ && started_.size() < allowed && in_.queue.wants_more()) {
+    const std::vector<std::size_t> proposal = in_.strategy.propose(1);
+    exhausted_ = proposal.empty();
+    for (const std::size_t candidate : proposal) start(candidate);
+  }
+}
+
+/// Why the search is to end, or null.
+const char* Search::stop_reason() const {
+  if (elapsed() + race_reserve() >= o_.budget.seconds) return "budget";
+  if (in_.queue.empty()) return exhausted_ ? "exhausted" : "trials";
+  return nullptr;
+}
+
+Result<void> Search::screen() {
+  const std::size_t standard = in_.space.default_index;
+  const bool has_default = start(standard);
+  if (incumbent_) start(*incumbent_);
+  start_more();
+  auto settled = screening_.settle(std::min(kSettleShare * o_.budget.seconds, kMostSettleSeconds));
+  if (!settled) return settled.error();
+  shares_.settle_seconds = settled.value();
+  if (has_default) {
+    while (!in_.queue.ended(standard)) {
+      if (auto filled = fill_idle_time(); !filled) return filled;
+    }
+    if (auto done = measure(in_.queue.wait_for(standard)); !done) return done;
+  }
+  while (true) {
+    start_more();
+    if (const char* reason = stop_reason()) {
+      stop_reason_ = reason;
+      return {};
+    }
+    if (auto ready = in_.queue.take()) {
+      if (auto done = measure(*std::move(ready)); !done) return done;
+      continue;
+    }
+    if (started_.size() < static_cast<std::size_t>(std::max(o_.budget.trials, 1))) {
+      if (const auto compiled = in_.strategy.propose_compiled()) {
+        start(*compiled);
+        continue;
+      }
+    }
+    if (auto filled = fill_idle_time(); !filled) return filled;
+  }
+}
+
+bool Search::spills_too_much(const Trial& trial) const {
+  const int spilled = trial.resources.spill_bytes();
+  if (spilled == 0) return false;
+  if (spilled > kMostSpillBytes) return true;
+  const double expected_us = trial.predicted_us * (1 + spilled / kSpillPenaltyBytes);
+  return std::count_if(passed_.begin(), passed_.end(), [&](const Passed& passed) {
+           return passed.score_us < expected_us &&
+                  trials_[passed.trial].resources.spill_bytes() == 0;
+         }) >= kSpillFree;
+}
+
+Result<void> Search::measure(CompileQueue::Ready ready) {
+  const std::size_t index = ready.candidate;
+  const Candidate& candidate = in_.candidates[index];
+  if (!ready.kernel && ready.kernel.error().code == ErrorCode::unavailable) {
+    return ready.kernel.error();
+  }
+  Trial trial = make_trial(candidate, in_.space.predicted_us[index]);
+  CompileVerdict verdict = judge(candidate, ready.kernel, in_.profile);
+  trial.outcome = verdict.outcome;
+  trial.detail = std::move(verdict.detail);
+  if (!ready.kernel) return finish(index, std::move(trial), std::nullopt, {});
+  const CompiledKernel& kernel = *ready.kernel.value();
+  trial.resources = kernel.resources();
+  trial.compile_seconds = kernel.seconds;
+  if (trial.outcome == Outcome::ok && spills_too_much(trial)) {
+    trial.outcome = Outcome::spilled;
+    trial.detail = concat("spills ", trial.resources.spill_bytes(),
+                          " bytes; enough candidates that do not are faster than it may be");
+  }
+  if (trial.outcome != Outcome::ok) return finish(index, std::move(trial), std::nullopt, {});
+
+  const Digest identity = code_identity(candidate, kernel);
+  if (const auto known = code_.find(identity); known != code_.end() && !kernel.bits.empty()) {
+    const Trial& same = trials_[known->second.trial];
+    trial.outcome = same.outcome;
+    trial.detail = concat("the same code as ", same.id());
+    trial.check = same.check;
+    trial.measurement = same.measurement;
+    return finish(index, std::move(trial), std::nullopt, known->second.samples_us);
+  }
+  Passed passed;
+  passed.candidate = index;
+  passed.trial = trials_.size();
+  passed.compiled = {std::move(ready.digest), std::move(ready.kernel).value()};
+  auto done = timed(&TimeShares::measure_seconds, [&] { return visit(trial, passed); });
+  if (!done) return done;
+  code_[identity] = {trials_.size(), passed.samples_us};
+  std::vector<double> samples = passed.samples_us;
+  const bool ok = trial.outcome == Outcome::ok;
+  return finish(index, std::move(trial), ok ? std::optional(std::move(passed)) : std::nullopt,
+                samples);
+}
+
+Result<void> Search::visit(Trial& trial, Passed& passed) {
+  const double hopeless_us = passed_.empty() ? std::numeric_limits<double>::infinity()
+                                             : kHopeless * passed_.front().score_us;
+  auto visited =
+      screening_.visit(in_.candidates[passed.candidate], *passed.compiled.kernel, hopeless_us);
+  if (!visited) return visited.error();
+  Screening::Visit& visit = visited.value();
+  trial.check = visit.check;
+  passed.prepare_seconds = visit.prepare_seconds;
+  if (visit.step.outcome != Outcome::ok) {
+    trial.outcome = visit.step.outcome;
+    trial.detail = visit.step.detail;
+    if (visit.id >= 0) in_.runner.drop(visit.id);
+    return {};
+  }
+  passed.id = visit.id;
+  for (const double us : visit.samples_us) passed.samples_us.push_back(us * std::exp(-visit.drift));
+  passed.score_us = median(passed.samples_us);
+  trial.measurement.samples_us = std::move(visit.samples_us);
+  return {};
+}
+
+/// The end of a trial: logged, reported, kept. `samples_us` is what the strategy learns from.
+Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Passed> passed,
+                            std::span<const double> samples_us) {
+  note(in_.log.append(trial));
+  const bool ok = trial.outcome == Outcome::ok;
+  ++(ok ? measured_ : failed_);
+  if (auto there = still_there(trial); !there) return there;
+  Trial corrected = trial;
+  if (ok) corrected.measurement.samples_us.assign(samples_us.begin(), samples_us.end());
+  in_.strategy.report(candidate, corrected);
+  trials_.push_back(std::move(trial));
+  if (passed) insert(*std::move(passed));
+  report_progress();
+  return {};
+}
+
+void Search::unload(Passed& passed) {
+  if (passed.id >= 0) in_.runner.drop(std::exchange(passed.id, -1));
+}
+
+void Search::insert(Passed passed) {
+  const auto place = std::upper_bound(
+      passed_.begin(), passed_.end(), passed, [](const Passed& a, const Passed& b) {
+        return std::pair(a.score_us, a.candidate) < std::pair(b.score_us, b.candidate);
+      });
+  passed_.insert(place, std::move(passed));
+  if (passed_.size() > kLoaded) unload(passed_[kLoaded]);
+}
+
+Result<void> Search::fail(std::size_t index, const Runner::Step& step, std::string_view where) {
+  Trial& trial = trials_[index];
+  trial.outcome = step.outcome;
+  trial.detail = concat(where, step.detail);
+  --measured_;
+  ++failed_;
+  note(in_.log.append(trial));
+  return still_there(trial);
+}
+
+/// A few more samples of the best so far, and of a reference: free information, and the device
+/// stays as warm as it is.
+Result<void> Search::fill_idle_time() {
+  return timed(&TimeShares::filler_seconds, [this]() -> Result<void> {
+    std::vector<std::size_t> chosen;
+    const std::size_t best = std::min(kToppedUp, passed_.size());
+    for (std::size_t i = 0; i < std::min(kTopUpOrder, best); ++i) {
+      chosen.push_back(passed_[hash_at(o_.seed, drawn_++) % best].candidate);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+    const auto find = [this](std::size_t candidate) {
+      return std::find_if(passed_.begin(), passed_.end(),
+                          [&](const Passed& passed) { return passed.candidate == candidate; });
+    };
+    std::erase_if(chosen, [&](std::size_t candidate) { return find(candidate)->id < 0; });
+    std::vector<Runner::Id> ids;
+    for (const std::size_t candidate : chosen) ids.push_back(find(candidate)->id);
+    auto sampled = screening_.top_up(ids);
+    if (!sampled) return sampled.error();
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const auto at = find(chosen[i]);
+      Passed passed = std::move(*at);
+      passed_.erase(at);
+      if (auto done = top_up(passed, sampled.value()[i]); !done) return done;
+      if (trials_[passed.trial].outcome == Outcome::ok) insert(std::move(passed));
+    }
+    return {};
+  });
+}
+
+Result<void> Search::top_up(Passed& passed, const Runner::Sampled& sampled) {
+  Runner::Step step = sampled.step;
+  if (step.outcome == Outcome::ok) {
+    const double us = sampled.sample.us * std::exp(-screening_.drift());
+    if (us < kSuspicious * passed.score_us) {
+      auto checked = in_.runner.check(passed.id, Runner::CheckDepth::screening);
+      if (!checked) return checked.error();
+      step = checked.value().step;
+    }
+    passed.samples_us.push_back(us);
+    passed.score_us = median(passed.samples_us);
+  }
+  if (step.outcome == Outcome::ok) return {};
+  unload(passed);
+  return fail(passed.trial, step, "measured again: ");
+}
+
+Traits Search::traits(const Passed& passed) const {
+  const Trial& trial = trials_[passed.trial];
+  const Candidate& candidate = in_.candidates[passed.candidate];
+  std::int64_t dynamic_smem = 0;
+  for (const LaunchPlan& launch : candidate.plan.launches) {
+    dynamic_smem = std::max(dynamic_smem, std::int64_t{launch.dynamic_smem});
+  }
+  return {.id = trial.id(),
+          .is_incumbent = incumbent_ == passed.candidate,
+          .is_default = passed.candidate == in_.space.default_index,
+          .deterministic = trial.check.deterministic,
+          .workspace_bytes = candidate.plan.workspace_bytes(),
+          .warned = !passed.compiled.kernel->warnings.empty(),
+          .registers = trial.resources.registers,
+          .smem_bytes = trial.resources.static_smem_bytes + dynamic_smem};
+}
+
+/// Those that may race, loaded. `entered` says which of `passed_` they are.
+Result<std::vector<Contender>> Search::contenders(double seconds,
+                                                  std::vector<std::size_t>& entered) {
+  std::vector<Contender> result;
+  double load_seconds = 0;
+  for (std::size_t i = 0; i < passed_.size(); ++i) {
+    Passed& passed = passed_[i];
+    const Traits own = traits(passed);
+    const bool near = passed.score_us <= kRaceMargin * passed_.front().score_us && i < kMostRaced &&
+                      load_seconds < kLoadShare * seconds;
+    if (i >= kLoaded && !near && !own.is_default && !own.is_incumbent) continue;
+    if (passed.id < 0) {
+      const double before = clock_();
+      auto prepared = in_.runner.prepare(in_.candidates[passed.candidate], *passed.compiled.kernel);
+      if (!prepared) return prepared.error();
+      load_seconds += clock_() - before;
+      if (prepared.value().step.outcome != Outcome::ok) {
+        auto there = fail(passed.trial, prepared.value().step, "loaded again: ");
+        if (!there) return there.error();
+        continue;
+      }
+      passed.id = prepared.value().id;
+    }
+    result.push_back({passed.id, own, passed.samples_us});
+    entered.push_back(i);
+  }
+  return result;
+}
+
+Result<void> Search::finals() {
+  if (auto done = audit(); !done) return done;
+  RaceOptions options;
+  options.seed = o_.seed;
+  options.seconds =
+      std::max(race_reserve(), std::min(kMostRaceSeconds, o_.budget.seconds - elapsed()));
+  options.finals_seconds = std::min(options.finals_seconds, options.seconds / 2);
+  options.finalists = o_.finalists;
+  options.max_rounds = o_.final_rounds;
+  options.power_blocks = power_blocks();
+  options.settle_seconds = shares_.settle_seconds;
+  options.clock_seconds = clock_;
+  std::vector<std::size_t> entered;
+  auto racing = contenders(options.seconds, entered);
+  if (!racing) return racing.error();
+  if (racing.value().empty()) return none_passed(in_.problem, trials_);
+  auto raced = race(in_.runner, racing.value(), options);
+  if (!raced) return raced.error();
+  race_ = std::move(raced).value();
+  for (const auto& [contender, step] : race_.failed) {
+    auto there = fail(passed_[entered[contender]].trial, step, "in the finals: ");
+    if (!there) return there;
+  }
+  if (race_.finalists.empty()) return none_passed(in_.problem, trials_);
+  for (const RaceResult::Entry& entry : race_.finalists) {
+    const std::size_t at = entered[entry.contender];
+    finalists_.push_back(at);
+    Trial& trial = trials_[passed_[at].trial];
+    merge(trial.check, entry.check);
+    trial.measurement = {};
+    for (const Sample& sample : entry.samples) {
+      trial.measurement.samples_us.push_back(sample.us);
+      if (sample.sm_mhz > 0) trial.measurement.sm_mhz.push_back(sample.sm_mhz);
+    }
+    note(in_.log.append(trial));
+    auto gap = in_.runner.launch_gap_us(passed_[at].id);
+    if (!gap) return gap.error();
+    gaps_us_[at] = gap.value();
+  }
+  for (Passed& passed : passed_) unload(passed);
+  return audit();
+}
+
+RankedConfiguration Search::ranked(const Passed& passed, const Standing& standing) const {
+  const Traits own = traits(passed);
+  RankedConfiguration result = ranked_configuration(trials_[passed.trial], passed.compiled.digest);
+  result.smem_bytes = own.smem_bytes;
+  result.workspace_bytes = own.workspace_bytes;
+  result.slowdown = standing.slowdown;
+  result.is_default = own.is_default;
+  result.is_incumbent = own.is_incumbent;
+  result.tied = standing.equal();
+  result.deterministic = own.deterministic;
+  result.warned = own.warned;
+  return result;
+}
+
+SearchResult Search::conclude() {
+  SearchResult found;
+  TuningRecord& record = found.result.record;
+  record.grade = RecordGrade::measured;
+  for (std::size_t i = 0; i < finalists_.size(); ++i) {
+    Passed& passed = passed_[finalists_[i]];
+    RankedConfiguration configuration = ranked(passed, race_.decision.standings[i]);
+    configuration.launch_gap_us = gaps_us_.at(finalists_[i]);
+    if (configuration.is_default) record.baseline = configuration;
+    if (i == race_.decision.winner) {
+      record.check = trials_[passed.trial].check;
+      if (gap_dominated(configuration)) {
+        notes_.push_back("the time between kernels is more than a fifth of the winner's");
+      }
+      record.winner = std::move(configuration);
+    } else {
+      record.runners_up.push_back(std::move(configuration));
+    }
+    found.finalists.push_back(std::move(passed.compiled));
+  }
+  std::sort(record.runners_up.begin(), record.runners_up.end(),
+            [](const RankedConfiguration& a, const RankedConfiguration& b) {
+              return a.measurement.median_us() < b.measurement.median_us();
+            });
+  audit_.merge(screening_.audit());
+  audit_.merge(race_.audit);
+  record.audit = audit_;
+  record.trust = audit_.trust();
+  if (race_.decision.verdict == Verdict::unresolved)
+    record.trust = std::max(record.trust, Trust::b);
+  if (race_.decision.disturbed) record.trust = Trust::c;
+  record.verdict = race_.decision.verdict;
+  record.rounds = race_.rounds;
+  record.search.strategy = o_.strategy;
+  record.search.seed = o_.seed;
+  record.search.rejected = skipped_;
+  record.search.compiled = in_.queue.compiled();
+  record.search.failed = failed_;
+  record.search.raced = race_.raced;
+  record.search.seeds = static_cast<int>(in_.space.seeds.size());
+  record.search.stop_reason = stop_reason_;
+  if (const auto optimistic_us = in_.strategy.optimistic_us()) {
+    record.search.regret_estimate =
+        std::max(0.0, record.winner.measurement.median_us() / *optimistic_us - 1);
+  }
+  record.settle_ms = 1000 * shares_.settle_seconds;
+  record.candidates = static_cast<int>(in_.candidates.size());
+  record.measured = measured_;
+  shares_.wall_seconds = elapsed();
+  shares_.compile_seconds = in_.queue.compile_seconds();
+  shares_.compile_threads = in_.queue.threads();
+  record.wall_seconds = shares_.wall_seconds;
+  found.result.shares = shares_;
+  found.result.notes = std::move(notes_);
+  found.result.trials = std::move(trials_);
+  return found;
+}
+
+}  // namespace
+
+Result<SearchResult> run_search(const SearchInput& input, const TuningOptions& options) {
+  return Search(input, options).run();
+}
+
+}  // namespace kernwright
