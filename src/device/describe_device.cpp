@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "support/dynamic_library.h"
+#include "device/nvml.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -42,25 +42,9 @@ std::string uuid_text(const CUuuid& uuid) {
   return text;
 }
 
-/// "580.159.04" from NVML. Empty without it.
-std::string nvml_driver_version() {
-  const Result<DynamicLibrary> nvml = DynamicLibrary::open({"libnvidia-ml.so.1"});
-  if (!nvml) return {};
-  const auto init = reinterpret_cast<int (*)(unsigned int)>(nvml->symbol("nvmlInitWithFlags"));
-  const auto shutdown = reinterpret_cast<int (*)()>(nvml->symbol("nvmlShutdown"));
-  const auto get_version =
-      reinterpret_cast<int (*)(char*, unsigned int)>(nvml->symbol("nvmlSystemGetDriverVersion"));
-  // No GPU is touched (NO_GPUS | NO_ATTACH), which keeps this fast.
-  constexpr unsigned int kFlags = 1 | 2;
-  if (!init || !shutdown || !get_version || init(kFlags) != 0) return {};
-  std::array<char, 96> version{};
-  const bool read = get_version(version.data(), static_cast<unsigned int>(version.size())) == 0;
-  shutdown();
-  return read ? version.data() : "";
-}
-
 std::string driver_version(const DriverApi& api) {
-  std::string version = nvml_driver_version();
+  std::string version;
+  if (const Result<const NvmlApi*> nvml = load_nvml()) version = nvml_driver_version(**nvml);
   int number = 0;
   if (version.empty() && api.driver_get_version(&number) == CUDA_SUCCESS) {
     version = concat("CUDA ", number / 1000, ".", number % 1000 / 10);

@@ -37,7 +37,7 @@ DeviceProfile read_profile(const JsonReader& json) {
   json.expect_keys({"id", "name", "sm_arch", "sm_count", "smem_per_block_optin", "smem_per_sm",
                     "registers_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "l2_bytes",
                     "memory_bytes", "dram_gbps", "sm_clock_mhz", "dense_16bit_tflops",
-                    "fp32_tflops"});
+                    "fp32_tflops", "graph_node_us", "stream_launch_us"});
   DeviceProfile profile;
   profile.id = json.required("id").value_name();
   profile.name = json.required("name").string();
@@ -54,6 +54,12 @@ DeviceProfile read_profile(const JsonReader& json) {
   profile.sm_clock_mhz = read_figure(json, "sm_clock_mhz").number();
   profile.dense_16bit_tflops = read_figure(json, "dense_16bit_tflops").number();
   profile.fp32_tflops = read_figure(json, "fp32_tflops").number();
+  if (json.optional("graph_node_us").present()) {
+    profile.graph_node_us = read_figure(json, "graph_node_us").number();
+  }
+  if (json.optional("stream_launch_us").present()) {
+    profile.stream_launch_us = read_figure(json, "stream_launch_us").number();
+  }
   return profile;
 }
 

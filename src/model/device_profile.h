@@ -29,6 +29,8 @@ struct DeviceProfile {
   double sm_clock_mhz = 0;        ///< maximum boost
   double dense_16bit_tflops = 0;  ///< tensor cores, bf16/fp16 in, fp32 accumulate, no sparsity
   double fp32_tflops = 0;
+  double graph_node_us = 0;     ///< an empty kernel in a graph; 0: not known
+  double stream_launch_us = 0;  ///< of the host, per kernel launched; 0: not known
 
   /// Adds the device fields of the expression language (sm_count, smem_per_block_optin,
   /// smem_per_sm, registers_per_sm, max_threads_per_sm, l2_bytes, sm_arch).
