@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "support/text.h"
 #include "tuner/draw.h"
 
 namespace kernwright {
@@ -13,51 +14,133 @@ constexpr std::int64_t kAlignment = 256;
 constexpr std::int64_t kMaxSets = 512;
 /// The reference, workspaces and other processes need the rest.
 constexpr double kMemoryShare = 0.6;
+constexpr std::int64_t kRotation = 3;    // times the L2
+constexpr std::int64_t kLargeSet = 5;    // times the L2: alone it leaves nothing behind
+constexpr std::int64_t kTileRows = 256;  // the tallest tile that may hang over
+constexpr std::int64_t kLeastZone = 2 << 20;
+constexpr std::int64_t kLargestZone = 16 << 20;
+/// Counters of the exact set's seeds, away from those of the timed sets.
+constexpr std::uint64_t kExactStream = std::uint64_t{1} << 32;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace
 
 int SetCount::count() const {
-  if (!cold) return 1;
-  const std::int64_t wanted = (3 * l2_bytes + set_bytes - 1) / set_bytes;
+  if (!cold || set_bytes > kLargeSet * l2_bytes) return 1;
+  const std::int64_t wanted = (kRotation * l2_bytes + set_bytes - 1) / set_bytes;
   const std::int64_t fitting = std::max<std::int64_t>(memory_bytes / set_bytes, 1);
   return static_cast<int>(std::min({std::max<std::int64_t>(wanted, 2), fitting, kMaxSets}));
 }
 
+std::int64_t red_zone_bytes(std::span<const TensorShape> shapes) {
+  std::int64_t row = 0;
+  for (const TensorShape& shape : shapes) {
+    row = std::max(row, shape.extent.back() * byte_size(shape.dtype));
+  }
+  return std::clamp(aligned(kTileRows * row), kLeastZone, kLargestZone);
+}
+
+std::string WatchedRegion::describe(std::int64_t from_start, std::int64_t from_end) const {
+  if (is_input) return concat("changed input ", before);
+  if (behind.empty() || (!before.empty() && from_start <= from_end)) {
+    return concat("wrote ", from_start, " bytes behind the end of ", before);
+  }
+  return concat("wrote ", from_end, " bytes before the start of ", behind);
+}
+
 Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
-                                    std::vector<TensorShape> shapes, bool cold,
-                                    std::uint64_t seed) {
+                                    std::vector<TensorShape> shapes, bool cold, std::uint64_t seed,
+                                    std::optional<InputDistribution> exact) {
   BufferSets sets;
   sets.shapes_ = std::move(shapes);
   sets.seed_ = seed;
-  for (const TensorShape& shape : sets.shapes_) {
-    sets.offsets_.push_back(sets.set_bytes_);
-    sets.set_bytes_ += (shape.bytes() + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  const DeviceProfile& profile = device.profile();
-  const auto memory =
-      static_cast<std::int64_t>(kMemoryShare * static_cast<double>(profile.memory_bytes));
-  sets.count_ = SetCount{sets.set_bytes_, profile.l2_bytes, memory, cold}.count();
+  sets.exact_ = exact;
+  sets.place(device.profile(), cold);
   // The profile knows the size of the memory, not what others hold of it.
   for (;; sets.count_ = (sets.count_ + 1) / 2) {
-    auto arena = device.allocate(sets.set_bytes_ * sets.count_);
+    const std::int64_t checked = sets.guarded_bytes_ * (exact ? 2 : 1);
+    auto arena = device.allocate(checked + sets.dense_bytes_ * (sets.count_ - 1));
     if (arena) {
       sets.arena_ = std::move(arena).value();
       break;
     }
     if (sets.count_ == 1 || device.lost()) return arena.error();
   }
-  for (int set = 0; set < sets.count_; ++set) {
-    for (std::size_t i = 0; i < sets.shapes_.size(); ++i) {
-      if (sets.shapes_[i].role == TensorRole::out) continue;
-      if (auto done = sets.draw(data_ops, set, i); !done) return done.error();
-    }
+  sets.passes_l2_ = sets.dense_bytes_ * sets.count_ >= kRotation * device.profile().l2_bytes;
+  sets.watch();
+  if (auto done = sets.restore(device, data_ops); !done) return done.error();
+  std::vector<MemoryRegion> regions;
+  for (const WatchedRegion& watched : sets.watched_) regions.push_back(watched.region);
+  const auto first = data_ops.enqueue_hash(regions);
+  if (!first) return first.error();
+  const auto findings = data_ops.take_findings();
+  if (!findings) return findings.error();
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    sets.watched_[i].hash = findings.value()[first.value() + i].hash;
   }
   return sets;
 }
 
-DevicePointer BufferSets::address(int set, std::size_t tensor) const {
-  return arena_->address() + static_cast<DevicePointer>(set * set_bytes_ + offsets_[tensor]);
+/// Offsets within a set, and how many sets.
+void BufferSets::place(const DeviceProfile& profile, bool cold) {
+  zone_bytes_ = red_zone_bytes(shapes_);
+  guarded_bytes_ = zone_bytes_;
+  for (const TensorShape& shape : shapes_) {
+    guarded_.push_back(guarded_bytes_);
+    dense_.push_back(dense_bytes_);
+    guarded_bytes_ += aligned(shape.bytes()) + zone_bytes_;
+    dense_bytes_ += aligned(shape.bytes());
+  }
+  const auto memory =
+      static_cast<std::int64_t>(kMemoryShare * static_cast<double>(profile.memory_bytes)) -
+      2 * guarded_bytes_;
+  count_ = SetCount{dense_bytes_, profile.l2_bytes, memory, cold}.count();
 }
+
+/// Lists what is watched: a zone reaches from the last byte of a tensor to the first of the next.
+void BufferSets::watch() {
+  for (const int set : {0, kExactSet}) {
+    if (set == kExactSet && !exact_) continue;
+    DevicePointer from = address(set, 0) - static_cast<DevicePointer>(zone_bytes_);
+    std::string before;
+    for (std::size_t i = 0; i <= shapes_.size(); ++i) {
+      const bool last = i == shapes_.size();
+      const DevicePointer to =
+          last ? from + static_cast<DevicePointer>(zone_bytes_) : address(set, i);
+      WatchedRegion zone;
+      zone.region = {from, static_cast<std::int64_t>(to - from)};
+      zone.before = before;
+      if (!last) zone.behind = shapes_[i].name;
+      watched_.push_back(std::move(zone));
+      if (last) break;
+      before = shapes_[i].name;
+      from = to + static_cast<DevicePointer>(shapes_[i].bytes());
+      if (shapes_[i].role != TensorRole::in) continue;
+      WatchedRegion input;
+      input.region = {to, shapes_[i].bytes()};
+      input.before = shapes_[i].name;
+      input.is_input = true;
+      watched_.push_back(std::move(input));
+    }
+  }
+}
+
+DevicePointer BufferSets::address(int set, std::size_t tensor) const {
+  std::int64_t offset = 0;
+  if (set == 0) {
+    offset = guarded_[tensor];
+  } else if (set == kExactSet) {
+    offset = guarded_bytes_ + guarded_[tensor];
+  } else {
+    offset = guarded_bytes_ * (exact_ ? 2 : 1) + (set - 1) * dense_bytes_ + dense_[tensor];
+  }
+  return arena_->address() + static_cast<DevicePointer>(offset);
+}
+
+std::vector<DevicePointer> BufferSets::addresses(int set) const { return addresses(set, shapes_); }
 
 std::vector<DevicePointer> BufferSets::addresses(int set,
                                                  std::span<const TensorShape> tensors) const {
@@ -81,17 +164,42 @@ Result<void> BufferSets::poison(Device& device, DataOps& data_ops, int set,
     if (shapes_[i].role == TensorRole::out) {
       done = device.fill(address(set, i), byte, shapes_[i].bytes());
     } else if (shapes_[i].role == TensorRole::inout) {
-      done = draw(data_ops, set, i);
+      done = draw(data_ops, set, i, address(set, i));
     }
     if (!done) return done;
   }
   return {};
 }
 
-Result<void> BufferSets::draw(DataOps& data_ops, int set, std::size_t tensor) const {
-  const auto stream = static_cast<std::uint64_t>(set) * shapes_.size() + tensor;
-  return data_ops.draw(address(set, tensor), shapes_[tensor].dtype, shapes_[tensor].elements(),
-                       InputDistribution::normal, hash_at(seed_, stream));
+Result<void> BufferSets::draw(DataOps& data_ops, int set, std::size_t tensor,
+                              DevicePointer to) const {
+  std::uint64_t stream = tensor;
+  auto distribution = InputDistribution::normal;
+  if (set == kExactSet) {
+    stream += kExactStream;
+    distribution = *exact_;
+  } else if (set != twin()) {
+    stream += static_cast<std::uint64_t>(set) * shapes_.size();
+  }
+  return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor].elements(), distribution,
+                       hash_at(seed_, stream));
+}
+
+Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
+  for (const WatchedRegion& watched : watched_) {
+    if (watched.is_input) continue;
+    if (auto done = device.fill(watched.region.address, kRedZoneByte, watched.region.bytes);
+        !done) {
+      return done;
+    }
+  }
+  for (int set = exact_ ? kExactSet : 0; set < count_; ++set) {
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
+      if (shapes_[i].role == TensorRole::out) continue;
+      if (auto done = draw(data_ops, set, i, address(set, i)); !done) return done;
+    }
+  }
+  return {};
 }
 
 }  // namespace kernwright

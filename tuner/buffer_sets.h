@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -12,8 +14,9 @@
 
 namespace kernwright {
 
-/// How many buffer sets a problem needs. Cold: at least two, and as many as pass 3x the L2
-/// together; bounded by the memory there is and by what one graph holds. Warm: one.
+/// How many buffer sets a problem needs. Cold: as many as pass 3x the L2 together and at least two,
+/// but one where that alone passes 5x; bounded by the memory there is and by what one graph holds.
+/// Warm: one.
 struct SetCount {
   std::int64_t set_bytes = 0;
   std::int64_t l2_bytes = 0;
@@ -23,18 +26,48 @@ struct SetCount {
   int count() const;
 };
 
-/// All tensors of a problem, several times, in one allocation: every tensor at a multiple of 256
-/// bytes, each set at the same offsets. Inputs are drawn once per set from the seed; in-place
-/// tensors can be drawn again with the same values.
+/// The byte that red zones are filled with: read as a float of any format it is a NaN.
+inline constexpr std::uint8_t kRedZoneByte = 0xFF;
+
+/// Bytes on either side of a checked tensor that nobody may write: a tile's overhang, at least.
+std::int64_t red_zone_bytes(std::span<const TensorShape> shapes);
+
+/// Memory that a correct candidate leaves as it is: a red zone or an input of a checked set.
+struct WatchedRegion {
+  MemoryRegion region;
+  std::uint64_t hash = 0;
+  std::string before;  ///< the tensor that ends where the zone begins; the input itself
+  std::string behind;  ///< the tensor that begins where the zone ends; empty for inputs
+  bool is_input = false;
+
+  /// "wrote 12 bytes behind the end of d", by how many bytes of the region lie between its start
+  /// and the first changed one, and between the last changed one and its end.
+  std::string describe(std::int64_t from_start, std::int64_t from_end) const;
+};
+
+/// All tensors of a problem, several times, in one allocation made once, every tensor at a multiple
+/// of 256 bytes. Sets 0 .. count()-1 are timed. Two are checked and have red zones around every
+/// tensor: set 0, and the exact set, whose values make every order of summation give the same bits.
+/// Inputs are drawn from the seed; the last timed set, the twin, holds the same as set 0.
 class BufferSets {
  public:
-  /// Errors: `device` where not even one set fits.
+  static constexpr int kExactSet = -1;
+
+  /// There is an exact set where `exact` says how it is drawn. Errors: `device` where not even one
+  /// timed set fits.
   static Result<BufferSets> make(Device& device, DataOps& data_ops, std::vector<TensorShape> shapes,
-                                 bool cold, std::uint64_t seed);
+                                 bool cold, std::uint64_t seed,
+                                 std::optional<InputDistribution> exact = {});
 
   int count() const { return count_; }
+  int twin() const { return count_ - 1; }
+  bool has_exact_set() const { return exact_.has_value(); }
   const std::vector<TensorShape>& shapes() const { return shapes_; }
+  /// True where the timed sets pass 3x the L2 together.
+  bool passes_l2() const { return passes_l2_; }
   DevicePointer address(int set, std::size_t tensor) const;
+  /// Of every tensor.
+  std::vector<DevicePointer> addresses(int set) const;
 
   /// The addresses of one set in the order of `tensors`, matched by name; 0 for names not held.
   std::vector<DevicePointer> addresses(int set, std::span<const TensorShape> tensors) const;
@@ -42,15 +75,30 @@ class BufferSets {
   /// Fills the outputs of a set with a byte, and draws its in-place tensors anew.
   Result<void> poison(Device& device, DataOps& data_ops, int set, std::uint8_t byte) const;
 
+  /// Draws what `tensor` holds in `set` to another place.
+  Result<void> draw(DataOps& data_ops, int set, std::size_t tensor, DevicePointer to) const;
+
+  const std::vector<WatchedRegion>& watched() const { return watched_; }
+
+  /// Refills the red zones and draws every input again.
+  Result<void> restore(Device& device, DataOps& data_ops) const;
+
  private:
-  Result<void> draw(DataOps& data_ops, int set, std::size_t tensor) const;
+  void place(const DeviceProfile& profile, bool cold);
+  void watch();
 
   std::vector<TensorShape> shapes_;
-  std::vector<std::int64_t> offsets_;
-  std::int64_t set_bytes_ = 0;
+  std::vector<std::int64_t> guarded_;  ///< offsets of the tensors in a checked set
+  std::vector<std::int64_t> dense_;    ///< offsets in the others
+  std::int64_t guarded_bytes_ = 0;
+  std::int64_t dense_bytes_ = 0;
+  std::int64_t zone_bytes_ = 0;
   int count_ = 0;
+  bool passes_l2_ = false;
   std::uint64_t seed_ = 0;
+  std::optional<InputDistribution> exact_;
   std::unique_ptr<DeviceBuffer> arena_;
+  std::vector<WatchedRegion> watched_;
 };
 
 }  // namespace kernwright

@@ -16,6 +16,8 @@ namespace kernwright {
 namespace {
 
 constexpr double kErrorFactor = 8;
+/// Of two elements of {-3..3}.
+constexpr double kLargestProduct = 9;
 constexpr std::int64_t kAlignment = 256;
 
 /// Unit of the accumulation. With 16-bit and 8-bit inputs the tensor cores' adders truncate, which
@@ -40,6 +42,53 @@ double accumulate_unit(DType accumulate, const std::vector<TensorShape>& shapes)
       return 0;
   }
   return 0;
+}
+
+/// The largest sum of small integers that is exact in the accumulator. Tensor cores keep about 14
+/// bits of sums of fp8 products.
+double exact_limit(DType accumulate, const std::vector<TensorShape>& shapes) {
+  const bool fp8 = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
+    return shape.role != TensorRole::out && shape.dtype == DType::fp8_e4m3;
+  });
+  switch (accumulate) {
+    case DType::fp64:
+    case DType::fp32:
+      return fp8 ? 0x1p13 : 0x1p24;
+    case DType::fp16:
+      return 0x1p11;
+    case DType::bf16:
+      return 0x1p8;
+    case DType::fp8_e4m3:
+      return 0x1p4;
+    case DType::int32:
+      return 0x1p31 - 1;
+    case DType::int8:
+      return 127;
+  }
+  return 0;
+}
+
+/// Beyond it an output of this dtype would overflow.
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::fp16:
+      return 65504;
+    case DType::fp8_e4m3:
+      return 448;
+    case DType::int8:
+      return 127;
+    case DType::int32:
+      return 0x1p31 - 1;
+    default:
+      return 0x1p127;
+  }
+}
+
+/// Terms summed per output.
+double reduction_terms(const Operation& operation, const Problem& normalized) {
+  if (!operation.tolerance.reduction) return 1;
+  const auto terms = operation.tolerance.reduction->evaluate(operation.scope(normalized));
+  return terms ? std::max(1.0, static_cast<double>(terms.value())) : 1;
 }
 
 /// Rounding of one stored output. The reference is fp32, so no format counts as finer.
@@ -89,13 +138,23 @@ Result<double> download_element(Device& device, DevicePointer array, DType dtype
 
 ErrorBound error_bound(const Operation& operation, const Problem& normalized,
                        const std::vector<TensorShape>& shapes, const TensorShape& output) {
-  double reduction = 1;
-  if (operation.tolerance.reduction) {
-    const auto terms = operation.tolerance.reduction->evaluate(operation.scope(normalized));
-    if (terms) reduction = std::max(1.0, static_cast<double>(terms.value()));
-  }
   const double unit = accumulate_unit(operation.tolerance.accumulate, shapes);
-  return {kErrorFactor * std::sqrt(reduction) * unit, output_unit(output.dtype)};
+  const double terms = reduction_terms(operation, normalized);
+  return {kErrorFactor * std::sqrt(terms) * unit, output_unit(output.dtype)};
+}
+
+std::optional<InputDistribution> exact_distribution(const Operation& operation,
+                                                    const Problem& normalized,
+                                                    const std::vector<TensorShape>& shapes) {
+  if (!operation.exact_inputs) return std::nullopt;
+  double limit = exact_limit(operation.tolerance.accumulate, shapes);
+  for (const TensorShape& shape : shapes) {
+    if (shape.role != TensorRole::in) limit = std::min(limit, largest(shape.dtype));
+  }
+  const double terms = reduction_terms(operation, normalized);
+  if (terms * kLargestProduct <= limit) return InputDistribution::small_integers;
+  if (terms <= limit) return InputDistribution::signs;
+  return std::nullopt;
 }
 
 Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation& operation,
@@ -111,25 +170,15 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   const ExecutionPlan& plan = planned.value();
 
   Checker checker;
-  std::int64_t bytes = 0;
-  const std::vector<TensorShape>& shapes = sets.shapes();
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
-    if (shapes[i].role == TensorRole::in) continue;
-    const std::int64_t size = (shapes[i].elements() * 4 + kAlignment - 1) / kAlignment * kAlignment;
-    Output output;
-    output.tensor = i;
-    output.bound = error_bound(operation, normalized, shapes, shapes[i]);
-    output.value = static_cast<DevicePointer>(bytes);
-    output.magnitude = static_cast<DevicePointer>(bytes + size);
-    checker.outputs_.push_back(output);
-    bytes += 2 * size;
-  }
+  const std::int64_t bytes = checker.place_outputs(sets.shapes(), sets.has_exact_set());
   auto buffer = device.allocate(std::max(bytes, kAlignment));
   if (!buffer) return failed(buffer.error());
   checker.buffer_ = std::move(buffer).value();
   for (Output& output : checker.outputs_) {
-    output.value += checker.buffer_->address();
-    output.magnitude += checker.buffer_->address();
+    output.bound = error_bound(operation, normalized, sets.shapes(), sets.shapes()[output.tensor]);
+    for (DevicePointer* place : {&output.value, &output.magnitude, &output.exact}) {
+      *place += checker.buffer_->address();
+    }
   }
   // NaN everywhere: an element that the reference leaves out is then found below.
   if (auto done = device.fill(checker.buffer_->address(), 0xFF, checker.buffer_->bytes()); !done) {
@@ -140,75 +189,147 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   if (!compiled) return failed(compiled.error());
   auto program = device.load(compiled.value()->bits, plan);
   if (!program) return failed(program.error());
-  LaunchArguments arguments;
-  arguments.tensors = sets.addresses(0, plan.tensors);
-  arguments.references.resize(plan.tensors.size());
-  arguments.magnitudes.resize(plan.tensors.size());
-  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-    for (const Output& output : checker.outputs_) {
-      if (plan.tensors[i].name != shapes[output.tensor].name) continue;
-      arguments.references[i] = output.value;
-      arguments.magnitudes[i] = output.magnitude;
+  // The exact set's magnitude is overwritten by that of set 0, which comes last.
+  for (const int set : {BufferSets::kExactSet, 0}) {
+    if (set == BufferSets::kExactSet && !sets.has_exact_set()) continue;
+    if (auto done = checker.run_reference(device, *program.value(), plan, sets, set); !done) {
+      return failed(done.error());
     }
   }
-  for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.default_value);
-  if (auto done = device.run(*program.value(), arguments); !done) return failed(done.error());
-
-  for (const Output& output : checker.outputs_) {
-    const std::int64_t elements = shapes[output.tensor].elements();
-    for (const DevicePointer array : {output.value, output.magnitude}) {
-      // inf - inf is NaN, so only a finite array equals itself.
-      auto self = data_ops.compare(array, DType::fp32, elements, array, array, {});
-      if (!self) return failed(self.error());
-      if (self.value().mismatches != 0) {
-        return failed({ErrorCode::internal,
-                       concat(self.value().mismatches, " of ", elements, " elements of ",
-                              shapes[output.tensor].name, " are not finite, the first is number ",
-                              self.value().first_mismatch)});
-      }
-    }
+  if (auto done = checker.expect_finite(data_ops, sets.has_exact_set()); !done) {
+    return failed(done.error());
   }
   return checker;
 }
 
-Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
-                                     const BufferSets& sets) const {
-  CheckReport total;
+/// Lists the outputs with offsets for addresses; the bytes they take together.
+std::int64_t Checker::place_outputs(std::vector<TensorShape> shapes, bool exact) {
+  shapes_ = std::move(shapes);
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
+    if (shapes_[i].role == TensorRole::in) continue;
+    const std::int64_t size =
+        (shapes_[i].elements() * 4 + kAlignment - 1) / kAlignment * kAlignment;
+    Output output;
+    output.tensor = i;
+    for (DevicePointer* place : {&output.value, &output.magnitude, &output.exact}) {
+      if (place == &output.exact && !exact) break;
+      *place = static_cast<DevicePointer>(bytes);
+      bytes += size;
+    }
+    outputs_.push_back(output);
+  }
+  return bytes;
+}
+
+Result<void> Checker::run_reference(Device& device, const LoadedProgram& program,
+                                    const ExecutionPlan& plan, const BufferSets& sets,
+                                    int set) const {
+  LaunchArguments arguments;
+  arguments.tensors = sets.addresses(set, plan.tensors);
+  arguments.references.resize(plan.tensors.size());
+  arguments.magnitudes.resize(plan.tensors.size());
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    for (const Output& output : outputs_) {
+      if (plan.tensors[i].name != shapes_[output.tensor].name) continue;
+      arguments.references[i] = set == BufferSets::kExactSet ? output.exact : output.value;
+      arguments.magnitudes[i] = output.magnitude;
+    }
+  }
+  for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.default_value);
+  return device.run(program, arguments);
+}
+
+Result<void> Checker::expect_finite(DataOps& data_ops, bool exact) const {
   for (const Output& output : outputs_) {
-    const TensorShape& shape = sets.shapes()[output.tensor];
-    auto report = data_ops.compare(sets.address(0, output.tensor), shape.dtype, shape.elements(),
-                                   output.value, output.magnitude, output.bound);
-    if (!report) return report.error();
-    const CheckReport& found = report.value();
+    const std::int64_t elements = shapes_[output.tensor].elements();
+    for (const DevicePointer array : {output.value, output.magnitude, output.exact}) {
+      if (array == output.exact && !exact) continue;
+      // inf - inf is NaN, so only a finite array equals itself.
+      auto self = data_ops.compare(array, DType::fp32, elements, array, array, {});
+      if (!self) return self.error();
+      if (self.value().mismatches != 0) {
+        return Error{ErrorCode::internal,
+                     concat(self.value().mismatches, " of ", elements, " elements of ",
+                            shapes_[output.tensor].name, " are not finite, the first is number ",
+                            self.value().first_mismatch)};
+      }
+    }
+  }
+  return {};
+}
+
+Result<std::size_t> Checker::enqueue(DataOps& data_ops, int set,
+                                     std::span<const DevicePointer> addresses) const {
+  const bool exact = set == BufferSets::kExactSet;
+  std::size_t first = 0;
+  for (const Output& output : outputs_) {
+    const TensorShape& shape = shapes_[output.tensor];
+    const ErrorBound bound = exact ? ErrorBound{0, 0, true} : output.bound;
+    const auto number = data_ops.enqueue_compare(
+        addresses[output.tensor], shape.dtype, shape.elements(),
+        exact ? output.exact : output.value, exact ? 0 : output.magnitude, bound);
+    if (!number) return number;
+    if (&output == &outputs_.front()) first = number.value();
+  }
+  return first;
+}
+
+Result<CheckReport> Checker::report(Device& device, int set,
+                                    std::span<const DevicePointer> addresses,
+                                    std::span<const Finding> findings, std::size_t first) const {
+  CheckReport total;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
+    const Finding& found = findings[first + i];
     if (found.mismatches != 0 && total.mismatches == 0) {
-      std::int64_t index = 0;
-      std::from_chars(found.first_mismatch.data(),
-                      found.first_mismatch.data() + found.first_mismatch.size(), index);
-      auto text = describe(device, sets, output, index);
+      auto text = describe(device, set, addresses[output.tensor], output, found.first);
       if (!text) return text.error();
       total.first_mismatch = std::move(text).value();
     }
     total.max_error = std::max(total.max_error, found.max_error);
     total.mismatches += found.mismatches;
-    total.elements += found.elements;
+    total.elements += shapes_[output.tensor].elements();
   }
   return total;
 }
 
-Result<std::string> Checker::describe(Device& device, const BufferSets& sets, const Output& output,
-                                      std::int64_t index) const {
-  const TensorShape& shape = sets.shapes()[output.tensor];
-  auto actual = download_element(device, sets.address(0, output.tensor), shape.dtype, index);
-  auto reference = download_element(device, output.value, DType::fp32, index);
+Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
+                                     const BufferSets& sets) const {
+  const std::vector<DevicePointer> addresses = sets.addresses(0);
+  const auto first = enqueue(data_ops, 0, addresses);
+  if (!first) return first.error();
+  const auto findings = data_ops.take_findings();
+  if (!findings) return findings.error();
+  return report(device, 0, addresses, findings.value(), first.value());
+}
+
+std::vector<MemoryRegion> Checker::outputs(std::span<const DevicePointer> addresses) const {
+  std::vector<MemoryRegion> regions;
+  for (const Output& output : outputs_) {
+    regions.push_back({addresses[output.tensor], shapes_[output.tensor].bytes()});
+  }
+  return regions;
+}
+
+Result<std::string> Checker::describe(Device& device, int set, DevicePointer actual,
+                                      const Output& output, std::int64_t index) const {
+  const TensorShape& shape = shapes_[output.tensor];
+  const bool exact = set == BufferSets::kExactSet;
+  auto value = download_element(device, actual, shape.dtype, index);
+  auto reference =
+      download_element(device, exact ? output.exact : output.value, DType::fp32, index);
   auto magnitude = download_element(device, output.magnitude, DType::fp32, index);
-  if (!actual) return actual.error();
+  if (!value) return value.error();
   if (!reference) return reference.error();
   if (!magnitude) return magnitude.error();
+  const std::string text =
+      concat(position(shape, index), ": ", value.value(), " != ", reference.value());
+  if (exact) return concat(text, " (exact)");
   const double bound = output.bound.accumulate_unit * magnitude.value() +
                        output.bound.output_unit * std::fabs(reference.value()) +
                        error_floor(shape.dtype);
-  return concat(position(shape, index), ": ", actual.value(), " != ", reference.value(), " (bound ",
-                bound, ")");
+  return concat(text, " (bound ", bound, ")");
 }
 
 }  // namespace kernwright

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +21,15 @@ namespace kernwright {
 ErrorBound error_bound(const Operation& operation, const Problem& normalized,
                        const std::vector<TensorShape>& shapes, const TensorShape& output);
 
-/// Knows the right outputs of buffer set 0: the operation's reference kernel is compiled and run
-/// once, into an fp32 result and an fp32 magnitude per output. Invariant: the reference is finite.
+/// How the exact set is drawn so that partial sums stay exact in the accumulator and results within
+/// the output's range; none where the operation has no exact test or its sums are too long.
+std::optional<InputDistribution> exact_distribution(const Operation& operation,
+                                                    const Problem& normalized,
+                                                    const std::vector<TensorShape>& shapes);
+
+/// Knows the right outputs of both checked buffer sets: the operation's reference kernel is
+/// compiled once and run on each, into an fp32 result and, for set 0, an fp32 magnitude per output.
+/// Invariant: the references are finite.
 class Checker {
  public:
   /// Errors: the reference does not compile or run; `internal` where it is not finite.
@@ -28,8 +37,21 @@ class Checker {
                               const Problem& normalized, const Catalog& catalog, CompilePool& pool,
                               const BufferSets& sets);
 
-  /// Compares every output of set 0 with the reference; the worst output's report.
+  /// Compares every output, at `addresses` (one per tensor), with the reference of `set`: the exact
+  /// set's to the last bit, else that of set 0 within the bound. Gives the number of the first
+  /// finding; there is one per output.
+  Result<std::size_t> enqueue(DataOps& data_ops, int set,
+                              std::span<const DevicePointer> addresses) const;
+
+  /// What the findings from number `first` on say; `first_mismatch` is read from the device.
+  Result<CheckReport> report(Device& device, int set, std::span<const DevicePointer> addresses,
+                             std::span<const Finding> findings, std::size_t first) const;
+
+  /// Compares every output of set 0 with the reference, and waits.
   Result<CheckReport> compare(Device& device, DataOps& data_ops, const BufferSets& sets) const;
+
+  /// The regions of the outputs at `addresses`.
+  std::vector<MemoryRegion> outputs(std::span<const DevicePointer> addresses) const;
 
  private:
   struct Output {
@@ -37,10 +59,17 @@ class Checker {
     ErrorBound bound;
     DevicePointer value = 0;
     DevicePointer magnitude = 0;
+    DevicePointer exact = 0;  ///< the exact set's result
   };
 
-  Result<std::string> describe(Device& device, const BufferSets& sets, const Output& output,
+  std::int64_t place_outputs(std::vector<TensorShape> shapes, bool exact);
+  Result<void> run_reference(Device& device, const LoadedProgram& program,
+                             const ExecutionPlan& plan, const BufferSets& sets, int set) const;
+  Result<void> expect_finite(DataOps& data_ops, bool exact) const;
+  Result<std::string> describe(Device& device, int set, DevicePointer actual, const Output& output,
                                std::int64_t index) const;
+
+  std::vector<TensorShape> shapes_;
 
   std::vector<Output> outputs_;
   std::unique_ptr<DeviceBuffer> buffer_;

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
+#include <vector>
 
 #include "compile/compile_pool.h"
 #include "device/device.h"
@@ -11,40 +12,73 @@
 
 namespace kernwright {
 
-/// How input values are drawn. Both are seeded and counter-based: element i of a tensor depends on
+/// How input values are drawn. All are seeded and counter-based: element i of a tensor depends on
 /// the seed and i alone.
 enum class InputDistribution {
-  normal,         ///< normal(0, 1), rounded to the storage type: realistic bit patterns, for timing
-  small_integers  ///< {-3..3}: sums are exact in fp32, so any summation order gives equal results
+  normal,  ///< normal(0, 1), rounded to the storage type: realistic bit patterns, for timing
+  small_integers,  ///< {-3..3}: sums are exact in fp32, so any summation order gives equal results
+  signs            ///< {-1, 0, 1}: the same for longer sums and narrower formats
 };
 
-/// Elements of integer dtypes are small integers under either distribution.
+/// Elements of integer dtypes are small integers under the normal distribution.
 constexpr bool is_integer(DType dtype) { return dtype == DType::int8 || dtype == DType::int32; }
 
-/// What `CheckReport::max_error` says of a NaN, and the most it ever says.
+/// What `max_error` says of a NaN, and the most it ever says.
 inline constexpr double kWorstError = 1e30;
 
 /// The bound of one checked tensor: |x - r| <= accumulate_unit * magnitude + output_unit * |r| +
-/// error_floor(dtype).
+/// error_floor(dtype). Where `exact`, x must equal r rounded to the tensor's dtype.
 struct ErrorBound {
   double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc
   double output_unit = 0;      ///< rounding of the output dtype
+  bool exact = false;
 };
 
-/// Work on whole tensors in device memory: drawing inputs, comparing outputs. On a GPU it is done
-/// by small kernels of our own; on a FakeDevice, whose memory is host memory, by the host.
+/// Bytes in device memory, anywhere within an allocation.
+struct MemoryRegion {
+  DevicePointer address = 0;
+  std::int64_t bytes = 0;
+};
+
+/// What one comparison or one hash found.
+struct Finding {
+  double max_error = 0;         ///< in units of the bound
+  std::int64_t mismatches = 0;  ///< beyond it, NaN included
+  std::int64_t first = -1;      ///< the flat index of the first of them
+  std::uint64_t hash = 0;
+};
+
+/// Work on whole tensors in device memory: drawing inputs, comparing and hashing. It is done in
+/// stream order and not waited for; what was found is read in one go. On a GPU small kernels of our
+/// own do it; on a FakeDevice, whose memory is host memory, the host.
 class DataOps {
  public:
+  /// Findings that can be outstanding.
+  static constexpr std::size_t kMaxFindings = 1024;
+
   virtual ~DataOps() = default;
 
   virtual Result<void> draw(DevicePointer to, DType dtype, std::int64_t elements,
                             InputDistribution distribution, std::uint64_t seed) = 0;
 
-  /// Compares `elements` of `actual` (in `dtype`) with fp32 `reference` and `magnitude`. NaN never
-  /// passes. `first_mismatch` of the report holds the flat index only.
-  virtual Result<CheckReport> compare(DevicePointer actual, DType dtype, std::int64_t elements,
-                                      DevicePointer reference, DevicePointer magnitude,
-                                      const ErrorBound& bound) = 0;
+  /// Compares `elements` of `actual` (in `dtype`) with fp32 `reference` and `magnitude`; the latter
+  /// may be 0 where the bound is exact. NaN never passes. Gives the number of its finding.
+  virtual Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype,
+                                              std::int64_t elements, DevicePointer reference,
+                                              DevicePointer magnitude, const ErrorBound& bound) = 0;
+
+  /// A hash of every region, of its bytes and their places in it; findings are numbered from the
+  /// value returned.
+  virtual Result<std::size_t> enqueue_hash(std::span<const MemoryRegion> regions) = 0;
+
+  /// Waits and gives all findings since the last call.
+  virtual Result<std::vector<Finding>> take_findings() = 0;
+
+  /// A comparison that is waited for; findings outstanding are lost. `first_mismatch` of the report
+  /// holds the flat index only.
+  Result<CheckReport> compare(DevicePointer actual, DType dtype, std::int64_t elements,
+                              DevicePointer reference, DevicePointer magnitude,
+                              const ErrorBound& bound);
 };
 
 /// Compiles and loads the kernels behind `DataOps` on `device`.

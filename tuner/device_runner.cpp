@@ -1,40 +1,63 @@
 #include "tuner/device_runner.h"
 
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
 #include "support/text.h"
 #include "tuner/buffer_sets.h"
 #include "tuner/checker.h"
+#include "tuner/examiner.h"
+#include "tuner/reference_kernels.h"
+#include "tuner/sample_length.h"
+#include "tuner/workspace.h"
 
 namespace kernwright {
 namespace {
 
-/// Launches in one graph; beyond it building the graph costs more than it times.
-constexpr int kMaxUnits = 1024;
 /// Launches of the first, rough timing that the length of a sample is derived from.
 constexpr int kProbeUnits = 4;
-/// Contents of outputs and workspace before a checked run: NaN in every float format, then a large
-/// finite number. A result that depends on either is wrong.
-constexpr std::uint8_t kPoisons[] = {0xFF, 0x7B};
+/// One disagreement of the timers may be an accident; more of them than this share are not.
+constexpr double kTimerShare = 0.02;
+
+/// Units of work ready for timing.
+struct Timed {
+  std::shared_ptr<LoadedProgram> program;
+  std::vector<LaunchArguments> arguments;  ///< one per timed set
+  std::unique_ptr<Device::TimedUnits> units;
+  int length = 0;  ///< units in the graph
+};
+
+struct Loaded {
+  Subject subject;
+  Timed timed;
+  ExecutionPlan launches;  ///< the plan's launches alone
+};
 
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, DataOps& data_ops, BufferSets sets, Checker checker,
-               double sample_us)
+               ReferenceKernels references, const DeviceRunnerOptions& options)
       : device_(device),
-        data_ops_(data_ops),
         sets_(std::move(sets)),
         checker_(std::move(checker)),
-        sample_us_(sample_us) {
-    in_place_ = std::any_of(sets_.shapes().begin(), sets_.shapes().end(),
-                            [](const TensorShape& s) { return s.role == TensorRole::inout; });
+        references_(std::move(references)),
+        workspace_(red_zone_bytes(sets_.shapes())),
+        examiner_(device, data_ops, sets_, checker_, workspace_, *references_.dram(),
+                  options.disposable),
+        sample_us_(options.sample_ms * 1000),
+        audit_(options.audit) {
+    flushes_ = options.policy.l2 == L2State::cold && !sets_.passes_l2();
+    for (const TensorShape& shape : sets_.shapes()) {
+      in_place_ = in_place_ || shape.role == TensorRole::inout;
+    }
+    sm_reference_ = {references_.sm(), std::vector<LaunchArguments>(1), nullptr, 0};
+    dram_reference_ = {references_.dram(), std::vector<LaunchArguments>(1), nullptr, 0};
   }
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
-  Result<Checked> check(Id id, CheckDepth depth) override;
+  Result<Checked> check(Id id, CheckDepth depth) override {
+    return examiner_.examine(loaded_.at(id).subject, depth);
+  }
   Result<Checked> check_after_timing(Id id) override;
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
@@ -43,64 +66,55 @@ class DeviceRunner final : public Runner {
   bool lost() const override { return device_.lost(); }
 
  private:
-  struct Loaded {
-    std::shared_ptr<LoadedProgram> program;
-    std::vector<LaunchArguments> arguments;  ///< one per set
-    std::int64_t workspace_bytes = 0;
-    std::unique_ptr<Device::TimedUnits> units;
-  };
-
   /// What the last failed call of the device says of the candidate that made it.
   Step failure(const Error& error) const {
     const Outcome outcome = device_.last_failure();
     return {outcome == Outcome::ok ? Outcome::launch_failed : outcome, error.message};
   }
-  static Step verdict(const CheckReport& report) {
-    if (report.mismatches == 0) return {};
-    return {Outcome::wrong_result, concat(report.mismatches, " of ", report.elements,
-                                          " elements beyond their bound, ", report.first_mismatch)};
+  Timed& timed(Id id) {
+    return id == kSmReference     ? sm_reference_
+           : id == kDramReference ? dram_reference_
+                                  : loaded_.at(id).timed;
   }
-
-  /// Every launch shares one workspace, which only grows; true where it moved.
-  Result<bool> reserve_workspace(std::int64_t bytes);
-  Result<Checked> checked_run(const Loaded& loaded, std::uint8_t poison);
-  Result<void> build_units(Loaded& loaded);
-  Sampled take_sample(Loaded& loaded);
+  /// `once`: no set may be used twice in a sample.
+  Result<void> build_units(Timed& timed, bool once);
+  Result<Sample> take_sample(Timed& timed, bool flush);
+  Sampled sample_of(Timed& timed, bool flush);
 
   Device& device_;
-  DataOps& data_ops_;
   BufferSets sets_;
   Checker checker_;
+  ReferenceKernels references_;
+  Workspace workspace_;
+  Examiner examiner_;
   double sample_us_;
+  std::function<Audit()> audit_;
   bool in_place_ = false;
-  std::unique_ptr<DeviceBuffer> workspace_;
+  /// The sets do not pass the L2: it is emptied before every sample, which uses each set once.
+  bool flushes_ = false;
+  Timed sm_reference_;
+  Timed dram_reference_;
   std::map<Id, Loaded> loaded_;
+  std::map<std::string, double> launch_gaps_us_;  ///< by launch shape
   Id next_id_ = 0;
 };
-
-Result<bool> DeviceRunner::reserve_workspace(std::int64_t bytes) {
-  if (workspace_ != nullptr ? workspace_->bytes() >= bytes : bytes == 0) return false;
-  auto buffer = device_.allocate(bytes);
-  if (!buffer) return buffer.error();
-  workspace_ = std::move(buffer).value();
-  return true;
-}
 
 Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
                                                const CompiledKernel& kernel) {
   Prepared prepared;
   Loaded loaded;
-  loaded.workspace_bytes = candidate.plan.workspace_bytes();
-  auto moved = reserve_workspace(loaded.workspace_bytes);
+  Subject& subject = loaded.subject;
+  subject.workspace_bytes = candidate.plan.workspace_bytes();
+  const auto moved = workspace_.reserve(device_, subject.workspace_bytes);
   if (!moved) {
     prepared.step = {Outcome::out_of_memory, moved.error().message};
     return prepared;
   }
   if (moved.value()) {  // graphs built before hold the old address
     for (auto& [id, other] : loaded_) {
-      other.units.reset();
-      for (LaunchArguments& arguments : other.arguments) {
-        arguments.workspace = workspace_->address();
+      other.timed.units.reset();
+      for (LaunchArguments& arguments : other.timed.arguments) {
+        arguments.workspace = workspace_.address();
       }
     }
   }
@@ -109,88 +123,65 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
     prepared.step = failure(program.error());
     return prepared;
   }
-  loaded.program = std::move(program).value();
-  for (int set = 0; set < sets_.count(); ++set) {
-    LaunchArguments arguments;
-    arguments.tensors = sets_.addresses(set, candidate.plan.tensors);
-    for (const Scalar& scalar : candidate.plan.scalars) {
-      arguments.scalars.push_back(scalar.default_value);
-    }
-    arguments.workspace = workspace_ != nullptr ? workspace_->address() : 0;
-    loaded.arguments.push_back(std::move(arguments));
+  subject.program = std::move(program).value();
+  subject.tensors = candidate.plan.tensors;
+  for (const Scalar& scalar : candidate.plan.scalars) {
+    subject.scalars.push_back(scalar.default_value);
   }
+  loaded.timed.program = subject.program;
+  for (int set = 0; set < sets_.count(); ++set) {
+    loaded.timed.arguments.push_back(examiner_.arguments(subject, set));
+  }
+  loaded.launches.launches = candidate.plan.launches;
   prepared.id = next_id_++;
   loaded_.emplace(prepared.id, std::move(loaded));
   return prepared;
 }
 
-Result<Runner::Checked> DeviceRunner::checked_run(const Loaded& loaded, std::uint8_t poison) {
-  if (auto done = sets_.poison(device_, data_ops_, 0, poison); !done) return done.error();
-  if (loaded.workspace_bytes > 0) {
-    if (auto done = device_.fill(workspace_->address(), poison, loaded.workspace_bytes); !done) {
-      return done.error();
-    }
-  }
-  if (auto done = device_.run(*loaded.program, loaded.arguments.front()); !done) {
-    return Checked{failure(done.error()), {}};
-  }
-  auto report = checker_.compare(device_, data_ops_, sets_);
-  if (!report) return report.error();
-  return Checked{verdict(report.value()), report.value()};
-}
-
-Result<Runner::Checked> DeviceRunner::check(Id id, CheckDepth) {
-  Checked worst;
-  for (const std::uint8_t poison : kPoisons) {
-    auto checked = checked_run(loaded_.at(id), poison);
-    if (!checked || checked.value().step.outcome != Outcome::ok) return checked;
-    if (checked.value().report.max_error >= worst.report.max_error) {
-      worst = std::move(checked).value();
-    }
-  }
-  return worst;
-}
-
-Result<void> DeviceRunner::build_units(Loaded& loaded) {
-  const int sets = sets_.count();
-  auto probe = device_.prepare_timing(*loaded.program, loaded.arguments, kProbeUnits);
+Result<void> DeviceRunner::build_units(Timed& timed, bool once) {
+  auto probe = device_.prepare_timing(*timed.program, timed.arguments, kProbeUnits);
   if (!probe) return probe.error();
-  auto unit = device_.sample(*probe.value());
+  const auto unit = device_.sample(*probe.value());
   if (!unit) return unit.error();
-  const double wanted = sample_us_ / std::max(unit.value().us, 0.1);
-  const int rotations =
-      std::max(1, static_cast<int>(std::lround(std::min<double>(wanted, kMaxUnits) / sets)));
-  auto units = device_.prepare_timing(*loaded.program, loaded.arguments, rotations * sets);
+  const SampleLength length =
+      sample_length(unit.value().us, sample_us_, static_cast<int>(timed.arguments.size()), once);
+  auto units = device_.prepare_timing(*timed.program, timed.arguments, length.units);
   if (!units) return units.error();
+  units.value()->replays = length.replays;
+  timed.length = length.units;
   // The first replay pays for paging in the code.
-  if (auto first = device_.sample(*units.value()); !first) return first.error();
-  loaded.units = std::move(units).value();
+  if (const auto first = device_.sample(*units.value()); !first) return first.error();
+  timed.units = std::move(units).value();
   return {};
 }
 
-Runner::Sampled DeviceRunner::take_sample(Loaded& loaded) {
-  if (loaded.units == nullptr) {
-    if (auto done = build_units(loaded); !done) return {failure(done.error()), {}};
+Result<Sample> DeviceRunner::take_sample(Timed& timed, bool flush) {
+  if (timed.units == nullptr) {
+    if (auto done = build_units(timed, flush); !done) return done.error();
   }
-  auto sample = device_.sample(*loaded.units);
+  if (flush) {
+    if (auto done = device_.enqueue(*references_.dram(), {}); !done) return done.error();
+  }
+  return device_.sample(*timed.units);
+}
+
+Runner::Sampled DeviceRunner::sample_of(Timed& timed, bool flush) {
+  const auto sample = take_sample(timed, flush);
   if (!sample) return {failure(sample.error()), {}};
   return {{}, sample.value()};
 }
 
 Result<Runner::Checked> DeviceRunner::check_after_timing(Id id) {
   Loaded& loaded = loaded_.at(id);
-  if (in_place_) return checked_run(loaded, kPoisons[0]);  // the replays have changed the inputs
-  if (auto done = sets_.poison(device_, data_ops_, 0, kPoisons[0]); !done) return done.error();
-  if (const Sampled sampled = take_sample(loaded); sampled.step.outcome != Outcome::ok) {
-    return Checked{sampled.step, {}};
+  if (in_place_) return examiner_.examine_once(loaded.subject);
+  if (loaded.timed.units == nullptr) {
+    if (auto done = build_units(loaded.timed, flushes_); !done) {
+      return Checked{failure(done.error()), loaded.subject.report};
+    }
   }
-  auto report = checker_.compare(device_, data_ops_, sets_);
-  if (!report) return report.error();
-  Checked checked{verdict(report.value()), report.value()};
-  if (checked.step.outcome != Outcome::ok) {
-    checked.step.detail = concat("after timing: ", checked.step.detail);
-  }
-  return checked;
+  const bool all_sets = loaded.timed.length >= sets_.count();
+  return examiner_.examine_replay(loaded.subject, all_sets,
+                                  [&] { return sample_of(loaded.timed, flushes_).step; });
 }
 
 Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> order) {
@@ -202,14 +193,39 @@ Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> or
       result.push_back({known->second, {}});
       continue;
     }
-    result.push_back(take_sample(loaded_.at(id)));
+    result.push_back(sample_of(timed(id), flushes_ && id >= 0));
     if (result.back().step.outcome != Outcome::ok) failed.emplace(id, result.back().step);
   }
   return result;
 }
 
-Result<double> DeviceRunner::launch_gap_us(Id) { return 0.0; }
-Result<Audit> DeviceRunner::audit() { return Audit{}; }
+Result<double> DeviceRunner::launch_gap_us(Id id) {
+  const ExecutionPlan& plan = loaded_.at(id).launches;
+  const std::string shape = ReferenceKernels::launch_shape(plan);
+  if (const auto known = launch_gaps_us_.find(shape); known != launch_gaps_us_.end()) {
+    return known->second;
+  }
+  auto program = references_.empty(device_, plan);
+  if (!program) return program.error();
+  Timed empty{std::move(program).value(), std::vector<LaunchArguments>(1), nullptr, 0};
+  const auto sample = take_sample(empty, false);
+  if (!sample) return sample.error();
+  return launch_gaps_us_.emplace(shape, sample.value().us).first->second;
+}
+
+Result<Audit> DeviceRunner::audit() {
+  Audit audit = audit_ ? audit_() : Audit{};
+  const TimerCheck check = device_.take_timer_check();
+  AuditRow row{"event_timer", Trust::a,
+               concat("events and global timer agree in ", check.samples - check.disagreed, " of ",
+                      check.samples, " samples")};
+  if (check.disagreed != 0) {
+    row.detail += concat("; in one they said ", check.event_us, " us and ", check.timer_us, " us");
+  }
+  if (check.disagreed > 1 && check.disagreed > kTimerShare * check.samples) row.trust = Trust::c;
+  audit.rows.push_back(std::move(row));
+  return audit;
+}
 
 }  // namespace
 
@@ -225,15 +241,20 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
   }
   auto shapes = operation.tensor_shapes(normalized);
   if (!shapes) return shapes.error();
+  // Compiles while the buffers are drawn and the reference runs.
+  const auto reference_bits = ReferenceKernels::compile(device.profile(), pool);
+  const auto exact = exact_distribution(operation, normalized, shapes.value());
   auto sets = BufferSets::make(device, data_ops, std::move(shapes).value(),
-                               options.policy.l2 == L2State::cold, options.seed);
+                               options.policy.l2 == L2State::cold, options.seed, exact);
   if (!sets) return sets.error();
   auto checker =
       Checker::make(device, data_ops, operation, normalized, catalog, pool, sets.value());
   if (!checker) return checker.error();
-  return std::unique_ptr<Runner>(
-      std::make_unique<DeviceRunner>(device, data_ops, std::move(sets).value(),
-                                     std::move(checker).value(), options.sample_ms * 1000));
+  auto references = ReferenceKernels::make(device, reference_bits.get());
+  if (!references) return references.error();
+  return std::unique_ptr<Runner>(std::make_unique<DeviceRunner>(
+      device, data_ops, std::move(sets).value(), std::move(checker).value(),
+      std::move(references).value(), options));
 }
 
 }  // namespace kernwright

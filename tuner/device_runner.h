@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "compile/compile_pool.h"
@@ -16,6 +17,10 @@ struct DeviceRunnerOptions {
   MeasurePolicy policy;
   std::uint64_t seed = 1;
   double sample_ms = 1.5;  ///< aimed-at length of one sample
+  /// The process may be lost to a candidate: finalists also run against unmapped pages.
+  bool disposable = false;
+  /// What is known of the environment beside the runner's own timers.
+  std::function<Audit()> audit;
 };
 
 /// A `Runner` on a `Device` of this process. On opening it allocates the buffer sets of the problem

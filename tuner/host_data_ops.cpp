@@ -1,15 +1,23 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <numbers>
+#include <utility>
 
-#include "support/text.h"
 #include "tuner/data_ops.h"
 #include "tuner/draw.h"
 #include "tuner/element.h"
 
 namespace kernwright {
 namespace {
+
+/// `value` as the storage of `dtype` holds it.
+double rounded(DType dtype, double value) {
+  std::uint64_t storage = 0;
+  store_element(&storage, dtype, 0, value);
+  return load_element(&storage, dtype, 0);
+}
 
 /// Work on memory of this process, addressed as a fake device does. The formulas are those of
 /// kernels/data_ops.cu.
@@ -21,7 +29,9 @@ class HostDataOps final : public DataOps {
     for (std::int64_t i = 0; i < elements; ++i) {
       const std::uint64_t bits = hash_at(seed, static_cast<std::uint64_t>(i));
       double value = 0;
-      if (distribution == InputDistribution::small_integers || is_integer(dtype)) {
+      if (distribution == InputDistribution::signs) {
+        value = static_cast<double>(((bits >> 32) * 3) >> 32) - 1;
+      } else if (distribution == InputDistribution::small_integers || is_integer(dtype)) {
         value = static_cast<double>(((bits >> 32) * 7) >> 32) - 3;
       } else {
         const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24F;
@@ -34,30 +44,64 @@ class HostDataOps final : public DataOps {
     return {};
   }
 
-  Result<CheckReport> compare(DevicePointer actual, DType dtype, std::int64_t elements,
-                              DevicePointer reference, DevicePointer magnitude,
-                              const ErrorBound& bound) override {
+  Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, std::int64_t elements,
+                                      DevicePointer reference, DevicePointer magnitude,
+                                      const ErrorBound& bound) override {
     const double floor = error_floor(dtype);
-    CheckReport report;
-    report.elements = elements;
+    Finding found;
     for (std::int64_t i = 0; i < elements; ++i) {
-      const double r = load_element(at(reference), DType::fp32, i);
-      const double terms = load_element(at(magnitude), DType::fp32, i);
+      double r = load_element(at(reference), DType::fp32, i);
+      double limit = 0;
+      if (bound.exact) {
+        r = rounded(dtype, r);
+      } else {
+        const double terms = load_element(at(magnitude), DType::fp32, i);
+        limit = bound.accumulate_unit * terms + bound.output_unit * std::fabs(r) + floor;
+      }
       const double error = std::fabs(load_element(at(actual), dtype, i) - r);
-      const double limit = bound.accumulate_unit * terms + bound.output_unit * std::fabs(r) + floor;
       if (error != 0) {
         const double ratio = error / limit;
-        report.max_error = std::max(report.max_error, ratio < kWorstError ? ratio : kWorstError);
+        found.max_error = std::max(found.max_error, ratio < kWorstError ? ratio : kWorstError);
       }
       if (!(error <= limit)) {
-        if (report.mismatches++ == 0) report.first_mismatch = concat(i);
+        if (found.mismatches++ == 0) found.first = i;
       }
     }
-    return report;
+    findings_.push_back(found);
+    return findings_.size() - 1;
   }
+
+  Result<std::size_t> enqueue_hash(std::span<const MemoryRegion> regions) override {
+    const std::size_t first = findings_.size();
+    for (const MemoryRegion& region : regions) {
+      Finding found;
+      found.hash = hash(region);
+      findings_.push_back(found);
+    }
+    return first;
+  }
+
+  Result<std::vector<Finding>> take_findings() override { return std::exchange(findings_, {}); }
 
  private:
   static void* at(DevicePointer address) { return reinterpret_cast<void*>(address); }
+
+  /// By whole words of 8 bytes, of which only those of the region count.
+  static std::uint64_t hash(const MemoryRegion& region) {
+    const DevicePointer base = region.address & ~DevicePointer{7};
+    const DevicePointer end = region.address + static_cast<DevicePointer>(region.bytes);
+    std::uint64_t sum = 0;
+    for (DevicePointer word = base; word < end; word += 8) {
+      const DevicePointer from = std::max(word, region.address);
+      const DevicePointer to = std::min(word + 8, end);
+      std::uint64_t bits = 0;
+      std::memcpy(reinterpret_cast<char*>(&bits) + (from - word), at(from), to - from);
+      sum += hash_at(bits, (word - base) / 8);
+    }
+    return sum;
+  }
+
+  std::vector<Finding> findings_;
 };
 
 }  // namespace

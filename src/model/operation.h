@@ -87,7 +87,9 @@ struct Operation {
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
   InputDraw timing_inputs = InputDraw::normal;
-  InputDraw exact_inputs = InputDraw::small_integers;
+  /// What makes every order of summation give the same bits; none where the result is no sum of
+  /// products.
+  std::optional<InputDraw> exact_inputs;
   Tolerance tolerance;
   Expression flops;
   Expression bytes;  ///< the fewest bytes device memory must move

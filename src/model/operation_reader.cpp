@@ -186,13 +186,12 @@ class OperationReader {
 
   void read_inputs(const JsonReader& json) {
     json.expect_keys({"timing", "exact"});
-    const auto draw = [&](std::string_view name) {
-      return read_enum<InputDraw>(
-          json.required(name),
-          {{"normal", InputDraw::normal}, {"small_integers", InputDraw::small_integers}});
-    };
-    operation_.timing_inputs = draw("timing");
-    operation_.exact_inputs = draw("exact");
+    operation_.timing_inputs = read_enum<InputDraw>(
+        json.required("timing"),
+        {{"normal", InputDraw::normal}, {"small_integers", InputDraw::small_integers}});
+    operation_.exact_inputs = read_enum<std::optional<InputDraw>>(
+        json.required("exact"),
+        {{"small_integers", InputDraw::small_integers}, {"none", std::nullopt}});
   }
 
   void read_tolerance(const JsonReader& json) {

@@ -36,6 +36,14 @@ TEST(OperationTest, ReadsEveryField) {
   EXPECT_EQ(operation.folder, "scale");
 }
 
+TEST(OperationTest, AnOperationMayHaveNoExactInputs) {
+  const std::string text =
+      replaced(kScaleOperation, R"("exact": "small_integers")", R"("exact": "none")");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  EXPECT_FALSE(operation->exact_inputs);
+}
+
 TEST(OperationTest, NormalizeOrdersAndLeavesDefaultsOut) {
   EXPECT_EQ(normalized(Problem::make("scale", {{"n", 3}, {"m", 2}},
                                      {{"weight", "scale"}, {"dtype", "fp32"}})),

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "compile/compile_pool.h"
+#include "device/device.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Kernels of the runner's own, never tuned: one bound by the SMs' arithmetic, one by DRAM, and
+/// empty ones of any launch shape. None takes arguments. The DRAM one, which copies twice the L2 to
+/// another place, also serves to empty the L2 and to disturb.
+class ReferenceKernels {
+ public:
+  static std::shared_future<CompileResult> compile(const DeviceProfile& profile, CompilePool& pool);
+  /// Of what `compile` gave.
+  static Result<ReferenceKernels> make(Device& device, const CompileResult& compiled);
+
+  const std::shared_ptr<LoadedProgram>& sm() const { return sm_; }
+  const std::shared_ptr<LoadedProgram>& dram() const { return dram_; }
+
+  /// Empty kernels with the launches' grids, blocks, clusters and shared memory.
+  Result<std::shared_ptr<LoadedProgram>> empty(Device& device, const ExecutionPlan& plan) const;
+
+  /// Equal for plans whose `empty` is the same.
+  static std::string launch_shape(const ExecutionPlan& plan);
+
+ private:
+  std::string bits_;
+  std::unique_ptr<DeviceBuffer> memory_;
+  std::shared_ptr<LoadedProgram> sm_;
+  std::shared_ptr<LoadedProgram> dram_;
+};
+
+}  // namespace kernwright
