@@ -57,7 +57,8 @@ Json json_of(const Audit& audit) {
 Json json_of(const FinalRounds& rounds) {
   return {{"sm_reference_us", json_numbers(rounds.sm_reference_us)},
           {"dram_reference_us", json_numbers(rounds.dram_reference_us)},
-          {"dropped", rounds.dropped}};
+          {"dropped", rounds.dropped},
+          {"block_rounds", rounds.block_rounds}};
 }
 
 Json json_of(const SearchSummary& search) {
@@ -165,6 +166,7 @@ void read_rounds(FieldReader& fields, FinalRounds& rounds) {
   fields.read("sm_reference_us", rounds.sm_reference_us);
   fields.read("dram_reference_us", rounds.dram_reference_us);
   fields.read("dropped", rounds.dropped);
+  fields.read("block_rounds", rounds.block_rounds);
 }
 
 void read_search(FieldReader& fields, SearchSummary& search) {

@@ -65,6 +65,9 @@ struct FinalRounds {
   std::vector<double> sm_reference_us;
   std::vector<double> dram_reference_us;
   std::vector<int> dropped;  ///< rounds that an outside disturbance hit
+  /// Of the best few, so many samples after those of the rounds come from blocks of one finalist
+  /// after another, where each has the clock that it has alone; these decide. 0: there are none.
+  int block_rounds = 0;
 
   friend bool operator==(const FinalRounds&, const FinalRounds&) = default;
 };

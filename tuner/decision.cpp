@@ -275,13 +275,7 @@ std::size_t choose(const Finals& finals, std::span<const Finalist> finalists,
   return winner;
 }
 
-}  // namespace
-
-Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader) {
-  return compare(difference(counted(samples, {}), counted(leader, {}))).slowdown;
-}
-
-Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds) {
+Decision decide_rounds(std::span<const Finalist> finalists, const FinalRounds& rounds) {
   const Finals finals(finalists, rounds);
   Decision decision;
   decision.standings.resize(finalists.size());
@@ -314,6 +308,50 @@ Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds) 
                                                 : Verdict::win;
   decision.winner = choose(finals, finalists, decision);
   return decision;
+}
+
+/// Blocks decide among those that have them; the others stand where the rounds left them.
+Decision decide_blocks(std::span<const Finalist> finalists, const FinalRounds& rounds) {
+  const std::size_t interleaved = rounds.sm_reference_us.size();
+  std::vector<Finalist> by_rounds(finalists.begin(), finalists.end());
+  std::vector<Finalist> by_blocks;
+  std::vector<std::size_t> in_blocks;
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    std::vector<double>& samples = by_rounds[i].samples_us;
+    if (samples.size() <= interleaved) continue;
+    const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(interleaved);
+    by_blocks.push_back({finalists[i].traits, {begin, samples.end()}});
+    in_blocks.push_back(i);
+    samples.erase(begin, samples.end());
+  }
+  Decision decision = decide_rounds(by_rounds, rounds);
+  const Decision blocks = decide_rounds(by_blocks, {});
+  decision.winner = in_blocks[blocks.winner];
+  decision.leader = in_blocks[blocks.leader];
+  decision.verdict = blocks.verdict;
+  for (std::size_t i = 0; i < in_blocks.size(); ++i) {
+    decision.standings[in_blocks[i]] = blocks.standings[i];
+  }
+  for (std::size_t i = 0; i < finalists.size(); ++i) {
+    const bool out = std::find(in_blocks.begin(), in_blocks.end(), i) == in_blocks.end();
+    if (!out || !decision.standings[i].equal()) continue;
+    if (decision.standings[i].place == Standing::Place::leader) {
+      decision.standings[i].place = Standing::Place::tied;
+    }
+    if (decision.verdict == Verdict::win) decision.verdict = Verdict::tie;
+  }
+  return decision;
+}
+
+}  // namespace
+
+Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader) {
+  return compare(difference(counted(samples, {}), counted(leader, {}))).slowdown;
+}
+
+Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds) {
+  return rounds.block_rounds > 0 ? decide_blocks(finalists, rounds)
+                                 : decide_rounds(finalists, rounds);
 }
 
 Decision decide(const TuningRecord& record) {

@@ -8,6 +8,7 @@
 
 #include "support/text.h"
 #include "tuner/draw.h"
+#include "tuner/power_blocks.h"
 #include "tuner/rounds.h"
 
 namespace kernwright {
@@ -34,9 +35,6 @@ constexpr int kRewarmSamples = 2000;  ///< where the clock stands still
 /// A candidate that was this much slower before is checked again.
 constexpr double kSuspicious = 0.9;
 
-constexpr double kClockSpread = 0.01;
-/// Who is that much slower at a shared clock is so at its own.
-constexpr double kBlockMargin = 0.1;
 Error began_anew(int restarts) {
   return {ErrorCode::device,
           concat("the measuring process began anew ", restarts, " times in one rung")};
@@ -80,7 +78,6 @@ class Race {
   Decision judge(const Indices& finalists, const RoundSamples& samples) const;
   static FinalRounds rounds_of(const RoundSamples& samples);
   void conclude(const Indices& finalists, const RoundSamples& samples);
-  bool power_decides() const;
 
   Runner& runner_;
   std::span<const Contender> contenders_;
@@ -283,14 +280,9 @@ Result<Race::Indices> Race::admit(Indices entering) {
 }
 
 Decision Race::judge(const Indices& finalists, const RoundSamples& samples) const {
-  std::vector<Finalist> entries;
-  for (const std::size_t i : finalists) {
-    Finalist finalist{contenders_[i].traits, {}};
-    finalist.traits.deterministic = finalist.traits.deterministic && checks_.at(i).deterministic;
-    for (const Sample& sample : samples.of.at(i)) finalist.samples_us.push_back(sample.us);
-    entries.push_back(std::move(finalist));
-  }
-  return decide(entries, rounds_of(samples));
+  std::vector<RaceResult::Entry> entries;
+  for (const std::size_t i : finalists) entries.push_back({i, samples.of.at(i), checks_.at(i)});
+  return kernwright::judge(contenders_, entries, rounds_of(samples));
 }
 
 FinalRounds Race::rounds_of(const RoundSamples& samples) {
@@ -394,31 +386,33 @@ Result<void> Race::finals(Indices entering) {
   return {};
 }
 
-/// Interleaved finalists share one clock. Where alone they would not, somebody meets the power
-/// limit.
-bool Race::power_decides() const {
-  std::vector<double> clocks;
-  for (std::size_t at = 0; at < result_.finalists.size(); ++at) {
-    if (result_.decision.standings[at].slowdown.estimate > kBlockMargin) continue;
-    std::vector<double> mhz;
-    for (const Sample& sample : result_.finalists[at].samples) mhz.push_back(sample.sm_mhz);
-    clocks.push_back(median(std::move(mhz)));
-  }
-  if (clocks.size() < 2) return false;
-  const auto [low, high] = std::minmax_element(clocks.begin(), clocks.end());
-  return *low > 0 && *high > (1 + kClockSpread) * *low;
-}
-
 Result<RaceResult> Race::run() {
   auto live = climb();
   if (!live) return live.error();
   result_.raced = std::max(result_.raced, static_cast<int>(live.value().size()));
   if (auto done = finals(std::move(live).value()); !done) return done.error();
-  result_.power_limited = !result_.finalists.empty() && power_decides();
+  result_.power_limited = power_limited(result_);
+  if (result_.power_limited && options_.power_blocks) {
+    if (auto done = race_in_blocks(runner_, contenders_, options_, result_); !done) {
+      return done.error();
+    }
+  }
   return std::move(result_);
 }
 
 }  // namespace
+
+Decision judge(std::span<const Contender> contenders, std::span<const RaceResult::Entry> finalists,
+               const FinalRounds& rounds) {
+  std::vector<Finalist> judged;
+  for (const RaceResult::Entry& entry : finalists) {
+    Finalist finalist{contenders[entry.contender].traits, {}};
+    finalist.traits.deterministic = finalist.traits.deterministic && entry.check.deterministic;
+    for (const Sample& sample : entry.samples) finalist.samples_us.push_back(sample.us);
+    judged.push_back(std::move(finalist));
+  }
+  return decide(judged, rounds);
+}
 
 Result<RaceResult> race(Runner& runner, std::span<const Contender> contenders,
                         const RaceOptions& options) {

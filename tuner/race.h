@@ -54,6 +54,10 @@ struct RaceResult {
   bool power_limited = false;
 };
 
+/// Over the entries; none of them is without samples.
+Decision judge(std::span<const Contender> contenders, std::span<const RaceResult::Entry> finalists,
+               const FinalRounds& rounds);
+
 /// Sample ladder and finals: rungs of a few interleaved rounds, after which the slow ones drop out;
 /// then rounds of the finalists and both reference kernels, each round in a fresh random order,
 /// until the verdict is settled or rounds or seconds are over. Finalists are checked in depth

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <memory>
+#include <utility>
 
 #include "tests/tuner/scripted_runner.h"
 
@@ -304,6 +306,59 @@ TEST(RaceTest, ThePowerLimitShowsInTheClocks) {
   EXPECT_TRUE(result.value().power_limited);
   race.runner.sm_mhz = [](Runner::Id, double) { return 1980.0; };
   EXPECT_FALSE(race.run().value().power_limited);
+}
+
+/// Candidate 1 is the fastest at a shared clock, and slows down when it runs alone for a while.
+void draw_much_power(ScriptedRace& race) {
+  race.options.power_blocks = true;
+  race.runner.noise = 0.002;
+  auto alone_since = std::make_shared<std::pair<Runner::Id, double>>(-1, 0);
+  race.runner.time_us = [&race, alone_since](Runner::Id id, double seconds) {
+    if (std::exchange(alone_since->first, id) != id) alone_since->second = seconds;
+    const bool hot = id == 1 && seconds - alone_since->second > 0.3;
+    return id < 0 ? 100 : race.us[static_cast<std::size_t>(id)] * (hot ? 1.1 : 1);
+  };
+  race.runner.sm_mhz = [](Runner::Id id, double) { return id == 1 ? 1900.0 : 1980.0; };
+}
+
+TEST(RaceTest, BlocksDecideWhereThePowerLimitDoes) {
+  ScriptedRace race({14, 10, 10.3, 10.6, 12});
+  draw_much_power(race);
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(winner(result.value()), 2U);
+  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
+  EXPECT_EQ(result.value().rounds.block_rounds, 32);
+  const auto& finalists = result.value().finalists;
+  const std::size_t rounds = result.value().rounds.sm_reference_us.size();
+  for (const std::size_t in : {1U, 2U, 3U}) EXPECT_EQ(finalists[in].samples.size(), rounds + 32);
+  for (const std::size_t out : {0U, 4U}) EXPECT_EQ(finalists[out].samples.size(), rounds);
+  EXPECT_GT(race.runner.seconds, 12);
+  EXPECT_LT(race.runner.seconds, 20);
+}
+
+TEST(RaceTest, WithoutTimeForBlocksTheRoundsDecide) {
+  ScriptedRace race({14, 10, 10.3, 10.6, 12});
+  draw_much_power(race);
+  race.options.power_blocks = false;
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  EXPECT_TRUE(result.value().power_limited);
+  EXPECT_EQ(winner(result.value()), 1U);
+  EXPECT_EQ(result.value().rounds.block_rounds, 0);
+}
+
+TEST(RaceTest, WhoFailsInABlockLeavesTheFinals) {
+  ScriptedRace race({14, 10, 10.3, 10.6, 12});
+  draw_much_power(race);
+  race.runner.outcome = [](Runner::Id id, int sample) {
+    return id == 1 && sample == 100 ? Outcome::illegal_address : Outcome::ok;
+  };
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  EXPECT_FALSE(is_finalist(result.value(), 1));
+  EXPECT_EQ(winner(result.value()), 2U);
+  EXPECT_EQ(result.value().rounds.block_rounds, 0);
 }
 
 TEST(RaceTest, TheSameSeedGivesTheSameRace) {
