@@ -1,0 +1,69 @@
+#pragma once
+
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/common/mutant_list.h"
+#include "compile/compile_pool.h"
+#include "compile/compile_request.h"
+#include "model/candidate.h"
+#include "model/catalog.h"
+#include "model/device_profile.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// One mutant in one case, or the template as it is (the control), ready to compile.
+struct MutantTry {
+  const Mutant* mutant = nullptr;  ///< null: the control
+  const MutantCase* where = nullptr;
+  Candidate candidate;
+  CompileRequest request;
+  std::size_t control = 0;  ///< index of the control of the same case in MutantBuilds::tries
+
+  /// "wave_band_forgotten on matmul/persistent_wave, square".
+  std::string label() const;
+};
+
+/// All that is tried. Mutants of a manifest are templates of their own, in a folder of the system's
+/// place for temporary files that lives as long as this object; mutants of sources and device
+/// headers are the template itself, compiled from another text. In all of them, controls included,
+/// a wait for an mbarrier gives up after ten seconds, and all later ones at once: a kernel that
+/// hangs ends by itself.
+class MutantBuilds {
+ public:
+  /// `list` must outlive this. Errors: the mutants whose text is not found or whose candidate is
+  /// rejected, a line each.
+  static Result<std::unique_ptr<MutantBuilds>> make(const MutantList& list,
+                                                    const DeviceProfile& profile);
+  ~MutantBuilds();
+
+  const Catalog& catalog() const { return *catalog_; }
+  /// What `Catalog::load` was given.
+  const std::filesystem::path& template_dir() const { return folder_; }
+  /// The tries in the order of the list, after the controls of all cases.
+  const std::vector<MutantTry>& tries() const { return tries_; }
+
+ private:
+  explicit MutantBuilds(const MutantList& list) : list_(list) {}
+  Result<void> write_manifests(const Catalog& built_in);
+  Result<MutantTry> make_try(const Mutant* mutant, std::size_t where,
+                             const DeviceProfile& profile) const;
+
+  const MutantList& list_;
+  std::filesystem::path folder_;
+  std::shared_ptr<const Catalog> catalog_;
+  std::vector<MutantTry> tries_;
+};
+
+/// What is wrong with the list itself, a line each: what does not compile, and mutants whose
+/// launches and machine code are those of their control. `tries` holds the control of every mutant
+/// in it, `compiled` what became of their requests.
+std::vector<std::string> find_defects(
+    const std::vector<const MutantTry*>& tries,
+    const std::vector<std::shared_future<CompileResult>>& compiled);
+
+}  // namespace kernwright
