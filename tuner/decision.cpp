@@ -18,6 +18,9 @@ namespace {
 constexpr double kDoubt = 0.002;
 /// Where successive differences correlate more than this, they say less than their number.
 constexpr double kCorrelated = 0.2;
+/// Without an interval somebody is slower all the same where every round says so by more than this
+/// and by more than the rounds differ: else a default many times slower would tie.
+constexpr double kFar = 0.03;
 /// Modes closer than this are one.
 constexpr double kModeGap = 0.03;
 /// A mode has at least this share of the samples; a few outliers are none.
@@ -219,8 +222,9 @@ class Finals {
 bool place(Standing& standing, const Comparison& comparison, bool is_incumbent) {
   const auto [estimate, low, high] = standing.slowdown;
   if (!comparison.known) {
-    standing.place = Standing::Place::open;
-    return false;
+    standing.out = low > std::max(kFar, high - low);
+    standing.place = standing.out ? Standing::Place::slower : Standing::Place::open;
+    return standing.out;
   }
   const double clear = std::max(kEquivalence, high - low);
   standing.out = low > clear;
