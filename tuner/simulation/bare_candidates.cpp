@@ -1,5 +1,6 @@
 #include "tuner/simulation/bare_candidates.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,11 @@ BareCandidates::BareCandidates(const RecordedSpace& space) {
     std::vector<std::pair<std::string, std::set<std::int64_t>>> values;
     for (const RecordedConfiguration& recorded : space.configurations) {
       if (static_cast<std::size_t>(recorded.kernel_template) != t) continue;
+      // What was recorded as ok was allowed to spill what it spills.
+      if (recorded.outcome == Outcome::ok) {
+        bare->allowed_spill_bytes =
+            std::max<std::int64_t>(bare->allowed_spill_bytes, recorded.spill_bytes);
+      }
       const auto& point = recorded.configuration.values();
       values.resize(point.size());
       for (std::size_t i = 0; i < point.size(); ++i) {

@@ -66,7 +66,7 @@ constexpr Part kParts[] = {
     {"restart", 1,
      [](NoiseModel& m, double seconds) {
        m.restarts_at_seconds.push_back(seconds);
-       m.restart_sigma = 0.003;
+       m.restart_sigma = 0.001;
      }},
 };
 

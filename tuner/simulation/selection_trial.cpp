@@ -1,147 +1,181 @@
 #include "tuner/simulation/selection_trial.h"
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "support/text.h"
 #include "tuner/race.h"
+#include "tuner/screening.h"
 
 namespace kernwright {
 namespace {
 
-constexpr std::size_t kScreeningSamples = 2;
-constexpr int kWarmUpSamples = 300;
+constexpr double kMostSettleSeconds = 1;
+constexpr double kHopeless = 2;
+/// A race with blocks has this long.
 constexpr double kBlockSeconds = 60;
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// A device that has run references for a while.
-struct Session {
-  VirtualClock clock;
-  SimulatedRunner runner;
-
+/// The configurations of a space on a device of their own.
+class Session {
+ public:
   Session(const RecordedSpace& space, const BareCandidates& candidates,
           const SimulationOptions& options)
-      : runner(space, candidates, clock, options) {}
+      : space_(space),
+        candidates_(candidates),
+        runner_(space, candidates, clock_, options),
+        screening_(runner_, [this] { return clock_.seconds(); }) {}
 
-  Result<void> warm_up() {
-    const std::vector<Runner::Id> order(kWarmUpSamples, Runner::kSmReference);
-    if (auto sampled = runner.sample(order); !sampled) return sampled.error();
-    return {};
-  }
+  Result<void> screen();
+  Result<RaceResult> race(const RaceOptions& options);
+  /// As many samples of each of `configurations`, one candidate after another: who has the smallest
+  /// minimum, and the smallest median.
+  struct Plain {
+    std::size_t of_min = 0;
+    std::size_t of_median = 0;
+  };
+  Result<Plain> choose_plainly(std::span<const std::size_t> configurations, std::size_t samples);
+
+  const SimulatedRunner& runner() const { return runner_; }
+  double seconds() const { return clock_.seconds(); }
+  /// The configurations that passed screening, in the order of the contenders.
+  const std::vector<std::size_t>& passed() const { return passed_; }
+  /// What was seen of the environment.
+  Result<Audit> audit();
+
+ private:
+  const RecordedSpace& space_;
+  const BareCandidates& candidates_;
+  VirtualClock clock_;
+  SimulatedRunner runner_;
+  Screening screening_;
+  std::vector<std::size_t> passed_;
+  std::vector<Contender> contenders_;
 };
 
-/// The id of a candidate that loads and is right; -1 of others.
-Result<Runner::Id> load(Runner& runner, const Candidate& candidate) {
-  auto prepared = runner.prepare(candidate, CompiledKernel{});
-  if (!prepared) return prepared.error();
-  if (prepared->step.outcome != Outcome::ok) return Runner::Id{-1};
-  auto checked = runner.check(prepared->id, Runner::CheckDepth::screening);
-  if (!checked) return checked.error();
-  return checked->step.outcome == Outcome::ok ? prepared->id : -1;
+Result<void> Session::screen() {
+  if (auto settled = screening_.settle(kMostSettleSeconds); !settled) return settled.error();
+  const CompiledKernel kernel;
+  double best_us = kInfinite;
+  for (std::size_t i = 0; i < space_.configurations.size(); ++i) {
+    auto visited = screening_.visit(candidates_[i], kernel, kHopeless * best_us);
+    if (!visited) return visited.error();
+    if (visited->step.outcome != Outcome::ok) continue;
+    const RecordedConfiguration& recorded = space_.configurations[i];
+    Contender contender{visited->id, {}, std::move(visited->samples_us)};
+    for (double& us : contender.samples_us) {
+      us *= std::exp(-visited->drift);
+      best_us = std::min(best_us, us);
+    }
+    contender.traits.id = candidates_[i].id();
+    contender.traits.is_default = i == space_.default_index;
+    contender.traits.registers = recorded.registers;
+    contender.traits.smem_bytes = recorded.smem_bytes;
+    contenders_.push_back(std::move(contender));
+    passed_.push_back(i);
+  }
+  if (passed_.empty()) {
+    return Error{ErrorCode::not_found, concat("no candidate of ", space_.name, " passed")};
+  }
+  return {};
 }
 
-/// Samples of one candidate, one after another; none where it failed.
-Result<std::vector<double>> sample(Runner& runner, Runner::Id id, std::size_t count) {
-  const std::vector<Runner::Id> order(count, id);
-  auto sampled = runner.sample(order);
-  if (!sampled) return sampled.error();
-  std::vector<double> samples_us;
-  for (const Runner::Sampled& one : *sampled) {
-    if (one.step.outcome != Outcome::ok) return std::vector<double>{};
-    samples_us.push_back(one.sample.us);
-  }
-  return samples_us;
+Result<RaceResult> Session::race(const RaceOptions& options) {
+  RaceOptions own = options;
+  own.clock_seconds = [this] { return clock_.seconds(); };
+  return kernwright::race(runner_, contenders_, own);
 }
 
-/// A candidate that passed screening.
-struct Passed {
-  std::size_t configuration = 0;
-  Contender contender;
-};
+Result<Audit> Session::audit() {
+  auto audit = runner_.audit();
+  if (audit) audit->merge(screening_.audit());
+  return audit;
+}
 
-Result<std::vector<Passed>> screen(Runner& runner, const RecordedSpace& space,
-                                   const BareCandidates& candidates) {
-  std::vector<Passed> passed;
-  for (std::size_t i = 0; i < space.configurations.size(); ++i) {
-    const RecordedConfiguration& recorded = space.configurations[i];
-    auto id = load(runner, candidates[i]);
-    if (!id) return id.error();
-    if (*id < 0) continue;
-    auto samples_us = sample(runner, *id, kScreeningSamples);
-    if (!samples_us) return samples_us.error();
-    if (samples_us->empty()) continue;
-    Passed one{i, {.id = *id, .traits = {}, .samples_us = std::move(*samples_us)}};
-    one.contender.traits.id = candidates[i].id();
-    one.contender.traits.is_default = i == space.default_index;
-    one.contender.traits.registers = recorded.registers;
-    one.contender.traits.smem_bytes = recorded.smem_bytes;
-    passed.push_back(std::move(one));
+Result<Session::Plain> Session::choose_plainly(std::span<const std::size_t> configurations,
+                                               std::size_t samples) {
+  if (auto settled = screening_.settle(kMostSettleSeconds); !settled) return settled.error();
+  Plain plain;
+  double least_min = kInfinite;
+  double least_median = kInfinite;
+  for (const std::size_t i : configurations) {
+    auto prepared = runner_.prepare(candidates_[i], CompiledKernel{});
+    if (!prepared) return prepared.error();
+    if (prepared->step.outcome != Outcome::ok) continue;
+    const std::vector<Runner::Id> order(samples, prepared->id);
+    auto sampled = runner_.sample(order);
+    if (!sampled) return sampled.error();
+    if (sampled->back().step.outcome != Outcome::ok) continue;
+    Measurement measured;
+    for (const Runner::Sampled& one : *sampled) measured.samples_us.push_back(one.sample.us);
+    if (measured.min_us() < least_min) {
+      least_min = measured.min_us();
+      plain.of_min = i;
+    }
+    if (measured.median_us() < least_median) {
+      least_median = measured.median_us();
+      plain.of_median = i;
+    }
   }
-  return passed;
+  return plain;
 }
 
 }  // namespace
 
 Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
                                            const BareCandidates& candidates,
-                                           const SimulationOptions& options, bool power_blocks) {
-  Session session(space, candidates, options);
-  if (auto warm = session.warm_up(); !warm) return warm.error();
-  auto passed = screen(session.runner, space, candidates);
-  if (!passed) return passed.error();
-  std::vector<Contender> contenders;
-  double best_us = std::numeric_limits<double>::infinity();
-  for (const Passed& one : *passed) {
-    contenders.push_back(one.contender);
-    best_us = std::min(best_us, session.runner.true_us(one.configuration));
-  }
+                                           const SelectionOptions& options) {
+  Session session(space, candidates, options.simulation);
+  if (auto screened = session.screen(); !screened) return screened.error();
   RaceOptions race_options;
-  race_options.seed = options.seed;
-  race_options.power_blocks = power_blocks;
-  if (power_blocks) race_options.seconds = kBlockSeconds;
-  race_options.clock_seconds = [&session] { return session.clock.seconds(); };
-  auto raced = race(session.runner, contenders, race_options);
+  race_options.seed = options.simulation.seed;
+  race_options.power_blocks = options.power_blocks;
+  if (options.power_blocks) race_options.seconds = kBlockSeconds;
+  auto raced = session.race(race_options);
   if (!raced) return raced.error();
   if (raced->finalists.empty()) {
-    return Error{ErrorCode::not_found, concat("no candidate of ", space.name, " passed")};
+    return Error{ErrorCode::not_found, concat("every finalist of ", space.name, " failed")};
+  }
+  auto audit = session.audit();
+  if (!audit) return audit.error();
+  audit->merge(raced->audit);
+
+  std::vector<std::size_t> sound;
+  for (std::size_t at = 0; at < session.passed().size(); ++at) {
+    const bool failed = std::any_of(raced->failed.begin(), raced->failed.end(),
+                                    [at](const auto& ended) { return ended.first == at; });
+    if (!failed) sound.push_back(session.passed()[at]);
+  }
+  double best_us = kInfinite;
+  for (const std::size_t i : sound) {
+    best_us = std::min(best_us, session.runner().true_us(i, options.power));
   }
   const auto regret = [&](std::size_t configuration) {
-    return session.runner.true_us(configuration) / best_us - 1;
+    return session.runner().true_us(configuration, options.power) / best_us - 1;
   };
 
   SelectionTrial trial;
-  trial.winner = (*passed)[raced->finalists[raced->decision.winner].contender].configuration;
+  trial.winner = session.passed()[raced->finalists[raced->decision.winner].contender];
   trial.regret = regret(trial.winner);
   trial.verdict = raced->decision.verdict;
-  trial.trust = raced->audit.trust();
+  trial.trust = audit->trust();
+  if (trial.verdict == Verdict::unresolved) trial.trust = std::max(trial.trust, Trust::b);
+  if (raced->decision.disturbed) trial.trust = Trust::c;
   trial.power_limited = raced->power_limited;
   trial.rounds = static_cast<int>(raced->rounds.sm_reference_us.size());
-  trial.samples = session.runner.samples_taken();
-  trial.seconds = session.clock.seconds();
+  trial.samples = session.runner().samples_taken();
+  trial.seconds = session.seconds();
 
-  Session plain(space, candidates, options);
-  if (auto warm = plain.warm_up(); !warm) return warm.error();
+  Session plain(space, candidates, options.simulation);
   const std::size_t each =
-      std::max<std::size_t>(static_cast<std::size_t>(trial.samples) / passed->size(), 1);
-  double least_min = std::numeric_limits<double>::infinity();
-  double least_median = least_min;
-  for (const Passed& one : *passed) {
-    auto id = load(plain.runner, candidates[one.configuration]);
-    if (!id) return id.error();
-    auto samples_us = *id < 0 ? std::vector<double>{} : sample(plain.runner, *id, each);
-    if (!samples_us) return samples_us.error();
-    if (samples_us->empty()) continue;
-    const Measurement measured{.samples_us = std::move(*samples_us)};
-    if (measured.min_us() < least_min) {
-      least_min = measured.min_us();
-      trial.regret_of_min = regret(one.configuration);
-    }
-    if (measured.median_us() < least_median) {
-      least_median = measured.median_us();
-      trial.regret_of_median = regret(one.configuration);
-    }
-  }
+      std::max<std::size_t>(static_cast<std::size_t>(trial.samples) / sound.size(), 1);
+  auto chosen = plain.choose_plainly(sound, each);
+  if (!chosen) return chosen.error();
+  trial.regret_of_min = regret(chosen->of_min);
+  trial.regret_of_median = regret(chosen->of_median);
   return trial;
 }
 

@@ -8,10 +8,18 @@
 
 namespace kernwright {
 
-/// What one simulated selection chose, beside what it should have chosen.
+struct SelectionOptions {
+  SimulationOptions simulation;
+  /// What is to be found: the best between others, or alone for long.
+  PowerMode power = PowerMode::burst;
+  bool power_blocks = false;  ///< the finals may take blocks where the power limit decides
+};
+
+/// What one simulated selection chose, beside what it should have chosen: the fastest in truth of
+/// those that do not fail.
 struct SelectionTrial {
   std::size_t winner = 0;  ///< a configuration of the space
-  double regret = 0;       ///< how much slower it is than the best in truth: 0.02 is 2 %
+  double regret = 0;       ///< how much slower it is than the right one: 0.02 is 2 %
   Verdict verdict = Verdict::unresolved;
   Trust trust = Trust::a;
   bool power_limited = false;
@@ -25,10 +33,9 @@ struct SelectionTrial {
 };
 
 /// Screens all configurations of a space and races them under the noise, as a session does after
-/// its search. With `power_blocks` the finals may take blocks where the power limit decides.
-/// Errors: the race's; `not_found` where all candidates failed.
+/// its search. Errors: the runner's and the race's; `not_found` where all candidates failed.
 Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
                                            const BareCandidates& candidates,
-                                           const SimulationOptions& options, bool power_blocks);
+                                           const SelectionOptions& options);
 
 }  // namespace kernwright

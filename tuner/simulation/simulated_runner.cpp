@@ -22,8 +22,11 @@ constexpr double kRestartSeconds = 1.5;
 constexpr double kLaunchGapUs = 1.0;
 /// Beyond it the device counts as idle and its clock changes.
 constexpr double kIdleSeconds = 0.020;
-/// Recorded samples taken one after another, at most, before the course jumps to another place.
+/// Recorded samples taken one after another, at most, before the course jumps to another place. It
+/// does so as well when others ran for so long in between that the correlation is gone.
 constexpr std::size_t kBlock = 8;
+/// While a candidate does not run, what its running did to the device falls to 1/e.
+constexpr double kCoolingSeconds = 0.04;
 
 constexpr std::uint64_t kReferenceStream = 0x5ef;
 
@@ -73,7 +76,8 @@ SimulatedRunner::Course& SimulatedRunner::course(std::size_t configuration) {
   return courses_.emplace(configuration, made).first->second;
 }
 
-double SimulatedRunner::true_us(std::size_t configuration) const {
+double SimulatedRunner::true_us(std::size_t configuration, PowerMode power) const {
+  if (power == PowerMode::burst) return space_.configurations[configuration].truth_us;
   const CandidateNoise noise =
       CandidateNoise::draw(options_.noise, options_.seed, configuration, configuration == best_);
   return space_.configurations[configuration].truth_us * (1 + noise.power_step);
@@ -188,6 +192,10 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
   const DeviceNoise::State device = device_now();
   const RecordedConfiguration& recorded = space_.configurations[configuration];
   const std::size_t count = recorded.samples_us.size();
+  const double away_seconds = clock_.seconds() - run.last_seconds;
+  run.heat_seconds *= std::exp(-away_seconds / kCoolingSeconds);
+  const double sample_seconds = std::max(options_.sample_ms * 1e-3, recorded.truth_us * 1e-6);
+  if (away_seconds > kBlock * sample_seconds) run.block_left = 0;
   const std::size_t at = count > 1 ? next_recorded(run, count) : 0;
   double us = recorded.samples_us[at];
   double mhz = recorded.sm_mhz.empty() ? kNominalMhz : recorded.sm_mhz[at];
@@ -197,7 +205,7 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
   }
   us *= run.process_factor * device.load / device.clock;
   mhz *= device.clock;
-  if (run.noise.power_step > 0 && run.run_seconds >= run.noise.power_step_after_seconds) {
+  if (run.noise.power_step > 0 && run.heat_seconds >= run.noise.power_step_after_seconds) {
     us *= 1 + run.noise.power_step;
     mhz /= 1 + run.noise.power_step;
   }
@@ -214,11 +222,12 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
     us = std::max(1.0, std::floor(us / tick + run.random.uniform())) * tick;
   }
   const double seconds = us * units * 1e-6;
-  run.run_seconds += seconds;
+  run.heat_seconds += seconds;
   ++run.samples;
   ++samples_taken_;
   clock_.advance(seconds + kGapSeconds);
   busy_until_ = clock_.seconds();
+  run.last_seconds = clock_.seconds();
   ++samples_since_idle_;
   return {{}, {us, mhz, clock_.seconds()}};
 }

@@ -43,8 +43,9 @@ class SimulatedRunner final : public Runner {
   int epoch() const override { return epoch_; }
   bool lost() const override { return lost_; }
 
-  /// What a configuration takes in the long run, a power step included.
-  double true_us(std::size_t configuration) const;
+  /// What a configuration takes: between others (`burst`), or alone for long (`sustained`), when
+  /// its power step has come.
+  double true_us(std::size_t configuration, PowerMode power) const;
   /// Of candidates; references are not counted.
   int samples_taken() const { return samples_taken_; }
 
@@ -58,7 +59,8 @@ class SimulatedRunner final : public Runner {
     int failure_at_sample = -1;     ///< -1: when it is loaded or checked
     std::optional<Step> failed;
     int samples = 0;
-    double run_seconds = 0;
+    double heat_seconds = 0;     ///< of its own running, less what has cooled down since
+    double last_seconds = 0;     ///< when its last sample ended
     std::size_t next = 0;        ///< of the steady samples, which form a ring
     std::size_t block_left = 0;  ///< until another block is drawn
     double process_factor = 1;   ///< of the process it runs in, see restarts

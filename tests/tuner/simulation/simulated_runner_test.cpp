@@ -75,7 +75,7 @@ TEST(SimulatedRunnerTest, WithoutNoiseTimesAreTrue) {
   Simulation simulation(two(), "none");
   const Id id = simulation.prepare(1);
   for (const Sample& sample : simulation.sample(id, 5)) EXPECT_DOUBLE_EQ(sample.us, 102);
-  EXPECT_DOUBLE_EQ(simulation.runner.true_us(1), 102);
+  EXPECT_DOUBLE_EQ(simulation.runner.true_us(1, PowerMode::sustained), 102);
 }
 
 TEST(SimulatedRunnerTest, ASampleCostsItsLengthAndLongOnesTheirTime) {
@@ -161,9 +161,11 @@ TEST(SimulatedRunnerTest, TheBestStepsDownAfterItsOwnRunning) {
   const std::vector<Sample> samples = simulation.sample(best, 800);
   EXPECT_DOUBLE_EQ(samples.front().us, 100);
   EXPECT_GT(samples.back().us, 105);
-  EXPECT_DOUBLE_EQ(samples.back().us, simulation.runner.true_us(0));
+  EXPECT_DOUBLE_EQ(samples.back().us, simulation.runner.true_us(0, PowerMode::sustained));
+  EXPECT_DOUBLE_EQ(simulation.runner.true_us(0, PowerMode::burst), 100);
   EXPECT_NEAR(samples.back().us * samples.back().sm_mhz, 100 * 1980, 1e-6) << "the clock shows it";
   EXPECT_DOUBLE_EQ(simulation.sample(second, 800).back().us, 102);
+  EXPECT_DOUBLE_EQ(simulation.sample(best, 1).back().us, 100) << "it has cooled down";
 }
 
 TEST(SimulatedRunnerTest, TicksRoundOneLaunchAndVanishInABatch) {
