@@ -62,7 +62,9 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
   // The profile knows the size of the memory, not what others hold of it.
   for (;; sets.count_ = (sets.count_ + 1) / 2) {
     const std::int64_t checked = sets.guarded_bytes_ * (exact ? 2 : 1);
-    auto arena = device.allocate(checked + sets.dense_bytes_ * (sets.count_ - 1));
+    // The last zone catches what a candidate writes behind the last of the timed sets.
+    auto arena =
+        device.allocate(checked + sets.dense_bytes_ * (sets.count_ - 1) + sets.zone_bytes_);
     if (arena) {
       sets.arena_ = std::move(arena).value();
       break;

@@ -15,8 +15,8 @@
 namespace kernwright {
 namespace {
 
-constexpr std::align_val_t kAlignment{256};
 constexpr std::int64_t kPage = 4096;
+constexpr std::align_val_t kAlignment{kPage};
 
 /// What is allocated, by address. Shared by the device and its buffers.
 using Allocations = std::map<DevicePointer, std::int64_t>;

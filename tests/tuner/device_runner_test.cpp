@@ -18,8 +18,13 @@ namespace {
 
 TEST(SetCountTest, ColdSetsPassThreeTimesTheL2) {
   EXPECT_EQ((SetCount{1 << 20, 50 << 20, std::int64_t{64} << 30, true}.count()), 150);
-  EXPECT_EQ((SetCount{std::int64_t{1} << 30, 50 << 20, std::int64_t{64} << 30, true}.count()), 2);
+  EXPECT_EQ((SetCount{200 << 20, 50 << 20, std::int64_t{64} << 30, true}.count()), 2);
   EXPECT_EQ((SetCount{256, 50 << 20, std::int64_t{64} << 30, true}.count()), 512);
+}
+
+TEST(SetCountTest, OneSetBeyondFiveTimesTheL2IsEnough) {
+  EXPECT_EQ((SetCount{250 << 20, 50 << 20, std::int64_t{64} << 30, true}.count()), 2);
+  EXPECT_EQ((SetCount{251 << 20, 50 << 20, std::int64_t{64} << 30, true}.count()), 1);
 }
 
 TEST(SetCountTest, MemoryBoundsThem) {
@@ -61,6 +66,9 @@ class DeviceRunnerTest : public ::testing::Test {
     options.compute = [this](const ExecutionPlan& plan, const LaunchArguments& arguments) {
       compute(plan, arguments);
     };
+    options.faults = [this](const ExecutionPlan& plan, const LaunchArguments& arguments) {
+      return faults_ && !plan.tensors.empty() && faults_(arguments);
+    };
     device_ = make_fake_device(std::move(options), clock_);
   }
 
@@ -83,22 +91,32 @@ class DeviceRunnerTest : public ::testing::Test {
     }
     copy(arguments.tensors[1]);
     ++runs_;
-    if (skip_last_) {  // leaves what was there before
-      std::memset(reinterpret_cast<float*>(arguments.tensors[1]) + (elements - 1), 0xFF, 4);
-    }
+    if (mischief_) mischief_(reinterpret_cast<float*>(arguments.tensors[1]), elements, arguments);
     if (decays_after_ > 0 && runs_ > decays_after_) {
       reinterpret_cast<float*>(arguments.tensors[1])[0] += 1;
     }
   }
 
-  Result<std::unique_ptr<Runner>> open() {
-    return open_device_runner(*device_, *ops_, toy_.operation(), toy_.problem(), *toy_, pool_, {});
+  Result<std::unique_ptr<Runner>> open(const DeviceRunnerOptions& runner_options = {}) {
+    return open_device_runner(*device_, *ops_, toy_.operation(), toy_.problem(elements_), *toy_,
+                              pool_, runner_options);
+  }
+  /// What a check says of a candidate that does its mischief after each right run.
+  Runner::Checked check(Runner::CheckDepth depth = Runner::CheckDepth::screening) {
+    DeviceRunnerOptions runner_options;
+    runner_options.disposable = true;
+    const auto runner = open(runner_options);
+    EXPECT_TRUE(runner) << runner.error().message;
+    const auto checked = runner.value()->check(prepare(*runner.value(), 2).value().id, depth);
+    EXPECT_TRUE(checked) << checked.error().message;
+    return checked.value();
   }
   /// Prepares the configuration `A`=a of toy/plain.
   Result<Runner::Prepared> prepare(Runner& runner, int a) {
     const Candidate& candidate = candidates_.emplace_back(
         make_candidate(*(*toy_).kernel_template("toy/plain").value(), toy_.operation(),
-                       toy_.problem(), Configuration({{"A", a}, {"B", 1}, {"R", 1}}), profile_)
+                       toy_.problem(elements_), Configuration({{"A", a}, {"B", 1}, {"R", 1}}),
+                       profile_)
             .value());
     const CompileResult kernel = pool_.submit(render(candidate, *toy_, 90)).get();
     return runner.prepare(candidate, *kernel.value());
@@ -111,7 +129,9 @@ class DeviceRunnerTest : public ::testing::Test {
   std::unique_ptr<DataOps> ops_ = make_host_data_ops();
   std::deque<Candidate> candidates_;
   bool broken_reference_ = false;
-  bool skip_last_ = false;
+  std::function<void(float* out, std::size_t elements, const LaunchArguments&)> mischief_;
+  std::function<bool(const LaunchArguments&)> faults_;
+  std::int64_t elements_ = 4096;
   int failing_ = -2;
   int runs_ = 0;
   int decays_after_ = 0;
@@ -159,20 +179,202 @@ TEST_F(DeviceRunnerTest, AWrongResultNamesTheElementAndBothValues) {
       << checked.value().step.detail;
 }
 
-TEST_F(DeviceRunnerTest, AnElementThatIsNotWrittenIsFound) {
-  skip_last_ = true;
+TEST_F(DeviceRunnerTest, TheReportSaysHowFarTheProofWent) {
+  const Runner::Checked screened = check();
+  EXPECT_EQ(screened.step.outcome, Outcome::ok) << screened.step.detail;
+  EXPECT_TRUE(screened.report.exact);
+  EXPECT_TRUE(screened.report.guarded);
+  EXPECT_FALSE(screened.report.unmapped);
+  EXPECT_EQ(screened.report.repeats, 3);
+  EXPECT_TRUE(screened.report.deterministic);
+  EXPECT_FALSE(screened.report.after_timing);
+  const Runner::Checked finalist = check(Runner::CheckDepth::finalist);
+  EXPECT_EQ(finalist.step.outcome, Outcome::ok) << finalist.step.detail;
+  EXPECT_TRUE(finalist.report.unmapped);
+  EXPECT_EQ(finalist.report.repeats, 50);
+}
+
+TEST_F(DeviceRunnerTest, APassedReplayCompletesTheReport) {
   const auto runner = open();
   ASSERT_TRUE(runner);
-  const auto checked =
-      runner.value()->check(prepare(*runner.value(), 2).value().id, Runner::CheckDepth::screening);
+  const Runner::Id id = prepare(*runner.value(), 2).value().id;
+  ASSERT_TRUE(runner.value()->check(id, Runner::CheckDepth::screening));
+  auto checked = runner.value()->check_after_timing(id);
   ASSERT_TRUE(checked);
-  EXPECT_EQ(checked.value().step.outcome, Outcome::wrong_result);
-  EXPECT_EQ(checked.value().report.mismatches, 1);
-  EXPECT_NE(checked.value().report.first_mismatch.find("c[4095]: "), std::string::npos);
+  EXPECT_EQ(checked.value().step.outcome, Outcome::ok) << checked.value().step.detail;
+  EXPECT_TRUE(checked.value().report.after_timing);
+  EXPECT_TRUE(checked.value().report.exact);
+  EXPECT_EQ(checked.value().report.repeats, 3);
+  checked = runner.value()->check(id, Runner::CheckDepth::finalist);
+  EXPECT_TRUE(checked.value().report.after_timing);
+  EXPECT_FALSE(checked.value().report.unmapped) << "this process must not be lost";
+}
+
+TEST_F(DeviceRunnerTest, AnElementThatIsNotWrittenIsFound) {
+  mischief_ = [](float* out, std::size_t elements, const LaunchArguments&) {
+    std::memset(out + (elements - 1), 0xFF, 4);  // what was there before
+  };
+  const Runner::Checked checked = check();
+  EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+  EXPECT_EQ(checked.report.mismatches, 1);
+  EXPECT_NE(checked.report.first_mismatch.find("c[4095]: "), std::string::npos);
+}
+
+TEST_F(DeviceRunnerTest, AWriteBehindATensorIsFound) {
+  mischief_ = [](float* out, std::size_t elements, const LaunchArguments&) {
+    out[elements + 2] = 1;
+  };
+  const Runner::Checked checked = check();
+  EXPECT_EQ(checked.step.outcome, Outcome::out_of_bounds);
+  // The first two bytes of 1.0 are zeros.
+  EXPECT_EQ(checked.step.detail, "wrote 8 bytes behind the end of c");
+  EXPECT_FALSE(checked.report.guarded);
+}
+
+TEST_F(DeviceRunnerTest, AWriteBeforeATensorIsFound) {
+  mischief_ = [](float* out, std::size_t, const LaunchArguments&) { out[-3] = 1; };
+  const Runner::Checked checked = check();
+  EXPECT_EQ(checked.step.outcome, Outcome::out_of_bounds);
+  EXPECT_EQ(checked.step.detail, "wrote 8 bytes before the start of c");
+}
+
+TEST_F(DeviceRunnerTest, AChangedInputIsFoundAndRepaired) {
+  const auto runner = open();
+  ASSERT_TRUE(runner);
+  const Runner::Id id = prepare(*runner.value(), 2).value().id;
+  mischief_ = [](float*, std::size_t, const LaunchArguments& arguments) {
+    reinterpret_cast<float*>(arguments.tensors[0])[17] += 1;
+  };
+  const auto checked = runner.value()->check(id, Runner::CheckDepth::screening);
+  ASSERT_TRUE(checked);
+  EXPECT_EQ(checked.value().step.outcome, Outcome::out_of_bounds);
+  EXPECT_EQ(checked.value().step.detail, "changed input a");
+  mischief_ = nullptr;
+  const auto again = runner.value()->check(id, Runner::CheckDepth::screening);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again.value().step.outcome, Outcome::ok) << again.value().step.detail;
+}
+
+TEST_F(DeviceRunnerTest, OneBitBesideTheExactResultIsWrong) {
+  mischief_ = [](float* out, std::size_t, const LaunchArguments&) {
+    out[7] = std::nextafter(out[7], 100.0F);  // well within the bound
+  };
+  const Runner::Checked checked = check();
+  EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+  EXPECT_NE(checked.step.detail.find("1 of 4096 elements are not exact, c[7]: "), std::string::npos)
+      << checked.step.detail;
+  EXPECT_FALSE(checked.report.exact);
+  EXPECT_TRUE(checked.report.guarded);
+}
+
+TEST_F(DeviceRunnerTest, ANegativeZeroIsExact) {
+  mischief_ = [](float* out, std::size_t elements, const LaunchArguments&) {
+    std::transform(out, out + elements, out, [](float x) { return x == 0 ? -0.0F : x; });
+  };
+  EXPECT_EQ(check().step.outcome, Outcome::ok);
+}
+
+TEST_F(DeviceRunnerTest, NanNeverPasses) {
+  mischief_ = [this](float* out, std::size_t, const LaunchArguments&) {
+    if (runs_ > 1) out[9] = std::nanf("");
+  };
+  const Runner::Checked checked = check();
+  EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+  EXPECT_NE(checked.step.detail.find("c[9]: nan"), std::string::npos) << checked.step.detail;
+  EXPECT_TRUE(checked.report.exact) << "the exact run was right";
+}
+
+TEST_F(DeviceRunnerTest, RepeatsWithOtherBitsAreFound) {
+  mischief_ = [this](float* out, std::size_t, const LaunchArguments&) {
+    if (runs_ == 3) out[5] = std::nextafter(out[5], 100.0F);
+  };
+  const Runner::Checked checked = check();
+  EXPECT_EQ(checked.step.outcome, Outcome::nondeterministic);
+  EXPECT_EQ(checked.step.detail,
+            "1 of 2 repeats on equal inputs gave other bits than the first run");
+  EXPECT_FALSE(checked.report.deterministic);
+}
+
+TEST_F(DeviceRunnerTest, ARareDifferenceIsFoundInAFinalist) {
+  mischief_ = [this](float* out, std::size_t, const LaunchArguments&) {
+    if (runs_ == 44) out[5] = std::nextafter(out[5], 100.0F);
+  };
+  EXPECT_EQ(check().step.outcome, Outcome::ok);
+  runs_ = 0;
+  EXPECT_EQ(check(Runner::CheckDepth::finalist).step.outcome, Outcome::nondeterministic);
+}
+
+TEST_F(DeviceRunnerTest, AFinalistRunsWithBothEndsOfItsTensorsAtUnmappedPages) {
+  elements_ = 1000;
+  std::vector<DevicePointer> places;
+  mischief_ = [&](float* out, std::size_t, const LaunchArguments&) {
+    if (runs_ > 51) places.push_back(reinterpret_cast<DevicePointer>(out));
+  };
+  const Runner::Checked checked = check(Runner::CheckDepth::finalist);
+  EXPECT_EQ(checked.step.outcome, Outcome::ok) << checked.step.detail;
+  ASSERT_EQ(places.size(), 2U);
+  constexpr DevicePointer kPage = 4096;  // the fake device's
+  EXPECT_EQ((places[0] + 4000) % kPage, 0U);
+  EXPECT_EQ(places[1] % kPage, 0U);
+}
+
+TEST_F(DeviceRunnerTest, AStrayReadFaultsAtAnUnmappedPage) {
+  faults_ = [this](const LaunchArguments& arguments) {
+    return arguments.references.empty() && runs_ == 52;  // the second of the two
+  };
+  const Runner::Checked checked = check(Runner::CheckDepth::finalist);
+  EXPECT_EQ(checked.step.outcome, Outcome::illegal_address);
+  EXPECT_TRUE(checked.step.detail.starts_with("with the starts of all tensors at unmapped pages: "))
+      << checked.step.detail;
+  EXPECT_FALSE(checked.report.unmapped);
+  EXPECT_EQ(checked.report.repeats, 50);
+}
+
+TEST_F(DeviceRunnerTest, ReferencesAreSampledLikeCandidates) {
+  const auto runner = open();
+  ASSERT_TRUE(runner);
+  const std::vector<Runner::Id> order{Runner::kSmReference, Runner::kDramReference,
+                                      Runner::kSmReference};
+  const auto sampled = runner.value()->sample(order);
+  ASSERT_TRUE(sampled);
+  ASSERT_EQ(sampled.value().size(), 3U);
+  for (const Runner::Sampled& one : sampled.value()) {
+    EXPECT_EQ(one.step.outcome, Outcome::ok) << one.step.detail;
+    EXPECT_GT(one.sample.us, 0);
+    EXPECT_EQ(one.sample.sm_mhz, 1980);
+  }
+}
+
+TEST_F(DeviceRunnerTest, ALaunchGapIsTakenOncePerShape) {
+  const auto runner = open();
+  ASSERT_TRUE(runner);
+  const Runner::Id id = prepare(*runner.value(), 2).value().id;
+  const Runner::Id same = prepare(*runner.value(), 2).value().id;
+  const auto gap = runner.value()->launch_gap_us(id);
+  ASSERT_TRUE(gap) << gap.error().message;
+  EXPECT_GT(gap.value(), 0);
+  const double before = clock_.now_us();
+  EXPECT_EQ(runner.value()->launch_gap_us(same).value(), gap.value());
+  EXPECT_EQ(clock_.now_us(), before);
+}
+
+TEST_F(DeviceRunnerTest, TheAuditAddsTheTimersToWhatItIsGiven) {
+  DeviceRunnerOptions options;
+  options.audit = [] { return Audit{{{"power_cap", Trust::b, "300 of 700 W"}}}; };
+  const auto runner = open(options);
+  ASSERT_TRUE(runner);
+  const Runner::Id id = Runner::kSmReference;
+  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
+  const auto audit = runner.value()->audit();
+  ASSERT_TRUE(audit);
+  ASSERT_EQ(audit.value().rows.size(), 2U);
+  EXPECT_EQ(audit.value().rows[0].check, "power_cap");
+  EXPECT_EQ(audit.value().rows[1].check, "event_timer");
+  EXPECT_EQ(audit.value().trust(), Trust::b);
 }
 
 TEST_F(DeviceRunnerTest, OutputsThatGoWrongWhileTimingAreFound) {
-  decays_after_ = 2;  // both checked runs are right
+  decays_after_ = 4;  // the exact run and three others are right
   const auto runner = open();
   ASSERT_TRUE(runner);
   const Runner::Id id = prepare(*runner.value(), 2).value().id;

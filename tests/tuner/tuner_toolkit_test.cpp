@@ -3,6 +3,7 @@
 #include "device/fake_device.h"
 #include "tests/temp_dir.h"
 #include "tuner/data_ops.h"
+#include "tuner/reference_kernels.h"
 #include "tuner/tuning_session.h"
 
 namespace kernwright {
@@ -41,6 +42,34 @@ TEST_F(TunerToolkitTest, TheDataKernelsCompileForEveryElementType) {
     EXPECT_TRUE(drawn) << drawn.error().message;
   }
   EXPECT_EQ(loads, 3 * 7);
+}
+
+TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {
+  std::vector<std::string> loaded;
+  FakeDeviceOptions options;
+  options.profile = find_profile("h200").value();
+  options.landscape = [&](std::string_view cubin, const ExecutionPlan& plan) {
+    loaded.push_back(plan.launches.front().kernel);
+    EXPECT_NE(cubin.find(loaded.back()), std::string_view::npos);
+    return FakeBehavior{};
+  };
+  ManualClock clock;
+  const auto device = make_fake_device(std::move(options), clock);
+  const auto kernels =
+      ReferenceKernels::make(*device, ReferenceKernels::compile(device->profile(), *pool_).get());
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ExecutionPlan plan;
+  plan.launches.resize(2);
+  plan.launches[0].kernel = "first";
+  plan.launches[1].kernel = "second";
+  plan.launches[1].cluster = {2, 1, 1};
+  ASSERT_TRUE(kernels->empty(*device, plan));
+  EXPECT_EQ(loaded, (std::vector<std::string>{"kernwright_sm_reference",
+                                              "kernwright_dram_reference", "kernwright_empty"}));
+  ExecutionPlan other = plan;
+  EXPECT_EQ(ReferenceKernels::launch_shape(plan), ReferenceKernels::launch_shape(other));
+  other.launches[1].cluster = {1, 1, 1};
+  EXPECT_NE(ReferenceKernels::launch_shape(plan), ReferenceKernels::launch_shape(other));
 }
 
 TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
