@@ -162,7 +162,8 @@ class LandscapeRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override {
     std::vector<Sampled> result;
     // Compiles take real time, this clock does not: filling idle time must not outrun them.
-    if (!sleeps && !order.empty() && order.front() < 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (!sleeps && !order.empty() && order.front() < 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
     for (const Id id : order) {
       spend(sample_seconds);
       const double us = id < 0 ? 100 : time_us(*candidates_.at(id));
