@@ -139,6 +139,7 @@ Result<Runner::Checked> SimulatedRunner::check(Id id, CheckDepth depth) {
   const auto configuration = loaded(id);
   if (!configuration) return configuration.error();
   Course& checking = course(*configuration);
+  device_now();
   clock_.advance(depth == CheckDepth::screening ? kCheckSeconds : kFinalistCheckSeconds);
   busy_until_ = clock_.seconds();
   Checked checked;

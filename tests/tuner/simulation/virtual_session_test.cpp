@@ -1,0 +1,249 @@
+#include "tests/tuner/simulation/virtual_session.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cache/record.h"
+#include "tuner/decision.h"
+#include "tuner/simulation/synthetic_space.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::string_view kUsual = "samples=0.5+outliers+tick+drift=0.5";
+
+/// 48 configurations whose best is 2 % ahead of the next.
+RecordedSpace small_space() {
+  std::vector<double> gaps{0};
+  for (int i = 0; i < 47; ++i) gaps.push_back(0.02 + 0.01 * i);
+  return gap_space("small", 80, gaps);
+}
+
+TuningRecord record_of(VirtualSession& session) {
+  auto found = session.run();
+  EXPECT_TRUE(found) << found.error().message;
+  return found ? found->result.record : TuningRecord{};
+}
+
+/// When the finals of a session with this noise and seed take place.
+struct FinalsTime {
+  double begin = 0;
+  double end = 0;
+};
+FinalsTime finals_time(const NoiseModel& noise, std::uint64_t seed) {
+  VirtualSession session(small_space(), noise, seed);
+  auto found = session.run();
+  EXPECT_TRUE(found);
+  const TimeShares& shares = found->result.shares;
+  return {shares.wall_seconds - shares.finals_seconds, shares.wall_seconds};
+}
+
+TEST(VirtualSessionTest, TheBudgetHoldsInVirtualSeconds) {
+  for (const double seconds : {5.0, 10.0, 30.0}) {
+    VirtualSession session(synthetic_space(Landscape::bowl, 50, 2), kUsual);
+    session.options.budget.seconds = seconds;
+    const auto found = session.run();
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_LE(session.seconds(), 1.05 * seconds + 0.5);
+    EXPECT_GE(session.seconds(), 0.7 * seconds) << "and is used";
+    EXPECT_EQ(found->result.record.search.stop_reason, "budget");
+    const TimeShares& shares = found->result.shares;
+    EXPECT_NEAR(shares.setup_seconds + shares.settle_seconds + shares.measure_seconds +
+                    shares.filler_seconds + shares.finals_seconds + shares.idle_seconds,
+                shares.wall_seconds, 0.05 * shares.wall_seconds);
+    EXPECT_LT(shares.idle_seconds, 0.05 * shares.wall_seconds);
+  }
+}
+
+TEST(VirtualSessionTest, AnExhaustedSpaceEndsTheSearch) {
+  VirtualSession session(small_space(), kUsual);
+  session.options.budget.seconds = 600;
+  session.options.strategy = "portfolio";
+  const TuningRecord record = record_of(session);
+  EXPECT_LT(session.seconds(), 60);
+  EXPECT_EQ(session.regret(record), 0);
+}
+
+TEST(VirtualSessionTest, EqualSeedsGiveEqualRecordsToTheLastBit) {
+  const std::string_view everything =
+      "samples=1+outliers+tick+drift+throttle+load+transient+power_steps+failures+restart=3";
+  std::vector<std::string> texts;
+  for (int i = 0; i < 2; ++i) {
+    VirtualSession session(synthetic_space(Landscape::plateaus, 50, 2), everything, 5);
+    session.options.strategy = "portfolio";
+    session.options.budget.seconds = 10;
+    texts.push_back(to_json(record_of(session)));
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST(VirtualSessionTest, TwentySessionsAgreeOrTie) {
+  std::map<std::size_t, int> winners;
+  int trusted = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    VirtualSession session(small_space(), kUsual, seed);
+    const TuningRecord record = record_of(session);
+    ++winners[session.winner(record)];
+    trusted += record.trust == Trust::a ? 1 : 0;
+    EXPECT_EQ(record.verdict, Verdict::win) << "seed " << seed;
+  }
+  EXPECT_EQ(winners[0], 20);
+  EXPECT_GE(trusted, 19);
+}
+
+TEST(VirtualSessionTest, TheOrderInWhichCompilesEndChangesNothing) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    RecordedSpace space = small_space();
+    RandomStream random(seed);
+    for (RecordedConfiguration& one : space.configurations) {
+      one.compile_seconds = random.uniform({0.01, 3});
+    }
+    VirtualSession session(std::move(space), parse_noise(kUsual).value(), 1,
+                           1 + static_cast<int>(seed) * 3);
+    const TuningRecord record = record_of(session);
+    EXPECT_EQ(session.winner(record), 0U);
+    EXPECT_EQ(record.verdict, Verdict::win);
+    EXPECT_EQ(record.measured, 48);
+  }
+}
+
+TEST(VirtualSessionTest, TheRecordGivesItsVerdictAgain) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    VirtualSession session(synthetic_space(Landscape::ties, 50, 2), "samples=1+drift+throttle",
+                           seed);
+    session.options.budget.seconds = 10;
+    const TuningRecord record = record_of(session);
+    const auto read = parse_record(to_json(record));
+    ASSERT_TRUE(read) << read.error().message;
+    const Decision decision = decide(*read);
+    EXPECT_EQ(decision.winner, 0U);
+    EXPECT_EQ(decision.verdict, record.verdict);
+  }
+}
+
+TEST(VirtualSessionTest, EqualCandidatesTieAndTheDefaultStays) {
+  int ties = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    VirtualSession session(gap_space("equal", 80, std::vector<double>(8, 0.0)), kUsual, seed);
+    const TuningRecord record = record_of(session);
+    ties += record.verdict == Verdict::tie ? 1 : 0;
+    EXPECT_NE(record.verdict, Verdict::win);
+    EXPECT_EQ(session.winner(record), session.space().default_index);
+  }
+  EXPECT_GE(ties, 19);
+}
+
+TEST(VirtualSessionTest, ASlowerTwinIsFound) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    VirtualSession session(gap_space("twin", 80, std::vector<double>{0.02, 0}), kUsual, seed);
+    const TuningRecord record = record_of(session);
+    EXPECT_EQ(record.verdict, Verdict::win);
+    EXPECT_EQ(session.regret(record), 0) << "though the faster one is the default";
+  }
+}
+
+TEST(VirtualSessionTest, NothingSlowerThanTheDefaultEverWins) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    RecordedSpace space = small_space();
+    space.default_index = 0;
+    VirtualSession session(std::move(space), "samples=3+outliers=5+drift=2+throttle=0.5+load=0.3",
+                           seed);
+    EXPECT_EQ(session.winner(record_of(session)), 0U) << "seed " << seed;
+  }
+}
+
+TEST(VirtualSessionTest, AThrottleInTheMiddleOfTheFinalsChangesNothing) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    NoiseModel noise = parse_noise(kUsual).value();
+    const FinalsTime finals = finals_time(noise, seed);
+    noise.throttle = {.slowdown = {0.08, 0.08},
+                      .seconds = {0.1, 0.1},
+                      .first_at_seconds = (finals.begin + 3 * finals.end) / 4};
+    VirtualSession session(small_space(), noise, seed);
+    const TuningRecord record = record_of(session);
+    EXPECT_EQ(session.regret(record), 0);
+  }
+}
+
+TEST(VirtualSessionTest, ForeignLoadInTheMiddleIsSeenAndCostsTheTrust) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    NoiseModel noise = parse_noise(kUsual).value();
+    const FinalsTime finals = finals_time(noise, seed);
+    noise.foreign_load = {.slowdown = {0.3, 0.3},
+                          .seconds = {0.1, 0.1},
+                          .first_at_seconds = (finals.begin + finals.end) / 2};
+    VirtualSession session(small_space(), noise, seed);
+    const TuningRecord record = record_of(session);
+    EXPECT_EQ(session.regret(record), 0);
+    EXPECT_NE(record.trust, Trust::a);
+  }
+}
+
+TEST(VirtualSessionTest, AStepOfTheBestAloneLeavesTheSecondNoWorse) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    VirtualSession session(small_space(), "samples=0.5+drift=0.5+best_step", seed);
+    EXPECT_LE(session.regret(record_of(session)), 0.02 + 1e-9);
+  }
+}
+
+TEST(VirtualSessionTest, ANewProcessInTheFinalsBeginsThemAgain) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    NoiseModel noise = parse_noise(kUsual).value();
+    const FinalsTime finals = finals_time(noise, seed);
+    noise.restarts_at_seconds = {(finals.begin + 3 * finals.end) / 4};
+    noise.restart_sigma = 0.001;
+    VirtualSession session(small_space(), noise, seed);
+    const TuningRecord record = record_of(session);
+    EXPECT_EQ(session.epoch(), 1);
+    EXPECT_EQ(session.regret(record), 0);
+    EXPECT_EQ(record.verdict, Verdict::win);
+  }
+}
+
+TEST(VirtualSessionTest, WhereEverythingFailsTheErrorSaysHow) {
+  RecordedSpace space = small_space();
+  for (RecordedConfiguration& one : space.configurations) one.outcome = Outcome::wrong_result;
+  VirtualSession session(std::move(space), kUsual);
+  const auto found = session.run();
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().message.find("wrong_result"), std::string::npos) << found.error().message;
+}
+
+TEST(VirtualSessionTest, FailuresCostTheirCandidatesAlone) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    RecordedSpace space = small_space();
+    for (std::size_t i = 1; i < space.configurations.size(); i += 2) {
+      space.configurations[i].outcome = i % 4 == 1 ? Outcome::illegal_address : Outcome::timed_out;
+    }
+    space.configurations[4].outcome = Outcome::compile_failed;
+    space.default_index = 2;
+    VirtualSession session(std::move(space), kUsual, seed);
+    session.options.budget.seconds = 120;  // a time-out and a new process take their time
+    auto found = session.run();
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(session.regret(found->result.record), 0);
+    const auto failed = std::count_if(found->result.trials.begin(), found->result.trials.end(),
+                                      [](const Trial& t) { return t.outcome != Outcome::ok; });
+    EXPECT_EQ(failed, 25);
+  }
+}
+
+TEST(VirtualSessionTest, ASingleCandidateWins) {
+  VirtualSession session(gap_space("single", 80, std::vector<double>{0}), kUsual);
+  EXPECT_EQ(session.winner(record_of(session)), 0U);
+}
+
+TEST(VirtualSessionTest, ALostDeviceEndsTheSession) {
+  RecordedSpace space = small_space();
+  space.configurations[7].outcome = Outcome::device_lost;
+  VirtualSession session(std::move(space), kUsual);
+  const auto found = session.run();
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ErrorCode::device);
+}
+
+}  // namespace
+}  // namespace kernwright
