@@ -103,7 +103,6 @@ Result<bool> Screening::steady_again() {
 Result<Screening::Visit> Screening::visit(const Candidate& candidate, const CompiledKernel& kernel,
                                           double hopeless_us) {
   Visit visit;
-  const double before = clock_();
   auto prepared = runner_.prepare(candidate, kernel);
   if (!prepared) return prepared.error();
   visit.step = prepared.value().step;
@@ -113,7 +112,6 @@ Result<Screening::Visit> Screening::visit(const Candidate& candidate, const Comp
   if (!checked) return checked.error();
   visit.check = checked.value().report;
   visit.step = checked.value().step;
-  visit.prepare_seconds = clock_() - before;
 
   const auto take = [&](std::span<const Runner::Id> order) -> Result<bool> {
     auto sampled = sample(order);

@@ -30,7 +30,6 @@ class Screening {
     CheckReport check;
     std::vector<double> samples_us;
     double drift = 0;  ///< ln of how much slower the device was than it usually is
-    double prepare_seconds = 0;
   };
   Result<Visit> visit(const Candidate& candidate, const CompiledKernel& kernel, double hopeless_us);
 

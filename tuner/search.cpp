@@ -14,9 +14,9 @@
 #include "tuner/compile_ahead.h"
 #include "tuner/draw.h"
 #include "tuner/evidence.h"
-#include "tuner/race.h"
-#include "tuner/rounds.h"
 #include "tuner/screening.h"
+#include "tuner/search_finals.h"
+#include "tuner/survivors.h"
 
 namespace kernwright {
 namespace {
@@ -35,13 +35,6 @@ constexpr double kHopeless = 2;
 constexpr double kSuspicious = 0.9;
 constexpr std::size_t kToppedUp = 8;    ///< the best so far, which fill idle time
 constexpr std::size_t kTopUpOrder = 3;  ///< candidates per call, so that no compile waits for long
-constexpr std::size_t kLoaded = 24;     ///< the best so far, which stay loaded for the race
-/// Who races: within so much of the best, at least `kLoaded` and at most so many.
-constexpr double kRaceMargin = 1.2;
-constexpr std::size_t kMostRaced = 96;
-/// Of the race's time, for loading those that are not.
-constexpr double kLoadShare = 0.2;
-
 /// Spilling code is rarely the best: beyond so many bytes, or where so many without are faster
 /// than the model expects of it.
 constexpr int kMostSpillBytes = 256;
@@ -58,21 +51,12 @@ class Search {
       : in_(input),
         o_(options),
         clock_(options.clock_seconds ? options.clock_seconds : steady_seconds),
-        screening_(input.runner, clock_) {}
+        screening_(input.runner, clock_),
+        passed_(input.runner) {}
 
   Result<SearchResult> run();
 
  private:
-  /// A candidate that passed. Samples are corrected for drift.
-  struct Passed {
-    std::size_t candidate = 0;
-    std::size_t trial = 0;
-    CompiledCandidate compiled;
-    Runner::Id id = -1;  ///< -1: not loaded
-    std::vector<double> samples_us;
-    double score_us = 0;
-    double prepare_seconds = 0;
-  };
   /// What is known of code that was measured.
   struct Measured {
     std::size_t trial = 0;
@@ -93,22 +77,17 @@ class Search {
   void start_more();
   Result<void> screen();
   Result<void> measure(CompileQueue::Ready ready);
-  Result<void> visit(Trial& trial, Passed& passed);
+  Result<void> visit(Trial& trial, Survivor& passed);
   bool spills_too_much(const Trial& trial) const;
-  Result<void> finish(std::size_t candidate, Trial trial, std::optional<Passed> passed,
+  Result<void> finish(std::size_t candidate, Trial trial, std::optional<Survivor> passed,
                       std::span<const double> samples_us);
-  void insert(Passed passed);
-  void unload(Passed& passed);
   Result<void> fill_idle_time();
-  Result<void> top_up(Passed& passed, const Runner::Sampled& sampled);
+  Result<void> top_up(Survivor& passed, const Runner::Sampled& sampled);
   Result<void> fail(std::size_t trial, const Runner::Step& step, std::string_view where);
   Result<void> still_there(const Trial& trial) const;
   Result<void> audit();
 
-  Traits traits(const Passed& passed) const;
-  Result<std::vector<Contender>> contenders(double seconds, std::vector<std::size_t>& entered);
   Result<void> finals();
-  RankedConfiguration ranked(const Passed& passed, const Standing& standing) const;
   SearchResult conclude();
 
   /// What fails here costs the log an entry, never the search its result.
@@ -134,7 +113,7 @@ class Search {
   bool exhausted_ = false;
   std::map<Digest, Measured> code_;
   std::vector<Trial> trials_;
-  std::vector<Passed> passed_;  ///< by score
+  Survivors passed_;
   int measured_ = 0;
   int failed_ = 0;
   std::uint64_t drawn_ = 0;
@@ -143,9 +122,7 @@ class Search {
   TimeShares shares_;
   TuningProgress progress_;
   std::vector<std::string> notes_;
-  std::vector<std::size_t> finalists_;  ///< into passed_
-  RaceResult race_;
-  std::map<std::size_t, double> gaps_us_;  ///< by index into passed_
+  FinalsResult finals_;
 };
 
 void Search::note(const Result<void>& kept) {
@@ -174,8 +151,8 @@ void Search::report_progress() {
   progress_.failed = failed_;
   progress_.seconds = elapsed();
   if (!passed_.empty()) {
-    progress_.best_us = passed_.front().score_us;
-    progress_.best = trials_[passed_.front().trial].id();
+    progress_.best_us = passed_[0].score_us;
+    progress_.best = trials_[passed_[0].trial].id();
   }
   if (o_.progress) o_.progress(progress_);
 }
@@ -282,7 +259,7 @@ bool Search::spills_too_much(const Trial& trial) const {
   if (spilled == 0) return false;
   if (spilled > kMostSpillBytes) return true;
   const double expected_us = trial.predicted_us * (1 + spilled / kSpillPenaltyBytes);
-  return std::count_if(passed_.begin(), passed_.end(), [&](const Passed& passed) {
+  return std::count_if(passed_.begin(), passed_.end(), [&](const Survivor& passed) {
            return passed.score_us < expected_us &&
                   trials_[passed.trial].resources.spill_bytes() == 0;
          }) >= kSpillFree;
@@ -318,7 +295,7 @@ Result<void> Search::measure(CompileQueue::Ready ready) {
     trial.measurement = same.measurement;
     return finish(index, std::move(trial), std::nullopt, known->second.samples_us);
   }
-  Passed passed;
+  Survivor passed;
   passed.candidate = index;
   passed.trial = trials_.size();
   passed.compiled = {std::move(ready.digest), std::move(ready.kernel).value()};
@@ -331,15 +308,14 @@ Result<void> Search::measure(CompileQueue::Ready ready) {
                 samples);
 }
 
-Result<void> Search::visit(Trial& trial, Passed& passed) {
-  const double hopeless_us = passed_.empty() ? std::numeric_limits<double>::infinity()
-                                             : kHopeless * passed_.front().score_us;
+Result<void> Search::visit(Trial& trial, Survivor& passed) {
+  const double hopeless_us =
+      passed_.empty() ? std::numeric_limits<double>::infinity() : kHopeless * passed_[0].score_us;
   auto visited =
       screening_.visit(in_.candidates[passed.candidate], *passed.compiled.kernel, hopeless_us);
   if (!visited) return visited.error();
   Screening::Visit& visit = visited.value();
   trial.check = visit.check;
-  passed.prepare_seconds = visit.prepare_seconds;
   if (visit.step.outcome != Outcome::ok) {
     trial.outcome = visit.step.outcome;
     trial.detail = visit.step.detail;
@@ -348,13 +324,12 @@ Result<void> Search::visit(Trial& trial, Passed& passed) {
   }
   passed.id = visit.id;
   for (const double us : visit.samples_us) passed.samples_us.push_back(us * std::exp(-visit.drift));
-  passed.score_us = median(passed.samples_us);
   trial.measurement.samples_us = std::move(visit.samples_us);
   return {};
 }
 
 /// The end of a trial: logged, reported, kept. `samples_us` is what the strategy learns from.
-Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Passed> passed,
+Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Survivor> passed,
                             std::span<const double> samples_us) {
   note(in_.log.append(trial));
   const bool ok = trial.outcome == Outcome::ok;
@@ -364,22 +339,9 @@ Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Pa
   if (ok) corrected.measurement.samples_us.assign(samples_us.begin(), samples_us.end());
   in_.strategy.report(candidate, corrected);
   trials_.push_back(std::move(trial));
-  if (passed) insert(*std::move(passed));
+  if (passed) passed_.insert(*std::move(passed));
   report_progress();
   return {};
-}
-
-void Search::unload(Passed& passed) {
-  if (passed.id >= 0) in_.runner.drop(std::exchange(passed.id, -1));
-}
-
-void Search::insert(Passed passed) {
-  const auto place = std::upper_bound(
-      passed_.begin(), passed_.end(), passed, [](const Passed& a, const Passed& b) {
-        return std::pair(a.score_us, a.candidate) < std::pair(b.score_us, b.candidate);
-      });
-  passed_.insert(place, std::move(passed));
-  if (passed_.size() > kLoaded) unload(passed_[kLoaded]);
 }
 
 Result<void> Search::fail(std::size_t index, const Runner::Step& step, std::string_view where) {
@@ -399,31 +361,28 @@ Result<void> Search::fill_idle_time() {
     std::vector<std::size_t> chosen;
     const std::size_t best = std::min(kToppedUp, passed_.size());
     for (std::size_t i = 0; i < std::min(kTopUpOrder, best); ++i) {
-      chosen.push_back(passed_[hash_at(o_.seed, drawn_++) % best].candidate);
+      const Survivor& one = passed_[hash_at(o_.seed, drawn_++) % best];
+      if (one.id >= 0) chosen.push_back(one.candidate);
     }
     std::sort(chosen.begin(), chosen.end());
     chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-    const auto find = [this](std::size_t candidate) {
-      return std::find_if(passed_.begin(), passed_.end(),
-                          [&](const Passed& passed) { return passed.candidate == candidate; });
-    };
-    std::erase_if(chosen, [&](std::size_t candidate) { return find(candidate)->id < 0; });
+    std::vector<Survivor> again;
     std::vector<Runner::Id> ids;
-    for (const std::size_t candidate : chosen) ids.push_back(find(candidate)->id);
+    for (const std::size_t candidate : chosen) {
+      again.push_back(passed_.take(candidate));
+      ids.push_back(again.back().id);
+    }
     auto sampled = screening_.top_up(ids);
     if (!sampled) return sampled.error();
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      const auto at = find(chosen[i]);
-      Passed passed = std::move(*at);
-      passed_.erase(at);
-      if (auto done = top_up(passed, sampled.value()[i]); !done) return done;
-      if (trials_[passed.trial].outcome == Outcome::ok) insert(std::move(passed));
+    for (std::size_t i = 0; i < again.size(); ++i) {
+      if (auto done = top_up(again[i], sampled.value()[i]); !done) return done;
+      if (trials_[again[i].trial].outcome == Outcome::ok) passed_.insert(std::move(again[i]));
     }
     return {};
   });
 }
 
-Result<void> Search::top_up(Passed& passed, const Runner::Sampled& sampled) {
+Result<void> Search::top_up(Survivor& passed, const Runner::Sampled& sampled) {
   Runner::Step step = sampled.step;
   if (step.outcome == Outcome::ok) {
     const double us = sampled.sample.us * std::exp(-screening_.drift());
@@ -433,155 +392,78 @@ Result<void> Search::top_up(Passed& passed, const Runner::Sampled& sampled) {
       step = checked.value().step;
     }
     passed.samples_us.push_back(us);
-    passed.score_us = median(passed.samples_us);
   }
   if (step.outcome == Outcome::ok) return {};
-  unload(passed);
+  passed_.unload(passed);
   return fail(passed.trial, step, "measured again: ");
-}
-
-Traits Search::traits(const Passed& passed) const {
-  const Trial& trial = trials_[passed.trial];
-  const Candidate& candidate = in_.candidates[passed.candidate];
-  std::int64_t dynamic_smem = 0;
-  for (const LaunchPlan& launch : candidate.plan.launches) {
-    dynamic_smem = std::max(dynamic_smem, std::int64_t{launch.dynamic_smem});
-  }
-  return {.id = trial.id(),
-          .is_incumbent = incumbent_ == passed.candidate,
-          .is_default = passed.candidate == in_.space.default_index,
-          .deterministic = trial.check.deterministic,
-          .workspace_bytes = candidate.plan.workspace_bytes(),
-          .warned = !passed.compiled.kernel->warnings.empty(),
-          .registers = trial.resources.registers,
-          .smem_bytes = trial.resources.static_smem_bytes + dynamic_smem};
-}
-
-/// Those that may race, loaded. `entered` says which of `passed_` they are.
-Result<std::vector<Contender>> Search::contenders(double seconds,
-                                                  std::vector<std::size_t>& entered) {
-  std::vector<Contender> result;
-  double load_seconds = 0;
-  for (std::size_t i = 0; i < passed_.size(); ++i) {
-    Passed& passed = passed_[i];
-    const Traits own = traits(passed);
-    const bool near = passed.score_us <= kRaceMargin * passed_.front().score_us && i < kMostRaced &&
-                      load_seconds < kLoadShare * seconds;
-    if (i >= kLoaded && !near && !own.is_default && !own.is_incumbent) continue;
-    if (passed.id < 0) {
-      const double before = clock_();
-      auto prepared = in_.runner.prepare(in_.candidates[passed.candidate], *passed.compiled.kernel);
-      if (!prepared) return prepared.error();
-      load_seconds += clock_() - before;
-      if (prepared.value().step.outcome != Outcome::ok) {
-        auto there = fail(passed.trial, prepared.value().step, "loaded again: ");
-        if (!there) return there.error();
-        continue;
-      }
-      passed.id = prepared.value().id;
-    }
-    result.push_back({passed.id, own, passed.samples_us});
-    entered.push_back(i);
-  }
-  return result;
 }
 
 Result<void> Search::finals() {
   if (auto done = audit(); !done) return done;
-  RaceOptions options;
-  options.seed = o_.seed;
-  options.seconds =
+  RaceOptions race;
+  race.seed = o_.seed;
+  race.seconds =
       std::max(race_reserve(), std::min(kMostRaceSeconds, o_.budget.seconds - elapsed()));
-  options.finals_seconds = std::min(options.finals_seconds, options.seconds / 2);
-  options.finalists = o_.finalists;
-  options.max_rounds = o_.final_rounds;
-  options.power_blocks = power_blocks();
-  options.settle_seconds = shares_.settle_seconds;
-  options.clock_seconds = clock_;
-  std::vector<std::size_t> entered;
-  auto racing = contenders(options.seconds, entered);
-  if (!racing) return racing.error();
-  if (racing.value().empty()) return none_passed(in_.problem, trials_);
-  auto raced = race(in_.runner, racing.value(), options);
-  if (!raced) return raced.error();
-  race_ = std::move(raced).value();
-  for (const auto& [contender, step] : race_.failed) {
-    auto there = fail(passed_[entered[contender]].trial, step, "in the finals: ");
-    if (!there) return there;
-  }
-  if (race_.finalists.empty()) return none_passed(in_.problem, trials_);
-  for (const RaceResult::Entry& entry : race_.finalists) {
-    const std::size_t at = entered[entry.contender];
-    finalists_.push_back(at);
-    Trial& trial = trials_[passed_[at].trial];
-    merge(trial.check, entry.check);
-    trial.measurement = {};
-    for (const Sample& sample : entry.samples) {
-      trial.measurement.samples_us.push_back(sample.us);
-      if (sample.sm_mhz > 0) trial.measurement.sm_mhz.push_back(sample.sm_mhz);
-    }
-    note(in_.log.append(trial));
-    auto gap = in_.runner.launch_gap_us(passed_[at].id);
-    if (!gap) return gap.error();
-    gaps_us_[at] = gap.value();
-  }
-  for (Passed& passed : passed_) unload(passed);
+  race.finals_seconds = std::min(race.finals_seconds, race.seconds / 2);
+  race.finalists = o_.finalists;
+  race.max_rounds = o_.final_rounds;
+  race.power_blocks = power_blocks();
+  race.settle_seconds = shares_.settle_seconds;
+  race.clock_seconds = clock_;
+  const FinalsInput input{.candidates = in_.candidates,
+                          .default_index = in_.space.default_index,
+                          .incumbent = incumbent_,
+                          .runner = in_.runner,
+                          .race = race,
+                          .fail = [this](std::size_t trial, const Runner::Step& step) {
+                            return fail(trial, step, "in the finals: ");
+                          }};
+  auto ended = run_finals(input, passed_, trials_);
+  if (!ended) return ended.error();
+  finals_ = std::move(ended).value();
+  if (finals_.finalists.empty()) return none_passed(in_.problem, trials_);
+  for (const FinalsResult::Entry& entry : finals_.finalists)
+    note(in_.log.append(trials_[entry.trial]));
   return audit();
-}
-
-RankedConfiguration Search::ranked(const Passed& passed, const Standing& standing) const {
-  const Traits own = traits(passed);
-  RankedConfiguration result = ranked_configuration(trials_[passed.trial], passed.compiled.digest);
-  result.smem_bytes = own.smem_bytes;
-  result.workspace_bytes = own.workspace_bytes;
-  result.slowdown = standing.slowdown;
-  result.is_default = own.is_default;
-  result.is_incumbent = own.is_incumbent;
-  result.tied = standing.equal();
-  result.deterministic = own.deterministic;
-  result.warned = own.warned;
-  return result;
 }
 
 SearchResult Search::conclude() {
   SearchResult found;
   TuningRecord& record = found.result.record;
   record.grade = RecordGrade::measured;
-  for (std::size_t i = 0; i < finalists_.size(); ++i) {
-    Passed& passed = passed_[finalists_[i]];
-    RankedConfiguration configuration = ranked(passed, race_.decision.standings[i]);
-    configuration.launch_gap_us = gaps_us_.at(finalists_[i]);
-    if (configuration.is_default) record.baseline = configuration;
-    if (i == race_.decision.winner) {
-      record.check = trials_[passed.trial].check;
-      if (gap_dominated(configuration)) {
+  const Decision& decision = finals_.race.decision;
+  for (std::size_t i = 0; i < finals_.finalists.size(); ++i) {
+    FinalsResult::Entry& entry = finals_.finalists[i];
+    if (entry.ranked.is_default) record.baseline = entry.ranked;
+    if (i == decision.winner) {
+      record.check = trials_[entry.trial].check;
+      if (gap_dominated(entry.ranked)) {
         notes_.push_back("the time between kernels is more than a fifth of the winner's");
       }
-      record.winner = std::move(configuration);
+      record.winner = std::move(entry.ranked);
     } else {
-      record.runners_up.push_back(std::move(configuration));
+      record.runners_up.push_back(std::move(entry.ranked));
     }
-    found.finalists.push_back(std::move(passed.compiled));
+    found.finalists.push_back(std::move(entry.compiled));
   }
   std::sort(record.runners_up.begin(), record.runners_up.end(),
             [](const RankedConfiguration& a, const RankedConfiguration& b) {
               return a.measurement.median_us() < b.measurement.median_us();
             });
   audit_.merge(screening_.audit());
-  audit_.merge(race_.audit);
+  audit_.merge(finals_.race.audit);
   record.audit = audit_;
   record.trust = audit_.trust();
-  if (race_.decision.verdict == Verdict::unresolved)
-    record.trust = std::max(record.trust, Trust::b);
-  if (race_.decision.disturbed) record.trust = Trust::c;
-  record.verdict = race_.decision.verdict;
-  record.rounds = race_.rounds;
+  if (decision.verdict == Verdict::unresolved) record.trust = std::max(record.trust, Trust::b);
+  if (decision.disturbed) record.trust = Trust::c;
+  record.verdict = decision.verdict;
+  record.rounds = finals_.race.rounds;
   record.search.strategy = o_.strategy;
   record.search.seed = o_.seed;
   record.search.rejected = skipped_;
   record.search.compiled = in_.queue.compiled();
   record.search.failed = failed_;
-  record.search.raced = race_.raced;
+  record.search.raced = finals_.race.raced;
   record.search.seeds = static_cast<int>(in_.space.seeds.size());
   record.search.stop_reason = stop_reason_;
   if (const auto optimistic_us = in_.strategy.optimistic_us()) {

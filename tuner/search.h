@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include "tuner/compile_queue.h"
 #include "tuner/runner.h"
 #include "tuner/search_strategy.h"
+#include "tuner/survivors.h"
 #include "tuner/trial_log.h"
 #include <kernwright/result.h>
 
@@ -99,12 +99,6 @@ struct SearchInput {
   std::string problem;     ///< named in errors
   double roofline_us = 0;  ///< 0: not known
   double started = 0;      ///< on the options' clock: when the budget began to run
-};
-
-/// Compiled bits and the digest of the request they came from, hex.
-struct CompiledCandidate {
-  std::string digest;
-  std::shared_ptr<const CompiledKernel> kernel;
 };
 
 /// What a search found. The record lacks what the search does not know: key, environment, device
