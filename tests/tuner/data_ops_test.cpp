@@ -1,9 +1,13 @@
 #include "tuner/data_ops.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tuner/element.h"
@@ -64,6 +68,55 @@ TEST_F(HostDataOpsTest, SmallIntegersAreMinusThreeToThree) {
     ++counts[static_cast<std::size_t>(value + 3)];
   }
   for (const int count : counts) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST_F(HostDataOpsTest, SignsAreMinusOneToOne) {
+  std::vector<float> values(3000);
+  ASSERT_TRUE(ops_->draw(address(values.data()), DType::fp32, std::ssize(values),
+                         InputDistribution::signs, 1));
+  for (const float value : {-1.0F, 0.0F, 1.0F}) {
+    EXPECT_NEAR(static_cast<double>(std::count(values.begin(), values.end(), value)), 1000, 120);
+  }
+}
+
+TEST_F(HostDataOpsTest, ExactMeansTheRoundedReference) {
+  // 257 lies between two bf16 and goes to the even one, 256.
+  const std::vector<float> reference{257, -3, 0};
+  std::vector<std::uint16_t> actual(3);
+  const auto mismatches = [&](std::initializer_list<double> values) {
+    std::int64_t i = 0;
+    for (const double value : values) store_element(actual.data(), DType::bf16, i++, value);
+    const auto report = ops_->compare(address(actual.data()), DType::bf16, 3,
+                                      address(reference.data()), 0, {0, 0, true});
+    EXPECT_TRUE(report);
+    return report.value().mismatches;
+  };
+  EXPECT_EQ(mismatches({256, -3, -0.0}), 0);
+  EXPECT_EQ(mismatches({258, -3, 0}), 1);
+  EXPECT_EQ(mismatches({256, 3, 0x1p-133}), 2);
+  EXPECT_EQ(mismatches({std::numeric_limits<double>::quiet_NaN(), -3, 0}), 1);
+}
+
+TEST_F(HostDataOpsTest, AHashIsOfTheBytesOfItsRegion) {
+  alignas(8) std::array<unsigned char, 64> bytes{};
+  const auto hash = [&](std::size_t from, std::int64_t count) {
+    const std::vector<MemoryRegion> regions{{address(bytes.data()) + from, count}};
+    EXPECT_TRUE(ops_->enqueue_hash(regions));
+    return ops_->take_findings().value()[0].hash;
+  };
+  const std::uint64_t before = hash(3, 40);
+  bytes[2] = 1;
+  bytes[43] = 1;
+  EXPECT_EQ(hash(3, 40), before);
+  for (const std::size_t inside : {3U, 20U, 42U}) {
+    bytes[inside] = 1;
+    EXPECT_NE(hash(3, 40), before) << inside;
+    bytes[inside] = 0;
+  }
+  bytes[20] = 1;
+  const std::uint64_t early = hash(3, 40);
+  std::swap(bytes[20], bytes[28]);
+  EXPECT_NE(hash(3, 40), early) << "the same bytes at another place";
 }
 
 TEST_F(HostDataOpsTest, WithinTheBoundNothingMismatches) {

@@ -49,10 +49,12 @@ class GpuWorld : public ::testing::Test {
   }
 
   /// One warm buffer set: for checking, not for timing.
-  Result<std::unique_ptr<Runner>> open_runner(const Problem& problem, std::uint64_t seed = 1) {
+  Result<std::unique_ptr<Runner>> open_runner(const Problem& problem, std::uint64_t seed = 1,
+                                              bool disposable = false) {
     DeviceRunnerOptions options;
     options.policy.l2 = L2State::warm;
     options.seed = seed;
+    options.disposable = disposable;
     return open_device_runner(*device_, *ops_, operation(problem.operation()), problem, *catalog_,
                               *pool_, options);
   }

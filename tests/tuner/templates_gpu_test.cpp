@@ -24,16 +24,19 @@ class TemplatesGpuTest : public GpuWorld {
     return list ? std::move(list).value() : CandidateList{};
   }
 
-  /// Compiles and checks `chosen` of `list` on inputs drawn from `seed`; stops at a lost device.
+  /// Compiles and checks `chosen` of `list` on inputs drawn from `seed`, at the depth of a finalist
+  /// against unmapped pages too; stops at a lost device.
   void check(const Problem& problem, const CandidateList& list,
-             const std::vector<std::size_t>& chosen, std::uint64_t seed) {
+             const std::vector<std::size_t>& chosen, std::uint64_t seed,
+             Runner::CheckDepth depth = Runner::CheckDepth::screening) {
+    const bool finalist = depth == Runner::CheckDepth::finalist;
     std::vector<std::shared_future<CompileResult>> kernels;
     kernels.reserve(chosen.size());
     for (const std::size_t i : chosen) {
       kernels.push_back(
           pool_->submit(render(list.candidates[i], *catalog_, device_->profile().sm_arch)));
     }
-    const auto runner = open_runner(problem, seed);
+    const auto runner = open_runner(problem, seed, finalist);
     ASSERT_TRUE(runner) << runner.error().message;
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       const Candidate& candidate = list.candidates[chosen[i]];
@@ -43,10 +46,13 @@ class TemplatesGpuTest : public GpuWorld {
       const auto prepared = runner.value()->prepare(candidate, *kernel.value());
       ASSERT_TRUE(prepared) << prepared.error().message;
       ASSERT_EQ(to_string(prepared.value().step.outcome), "ok") << prepared.value().step.detail;
-      const auto checked =
-          runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
+      const auto checked = runner.value()->check(prepared.value().id, depth);
       ASSERT_TRUE(checked) << checked.error().message;
       EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
+      EXPECT_TRUE(checked.value().report.guarded);
+      EXPECT_EQ(checked.value().report.exact,
+                operation(problem.operation()).exact_inputs.has_value());
+      EXPECT_EQ(checked.value().report.unmapped, finalist);
       EXPECT_LE(checked.value().report.max_error, 1);
       ASSERT_FALSE(runner.value()->lost());
       runner.value()->drop(prepared.value().id);
@@ -154,6 +160,23 @@ TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
     if (kernel_template.runs_on(device_->profile().sm_arch)) {
       EXPECT_TRUE(covered.contains(kernel_template.name)) << kernel_template.name;
     }
+  }
+}
+
+TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
+  for (const char* text :
+       {"matmul m=127 n=264 k=1000 dtype=bf16", "matmul m=129 n=1001 k=517 dtype=fp16",
+        "matmul m=512 n=1024 k=512 dtype=bf16", "rmsnorm rows=77 columns=771 dtype=fp32",
+        "rmsnorm rows=301 columns=4104 dtype=bf16", "vector_add n=1000003 dtype=bf16",
+        "vector_add n=65536 dtype=fp32"}) {
+    const Problem problem = normalized(text);
+    const CandidateList list = enumerate(problem);
+    std::vector<std::size_t> chosen = defaults(list);
+    for (const KernelTemplate& kernel_template : catalog_->templates()) {
+      for (const std::size_t one : some(list, kernel_template.name, 4)) chosen.push_back(one);
+    }
+    check(problem, list, chosen, 21, Runner::CheckDepth::finalist);
+    if (HasFatalFailure()) return;
   }
 }
 
