@@ -1,0 +1,163 @@
+// Records a whole space on a GPU: every valid configuration of every template of one problem,
+// checked, with raw samples, their clocks, and reference kernels in between. A recording that was
+// stopped, or whose time was over, goes on where it was when it is started again.
+//
+//   record_landscape --problem "matmul m=4096 n=4096 k=4096 dtype=bf16" --out FILE.jsonl.gz
+//                    [--samples 32] [--sample-ms 1.5] [--limit N] [--seconds S] [--threads T]
+//
+// Exit status 0: the space is whole; 3: some configurations are left, start again.
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bench/common/bench_json.h"
+#include "cache/artifact_store.h"
+#include "compile/compile_pool.h"
+#include "compile/compiler.h"
+#include "device/cuda_device.h"
+#include "support/text.h"
+#include "tuner/compile_ahead.h"
+#include "tuner/device_runner.h"
+#include "tuner/simulation/record_space.h"
+#include "tuner/tuning_session.h"
+
+namespace kernwright {
+namespace {
+
+constexpr int kLeft = 3;
+constexpr int kMinSamples = 32;
+/// Loading, checking and building of one candidate, for the estimate.
+constexpr double kVisitSeconds = 0.015;
+constexpr std::size_t kReportEvery = 50;
+
+[[noreturn]] void fail(const Error& error) {
+  std::fprintf(stderr, "record_landscape: %s\n", error.message.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T take(Result<T> result) {
+  if (!result) fail(result.error());
+  return std::move(result).value();
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double number_option(int argc, const char* const* argv, std::string_view name, double standard) {
+  const auto text = option_value(argc, argv, name);
+  if (!text) return standard;
+  double value = 0;
+  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (parsed.ec != std::errc{} || parsed.ptr != text->data() + text->size() || value <= 0) {
+    fail({ErrorCode::invalid_argument, concat(name, " ", *text, " is no positive number")});
+  }
+  return value;
+}
+
+std::string text_option(int argc, const char* const* argv, std::string_view name) {
+  auto text = option_value(argc, argv, name);
+  if (!text) fail({ErrorCode::invalid_argument, concat(name, " is missing")});
+  return *std::move(text);
+}
+
+/// "matmul_m4096_n4096_k4096_bf16" of a file's name.
+std::string space_name(const std::filesystem::path& path) {
+  std::string name = path.filename().string();
+  return name.substr(0, name.find(".jsonl"));
+}
+
+int run(int argc, const char* const* argv) {
+  const std::filesystem::path path = text_option(argc, argv, "--out");
+  const Problem problem = take(Problem::parse(text_option(argc, argv, "--problem")));
+  RecordingOptions options;
+  options.samples = static_cast<int>(number_option(argc, argv, "--samples", kMinSamples));
+  options.seconds = number_option(argc, argv, "--seconds", options.seconds);
+  options.clock_seconds = now;
+  if (option_value(argc, argv, "--limit")) {
+    options.limit = static_cast<std::size_t>(number_option(argc, argv, "--limit", 1));
+  }
+  DeviceRunnerOptions runner_options;
+  runner_options.sample_ms = number_option(argc, argv, "--sample-ms", runner_options.sample_ms);
+  CompilePoolOptions pool_options;
+  if (option_value(argc, argv, "--threads")) {
+    pool_options.threads = static_cast<int>(number_option(argc, argv, "--threads", 1));
+  }
+
+  const std::unique_ptr<Device> device = take(open_cuda_device(0));
+  CompilePool pool(make_toolkit_compiler(), pool_options);
+  const std::string compiler = take(pool.compiler().identity());
+  const auto catalog = take(Catalog::load({}));
+  const auto data_ops = take(make_device_data_ops(*device, pool));
+  const Operation& operation = *take(catalog->operation(problem.operation()));
+  const Problem normalized = take(operation.normalize(problem));
+  const CandidateList list =
+      take(enumerate_candidates(*catalog, operation, normalized, device->profile()));
+  for (const std::string& note : list.notes) std::printf("%s\n", note.c_str());
+
+  LandscapeFile file = take(LandscapeFile::open(path,
+                                                {.space = space_name(path),
+                                                 .device = device->profile().name,
+                                                 .kernel = std::string(problem.operation()),
+                                                 .problem = normalized.text(),
+                                                 .policy = runner_options.policy.text(),
+                                                 .compiler = compiler,
+                                                 .sample_ms = runner_options.sample_ms},
+                                                list.candidates, list.default_index));
+  const std::size_t all = std::min(list.candidates.size(), options.limit);
+  const double each = options.samples * runner_options.sample_ms * 1e-3 + kVisitSeconds;
+  std::printf(
+      "%s: %zu configurations, %zu recorded, about %.0f s of GPU time to go, more where a "
+      "unit takes longer than a sample\n",
+      normalized.text().c_str(), list.candidates.size(), file.recorded(),
+      each * static_cast<double>(all - std::min(all, file.recorded())));
+  std::fflush(stdout);
+
+  const auto runner = take(open_device_runner(*device, *data_ops, operation, normalized, *catalog,
+                                              pool, runner_options));
+  // Compile times are recorded, so nothing stored is used; this folder is not there.
+  const ArtifactStore artifacts(path.string() + ".artifacts");
+  CompileAhead ahead(list.candidates, *catalog, device->profile().sm_arch, compiler, pool,
+                     artifacts);
+  double best_us = std::numeric_limits<double>::infinity();
+  std::size_t failed = 0;
+  const double start = now();
+  options.progress = [&](std::size_t candidate, const LandscapeEntry& entry) {
+    Measurement measured;
+    for (const Sample& sample : entry.samples) measured.samples_us.push_back(sample.us);
+    if (entry.outcome != Outcome::ok) {
+      ++failed;
+      std::printf("%s: %s: %s\n", list.candidates[candidate].id().c_str(),
+                  std::string(to_string(entry.outcome)).c_str(), entry.detail.c_str());
+    } else {
+      best_us = std::min(best_us, measured.median_us());
+    }
+    if (file.recorded() % kReportEvery == 0) {
+      std::printf("%zu of %zu, %zu failed, best %.2f us, %.0f s\n", file.recorded(), all, failed,
+                  best_us, now() - start);
+    }
+    std::fflush(stdout);
+  };
+  const std::size_t left = take(record_space(list.candidates, list.predicted_us, list.default_index,
+                                             device->profile(), ahead, *runner, file, options));
+  std::printf("%zu recorded in all, %zu failed this time, %zu left, %.0f s\n", file.recorded(),
+              failed, left, now() - start);
+  if (left > 0) return kLeft;
+  if (auto done = file.finish(); !done) fail(done.error());
+  return 0;
+}
+
+}  // namespace
+}  // namespace kernwright
+
+int main(int argc, char** argv) { return kernwright::run(argc, argv); }

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/candidate.h"
+#include "model/measurement.h"
+#include "model/trial.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// What a recorded space says about itself.
+struct LandscapeHeader {
+  std::string space;
+  std::string device;
+  std::string kernel;
+  std::string problem;
+  std::string policy;
+  std::string compiler;
+  double sample_ms = 0;
+};
+
+/// What was measured of one candidate.
+struct LandscapeEntry {
+  Outcome outcome = Outcome::ok;
+  std::string detail;
+  std::vector<Sample> samples;
+  std::vector<Sample> sm_reference;  ///< beside them
+  std::vector<Sample> dram_reference;
+  Resources resources;
+  double compile_seconds = 0;
+  double predicted_us = 0;
+};
+
+/// A recorded space while it is being recorded. Entries go to a file beside `path`, its name and
+/// ".part", as they come, so that a recording that stopped goes on where it was; `finish` makes the
+/// compressed file of it that `read_recorded_space` reads. A candidate that was begun and never
+/// ended took its process along, and is recorded so.
+class LandscapeFile {
+ public:
+  /// Errors: `invalid_argument` where the file that is there was recorded of something else, naming
+  /// both headers; `corrupt`, `io`.
+  static Result<LandscapeFile> open(const std::filesystem::path& path,
+                                    const LandscapeHeader& header,
+                                    std::span<const Candidate> candidates,
+                                    std::size_t default_index);
+
+  bool has(std::size_t candidate) const { return recorded_.contains(candidate); }
+  std::size_t recorded() const { return recorded_.size(); }
+
+  Result<void> begin(std::size_t candidate);
+  Result<void> add(std::size_t candidate, const LandscapeEntry& entry);
+  Result<void> finish() const;
+
+ private:
+  LandscapeFile(std::filesystem::path path, std::span<const Candidate> candidates);
+
+  std::string header_text(const LandscapeHeader& header, std::size_t default_index) const;
+  Result<void> resume(std::string_view text, const std::string& header);
+  /// The values of a candidate in the header's order, as JSON.
+  std::string point(std::size_t candidate) const;
+
+  std::filesystem::path path_;
+  std::filesystem::path part_;
+  std::span<const Candidate> candidates_;
+  std::vector<std::string> templates_;
+  std::vector<std::string> parameters_;  ///< of all templates
+  std::map<std::string, std::size_t> by_point_;
+  std::set<std::size_t> recorded_;
+};
+
+}  // namespace kernwright
