@@ -31,7 +31,8 @@ Auditor::Sources Auditor::live(std::string uuid) {
             return read_gpu_facts(**nvml, uuid);
           },
           .environment = read_environment,
-          .host = HostReader(),
+          .mapped_files = [] { return HostReader().mapped_files(); },
+          .host_load = [host = HostReader()]() mutable { return host.load(); },
           .sleep = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); },
           .seconds =
               [] {
@@ -52,7 +53,8 @@ void Auditor::watch(Device& device, CompilePool& pool) {
   watching_ = true;
   profile_ = launch_cost_of(device.profile());
   if (!options_.cache_root.empty()) baseline_.emplace(options_.cache_root, device.identity());
-  Result<LaunchProbe> probe = LaunchProbe::make(device, pool);
+  Result<LaunchProbe> probe =
+      LaunchProbe::make(device, pool, [seconds = sources_.seconds] { return seconds() * 1e6; });
   if (probe) {
     probe_.emplace(std::move(*probe));
   } else {
@@ -72,10 +74,10 @@ AuditInputs Auditor::gather() {
   AuditInputs inputs;
   inputs.policy = options_.policy;
   inputs.environment = sources_.environment();
-  inputs.mapped_files = sources_.host.mapped_files();
+  inputs.mapped_files = sources_.mapped_files();
   add_launch_cost(inputs);
   add_gpu(inputs);
-  inputs.host = sources_.host.load();
+  inputs.host = sources_.host_load();
   return inputs;
 }
 

@@ -30,7 +30,8 @@ class Auditor {
   struct Sources {
     std::function<Result<GpuFacts>()> gpu;
     std::function<Environment()> environment;
-    HostReader host;
+    std::function<std::vector<std::string>()> mapped_files;
+    std::function<HostLoad()> host_load;
     std::function<void(std::chrono::milliseconds)> sleep;
     std::function<double()> seconds;
   };

@@ -28,13 +28,17 @@ std::string holder(int file) {
 
 }  // namespace
 
-std::filesystem::path GpuLock::path(std::string_view uuid) {
+Result<std::filesystem::path> GpuLock::path(std::string_view uuid) {
   std::error_code error;
-  return std::filesystem::temp_directory_path(error) / concat("kernwright-", uuid, ".lock");
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) return Error{ErrorCode::io, concat("folder of temporary files: ", error.message())};
+  return folder / concat("kernwright-", uuid, ".lock");
 }
 
 Result<GpuLock> GpuLock::acquire(std::string_view uuid, const Log& log) {
-  const std::filesystem::path name = path(uuid);
+  const Result<std::filesystem::path> located = path(uuid);
+  if (!located) return located.error();
+  const std::filesystem::path& name = *located;
   // The file is never removed, so that whoever waits has the same one. In a shared folder the
   // kernel may forbid to open another user's file with O_CREAT.
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;

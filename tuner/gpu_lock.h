@@ -20,7 +20,7 @@ class GpuLock {
   static Result<GpuLock> acquire(std::string_view uuid, const Log& log = {});
 
   /// In the system's folder for temporary files, which all users share.
-  static std::filesystem::path path(std::string_view uuid);
+  static Result<std::filesystem::path> path(std::string_view uuid);
 
  private:
   explicit GpuLock(FileDescriptor file) : file_(std::move(file)) {}

@@ -1,7 +1,6 @@
 #include "tuner/launch_probe.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -23,12 +22,6 @@ constexpr int kMaxBlocks = 16;
 constexpr double kSteady = 0.02;
 constexpr double kInterrupted = 1.5;  // times the median of its block
 constexpr int kStreamRuns = 9;
-
-double steady_clock_us() {
-  return std::chrono::duration<double, std::micro>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -60,7 +53,7 @@ Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock c
   const CompileResult compiled = pool.submit(std::move(request)).get();
   if (!compiled) return compiled.error();
 
-  LaunchProbe probe(device, clock ? std::move(clock) : steady_clock_us);
+  LaunchProbe probe(device, std::move(clock));
   const std::pair<std::shared_ptr<LoadedProgram>*, int> programs[] = {{&probe.kernel_, 1},
                                                                       {&probe.nothing_, 0}};
   for (const auto& [program, launches] : programs) {

@@ -33,7 +33,7 @@ class LaunchProbe {
   using Clock = std::function<double()>;  ///< microseconds
 
   /// Compiles and loads an empty kernel.
-  static Result<LaunchProbe> make(Device& device, CompilePool& pool, Clock clock = {});
+  static Result<LaunchProbe> make(Device& device, CompilePool& pool, Clock clock);
 
   /// Replays until two blocks agree, which also wakes a GPU that has slept: tens of milliseconds.
   Result<LaunchCost> measure();
