@@ -1,21 +1,18 @@
-#include <cstdlib>
-#include <fstream>
+#include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "cache/tiered_cache.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "compile/compiler.h"
+#include "compile/compile_pool.h"
 #include "device/cuda_device.h"
 #include "support/text.h"
 #include "support/version.h"
+#include "tuner/auditor.h"
 
 namespace kernwright::cli {
 namespace {
-
-// Variables that put another party's code into every CUDA process and so distort timing.
-constexpr const char* kInjectionVariables[] = {"CUDA_INJECTION64_PATH", "CUDA_LAUNCH_BLOCKING",
-                                               "NVTX_INJECTION64_PATH", "LD_PRELOAD"};
 
 Json profile_json(const DeviceProfile& profile) {
   return {{"profile", profile.id},
@@ -29,11 +26,34 @@ Json profile_json(const DeviceProfile& profile) {
           {"dense_16bit_tflops", profile.dense_16bit_tflops}};
 }
 
+Json audit_json(const Audit& audit) {
+  Json rows = Json::array();
+  for (const AuditRow& row : audit.rows) {
+    rows.push_back({{"check", row.check}, {"trust", to_string(row.trust)}, {"detail", row.detail}});
+  }
+  return {{"trust", to_string(audit.trust())}, {"rows", std::move(rows)}};
+}
+
+/// What tuning would find now on the GPU, or on the host alone where `info` is null.
+Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_root,
+               CompilePool& pool) {
+  AuditorOptions options;
+  options.policy.power = PowerMode::sustained;  // a power cap that is reached is no finding here
+  options.cache_root = cache_root;
+  Auditor auditor(info ? info->identity.uuid : "", std::move(options));
+  Result<std::unique_ptr<Device>> device = Error{ErrorCode::unavailable, "no GPU"};
+  if (info) device = open_cuda_device(info->identity.ordinal);
+  if (device) auditor.watch(**device, pool);
+  return auditor.look();
+}
+
 class Doctor : public Command {
  public:
-  Doctor() : Command("doctor", "Show driver, GPUs, toolkit, cache and what would distort timing") {}
+  Doctor() : Command("doctor", "Show driver, GPUs, toolkit, cache and how far timing is trusted") {}
 
   Status run() override {
+    const std::filesystem::path root = default_cache_root();
+    CompilePool pool(make_toolkit_compiler(), {.threads = 1});
     Json devices = Json::array();
     std::string no_device;
     std::string driver;
@@ -48,24 +68,13 @@ class Doctor : public Command {
       Json device = profile_json(info->profile);
       device["ordinal"] = ordinal;
       device["uuid"] = info->identity.uuid;
+      device["audit"] = audit_json(audit_of(&*info, root, pool));
       driver = info->identity.driver_version;
       devices.push_back(std::move(device));
     }
 
-    const Result<std::string> compiler = make_toolkit_compiler()->identity();
-    const std::filesystem::path root = default_cache_root();
+    const Result<std::string> compiler = pool.compiler().identity();
     const TieredCache cache(root);
-
-    Json distortions = Json::array();
-    for (const char* name : kInjectionVariables) {
-      if (const char* value = std::getenv(name)) distortions.push_back(concat(name, "=", value));
-    }
-    double load = 0;
-    std::ifstream("/proc/loadavg") >> load;
-    const unsigned cores = std::thread::hardware_concurrency();
-    if (load > cores / 2.0) {
-      distortions.push_back(concat("host load ", load, " on ", cores, " cores"));
-    }
 
     const Json report = {{"kernwright", std::string(kernwright_version())},
                          {"commit", std::string(kernwright_commit())},
@@ -79,8 +88,9 @@ class Doctor : public Command {
                           {{"root", root.string()},
                            {"records", cache.records().list().size()},
                            {"artifacts", cache.artifacts().list().size()}}},
-                         {"cores", cores},
-                         {"distortions", distortions}};
+                         {"cores", std::thread::hardware_concurrency()},
+                         {"audit", devices.empty() ? audit_json(audit_of(nullptr, root, pool))
+                                                   : devices.front()["audit"]}};
     if (json) {
       print_json(report);
     } else {
@@ -111,9 +121,17 @@ class Doctor : public Command {
     const Json& cache = report["cache"];
     print(concat("cache ", cache["root"].get<std::string>(), ": ", cache["records"].get<int>(),
                  " records, ", cache["artifacts"].get<int>(), " artifacts"));
-    if (report["distortions"].empty()) print("nothing found that would distort timing");
-    for (const Json& what : report["distortions"]) {
-      print(concat("would distort timing: ", what.get<std::string>()));
+    if (report["devices"].empty()) print_audit(report["audit"], "");
+    for (const Json& device : report["devices"]) {
+      print_audit(device["audit"], concat(" of GPU ", device["ordinal"].get<int>()));
+    }
+  }
+
+  static void print_audit(const Json& audit, const std::string& whose) {
+    print(concat("audit", whose, ": trust ", audit["trust"].get<std::string>()));
+    for (const Json& row : audit["rows"]) {
+      print(concat("  ", row["trust"].get<std::string>(), "  ", row["check"].get<std::string>(),
+                   ": ", row["detail"].get<std::string>()));
     }
   }
 };

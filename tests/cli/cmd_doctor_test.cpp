@@ -1,3 +1,6 @@
+#include <set>
+#include <string>
+
 #include "tests/cli/run_program.h"
 
 namespace kernwright {
@@ -22,12 +25,24 @@ TEST_F(DoctorTest, TellsWhatIsHereAsTextAndAsJson) {
   EXPECT_EQ(report["compiler"].is_null(), !report["no_compiler"].get<std::string>().empty());
 }
 
-TEST_F(DoctorTest, NamesWhatPutsForeignCodeIntoCudaProcesses) {
+TEST_F(DoctorTest, AuditsWhatCanBeSaid) {
   environment_["CUDA_INJECTION64_PATH"] = "/opt/profiler.so";
   const nlohmann::json report = kernwright({"doctor", "--json"}).json();
-  EXPECT_NE(report["distortions"].dump().find("CUDA_INJECTION64_PATH=/opt/profiler.so"),
+  EXPECT_EQ(report["audit"]["trust"], "C");
+  std::set<std::string> checks;
+  for (const nlohmann::json& row : report["audit"]["rows"]) {
+    checks.insert(row["check"]);
+    if (row["check"] != "injection_variables") continue;
+    EXPECT_EQ(row["trust"], "C");
+    EXPECT_EQ(row["detail"], "CUDA_INJECTION64_PATH=/opt/profiler.so");
+  }
+  for (const char* check : {"injection_variables", "mapped_libraries", "host_load", "mps"}) {
+    EXPECT_TRUE(checks.contains(check)) << check;
+  }
+  const Ran text = kernwright({"doctor"});
+  EXPECT_NE(text.out.find(": trust C\n  C  injection_variables: CUDA_INJECTION64_PATH="),
             std::string::npos)
-      << report["distortions"];
+      << text.out;
 }
 
 }  // namespace
