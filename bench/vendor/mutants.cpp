@@ -19,6 +19,7 @@
 #include "bench/common/contest.h"
 #include "bench/common/cublaslt.h"
 #include "bench/common/mutant_builds.h"
+#include "bench/common/mutant_examiner.h"
 #include "bench/common/mutant_list.h"
 #include "compile/compile_pool.h"
 #include "device/cuda_device.h"
@@ -26,7 +27,6 @@
 #include "support/text.h"
 #include "tuner/buffer_sets.h"
 #include "tuner/checker.h"
-#include "tuner/device_runner.h"
 
 namespace kernwright {
 namespace {
@@ -39,8 +39,6 @@ constexpr const char* kUsage =
 constexpr int kCannotRun = 77;
 constexpr const char* kProfile = "h200";
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;
-/// Above the ten seconds after which a kernel that hangs gives up.
-constexpr std::chrono::milliseconds kDeadline{15'000};
 /// What cuBLASLt computes: tails, one row, deep and wide, both dtypes.
 constexpr struct {
   MatmulSize size;
@@ -59,97 +57,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// How one try ended. `found_by` is empty where it was accepted.
-struct Ending {
-  bool ran = false;
-  std::string found_by;
-  Outcome outcome = Outcome::ok;
-  CheckReport report;
-  std::string detail;
-  double seconds = 0;
-
-  bool accepted() const { return ran && outcome == Outcome::ok; }
-};
-
-/// Checks candidates of one problem after another on GPU 0, on fresh data every time. After a fault
-/// that poisons the context it starts over.
-class Laboratory {
- public:
-  Laboratory(CompilePool& pool, const Catalog& catalog, std::uint64_t seed)
-      : pool_(pool), catalog_(catalog), seed_(seed) {}
-
-  Ending examine(const Candidate& candidate, const CompiledKernel& kernel) {
-    const auto start = Clock::now();
-    Ending ending;
-    if (auto ready = open(candidate); !ready) {
-      ending.detail = ready.error().message;
-      return ending;
-    }
-    ending.ran = true;
-    run_checks(candidate, kernel, ending);
-    ending.seconds = seconds_since(start);
-    return ending;
-  }
-
- private:
-  Result<void> open(const Candidate& candidate) {
-    if (runner_ && !runner_->lost() && problem_ == candidate.problem) return {};
-    const bool lost = runner_ && runner_->lost();
-    runner_.reset();
-    if (lost || !device_) {
-      data_ops_.reset();
-      device_.reset();
-      auto device = open_cuda_device(0, {.deadline = kDeadline});
-      if (!device) return device.error();
-      device_ = *std::move(device);
-      auto data_ops = make_device_data_ops(*device_, pool_);
-      if (!data_ops) return data_ops.error();
-      data_ops_ = *std::move(data_ops);
-    }
-    DeviceRunnerOptions options;
-    options.policy.l2 = L2State::warm;
-    options.seed = seed_++;
-    options.disposable = true;
-    auto runner = open_device_runner(*device_, *data_ops_, *candidate.operation, candidate.problem,
-                                     catalog_, pool_, options);
-    if (!runner) return runner.error();
-    runner_ = *std::move(runner);
-    problem_ = candidate.problem;
-    return {};
-  }
-
-  void run_checks(const Candidate& candidate, const CompiledKernel& kernel, Ending& ending) {
-    const auto found = [&](const char* by, const Runner::Step& step) {
-      ending.outcome = step.outcome;
-      ending.detail = step.detail;
-      if (step.outcome != Outcome::ok) ending.found_by = by;
-      return step.outcome != Outcome::ok;
-    };
-    const auto broke = [&](const char* by, const Error& error) {
-      found(by, {Outcome::worker_died, error.message});
-    };
-    const auto prepared = runner_->prepare(candidate, kernel);
-    if (!prepared) return broke("prepare", prepared.error());
-    if (found("prepare", prepared->step)) return;
-    for (const auto& [depth, by] : {std::pair{Runner::CheckDepth::screening, "screening"},
-                                    std::pair{Runner::CheckDepth::finalist, "finalist"}}) {
-      const auto checked = runner_->check(prepared->id, depth);
-      if (!checked) return broke(by, checked.error());
-      ending.report = checked->report;
-      if (found(by, checked->step)) break;
-    }
-    if (!runner_->lost()) runner_->drop(prepared->id);
-  }
-
-  CompilePool& pool_;
-  const Catalog& catalog_;
-  std::uint64_t seed_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<DataOps> data_ops_;
-  std::unique_ptr<Runner> runner_;
-  Problem problem_;
-};
-
 /// Counts of one kind of one template, for the table at the end.
 struct Tally {
   int mutants = 0;
@@ -162,7 +69,7 @@ class Bench {
  public:
   Bench(const MutantBuilds& builds, const std::vector<const MutantTry*>& tries, CompilePool& pool,
         double seconds, BenchJson& json)
-      : builds_(builds), tries_(tries), pool_(pool), seconds_(seconds), json_(json) {
+      : builds_(builds), tries_(tries), seconds_(seconds), json_(json) {
     for (const MutantTry* made : tries) compiled_.push_back(pool.submit(made->request));
   }
 
@@ -172,12 +79,11 @@ class Bench {
   bool run(std::uint64_t seed);
 
  private:
-  Result<void> add_row(const MutantTry& made, const Ending& ending);
-  bool report(const std::map<const Mutant*, std::vector<Ending>>& endings, int refused) const;
+  Result<void> add_row(const MutantTry& made, const Examination& ending);
+  bool report(const std::map<const Mutant*, std::vector<Examination>>& endings, int refused) const;
 
   const MutantBuilds& builds_;
   const std::vector<const MutantTry*>& tries_;
-  CompilePool& pool_;
   double seconds_;
   BenchJson& json_;
   std::vector<std::shared_future<CompileResult>> compiled_;
@@ -189,7 +95,7 @@ bool Bench::compile() {
   return defects.empty();
 }
 
-Result<void> Bench::add_row(const MutantTry& made, const Ending& ending) {
+Result<void> Bench::add_row(const MutantTry& made, const Examination& ending) {
   const std::string name = made.mutant ? made.mutant->name : "control";
   return json_.add({{"problem", made.candidate.problem.text()},
                     {"peer", concat(name, " on ", made.where->name)},
@@ -221,16 +127,16 @@ bool Bench::run(std::uint64_t seed) {
     return first_seen.at(tries_[a]->candidate.problem.text()) <
            first_seen.at(tries_[b]->candidate.problem.text());
   });
-  Laboratory laboratory(pool_, builds_.catalog(), seed);
-  std::map<const Mutant*, std::vector<Ending>> endings;
+  MutantExaminer examiner(builds_.template_dir(), seed);
+  std::map<const Mutant*, std::vector<Examination>> endings;
   int refused = 0;
   for (const std::size_t i : order) {
     const MutantTry& made = *tries_[i];
-    Ending ending;
+    Examination ending;
     if (const CompileResult& kernel = compiled_[i].get(); !kernel) {
       ending.detail = kernel.error().message;
     } else if (seconds_since(start) < seconds_) {
-      ending = laboratory.examine(made.candidate, **kernel);
+      ending = examiner.examine(made.candidate, **kernel);
     } else {
       ending.detail = "no time was left";
     }
@@ -253,12 +159,13 @@ bool Bench::run(std::uint64_t seed) {
 
 /// A fault of arithmetic or indexing counts as accepted where one of its tries was accepted, one of
 /// synchronisation where all were.
-bool Bench::report(const std::map<const Mutant*, std::vector<Ending>>& endings, int refused) const {
+bool Bench::report(const std::map<const Mutant*, std::vector<Examination>>& endings,
+                   int refused) const {
   bool right = refused == 0;
   std::map<std::string, Tally> table;
   for (const auto& [mutant, tried] : endings) {
     const bool races = mutant->kind == MutantKind::synchronisation;
-    const auto accepted = [](const Ending& f) { return f.accepted(); };
+    const auto accepted = [](const Examination& f) { return f.accepted(); };
     const bool all_ran = std::all_of(tried.begin(), tried.end(), [](auto& f) { return f.ran; });
     const bool taken = races ? std::all_of(tried.begin(), tried.end(), accepted)
                              : std::any_of(tried.begin(), tried.end(), accepted);
@@ -463,6 +370,7 @@ std::vector<const MutantTry*> select(const MutantBuilds& builds, const std::stri
 }
 
 int run(int argc, const char* const* argv) {
+  if (argc == 2 && std::string_view(argv[1]) == kExaminerOption) return serve_examinations();
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
     std::fputs(kUsage, stderr);

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "compile/compile_request.h"
+#include "model/candidate.h"
+#include "model/measurement.h"
+#include "support/subprocess.h"
+
+namespace kernwright {
+
+/// How the checks of one candidate ended.
+struct Examination {
+  bool ran = false;
+  Outcome outcome = Outcome::ok;
+  std::string found_by;  ///< "prepare", "screening", "finalist", "process"; empty where accepted
+  std::string detail;
+  CheckReport report;
+  double seconds = 0;
+
+  bool accepted() const { return ran && outcome == Outcome::ok; }
+};
+
+/// Puts candidates through the checks on GPU 0, in a process of its own that is replaced when a
+/// candidate has cost it its context: a fault of one is nothing to the next.
+class MutantExaminer {
+ public:
+  /// `template_dir` is loaded beside the built-in templates. Every process draws its data from
+  /// another seed.
+  MutantExaminer(std::filesystem::path template_dir, std::uint64_t seed)
+      : template_dir_(std::move(template_dir)), seed_(seed) {}
+
+  /// Screening, then the depth of finalists.
+  Examination examine(const Candidate& candidate, const CompiledKernel& kernel);
+
+ private:
+  std::filesystem::path template_dir_;
+  std::uint64_t seed_;
+  std::optional<Subprocess> process_;
+};
+
+/// What the process does: the program runs it when it was started with kExaminerOption alone.
+int serve_examinations();
+inline constexpr const char* kExaminerOption = "--examiner";
+
+}  // namespace kernwright
