@@ -1,9 +1,14 @@
+#include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "compile/render.h"
+#include "device/fake_device.h"
 #include "tests/tuner/toy.h"
+#include "tuner/device_runner.h"
 #include "tuner/simulation/simulated_runner.h"
 #include "tuner/simulation/synthetic_space.h"
 
@@ -19,6 +24,9 @@ class RunnerWorld {
   virtual Runner& runner() = 0;
   virtual const Candidate& good(std::size_t index) = 0;
   virtual const Candidate& bad() = 0;
+  virtual std::shared_ptr<const CompiledKernel> kernel(const Candidate&) {
+    return std::make_shared<CompiledKernel>();
+  }
 };
 
 class LandscapeWorld final : public RunnerWorld {
@@ -64,6 +72,60 @@ class SimulatedWorld final : public RunnerWorld {
   std::unique_ptr<SimulatedRunner> runner_;
 };
 
+/// The device runner on a fake device whose programs copy a to c.
+class FakeDeviceWorld final : public RunnerWorld {
+ public:
+  FakeDeviceWorld() {
+    FakeDeviceOptions options;
+    options.profile = profile_;
+    options.profile.l2_bytes = 1 << 20;
+    options.landscape = [](std::string_view cubin, const ExecutionPlan&) {
+      FakeBehavior behavior;
+      const int a = config_value(cubin, "A");
+      behavior.time_us = a < 0 ? 100 : 10 * a;
+      if (a == 4) behavior.outcome = Outcome::wrong_result;
+      return behavior;
+    };
+    options.compute = [](const ExecutionPlan& plan, const LaunchArguments& arguments) {
+      const auto elements = static_cast<std::size_t>(plan.tensors[0].elements());
+      const auto* const from = reinterpret_cast<const float*>(arguments.tensors[0]);
+      const bool reference = !arguments.references.empty();
+      auto* const to =
+          reinterpret_cast<float*>(reference ? arguments.references[1] : arguments.tensors[1]);
+      std::copy(from, from + elements, to);
+      if (!reference) return;
+      std::transform(from, from + elements, reinterpret_cast<float*>(arguments.magnitudes[1]),
+                     [](float x) { return std::fabs(x); });
+    };
+    device_ = make_fake_device(std::move(options), clock_);
+    const KernelTemplate& plain = *(*toy_).kernel_template("toy/plain").value();
+    for (int a = 1; a <= 4; ++a) {
+      candidates_.push_back(make_candidate(plain, toy_.operation(), toy_.problem(),
+                                           Configuration({{"A", a}, {"B", 1}, {"R", 1}}), profile_)
+                                .value());
+    }
+    runner_ =
+        open_device_runner(*device_, *ops_, toy_.operation(), toy_.problem(), *toy_, pool_, {})
+            .value();
+  }
+  Runner& runner() override { return *runner_; }
+  const Candidate& good(std::size_t index) override { return candidates_[index]; }
+  const Candidate& bad() override { return candidates_[3]; }
+  std::shared_ptr<const CompiledKernel> kernel(const Candidate& candidate) override {
+    return pool_.submit(render(candidate, *toy_, 90)).get().value();
+  }
+
+ private:
+  ToyCatalog toy_;
+  DeviceProfile profile_ = find_profile("h200").value();
+  ManualClock clock_;
+  CompilePool pool_{std::make_shared<FakeCompiler>(), {.threads = 1}};
+  std::unique_ptr<DataOps> ops_ = make_host_data_ops();
+  std::unique_ptr<Device> device_;
+  std::vector<Candidate> candidates_;
+  std::unique_ptr<Runner> runner_;
+};
+
 /// A recording of four configurations with ten samples each.
 RecordedSpace recording() {
   RecordedSpace space = gap_space("recording", 100, std::vector<double>{0, 0.01, 0.02, 0.03});
@@ -81,6 +143,8 @@ struct Kind {
 
 const Kind kKinds[] = {
     {"Landscape", [] { return std::unique_ptr<RunnerWorld>(std::make_unique<LandscapeWorld>()); }},
+    {"FakeDevice",
+     [] { return std::unique_ptr<RunnerWorld>(std::make_unique<FakeDeviceWorld>()); }},
     {"Replay",
      [] { return std::unique_ptr<RunnerWorld>(std::make_unique<SimulatedWorld>(recording())); }},
     {"Synthetic",
@@ -93,9 +157,9 @@ const Kind kKinds[] = {
 class RunnerContractTest : public ::testing::TestWithParam<Kind> {
  protected:
   Runner& runner() { return world_->runner(); }
-  Id prepare(const Candidate& candidate) { return prepare_with(runner(), candidate); }
-  static Id prepare_with(Runner& runner, const Candidate& candidate) {
-    const auto prepared = runner.prepare(candidate, CompiledKernel{});
+  Id prepare(const Candidate& candidate) { return prepare_in(*world_, candidate); }
+  static Id prepare_in(RunnerWorld& world, const Candidate& candidate) {
+    const auto prepared = world.runner().prepare(candidate, *world.kernel(candidate));
     EXPECT_TRUE(prepared);
     EXPECT_EQ(prepared->step.outcome, Outcome::ok) << prepared->step.detail;
     return prepared->id;
@@ -143,7 +207,7 @@ TEST_P(RunnerContractTest, ReferencesNeedNoCandidate) {
 }
 
 TEST_P(RunnerContractTest, WhatIsWrongFailsItsCheckAndOthersGoOn) {
-  const auto bad = runner().prepare(world_->bad(), CompiledKernel{});
+  const auto bad = runner().prepare(world_->bad(), *world_->kernel(world_->bad()));
   ASSERT_TRUE(bad);
   ASSERT_EQ(bad->step.outcome, Outcome::ok);
   const auto checked = runner().check(bad->id, Runner::CheckDepth::screening);
@@ -180,8 +244,8 @@ TEST_P(RunnerContractTest, EqualRunnersGiveEqualSamples) {
   const std::unique_ptr<RunnerWorld> other = GetParam().make();
   std::vector<std::vector<double>> times;
   for (RunnerWorld* world : {world_.get(), other.get()}) {
-    const Id a = prepare_with(world->runner(), world->good(0));
-    const Id b = prepare_with(world->runner(), world->good(2));
+    const Id a = prepare_in(*world, world->good(0));
+    const Id b = prepare_in(*world, world->good(2));
     std::vector<Id> order;
     for (int round = 0; round < 50; ++round) {
       order.insert(order.end(), {a, Runner::kSmReference, b, Runner::kDramReference});
