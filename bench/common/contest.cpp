@@ -57,6 +57,7 @@ Result<CheckReport> Contest::check(const Competitor& competitor) const {
   if (auto done = sets_.poison(*bench_.device, *bench_.data_ops, 0, kNotANumber); !done) {
     return done.error();
   }
+  if (auto done = bench_.device->wait(); !done) return done.error();  // it has a stream of its own
   if (auto done = competitor.launch(bench_.context->stream(), 0); !done) return done.error();
   if (auto done = bench_.context->wait(); !done) return done.error();
   auto report = checker_.compare(*bench_.device, *bench_.data_ops, sets_);
