@@ -12,8 +12,9 @@ struct Row {
 };
 
 constexpr Row kStrategies[] = {
-    {"exhaustive", detail::make_exhaustive},
-    {"ranked", detail::make_ranked},
+    {"exhaustive", detail::make_exhaustive}, {"random", detail::make_random},
+    {"ranked", detail::make_ranked},         {"local_search", detail::make_local_search},
+    {"portfolio", detail::make_portfolio},
 };
 
 }  // namespace

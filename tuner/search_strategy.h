@@ -46,7 +46,8 @@ class SearchStrategy {
   virtual std::optional<double> optimistic_us() const { return std::nullopt; }
 };
 
-/// Names of the strategies there are: "exhaustive", "ranked".
+/// Names of the strategies there are: "exhaustive", "random", "ranked", "local_search",
+/// "portfolio".
 std::vector<std::string_view> strategy_names();
 
 /// Errors: `not_found` listing the names.

@@ -91,7 +91,9 @@ TEST(SearchStrategyTest, AnUnknownNameListsWhatThereIs) {
   const Space space;
   const auto made = make_strategy("genetic", space.space, 1);
   ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().message, "no strategy \"genetic\"; there are exhaustive, ranked");
+  EXPECT_EQ(made.error().message,
+            "no strategy \"genetic\"; there are exhaustive, random, ranked, local_search, "
+            "portfolio");
 }
 
 TEST(RankedTest, FillsTheWaitWithTheFastestCompiledGroupThatIsNotHopeless) {

@@ -1,0 +1,117 @@
+#include "tuner/seeds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kNeighbours = 5;
+constexpr std::size_t kSeeds = 8;
+constexpr std::size_t kOtherSkuSeeds = 4;
+
+struct Neighbour {
+  const TuningRecord* record = nullptr;
+  double distance = 0;
+  std::string key;  ///< breaks ties, so that the order of the records never decides
+};
+
+std::int64_t dim(const Problem& problem, std::string_view name) {
+  const auto& dims = problem.dims();
+  const auto found =
+      std::find_if(dims.begin(), dims.end(), [&](const auto& d) { return d.first == name; });
+  return found == dims.end() ? 1 : found->second;
+}
+
+std::string_view flag(const Problem& problem, const Flag& declared) {
+  const auto& flags = problem.flags();
+  const auto found = std::find_if(flags.begin(), flags.end(),
+                                  [&](const auto& f) { return f.first == declared.name; });
+  return found != flags.end() ? std::string_view(found->second)
+                              : declared.values[static_cast<std::size_t>(declared.default_index)];
+}
+
+/// Nearest first.
+std::vector<Neighbour> neighbours(const Operation& operation, const RecordKey& key,
+                                  std::span<const TuningRecord> records, bool other_sku) {
+  const Result<Problem> own = Problem::parse(key.problem);
+  if (!own) return {};
+  std::vector<Neighbour> found;
+  std::set<std::string> keys;
+  for (const TuningRecord& record : records) {
+    if (record.grade != RecordGrade::measured || record.key == key) continue;
+    if ((record.key.sku != key.sku) != other_sku) continue;
+    const Result<Problem> problem = Problem::parse(record.key.problem);
+    if (!problem || problem.value().operation() != operation.name) continue;
+    const auto distance = neighbour_distance(operation, own.value(), problem.value());
+    if (!distance || !keys.insert(record.key.text()).second) continue;
+    found.push_back({&record, *distance, record.key.text()});
+  }
+  std::sort(found.begin(), found.end(), [](const Neighbour& a, const Neighbour& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.key < b.key;
+  });
+  found.resize(std::min(found.size(), kNeighbours));
+  return found;
+}
+
+/// The winner and what tied with it, best first.
+std::vector<const RankedConfiguration*> tie_set(const TuningRecord& record) {
+  std::vector<const RankedConfiguration*> tied = {&record.winner};
+  for (const RankedConfiguration& other : record.runners_up) {
+    if (other.tied) tied.push_back(&other);
+  }
+  return tied;
+}
+
+void add_seeds(const std::vector<Neighbour>& from, bool other_sku, std::size_t most,
+               std::vector<SeedConfiguration>& seeds) {
+  std::vector<std::vector<const RankedConfiguration*>> ties;
+  std::size_t longest = 0;
+  for (const Neighbour& neighbour : from) {
+    ties.push_back(tie_set(*neighbour.record));
+    longest = std::max(longest, ties.back().size());
+  }
+  const std::size_t end = seeds.size() + most;
+  for (std::size_t place = 0; place < longest; ++place) {
+    for (const auto& tied : ties) {
+      if (place >= tied.size() || seeds.size() >= end) continue;
+      const RankedConfiguration& one = *tied[place];
+      const bool known = std::any_of(seeds.begin(), seeds.end(), [&](const auto& seed) {
+        return seed.kernel_template == one.kernel_template &&
+               seed.configuration == one.configuration;
+      });
+      if (!known) seeds.push_back({one.kernel_template, one.configuration, other_sku});
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<double> neighbour_distance(const Operation& operation, const Problem& a,
+                                         const Problem& b) {
+  for (const TypeVariable& type : operation.type_variables) {
+    if (operation.dtype(a, type.name) != operation.dtype(b, type.name)) return std::nullopt;
+  }
+  double squares = 0;
+  for (const Dim& declared : operation.dims) {
+    const double ratio = std::log2(static_cast<double>(dim(a, declared.name)) /
+                                   static_cast<double>(dim(b, declared.name)));
+    squares += ratio * ratio;
+  }
+  const auto differing =
+      std::count_if(operation.flags.begin(), operation.flags.end(),
+                    [&](const Flag& declared) { return flag(a, declared) != flag(b, declared); });
+  return std::sqrt(squares) + static_cast<double>(differing);
+}
+
+std::vector<SeedConfiguration> find_seeds(const Operation& operation, const RecordKey& key,
+                                          std::span<const TuningRecord> records) {
+  std::vector<SeedConfiguration> seeds;
+  add_seeds(neighbours(operation, key, records, false), false, kSeeds, seeds);
+  add_seeds(neighbours(operation, key, records, true), true, kOtherSkuSeeds, seeds);
+  return seeds;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cache/record.h"
+#include "model/operation.h"
+#include "tuner/search.h"
+
+namespace kernwright {
+
+/// How far apart two normalised problems of `operation` are: the L2 norm of the log2 ratios of
+/// their dims, plus 1 per flag that differs. Nothing where a dtype differs: such problems share no
+/// kernels.
+std::optional<double> neighbour_distance(const Operation& operation, const Problem& a,
+                                         const Problem& b);
+
+/// Configurations that are worth trying first for `key`, best first: the winners of the nearest 5
+/// neighbours and what tied with them, every neighbour's first before any neighbour's second.
+/// Neighbours are measured records of the operation at another shape, flag or policy; of several
+/// records of one key the first counts. At most 8 from the key's own SKU, and after them at most 4
+/// from the nearest 5 records of other SKUs, the key's own problem among them. Records of `key`
+/// itself hold its incumbent, which is none of the seeds.
+std::vector<SeedConfiguration> find_seeds(const Operation& operation, const RecordKey& key,
+                                          std::span<const TuningRecord> records);
+
+}  // namespace kernwright

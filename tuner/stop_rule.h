@@ -1,0 +1,42 @@
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string_view>
+
+namespace kernwright {
+
+/// When a search has found what it is going to find. Fed with every result in the order they come
+/// in; the budget is the caller's to watch.
+class StopRule {
+ public:
+  /// `seconds`: the budget, by which patience grows. `roofline_us`: no candidate is faster; 0 where
+  /// that is not known.
+  StopRule(double seconds, double roofline_us);
+
+  /// A candidate that ran in `us`; one that failed with no time at all.
+  void add(std::optional<double> us);
+
+  /// "roofline": within 3 % of what the device can do. "no_improvement": none of 0.5 % in the last
+  /// `patience()` results, and the strategy's optimistic estimate of what it has not seen is not
+  /// 1 % better (a strategy without a model has none to object with). Empty: go on.
+  std::string_view reason(std::optional<double> optimistic_us) const;
+
+  /// 48 results up to 15 s, 64 at 30 s, 128 from 120 s.
+  int patience() const { return patience_; }
+
+ private:
+  double roofline_us_;
+  int patience_;
+  int least_results_;
+  int results_ = 0;
+  int last_gain_ = 0;  ///< number of the result that improved last
+  double best_us_ = std::numeric_limits<double>::infinity();
+  double marked_us_ = std::numeric_limits<double>::infinity();  ///< the best at that time
+};
+
+/// How much faster a candidate that was not measured may be than `best_us`, as a share: 0.02 is
+/// 2 %. 0 without an estimate.
+double regret_estimate(double best_us, std::optional<double> optimistic_us);
+
+}  // namespace kernwright

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tuner/strategies/boosted_trees.h"
+
+namespace kernwright::detail {
+
+/// A smooth picture of few results: learns how quickly times change along each parameter, and says
+/// how much it does not know. Two candidates are alike as exp(-sum over the columns in which they
+/// differ of (jump + slope * distance)), with distances in ordinals as shares of the column's
+/// range, so that names and sizes are both served. Cost grows with the cube of the results given to
+/// it.
+class GaussianProcess {
+ public:
+  struct Estimate {
+    double mean = 0;
+    double deviation = 0;
+  };
+
+  /// `features` outlives it; at most 255 ordinals per column.
+  explicit GaussianProcess(const FeatureTable& features);
+
+  /// Takes `rows` with their `targets`, at least one, for all that is known, and adapts jumps,
+  /// slopes and noise a little further than the fits before did: `steps` trials, each of which
+  /// changes one of them if that makes the targets likelier.
+  void fit(std::vector<std::size_t> rows, std::span<const double> targets, int steps);
+
+  /// One more row, as if it had been part of the fit.
+  void add(std::size_t row, double target);
+
+  Estimate estimate(std::size_t row) const;
+  /// The mean, and a deviation that is not below the exact one: what the row most alike leaves
+  /// open. Linear in the rows, where `estimate` is quadratic.
+  Estimate bound(std::size_t row) const;
+
+ private:
+  struct Column {
+    double jump = 0.1;
+    double slope = 0.5;
+  };
+
+  std::vector<double> likeness(std::size_t row) const;
+  double decompose();
+  void solve_lower(std::vector<double>& b) const;
+  void solve_upper(std::vector<double>& b) const;
+  void update_weights();
+  double& parameter(std::size_t index);
+
+  const FeatureTable& features_;
+  std::vector<Column> columns_;
+  double noise_ = 1e-3;   ///< variance, in units of the targets' own
+  std::size_t turn_ = 0;  ///< the parameter to try next
+  std::vector<std::size_t> rows_;
+  std::vector<double> targets_;  ///< normalised
+  double mean_ = 0;
+  double scale_ = 1;
+  std::vector<double> factor_;   ///< Cholesky's, packed by rows
+  std::vector<double> weights_;  ///< of the rows in a mean
+};
+
+}  // namespace kernwright::detail

@@ -1,0 +1,67 @@
+#include "tuner/strategies/prior.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace kernwright::detail {
+namespace {
+
+constexpr std::size_t kKeptPart = 4;  ///< a quarter of each template stays
+/// Templates with fewer candidates are kept whole.
+constexpr std::size_t kFewest = 64;
+constexpr std::size_t kChecked = 6;
+constexpr double kNearLog = 0.0953;  // ln 1.1
+
+}  // namespace
+
+Prior::Prior(const SearchSpace& space) : space_(space), put_off_(space.predicted_us.size()) {
+  const std::vector<double>& predicted = space.predicted_us;
+  heard_ = std::any_of(predicted.begin(), predicted.end(),
+                       [&](double us) { return us != predicted.front(); }) &&
+           std::all_of(predicted.begin(), predicted.end(), [](double us) { return us > 0; });
+  if (!heard_) return;
+  std::map<int, std::vector<std::size_t>> templates;
+  for (std::size_t i = 0; i < predicted.size(); ++i) templates[space.template_of[i]].push_back(i);
+  for (auto& [ordinal, members] : templates) {
+    std::stable_sort(members.begin(), members.end(),
+                     [&](std::size_t a, std::size_t b) { return predicted[a] < predicted[b]; });
+    const std::size_t kept = std::max(members.size() / kKeptPart, kFewest);
+    for (std::size_t k = kept; k < members.size(); ++k) put_off_[members[k]] = true;
+    ranked_.push_back(std::move(members));
+  }
+  std::sort(ranked_.begin(), ranked_.end(), [&](const auto& a, const auto& b) {
+    return predicted[a.front()] < predicted[b.front()];
+  });
+}
+
+std::vector<std::size_t> Prior::favourites(std::size_t count) const {
+  std::vector<std::size_t> found;
+  if (!heard_) return found;
+  std::set<int> groups;
+  std::vector<std::size_t> next(ranked_.size());
+  for (bool any = true; any && found.size() < count;) {
+    any = false;
+    for (std::size_t t = 0; t < ranked_.size() && found.size() < count; ++t) {
+      while (next[t] < ranked_[t].size()) {
+        const std::size_t candidate = ranked_[t][next[t]++];
+        if (!groups.insert(space_.group_of[candidate]).second) continue;
+        found.push_back(candidate);
+        any = true;
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+void Prior::check(const Board& board) {
+  if (checked_ || !heard_) return;
+  checked_ = true;
+  const std::vector<std::size_t> favourites = this->favourites(kChecked);
+  heard_ = std::any_of(favourites.begin(), favourites.end(), [&](std::size_t i) {
+    return board.ok(i) && board.log_us(i) <= board.best_log_us() + kNearLog;
+  });
+}
+
+}  // namespace kernwright::detail
