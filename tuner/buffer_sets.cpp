@@ -73,6 +73,10 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
   }
   sets.passes_l2_ = sets.dense_bytes_ * sets.count_ >= kRotation * device.profile().l2_bytes;
   sets.watch();
+  // All of it, so that the padding between tensors is no uninitialised memory to whoever looks.
+  if (auto done = device.fill(sets.arena_->address(), kRedZoneByte, sets.arena_->bytes()); !done) {
+    return done.error();
+  }
   if (auto done = sets.restore(device, data_ops); !done) return done.error();
   std::vector<MemoryRegion> regions;
   for (const WatchedRegion& watched : sets.watched_) regions.push_back(watched.region);

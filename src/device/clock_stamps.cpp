@@ -54,8 +54,11 @@ std::unique_ptr<ClockStamps> ClockStamps::make(const std::shared_ptr<CudaContext
   std::memset(memory, 0, 2 * kSlots * sizeof(Stamp));
   CUdeviceptr address = 0;
   if (api.mem_host_get_device_pointer(&address, memory, 0) != CUDA_SUCCESS) return nullptr;
-  return std::unique_ptr<ClockStamps>(new ClockStamps(
+  std::unique_ptr<ClockStamps> stamps(new ClockStamps(
       std::move(owned_library), std::move(owned_memory), kernel, address, sm_count));
+  // The first launch loads the code, for which it must not stand behind a closed gate.
+  if (!stamps->enqueue(Place::before) || !context->wait()) return nullptr;
+  return stamps;
 }
 
 DriverStatus ClockStamps::enqueue(Place place) {

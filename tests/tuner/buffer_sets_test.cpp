@@ -1,0 +1,94 @@
+#include "tuner/buffer_sets.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+
+#include "device/fake_device.h"
+
+namespace kernwright {
+namespace {
+
+TensorShape shape(std::string name, TensorRole role, std::vector<std::int64_t> extent) {
+  TensorShape made;
+  made.name = std::move(name);
+  made.role = role;
+  made.extent = std::move(extent);
+  return made;
+}
+
+class BufferSetsTest : public ::testing::Test {
+ protected:
+  BufferSetsTest() {
+    FakeDeviceOptions options;
+    options.profile = find_profile("h200").value();
+    options.profile.l2_bytes = 1 << 15;
+    device_ = make_fake_device(std::move(options), clock_);
+  }
+  BufferSets make(std::optional<InputDistribution> exact) {
+    auto sets = BufferSets::make(
+        *device_, *ops_,
+        {shape("a", TensorRole::in, {10, 101}), shape("c", TensorRole::out, {10, 101})}, true, 1,
+        exact);
+    EXPECT_TRUE(sets) << sets.error().message;
+    return std::move(sets).value();
+  }
+  static bool equal(const BufferSets& sets, int one, int other) {
+    return std::memcmp(reinterpret_cast<const void*>(sets.address(one, 0)),
+                       reinterpret_cast<const void*>(sets.address(other, 0)), 4040) == 0;
+  }
+
+  ManualClock clock_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DataOps> ops_ = make_host_data_ops();
+};
+
+TEST_F(BufferSetsTest, TheTwinHoldsWhatSetZeroHoldsAndNoOtherDoes) {
+  const BufferSets sets = make(InputDistribution::small_integers);
+  ASSERT_EQ(sets.count(), 12);  // of 8 KB, beyond 96 KB
+  EXPECT_TRUE(sets.passes_l2());
+  EXPECT_TRUE(equal(sets, 0, sets.twin()));
+  for (int set = 1; set < sets.twin(); ++set) EXPECT_FALSE(equal(sets, 0, set)) << set;
+  EXPECT_FALSE(equal(sets, 0, BufferSets::kExactSet));
+}
+
+TEST_F(BufferSetsTest, CheckedTensorsLieBetweenRedZonesToTheByte) {
+  const BufferSets sets = make(InputDistribution::small_integers);
+  const std::vector<WatchedRegion>& watched = sets.watched();
+  ASSERT_EQ(watched.size(), 8U);  // of either checked set: three zones and an input
+  EXPECT_EQ(watched[0].behind, "a");
+  EXPECT_EQ(watched[0].region.address + static_cast<DevicePointer>(watched[0].region.bytes),
+            sets.address(0, 0));
+  EXPECT_TRUE(watched[1].is_input);
+  EXPECT_EQ(watched[2].region.address, sets.address(0, 0) + 4040);
+  EXPECT_EQ(watched[2].before, "a");
+  EXPECT_EQ(watched[2].behind, "c");
+  EXPECT_EQ(watched[3].before, "c");
+  for (const WatchedRegion& one : watched) {
+    if (!one.is_input) {
+      EXPECT_GE(one.region.bytes, 2 << 20);
+    }
+  }
+  EXPECT_EQ(make({}).watched().size(), 4U);
+}
+
+TEST_F(BufferSetsTest, DamageIsToldFromTheNearerSide) {
+  WatchedRegion zone;
+  zone.before = "a";
+  zone.behind = "c";
+  EXPECT_EQ(zone.describe(12, 4000), "wrote 12 bytes behind the end of a");
+  EXPECT_EQ(zone.describe(4000, 12), "wrote 12 bytes before the start of c");
+  zone.behind = "";
+  EXPECT_EQ(zone.describe(4000, 12), "wrote 4000 bytes behind the end of a");
+  zone.before = "";
+  zone.behind = "a";
+  EXPECT_EQ(zone.describe(12, 4000), "wrote 4000 bytes before the start of a");
+}
+
+TEST(RedZoneTest, HoldsATilesOverhangWithinReason) {
+  EXPECT_EQ(red_zone_bytes(std::vector{shape("a", TensorRole::in, {4, 4})}), 2 << 20);
+  EXPECT_EQ(red_zone_bytes(std::vector{shape("a", TensorRole::in, {4, 4096})}), 4 << 20);
+  EXPECT_EQ(red_zone_bytes(std::vector{shape("a", TensorRole::in, {1 << 30})}), 16 << 20);
+}
+
+}  // namespace
+}  // namespace kernwright
