@@ -59,13 +59,18 @@ constexpr Model kModels[] = {
     {"boost", kSamples, "drift=0.5+transient=-10"},
     {"failures", kSamples, "drift=0.5+failures=5"},
     {"restart", kSamples, "drift=0.5+restart=0.7+restart=4"},
-    {"best_step", kSamples, "drift=0.5+best_step"},
-    {"power_steps", kSamples, "drift=0.5+power_steps=30"},
-    // The same, looking for the best in sustained running, without and with blocks.
-    {"best_sustained", kSamples, "drift=0.5+best_step", PowerMode::sustained},
-    {"best_blocks", kSamples, "drift=0.5+best_step", PowerMode::sustained, true},
-    {"sustained", kSamples, "drift=0.5+power_steps=30", PowerMode::sustained},
-    {"sustained_blocks", kSamples, "drift=0.5+power_steps=30", PowerMode::sustained, true},
+    {"restart_mild", kSamples, "drift=0.5+restart=0.7+restart=4+process=0.1"},
+    // How fast a step is forgotten is not known: with 0.04 s interleaved rounds never show one.
+    {"best_step", kSamples, "drift=0.5+best_step+cooling=0.25"},
+    {"best_step_fast", kSamples, "drift=0.5+best_step+cooling=0.04"},
+    {"power_steps", kSamples, "drift=0.5+power_steps=30+cooling=0.25"},
+    {"power_steps_fast", kSamples, "drift=0.5+power_steps=30+cooling=0.04"},
+    // Steps that stay, and the best in sustained running looked for, without and with blocks.
+    {"best_sustained", kSamples, "drift=0.5+best_step+cooling=1e9", PowerMode::sustained},
+    {"best_blocks", kSamples, "drift=0.5+best_step+cooling=1e9", PowerMode::sustained, true},
+    {"sustained", kSamples, "drift=0.5+power_steps=30+cooling=1e9", PowerMode::sustained},
+    {"sustained_blocks", kSamples, "drift=0.5+power_steps=30+cooling=1e9", PowerMode::sustained,
+     true},
 };
 
 struct Case {

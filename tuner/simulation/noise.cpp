@@ -18,6 +18,7 @@ constexpr Range kLoadSeconds{0.3, 3.0};
 /// Of the failures that a candidate draws, the share that waits until it is sampled.
 constexpr double kLateFailures = 0.25;
 constexpr double kLateSamples = 40;
+constexpr double kProcessSigma = 0.003;
 
 /// How a candidate can fail on the device without taking the device along.
 constexpr Outcome kFailures[] = {Outcome::launch_failed,   Outcome::out_of_memory,
@@ -66,8 +67,11 @@ constexpr Part kParts[] = {
     {"restart", 1,
      [](NoiseModel& m, double seconds) {
        m.restarts_at_seconds.push_back(seconds);
-       m.restart_sigma = 0.001;
+       if (m.restart_sigma == 0) m.restart_sigma = kProcessSigma;
      }},
+    {"process", 100 * kProcessSigma,
+     [](NoiseModel& m, double percent) { m.restart_sigma = percent / 100; }},
+    {"cooling", 0.25, [](NoiseModel& m, double seconds) { m.cooling_seconds = seconds; }},
 };
 
 std::string part_names() {

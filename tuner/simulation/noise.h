@@ -40,6 +40,9 @@ struct NoiseModel {
   bool best_steps = false;  ///< the fastest one does so for certain
   Range power_step{0.05, 0.17};
   Range power_step_after_seconds{0.02, 1.0};
+  /// While a candidate does not run, what its running did falls to 1/e within so long. Not known of
+  /// any device: short ones hide every step from interleaved rounds, so results need a sweep.
+  double cooling_seconds = 0.25;
   double tick_us = 0;        ///< of the event timer; its error is divided by the units of a sample
   double failure_share = 0;  ///< of candidates, with a random outcome
   std::vector<double> restarts_at_seconds;  ///< the measuring process dies and a new one starts
@@ -49,7 +52,8 @@ struct NoiseModel {
 /// Parts joined by '+', each with a number where the default does not do:
 /// "samples=0.5+drift=1+throttle". Numbers are percent where they are shares or slowdowns.
 ///   samples  drift  throttle (episodes per second)  load (same)  outliers  transient  power_steps
-///   best_step  tick (us)  failures  restart (at seconds); "none" is no noise at all.
+///   best_step  cooling (seconds)  tick (us)  failures  restart (at seconds)  process (how much a
+///   new process changes each candidate); "none" is no noise at all.
 /// Errors: `invalid_argument` naming the part and the parts there are.
 Result<NoiseModel> parse_noise(std::string_view text);
 

@@ -25,8 +25,6 @@ constexpr double kIdleSeconds = 0.020;
 /// Recorded samples taken one after another, at most, before the course jumps to another place. It
 /// does so as well when others ran for so long in between that the correlation is gone.
 constexpr std::size_t kBlock = 8;
-/// While a candidate does not run, what its running did to the device falls to 1/e.
-constexpr double kCoolingSeconds = 0.04;
 
 constexpr std::uint64_t kReferenceStream = 0x5ef;
 
@@ -194,7 +192,7 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
   const RecordedConfiguration& recorded = space_.configurations[configuration];
   const std::size_t count = recorded.samples_us.size();
   const double away_seconds = clock_.seconds() - run.last_seconds;
-  run.heat_seconds *= std::exp(-away_seconds / kCoolingSeconds);
+  run.heat_seconds *= std::exp(-away_seconds / options_.noise.cooling_seconds);
   const double sample_seconds = std::max(options_.sample_ms * 1e-3, recorded.truth_us * 1e-6);
   if (away_seconds > kBlock * sample_seconds) run.block_left = 0;
   const std::size_t at = count > 1 ? next_recorded(run, count) : 0;
