@@ -116,7 +116,7 @@ void BoostedTrees::fit(const FeatureTable& features, std::span<const std::size_t
       for (std::size_t c = 0; c < fit.columns; ++c) {
         if (chance() < kColumnShare) fit.offered.push_back(c);
       }
-      const auto cut = best_cut(fit, std::size_t{1} << tree.cuts.size());
+      const auto cut = best_cut(fit, std::size_t{1} << tree.cuts.size(), draws);
       if (!cut) break;
       const std::uint8_t* ordinal = fit.ordinals.data() + cut->column * n;
       for (std::size_t i = 0; i < n; ++i) {
@@ -138,7 +138,8 @@ void BoostedTrees::fit(const FeatureTable& features, std::span<const std::size_t
 }
 
 /// The cut of all nodes of a level that leaves the least squared error; none where nothing helps.
-std::optional<BoostedTrees::Cut> BoostedTrees::best_cut(const Fit& fit, std::size_t nodes) {
+std::optional<BoostedTrees::Cut> BoostedTrees::best_cut(const Fit& fit, std::size_t nodes,
+                                                        RandomDraws& draws) {
   const std::size_t n = fit.residual.size();
   std::optional<Cut> best;
   double best_gain = kLeastGain;
@@ -165,7 +166,12 @@ std::optional<BoostedTrees::Cut> BoostedTrees::best_cut(const Fit& fit, std::siz
     const auto highest = std::max_element(gain.begin(), gain.end());
     if (*highest <= best_gain) continue;
     best_gain = *highest;
-    best = {c, static_cast<std::uint8_t>(highest - gain.begin())};
+    // Cuts through a gap between rows are all as good: a drawn one makes the trees of an ensemble
+    // change from one side to the other gradually.
+    const auto end = std::find_if(highest, gain.end(), [&](double g) { return g != *highest; });
+    const auto within =
+        static_cast<std::ptrdiff_t>(draws.below(static_cast<std::size_t>(end - highest)));
+    best = {c, static_cast<std::uint8_t>(highest - gain.begin() + within)};
   }
   return best;
 }

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "tuner/strategies/random_draws.h"
+
 namespace kernwright::detail {
 
 /// Features of all candidates as small ordinals, column by column: trees only ask whether a value
@@ -56,7 +58,7 @@ class BoostedTrees {
     std::array<double, kLeaves> leaves{};
   };
 
-  static std::optional<Cut> best_cut(const Fit& fit, std::size_t nodes);
+  static std::optional<Cut> best_cut(const Fit& fit, std::size_t nodes, RandomDraws& draws);
 
   double base_ = 0;
   std::vector<Tree> trees_;

@@ -1,0 +1,88 @@
+#include "tuner/stop_rule.h"
+
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+void add(StopRule& rule, int count, std::optional<double> us) {
+  for (int i = 0; i < count; ++i) rule.add(us);
+}
+
+TEST(StopRuleTest, PatienceGrowsWithTheBudget) {
+  EXPECT_EQ(StopRule(5, 0).patience(), 48);
+  EXPECT_EQ(StopRule(15, 0).patience(), 48);
+  EXPECT_EQ(StopRule(30, 0).patience(), 64);
+  EXPECT_EQ(StopRule(75, 0).patience(), 96);
+  EXPECT_EQ(StopRule(120, 0).patience(), 128);
+  EXPECT_EQ(StopRule(600, 0).patience(), 128);
+}
+
+TEST(StopRuleTest, StopsWhereNothingImprovedForAsLongAsPatienceLasts) {
+  StopRule rule(10, 0);
+  add(rule, 1, 100);
+  add(rule, 47, 101);
+  EXPECT_EQ(rule.reason(std::nullopt), "");
+  rule.add(101);
+  EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
+}
+
+TEST(StopRuleTest, AnImprovementWorthHavingStartsThePatienceAnew) {
+  StopRule rule(10, 0);
+  add(rule, 48, 100);
+  rule.add(99.4);
+  EXPECT_EQ(rule.reason(std::nullopt), "");
+  add(rule, 47, 100);
+  EXPECT_EQ(rule.reason(std::nullopt), "");
+  rule.add(100);
+  EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
+}
+
+TEST(StopRuleTest, SmallImprovementsCountTogether) {
+  StopRule rule(10, 0);
+  rule.add(100);
+  for (int i = 1; i <= 60; ++i) rule.add(100 - 0.1 * i);
+  EXPECT_EQ(rule.reason(std::nullopt), "");
+}
+
+TEST(StopRuleTest, GoesOnWhileTheModelExpectsMore) {
+  StopRule rule(10, 0);
+  add(rule, 60, 100);
+  EXPECT_EQ(rule.reason(98.0), "");
+  EXPECT_EQ(rule.reason(99.5), "no_improvement");
+  EXPECT_EQ(rule.reason(120.0), "no_improvement");
+}
+
+TEST(StopRuleTest, FailuresAreResultsButNoTimes) {
+  StopRule rule(10, 0);
+  add(rule, 200, std::nullopt);
+  EXPECT_EQ(rule.reason(std::nullopt), "") << "nothing works yet";
+  rule.add(100);
+  add(rule, 48, std::nullopt);
+  EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
+}
+
+TEST(StopRuleTest, AThoroughSearchLooksAtMore) {
+  StopRule rule(180, 0);
+  add(rule, 255, 100);
+  EXPECT_EQ(rule.reason(std::nullopt), "");
+  rule.add(100);
+  EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
+}
+
+TEST(StopRuleTest, StopsAtTheRoofline) {
+  StopRule rule(30, 100);
+  rule.add(104);
+  EXPECT_EQ(rule.reason(50.0), "");
+  rule.add(103);
+  EXPECT_EQ(rule.reason(50.0), "roofline");
+}
+
+TEST(RegretEstimateTest, IsWhatTheModelHopesFor) {
+  EXPECT_NEAR(regret_estimate(102, 100), 0.02, 1e-12);
+  EXPECT_EQ(regret_estimate(100, 105), 0);
+  EXPECT_EQ(regret_estimate(100, std::nullopt), 0);
+}
+
+}  // namespace
+}  // namespace kernwright
