@@ -50,7 +50,6 @@ constexpr int kCopies = 8;
 constexpr int kCalibrations = 8;
 constexpr int kCalibrationRounds = 128;
 constexpr int kTruthRounds = 400;
-constexpr double kSettleSeconds = 3;
 
 [[noreturn]] void fail(const Error& error) {
   std::fprintf(stderr, "finals: %s\n", error.message.c_str());
@@ -226,7 +225,7 @@ std::vector<std::string> problems_of(int argc, const char* const* argv) {
 FinalsProblem open_settled(FinalsWorld& world, const std::string& text, double sample_ms) {
   FinalsProblem problem = take(FinalsProblem::open(world, text, sample_ms));
   Screening screening(problem.runner(), now);
-  take(screening.settle(kSettleSeconds));
+  take(screening.settle());
   return problem;
 }
 

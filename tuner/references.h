@@ -11,11 +11,14 @@ namespace kernwright {
 class References {
  public:
   void add(Runner::Id reference, double us);
-  /// Forgets everything: a new process, or a device that has just settled.
-  void reset() { series_ = {}; }
+  /// Forgets everything: a new process, or times that have changed for good.
+  void reset() { *this = {}; }
 
-  /// Whether the latest samples of either reference lie further from its usual time than `share`.
-  /// False before there is a usual time.
+  /// While it is true, what is added is news, and does not change what is usual.
+  void freeze(bool frozen) { frozen_ = frozen; }
+
+  /// Whether the latest samples of either reference lie further from its usual time than `share`,
+  /// and further than its noise explains. False before there is a usual time.
   bool off_by(double share) const;
 
   /// By how much everything is slower now, as ln(ratio): what both references agree on. Which of
@@ -23,11 +26,16 @@ class References {
   double drift() const;
 
  private:
-  using Series = std::deque<double>;  ///< logarithms, the latest last
+  struct Series {
+    std::deque<double> usual;  ///< logarithms, the latest last
+    std::deque<double> latest;
 
-  static double deviation(const Series& series);
+    double deviation() const;
+    double spread() const;
+  };
 
   std::array<Series, 2> series_;
+  bool frozen_ = false;
 };
 
 }  // namespace kernwright

@@ -19,11 +19,12 @@ constexpr int kPairsPerBlock = 1000;
 /// A reference this far off is waited for: what is nearer is corrected for, or is left to the race.
 constexpr double kOff = 0.03;
 constexpr double kBack = 0.01;
-constexpr double kWaitSeconds = 3;
 constexpr int kWaitCalls = 500;
 /// Longer than an outlier takes to be over.
 constexpr double kDisturbanceSeconds = 0.1;
 constexpr int kDisturbances = 3;
+/// Of one visit, where the references were off at its end.
+constexpr int kTries = 2;
 
 }  // namespace
 
@@ -49,7 +50,7 @@ Result<std::vector<Runner::Sampled>> Screening::sample(std::span<const Runner::I
   return candidates;
 }
 
-Result<double> Screening::settle(double most_seconds) {
+Result<double> Screening::settle() {
   std::vector<Runner::Id> pairs;
   for (int i = 0; i < kPairsPerCall; ++i) {
     pairs.push_back(Runner::kSmReference);
@@ -73,7 +74,7 @@ Result<double> Screening::settle(double most_seconds) {
       steady = std::abs(now[i] / before[i] - 1) < kSteady;
     }
     const double seconds = clock_() - start;
-    if (steady || seconds >= most_seconds || seconds <= 0) return seconds;
+    if (steady || seconds >= most_wait_seconds_ || seconds <= 0) return seconds;
     before = std::move(now);
   }
 }
@@ -89,11 +90,15 @@ Result<bool> Screening::steady_again() {
                                               Runner::kSmReference, Runner::kDramReference,
                                               Runner::kSmReference, Runner::kDramReference};
   const double start = clock_();
-  int calls = 0;
-  do {
+  const auto waited = [&] { return clock_() - start; };
+  references_.freeze(true);
+  for (int calls = 0; calls < kWaitCalls && waited() < most_wait_seconds_; ++calls) {
     if (auto sampled = sample(references); !sampled) return sampled.error();
-  } while (references_.off_by(kBack) && ++calls < kWaitCalls && clock_() - start < kWaitSeconds);
-  if (clock_() - start > kDisturbanceSeconds && ++disturbances_ == kDisturbances) {
+    if (!references_.off_by(kBack)) break;
+  }
+  references_.freeze(false);
+  if (references_.off_by(kBack)) references_.reset();  // this is how it is now
+  if (waited() > kDisturbanceSeconds && ++disturbances_ == kDisturbances) {
     audit_.merge({{{"reference_drift", Trust::c,
                     concat("a reference kernel left its usual time ", disturbances_, " times")}}});
   }
@@ -123,8 +128,7 @@ Result<Screening::Visit> Screening::visit(const Candidate& candidate, const Comp
     }
     return true;
   };
-  for (bool again = true; again && visit.step.outcome == Outcome::ok;) {
-    again = false;
+  for (int tries = 0; tries < kTries && visit.step.outcome == Outcome::ok; ++tries) {
     visit.samples_us.clear();
     auto first = take(std::span(&visit.id, 1));
     if (!first) return first.error();
@@ -135,9 +139,9 @@ Result<Screening::Visit> Screening::visit(const Candidate& candidate, const Comp
     if (!rest) return rest.error();
     if (!rest.value()) break;
     visit.drift = references_.drift();
-    auto returned = steady_again();
-    if (!returned) return returned.error();
-    again = returned.value();
+    auto repeat = steady_again();
+    if (!repeat) return repeat.error();
+    if (!repeat.value()) break;
   }
   if (visit.step.outcome == Outcome::ok) {
     auto after = runner_.check_after_timing(visit.id);

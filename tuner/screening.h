@@ -16,11 +16,13 @@ namespace kernwright {
 /// device that has been idle gives other times.
 class Screening {
  public:
-  Screening(Runner& runner, std::function<double()> clock_seconds)
-      : runner_(runner), clock_(std::move(clock_seconds)) {}
+  /// The device is waited for, when it starts and where it is disturbed, for `most_wait_seconds`
+  /// at a time.
+  Screening(Runner& runner, std::function<double()> clock_seconds, double most_wait_seconds = 3)
+      : runner_(runner), clock_(std::move(clock_seconds)), most_wait_seconds_(most_wait_seconds) {}
 
-  /// Runs the references until they are steady, for `most_seconds` at most. Gives the seconds.
-  Result<double> settle(double most_seconds);
+  /// Runs the references until they are steady. Gives the seconds.
+  Result<double> settle();
 
   /// A candidate's first visit: loaded, checked, two samples, checked again. The first sample alone
   /// ends the visit of one that takes longer than `hopeless_us`.
@@ -48,6 +50,7 @@ class Screening {
 
   Runner& runner_;
   std::function<double()> clock_;
+  double most_wait_seconds_;
   References references_;
   int epoch_ = 0;
   bool dram_next_ = false;

@@ -16,12 +16,13 @@
 #include "tuner/evidence.h"
 #include "tuner/screening.h"
 #include "tuner/search_finals.h"
+#include "tuner/stop_rule.h"
 #include "tuner/survivors.h"
 
 namespace kernwright {
 namespace {
 
-/// Of the budget: kept for the race, and for settling at most.
+/// Of the budget: kept for the race, and for waiting for a steady device, at most.
 constexpr double kRaceShare = 0.2;
 constexpr double kSettleShare = 0.05;
 constexpr double kMostSettleSeconds = 3;
@@ -51,7 +52,9 @@ class Search {
       : in_(input),
         o_(options),
         clock_(options.clock_seconds ? options.clock_seconds : steady_seconds),
-        screening_(input.runner, clock_),
+        screening_(input.runner, clock_,
+                   std::min(kSettleShare * options.budget.seconds, kMostSettleSeconds)),
+        stop_rule_(options.budget.seconds, input.roofline_us),
         passed_(input.runner) {}
 
   Result<SearchResult> run();
@@ -69,7 +72,7 @@ class Search {
     const double share = kRaceShare * o_.budget.seconds;
     return power_blocks() ? share : std::min(share, kMostRaceSeconds);
   }
-  const char* stop_reason() const;
+  std::string_view stop_reason();
 
   void find_incumbent();
   std::optional<Outcome> known_failure(std::size_t candidate) const;
@@ -106,6 +109,7 @@ class Search {
   const TuningOptions& o_;
   std::function<double()> clock_;
   Screening screening_;
+  StopRule stop_rule_;
   std::optional<std::size_t> incumbent_;
   std::map<std::string, Outcome, std::less<>> failures_;
   std::set<std::size_t> started_;
@@ -118,6 +122,7 @@ class Search {
   int failed_ = 0;
   std::uint64_t drawn_ = 0;
   std::string stop_reason_;
+  std::size_t asked_at_ = 0;  ///< the number of trials when the stop rule was asked last
   Audit audit_;
   TimeShares shares_;
   TuningProgress progress_;
@@ -213,11 +218,14 @@ void Search::start_more() {
   }
 }
 
-/// Why the search is to end, or null.
-const char* Search::stop_reason() const {
+/// Why the search is to end; empty: it goes on.
+std::string_view Search::stop_reason() {
   if (elapsed() + race_reserve() >= o_.budget.seconds) return "budget";
   if (in_.queue.empty()) return exhausted_ ? "exhausted" : "trials";
-  return nullptr;
+  if (in_.strategy.wants_all()) return {};
+  // Asking a model takes milliseconds.
+  if (std::exchange(asked_at_, trials_.size()) == trials_.size()) return {};
+  return stop_rule_.reason(in_.strategy.optimistic_us());
 }
 
 Result<void> Search::screen() {
@@ -225,7 +233,7 @@ Result<void> Search::screen() {
   const bool has_default = start(standard);
   if (incumbent_) start(*incumbent_);
   start_more();
-  auto settled = screening_.settle(std::min(kSettleShare * o_.budget.seconds, kMostSettleSeconds));
+  auto settled = screening_.settle();
   if (!settled) return settled.error();
   shares_.settle_seconds = settled.value();
   if (has_default) {
@@ -236,10 +244,8 @@ Result<void> Search::screen() {
   }
   while (true) {
     start_more();
-    if (const char* reason = stop_reason()) {
-      stop_reason_ = reason;
-      return {};
-    }
+    stop_reason_ = stop_reason();
+    if (!stop_reason_.empty()) return {};
     if (auto ready = in_.queue.take()) {
       if (auto done = measure(*std::move(ready)); !done) return done;
       continue;
@@ -338,6 +344,7 @@ Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Su
   Trial corrected = trial;
   if (ok) corrected.measurement.samples_us.assign(samples_us.begin(), samples_us.end());
   in_.strategy.report(candidate, corrected);
+  stop_rule_.add(ok ? std::optional(corrected.measurement.median_us()) : std::nullopt);
   trials_.push_back(std::move(trial));
   if (passed) passed_.insert(*std::move(passed));
   report_progress();
@@ -466,10 +473,8 @@ SearchResult Search::conclude() {
   record.search.raced = finals_.race.raced;
   record.search.seeds = static_cast<int>(in_.space.seeds.size());
   record.search.stop_reason = stop_reason_;
-  if (const auto optimistic_us = in_.strategy.optimistic_us()) {
-    record.search.regret_estimate =
-        std::max(0.0, record.winner.measurement.median_us() / *optimistic_us - 1);
-  }
+  record.search.regret_estimate =
+      regret_estimate(record.winner.measurement.median_us(), in_.strategy.optimistic_us());
   record.settle_ms = 1000 * shares_.settle_seconds;
   record.candidates = static_cast<int>(in_.candidates.size());
   record.measured = measured_;

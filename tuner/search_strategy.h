@@ -44,6 +44,9 @@ class SearchStrategy {
   /// An optimistic estimate of the best time among the candidates that were not reported yet;
   /// nothing without a model, or when none are left.
   virtual std::optional<double> optimistic_us() const { return std::nullopt; }
+
+  /// Whether every candidate is wanted, however long none improves.
+  virtual bool wants_all() const { return false; }
 };
 
 /// Names of the strategies there are: "exhaustive", "random", "ranked", "local_search",

@@ -7,6 +7,7 @@
 #include "tuner/compile_ahead.h"
 #include "tuner/cost_model.h"
 #include "tuner/evidence.h"
+#include "tuner/search_space.h"
 #include "tuner/trial_log.h"
 
 namespace kernwright {
@@ -14,31 +15,6 @@ namespace {
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-SearchSpace search_space(const CandidateList& list, const TuningOptions& options) {
-  SearchSpace space;
-  space.predicted_us = list.predicted_us;
-  space.default_index = list.default_index;
-  space.group_of = list.group_of;
-  std::vector<const KernelTemplate*> templates;
-  for (const Candidate& candidate : list.candidates) {
-    space.configurations.push_back(&candidate.configuration);
-    auto known = std::find(templates.begin(), templates.end(), candidate.kernel_template);
-    if (known == templates.end()) known = templates.insert(known, candidate.kernel_template);
-    space.template_of.push_back(static_cast<int>(known - templates.begin()));
-  }
-  const auto add_seed = [&](const SeedConfiguration& seed) {
-    for (std::size_t i = 0; i < list.candidates.size(); ++i) {
-      if (list.candidates[i].kernel_template->name == seed.kernel_template &&
-          list.candidates[i].configuration == seed.configuration) {
-        space.seeds.push_back(i);
-      }
-    }
-  };
-  if (options.incumbent) add_seed(*options.incumbent);
-  for (const SeedConfiguration& seed : options.seeds) add_seed(seed);
-  return space;
 }
 
 }  // namespace
@@ -70,7 +46,9 @@ Result<TuningResult> TuningSession::run() {
   note(log.begin(key_, environment_));
   auto list = enumerate_candidates(catalog_, operation_, problem_, profile_);
   if (!list) return list.error();
-  const SearchSpace space = search_space(list.value(), options_);
+  std::vector<SeedConfiguration> seeds = options_.seeds;
+  if (options_.incumbent) seeds.insert(seeds.begin(), *options_.incumbent);
+  const SearchSpace space = make_search_space(list.value(), profile_, seeds);
   auto strategy = make_strategy(options_.strategy, space, options_.seed);
   if (!strategy) return strategy.error();
   std::string compiler = environment_.compiler;

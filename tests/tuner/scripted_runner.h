@@ -38,7 +38,9 @@ class ScriptedRunner final : public Runner {
 
   explicit ScriptedRunner(std::uint64_t seed = 1) : random_(seed) {}
 
-  Result<Prepared> prepare(const Candidate&, const CompiledKernel&) override { return Prepared{}; }
+  Result<Prepared> prepare(const Candidate&, const CompiledKernel&) override {
+    return Prepared{0, {}};
+  }
   Result<Checked> check(Id id, CheckDepth depth) override {
     ++(depth == CheckDepth::screening ? checks : final_checks)[id];
     Checked result;

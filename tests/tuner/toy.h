@@ -135,6 +135,12 @@ class LandscapeRunner final : public Runner {
  public:
   std::function<double(const Candidate&)> time_us = [](const Candidate&) { return 10.0; };
   std::function<Outcome(const Candidate&)> outcome = [](const Candidate&) { return Outcome::ok; };
+  /// What only the finalist's check, or the one after timing, finds.
+  std::function<Outcome(const Candidate&)> finalist = [](const Candidate&) { return Outcome::ok; };
+  std::function<Outcome(const Candidate&)> after = [](const Candidate&) { return Outcome::ok; };
+  Audit environment;
+  double gap_us = 0.1;
+  std::map<std::string, int> samples;                                 ///< by candidate
   std::function<double(int sample)> noise = [](int) { return 0.0; };  ///< relative
   double clock_seconds = 0;
   double prepare_seconds = 0;
@@ -150,15 +156,21 @@ class LandscapeRunner final : public Runner {
     candidates_[next_] = &candidate;
     return Prepared{next_++, {}};
   }
-  Result<Checked> check(Id id, CheckDepth) override {
+  Result<Checked> check(Id id, CheckDepth depth) override {
     Checked checked;
     checked.report.elements = 10;
-    checked.step.outcome = outcome(*candidates_.at(id));
+    checked.report.unmapped = depth == CheckDepth::finalist;
+    const Candidate& candidate = *candidates_.at(id);
+    checked.step.outcome = depth == CheckDepth::finalist ? finalist(candidate) : outcome(candidate);
     if (checked.step.outcome != Outcome::ok) checked.step.detail = "injected";
     lost_ = checked.step.outcome == Outcome::device_lost;
     return checked;
   }
-  Result<Checked> check_after_timing(Id) override { return Checked{}; }
+  Result<Checked> check_after_timing(Id id) override {
+    Checked checked;
+    checked.step.outcome = after(*candidates_.at(id));
+    return checked;
+  }
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override {
     std::vector<Sampled> result;
     // Compiles take real time, this clock does not: filling idle time must not outrun them.
@@ -166,13 +178,14 @@ class LandscapeRunner final : public Runner {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     for (const Id id : order) {
       spend(sample_seconds);
+      if (id >= 0) ++samples[candidates_.at(id)->id()];
       const double us = id < 0 ? 100 : time_us(*candidates_.at(id));
-      result.push_back({{}, {us * (1 + noise(samples_++)), 1980, clock_seconds}});
+      result.push_back({{}, {us * (1 + noise(taken_++)), 1980, clock_seconds}});
     }
     return result;
   }
-  Result<double> launch_gap_us(Id) override { return 1.0; }
-  Result<Audit> audit() override { return Audit{}; }
+  Result<double> launch_gap_us(Id) override { return gap_us; }
+  Result<Audit> audit() override { return environment; }
   void drop(Id id) override { candidates_.erase(id); }
   bool lost() const override { return lost_; }
 
@@ -184,7 +197,7 @@ class LandscapeRunner final : public Runner {
 
   std::map<Id, const Candidate*> candidates_;
   Id next_ = 0;
-  int samples_ = 0;
+  int taken_ = 0;
   bool lost_ = false;
 };
 

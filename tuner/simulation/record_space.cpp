@@ -11,7 +11,6 @@
 namespace kernwright {
 namespace {
 
-constexpr double kMostSettleSeconds = 3;
 /// Samples between two looks at a reference.
 constexpr int kStretch = 8;
 
@@ -144,7 +143,7 @@ Result<std::size_t> record_space(std::span<const Candidate> candidates,
   };
   fill();
   Screening screening(runner, options.clock_seconds);
-  if (auto settled = screening.settle(kMostSettleSeconds); !settled) return settled.error();
+  if (auto settled = screening.settle(); !settled) return settled.error();
   while (done < left.size() && options.clock_seconds() - start < options.seconds) {
     fill();
     if (auto ready = queue.take()) {

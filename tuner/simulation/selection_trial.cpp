@@ -27,7 +27,7 @@ class Session {
       : space_(space),
         candidates_(candidates),
         runner_(space, candidates, clock_, options),
-        screening_(runner_, [this] { return clock_.seconds(); }) {}
+        screening_(runner_, [this] { return clock_.seconds(); }, kMostSettleSeconds) {}
 
   Result<void> screen();
   Result<RaceResult> race(const RaceOptions& options);
@@ -57,7 +57,7 @@ class Session {
 };
 
 Result<void> Session::screen() {
-  if (auto settled = screening_.settle(kMostSettleSeconds); !settled) return settled.error();
+  if (auto settled = screening_.settle(); !settled) return settled.error();
   const CompiledKernel kernel;
   double best_us = kInfinite;
   for (std::size_t i = 0; i < space_.configurations.size(); ++i) {
@@ -97,7 +97,7 @@ Result<Audit> Session::audit() {
 
 Result<Session::Plain> Session::choose_plainly(std::span<const std::size_t> configurations,
                                                std::size_t samples) {
-  if (auto settled = screening_.settle(kMostSettleSeconds); !settled) return settled.error();
+  if (auto settled = screening_.settle(); !settled) return settled.error();
   Plain plain;
   double least_min = kInfinite;
   double least_median = kInfinite;

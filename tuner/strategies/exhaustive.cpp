@@ -18,6 +18,7 @@ class Exhaustive final : public SearchStrategy {
   }
 
   void report(std::size_t, const Trial&) override {}
+  bool wants_all() const override { return true; }
 
  private:
   const SearchSpace& space_;
