@@ -68,5 +68,6 @@ std::unique_ptr<Command> make_sweep();
 std::unique_ptr<Command> make_prewarm();
 std::unique_ptr<Command> make_show();
 std::unique_ptr<Command> make_cache();
+std::unique_ptr<Command> make_worker();
 
 }  // namespace kernwright::cli

@@ -1,0 +1,59 @@
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "device/cuda_device.h"
+#include "tuner/auditor.h"
+#include "tuner/worker/serve.h"
+
+namespace kernwright {
+namespace {
+
+class DeviceRunnerFactory final : public RunnerFactory {
+ public:
+  Result<void> start(const detail::HelloRequest& hello,
+                     std::shared_ptr<Compiler> compiler) override {
+    AuditorOptions audit;
+    audit.policy = hello.policy;
+    audit.own_pids.assign(hello.own_pids.begin(), hello.own_pids.end());
+    audit.cache_root = hello.cache_root;
+    auditor_.emplace(hello.uuid, std::move(audit));
+    auto opened = open_cuda_device(hello.device);
+    if (!opened) return opened.error();
+    device_ = std::move(opened).value();
+    // The tuning process has the pool that counts, and a deadline for each compile.
+    pool_ = std::make_unique<CompilePool>(
+        std::move(compiler),
+        CompilePoolOptions{.threads = 1, .deadline = std::chrono::minutes(10)});
+    auto data_ops = make_device_data_ops(*device_, *pool_);
+    if (!data_ops) return data_ops.error();
+    data_ops_ = std::move(data_ops).value();
+    auditor_->watch(*device_, *pool_);
+    return {};
+  }
+
+  const DeviceProfile& profile() const override { return device_->profile(); }
+
+  Result<std::unique_ptr<Runner>> open(const Catalog& catalog, const Operation& operation,
+                                       const Problem& normalized,
+                                       DeviceRunnerOptions options) override {
+    options.disposable = true;
+    options.audit = [this] { return auditor_->look(); };
+    return open_device_runner(*device_, *data_ops_, operation, normalized, catalog, *pool_,
+                              options);
+  }
+
+ private:
+  std::optional<Auditor> auditor_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<CompilePool> pool_;
+  std::unique_ptr<DataOps> data_ops_;
+};
+
+}  // namespace
+
+std::unique_ptr<RunnerFactory> make_device_runner_factory() {
+  return std::make_unique<DeviceRunnerFactory>();
+}
+
+}  // namespace kernwright

@@ -1,0 +1,50 @@
+#include "tuner/worker/remote_compiler.h"
+
+#include <utility>
+
+#include "cache/artifact_store.h"
+#include "tuner/worker/protocol.h"
+
+namespace kernwright::detail {
+namespace {
+
+class RemoteCompiler final : public Compiler {
+ public:
+  explicit RemoteCompiler(std::shared_ptr<SharedChannel> channel) : channel_(std::move(channel)) {}
+
+  Result<std::string> identity() override { return std::string("the tuning process's"); }
+
+  Result<CompiledKernel> compile(const CompileRequest& request) override {
+    const std::lock_guard lock(channel_->mutex);
+    if (auto sent = channel_->channel.send(encode(Reply{CompileReply{request}})); !sent) {
+      return sent.error();
+    }
+    Result<Message> message = channel_->channel.receive();
+    if (!message) return message.error();
+    Result<Request> answer = parse_request(message->text);
+    if (!answer) return answer.error();
+    const auto* compiled = std::get_if<CompiledRequest>(&*answer);
+    if (compiled == nullptr) {
+      return Error{ErrorCode::corrupt, "a compile was answered by another request"};
+    }
+    if (!compiled->error.empty()) return Error{compiled->code, compiled->error};
+    Result<std::string> artifact = read_all(message->file);
+    if (!artifact) return artifact.error();
+    return decode_artifact(*artifact);
+  }
+
+  Result<CompiledKernel> link(const std::vector<std::string>&, const std::string&) override {
+    return Error{ErrorCode::unavailable, "a worker does not link"};
+  }
+
+ private:
+  std::shared_ptr<SharedChannel> channel_;
+};
+
+}  // namespace
+
+std::shared_ptr<Compiler> make_remote_compiler(std::shared_ptr<SharedChannel> channel) {
+  return std::make_shared<RemoteCompiler>(std::move(channel));
+}
+
+}  // namespace kernwright::detail

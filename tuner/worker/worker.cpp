@@ -1,0 +1,164 @@
+#include "tuner/worker/worker.h"
+
+#include <unistd.h>
+#include <utility>
+
+#include "cache/artifact_store.h"
+#include "support/text.h"
+#include "tuner/audit.h"
+
+namespace kernwright {
+namespace {
+
+using namespace detail;
+
+/// A killed process that is still there by then hangs in the driver.
+constexpr double kKillSeconds = 10;
+/// Compiles kept for the next process: those of the tuner's own kernels and of a few problems.
+constexpr std::size_t kMaxCompiled = 64;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// How a process ended, with the end of what it wrote.
+std::string text_of(const ExitStatus& status, const Subprocess& process) {
+  const std::string words = process.last_words();
+  return words.empty() ? status.text() : concat(status.text(), ": ", words);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::start(WorkerOptions options, CompilePool& pool) {
+  std::unique_ptr<Worker> worker(new Worker(std::move(options), pool));
+  if (auto spawned = worker->spawn(); !spawned) return spawned.error();
+  if (auto greeted = worker->greet(); !greeted) return greeted.error();
+  return worker;
+}
+
+Worker::~Worker() = default;
+
+Result<void> Worker::spawn() {
+  Result<Subprocess> process =
+      Subprocess::spawn({options_.program, options_.arguments, injection_variables()});
+  if (!process) return process.error();
+  process_ = *std::move(process);
+  alive_ = true;
+  own_pids_.push_back(process_->pid());
+  const HelloRequest hello{.device = options_.device,
+                           .uuid = options_.uuid,
+                           .cache_root = options_.cache_root.native(),
+                           .own_pids = own_pids_,
+                           .policy = options_.policy};
+  // A failure shows as a missing answer, with the exit status.
+  static_cast<void>(process_->channel().send(encode(Request{hello})));
+  return {};
+}
+
+Result<void> Worker::greet() {
+  const Answer answer = next(options_.start_seconds);
+  if (!answer.reply) {
+    const std::optional<ExitStatus> status = process_->wait(deadline_in(kKillSeconds));
+    return Error{
+        ErrorCode::unavailable,
+        concat("the worker ", options_.program.native(), " did not start: ", answer.ended.detail,
+               ", ", status ? text_of(*status, *process_) : "it cannot be killed")};
+  }
+  if (const auto* error = std::get_if<ErrorReply>(&answer.reply->content)) return error->error;
+  const auto* hello = std::get_if<HelloReply>(&answer.reply->content);
+  if (hello == nullptr || hello->protocol != kProtocol) {
+    return Error{ErrorCode::unavailable,
+                 concat("the worker ", options_.program.native(), " speaks protocol ",
+                        hello != nullptr ? hello->protocol : 0, ", not ", kProtocol)};
+  }
+  log(concat("worker: CUDA started in ", hello->seconds, " s"));
+  return {};
+}
+
+Result<std::string> Worker::restart() {
+  const auto start = std::chrono::steady_clock::now();
+  lost_ = true;
+  // The new process starts while the driver still takes the old one's context down.
+  std::optional<Subprocess> old = std::exchange(process_, std::nullopt);
+  if (old) old->kill();
+  if (auto spawned = spawn(); !spawned) return spawned.error();
+  std::string end;
+  if (old) {
+    const std::optional<ExitStatus> status = old->wait(deadline_in(kKillSeconds));
+    if (!status) {
+      return Error{ErrorCode::device, concat("GPU ", options_.device,
+                                             " holds a killed process for ", kKillSeconds, " s")};
+    }
+    end = text_of(*status, *old);
+  }
+  const double stopped = seconds_since(start);
+  if (auto greeted = greet(); !greeted) return greeted.error();
+  lost_ = false;
+  log(concat("worker: replaced in ", seconds_since(start), " s, of which ", stopped,
+             " s until the old process was gone"));
+  return end;
+}
+
+Worker::Answer Worker::ask(const Request& request, double seconds, std::string_view artifact) {
+  if (!alive_) return {std::nullopt, {Outcome::worker_died, "there is no worker"}};
+  FileDescriptor file;
+  if (!artifact.empty()) {
+    Result<FileDescriptor> made = memory_file("artifact", artifact);
+    if (!made) return ended(Outcome::worker_died, made.error().message);
+    file = *std::move(made);
+  }
+  const Result<void> sent =
+      process_->channel().send(encode(request), file.get(), deadline_in(seconds));
+  if (!sent && sent.error().code == ErrorCode::timed_out) {
+    return ended(Outcome::timed_out, concat("the request was not read within ", seconds, " s"));
+  }
+  // Of a process that is gone, the last reply may still be there to read.
+  return next(seconds);
+}
+
+Worker::Answer Worker::next(double seconds) {
+  if (!alive_) return {std::nullopt, {Outcome::worker_died, "there is no worker"}};
+  for (;;) {
+    Result<Message> message = process_->channel().receive(deadline_in(seconds));
+    if (!message) {
+      if (message.error().code == ErrorCode::timed_out) {
+        return ended(Outcome::timed_out, concat("no answer within ", seconds, " s"));
+      }
+      return ended(Outcome::worker_died, message.error().message);
+    }
+    Result<Reply> reply = parse_reply(message->text);
+    if (!reply) return ended(Outcome::worker_died, reply.error().message);
+    const auto* wanted = std::get_if<CompileReply>(&reply->content);
+    if (wanted == nullptr) return {*std::move(reply), {}};
+    // The clock of the request starts anew: it measures the worker, not the compiler.
+    if (auto sent = compile(wanted->request); !sent) {
+      return ended(Outcome::worker_died, sent.error().message);
+    }
+  }
+}
+
+Result<void> Worker::compile(const CompileRequest& request) {
+  std::shared_ptr<const CompiledKernel>& kernel = compiled_[request.digest({})];
+  Channel& channel = process_->channel();
+  if (kernel == nullptr) {
+    const CompileResult result = pool_.submit(request).get();
+    if (!result) {
+      return channel.send(
+          encode(Request{CompiledRequest{result.error().code, result.error().message}}));
+    }
+    kernel = *result;
+  }
+  Result<FileDescriptor> file = memory_file("artifact", encode_artifact(*kernel));
+  if (!file) return file.error();
+  if (auto sent = channel.send(encode(Request{CompiledRequest{}}), file->get()); !sent) return sent;
+  if (compiled_.size() > kMaxCompiled) compiled_.clear();
+  return {};
+}
+
+Worker::Answer Worker::ended(Outcome outcome, std::string detail) {
+  alive_ = false;
+  process_->kill();  // of a process that has ended already, the status stays
+  return {std::nullopt, {outcome, std::move(detail)}};
+}
+
+}  // namespace kernwright

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+#include "compile/compile_pool.h"
+#include "support/subprocess.h"
+#include "tuner/runner.h"
+#include "tuner/worker/protocol.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+struct WorkerOptions {
+  std::filesystem::path program;  ///< see `find_worker`
+  std::vector<std::string> arguments = {"worker"};
+  int device = 0;
+  std::string uuid = {};                  ///< of the device, for the audit
+  std::filesystem::path cache_root = {};  ///< where the audit keeps its baseline; may be empty
+  MeasurePolicy policy = {};
+  double start_seconds = 60;  ///< until CUDA runs
+  double floor_seconds = 2;   ///< the least that a request gets, see `WorkerRunner`
+  /// Gets one line per failure and restart. May be empty.
+  std::function<void(std::string_view)> log = {};
+};
+
+/// The measuring process of one GPU: starts it, asks it, and replaces it. It is kept across
+/// problems, so that CUDA starts once; at most one problem is open in it. Used by one thread at a
+/// time. Invariant: at most one process, which is gone when this is.
+class Worker {
+ public:
+  /// `pool` compiles what the process asks for, and outlives this. Errors: the program cannot be
+  /// started, speaks another protocol, or finds no GPU.
+  static Result<std::unique_ptr<Worker>> start(WorkerOptions options, CompilePool& pool);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// An answer, or how the process ended instead of answering.
+  struct Answer {
+    std::optional<detail::Reply> reply;
+    /// `timed_out` or `worker_died`, where there is no reply; the process is killed by then.
+    Runner::Step ended;
+  };
+
+  /// Sends the request, with the artifact where there is one, and waits for the first reply.
+  Answer ask(const detail::Request& request, double seconds, std::string_view artifact = {});
+  /// The next reply to the same request.
+  Answer next(double seconds);
+
+  /// Ends the process, whatever it does, and starts another. Returns how the old one ended, such as
+  /// "signal 6 (SIGABRT): what it wrote to stderr". Errors as `start`, and `device` where the old
+  /// process cannot be ended: the device is still at work.
+  Result<std::string> restart();
+
+  /// False after an answer without a reply, until `restart`.
+  bool alive() const { return alive_; }
+
+  /// Numbers the problems that were opened; a runner whose number is another has to open again.
+  int opened() const { return opened_; }
+  void count_opened() { ++opened_; }
+
+  /// Ends the use of the device: it is at fault.
+  void give_up() { lost_ = true; }
+  /// True after `give_up`, and once no process could be started any more.
+  bool lost() const { return lost_; }
+  const WorkerOptions& options() const { return options_; }
+  void log(std::string_view line) const {
+    if (options_.log) options_.log(line);
+  }
+
+ private:
+  Worker(WorkerOptions options, CompilePool& pool) : options_(std::move(options)), pool_(pool) {}
+
+  Result<void> spawn();
+  Result<void> greet();
+  Result<void> compile(const CompileRequest& request);
+  Answer ended(Outcome outcome, std::string detail);
+
+  WorkerOptions options_;
+  CompilePool& pool_;
+  std::optional<Subprocess> process_;
+  /// For the audit: a process that was killed may still hold memory on the GPU.
+  std::vector<int> own_pids_{::getpid()};
+  std::map<Digest, std::shared_ptr<const CompiledKernel>> compiled_;
+  int opened_ = 0;
+  bool alive_ = false;
+  bool lost_ = false;
+};
+
+}  // namespace kernwright

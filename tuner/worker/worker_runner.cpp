@@ -1,0 +1,461 @@
+#include "tuner/worker/worker_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cache/artifact_store.h"
+#include "support/text.h"
+#include "tuner/cost_model.h"
+
+namespace kernwright {
+namespace {
+
+using namespace detail;
+
+/// A candidate may take this many times what it is thought to take.
+constexpr double kPatience = 20;
+/// Units of work in one request: poisoned runs, exact test and repeats of a check; building the
+/// graphs of a sample.
+constexpr double kScreeningUnits = 32;
+constexpr double kFinalistUnits = 512;
+constexpr double kSampleUnits = 64;
+/// Requests that allocate much or load code get this many times the floor.
+constexpr double kSlowFloors = 5;
+constexpr double kOpenSeconds = 120;
+
+/// How much slower than at first the canary may be, and how long it may take to get there: the
+/// clocks of a GPU that was idle come up only under load.
+constexpr double kCanarySlack = 1.2;
+constexpr int kCanarySamples = 8;
+constexpr int kMaxCanarySamples = 300;
+
+/// A process that dies may have been hit by something else: its candidate is tried again, alone.
+constexpr int kDeathsAllowed = 1;
+/// Failures that no candidate is to blame for.
+constexpr int kOwnFailuresAllowed = 2;
+
+class WorkerRunner final : public Runner {
+ public:
+  WorkerRunner(Worker& worker, OpenRequest open, const DeviceProfile& profile)
+      : worker_(worker), open_(std::move(open)), profile_(profile) {}
+  ~WorkerRunner() override {
+    if (is_open()) worker_.ask(CloseRequest{}, floor_seconds() * kSlowFloors);
+  }
+
+  /// Opens the problem for the first time.
+  Result<void> start();
+
+  Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
+  Result<Checked> check(Id id, CheckDepth depth) override;
+  Result<Checked> check_after_timing(Id id) override;
+  Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
+  Result<double> launch_gap_us(Id id) override;
+  Result<Audit> audit() override;
+  void drop(Id id) override;
+  int epoch() const override { return epoch_; }
+  bool lost() const override { return worker_.lost(); }
+
+ private:
+  /// A candidate with all that a fresh process needs to know of it.
+  struct Live {
+    std::string name;
+    PrepareRequest request;
+    std::string artifact;
+    double us = 0;                           ///< predicted, later known
+    Id there = -1;                           ///< its id in the process
+    int epoch = -1;                          ///< in which `there` was given
+    int deaths = 0;                          ///< processes that died with it
+    std::optional<Step> condemned = {};      ///< why it is never run again
+    std::optional<CheckDepth> checked = {};  ///< how deep it was checked, in whatever process
+  };
+
+  /// What a request about a candidate came to: a reply, or the step that ended the candidate.
+  struct Asked {
+    std::optional<AnyReply> reply;
+    Step step;
+  };
+  using MakeRequest = std::function<Request(Id there)>;
+
+  bool is_open() const { return worker_.alive() && opened_ == worker_.opened(); }
+  bool is_prepared(const Live& live) const { return is_open() && live.epoch == epoch_; }
+  double floor_seconds() const { return worker_.options().floor_seconds; }
+  double patience(const Live& live, double units) const {
+    return std::max(floor_seconds(), kPatience * units * live.us * 1e-6);
+  }
+
+  Result<void> ensure_open();
+  Result<void> open();
+  Result<double> canary_us(int samples, double limit_us);
+
+  /// Replaces the process after `failure` of `live` (null: of the runner's own). Gives the step
+  /// that ends the candidate, or nothing where it may be tried again.
+  std::optional<Step> recover(Live* live, Step failure);
+
+  /// Asks until there is an answer, in as many processes as that takes.
+  Result<Asked> ask(Live& live, const MakeRequest& request, double seconds);
+  /// Loads the candidate into this process, and checks it again if it was checked in another: what
+  /// later checks are held against went with that one. A reply, a step, or neither and the failure.
+  Result<Asked> load(Live& live, std::optional<Step>& failure);
+  Result<Checked> ask_check(Live& live, const MakeRequest& request, double seconds);
+  double check_seconds(const Live& live, CheckDepth depth) const;
+
+  /// Samples of one process: all of `order`, or those before the entry that failed.
+  struct Round {
+    std::vector<Sampled> samples;
+    std::optional<Step> failure;
+  };
+  Result<Round> sample_round(std::span<const Id> order);
+
+  Worker& worker_;
+  OpenRequest open_;
+  const DeviceProfile& profile_;
+  int opened_ = -1;
+  int epoch_ = -1;
+  int own_failures_ = 0;
+  double canary_us_ = 0;       ///< when the problem was first opened
+  double open_seconds_ = 0;    ///< in this process
+  bool checked_here_ = false;  ///< this process has checked a candidate
+  std::map<Id, Live> live_;
+  Id next_id_ = 0;
+};
+
+/// The failure in an answer that leaves no process to go on with.
+std::optional<Runner::Step> failure_in(const Worker::Answer& answer) {
+  if (!answer.reply) return answer.ended;
+  if (!answer.reply->lost) return std::nullopt;
+  Runner::Step step;
+  const AnyReply& content = answer.reply->content;
+  if (const auto* prepared = std::get_if<PrepareReply>(&content)) step = prepared->prepared.step;
+  if (const auto* checked = std::get_if<CheckReply>(&content)) step = checked->checked.step;
+  if (const auto* sampled = std::get_if<SampledReply>(&content)) step = sampled->sampled.step;
+  if (const auto* error = std::get_if<ErrorReply>(&content)) step.detail = error->error.message;
+  if (step.outcome == Outcome::ok) step.outcome = Outcome::launch_failed;
+  return step;
+}
+
+Error unexpected(const AnyReply& reply) {
+  if (const auto* error = std::get_if<ErrorReply>(&reply)) return error->error;
+  return {ErrorCode::corrupt, "the worker answered another question"};
+}
+
+Result<void> WorkerRunner::start() {
+  if (auto opened = ensure_open(); !opened) return opened;
+  Result<double> us = canary_us(kCanarySamples, std::numeric_limits<double>::infinity());
+  if (!us) return us.error();
+  canary_us_ = *us;
+  return {};
+}
+
+Result<void> WorkerRunner::ensure_open() {
+  if (lost()) return Error{ErrorCode::device, "the device was lost earlier"};
+  if (is_open()) return {};
+  if (!worker_.alive()) {
+    if (auto restarted = worker_.restart(); !restarted) return restarted.error();
+  }
+  return open();
+}
+
+Result<void> WorkerRunner::open() {
+  worker_.count_opened();
+  const Worker::Answer answer = worker_.ask(open_, kOpenSeconds);
+  if (!answer.reply) {
+    return Error{ErrorCode::device,
+                 concat("the worker could not open ", open_.problem, ": ",
+                        to_string(answer.ended.outcome), ' ', answer.ended.detail)};
+  }
+  const auto* opened = std::get_if<OpenReply>(&answer.reply->content);
+  if (opened == nullptr) return unexpected(answer.reply->content);
+  open_seconds_ = opened->seconds;
+  checked_here_ = false;
+  opened_ = worker_.opened();
+  ++epoch_;
+  return {};
+}
+
+Result<double> WorkerRunner::canary_us(int samples, double limit_us) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int taken = 0; taken < samples; ++taken) {
+    const Worker::Answer answer =
+        worker_.ask(SampleRequest{{kSmReference}}, floor_seconds() + open_.sample_ms * 1e-3);
+    if (const auto failure = failure_in(answer)) {
+      return Error{ErrorCode::device, concat("the SM reference kernel failed: ",
+                                             to_string(failure->outcome), ' ', failure->detail)};
+    }
+    const auto* sampled = std::get_if<SampledReply>(&answer.reply->content);
+    if (sampled == nullptr) return unexpected(answer.reply->content);
+    if (const Step& step = sampled->sampled.step; step.outcome != Outcome::ok) {
+      return Error{
+          ErrorCode::device,
+          concat("the SM reference kernel failed: ", to_string(step.outcome), ' ', step.detail)};
+    }
+    best = std::min(best, sampled->sampled.sample.us);
+    if (best <= limit_us && std::isfinite(limit_us)) break;
+  }
+  return best;
+}
+
+std::optional<Runner::Step> WorkerRunner::recover(Live* live, Step failure) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string who = live != nullptr ? live->name : "the runner's own work";
+  const auto at_fault = [&](std::string_view why) {
+    worker_.give_up();
+    Step step{Outcome::device_lost,
+              concat("the device is at fault: ", why, "; after ", to_string(failure.outcome),
+                     " of ", who, ": ", failure.detail)};
+    worker_.log(concat("worker: ", step.detail));
+    return step;
+  };
+  if (live == nullptr && ++own_failures_ > kOwnFailuresAllowed) {
+    return at_fault("work of no candidate failed again");
+  }
+  Result<std::string> end = worker_.restart();
+  if (!end) return at_fault(end.error().message);
+  if (failure.outcome == Outcome::worker_died) {
+    failure.detail = concat("the worker ended with ", *end, " (", failure.detail, ')');
+  }
+  if (auto opened = open(); !opened) return at_fault(opened.error().message);
+  const double limit_us = canary_us_ * kCanarySlack;
+  Result<double> us = canary_us(kMaxCanarySamples, limit_us);
+  if (!us) return at_fault(us.error().message);
+  if (*us > limit_us) {
+    return at_fault(concat("the SM reference kernel takes ", *us, " us, at first ", canary_us_));
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  worker_.log(concat("worker: ", to_string(failure.outcome), " of ", who, ": ", failure.detail,
+                     "; measuring again after ", seconds, " s, of which ", open_seconds_,
+                     " s to open the problem"));
+  if (live == nullptr) return std::nullopt;
+  if (failure.outcome == Outcome::worker_died && live->deaths++ < kDeathsAllowed) {
+    return std::nullopt;
+  }
+  live->condemned = failure;
+  return failure;
+}
+
+Result<WorkerRunner::Asked> WorkerRunner::load(Live& live, std::optional<Step>& failure) {
+  Worker::Answer answer = worker_.ask(live.request, floor_seconds() * kSlowFloors, live.artifact);
+  failure = failure_in(answer);
+  if (failure) return Asked{};
+  const auto* prepared = std::get_if<PrepareReply>(&answer.reply->content);
+  if (prepared == nullptr) return unexpected(answer.reply->content);
+  if (prepared->prepared.step.outcome != Outcome::ok) {
+    return Asked{std::nullopt, prepared->prepared.step};
+  }
+  live.there = prepared->prepared.id;
+  live.epoch = epoch_;
+  if (!live.checked) return Asked{DoneReply{}, {}};
+  answer = worker_.ask(CheckRequest{live.there, *live.checked}, check_seconds(live, *live.checked));
+  failure = failure_in(answer);
+  if (failure) return Asked{};
+  const auto* checked = std::get_if<CheckReply>(&answer.reply->content);
+  if (checked == nullptr) return unexpected(answer.reply->content);
+  if (checked->checked.step.outcome != Outcome::ok) {
+    return Asked{std::nullopt, checked->checked.step};
+  }
+  checked_here_ = true;
+  return Asked{DoneReply{}, {}};
+}
+
+Result<WorkerRunner::Asked> WorkerRunner::ask(Live& live, const MakeRequest& request,
+                                              double seconds) {
+  for (;;) {
+    if (auto ready = ensure_open(); !ready) return ready.error();
+    if (live.condemned) return Asked{std::nullopt, *live.condemned};
+    std::optional<Step> failure;
+    Result<Asked> asked = Asked{DoneReply{}, {}};
+    if (!is_prepared(live)) {
+      asked = load(live, failure);
+      if (!failure && (!asked || !asked->reply)) return asked;
+    }
+    if (!failure && request) {
+      Worker::Answer answer = worker_.ask(request(live.there), seconds);
+      failure = failure_in(answer);
+      if (!failure) {
+        if (std::holds_alternative<ErrorReply>(answer.reply->content)) {
+          return unexpected(answer.reply->content);
+        }
+        asked = Asked{std::move(answer.reply->content), {}};
+      }
+    }
+    if (!failure) return asked;
+    if (auto ended = recover(&live, *std::move(failure))) return Asked{std::nullopt, *ended};
+  }
+}
+
+Result<Runner::Prepared> WorkerRunner::prepare(const Candidate& candidate,
+                                               const CompiledKernel& kernel) {
+  Live live;
+  live.name = candidate.id();
+  live.request = {candidate.kernel_template->name, candidate.configuration};
+  live.artifact = encode_artifact(kernel);
+  live.us = predict_us(candidate, profile_);
+  Result<Asked> asked = ask(live, nullptr, 0);
+  if (!asked) return asked.error();
+  if (!asked->reply) return Prepared{-1, asked->step};
+  const Id id = next_id_++;
+  live_.emplace(id, std::move(live));
+  return Prepared{id, {}};
+}
+
+double WorkerRunner::check_seconds(const Live& live, CheckDepth depth) const {
+  const double seconds = depth == CheckDepth::finalist
+                             ? kSlowFloors * patience(live, kFinalistUnits)
+                             : patience(live, kScreeningUnits);
+  // What a process computes once, such as references, it may compute in its first check.
+  return checked_here_ ? seconds : seconds + 2 * open_seconds_;
+}
+
+Result<Runner::Checked> WorkerRunner::ask_check(Live& live, const MakeRequest& request,
+                                                double seconds) {
+  Result<Asked> asked = ask(live, request, seconds);
+  if (!asked) return asked.error();
+  if (!asked->reply) return Checked{asked->step, {}};
+  auto* checked = std::get_if<CheckReply>(&*asked->reply);
+  if (checked == nullptr) return unexpected(*asked->reply);
+  checked_here_ = true;
+  return std::move(checked->checked);
+}
+
+Result<Runner::Checked> WorkerRunner::check(Id id, CheckDepth depth) {
+  Live& live = live_.at(id);
+  Result<Checked> checked = ask_check(
+      live, [depth](Id there) { return CheckRequest{there, depth}; }, check_seconds(live, depth));
+  if (checked && checked->step.outcome == Outcome::ok) live.checked = depth;
+  return checked;
+}
+
+Result<Runner::Checked> WorkerRunner::check_after_timing(Id id) {
+  Live& live = live_.at(id);
+  return ask_check(
+      live, [](Id there) { return CheckAfterTimingRequest{there}; }, patience(live, kSampleUnits));
+}
+
+Result<WorkerRunner::Round> WorkerRunner::sample_round(std::span<const Id> order) {
+  Round round;
+  SampleRequest request;
+  for (const Id id : order) request.order.push_back(id < 0 ? id : live_.at(id).there);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double usual = kPatience * 3e-3 * open_.sample_ms;
+    const double seconds =
+        order[i] < 0 ? floor_seconds() + usual : usual + patience(live_.at(order[i]), kSampleUnits);
+    Worker::Answer answer = i == 0 ? worker_.ask(request, seconds) : worker_.next(seconds);
+    round.failure = failure_in(answer);
+    if (round.failure) return round;
+    auto* sampled = std::get_if<SampledReply>(&answer.reply->content);
+    if (sampled == nullptr) return unexpected(answer.reply->content);
+    round.samples.push_back(std::move(sampled->sampled));
+  }
+  return round;
+}
+
+Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> order) {
+  std::optional<Id> suspect;  // alone first, then all
+  for (;;) {
+    if (auto ready = ensure_open(); !ready) return ready.error();
+    const int epoch = epoch_;
+    std::vector<Id> wanted(order.begin(), order.end());
+    if (suspect) wanted = {*suspect};
+    std::map<Id, Step> failed;
+    std::vector<Id> sampled;
+    for (const Id id : wanted) {
+      if (id >= 0 && !is_prepared(live_.at(id)) && !failed.contains(id)) {
+        Result<Asked> asked = ask(live_.at(id), nullptr, 0);
+        if (!asked) return asked.error();
+        if (lost()) return std::vector<Sampled>(order.size(), Sampled{asked->step, {}});
+        if (!asked->reply) failed[id] = asked->step;
+      }
+      if (id >= 0 && live_.at(id).condemned) failed[id] = *live_.at(id).condemned;
+      if (!failed.contains(id)) sampled.push_back(id);
+    }
+    if (epoch_ != epoch) continue;  // loading ended the process: load all again
+    Round round;
+    if (!sampled.empty()) {
+      Result<Round> taken = sample_round(sampled);
+      if (!taken) return taken.error();
+      round = *std::move(taken);
+    }
+    if (round.failure) {
+      const Id id = sampled[round.samples.size()];
+      const auto ended = recover(id < 0 ? nullptr : &live_.at(id), *round.failure);
+      if (lost()) return std::vector<Sampled>(order.size(), Sampled{*ended, {}});
+      suspect = ended || id < 0 ? std::nullopt : std::optional(id);
+      continue;
+    }
+    if (std::exchange(suspect, std::nullopt)) continue;
+    std::vector<Sampled> result;
+    auto next = round.samples.begin();
+    for (const Id id : order) {
+      const auto failure = failed.find(id);
+      result.push_back(failure != failed.end() ? Sampled{failure->second, {}} : std::move(*next++));
+      if (id >= 0 && result.back().step.outcome == Outcome::ok) {
+        live_.at(id).us = result.back().sample.us;
+      }
+    }
+    return result;
+  }
+}
+
+Result<double> WorkerRunner::launch_gap_us(Id id) {
+  Live& live = live_.at(id);
+  Result<Asked> asked =
+      ask(live, [](Id there) { return LaunchGapRequest{there}; }, kSlowFloors * floor_seconds());
+  if (!asked) return asked.error();
+  if (!asked->reply) {
+    return Error{ErrorCode::device,
+                 concat(live.name, ": ", to_string(asked->step.outcome), ' ', asked->step.detail)};
+  }
+  const auto* gap = std::get_if<LaunchGapReply>(&*asked->reply);
+  if (gap == nullptr) return unexpected(*asked->reply);
+  return gap->us;
+}
+
+Result<Audit> WorkerRunner::audit() {
+  for (;;) {
+    if (auto ready = ensure_open(); !ready) return ready.error();
+    Worker::Answer answer = worker_.ask(AuditRequest{}, kSlowFloors * floor_seconds());
+    if (auto failure = failure_in(answer)) {
+      recover(nullptr, *std::move(failure));
+      continue;
+    }
+    auto* audit = std::get_if<AuditReply>(&answer.reply->content);
+    if (audit == nullptr) return unexpected(answer.reply->content);
+    return std::move(audit->audit);
+  }
+}
+
+void WorkerRunner::drop(Id id) {
+  const Live& live = live_.at(id);
+  if (!lost() && is_prepared(live)) {
+    const auto failure =
+        failure_in(worker_.ask(DropRequest{live.there}, kSlowFloors * floor_seconds()));
+    if (failure) recover(nullptr, *failure);
+  }
+  live_.erase(id);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> open_worker_runner(Worker& worker, const WorkerProblem& problem,
+                                                   const DeviceRunnerOptions& options) {
+  OpenRequest open;
+  open.problem = problem.normalized.text();
+  for (const std::filesystem::path& folder : problem.template_dirs) {
+    open.template_dirs.push_back(std::filesystem::absolute(folder).native());
+  }
+  open.catalog_digest = digest_of(problem.catalog);
+  open.policy = options.policy;
+  open.seed = options.seed;
+  open.sample_ms = options.sample_ms;
+  auto runner = std::make_unique<WorkerRunner>(worker, std::move(open), problem.profile);
+  if (auto started = runner->start(); !started) return started.error();
+  return std::unique_ptr<Runner>(std::move(runner));
+}
+
+}  // namespace kernwright

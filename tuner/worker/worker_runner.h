@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "model/catalog.h"
+#include "model/operation.h"
+#include "tuner/device_runner.h"
+#include "tuner/runner.h"
+#include "tuner/worker/worker.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// What is measured, as both processes understand it.
+struct WorkerProblem {
+  const Catalog& catalog;
+  std::vector<std::filesystem::path> template_dirs;  ///< that `catalog` was loaded from
+  const Operation& operation;
+  const Problem& normalized;
+  const DeviceProfile& profile;
+};
+
+/// A `Runner` whose candidates run in `worker`'s process. Each request has a deadline, from the
+/// candidate's predicted or known time. A candidate that hangs, ends the process or poisons its
+/// context costs itself: its outcome says how (`timed_out`, `worker_died`, `illegal_address`, ...),
+/// the process is replaced, the problem opened again there, and `epoch()` counts up; the other ids
+/// stay good. One whose process died gets a second chance, alone in a fresh process. After each
+/// replacement a canary, the SM reference kernel, decides whether the device is at fault: where it
+/// fails or is more than 20 % slower than when the problem was first opened, the runner is lost and
+/// the candidate's outcome is `device_lost`. All samples that one call of `sample` returns are of
+/// one epoch. `worker` and what `problem` refers to outlive the runner; others may be opened on the
+/// worker in between. Errors: the process cannot open the problem.
+Result<std::unique_ptr<Runner>> open_worker_runner(Worker& worker, const WorkerProblem& problem,
+                                                   const DeviceRunnerOptions& options);
+
+}  // namespace kernwright
