@@ -246,7 +246,7 @@ TEST(RecordTest, EveryMissingFieldIsNamed) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 13 + 4 + 4 + 6 + 6 + 6 + 6 + 6 + 4 + 3 + 9 + 3 + 3);
+  EXPECT_EQ(checked, 13 + 4 + 4 + 6 + 6 + 6 + 6 + 6 + 4 + 4 + 9 + 3 + 3);
 }
 
 TEST(RecordTest, EveryFieldOfAnotherTypeIsRefused) {
