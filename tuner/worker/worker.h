@@ -60,6 +60,7 @@ class Worker {
   /// process cannot be ended: the device is still at work.
   Result<std::string> restart();
 
+  pid_t pid() const { return process_ ? process_->pid() : -1; }
   /// False after an answer without a reply, until `restart`.
   bool alive() const { return alive_; }
 
