@@ -8,11 +8,11 @@
 namespace kernwright::detail {
 namespace {
 
-constexpr double kLeast = 0.005;  ///< of jumps and slopes
+constexpr double kLeast = 0.005;  ///< of jumps, slopes and odds
 constexpr double kMost = 20;
 constexpr double kLeastNoise = 1e-5;
 constexpr double kMostNoise = 0.2;
-constexpr double kStep = 3;  ///< factor by which a parameter is tried larger and smaller
+constexpr double kStep = 3;  ///< factor by which a number is tried larger and smaller
 /// Weight of the belief that jumps are about 0.1 and slopes about 0.5, against the likelihood.
 constexpr double kPrior = 0.05;
 constexpr double kTiny = 1e-9;
@@ -24,12 +24,30 @@ double squared_log(double ratio) { return std::log(ratio) * std::log(ratio); }
 }  // namespace
 
 GaussianProcess::GaussianProcess(const FeatureTable& features)
-    : features_(features), columns_(features.columns()) {}
+    : features_(features), columns_(features.columns()) {
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    columns_[c].exponents.resize(features.levels(c));
+    columns_[c].likeness.resize(features.levels(c));
+    tabulate(columns_[c]);
+  }
+}
 
-double& GaussianProcess::parameter(std::size_t index) {
-  if (index == 2 * columns_.size()) return noise_;
+void GaussianProcess::tabulate(Column& column) const {
+  const std::size_t levels = column.exponents.size();
+  column.exponents[0] = 0;
+  column.likeness[0] = 1;
+  for (std::size_t d = 1; d < levels; ++d) {
+    const double share = static_cast<double>(d) / static_cast<double>(levels - 1);
+    column.exponents[d] = column.jump + column.slope * share;
+    column.likeness[d] = std::exp(-column.exponents[d]);
+  }
+}
+
+GaussianProcess::Adapted GaussianProcess::adapted(std::size_t index) {
+  if (index == 2 * columns_.size()) return {noise_, kLeastNoise, kMostNoise, nullptr};
+  if (index == 2 * columns_.size() + 1) return {mean_odds_, kLeast, kMost, nullptr};
   Column& column = columns_[index / 2];
-  return index % 2 == 0 ? column.jump : column.slope;
+  return {index % 2 == 0 ? column.jump : column.slope, kLeast, kMost, &column};
 }
 
 void GaussianProcess::fit(std::vector<std::size_t> rows, std::span<const double> targets,
@@ -46,18 +64,18 @@ void GaussianProcess::fit(std::vector<std::size_t> rows, std::span<const double>
 
   double likelihood = decompose();
   for (int step = 0; step < steps; ++step) {
-    const std::size_t index = turn_++ / 2 % (2 * columns_.size() + 1);
-    const bool of_noise = index == 2 * columns_.size();
-    double& value = parameter(index);
-    const double before = value;
-    value = std::clamp(turn_ % 2 == 0 ? before * kStep : before / kStep,
-                       of_noise ? kLeastNoise : kLeast, of_noise ? kMostNoise : kMost);
+    const bool larger = turn_ % 2 == 1;
+    const Adapted one = adapted(turn_++ / 2 % adapted_count());
+    const double before = one.value;
+    one.value = std::clamp(larger ? before * kStep : before / kStep, one.least, one.most);
+    if (one.column != nullptr) tabulate(*one.column);
     const double changed = decompose();
     if (changed > likelihood) {
       likelihood = changed;
-    } else {
-      value = before;
+      continue;
     }
+    one.value = before;
+    if (one.column != nullptr) tabulate(*one.column);
   }
   decompose();
 }
@@ -99,16 +117,21 @@ GaussianProcess::Estimate GaussianProcess::bound(std::size_t row) const {
 /// To every row of the fit.
 std::vector<double> GaussianProcess::likeness(std::size_t row) const {
   std::vector<double> far(rows_.size(), 0.0);
+  std::vector<double> sums(rows_.size(), 0.0);
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     const std::uint8_t* ordinal = features_.column(c);
     const int own = ordinal[row];
-    const double slope = columns_[c].slope / static_cast<double>(features_.levels(c) - 1);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const int distance = std::abs(ordinal[rows_[i]] - own);
-      if (distance != 0) far[i] += columns_[c].jump + slope * distance;
+      const auto distance = static_cast<std::size_t>(std::abs(ordinal[rows_[i]] - own));
+      far[i] += columns_[c].exponents[distance];
+      sums[i] += columns_[c].likeness[distance];
     }
   }
-  for (double& x : far) x = std::exp(-x);
+  const double part = columns_.empty() ? 0 : mean_odds_ / (1 + mean_odds_);
+  const double each = part / static_cast<double>(std::max<std::size_t>(columns_.size(), 1));
+  for (std::size_t i = 0; i < far.size(); ++i) {
+    far[i] = (1 - part) * std::exp(-far[i]) + each * sums[i];
+  }
   return far;
 }
 

@@ -8,11 +8,12 @@
 
 namespace kernwright::detail {
 
-/// A smooth picture of few results: learns how quickly times change along each parameter, and says
-/// how much it does not know. Two candidates are alike as exp(-sum over the columns in which they
-/// differ of (jump + slope * distance)), with distances in ordinals as shares of the column's
-/// range, so that names and sizes are both served. Cost grows with the cube of the results given to
-/// it.
+/// A picture of few results: learns how quickly times change along each parameter, and says how
+/// much it does not know. In one column two candidates are alike as exp(-jump - slope * distance),
+/// 1 where they agree, with distances in ordinals as shares of the column's range, so that names
+/// and sizes are both served. Over all columns likeness is part product (what was seen nearby),
+/// part mean (what each parameter does on its own). Cost grows with the cube of the results given
+/// to it.
 class GaussianProcess {
  public:
   struct Estimate {
@@ -24,8 +25,8 @@ class GaussianProcess {
   explicit GaussianProcess(const FeatureTable& features);
 
   /// Takes `rows` with their `targets`, at least one, for all that is known, and adapts jumps,
-  /// slopes and noise a little further than the fits before did: `steps` trials, each of which
-  /// changes one of them if that makes the targets likelier.
+  /// slopes, noise and the mean's part a little further than the fits before did: `steps` trials,
+  /// each of which changes one of them if that makes the targets likelier.
   void fit(std::vector<std::size_t> rows, std::span<const double> targets, int steps);
 
   /// One more row, as if it had been part of the fit.
@@ -40,6 +41,8 @@ class GaussianProcess {
   struct Column {
     double jump = 0.1;
     double slope = 0.5;
+    std::vector<double> exponents = {};  ///< by distance in ordinals
+    std::vector<double> likeness = {};   ///< by distance in ordinals
   };
 
   std::vector<double> likeness(std::size_t row) const;
@@ -47,12 +50,23 @@ class GaussianProcess {
   void solve_lower(std::vector<double>& b) const;
   void solve_upper(std::vector<double>& b) const;
   void update_weights();
-  double& parameter(std::size_t index);
+  void tabulate(Column& column) const;
+
+  /// One of the numbers that `fit` adapts.
+  struct Adapted {
+    double& value;
+    double least;
+    double most;
+    Column* column;  ///< whose tables depend on it
+  };
+  Adapted adapted(std::size_t index);
+  std::size_t adapted_count() const { return 2 * columns_.size() + 2; }
 
   const FeatureTable& features_;
   std::vector<Column> columns_;
-  double noise_ = 1e-3;   ///< variance, in units of the targets' own
-  std::size_t turn_ = 0;  ///< the parameter to try next
+  double mean_odds_ = 0.5;  ///< of the mean's part in likeness against the product's
+  double noise_ = 1e-3;     ///< variance, in units of the targets' own
+  std::size_t turn_ = 0;    ///< the parameter to try next
   std::vector<std::size_t> rows_;
   std::vector<double> targets_;  ///< normalised
   double mean_ = 0;

@@ -24,8 +24,7 @@ namespace {
 constexpr std::array<int, 4> kShares = {4, 5, 6, 1};
 enum Source : std::size_t { kTrees, kProcess, kLocal, kChance };
 
-constexpr std::size_t kFirstBatch = 32;
-constexpr std::size_t kLeastStratified = 16;
+constexpr std::size_t kStratified = 16;
 constexpr std::size_t kMostSeeds = 12;
 constexpr std::size_t kMostPredicted = 6;
 constexpr std::size_t kRefit = 16;  ///< results between two fits of the models
@@ -81,7 +80,7 @@ class Portfolio final : public SearchStrategy {
       if (!first) best->second = std::min(best->second, log_us);
     }
     local_.reported(candidate);
-    if (board_.results().size() >= kFirstBatch) prior_.check(board_);
+    if (board_.results().size() > first_batch_) prior_.check(board_);
   }
 
   std::optional<std::size_t> propose_compiled() override;
@@ -111,6 +110,7 @@ class Portfolio final : public SearchStrategy {
   std::deque<std::size_t> first_;
   std::vector<std::size_t> random_;
   std::size_t at_ = 0;
+  std::size_t first_batch_ = 0;  ///< how many it proposes before the models begin
   std::array<int, kShares.size()> credit_ = {};
   std::size_t fitted_results_ = 0;
   std::map<int, double> best_of_group_;  ///< log times
@@ -123,13 +123,14 @@ void Portfolio::plan_first_batch(RandomDraws& draws) {
     first_.push_back(i);
   };
   for (std::size_t i = 0; i < std::min(space_.seeds.size(), kMostSeeds); ++i) add(space_.seeds[i]);
-  const std::size_t room = kFirstBatch - kLeastStratified - std::min(first_.size(), kMostSeeds);
-  for (const std::size_t i : prior_.favourites(std::min(room, kMostPredicted))) add(i);
+  for (const std::size_t i : prior_.favourites(kMostPredicted)) add(i);
+  const std::size_t end = first_.size() + kStratified;
   StratifiedDraws stratified(neighbourhood_, board_.size());
   const auto allowed = [this](std::size_t i) { return !board_.taken(i) && prior_.keeps(i); };
-  for (std::size_t draw = 0; draw < 4 * kFirstBatch && first_.size() < kFirstBatch; ++draw) {
+  for (std::size_t draw = 0; draw < 4 * kStratified && first_.size() < end; ++draw) {
     if (const auto next = stratified.next(draws, allowed)) add(*next);
   }
+  first_batch_ = first_.size();
 }
 
 std::size_t Portfolio::pick() {

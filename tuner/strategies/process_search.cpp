@@ -17,7 +17,7 @@ constexpr std::size_t kOfTrees = 100;
 constexpr std::size_t kAtRandom = 200;
 constexpr std::size_t kExact = 128;  ///< of the pool, whose deviation is worked out
 constexpr std::size_t kChosen = 8;   ///< at a time
-constexpr int kSteps = 16;           ///< of adapting the process, per fit
+constexpr int kSteps = 32;           ///< of adapting the process, per fit
 /// Slower than the best by this (in logarithms) is all the same.
 constexpr double kClip = 1.5;
 /// An improvement by less is none.
@@ -66,7 +66,7 @@ void ProcessSearch::fit() {
   for (const std::size_t i : rows) {
     targets.push_back(std::min(board_.log_us(i) - board_.best_log_us(), kClip));
   }
-  const int all = static_cast<int>(4 * parameters_ + 2);
+  const int all = static_cast<int>(4 * parameters_ + 4);
   process_.fit(std::move(rows), targets, adapted_ ? kSteps : std::max(all, kSteps));
   adapted_ = true;
   choose(pool(best));
