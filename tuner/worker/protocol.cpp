@@ -252,18 +252,18 @@ void read(FieldReader& fields, ErrorReply& r) {
 // --- Variants ------------------------------------------------------------------------------------
 
 /// `message` becomes the alternative whose name is the field `kind`, with its fields.
-template <typename Variant, std::size_t... kIndices>
+template <typename Variant, std::size_t... Indices>
 void read_variant(FieldReader& fields, std::string_view kind,
-                  const std::array<std::string_view, sizeof...(kIndices)>& names, Variant& message,
-                  std::index_sequence<kIndices...>) {
+                  const std::array<std::string_view, sizeof...(Indices)>& names, Variant& message,
+                  std::index_sequence<Indices...>) {
   std::string name;
   fields.read(kind, name);
-  const auto read_as = [&]<std::size_t kIndex>() {
-    if (names[kIndex] != name) return false;
-    read(fields, message.template emplace<kIndex>());
+  const auto read_as = [&]<std::size_t Index>() {
+    if (names[Index] != name) return false;
+    read(fields, message.template emplace<Index>());
     return true;
   };
-  if (!(read_as.template operator()<kIndices>() || ...)) {
+  if (!(read_as.template operator()<Indices>() || ...)) {
     fields.fail(kind, concat('"', name, "\" is unknown"));
   }
 }

@@ -54,12 +54,13 @@ class Server {
   bool lost() const { return runner_ != nullptr && runner_->lost(); }
 
   Result<void> answer_safely(const Request& request) {
-    std::string what = "unknown exception";
+    std::string what;
     try {
       return std::visit([this](const auto& r) { return answer(r); }, request);
     } catch (const std::exception& failure) {
       what = failure.what();
     } catch (...) {
+      what = "unknown exception";
     }
     return fail({ErrorCode::internal, what});
   }

@@ -1,9 +1,8 @@
 #include "tuner/worker/worker_runner.h"
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "cache/artifact_store.h"
 #include "support/text.h"
 #include "tuner/cost_model.h"
+#include "tuner/worker/open_problem.h"
 
 namespace kernwright {
 namespace {
@@ -27,13 +27,6 @@ constexpr double kFinalistUnits = 512;
 constexpr double kSampleUnits = 64;
 /// Requests that allocate much or load code get this many times the floor.
 constexpr double kSlowFloors = 5;
-constexpr double kOpenSeconds = 120;
-
-/// How much slower than at first the canary may be, and how long it may take to get there: the
-/// clocks of a GPU that was idle come up only under load.
-constexpr double kCanarySlack = 1.2;
-constexpr int kCanarySamples = 8;
-constexpr int kMaxCanarySamples = 300;
 
 /// A process that dies may have been hit by something else: its candidate is tried again, alone.
 constexpr int kDeathsAllowed = 1;
@@ -43,13 +36,9 @@ constexpr int kOwnFailuresAllowed = 2;
 class WorkerRunner final : public Runner {
  public:
   WorkerRunner(Worker& worker, OpenRequest open, const DeviceProfile& profile)
-      : worker_(worker), open_(std::move(open)), profile_(profile) {}
-  ~WorkerRunner() override {
-    if (is_open()) worker_.ask(CloseRequest{}, floor_seconds() * kSlowFloors);
-  }
+      : worker_(worker), profile_(profile), problem_(worker, std::move(open)) {}
 
-  /// Opens the problem for the first time.
-  Result<void> start();
+  Result<void> start() { return problem_.start(); }
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
   Result<Checked> check(Id id, CheckDepth depth) override;
@@ -58,7 +47,7 @@ class WorkerRunner final : public Runner {
   Result<double> launch_gap_us(Id id) override;
   Result<Audit> audit() override;
   void drop(Id id) override;
-  int epoch() const override { return epoch_; }
+  int epoch() const override { return problem_.epoch(); }
   bool lost() const override { return worker_.lost(); }
 
  private:
@@ -82,16 +71,11 @@ class WorkerRunner final : public Runner {
   };
   using MakeRequest = std::function<Request(Id there)>;
 
-  bool is_open() const { return worker_.alive() && opened_ == worker_.opened(); }
-  bool is_prepared(const Live& live) const { return is_open() && live.epoch == epoch_; }
+  bool is_prepared(const Live& live) const { return problem_.is_open() && live.epoch == epoch(); }
   double floor_seconds() const { return worker_.options().floor_seconds; }
   double patience(const Live& live, double units) const {
     return std::max(floor_seconds(), kPatience * units * live.us * 1e-6);
   }
-
-  Result<void> ensure_open();
-  Result<void> open();
-  Result<double> canary_us(int samples, double limit_us);
 
   /// Replaces the process after `failure` of `live` (null: of the runner's own). Gives the step
   /// that ends the candidate, or nothing where it may be tried again.
@@ -113,92 +97,13 @@ class WorkerRunner final : public Runner {
   Result<Round> sample_round(std::span<const Id> order);
 
   Worker& worker_;
-  OpenRequest open_;
   const DeviceProfile& profile_;
-  int opened_ = -1;
-  int epoch_ = -1;
+  OpenProblem problem_;
   int own_failures_ = 0;
-  double canary_us_ = 0;       ///< when the problem was first opened
-  double open_seconds_ = 0;    ///< in this process
-  bool checked_here_ = false;  ///< this process has checked a candidate
+  int checked_epoch_ = -1;  ///< the latest in which a candidate was checked
   std::map<Id, Live> live_;
   Id next_id_ = 0;
 };
-
-/// The failure in an answer that leaves no process to go on with.
-std::optional<Runner::Step> failure_in(const Worker::Answer& answer) {
-  if (!answer.reply) return answer.ended;
-  if (!answer.reply->lost) return std::nullopt;
-  Runner::Step step;
-  const AnyReply& content = answer.reply->content;
-  if (const auto* prepared = std::get_if<PrepareReply>(&content)) step = prepared->prepared.step;
-  if (const auto* checked = std::get_if<CheckReply>(&content)) step = checked->checked.step;
-  if (const auto* sampled = std::get_if<SampledReply>(&content)) step = sampled->sampled.step;
-  if (const auto* error = std::get_if<ErrorReply>(&content)) step.detail = error->error.message;
-  if (step.outcome == Outcome::ok) step.outcome = Outcome::launch_failed;
-  return step;
-}
-
-Error unexpected(const AnyReply& reply) {
-  if (const auto* error = std::get_if<ErrorReply>(&reply)) return error->error;
-  return {ErrorCode::corrupt, "the worker answered another question"};
-}
-
-Result<void> WorkerRunner::start() {
-  if (auto opened = ensure_open(); !opened) return opened;
-  Result<double> us = canary_us(kCanarySamples, std::numeric_limits<double>::infinity());
-  if (!us) return us.error();
-  canary_us_ = *us;
-  return {};
-}
-
-Result<void> WorkerRunner::ensure_open() {
-  if (lost()) return Error{ErrorCode::device, "the device was lost earlier"};
-  if (is_open()) return {};
-  if (!worker_.alive()) {
-    if (auto restarted = worker_.restart(); !restarted) return restarted.error();
-  }
-  return open();
-}
-
-Result<void> WorkerRunner::open() {
-  worker_.count_opened();
-  const Worker::Answer answer = worker_.ask(open_, kOpenSeconds);
-  if (!answer.reply) {
-    return Error{ErrorCode::device,
-                 concat("the worker could not open ", open_.problem, ": ",
-                        to_string(answer.ended.outcome), ' ', answer.ended.detail)};
-  }
-  const auto* opened = std::get_if<OpenReply>(&answer.reply->content);
-  if (opened == nullptr) return unexpected(answer.reply->content);
-  open_seconds_ = opened->seconds;
-  checked_here_ = false;
-  opened_ = worker_.opened();
-  ++epoch_;
-  return {};
-}
-
-Result<double> WorkerRunner::canary_us(int samples, double limit_us) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int taken = 0; taken < samples; ++taken) {
-    const Worker::Answer answer =
-        worker_.ask(SampleRequest{{kSmReference}}, floor_seconds() + open_.sample_ms * 1e-3);
-    if (const auto failure = failure_in(answer)) {
-      return Error{ErrorCode::device, concat("the SM reference kernel failed: ",
-                                             to_string(failure->outcome), ' ', failure->detail)};
-    }
-    const auto* sampled = std::get_if<SampledReply>(&answer.reply->content);
-    if (sampled == nullptr) return unexpected(answer.reply->content);
-    if (const Step& step = sampled->sampled.step; step.outcome != Outcome::ok) {
-      return Error{
-          ErrorCode::device,
-          concat("the SM reference kernel failed: ", to_string(step.outcome), ' ', step.detail)};
-    }
-    best = std::min(best, sampled->sampled.sample.us);
-    if (best <= limit_us && std::isfinite(limit_us)) break;
-  }
-  return best;
-}
 
 std::optional<Runner::Step> WorkerRunner::recover(Live* live, Step failure) {
   const auto start = std::chrono::steady_clock::now();
@@ -214,22 +119,15 @@ std::optional<Runner::Step> WorkerRunner::recover(Live* live, Step failure) {
   if (live == nullptr && ++own_failures_ > kOwnFailuresAllowed) {
     return at_fault("work of no candidate failed again");
   }
-  Result<std::string> end = worker_.restart();
+  const Result<std::string> end = problem_.replace();
   if (!end) return at_fault(end.error().message);
   if (failure.outcome == Outcome::worker_died) {
     failure.detail = concat("the worker ended with ", *end, " (", failure.detail, ')');
   }
-  if (auto opened = open(); !opened) return at_fault(opened.error().message);
-  const double limit_us = canary_us_ * kCanarySlack;
-  Result<double> us = canary_us(kMaxCanarySamples, limit_us);
-  if (!us) return at_fault(us.error().message);
-  if (*us > limit_us) {
-    return at_fault(concat("the SM reference kernel takes ", *us, " us, at first ", canary_us_));
-  }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   worker_.log(concat("worker: ", to_string(failure.outcome), " of ", who, ": ", failure.detail,
-                     "; measuring again after ", seconds, " s, of which ", open_seconds_,
+                     "; measuring again after ", seconds, " s, of which ", problem_.seconds(),
                      " s to open the problem"));
   if (live == nullptr) return std::nullopt;
   if (failure.outcome == Outcome::worker_died && live->deaths++ < kDeathsAllowed) {
@@ -249,7 +147,7 @@ Result<WorkerRunner::Asked> WorkerRunner::load(Live& live, std::optional<Step>& 
     return Asked{std::nullopt, prepared->prepared.step};
   }
   live.there = prepared->prepared.id;
-  live.epoch = epoch_;
+  live.epoch = epoch();
   if (!live.checked) return Asked{DoneReply{}, {}};
   answer = worker_.ask(CheckRequest{live.there, *live.checked}, check_seconds(live, *live.checked));
   failure = failure_in(answer);
@@ -259,14 +157,14 @@ Result<WorkerRunner::Asked> WorkerRunner::load(Live& live, std::optional<Step>& 
   if (checked->checked.step.outcome != Outcome::ok) {
     return Asked{std::nullopt, checked->checked.step};
   }
-  checked_here_ = true;
+  checked_epoch_ = epoch();
   return Asked{DoneReply{}, {}};
 }
 
 Result<WorkerRunner::Asked> WorkerRunner::ask(Live& live, const MakeRequest& request,
                                               double seconds) {
   for (;;) {
-    if (auto ready = ensure_open(); !ready) return ready.error();
+    if (auto ready = problem_.ensure(); !ready) return ready.error();
     if (live.condemned) return Asked{std::nullopt, *live.condemned};
     std::optional<Step> failure;
     Result<Asked> asked = Asked{DoneReply{}, {}};
@@ -309,7 +207,7 @@ double WorkerRunner::check_seconds(const Live& live, CheckDepth depth) const {
                              ? kSlowFloors * patience(live, kFinalistUnits)
                              : patience(live, kScreeningUnits);
   // What a process computes once, such as references, it may compute in its first check.
-  return checked_here_ ? seconds : seconds + 2 * open_seconds_;
+  return checked_epoch_ == epoch() ? seconds : seconds + 2 * problem_.seconds();
 }
 
 Result<Runner::Checked> WorkerRunner::ask_check(Live& live, const MakeRequest& request,
@@ -319,7 +217,7 @@ Result<Runner::Checked> WorkerRunner::ask_check(Live& live, const MakeRequest& r
   if (!asked->reply) return Checked{asked->step, {}};
   auto* checked = std::get_if<CheckReply>(&*asked->reply);
   if (checked == nullptr) return unexpected(*asked->reply);
-  checked_here_ = true;
+  checked_epoch_ = epoch();
   return std::move(checked->checked);
 }
 
@@ -342,7 +240,7 @@ Result<WorkerRunner::Round> WorkerRunner::sample_round(std::span<const Id> order
   SampleRequest request;
   for (const Id id : order) request.order.push_back(id < 0 ? id : live_.at(id).there);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const double usual = kPatience * 3e-3 * open_.sample_ms;
+    const double usual = kPatience * 3 * problem_.sample_seconds();
     const double seconds =
         order[i] < 0 ? floor_seconds() + usual : usual + patience(live_.at(order[i]), kSampleUnits);
     Worker::Answer answer = i == 0 ? worker_.ask(request, seconds) : worker_.next(seconds);
@@ -358,8 +256,8 @@ Result<WorkerRunner::Round> WorkerRunner::sample_round(std::span<const Id> order
 Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> order) {
   std::optional<Id> suspect;  // alone first, then all
   for (;;) {
-    if (auto ready = ensure_open(); !ready) return ready.error();
-    const int epoch = epoch_;
+    if (auto ready = problem_.ensure(); !ready) return ready.error();
+    const int epoch_before = epoch();
     std::vector<Id> wanted(order.begin(), order.end());
     if (suspect) wanted = {*suspect};
     std::map<Id, Step> failed;
@@ -374,7 +272,7 @@ Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> or
       if (id >= 0 && live_.at(id).condemned) failed[id] = *live_.at(id).condemned;
       if (!failed.contains(id)) sampled.push_back(id);
     }
-    if (epoch_ != epoch) continue;  // loading ended the process: load all again
+    if (epoch() != epoch_before) continue;  // loading ended the process: load all again
     Round round;
     if (!sampled.empty()) {
       Result<Round> taken = sample_round(sampled);
@@ -418,7 +316,7 @@ Result<double> WorkerRunner::launch_gap_us(Id id) {
 
 Result<Audit> WorkerRunner::audit() {
   for (;;) {
-    if (auto ready = ensure_open(); !ready) return ready.error();
+    if (auto ready = problem_.ensure(); !ready) return ready.error();
     Worker::Answer answer = worker_.ask(AuditRequest{}, kSlowFloors * floor_seconds());
     if (auto failure = failure_in(answer)) {
       recover(nullptr, *std::move(failure));

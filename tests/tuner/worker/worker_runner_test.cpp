@@ -9,8 +9,10 @@
 #include <thread>
 #include <unistd.h>
 
+#include "device/cuda_device.h"
 #include "support/subprocess.h"
 #include "tests/tuner/toy.h"
+#include "tuner/worker/find_worker.h"
 
 namespace kernwright {
 namespace {
@@ -174,7 +176,7 @@ TEST_P(WorkerRunnerFaultTest, CostsTheCandidateAmongOthersThatAreSampled) {
   const Runner::Id bad = prepare(3).id;
   const Runner::Id last = prepare(2).id;
   const auto sampled = sample({first, bad, Runner::kSmReference, last, bad, first});
-  for (const std::size_t entry : {1, 4}) {
+  for (const std::size_t entry : {std::size_t{1}, std::size_t{4}}) {
     EXPECT_EQ(to_string(sampled[entry].step.outcome), to_string(GetParam().outcome));
     EXPECT_THAT(sampled[entry].step.detail, ContainsRegex(GetParam().detail));
   }
@@ -327,6 +329,16 @@ TEST_F(WorkerRunnerTest, AProblemThatEndsTheWorkerCostsThatProblem) {
   EXPECT_THAT(opened.error().message, HasSubstr("could not open toy n=4096 dtype=fp32"));
   ASSERT_TRUE(open());
   expect_the_next_is_measured();
+}
+
+TEST_F(WorkerRunnerTest, WithoutADeviceTheRealWorkerSaysWhy) {
+  const auto gpu = describe_cuda_device(0);
+  if (gpu) GTEST_SKIP() << "there is a GPU";
+  const auto program = find_worker({});
+  ASSERT_TRUE(program) << program.error().message;
+  const auto worker = Worker::start({.program = *program}, pool_);
+  ASSERT_FALSE(worker);
+  EXPECT_EQ(worker.error().message, gpu.error().message);
 }
 
 TEST_F(WorkerRunnerTest, OtherTemplatesAreRefused) {
