@@ -50,7 +50,7 @@ struct SeedConfiguration {
 
 struct TuningOptions {
   TuningBudget budget;
-  std::string strategy = "ranked";
+  std::string strategy = "portfolio";
   std::uint64_t seed = 1;
   int finalists = 8;
   int final_rounds = 256;  ///< at most

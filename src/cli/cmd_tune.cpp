@@ -16,8 +16,10 @@ class Tune : public Command {
                  llvm::cl::sub(sub)),
         trials_("trials", llvm::cl::desc("Measure at most this many candidates"), llvm::cl::init(0),
                 llvm::cl::sub(sub)),
-        strategy_("strategy", llvm::cl::desc("ranked (default) or exhaustive"),
-                  llvm::cl::init("ranked"), llvm::cl::sub(sub)),
+        strategy_("strategy",
+                  llvm::cl::desc("portfolio (default), ranked, local_search, random or\n"
+                                 "exhaustive"),
+                  llvm::cl::init("portfolio"), llvm::cl::sub(sub)),
         seed_("seed", llvm::cl::desc("Of inputs and search, default 1"), llvm::cl::init(1),
               llvm::cl::sub(sub)),
         trial_log_("trial-log", llvm::cl::desc("Where trials are appended; default: in the cache"),

@@ -41,6 +41,11 @@ struct ServiceOptions {
   MissPolicy on_miss = MissPolicy::predict;
   /// Budget of one tuning where `on_miss` is tune_now.
   double tune_seconds = 30;
+  /// The program that tuning measures in, `kernwright`; empty: beside this library or the running
+  /// program, or in the `bin` folder next to either.
+  std::string worker;
+  /// Measure in this process instead: a candidate that faults then costs the process the GPU.
+  bool measure_in_process = false;
   /// Compiles run at once; 0: all cores but two, at least one.
   int compile_threads = 0;
   /// Gets warnings and notes; the library itself never prints. Called from any thread.

@@ -37,9 +37,9 @@ enum class PowerMode { sustained, burst };
 struct MeasurePolicy {
   L2State l2 = L2State::cold;
   LaunchMode launch = LaunchMode::graph;
-  PowerMode power = PowerMode::burst;
+  PowerMode power = PowerMode::sustained;
 
-  /// "l2=cold launch=graph power=burst".
+  /// "l2=cold launch=graph power=sustained".
   std::string text() const;
   friend bool operator==(const MeasurePolicy&, const MeasurePolicy&) = default;
 };

@@ -6,13 +6,16 @@
 #include <tbb/concurrent_unordered_map.h>
 #include <utility>
 
+#include "cache/failure_store.h"
 #include "compile/render.h"
 #include "service/guarded.h"
 #include "support/hash.h"
 #include "support/text.h"
 #include "support/version.h"
 #include "tuner/cost_model.h"
-#include "tuner/device_runner.h"
+#include "tuner/evidence.h"
+#include "tuner/gpu_lock.h"
+#include "tuner/seeds.h"
 
 namespace kernwright {
 namespace {
@@ -385,6 +388,81 @@ ServiceCore::Coverage ServiceCore::coverage(const Problem& normalized) const {
   return missing;
 }
 
+Result<Measuring*> ServiceCore::measuring() {
+  if (measuring_) {
+    if (!measuring_->lost()) return measuring_.get();
+    return Error{ErrorCode::device,
+                 concat("GPU ", options_.device, " was lost to an earlier failure")};
+  }
+  MeasuringContext context{
+      .catalog = *catalog_,
+      .template_dirs = {options_.template_dirs.begin(), options_.template_dirs.end()},
+      .profile = profile_,
+      .identity = identity_,
+      .pool = *pool_,
+      .policy = MeasurePolicy{},
+      .cache_root = cache_.root(),
+      .log = [this](std::string_view line) { log(LogLevel::warning, line); }};
+  auto opened = options_.measure_in_process
+                    ? measure_in_process(std::move(context), surroundings_.open_device,
+                                         surroundings_.make_data_ops)
+                    : measure_in_worker(std::move(context), options_.worker);
+  if (!opened) return std::move(opened).error();
+  measuring_ = *std::move(opened);
+  return measuring_.get();
+}
+
+void ServiceCore::add_history(const Named& named, TuningOptions& options) const {
+  const RecordKey record_key = key(named.problem);
+  MissReason ignored = MissReason::none;
+  for (const GradedRecord& known : records(named.problem, ignored)) {
+    // A record of level C claims nothing that a new search would have to refute.
+    if (known.record.grade != RecordGrade::measured || known.record.trust == Trust::c) continue;
+    options.incumbent = {known.record.winner.kernel_template, known.record.winner.configuration,
+                         false};
+    break;
+  }
+  std::vector<TuningRecord> neighbours;
+  for (RecordStore::Listed& listed : cache_.records().list()) {
+    if (listed.record) neighbours.push_back(*std::move(listed.record.value));
+  }
+  options.seeds = find_seeds(*named.operation, record_key, neighbours);
+  const RecordEnvironment now = environment();
+  for (const Failure& failure :
+       FailureStore(cache_.root())
+           .active(record_key.problem,
+                   {.sku = record_key.sku,
+                    .target = record_key.target,
+                    .driver = now.driver,
+                    .compiler = now.compiler,
+                    .template_digest = {}},
+                   [this](std::string_view name) { return template_digest(name); })) {
+    options.failures.push_back({failure.id(), failure.outcome});
+  }
+}
+
+void ServiceCore::keep_failures(const RecordKey& record_key,
+                                const std::vector<Trial>& trials) const {
+  const RecordEnvironment now = environment();
+  const FailureStore store(cache_.root());
+  for (const Trial& trial : trials) {
+    if (!lasting_severity(trial.outcome)) continue;
+    const auto kept =
+        store.put({.problem = record_key.problem,
+                   .kernel_template = trial.kernel_template,
+                   .configuration = trial.configuration,
+                   .scope = {.sku = record_key.sku,
+                             .target = record_key.target,
+                             .driver = now.driver,
+                             .compiler = now.compiler,
+                             .template_digest = template_digest(trial.kernel_template)},
+                   .outcome = trial.outcome,
+                   .detail = trial.detail,
+                   .time = utc_now()});
+    if (!kept) log(LogLevel::warning, concat("failure not kept: ", kept.error().message));
+  }
+}
+
 Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options) {
   if (!has_device_) {
     return Error{ErrorCode::unavailable,
@@ -394,30 +472,24 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   Result<Named> named = name(problem);
   if (!named) return std::move(named).error();
 
-  const std::lock_guard lock(device_mutex_);
-  if (device_ && device_->lost()) {
-    return Error{ErrorCode::device,
-                 concat("GPU ", options_.device, " was lost to an earlier failure")};
-  }
-  if (!device_) {
-    Result<std::unique_ptr<Device>> opened = surroundings_.open_device(options_.device);
-    if (!opened) return std::move(opened).error();
-    Result<std::unique_ptr<DataOps>> ops = surroundings_.make_data_ops(**opened, *pool_);
-    if (!ops) return std::move(ops).error();
-    device_ = *std::move(opened);
-    data_ops_ = *std::move(ops);
-  }
   Result<std::string> compiler = load_compiler();
   if (!compiler) return std::move(compiler).error();
 
+  const std::lock_guard lock(measuring_mutex_);
+  const auto gpu = GpuLock::acquire(identity_.uuid,
+                                    [this](std::string_view line) { log(LogLevel::info, line); });
+  if (!gpu) return gpu.error();
+  Result<Measuring*> where = measuring();
+  if (!where) return std::move(where).error();
   const RecordKey record_key = key(named->problem);
   DeviceRunnerOptions runner_options;
   runner_options.policy = record_key.policy;
   runner_options.seed = options.seed;
-  Result<std::unique_ptr<Runner>> runner = open_device_runner(
-      *device_, *data_ops_, *named->operation, named->problem, *catalog_, *pool_, runner_options);
+  Result<std::unique_ptr<Runner>> runner =
+      (*where)->open(*named->operation, named->problem, runner_options);
   if (!runner) return std::move(runner).error();
 
+  add_history(*named, options);
   if (options.trial_log.empty()) {
     options.trial_log = cache_.root() / "trials" / named->operation->name /
                         (digest_of(record_key.text()).hex().substr(0, 16) + ".jsonl");
@@ -427,6 +499,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   Result<TuningResult> result = session.run();
   if (!result) return std::move(result).error();
 
+  keep_failures(record_key, result->trials);
   TuningRecord& record = result->record;
   record.environment.template_digest = template_digest(record.winner.kernel_template);
   record.device_name = profile_.name;

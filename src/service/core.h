@@ -17,6 +17,7 @@
 #include "device/launcher.h"
 #include "model/catalog.h"
 #include "service/loaded_kernel.h"
+#include "service/measuring.h"
 #include "tuner/data_ops.h"
 #include "tuner/tuning_session.h"
 #include <kernwright/kernel.h>
@@ -30,11 +31,8 @@ namespace kernwright {
 struct Surroundings {
   std::function<std::unique_ptr<Compiler>()> make_compiler = make_toolkit_compiler;
   std::function<Result<CudaDeviceInfo>(int ordinal)> describe_device = describe_cuda_device;
-  std::function<Result<std::unique_ptr<Device>>(int ordinal)> open_device = [](int ordinal) {
-    return open_cuda_device(ordinal);
-  };
-  std::function<Result<std::unique_ptr<DataOps>>(Device&, CompilePool&)> make_data_ops =
-      make_device_data_ops;
+  OpenDevice open_device = [](int ordinal) { return open_cuda_device(ordinal); };
+  MakeDataOps make_data_ops = make_device_data_ops;
   std::function<Result<std::unique_ptr<Launcher>>(std::string_view cubin, const ExecutionPlan&,
                                                   int ordinal)>
       load_launcher = Launcher::load;
@@ -112,6 +110,10 @@ class ServiceCore {
   const LoadedKernel* keep(std::shared_ptr<LoadedKernel> kernel);
   std::string template_digest(std::string_view kernel_template) const;
   RecordEnvironment environment() const;
+  Result<Measuring*> measuring();
+  /// Adds what the cache knows: the incumbent, winners of neighbours, candidates that must not run.
+  void add_history(const Named& named, TuningOptions& options) const;
+  void keep_failures(const RecordKey& key, const std::vector<Trial>& trials) const;
   void log(LogLevel level, std::string_view message) const;
 
   ServiceOptions options_;
@@ -132,9 +134,8 @@ class ServiceCore {
   std::vector<std::shared_ptr<const LoadedKernel>> kept_;
 
   // One measurement at a time; opened on the first tuning.
-  std::mutex device_mutex_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<DataOps> data_ops_;
+  std::mutex measuring_mutex_;
+  std::unique_ptr<Measuring> measuring_;
 
   mutable std::mutex compiler_mutex_;
   std::string compiler_identity_;  // empty until a compile needed it

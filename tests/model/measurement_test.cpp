@@ -34,7 +34,7 @@ TEST(OutcomeTest, SpellingsComeBack) {
 }
 
 TEST(MeasurePolicyTest, TextNamesAllThree) {
-  EXPECT_EQ(MeasurePolicy{}.text(), "l2=cold launch=graph power=burst");
+  EXPECT_EQ(MeasurePolicy{}.text(), "l2=cold launch=graph power=sustained");
 }
 
 }  // namespace

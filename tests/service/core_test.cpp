@@ -17,6 +17,7 @@ class ServiceCoreTest : public ::testing::Test {
  protected:
   std::shared_ptr<ServiceCore> open(MissPolicy policy = MissPolicy::predict, std::string sku = {}) {
     ServiceOptions options;
+    options.measure_in_process = true;
     options.cache = cache_.path();
     options.on_miss = policy;
     options.sku = std::move(sku);

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "compile/compile_pool.h"
+#include "device/device.h"
+#include "model/catalog.h"
+#include "tuner/data_ops.h"
+#include "tuner/device_runner.h"
+#include "tuner/runner.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Where a service's candidates run: gives the runner of one problem after another. A runner is
+/// gone before the next is asked for. Used by one thread at a time.
+class Measuring {
+ public:
+  virtual ~Measuring() = default;
+  virtual Result<std::unique_ptr<Runner>> open(const Operation& operation,
+                                               const Problem& normalized,
+                                               DeviceRunnerOptions options) = 0;
+  /// True once the device cannot be used any more.
+  virtual bool lost() const = 0;
+};
+
+/// What both ways of measuring work on. The references outlive the `Measuring`.
+struct MeasuringContext {
+  const Catalog& catalog;
+  std::vector<std::filesystem::path> template_dirs;
+  const DeviceProfile& profile;
+  const DeviceIdentity& identity;
+  CompilePool& pool;
+  MeasurePolicy policy;
+  std::filesystem::path cache_root;
+  std::function<void(std::string_view)> log;
+};
+
+/// In a process of its own, which is replaced when a candidate poisons it. Errors: the program
+/// `worker` (see `find_worker`) cannot be found or started.
+Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
+                                                     const std::filesystem::path& worker);
+
+using OpenDevice = std::function<Result<std::unique_ptr<Device>>(int ordinal)>;
+using MakeDataOps = std::function<Result<std::unique_ptr<DataOps>>(Device&, CompilePool&)>;
+
+/// In this process: a candidate that poisons the context ends the use of the GPU.
+Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
+                                                      const OpenDevice& open_device,
+                                                      const MakeDataOps& make_data_ops);
+
+}  // namespace kernwright
