@@ -311,13 +311,21 @@ void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& 
   char mode[32];
   std::snprintf(mode, sizeof mode, "twin %g %%", percent);
   Tally all;
+  int left = finals;
   for (std::size_t at = 0; at < texts.size(); ++at) {
     FinalsProblem problem = open_settled(world, texts[at], sample_ms);
     const auto kernel = take(problem.compile(world, 0));
     const Twin twin = calibrate(world, problem, *kernel, std::log1p(percent / 100));
+    const double planted = std::expm1(twin.gap.estimate);
+    if (planted < 0.0075 * percent || planted > 0.015 * percent) {
+      // Waiting blocks meet the DRAM at other times, which may even make them faster.
+      std::printf("%s: no twin, a wait of %lld cycles makes it %.2f %% slower\n", texts[at].c_str(),
+                  twin.cycles, 100 * planted);
+      continue;
+    }
     Tally tally;
-    const int share = finals / static_cast<int>(texts.size()) +
-                      (static_cast<int>(at) < finals % static_cast<int>(texts.size()) ? 1 : 0);
+    const int share = left / static_cast<int>(texts.size() - at);
+    left -= share;
     for (int i = 0; i < share; ++i) {
       // The faster one is the first and the second contender in turn.
       const auto faster = static_cast<std::size_t>(i % 2);

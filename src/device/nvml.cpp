@@ -13,8 +13,8 @@ namespace {
 // NVML's numbers, from its API reference.
 constexpr int kSuccess = 0;
 constexpr int kInsufficientSize = 7;
-// No GPU need be there, and none is attached to before it is asked about.
-constexpr unsigned int kInitFlags = 1 | 2;
+// No GPU need be there. GPUs that are not attached to are not found by their UUID.
+constexpr unsigned int kInitFlags = 1;
 constexpr int kClockSm = 1;
 constexpr int kClockMemory = 2;
 constexpr int kPolicyPower = 0;
@@ -232,9 +232,13 @@ Result<GpuFacts> read_gpu_facts(const NvmlApi& api, std::string_view uuid) {
   const std::string instance =
       concat("MIG-", uuid.substr(std::min(uuid.find('-') + 1, uuid.size())));
   NvmlApi::Device device = nullptr;
-  const bool whole = call(api.device_get_handle_by_uuid, gpu.c_str(), &device);
+  if (api.device_get_handle_by_uuid == nullptr) {
+    return Error{ErrorCode::unavailable, "NVML lacks nvmlDeviceGetHandleByUUID"};
+  }
+  const int status = api.device_get_handle_by_uuid(gpu.c_str(), &device);
+  const bool whole = status == kSuccess;
   if (!whole && !call(api.device_get_handle_by_uuid, instance.c_str(), &device)) {
-    return Error{ErrorCode::unavailable, concat("NVML knows no GPU ", uuid)};
+    return Error{ErrorCode::unavailable, concat("NVML knows no GPU ", uuid, ": error ", status)};
   }
   GpuFacts facts;
   facts.processes = processes_of(api, device);

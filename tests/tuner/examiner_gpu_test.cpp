@@ -32,7 +32,7 @@ extern "C" __global__ void vector_add_faulty(const dtype_t* a, const dtype_t* b,
   }
   if (HABIT == 5 && i == n - 1) {
     unsigned short beyond;
-    asm volatile("ld.global.u16 %0, [%1];" : "=h"(beyond) : "l"(a + n));
+    asm volatile("ld.volatile.global.u16 %0, [%1];" : "=h"(beyond) : "l"(a + n));
     (void)beyond;
   }
   if (HABIT == 6 && i == 0) scratch[64] = 1;
