@@ -61,9 +61,9 @@ constexpr int kSigns = 2;
 extern "C" __global__ void kernwright_draw(element* to, double elements, int seed_low,
                                            int seed_high, int distribution) {
   const long long count = static_cast<long long>(elements);
-  const unsigned long long seed =
-      static_cast<unsigned long long>(static_cast<unsigned>(seed_high)) << 32 |
-      static_cast<unsigned>(seed_low);
+  const unsigned long long seed = static_cast<unsigned long long>(static_cast<unsigned>(seed_high))
+                                      << 32 |
+                                  static_cast<unsigned>(seed_low);
   for (long long i = first_index(); i < count; i += stride()) {
     const unsigned long long bits = hash_at(seed, static_cast<unsigned long long>(i));
     float value;
@@ -135,11 +135,12 @@ __device__ void hash_region(unsigned long long address, double bytes, Finding* f
 }
 
 // Eight regions, so that the guards and inputs of a check take two launches. Empty ones are 0.
-extern "C" __global__ void kernwright_hash(
-    unsigned long long a0, unsigned long long a1, unsigned long long a2, unsigned long long a3,
-    unsigned long long a4, unsigned long long a5, unsigned long long a6, unsigned long long a7,
-    Finding* findings, double b0, double b1, double b2, double b3, double b4, double b5, double b6,
-    double b7) {
+extern "C" __global__ void kernwright_hash(unsigned long long a0, unsigned long long a1,
+                                           unsigned long long a2, unsigned long long a3,
+                                           unsigned long long a4, unsigned long long a5,
+                                           unsigned long long a6, unsigned long long a7,
+                                           Finding* findings, double b0, double b1, double b2,
+                                           double b3, double b4, double b5, double b6, double b7) {
   hash_region(a0, b0, findings);
   hash_region(a1, b1, findings + 1);
   hash_region(a2, b2, findings + 2);

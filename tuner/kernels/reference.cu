@@ -1,8 +1,8 @@
-// Kernels that are never tuned: what they take shows how the device drifts, and what a launch costs.
+// Kernels that are never tuned: what they take shows how the device drifts, and what a launch
+// costs.
 
 // Bound by the SMs' arithmetic: eight chains of fused multiply-adds per thread.
-extern "C" __global__ void __launch_bounds__(512)
-    kernwright_sm_reference(int steps, float* never) {
+extern "C" __global__ void __launch_bounds__(512) kernwright_sm_reference(int steps, float* never) {
   float x[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) x[i] = static_cast<float>(threadIdx.x + i);
