@@ -236,7 +236,7 @@ Result<std::vector<Runner::Sampled>> SimulatedRunner::sample(std::span<const Id>
   result.reserve(order.size());
   for (const Id id : order) {
     if (id == kSmReference || id == kDramReference) {
-      result.push_back({{}, take_reference()});
+      result.emplace_back().sample = take_reference();
       continue;
     }
     const auto configuration = loaded(id);
