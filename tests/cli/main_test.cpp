@@ -67,7 +67,8 @@ TEST_F(UsageTest, OptionsSayWhichValuesTheyTake) {
     return words;
   };
   expect_usage(tune({"--sku", "h9000"}), {"\"h9000\"", "h200", "rtx_4090"});
-  expect_usage(tune({"--sku", "h200", "--strategy", "lucky"}), {"\"lucky\"", "exhaustive, ranked"});
+  expect_usage(tune({"--sku", "h200", "--strategy", "lucky"}),
+               {"\"lucky\"", "exhaustive, random", "portfolio"});
   expect_usage(tune({"--sku", "h200", "--seconds", "0"}), {"--seconds is 0", "above 0"});
   expect_usage(tune({"--sku", "h200", "--seconds", "soon"}), {"--seconds", "soon"});
   expect_usage(tune({"--sku", "h200", "--trials", "0"}), {"--trials is 0", "1 or more"});
