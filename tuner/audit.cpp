@@ -132,24 +132,26 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
   const LaunchCost& usual = stored ? *inputs.launch_baseline : inputs.launch_profile;
   const char* source = stored ? "baseline" : "profile";
   // Events tick once a microsecond, which is much of the little that lies between two of them.
+  // Samples are graph replays: what a launch on a stream costs the host shows hooks, but distorts
+  // nothing. Fresh processes on one quiet H200 host lay between 2.76 and 3.83 us.
   struct Value {
     const char* name;
-    double now, usual, tick;
+    double now, usual, tick, slack;
   };
   bool compared = false;
   for (const Value& value :
-       {Value{"graph node", now.graph_node_us, usual.graph_node_us, 0},
-        Value{"stream launch", now.stream_launch_us, usual.stream_launch_us, 0},
-        Value{"event pair", now.event_pair_us, usual.event_pair_us, 1.1}}) {
+       {Value{"graph node", now.graph_node_us, usual.graph_node_us, 0, 1},
+        Value{"stream launch", now.stream_launch_us, usual.stream_launch_us, 0, 4},
+        Value{"event pair", now.event_pair_us, usual.event_pair_us, 1.1, 1}}) {
     std::string text = concat(value.name, ' ', number(value.now), " us");
     Trust trust = Trust::a;
     if (value.usual > 0) {
       compared = true;
       text += concat(", ", source, ' ', number(value.usual), " us");
       const double ratio = std::max(0.0, value.now - value.tick) / value.usual;
-      if (ratio > (stored ? 1.25 : 2.0)) {
+      if (ratio > (stored ? 1 + 0.25 * value.slack : 2.0)) {
         trust = Trust::c;
-      } else if (stored && ratio > 1.10) {
+      } else if (stored && ratio > 1 + 0.10 * value.slack) {
         trust = Trust::b;
       }
     }

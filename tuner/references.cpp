@@ -27,10 +27,18 @@ void append(std::deque<double>& values, double value, std::size_t most) {
 
 }  // namespace
 
-void References::add(Runner::Id reference, double us) {
-  Series& series = series_[reference == Runner::kSmReference ? 0 : 1];
-  append(series.latest, std::log(us), kLatest);
-  if (!frozen_) append(series.usual, std::log(us), kUsual);
+void References::add(Runner::Id reference, const Sample& sample) {
+  if (reference == Runner::kDramReference) {
+    add(dram_, sample.us);
+  } else {
+    add(sm_, sample.us);
+    add(sm_cycles_, sample.sm_mhz > 0 ? sample.us * sample.sm_mhz : sample.us);
+  }
+}
+
+void References::add(Series& series, double value) const {
+  append(series.latest, std::log(value), kLatest);
+  if (!frozen_) append(series.usual, std::log(value), kUsual);
 }
 
 double References::Series::deviation() const {
@@ -45,15 +53,16 @@ double References::Series::spread() const {
 }
 
 bool References::off_by(double share) const {
-  return std::any_of(series_.begin(), series_.end(), [&](const Series& series) {
+  const auto off = [share](const Series& series) {
     return series.usual.size() >= kEnough &&
            std::abs(series.deviation()) > std::max(share, kNoise * series.spread());
-  });
+  };
+  return off(sm_cycles_) || off(dram_);
 }
 
 double References::drift() const {
-  const double sm = series_[0].deviation();
-  const double dram = series_[1].deviation();
+  const double sm = sm_.deviation();
+  const double dram = dram_.deviation();
   if (sm * dram <= 0) return 0;
   return std::abs(sm) < std::abs(dram) ? sm : dram;
 }

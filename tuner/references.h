@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <deque>
 
 #include "tuner/runner.h"
@@ -10,7 +9,7 @@ namespace kernwright {
 /// How the device drifts, seen by the reference kernels that are sampled between candidates.
 class References {
  public:
-  void add(Runner::Id reference, double us);
+  void add(Runner::Id reference, const Sample& sample);
   /// Forgets everything: a new process, or times that have changed for good.
   void reset() { *this = {}; }
 
@@ -18,7 +17,9 @@ class References {
   void freeze(bool frozen) { frozen_ = frozen; }
 
   /// Whether the latest samples of either reference lie further from its usual time than `share`,
-  /// and further than its noise explains. False before there is a usual time.
+  /// and further than its noise explains. The SM reference counts in cycles where its clock is
+  /// known: at the power limit every large candidate leaves another clock behind, which is no
+  /// disturbance. False before there is a usual time.
   bool off_by(double share) const;
 
   /// By how much everything is slower now, as ln(ratio): what both references agree on. Which of
@@ -34,7 +35,9 @@ class References {
     double spread() const;
   };
 
-  std::array<Series, 2> series_;
+  void add(Series& series, double value) const;
+
+  Series sm_, sm_cycles_, dram_;
   bool frozen_ = false;
 };
 

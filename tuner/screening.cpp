@@ -41,7 +41,7 @@ Result<std::vector<Runner::Sampled>> Screening::sample(std::span<const Runner::I
     if (order[i] >= 0) {
       candidates.push_back(std::move(one));
     } else if (one.step.outcome == Outcome::ok) {
-      references_.add(order[i], one.sample.us);
+      references_.add(order[i], one.sample);
     } else {
       return Error{ErrorCode::device, concat("a reference kernel failed (",
                                              to_string(one.step.outcome), "): ", one.step.detail)};

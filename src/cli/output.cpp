@@ -141,9 +141,27 @@ Json record_json(const TuningRecord& record) {
     json["runners_up"].push_back(ranked_json(ranked));
   }
   if (record.grade == RecordGrade::measured) {
-    json["check"] = {{"max_error", record.check.max_error},
-                     {"mismatches", record.check.mismatches},
-                     {"elements", record.check.elements}};
+    json["check"] = {
+        {"max_error", record.check.max_error}, {"mismatches", record.check.mismatches},
+        {"elements", record.check.elements},   {"exact", record.check.exact},
+        {"guarded", record.check.guarded},     {"unmapped", record.check.unmapped},
+        {"repeats", record.check.repeats},     {"after_timing", record.check.after_timing}};
+    json["verdict"] = to_string(record.verdict);
+    json["trust"] = to_string(record.trust);
+    json["audit"] = Json::array();
+    for (const AuditRow& row : record.audit.rows) {
+      json["audit"].push_back(
+          {{"check", row.check}, {"trust", to_string(row.trust)}, {"detail", row.detail}});
+    }
+    json["search"] = {{"strategy", record.search.strategy},
+                      {"seed", record.search.seed},
+                      {"compiled", record.search.compiled},
+                      {"failed", record.search.failed},
+                      {"raced", record.search.raced},
+                      {"seeds", record.search.seeds},
+                      {"stop_reason", record.search.stop_reason},
+                      {"regret_estimate", record.search.regret_estimate}};
+    json["settle_ms"] = record.settle_ms;
   }
   return json;
 }
@@ -171,7 +189,18 @@ void print_record(const TuningRecord& record, const DeviceProfile& profile) {
                " of it"));
   if (record.grade == RecordGrade::measured) {
     print(concat("  checked ", record.check.elements, " elements: ", record.check.mismatches,
-                 " beyond the bound, largest error ", record.check.max_error, " of it"));
+                 " beyond the bound, largest error ", record.check.max_error, " of it; ",
+                 record.check.exact ? "exact on small integers, " : "",
+                 record.check.guarded ? "red zones intact, " : "",
+                 record.check.unmapped ? "no stray access, " : "", record.check.repeats,
+                 " runs with equal bits"));
+    print(concat("  verdict ", to_string(record.verdict), ", trust ", to_string(record.trust),
+                 "; stopped by ", record.search.stop_reason, ", what was not tried may be ",
+                 percent(record.search.regret_estimate, 1), " faster"));
+    for (const AuditRow& row : record.audit.rows) {
+      if (row.trust == Trust::a) continue;
+      print(concat("  ", to_string(row.trust), " for ", row.check, ": ", row.detail));
+    }
   }
   print(concat("  ", record.candidates, " candidates, ", record.measured, " measured; ",
                record.environment.compiler, ", driver ",
@@ -186,7 +215,10 @@ Json result_json(const TuningResult& result) {
   json["notes"] = result.notes;
   json["shares"] = {{"wall_seconds", result.shares.wall_seconds},
                     {"setup_seconds", result.shares.setup_seconds},
+                    {"settle_seconds", result.shares.settle_seconds},
                     {"measure_seconds", result.shares.measure_seconds},
+                    {"filler_seconds", result.shares.filler_seconds},
+                    {"finals_seconds", result.shares.finals_seconds},
                     {"idle_seconds", result.shares.idle_seconds},
                     {"compile_seconds", result.shares.compile_seconds},
                     {"compile_threads", result.shares.compile_threads}};
@@ -205,8 +237,10 @@ void print_result(const TuningResult& result, const DeviceProfile& profile) {
   for (const std::string& note : result.notes) print(concat("  note: ", note));
   const TimeShares& shares = result.shares;
   print(concat("  wall ", seconds(shares.wall_seconds), ": set-up ",
-               percent(shares.setup_seconds, shares.wall_seconds), ", device measuring ",
-               percent(shares.measure_seconds, shares.wall_seconds), ", device idle ",
+               percent(shares.setup_seconds, shares.wall_seconds), ", measuring ",
+               percent(shares.measure_seconds, shares.wall_seconds), ", more of the best ",
+               percent(shares.filler_seconds, shares.wall_seconds), ", finals ",
+               percent(shares.finals_seconds, shares.wall_seconds), ", idle ",
                percent(shares.idle_seconds, shares.wall_seconds), "; compiling took ",
                seconds(shares.compile_seconds), " on ", shares.compile_threads, " threads"));
 }

@@ -10,18 +10,15 @@ void add(StopRule& rule, int count, std::optional<double> us) {
 }
 
 TEST(StopRuleTest, PatienceGrowsWithTheBudget) {
-  EXPECT_EQ(StopRule(5, 0).patience(), 48);
-  EXPECT_EQ(StopRule(15, 0).patience(), 48);
-  EXPECT_EQ(StopRule(30, 0).patience(), 64);
-  EXPECT_EQ(StopRule(75, 0).patience(), 96);
-  EXPECT_EQ(StopRule(120, 0).patience(), 128);
-  EXPECT_EQ(StopRule(600, 0).patience(), 128);
+  EXPECT_EQ(StopRule(5, 0).patience(), 128);
+  EXPECT_EQ(StopRule(60, 0).patience(), 128);
+  EXPECT_EQ(StopRule(120, 0).patience(), 256);
 }
 
 TEST(StopRuleTest, StopsWhereNothingImprovedForAsLongAsPatienceLasts) {
   StopRule rule(10, 0);
   add(rule, 1, 100);
-  add(rule, 47, 101);
+  add(rule, 127, 101);
   EXPECT_EQ(rule.reason(std::nullopt), "");
   rule.add(101);
   EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
@@ -29,10 +26,9 @@ TEST(StopRuleTest, StopsWhereNothingImprovedForAsLongAsPatienceLasts) {
 
 TEST(StopRuleTest, AnImprovementWorthHavingStartsThePatienceAnew) {
   StopRule rule(10, 0);
-  add(rule, 48, 100);
+  add(rule, 128, 100);
   rule.add(99.4);
-  EXPECT_EQ(rule.reason(std::nullopt), "");
-  add(rule, 47, 100);
+  add(rule, 127, 100);
   EXPECT_EQ(rule.reason(std::nullopt), "");
   rule.add(100);
   EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
@@ -41,13 +37,13 @@ TEST(StopRuleTest, AnImprovementWorthHavingStartsThePatienceAnew) {
 TEST(StopRuleTest, SmallImprovementsCountTogether) {
   StopRule rule(10, 0);
   rule.add(100);
-  for (int i = 1; i <= 60; ++i) rule.add(100 - 0.1 * i);
+  for (int i = 1; i <= 160; ++i) rule.add(100 - 0.1 * i);
   EXPECT_EQ(rule.reason(std::nullopt), "");
 }
 
 TEST(StopRuleTest, GoesOnWhileTheModelExpectsMore) {
   StopRule rule(10, 0);
-  add(rule, 60, 100);
+  add(rule, 129, 100);
   EXPECT_EQ(rule.reason(98.0), "");
   EXPECT_EQ(rule.reason(99.5), "no_improvement");
   EXPECT_EQ(rule.reason(120.0), "no_improvement");
@@ -58,13 +54,13 @@ TEST(StopRuleTest, FailuresAreResultsButNoTimes) {
   add(rule, 200, std::nullopt);
   EXPECT_EQ(rule.reason(std::nullopt), "") << "nothing works yet";
   rule.add(100);
-  add(rule, 48, std::nullopt);
+  add(rule, 128, std::nullopt);
   EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
 }
 
 TEST(StopRuleTest, AThoroughSearchLooksAtMore) {
   StopRule rule(180, 0);
-  add(rule, 255, 100);
+  add(rule, 256, 100);
   EXPECT_EQ(rule.reason(std::nullopt), "");
   rule.add(100);
   EXPECT_EQ(rule.reason(std::nullopt), "no_improvement");
