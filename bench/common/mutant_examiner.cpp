@@ -55,7 +55,7 @@ Examination from_json(const Json& json) {
 /// The process's side: one device, one problem open at a time.
 class Laboratory {
  public:
-  Examination examine(const Json& request, CompiledKernel kernel) {
+  Examination examine(const Json& request, const CompiledKernel& kernel) {
     Examination made;
     if (auto done = examine(request, kernel, made); !done) made.detail = done.error().message;
     return made;
@@ -207,7 +207,7 @@ int serve_examinations() {
     kernel.bits = *std::move(bits);
     const Json request = Json::parse(message->text);
     kernel.target = request.at("target").get<std::string>();
-    const Examination made = laboratory.examine(request, std::move(kernel));
+    const Examination made = laboratory.examine(request, kernel);
     // What a kernel wrote may be no text: it never gets here unescaped.
     const std::string reply =
         to_json(made, laboratory.lost()).dump(-1, ' ', false, Json::error_handler_t::replace);
