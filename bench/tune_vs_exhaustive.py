@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What a short tuning leaves on the table, against every configuration there is.
+
+For every shape: `kernwright tune --seconds N` from an empty cache (compiling included), then an
+exhaustive search that knows that winner as its incumbent, so that both meet in the same finals.
+The gap is the paired slowdown of the short tuning's winner against the fastest finalist.
+
+usage: tune_vs_exhaustive.py --json FILE [--seconds 10] [--shapes MxNxK,...] [--bin FOLDER]
+"""
+
+import argparse
+import datetime
+import json
+import math
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+SHAPES = ("8192x8192x8192,4096x4096x4096,2048x2048x2048,1024x1024x1024,4096x6144x4096,"
+          "4096x28672x4096,4096x4096x14336,2048x10240x8192,2048x8192x28672,512x28672x4096")
+
+
+def tune(tool, shape, cache, options):
+    m, n, k = shape.split("x")
+    command = [str(tool), "tune", "matmul", f"m={m}", f"n={n}", f"k={k}", "dtype=bf16", "--json",
+               "--cache", str(cache), *options]
+    started = time.monotonic()
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(result.stdout), time.monotonic() - started
+
+
+def stored_record(cache, after):
+    """The measured record that this cache holds, written after `after` seconds since the epoch."""
+    for path in sorted((cache / "v1" / "records").rglob("*")):
+        if not path.is_file() or path.stat().st_mtime < after:
+            continue
+        data = path.read_bytes()
+        return json.loads(data[data.index(b"{"):data.rindex(b"}") + 1])
+    return None
+
+
+def gap(record):
+    """Slowdown of the incumbent against the fastest finalist, with its interval; None: no incumbent."""
+    for ranked in [record["winner"], *record["runners_up"]]:
+        if ranked["is_incumbent"]:
+            return {key: math.expm1(value) for key, value in ranked["slowdown"].items()}
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=pathlib.Path, required=True)
+    parser.add_argument("--seconds", default="10")
+    parser.add_argument("--shapes", default=SHAPES)
+    parser.add_argument("--bin", type=pathlib.Path,
+                        help="folder of kernwright; default: beside this script's bin")
+    arguments = parser.parse_args()
+    tool = (arguments.bin or pathlib.Path(__file__).resolve().parents[2] / "bin") / "kernwright"
+    document = {"bench": "tune_vs_exhaustive", "date": datetime.date.today().isoformat(),
+                "command": f"tune_vs_exhaustive.py --seconds {arguments.seconds} --json "
+                           + arguments.json.name, "rows": []}
+    with tempfile.TemporaryDirectory() as name:
+        shared = pathlib.Path(name) / "shared"
+        for shape in arguments.shapes.split(","):
+            own = pathlib.Path(name) / shape
+            short, wall = tune(tool, shape, own, ["--seconds", arguments.seconds])
+            shutil.copytree(own / "v1" / "records", shared / "v1" / "records", dirs_exist_ok=True)
+            started = time.time()
+            full, full_wall = tune(tool, shape, shared,
+                                   ["--strategy", "exhaustive", "--seconds", "600"])
+            record = stored_record(shared, started)
+            row = {"problem": short["problem"], "ours_us": short["winner"]["median_us"],
+                   "winner": short["winner"], "wall_seconds": wall, "shares": short["shares"],
+                   "measured": short["measured"], "verdict": short["verdict"],
+                   "trust": short["trust"], "search": short["search"],
+                   "audit": [row for row in short["audit"] if row["trust"] != "A"],
+                   "exhaustive_us": full["winner"]["median_us"],
+                   "exhaustive_winner": full["winner"], "exhaustive_measured": full["measured"],
+                   "exhaustive_seconds": full_wall, "exhaustive_verdict": full["verdict"],
+                   "gap": gap(record) if record else None}
+            document["device"] = {"name": full["device"], "uuid": full["uuid"],
+                                  "driver": full["environment"]["driver"]}
+            document["kernwright"] = full["environment"]["kernwright"]
+            document["rows"].append(row)
+            arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+            shown = "no incumbent" if row["gap"] is None else f"{100 * row['gap']['estimate']:.2f} %"
+            print(f"{shape:18s} {row['ours_us']:9.2f} us in {wall:4.1f} s ({row['measured']} measured, "
+                  f"{row['verdict']}, trust {row['trust']}, {row['search']['stop_reason']}); "
+                  f"exhaustive {row['exhaustive_us']:9.2f} us in {full_wall:5.1f} s; behind {shown}",
+                  flush=True)
+
+
+if __name__ == "__main__":
+    main()
