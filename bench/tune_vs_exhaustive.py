@@ -37,7 +37,9 @@ def stored_record(cache, after):
         if not path.is_file() or path.stat().st_mtime < after:
             continue
         data = path.read_bytes()
-        return json.loads(data[data.index(b"{"):data.rindex(b"}") + 1])
+        # The entry's frame lies around the JSON.
+        text = data[data.index(b"{"):].decode("utf-8", "replace")
+        return json.JSONDecoder().raw_decode(text)[0]
     return None
 
 
