@@ -1,7 +1,29 @@
+#include "support/text.h"
 #include "tuner/feature_columns.h"
 #include "tuner/simulation/recorded_space.h"
 
 namespace kernwright {
+namespace {
+
+/// Raw values, and the product and ratio of each two: no manifest says which of them make up a tile
+/// or a block.
+void add_features(const Configuration& configuration, FeatureColumns& columns) {
+  const auto& values = configuration.values();
+  for (std::size_t a = 0; a < values.size(); ++a) {
+    const auto& [name, value] = values[a];
+    columns.set(name, static_cast<double>(value));
+    for (std::size_t b = a + 1; b < values.size(); ++b) {
+      const auto& [other_name, other] = values[b];
+      const double product = static_cast<double>(value) * static_cast<double>(other);
+      columns.set(concat(name, "*", other_name), product);
+      if (other == 0) continue;
+      const double ratio = static_cast<double>(value) / static_cast<double>(other);
+      columns.set(concat(name, "/", other_name), ratio);
+    }
+  }
+}
+
+}  // namespace
 
 SearchSpace make_search_space(const RecordedSpace& recorded) {
   SearchSpace space;
@@ -16,9 +38,7 @@ SearchSpace make_search_space(const RecordedSpace& recorded) {
     columns.begin_row();
     columns.set("template", one.kernel_template);
     columns.set("predicted", one.predicted_us);
-    for (const auto& [name, value] : one.configuration.values()) {
-      columns.set(name, static_cast<double>(value));
-    }
+    add_features(one.configuration, columns);
   }
   space.features = columns.take();
   return space;

@@ -24,8 +24,9 @@ Prior::Prior(const SearchSpace& space) : space_(space), put_off_(space.predicted
   std::map<int, std::vector<std::size_t>> templates;
   for (std::size_t i = 0; i < predicted.size(); ++i) templates[space.template_of[i]].push_back(i);
   for (auto& [ordinal, members] : templates) {
-    std::stable_sort(members.begin(), members.end(),
-                     [&](std::size_t a, std::size_t b) { return predicted[a] < predicted[b]; });
+    std::sort(members.begin(), members.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(predicted[a], a) < std::pair(predicted[b], b);
+    });
     const std::size_t kept = std::max(members.size() / kKeptPart, kFewest);
     for (std::size_t k = kept; k < members.size(); ++k) put_off_[members[k]] = true;
     ranked_.push_back(std::move(members));

@@ -9,7 +9,7 @@ namespace kernwright::detail {
 namespace {
 
 constexpr std::size_t kFewest = 8;  ///< results that a picture can be made of
-constexpr std::size_t kRows = 128;
+constexpr std::size_t kRows = 160;
 constexpr std::size_t kPool = 1000;
 constexpr std::size_t kAround = 5;     ///< the best whose neighbours are in the pool
 constexpr std::size_t kFarAround = 2;  ///< the best whose neighbours' neighbours are too

@@ -15,7 +15,7 @@
 namespace kernwright::detail {
 
 /// Candidates by expected improvement under a Gaussian process over the raw parameters, chosen so
-/// that each takes for granted what the ones before it will show. It sees at most 128 results, the
+/// that each takes for granted what the ones before it will show. It sees at most 160 results, the
 /// best half among them, and weighs a pool: what lies around the best, what the trees rank first,
 /// and some at random.
 class ProcessSearch {
