@@ -17,7 +17,11 @@ constexpr std::size_t kOfTrees = 100;
 constexpr std::size_t kAtRandom = 200;
 constexpr std::size_t kExact = 128;  ///< of the pool, whose deviation is worked out
 constexpr std::size_t kChosen = 8;   ///< at a time
-constexpr int kSteps = 32;           ///< of adapting the process, per fit
+/// Steps of adapting the process per fit; each costs the cube of the rows, so that fewer are taken
+/// of many.
+constexpr std::size_t kMostSteps = 32;
+constexpr std::size_t kFewestSteps = 6;
+constexpr std::size_t kCheapRows = 64;
 /// Slower than the best by this (in logarithms) is all the same.
 constexpr double kClip = 1.5;
 /// An improvement by less is none.
@@ -66,8 +70,11 @@ void ProcessSearch::fit() {
   for (const std::size_t i : rows) {
     targets.push_back(std::min(board_.log_us(i) - board_.best_log_us(), kClip));
   }
-  const int all = static_cast<int>(4 * parameters_ + 4);
-  process_.fit(std::move(rows), targets, adapted_ ? kSteps : std::max(all, kSteps));
+  const std::size_t once = 4 * parameters_ + 4;  // each number larger and smaller
+  const std::size_t steps = std::clamp(
+      kMostSteps * kCheapRows * kCheapRows / (rows.size() * rows.size()), kFewestSteps, kMostSteps);
+  process_.fit(std::move(rows), targets,
+               static_cast<int>(adapted_ ? steps : std::max(once, steps)));
   adapted_ = true;
   choose(pool(best));
 }
