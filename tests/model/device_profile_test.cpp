@@ -126,7 +126,7 @@ TEST(ParseProfileTest, AFigureNeedsItsSource) {
             "p.json:2: ids: unknown key, known are id, name, sm_arch, sm_count, "
             "smem_per_block_optin, smem_per_sm, registers_per_sm, max_threads_per_sm, "
             "max_blocks_per_sm, l2_bytes, memory_bytes, dram_gbps, sm_clock_mhz, "
-            "dense_16bit_tflops, fp32_tflops");
+            "dense_16bit_tflops, fp32_tflops, graph_node_us, stream_launch_us");
   EXPECT_EQ(broken("\"value\": 108", "\"value\": 0"),
             "p.json:5: sm_count.value: 0 is not positive");
 }
