@@ -123,10 +123,11 @@ bool Bench::run(std::uint64_t seed) {
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::map<std::string, std::size_t> first_seen;
   for (const std::size_t i : order) first_seen.emplace(tries_[i]->candidate.problem.text(), i);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return first_seen.at(tries_[a]->candidate.problem.text()) <
-           first_seen.at(tries_[b]->candidate.problem.text());
-  });
+  const auto place = [&](std::size_t i) {
+    return std::pair(first_seen.at(tries_[i]->candidate.problem.text()), i);
+  };
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
   MutantExaminer examiner(builds_.template_dir(), seed);
   std::map<const Mutant*, std::vector<Examination>> endings;
   int refused = 0;

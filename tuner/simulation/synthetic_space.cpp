@@ -146,8 +146,9 @@ RecordedSpace sub_space(const RecordedSpace& space, std::size_t best, std::size_
   for (std::size_t i = 0; i < space.configurations.size(); ++i) {
     if (space.configurations[i].outcome == Outcome::ok) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return space.configurations[a].truth_us < space.configurations[b].truth_us;
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(space.configurations[a].truth_us, a) <
+           std::pair(space.configurations[b].truth_us, b);
   });
   RandomStream stream(seed);
   best = std::min(best, order.size());
