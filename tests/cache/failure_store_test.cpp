@@ -21,7 +21,7 @@ Failure sample_failure() {
 
 class FailureStoreTest : public ::testing::Test {
  protected:
-  std::vector<Failure> active(FailureScope now = sample_failure().scope,
+  std::vector<Failure> active(const FailureScope& now = sample_failure().scope,
                               std::string_view problem = "toy n=4096 dtype=fp32") const {
     return store_.active(problem, now, [this](std::string_view kernel_template) {
       return digest_prefix_ + std::string(kernel_template);

@@ -78,7 +78,7 @@ CUresult FakeDriver::destroy(const char* function, Handle handle) {
 
 void FakeDriver::write_stamp(const Launch& launch) {
   std::uint64_t* to = nullptr;
-  std::memcpy(&to, launch.arguments[0].data(), sizeof(to));
+  std::memcpy(static_cast<void*>(&to), launch.arguments[0].data(), sizeof(to));
   std::copy(stamp.begin(), stamp.end(), to);
   for (std::size_t i = 0; i < stamp.size(); ++i) stamp[i] += stamp_step[i];
 }

@@ -22,13 +22,13 @@ int give_text(char* out, unsigned int length, const std::string& text) {
   return 0;
 }
 
-template <GpuProcess::Kind kKind>
+template <GpuProcess::Kind Kind>
 int list(NvmlApi::Device, unsigned int* count, NvmlApi::Process* out) {
   if (!fake->says.processes) return fake->failing;
   const unsigned int room = *count;
   *count = 0;
   for (const GpuProcess& process : *fake->says.processes) {
-    if (process.kind != kKind) continue;
+    if (process.kind != Kind) continue;
     if (*count < room) {
       const auto bytes =
           process.used_bytes ? static_cast<unsigned long long>(*process.used_bytes) : ~0ULL;

@@ -85,7 +85,7 @@ class Behaviour {
       write_raw(std::string("\x64\0\0\0cut", 7));
       ::_exit(0);
     }
-    if (behaviour == "huge") return {Outcome::wrong_result, std::string(20'000'000, 'x')};
+    if (behaviour == "huge") return {Outcome::wrong_result, std::string().append(20'000'000, 'x')};
     if (behaviour == "out_of_memory") return {Outcome::out_of_memory, "no 1 TB here"};
     if (behaviour == "illegal_address" || behaviour == "launch_failed") {
       lost = true;

@@ -35,7 +35,7 @@ TEST_F(ChannelTest, MessagesArriveInOrderAndWhole) {
 }
 
 TEST_F(ChannelTest, AMessageBeyondTheSocketsBufferArrives) {
-  const std::string text(10'000'000, 'x');
+  const std::string text(8'000'000, 'x');
   std::thread sender([&] { EXPECT_TRUE(one_.send(text)); });
   EXPECT_EQ(other_.receive().value().text, text);
   sender.join();
@@ -62,7 +62,7 @@ TEST_F(ChannelTest, NothingByTheDeadlineIsATimeout) {
 }
 
 TEST_F(ChannelTest, AnEndThatNobodyReadsIsATimeout) {
-  const auto sent = one_.send(std::string(10'000'000, 'x'), -1, deadline_in(0.01));
+  const auto sent = one_.send(std::string(8'000'000, 'x'), -1, deadline_in(0.01));
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code, ErrorCode::timed_out);
 }

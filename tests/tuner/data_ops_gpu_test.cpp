@@ -113,7 +113,8 @@ TEST_F(DataOpsGpuTest, ComparesExactlyInEveryFormat) {
     const auto same = compare();
     ASSERT_TRUE(same) << same.error().message;
     EXPECT_EQ(same.value().mismatches, 0) << to_string(dtype);
-    ASSERT_TRUE(device_->fill(value->address() + 70 * byte_size(dtype), 0x2C, byte_size(dtype)));
+    ASSERT_TRUE(device_->fill(value->address() + static_cast<DevicePointer>(70 * byte_size(dtype)),
+                              0x2C, byte_size(dtype)));
     EXPECT_EQ(compare().value().first_mismatch, "70") << to_string(dtype);
   }
 }

@@ -47,7 +47,7 @@ TEST_F(LaunchProbeTest, MeasuresPerKernel) {
 TEST_F(LaunchProbeTest, AFailureIsAnError) {
   outcome_ = Outcome::launch_failed;
   EXPECT_FALSE(measure());
-  compiler_->behave = [](const CompileRequest&, CompiledKernel) {
+  compiler_->behave = [](const CompileRequest&, const CompiledKernel&) {
     return Error{ErrorCode::compile, "no"};
   };
   const Result<LaunchCost> cost = measure();

@@ -113,8 +113,8 @@ TEST(SearchTest, AFirstSampleFarAboveTheBestEndsTheVisit) {
 TEST(SearchTest, TheIncumbentIsMeasuredAndStaysUnlessClearlyBeaten) {
   for (const auto& [us, stays] : {std::pair{10.05, true}, {10.3, false}}) {
     ToySession toy;
-    toy.runner.time_us = [us = us](const Candidate& c) {
-      if (is(c, 6, 4, 2)) return us;
+    toy.runner.time_us = [time_us = us](const Candidate& c) {
+      if (is(c, 6, 4, 2)) return time_us;
       return is(c, 1, 1, 1) ? 10.0 : 15.0;
     };
     toy.runner.noise = steady_noise;

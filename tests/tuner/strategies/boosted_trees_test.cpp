@@ -14,7 +14,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 std::vector<std::vector<double>> grid() {
   std::vector<std::vector<double>> rows;
   for (int i = 0; i < 256; ++i) {
-    rows.push_back({static_cast<double>(i % 16), static_cast<double>(i / 16), 3});
+    const int column = i / 16;
+    rows.push_back({static_cast<double>(i % 16), static_cast<double>(column), 3});
   }
   return rows;
 }

@@ -18,7 +18,9 @@ class PortfolioTest : public ::testing::Test {
     const double interaction = v(2) == 1 && v(3) < 3 ? 0.3 : 0.05 * std::abs(v(3) - 4);
     const double noise = 0.04 * static_cast<double>(hash_at(5, i) % 100) / 100;
     return 100 * (1 + tile + interaction +
-                  0.07 * static_cast<double>(hash_at(1, grid_.value(i, 4)) % 7) + noise);
+                  0.07 * static_cast<double>(
+                             hash_at(1, static_cast<std::uint64_t>(grid_.value(i, 4))) % 7) +
+                  noise);
   }
   double best() const {
     double least = 1e9;
