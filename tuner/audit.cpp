@@ -37,7 +37,7 @@ class Findings {
  public:
   explicit Findings(std::string check) { row_.check = std::move(check); }
 
-  void add(Trust trust, std::string detail) {
+  void add(Trust trust, std::string_view detail) {
     row_.trust = std::max(row_.trust, trust);
     row_.detail += concat(row_.detail.empty() ? "" : "; ", detail);
   }

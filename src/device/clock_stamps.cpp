@@ -85,7 +85,7 @@ DriverStatus ClockStamps::enqueue(Place place) {
 std::optional<ClockStamps::Span> ClockStamps::read() const {
   std::atomic_thread_fence(std::memory_order_acquire);
   const auto* stamps = static_cast<const Stamp*>(memory_.handle().get());
-  for (int sm = 0; sm < kSlots; ++sm) {
+  for (std::size_t sm = 0; sm < kSlots; ++sm) {
     const Stamp& before = stamps[sm];
     const Stamp& after = stamps[kSlots + sm];
     if (before.nanoseconds == 0 || after.nanoseconds <= before.nanoseconds) continue;

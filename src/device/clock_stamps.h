@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,7 +32,7 @@ class ClockStamps {
  private:
   /// Blocks are placed by the hardware: each writes the slot of its SM, and one of the first few
   /// SMs has both stamps.
-  static constexpr int kSlots = 8;
+  static constexpr std::size_t kSlots = 8;
   struct Stamp {
     std::uint64_t clock;
     std::uint64_t nanoseconds;

@@ -188,7 +188,7 @@ Result<void> CudaDevice::enqueue_beside(const LoadedProgram& program,
     return context_->fail(Outcome::launch_failed, fits.error());
   }
   Result<CUstream> stream = nullptr;
-  const Result<void> made = begin([&] {
+  Result<void> made = begin([&] {
     stream = context_->side_stream();
     return DriverStatus{};
   });

@@ -10,9 +10,8 @@ namespace {
 constexpr std::array<std::string_view, 3> kTrusts = {"A", "B", "C"};
 constexpr std::array<std::string_view, 3> kVerdicts = {"win", "tie", "unresolved"};
 
-template <typename Enum, std::size_t kCount>
-std::optional<Enum> parse(const std::array<std::string_view, kCount>& names,
-                          std::string_view text) {
+template <typename Enum, std::size_t Count>
+std::optional<Enum> parse(const std::array<std::string_view, Count>& names, std::string_view text) {
   const auto found = std::find(names.begin(), names.end(), text);
   if (found == names.end()) return std::nullopt;
   return static_cast<Enum>(found - names.begin());

@@ -129,7 +129,7 @@ Result<Runner::Prepared> SimulatedRunner::prepare(const Candidate& candidate,
   if (loading.failure_at_sample < 0 && fails_on_loading(loading.outcome)) {
     return Prepared{-1, fail(loading)};
   }
-  ids_.push_back(*found);
+  ids_.push_back(found);
   return Prepared{static_cast<Id>(ids_.size()) - 1, {}};
 }
 

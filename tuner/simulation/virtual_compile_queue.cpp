@@ -42,7 +42,7 @@ bool VirtualCompileQueue::ended(std::size_t candidate) const {
   });
 }
 
-CompileQueue::Ready VirtualCompileQueue::finish(Place pending) {
+CompileQueue::Ready VirtualCompileQueue::finish(const Place& pending) {
   const std::size_t candidate = pending->candidate;
   pending_.erase(pending);
   ++compiled_;

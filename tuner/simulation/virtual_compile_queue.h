@@ -39,7 +39,7 @@ class VirtualCompileQueue final : public CompileQueue {
   using Place = std::deque<Pending>::iterator;
 
   Place find(std::size_t candidate);
-  Ready finish(Place pending);
+  Ready finish(const Place& pending);
 
   const RecordedSpace& space_;
   const BareCandidates& candidates_;

@@ -22,7 +22,7 @@ namespace {
 /// Of 16 proposals in turn. Each source covers for another's weakness: trees for many features,
 /// the process for few results, local search for basins that the models do not see, chance for all.
 constexpr std::array<int, 4> kShares = {4, 5, 6, 1};
-enum Source : std::size_t { kTrees, kProcess, kLocal, kChance };
+enum class Source : std::size_t { trees, process, local, chance };
 
 constexpr std::size_t kStratified = 16;
 constexpr std::size_t kMostSeeds = 12;
@@ -152,16 +152,17 @@ std::size_t Portfolio::pick() {
 }
 
 std::optional<std::size_t> Portfolio::ask(std::size_t source) {
-  switch (source) {
-    case kTrees:
+  switch (static_cast<Source>(source)) {
+    case Source::trees:
       return trees_.next();
-    case kProcess:
+    case Source::process:
       return process_.next();
-    case kLocal:
+    case Source::local:
       return local_.next();
-    default:
-      return chance();
+    case Source::chance:
+      break;
   }
+  return chance();
 }
 
 /// Any open candidate; what the cost model expects to be slow comes last.
