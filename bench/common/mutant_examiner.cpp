@@ -23,6 +23,9 @@ using Json = nlohmann::json;
 constexpr std::chrono::milliseconds kDeviceDeadline{3'000};
 /// Of one examination, the start of CUDA included.
 constexpr double kReplySeconds = 40;
+/// The least that the measuring worker grants each depth: who is right only later is killed there.
+constexpr double kScreeningSeconds = 2;
+constexpr double kFinalistSeconds = 10;
 
 Json to_json(const Examination& made, bool lost) {
   return {{"lost", lost},
@@ -131,12 +134,23 @@ class Laboratory {
     const auto prepared = runner_->prepare(candidate, kernel);
     if (!prepared) return broke("prepare", prepared.error());
     if (found("prepare", prepared->step)) return;
-    for (const auto& [depth, by] : {std::pair{Runner::CheckDepth::screening, "screening"},
-                                    std::pair{Runner::CheckDepth::finalist, "finalist"}}) {
+    constexpr struct {
+      Runner::CheckDepth depth;
+      const char* by;
+      double seconds;
+    } kDepths[] = {{Runner::CheckDepth::screening, "screening", kScreeningSeconds},
+                   {Runner::CheckDepth::finalist, "finalist", kFinalistSeconds}};
+    for (const auto& [depth, by, seconds] : kDepths) {
+      const auto start = std::chrono::steady_clock::now();
       const auto checked = runner_->check(prepared->id, depth);
       if (!checked) return broke(by, checked.error());
       made.report = checked->report;
       if (found(by, checked->step)) break;
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      if (taken.count() > seconds) {
+        found(by, {Outcome::timed_out, concat("right after ", taken.count(), " s")});
+        break;
+      }
     }
     if (!runner_->lost()) runner_->drop(prepared->id);
   }

@@ -1,0 +1,145 @@
+// Puts the winner of every record of a cache through the checks again, at small odd sizes of its
+// operation: what to run under compute-sanitizer, where whole tunings would take hours.
+//
+//   winners --cache DIR [--only TEMPLATE]
+//
+// A distinct kernel is checked once per dtype, at the first of its operation's sizes below where it
+// is a candidate; parameters that bind at run time may differ there. Exit status 1: one failed, or
+// fits none of the sizes.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/common/bench_json.h"
+#include "bench/common/finals_world.h"
+#include "cache/record_store.h"
+#include "compile/render.h"
+#include "support/text.h"
+#include "tuner/device_runner.h"
+#include "tuner/tuning_session.h"
+
+namespace kernwright {
+namespace {
+
+constexpr const char* kUsage = "usage: winners --cache DIR [--only TEMPLATE]\n";
+constexpr int kCannotRun = 77;
+
+constexpr struct {
+  std::string_view operation;
+  std::string_view sizes;
+} kSizes[] = {{"matmul", "m=515 n=776 k=1096"},     {"matmul", "m=13 n=776 k=1096"},
+              {"matmul", "m=1 n=776 k=1096"},       {"matmul", "m=257 n=333 k=517"},
+              {"rmsnorm", "rows=301 columns=4104"}, {"rmsnorm", "rows=77 columns=771"},
+              {"rmsnorm", "rows=5 columns=30001"},  {"rmsnorm", "rows=301 columns=1032"},
+              {"vector_add", "n=1000003"},          {"vector_add", "n=1000008"}};
+
+[[noreturn]] void fail(const Error& error) {
+  std::fprintf(stderr, "winners: %s\n", error.message.c_str());
+  std::exit(error.code == ErrorCode::unavailable ? kCannotRun : 1);
+}
+
+template <typename T>
+T take(Result<T> result) {
+  if (!result) fail(result.error());
+  return std::move(result).value();
+}
+
+/// Whether both are launches of one compiled kernel.
+bool same_code(const Candidate& candidate, const RankedConfiguration& winner) {
+  if (candidate.kernel_template->name != winner.kernel_template) return false;
+  const auto& parameters = candidate.kernel_template->space.parameters();
+  return std::all_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
+    return parameter.binding == Binding::runtime ||
+           (winner.configuration.contains(parameter.name) &&
+            winner.configuration.at(parameter.name) == candidate.configuration.at(parameter.name));
+  });
+}
+
+class Bench {
+ public:
+  explicit Bench(FinalsWorld world) : world_(std::move(world)) {}
+
+  /// Prints how it went; false where it failed or could not be checked.
+  bool check(const Problem& tuned, const RankedConfiguration& winner);
+
+ private:
+  bool check_at(const Operation& operation, const Problem& problem, const Candidate& candidate);
+
+  FinalsWorld world_;
+  std::set<std::string> done_;
+};
+
+bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
+  const Operation& operation = *take(world_.catalog->operation(tuned.operation()));
+  for (const auto& [name, sizes] : kSizes) {
+    if (name != tuned.operation()) continue;
+    Problem problem = take(Problem::parse(concat(name, " ", sizes)));
+    for (const auto& [flag, value] : tuned.flags()) problem = problem.with(flag, value);
+    problem = take(operation.normalize(problem));
+    auto list = enumerate_candidates(*world_.catalog, operation, problem, world_.device->profile());
+    if (!list) continue;
+    for (const Candidate& candidate : list->candidates) {
+      if (!same_code(candidate, winner)) continue;
+      const std::string text = concat(problem.text(), ": ", candidate.id());
+      if (!done_.insert(text).second) return true;
+      return check_at(operation, problem, candidate);
+    }
+  }
+  std::printf("%s %s: fits none of the sizes\n", winner.kernel_template.c_str(),
+              winner.configuration.text().c_str());
+  return false;
+}
+
+bool Bench::check_at(const Operation& operation, const Problem& problem,
+                     const Candidate& candidate) {
+  DeviceRunnerOptions options;
+  options.policy.l2 = L2State::warm;
+  const auto runner = take(open_device_runner(*world_.device, *world_.data_ops, operation, problem,
+                                              *world_.catalog, *world_.pool, options));
+  const auto kernel =
+      take(world_.pool->submit(render(candidate, *world_.catalog, world_.device->profile().sm_arch))
+               .get());
+  const Runner::Prepared prepared = take(runner->prepare(candidate, *kernel));
+  Runner::Step step = prepared.step;
+  if (step.outcome == Outcome::ok) {
+    step = take(runner->check(prepared.id, Runner::CheckDepth::finalist)).step;
+  }
+  std::printf("%s: %s: %s %s\n", problem.text().c_str(), candidate.id().c_str(),
+              std::string(to_string(step.outcome)).c_str(), step.detail.c_str());
+  std::fflush(stdout);
+  return step.outcome == Outcome::ok;
+}
+
+int run(int argc, const char* const* argv) {
+  const auto cache = option_value(argc, argv, "--cache");
+  if (!cache) {
+    std::fputs(kUsage, stderr);
+    return kCannotRun;
+  }
+  const auto only = option_value(argc, argv, "--only");
+  Bench bench(take(FinalsWorld::open()));
+  int failed = 0;
+  int checked = 0;
+  for (const RecordStore::Listed& listed : RecordStore(*cache).list()) {
+    if (!listed.record.value) continue;
+    const TuningRecord& record = *listed.record.value;
+    if (only && record.winner.kernel_template != *only) continue;
+    ++checked;
+    if (!bench.check(take(Problem::parse(record.key.problem)), record.winner)) ++failed;
+  }
+  std::printf("%d records, %d failed\n", checked, failed);
+  return failed > 0 || checked == 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace kernwright
+
+int main(int argc, char** argv) { return kernwright::run(argc, argv); }
