@@ -19,6 +19,8 @@ constexpr double kMemoryStartUs = 3.5;      ///< until the memory runs at that r
 constexpr double kPrologueClocks = 2400;    ///< launch, first loads
 constexpr double kTileStartClocks = 1200;   ///< the same for a further block on a running SM
 constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
+constexpr double kLatencyUs = 1.0;          ///< from a load to its data, the memory under load
+constexpr double kExchangeUs = 0.5;         ///< blocks of a cluster add up their sums
 constexpr double kOverlap = 0.15;  ///< of the shorter of memory and SM time that still shows
 
 /// Share of the tensor cores' rate that mma.sync reaches: all of it where it is the native form.
@@ -85,10 +87,49 @@ double stage_clocks(const Tile& t, double element, double tensor_rate, double l2
   return std::max({tensor, smem, l2, wait}) * cluster + overhead;
 }
 
+/// What a kernel takes that reads b once for all rows of a, with `in_flight` bytes of it under way
+/// per block: the start of the memory, and b over the rate that its blocks keep up together.
+double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& profile,
+                           double in_flight) {
+  const Scope& scope = candidate.scope;
+  const auto value = [&](const char* name, std::int64_t missing) {
+    return static_cast<double>(scope.find(name).value_or(missing));
+  };
+  const double m = value("m", 1), n = value("n", 1), k = value("k", 1);
+  const double element = value("dtype_bytes", 2);
+  const double split = value("SPLIT", 1);
+  const double tiles = std::ceil(n / value("BN", 64));
+  const double blocks = tiles * split;
+  const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
+  const auto registers = scope.find("REGISTERS").value_or(0);
+  const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
+
+  const double bytes = (m * k + n * k + m * n) * element;
+  const double flying = std::min(std::min(blocks, sms * resident) * in_flight, bytes);
+  const double memory_rate = kMemoryShare * profile.dram_gbps * 1e3;
+  const double l2_rate =
+      kL2BytesPerClockPerSm * std::min(blocks, sms) * kSustainedClock * profile.sm_clock_mhz;
+  // The rate that the bytes in flight allow, and the memory's, without a corner between them.
+  const double ask = flying / kLatencyUs / memory_rate;
+  const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
+  const double l2_us = (n + tiles * m) * k * element / l2_rate;
+
+  // Blocks on one SM share its rate, so a multiprocessor with one more is late by a part of it.
+  const double waves = std::ceil(blocks / (sms * resident));
+  const double most = waves > 1 ? waves * resident : std::ceil(blocks / sms);
+  const double uneven = 1 + 0.3 * (most * sms / blocks - 1);
+  const double restart_us = (waves - 1) * kTileStartClocks / resident / profile.sm_clock_mhz;
+  const double exchange_us = split > 1 ? kExchangeUs * (1 + split / 16) : 0;
+  return kMemoryStartUs + std::max(read_us * uneven, l2_us) + restart_us + exchange_us;
+}
+
 }  // namespace
 
 double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profile) {
   const Scope& scope = candidate.scope;
+  if (const auto in_flight = scope.find("IN_FLIGHT_BYTES")) {
+    return predict_one_pass_us(candidate, profile, static_cast<double>(*in_flight));
+  }
   const auto dim = [&](const char* name) {
     return static_cast<double>(scope.find(name).value_or(1));
   };

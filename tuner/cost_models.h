@@ -8,7 +8,9 @@ namespace kernwright::detail {
 /// The models behind `predict_us`, microseconds each.
 
 /// Matrix products: cycles per k-stage from the tensor cores, shared memory and L2, times stages
-/// and tiles per SM, against the memory and the power limit.
+/// and tiles per SM, against the memory and the power limit. Of a template that derives
+/// IN_FLIGHT_BYTES, which reads b once and keeps that much of it under way per block: the bytes
+/// over the rate that this gives.
 double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profile);
 
 /// Work limited by memory: bytes over the rate that the launch geometry can keep in flight.

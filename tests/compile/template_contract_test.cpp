@@ -24,14 +24,23 @@ std::vector<DeviceProfile> one_profile_per_arch() {
   return profiles;
 }
 
-/// The operation's example in every dtype, and with every value of every flag.
+/// The operation's example in every dtype, and with every value of every flag; also with what is
+/// matched by bucket at 1, for templates of small sizes.
 std::vector<Problem> variations(const Operation& operation) {
   std::vector<Problem> problems;
+  Problem::Dims smallest = operation.example.dims();
+  for (std::size_t i = 0; i < smallest.size(); ++i) {
+    if (operation.dims[i].match == DimMatch::bucket) smallest[i].second = 1;
+  }
+  const Problem small =
+      Problem::make(operation.name, std::move(smallest), operation.example.flags());
   const auto add = [&](const std::string& name, const std::string& value) {
-    const auto problem = operation.normalize(operation.example.with(name, value));
-    ASSERT_TRUE(problem) << problem.error().message;
-    if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
-      problems.push_back(*problem);
+    for (const Problem& sizes : {operation.example, small}) {
+      const auto problem = operation.normalize(sizes.with(name, value));
+      ASSERT_TRUE(problem) << problem.error().message;
+      if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
+        problems.push_back(*problem);
+      }
     }
   };
   for (const TypeVariable& variable : operation.type_variables) {
@@ -140,6 +149,28 @@ TEST_F(TemplateContractToolkitTest, TheHopperMatmulIsMadeOfWgmmaAndTma) {
   // A serialised wgmma waits about twice for every instruction.
   EXPECT_LE(count.count("DEPBAR"), count.count("HGMMA"));
   EXPECT_EQ(count.count("LDL") + count.count("STL") + count.count("CALL"), 0);
+}
+
+TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
+  const auto compile = [&](const char* name) {
+    const KernelTemplate& made = **catalog_->kernel_template(name);
+    const Operation& operation = **catalog_->operation("matmul");
+    const Problem problem = *Problem::parse("matmul m=5 n=4096 k=4096 dtype=fp16");
+    const auto candidate = make_candidate(made, operation, *operation.normalize(problem),
+                                          made.default_configuration, *find_profile("h200"));
+    EXPECT_TRUE(candidate) << candidate.error().message;
+    return *pool_->submit(render(*candidate, *catalog_, 90)).get();
+  };
+  const auto ring = compile("matmul/skinny");
+  const InstructionCounts in_ring = count_instructions(ring->bits)->front();
+  EXPECT_EQ(in_ring.count("HGMMA"), 8);  // of one stage: the loop is rolled
+  EXPECT_EQ(in_ring.count("UTMALDG"), 4);
+  EXPECT_EQ(in_ring.count("LDL") + in_ring.count("STL") + in_ring.count("CALL"), 0);
+  const auto direct = compile("matmul/direct");
+  const InstructionCounts in_direct = count_instructions(direct->bits)->front();
+  EXPECT_EQ(in_direct.count("HMMA"), 20);
+  EXPECT_GE(direct->resources().registers, 80);  // a batch alone is 48
+  EXPECT_EQ(in_direct.count("LDL") + in_direct.count("STL") + in_direct.count("CALL"), 0);
 }
 
 TEST_F(TemplateContractToolkitTest, TheTiledMatmulIsMadeOfMmaAndAsynchronousCopies) {

@@ -39,10 +39,29 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
     return h200();
   }
 
+  /// The operation's example, or with what is matched by bucket at 1 for a template of small sizes.
+  Problem example() const {
+    if (applies(made_, operation_, operation_.example, device())) return operation_.example;
+    return with_buckets_over(operation_.example.dims().front().second);
+  }
+
+  /// The example with every dim that is matched by bucket divided by `divisor`.
+  Problem with_buckets_over(std::int64_t divisor) const {
+    Problem::Dims dims = operation_.example.dims();
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (operation_.dims[i].match != DimMatch::bucket) continue;
+      dims[i].second = std::max<std::int64_t>(dims[i].second / divisor, 1);
+    }
+    return Problem::make(operation_.name, dims, operation_.example.flags());
+  }
+
   /// Problems that between them reach every value: the example, smaller and odd ones, in every
   /// dtype and with every flag.
   std::vector<Problem> problems() const {
     std::vector<Problem> shapes{operation_.example};
+    for (const std::int64_t divisor : {64, 128, 256, 512}) {
+      shapes.push_back(with_buckets_over(divisor));
+    }
     for (const std::int64_t divisor : {4, 64, 1024}) {
       Problem::Dims dims = operation_.example.dims();
       for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
@@ -75,7 +94,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
 
 TEST_P(TemplateContractTest, DefaultIsValidForTheExample) {
   const Result<Candidate> made =
-      make_candidate(made_, operation_, operation_.example, made_.default_configuration, device());
+      make_candidate(made_, operation_, example(), made_.default_configuration, device());
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_FALSE(made->plan.launches.empty());
 }
@@ -109,7 +128,7 @@ TEST_P(TemplateContractTest, RuntimeParametersAreNotPasted) {
   int seen = 0;
   for (std::int64_t i = 0; i < made_.space.size() && seen < 64; ++i) {
     const Result<Candidate> made =
-        make_candidate(made_, operation_, operation_.example, made_.space.at(i), profile);
+        make_candidate(made_, operation_, example(), made_.space.at(i), profile);
     if (!made) continue;
     ++seen;
     std::string key;

@@ -109,7 +109,8 @@ TEST_F(TemplatesGpuTest, MatmulDefaultsAreRightAtOddSizes) {
     }
   }
   for (const char* more : {"m=1000 n=127 k=1000", "m=127 n=1000 k=7", "m=300 n=264 k=8",
-                           "m=1 n=8 k=8", "m=257 n=8 k=4096"}) {
+                           "m=1 n=8 k=8", "m=257 n=8 k=4096", "m=3 n=777 k=4104",
+                           "m=16 n=4096 k=4096", "m=33 n=100 k=14336", "m=64 n=1001 k=520"}) {
     problems.push_back(concat("matmul ", more, " dtype=fp16"));
   }
   check_defaults(problems);
@@ -166,7 +167,8 @@ TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
 TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
   for (const char* text :
        {"matmul m=127 n=264 k=1000 dtype=bf16", "matmul m=129 n=1001 k=517 dtype=fp16",
-        "matmul m=512 n=1024 k=512 dtype=bf16", "rmsnorm rows=77 columns=771 dtype=fp32",
+        "matmul m=512 n=1024 k=512 dtype=bf16", "matmul m=5 n=1001 k=1032 dtype=bf16",
+        "matmul m=33 n=264 k=2056 dtype=fp16", "rmsnorm rows=77 columns=771 dtype=fp32",
         "rmsnorm rows=301 columns=4104 dtype=bf16", "vector_add n=1000003 dtype=bf16",
         "vector_add n=65536 dtype=fp32"}) {
     const Problem problem = normalized(text);

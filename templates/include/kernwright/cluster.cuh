@@ -8,8 +8,29 @@ namespace kernwright {
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
+// An arrival that publishes no more than initialised mbarriers, which have their own fence.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// What lies at shared `address` of this block, in block `rank` of the cluster.
+__device__ __forceinline__ unsigned cluster_address(unsigned address, unsigned rank) {
+  unsigned mapped;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
+  return mapped;
+}
+
+// Stores 16 bytes to a mapped address and counts them as landed on the mapped mbarrier of the same
+// block, which must have announced them. Whoever waits for that barrier sees them.
+__device__ __forceinline__ void cluster_store(unsigned address, const float4& x, unsigned barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"
+      " [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+      "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
+      : "memory");
 }
 
 // Barrier `Id` over `threads` threads of the block: arriving without waiting, or both.

@@ -24,6 +24,17 @@ __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& 
       : "memory");
 }
 
+// The same for what is read once: the L2 gives it up first.
+__device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map, int x,
+                                              int y, unsigned barrier) {
+  constexpr unsigned long long kEvictFirst = 0x12f0000000000000;
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier), "l"(kEvictFirst)
+      : "memory");
+}
+
 // Loads one box to the same place in every block of the cluster whose rank is set in `ranks`, and
 // completes each one's barrier.
 __device__ __forceinline__ void tma_load_multicast(unsigned destination, const TensorMap& map,

@@ -38,8 +38,10 @@ __device__ __forceinline__ void wgmma_pin(float (&d)[Registers]) {
 template <int N>
 struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is overwritten
 
-// The operand lists of N = 16 (8 registers), and of each further N those of the one before and 8
-// more.
+// The operand lists of N = 8 (4 registers) and N = 16, and of each further N those of the one
+// before and 8 more.
+#define KW_TEXT_4 "%0, %1, %2, %3"
+#define KW_REGISTERS_4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define KW_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define KW_REGISTERS_8 \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
@@ -168,6 +170,7 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
       KW_ASM(N, R, "f16", A, B, P);                                                         \
     }                                                                                       \
   };
+KW_SHAPE(8, 4, "%4", "%5", "%6")
 KW_SHAPE(16, 8, "%8", "%9", "%10")
 KW_SHAPE(32, 16, "%16", "%17", "%18")
 KW_SHAPE(48, 24, "%24", "%25", "%26")

@@ -1,0 +1,219 @@
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit in and out, accumulated in fp32, for m <= 64
+// (Hopper).
+//
+// The product is computed transposed: rows of B, of which there are many, take the 64 rows of
+// wgmma, and all of A is one operand of BM rows. Nothing but reading B costs time, so all that
+// counts is how much of it is under way: one warp fills a deep ring by TMA, BN / 64 warpgroups
+// multiply from it, and several blocks share a multiprocessor.
+//
+// The SPLIT blocks of a cluster take a slice of k each. Every block owns a part of the tile; it
+// gets everybody's sums of that part straight into its shared memory, and adds them in the order
+// of the ranks. Nobody writes to a block any more when it leaves.
+
+#include <kernwright/cluster.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/mbarrier.cuh>
+#include <kernwright/tma.cuh>
+#include <kernwright/types.cuh>
+#include <kernwright/wgmma.cuh>
+
+namespace {
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kBoxK = 64;  // columns of a TMA box: 128 bytes, the swizzle's span
+constexpr int kRowBytes = kBoxK * 2;
+constexpr int kBoxes = BK / kBoxK;                     // per operand and stage
+constexpr int kFragments = BM / 8;                     // float4 per consumer thread
+constexpr int kUnits = kFragments * CONSUMER_THREADS;  // float4 of a tile
+constexpr int kOwned = kUnits / SPLIT;                 // of these, summed by one block
+static_assert(kUnits % SPLIT == 0 && kOwned * SPLIT * 16 == BM * BN * 4);
+static_assert(BN % 64 == 0 && BK % kBoxK == 0 && BM % 8 == 0);
+
+// Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
+struct Addresses {
+  static constexpr unsigned kA = STAGES * BN * BK * 2;
+  static constexpr unsigned kPartial = STAGES * STAGE_BYTES;
+  static constexpr unsigned kFull = kPartial + PARTIAL_BYTES;
+  static constexpr unsigned kEmpty = kFull + 8 * STAGES;
+  static constexpr unsigned kReceived = kEmpty + 8 * STAGES;
+  static_assert(kReceived + 16 + 1024 == SMEM_BYTES);
+
+  unsigned base;
+  __device__ unsigned b(int stage) const { return base + stage * (BN * BK * 2); }
+  __device__ unsigned a(int stage) const { return base + kA + stage * (BM * BK * 2); }
+  // Sums of this block's part of the tile, one row of kOwned per rank.
+  __device__ unsigned partial(int rank, int unit) const {
+    return base + kPartial + (rank * kOwned + unit) * 16;
+  }
+  __device__ unsigned full(int stage) const { return base + kFull + 8 * stage; }    // has landed
+  __device__ unsigned empty(int stage) const { return base + kEmpty + 8 * stage; }  // was read
+  __device__ unsigned received() const { return base + kReceived; }  // all partial sums are here
+};
+
+// Where the ring stands: its stage and the parity of the lap.
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Run by one thread.
+__device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
+                                        Addresses at, int row_b, int first, int last) {
+  Ring ring;
+#pragma unroll 1
+  for (int step = first; step < last; ++step) {
+    mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
+    const unsigned full = at.full(ring.stage);
+    mbarrier_arrive_expect(full, STAGE_BYTES);
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      const int x = step * BK + box * kBoxK;
+      const unsigned b = at.b(ring.stage) + box * BN * kRowBytes;
+      if constexpr (EVICT_FIRST) {
+        tma_load_once(b, map_b, x, row_b, full);
+      } else {
+        tma_load(b, map_b, x, row_b, full);
+      }
+      tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, 0, full);
+    }
+    ring.advance();
+  }
+}
+
+// Run by all consumer warpgroups: 64 rows of B each.
+__device__ __forceinline__ void consume(float (&sums)[BM / 2], Addresses at, int first, int last) {
+  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  Ring ring;
+#pragma unroll 1
+  for (int step = first; step < last; ++step) {
+    mbarrier_wait(at.full(ring.stage), ring.parity);
+    const unsigned long long b = wgmma_descriptor(at.b(ring.stage) + consumer * 64 * kRowBytes);
+    const unsigned long long a = wgmma_descriptor(at.a(ring.stage));
+    wgmma_pin(sums);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < BK / 16; ++k) {
+      const int box = k / 4, inside = k % 4 * 32;
+      wgmma_issue<dtype_t, BM>(sums, b + (box * BN * kRowBytes + inside) / 16,
+                               a + (box * BM * kRowBytes + inside) / 16, step != first || k != 0);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    wgmma_pin(sums);
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(at.empty(ring.stage));
+    ring.advance();
+  }
+}
+
+__device__ __forceinline__ float4 fragment(const float (&sums)[BM / 2], int index) {
+  return {sums[4 * index], sums[4 * index + 1], sums[4 * index + 2], sums[4 * index + 3]};
+}
+
+// Rounds and stores fragment `index` of consumer thread `thread`: two rows of A, from 8 * index, by
+// two rows of B.
+__device__ __forceinline__ void store(dtype_t* d, int m, int n, int index, int row_b,
+                                      unsigned thread, const float4& x) {
+  const int row_a = index * 8 + static_cast<int>(thread % 4) * 2;
+  row_b += static_cast<int>(thread / 32 * 16 + thread % 32 / 4);
+  dtype_t* const target = d + static_cast<long long>(row_a) * n + row_b;
+  const bool upper = row_b < n, lower = row_b + 8 < n;
+  if (row_a < m) {
+    if (upper) target[0] = from_float<dtype_t>(x.x);
+    if (lower) target[8] = from_float<dtype_t>(x.z);
+  }
+  if (row_a + 1 < m) {
+    if (upper) target[n] = from_float<dtype_t>(x.y);
+    if (lower) target[n + 8] = from_float<dtype_t>(x.w);
+  }
+}
+
+__device__ __forceinline__ float4 load_partial(unsigned address) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
+// Sends the sums to the blocks that own them, adds up what this block owns, and stores it.
+__device__ __forceinline__ void reduce(const float (&sums)[BM / 2], Addresses at, dtype_t* d, int m,
+                                       int n, int row_b, int rank) {
+  const unsigned thread = threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < kFragments; ++i) {
+    const unsigned unit = i * CONSUMER_THREADS + thread, owner = unit / kOwned;
+    cluster_store(cluster_address(at.partial(rank, unit % kOwned), owner), fragment(sums, i),
+                  cluster_address(at.received(), owner));
+  }
+  mbarrier_wait(at.received(), 0);
+#pragma unroll 1
+  for (unsigned i = thread; i < kOwned; i += CONSUMER_THREADS) {
+    float4 sum = load_partial(at.partial(0, i));
+#pragma unroll
+    for (int from = 1; from < SPLIT; ++from) {
+      const float4 x = load_partial(at.partial(from, i));
+      sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
+    }
+    const unsigned unit = rank * kOwned + i;
+    store(d, m, n, unit / CONSUMER_THREADS, row_b, unit % CONSUMER_THREADS, sum);
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                  dtype_t* __restrict__ d, int m, int n, int k) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const bool producer = warp == CONSUMER_THREADS / 32;
+  const int rank = blockIdx.x % SPLIT, row_b = blockIdx.x / SPLIT * BN;
+  const int steps = (k + BK - 1) / BK;
+  const int first = rank * steps / SPLIT, last = (rank + 1) * steps / SPLIT;
+
+  if (producer) {
+    if (elect_one()) {
+      tma_prefetch(map_b);
+      tma_prefetch(map_a);
+      for (int stage = 0; stage < STAGES; ++stage) {
+        mbarrier_init(at.full(stage), 1);
+        mbarrier_init(at.empty(stage), CONSUMER_THREADS / 32);
+      }
+      mbarrier_init(at.received(), 1);
+      mbarrier_init_fence();
+      if constexpr (SPLIT > 1) mbarrier_arrive_expect(at.received(), PARTIAL_BYTES);
+    }
+    __syncwarp();
+    named_barrier_arrive<1>(THREADS);
+    if constexpr (SPLIT > 1) cluster_arrive_relaxed();
+    if (elect_one()) produce(map_a, map_b, at, row_b, first, last);
+    __syncwarp();
+    if constexpr (SPLIT > 1) cluster_wait();
+  } else {
+    named_barrier_sync(1, THREADS);
+    if constexpr (SPLIT > 1) {  // all blocks run, and their barriers are ready
+      cluster_arrive_relaxed();
+      cluster_wait();
+    }
+    float sums[BM / 2];
+    consume(sums, at, first, last);
+    if constexpr (SPLIT > 1) {
+      reduce(sums, at, d, m, n, row_b, rank);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kFragments; ++i) {
+        store(d, m, n, i, row_b, threadIdx.x, fragment(sums, i));
+      }
+    }
+  }
+}
