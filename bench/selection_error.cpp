@@ -47,7 +47,7 @@ struct Model {
   std::string_view samples;
   std::string_view device;
   PowerMode power = PowerMode::burst;
-  bool power_blocks = false;
+  bool long_blocks = false;
 };
 constexpr std::string_view kSamples = "samples=0.5+outliers+tick";
 constexpr Model kModels[] = {
@@ -60,17 +60,18 @@ constexpr Model kModels[] = {
     {"failures", kSamples, "drift=0.5+failures=5"},
     {"restart", kSamples, "drift=0.5+restart=0.7+restart=4"},
     {"restart_mild", kSamples, "drift=0.5+restart=0.7+restart=4+process=0.1"},
-    // How fast a step is forgotten is not known: with 0.04 s interleaved rounds never show one.
-    {"best_step", kSamples, "drift=0.5+best_step+cooling=0.25"},
-    {"best_step_fast", kSamples, "drift=0.5+best_step+cooling=0.04"},
-    {"power_steps", kSamples, "drift=0.5+power_steps=30+cooling=0.25"},
-    {"power_steps_fast", kSamples, "drift=0.5+power_steps=30+cooling=0.04"},
-    // Steps that stay, and the best in sustained running looked for, without and with blocks.
-    {"best_sustained", kSamples, "drift=0.5+best_step+cooling=1e9", PowerMode::sustained},
-    {"best_blocks", kSamples, "drift=0.5+best_step+cooling=1e9", PowerMode::sustained, true},
-    {"sustained", kSamples, "drift=0.5+power_steps=30+cooling=1e9", PowerMode::sustained},
-    {"sustained_blocks", kSamples, "drift=0.5+power_steps=30+cooling=1e9", PowerMode::sustained,
-     true},
+    // The best at a clock that all share, where the power limit lowers it.
+    {"best_step", kSamples, "drift=0.5+best_step"},
+    {"power_steps", kSamples, "drift=0.5+power_steps=30"},
+    // The best alone for long, with time for long blocks and without. A device whose clock follows
+    // ten times as slowly as an H200's needs long ones.
+    {"drift_sustained", kSamples, "drift=1+throttle=0.1", PowerMode::sustained},
+    {"best_sustained", kSamples, "drift=0.5+best_step", PowerMode::sustained},
+    {"sustained", kSamples, "drift=0.5+power_steps=30", PowerMode::sustained},
+    {"best_blocks", kSamples, "drift=0.5+best_step", PowerMode::sustained, true},
+    {"sustained_blocks", kSamples, "drift=0.5+power_steps=30", PowerMode::sustained, true},
+    {"sustained_slow", kSamples, "drift=0.5+power_steps=30+power_lag=0.2", PowerMode::sustained},
+    {"blocks_slow", kSamples, "drift=0.5+power_steps=30+power_lag=0.2", PowerMode::sustained, true},
 };
 
 struct Case {
@@ -133,7 +134,7 @@ std::vector<SelectionTrial> run_trials(const Case& one, const Model& model, int 
   tbb::parallel_for(std::size_t{0}, results.size(), [&](std::size_t trial) {
     const SelectionOptions options{.simulation = {.noise = noise, .seed = hash_at(seed, trial)},
                                    .power = model.power,
-                                   .power_blocks = model.power_blocks};
+                                   .long_blocks = model.long_blocks};
     auto result = run_selection_trial(one.space, candidates, options);
     // Where every candidate fails there is no choice to judge.
     if (result) {

@@ -30,7 +30,8 @@ Json json_of(const RankedConfiguration& ranked) {
           {"is_incumbent", ranked.is_incumbent},
           {"tied", ranked.tied},
           {"deterministic", ranked.deterministic},
-          {"warned", ranked.warned}};
+          {"warned", ranked.warned},
+          {"in_blocks", ranked.in_blocks}};
 }
 
 Json json_of(const CheckReport& check) {
@@ -140,6 +141,7 @@ void read_ranked(FieldReader& fields, RankedConfiguration& ranked) {
   fields.read_newer("tied", ranked.tied);
   fields.read_newer("deterministic", ranked.deterministic);
   fields.read_newer("warned", ranked.warned);
+  fields.read_newer("in_blocks", ranked.in_blocks);
 }
 
 void read_check(FieldReader& fields, CheckReport& check) {

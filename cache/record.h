@@ -58,6 +58,8 @@ struct RankedConfiguration {
   bool tied = false;          ///< not told apart from the fastest
   bool deterministic = true;
   bool warned = false;  ///< the compiler warned of something that costs speed
+  /// Its last samples, `FinalRounds::block_rounds` of them, come from blocks.
+  bool in_blocks = false;
 };
 
 /// What was measured beside the finalists, one entry per round, and which rounds do not count.

@@ -322,8 +322,9 @@ Decision decide_blocks(std::span<const Finalist> finalists, const FinalRounds& r
   std::vector<std::size_t> in_blocks;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
     std::vector<double>& samples = by_rounds[i].samples_us;
-    if (samples.size() <= interleaved) continue;
-    const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(interleaved);
+    // Records of old do not say who is in blocks, but those then had all rounds.
+    if (!finalists[i].in_blocks && samples.size() <= interleaved) continue;
+    const auto begin = samples.end() - rounds.block_rounds;
     by_blocks.push_back({finalists[i].traits, {begin, samples.end()}});
     in_blocks.push_back(i);
     samples.erase(begin, samples.end());
@@ -369,7 +370,8 @@ Decision decide(const TuningRecord& record) {
                           .warned = ranked.warned,
                           .registers = ranked.resources.registers,
                           .smem_bytes = ranked.smem_bytes},
-                         ranked.measurement.samples_us});
+                         ranked.measurement.samples_us,
+                         ranked.in_blocks});
   };
   add(record.winner);
   for (const RankedConfiguration& ranked : record.runners_up) add(ranked);

@@ -39,8 +39,9 @@ struct Traits {
 /// One candidate of the finals.
 struct Finalist {
   Traits traits;
-  /// One per round. Who was clearly slower after some rounds has only those.
+  /// One per round, and those of blocks. Who was clearly slower after some rounds has only those.
   std::vector<double> samples_us;
+  bool in_blocks = false;  ///< the last `FinalRounds::block_rounds` come from blocks
 };
 
 /// Where a finalist stands against the fastest one, its `slowdown` included.

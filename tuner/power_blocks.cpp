@@ -3,24 +3,30 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <vector>
 
+#include "support/text.h"
 #include "tuner/rounds.h"
 
 namespace kernwright {
 namespace {
 
+/// Clocks that differ by less than this are equal.
 constexpr double kClockSpread = 0.01;
-/// Who is that much slower at a shared clock is so at its own.
-constexpr double kBlockMargin = 0.1;
+/// Who is that much slower at a shared clock is so at its own: limits cost up to 17 %.
+constexpr double kReach = 0.2;
 constexpr std::size_t kBlockFinalists = 3;
 constexpr int kBlockPasses = 4;  ///< A B C, C B A and once more
-/// A block lasts so many times the device's settling time, and a second at least; the second half
-/// counts as so many rounds, each the median of its part.
+/// A short block: an H200's clock follows a new kernel within 4 to 32 ms.
+constexpr double kShortSeconds = 0.1;
+/// A long one lasts so many times the device's settling time, and a second at least. Of either the
+/// second half counts, as so many rounds, each the median of its part.
 constexpr double kSettlings = 3;
-constexpr double kMinBlockSeconds = 1;
+constexpr double kLongSeconds = 1;
 constexpr std::size_t kRoundsPerBlock = 8;
 constexpr std::size_t kBlockOrder = 8;        ///< samples per call within a block
 constexpr std::size_t kMostInBlock = 20'000;  ///< where the clock stands still
+
 class Blocks {
  public:
   Blocks(Runner& runner, std::span<const Contender> contenders, const RaceOptions& options,
@@ -32,10 +38,17 @@ class Blocks {
  private:
   /// How a block ended.
   enum class End { settled, failed, not_comparable };
+  using Taken = std::map<std::size_t, std::vector<Sample>>;  ///< by entry of the result
 
-  std::vector<std::size_t> order() const;
-  Result<End> sample_block(std::size_t entry, std::vector<Sample>& rounds);
-  Result<End> sample_all(std::map<std::size_t, std::vector<Sample>>& taken);
+  std::vector<std::size_t> within_reach() const;
+  std::vector<std::size_t> best_alone(const Taken& alone) const;
+  Result<End> sample_block(std::size_t entry, double seconds, std::vector<Sample>& rounds);
+  Result<End> look_alone(Taken& alone);
+  Result<End> sample_all(std::vector<std::size_t> turn, Taken& taken);
+  Result<void> end(End how);
+  void doubt(std::string detail) {
+    result_.audit.merge({{{"power_blocks", Trust::b, std::move(detail)}}});
+  }
 
   Runner& runner_;
   std::span<const Contender> contenders_;
@@ -43,29 +56,43 @@ class Blocks {
   RaceResult& result_;
 };
 
-/// Entries of the result: the winner, the leader and the next best.
-std::vector<std::size_t> Blocks::order() const {
-  const Decision& decision = result_.decision;
-  std::vector<std::size_t> order(result_.finalists.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+double median_of(const std::vector<Sample>& samples, double Sample::* member) {
+  std::vector<double> values;
+  for (const Sample& sample : samples) values.push_back(sample.*member);
+  return median(std::move(values));
+}
+
+/// Entries of the result that may be the best alone, the default and the incumbent like any other.
+std::vector<std::size_t> Blocks::within_reach() const {
+  std::vector<std::size_t> entries;
+  for (std::size_t at = 0; at < result_.finalists.size(); ++at) {
+    if (result_.decision.standings[at].slowdown.estimate <= kReach) entries.push_back(at);
+  }
+  return entries;
+}
+
+/// The winner of the rounds, so that whom a tie favours takes part, and the best of the others.
+std::vector<std::size_t> Blocks::best_alone(const Taken& alone) const {
+  std::map<std::size_t, double> us;
+  std::vector<std::size_t> order;
+  for (const auto& [entry, samples] : alone) {
+    us[entry] = median_of(samples, &Sample::us);
+    order.push_back(entry);
+  }
   const auto rank = [&](std::size_t at) {
-    return std::pair(at != decision.winner && at != decision.leader,
-                     decision.standings[at].slowdown.estimate);
+    return std::pair(at != result_.decision.winner, us.at(at));
   };
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
   order.resize(std::min(order.size(), kBlockFinalists));
-  std::erase_if(order, [&](std::size_t at) {
-    return decision.standings[at].slowdown.estimate > kBlockMargin;
-  });
   return order;
 }
 
 /// One finalist alone, long enough for the clock to settle.
-Result<Blocks::End> Blocks::sample_block(std::size_t entry, std::vector<Sample>& rounds) {
+Result<Blocks::End> Blocks::sample_block(std::size_t entry, double seconds,
+                                         std::vector<Sample>& rounds) {
   const std::size_t contender = result_.finalists[entry].contender;
   const std::vector<Runner::Id> order(kBlockOrder, contenders_[contender].id);
-  const double seconds = std::max(kMinBlockSeconds, kSettlings * options_.settle_seconds);
   const int epoch = runner_.epoch();
   const double start = options_.clock_seconds();
   std::vector<Sample> settled;
@@ -96,12 +123,23 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, std::vector<Sample>&
   return End::settled;
 }
 
-Result<Blocks::End> Blocks::sample_all(std::map<std::size_t, std::vector<Sample>>& taken) {
-  std::vector<std::size_t> turn = order();
-  if (turn.size() < 2) return End::not_comparable;
+Result<Blocks::End> Blocks::look_alone(Taken& alone) {
+  const std::vector<std::size_t> entries = within_reach();
+  if (entries.size() < 2) return End::settled;
+  for (const std::size_t entry : entries) {
+    auto end = sample_block(entry, kShortSeconds, alone[entry]);
+    if (!end || end.value() != End::settled) return end;
+  }
+  return End::settled;
+}
+
+Result<Blocks::End> Blocks::sample_all(std::vector<std::size_t> turn, Taken& taken) {
+  const double seconds = options_.long_blocks
+                             ? std::max(kLongSeconds, kSettlings * options_.settle_seconds)
+                             : kShortSeconds;
   for (int pass = 0; pass < kBlockPasses; ++pass) {
     for (const std::size_t entry : turn) {
-      auto end = sample_block(entry, taken[entry]);
+      auto end = sample_block(entry, seconds, taken[entry]);
       if (!end || end.value() != End::settled) return end;
     }
     std::reverse(turn.begin(), turn.end());
@@ -109,45 +147,52 @@ Result<Blocks::End> Blocks::sample_all(std::map<std::size_t, std::vector<Sample>
   return End::settled;
 }
 
-Result<void> Blocks::run() {
-  std::map<std::size_t, std::vector<Sample>> taken;
-  auto end = sample_all(taken);
-  if (!end) return end.error();
-  if (end.value() == End::failed) {
+/// Without blocks the rounds decide.
+Result<void> Blocks::end(End how) {
+  if (how == End::failed) {
     std::erase_if(result_.finalists, [this](const RaceResult::Entry& entry) {
       return entry.contender == result_.failed.back().first;
     });
   }
-  if (end.value() == End::settled) {
-    for (const auto& [entry, more] : taken) {
-      auto& samples = result_.finalists[entry].samples;
-      samples.insert(samples.end(), more.begin(), more.end());
-      result_.rounds.block_rounds = static_cast<int>(more.size());
-    }
-  }
+  if (how != End::settled) doubt("a finalist's own clock is not known");
   if (!result_.finalists.empty()) {
     result_.decision = judge(contenders_, result_.finalists, result_.rounds);
   }
   return {};
 }
 
-}  // namespace
-
-bool power_limited(const RaceResult& result) {
+Result<void> Blocks::run() {
+  Taken alone;
+  auto looked = look_alone(alone);
+  if (!looked) return looked.error();
+  if (looked.value() != End::settled) return end(looked.value());
+  if (alone.empty()) return {};
   std::vector<double> clocks;
-  for (std::size_t at = 0; at < result.finalists.size(); ++at) {
-    if (result.decision.standings[at].slowdown.estimate > kBlockMargin) continue;
-    std::vector<double> mhz;
-    for (const Sample& sample : result.finalists[at].samples) mhz.push_back(sample.sm_mhz);
-    clocks.push_back(median(std::move(mhz)));
-  }
-  if (clocks.size() < 2) return false;
+  for (const auto& [entry, samples] : alone) clocks.push_back(median_of(samples, &Sample::sm_mhz));
   const auto [low, high] = std::minmax_element(clocks.begin(), clocks.end());
-  return *low > 0 && *high > (1 + kClockSpread) * *low;
+  result_.power_limited = *low <= 0 || *high > (1 + kClockSpread) * *low;
+  if (!result_.power_limited) return {};
+
+  const std::vector<std::size_t> turn = best_alone(alone);
+  Taken taken;
+  auto sampled = sample_all(turn, taken);
+  if (!sampled) return sampled.error();
+  if (sampled.value() == End::settled) {
+    for (const auto& [entry, more] : taken) {
+      RaceResult::Entry& finalist = result_.finalists[entry];
+      finalist.samples.insert(finalist.samples.end(), more.begin(), more.end());
+      finalist.in_blocks = true;
+      result_.rounds.block_rounds = static_cast<int>(more.size());
+    }
+    if (!options_.long_blocks) doubt("the finalists' clocks differ; short blocks decided");
+  }
+  return end(sampled.value());
 }
 
-Result<void> race_in_blocks(Runner& runner, std::span<const Contender> contenders,
-                            const RaceOptions& options, RaceResult& result) {
+}  // namespace
+
+Result<void> race_alone(Runner& runner, std::span<const Contender> contenders,
+                        const RaceOptions& options, RaceResult& result) {
   return Blocks(runner, contenders, options, result).run();
 }
 

@@ -6,15 +6,14 @@
 
 namespace kernwright {
 
-/// Interleaved finalists share one clock. Whether they would not have the same one alone: then
-/// somebody meets the power limit, and the finals flatter who draws more.
-bool power_limited(const RaceResult& result);
-
-/// Runs the best three finalists one after another, each long enough for its own clock to settle,
-/// four times in the order A B C C B A, and lets that decide. Appends to their samples. Who fails
-/// leaves the finals; then, or where the process begins anew, the rounds decide. Errors: the
-/// runner's own.
-Result<void> race_in_blocks(Runner& runner, std::span<const Contender> contenders,
-                            const RaceOptions& options, RaceResult& result);
+/// Finalists that take turns share one clock, which follows what all of them draw on average; it
+/// says nothing of what each would have alone. So those within reach of the best run alone for a
+/// moment, and where their clocks then differ (or are not known) the race is `power_limited`: the
+/// best three by these times run one after another, four times in the order A B C C B A, and that
+/// decides. Appends to their samples. Blocks that are short, because there was no time for long
+/// ones, or that ended early, leave trust B. Who fails leaves the finals; then, or where the
+/// process begins anew, the rounds decide. Errors: the runner's own.
+Result<void> race_alone(Runner& runner, std::span<const Contender> contenders,
+                        const RaceOptions& options, RaceResult& result);
 
 }  // namespace kernwright

@@ -22,7 +22,8 @@ struct Rung {
   std::size_t most = 0;
 };
 constexpr Rung kScreened{0, 0.20, 24, 96};
-constexpr Rung kRungs[] = {{4, 0.08, 8, 32}, {16, 0.03, 4, 16}};
+/// The last one keeps enough that hardly ever all of them meet a power limit that others do not.
+constexpr Rung kRungs[] = {{4, 0.08, 8, 32}, {16, 0.03, 6, 16}};
 /// Each rung before the finals gets this share of the seconds.
 constexpr double kRungShare = 0.25;
 
@@ -391,9 +392,8 @@ Result<RaceResult> Race::run() {
   if (!live) return live.error();
   result_.raced = std::max(result_.raced, static_cast<int>(live.value().size()));
   if (auto done = finals(std::move(live).value()); !done) return done.error();
-  result_.power_limited = power_limited(result_);
-  if (result_.power_limited && options_.power_blocks) {
-    if (auto done = race_in_blocks(runner_, contenders_, options_, result_); !done) {
+  if (options_.power == PowerMode::sustained && !result_.finalists.empty()) {
+    if (auto done = race_alone(runner_, contenders_, options_, result_); !done) {
       return done.error();
     }
   }
@@ -406,7 +406,7 @@ Decision judge(std::span<const Contender> contenders, std::span<const RaceResult
                const FinalRounds& rounds) {
   std::vector<Finalist> judged;
   for (const RaceResult::Entry& entry : finalists) {
-    Finalist finalist{contenders[entry.contender].traits, {}};
+    Finalist finalist{contenders[entry.contender].traits, {}, entry.in_blocks};
     finalist.traits.deterministic = finalist.traits.deterministic && entry.check.deterministic;
     for (const Sample& sample : entry.samples) finalist.samples_us.push_back(sample.us);
     judged.push_back(std::move(finalist));

@@ -25,12 +25,13 @@ struct Contender {
 
 struct RaceOptions {
   std::uint64_t seed = 1;
-  double seconds = 4;         ///< of everything but power blocks, on `clock_seconds`
+  double seconds = 4;         ///< of everything but running alone, on `clock_seconds`
   double finals_seconds = 2;  ///< of the last rung
   int finalists = 8;
   int max_rounds = 256;  ///< of the last rung
-  /// Blocks of one finalist after another decide where the power limit does; they take 8 to 20 s.
-  bool power_blocks = false;
+  /// Sustained: finalists also run alone after the rounds, which takes up to 2 s (`race_alone`).
+  PowerMode power = PowerMode::sustained;
+  bool long_blocks = false;     ///< where the power limit decides; they take 12 s or more
   double settle_seconds = 0.3;  ///< until the device is steady after a change of load
   std::function<double()> clock_seconds;
 };
@@ -38,9 +39,11 @@ struct RaceOptions {
 /// The finals as they were sampled, and what they say.
 struct RaceResult {
   struct Entry {
-    std::size_t contender = 0;    ///< index into the contenders given
-    std::vector<Sample> samples;  ///< one per round; fewer where it was clearly slower by then
-    CheckReport check;            ///< the finalist's proof
+    std::size_t contender = 0;  ///< index into the contenders given
+    /// One per round, fewer where it was clearly slower by then; after them those of blocks.
+    std::vector<Sample> samples;
+    CheckReport check;  ///< the finalist's proof
+    bool in_blocks = false;
   };
   std::vector<Entry> finalists;  ///< in the order of the contenders; none where all failed
   FinalRounds rounds;
@@ -48,9 +51,9 @@ struct RaceResult {
   /// Contenders that ended here, and how.
   std::vector<std::pair<std::size_t, Runner::Step>> failed;
   int raced = 0;  ///< contenders that were sampled here
-  /// What the rules on disturbances found, where they found something.
+  /// What the rules on disturbances and on running alone found, where they found something.
   Audit audit;
-  /// The finalists' clocks differ, or differ from the reference's: the power limit decides.
+  /// Running alone, the finalists have different clocks, or none that is known. Never in bursts.
   bool power_limited = false;
 };
 

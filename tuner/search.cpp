@@ -27,7 +27,7 @@ constexpr double kRaceShare = 0.2;
 constexpr double kSettleShare = 0.05;
 constexpr double kMostSettleSeconds = 3;
 constexpr double kMostRaceSeconds = 4;
-/// Power blocks take tens of seconds, which only long sessions have.
+/// Long power blocks take tens of seconds, which only long sessions have.
 constexpr double kBlockBudgetSeconds = 60;
 
 /// The first sample of a candidate this many times slower than the best ends its visit.
@@ -67,10 +67,10 @@ class Search {
   };
 
   double elapsed() const { return clock_() - in_.started; }
-  bool power_blocks() const { return o_.budget.seconds >= kBlockBudgetSeconds; }
+  bool long_blocks() const { return o_.budget.seconds >= kBlockBudgetSeconds; }
   double race_reserve() const {
     const double share = kRaceShare * o_.budget.seconds;
-    return power_blocks() ? share : std::min(share, kMostRaceSeconds);
+    return long_blocks() ? share : std::min(share, kMostRaceSeconds);
   }
   std::string_view stop_reason();
 
@@ -414,7 +414,8 @@ Result<void> Search::finals() {
   race.finals_seconds = std::min(race.finals_seconds, race.seconds / 2);
   race.finalists = o_.finalists;
   race.max_rounds = o_.final_rounds;
-  race.power_blocks = power_blocks();
+  race.power = in_.power;
+  race.long_blocks = long_blocks();
   race.settle_seconds = shares_.settle_seconds;
   race.clock_seconds = clock_;
   const FinalsInput input{.candidates = in_.candidates,

@@ -112,6 +112,7 @@ Result<void> SearchFinals::keep(const RaceResult::Entry& finalist, const Standin
   ranked.tied = standing.equal();
   ranked.deterministic = own.deterministic;
   ranked.warned = own.warned;
+  ranked.in_blocks = finalist.in_blocks;
   result_.finalists.push_back({survivor.trial, std::move(ranked), std::move(survivor.compiled)});
   return {};
 }

@@ -68,6 +68,7 @@ Result<TuningResult> TuningSession::run() {
                           .runner = runner_,
                           .log = log,
                           .problem = problem_.text(),
+                          .power = key_.policy.power,
                           .roofline_us = roofline,
                           .started = started};
   auto found = run_search(input, options_);

@@ -155,7 +155,7 @@ const std::map<std::string, std::set<std::string>> kNewer = {
     {"", {"trust", "audit", "verdict", "rounds", "search", "settle_ms"}},
     {"ranked",
      {"sm_mhz", "smem_bytes", "workspace_bytes", "launch_gap_us", "slowdown", "is_default",
-      "is_incumbent", "tied", "deterministic", "warned"}},
+      "is_incumbent", "tied", "deterministic", "warned", "in_blocks"}},
     {"/check", {"exact", "guarded", "unmapped", "repeats", "deterministic", "after_timing"}}};
 
 bool is_newer(const std::string& path, const std::string& field) {
@@ -179,7 +179,8 @@ TEST(RecordTest, EvidenceComesBack) {
   EXPECT_EQ(back->winner.smem_bytes, record.winner.smem_bytes);
   EXPECT_EQ(back->winner.launch_gap_us, record.winner.launch_gap_us);
   EXPECT_FALSE(back->winner.deterministic);
-  EXPECT_TRUE(back->winner.is_incumbent && back->winner.tied && back->winner.warned);
+  EXPECT_TRUE(back->winner.is_incumbent && back->winner.tied && back->winner.warned &&
+              back->winner.in_blocks);
   EXPECT_EQ(back->runners_up[0].slowdown, record.runners_up[0].slowdown);
   EXPECT_TRUE(back->runners_up[0].is_default);
   EXPECT_EQ(back->check.repeats, 50);

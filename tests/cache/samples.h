@@ -34,6 +34,7 @@ inline TuningRecord sample_record(int m) {
   record.winner.tied = true;
   record.winner.deterministic = false;
   record.winner.warned = true;
+  record.winner.in_blocks = true;
   record.runners_up = {{"matmul/tiled",
                         Configuration({{"BM", 64}}),
                         digest_of("second").hex(),

@@ -354,6 +354,22 @@ TEST(DecisionTest, BlocksDecideAmongThoseThatHaveThem) {
   EXPECT_EQ(decision.standings[2].place, Place::slower);
 }
 
+TEST(DecisionTest, WhoDroppedOutOfTheRoundsMayWinTheBlocks) {
+  std::vector<Finalist> all = {finalist("hot", normal(10, 0.002, 1)),
+                               finalist("cool", normal(10.3, 0.002, 2, 16))};
+  FinalRounds rounds;
+  rounds.sm_reference_us = normal(100, 0.002, 4);
+  rounds.dram_reference_us = normal(100, 0.002, 5);
+  rounds.block_rounds = 32;
+  for (const auto& [at, us] : {std::pair{std::size_t{0}, 11.0}, {std::size_t{1}, 10.4}}) {
+    all[at].in_blocks = true;
+    for (const double sample : normal(us, 0.002, 6 + at, 32)) all[at].samples_us.push_back(sample);
+  }
+  const Decision decision = decide(all, rounds);
+  EXPECT_EQ(decision.winner, 1U);
+  EXPECT_EQ(decision.verdict, Verdict::win);
+}
+
 TEST(DecisionTest, EqualOnesAreRarelyCalledAWin) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     std::vector<Finalist> all;

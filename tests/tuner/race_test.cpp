@@ -298,36 +298,57 @@ TEST(RaceTest, WhoBecameMuchFasterIsCheckedAgain) {
   EXPECT_EQ(winner(result.value()), 1U);
 }
 
-TEST(RaceTest, ThePowerLimitShowsInTheClocks) {
-  ScriptedRace race({11, 10, 10.2});
-  race.runner.sm_mhz = [](Runner::Id id, double) { return id == 1 ? 1900.0 : 1980.0; };
+/// Candidate 1 is the fastest at a shared clock, which the device lowers where it runs alone for
+/// more than 20 ms.
+void draw_much_power(ScriptedRace& race) {
+  race.options.power = PowerMode::sustained;
+  race.runner.noise = 0.002;
+  auto alone_since = std::make_shared<std::pair<Runner::Id, double>>(-1, 0);
+  const auto slowdown = [alone_since](Runner::Id id, double seconds) {
+    if (std::exchange(alone_since->first, id) != id) alone_since->second = seconds;
+    return id == 1 && seconds - alone_since->second > 0.02 ? 1.1 : 1.0;
+  };
+  race.runner.time_us = [&race, slowdown](Runner::Id id, double seconds) {
+    return id < 0 ? 100 : race.us[static_cast<std::size_t>(id)] * slowdown(id, seconds);
+  };
+  race.runner.sm_mhz = [slowdown](Runner::Id id, double seconds) {
+    return 1980 / slowdown(id, seconds);
+  };
+}
+
+/// Whether nothing that was found is held against the result.
+bool trusted(const RaceResult& result) { return result.audit.trust() == Trust::a; }
+
+TEST(RaceTest, WithEqualClocksAloneTheRoundsDecide) {
+  ScriptedRace race({14, 10, 10.3, 10.6, 12});
+  race.options.power = PowerMode::sustained;
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  EXPECT_FALSE(result.value().power_limited);
+  EXPECT_EQ(result.value().rounds.block_rounds, 0);
+  EXPECT_TRUE(trusted(result.value()));
+  EXPECT_GT(race.runner.samples[4], race.runner.samples[0] + 40) << "far behind, it is not asked";
+}
+
+TEST(RaceTest, ClocksThatAreNotKnownAreNotEqual) {
+  ScriptedRace race({11, 10, 10.3});
+  race.options.power = PowerMode::sustained;
+  race.runner.sm_mhz = [](Runner::Id, double) { return 0.0; };
   const auto result = race.run();
   ASSERT_TRUE(result);
   EXPECT_TRUE(result.value().power_limited);
-  race.runner.sm_mhz = [](Runner::Id, double) { return 1980.0; };
-  EXPECT_FALSE(race.run().value().power_limited);
+  EXPECT_FALSE(trusted(result.value()));
 }
 
-/// Candidate 1 is the fastest at a shared clock, and slows down when it runs alone for a while.
-void draw_much_power(ScriptedRace& race) {
-  race.options.power_blocks = true;
-  race.runner.noise = 0.002;
-  auto alone_since = std::make_shared<std::pair<Runner::Id, double>>(-1, 0);
-  race.runner.time_us = [&race, alone_since](Runner::Id id, double seconds) {
-    if (std::exchange(alone_since->first, id) != id) alone_since->second = seconds;
-    const bool hot = id == 1 && seconds - alone_since->second > 0.3;
-    return id < 0 ? 100 : race.us[static_cast<std::size_t>(id)] * (hot ? 1.1 : 1);
-  };
-  race.runner.sm_mhz = [](Runner::Id id, double) { return id == 1 ? 1900.0 : 1980.0; };
-}
-
-TEST(RaceTest, BlocksDecideWhereThePowerLimitDoes) {
+TEST(RaceTest, LongBlocksDecideWhereThePowerLimitDoes) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   draw_much_power(race);
+  race.options.long_blocks = true;
   const auto result = race.run();
   ASSERT_TRUE(result);
+  EXPECT_TRUE(result.value().power_limited);
   EXPECT_EQ(winner(result.value()), 2U);
-  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
+  EXPECT_TRUE(trusted(result.value()));
   EXPECT_EQ(result.value().rounds.block_rounds, 32);
   const auto& finalists = result.value().finalists;
   const std::size_t rounds = result.value().rounds.sm_reference_us.size();
@@ -337,13 +358,24 @@ TEST(RaceTest, BlocksDecideWhereThePowerLimitDoes) {
   EXPECT_LT(race.runner.seconds, 20);
 }
 
-TEST(RaceTest, WithoutTimeForBlocksTheRoundsDecide) {
+TEST(RaceTest, ShortBlocksDecideTooAndCostTrust) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   draw_much_power(race);
-  race.options.power_blocks = false;
   const auto result = race.run();
   ASSERT_TRUE(result);
-  EXPECT_TRUE(result.value().power_limited);
+  EXPECT_EQ(winner(result.value()), 2U);
+  EXPECT_EQ(result.value().rounds.block_rounds, 32);
+  EXPECT_EQ(result.value().audit.trust(), Trust::b);
+  EXPECT_LT(race.runner.seconds, 3);
+}
+
+TEST(RaceTest, InBurstsOneClockIsSharedAndTheRoundsDecide) {
+  ScriptedRace race({14, 10, 10.3, 10.6, 12});
+  draw_much_power(race);
+  race.options.power = PowerMode::burst;
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  EXPECT_FALSE(result.value().power_limited);
   EXPECT_EQ(winner(result.value()), 1U);
   EXPECT_EQ(result.value().rounds.block_rounds, 0);
 }
@@ -359,6 +391,7 @@ TEST(RaceTest, WhoFailsInABlockLeavesTheFinals) {
   EXPECT_FALSE(is_finalist(result.value(), 1));
   EXPECT_EQ(winner(result.value()), 2U);
   EXPECT_EQ(result.value().rounds.block_rounds, 0);
+  EXPECT_EQ(result.value().audit.trust(), Trust::b);
 }
 
 TEST(RaceTest, TheSameSeedGivesTheSameRace) {

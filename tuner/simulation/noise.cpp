@@ -71,7 +71,7 @@ constexpr Part kParts[] = {
      }},
     {"process", 100 * kProcessSigma,
      [](NoiseModel& m, double percent) { m.restart_sigma = percent / 100; }},
-    {"cooling", 0.25, [](NoiseModel& m, double seconds) { m.cooling_seconds = seconds; }},
+    {"power_lag", 0.02, [](NoiseModel& m, double seconds) { m.power_lag_seconds = seconds; }},
 };
 
 std::string part_names() {
@@ -132,6 +132,7 @@ DeviceNoise::DeviceNoise(const NoiseModel& model, std::uint64_t seed)
       tau_seconds_(model.drift_tau_seconds),
       random_(seed_for(seed, Purpose::drift)),
       drift_(sigma_ * random_.normal()),
+      lag_seconds_(model.power_lag_seconds),
       throttle_(model.throttle, seed_for(seed, Purpose::throttle)),
       load_(model.foreign_load, seed_for(seed, Purpose::load)) {}
 
@@ -144,17 +145,20 @@ DeviceNoise::State DeviceNoise::at(double seconds) {
   return {std::exp(drift_) * (1 - throttle_.slowdown_at(seconds)), 1 + load_.slowdown_at(seconds)};
 }
 
+double DeviceNoise::run(double step, double seconds) {
+  if (seconds <= 0) return power_slowdown_;
+  const double kept = std::exp(-seconds / lag_seconds_);
+  const double before = std::exchange(power_slowdown_, step + (power_slowdown_ - step) * kept);
+  return step + (before - step) * (1 - kept) * lag_seconds_ / seconds;
+}
+
 CandidateNoise CandidateNoise::draw(const NoiseModel& model, std::uint64_t seed,
                                     std::size_t candidate, bool best) {
   RandomStream random(hash_at(seed_for(seed, Purpose::candidate), candidate));
   CandidateNoise noise;
   const bool steps = random.uniform() < model.power_step_share;
   const double step = random.uniform(model.power_step);
-  const double after = random.log_uniform(model.power_step_after_seconds);
-  if (steps || (best && model.best_steps)) {
-    noise.power_step = step;
-    noise.power_step_after_seconds = after;
-  }
+  if (steps || (best && model.best_steps)) noise.power_step = step;
   noise.transient = model.transient * random.uniform({0.5, 1.0});
   const bool fails = random.uniform() < model.failure_share;
   const Outcome failure = kFailures[random.below(std::size(kFailures))];

@@ -35,14 +35,14 @@ struct NoiseModel {
   /// negative, each candidate by half of it to all of it.
   double transient = 0;
   double transient_samples = 3;  ///< after which it has fallen to 1/e
-  /// Candidates that slow down, and the clock with them, once they have run for long enough.
+  /// Candidates that draw more power than the device may: alone they slow down by so much. The
+  /// clock is the device's and follows what it draws on average, so those that take turns share
+  /// one, whoever it is that draws too much.
   double power_step_share = 0;
   bool best_steps = false;  ///< the fastest one does so for certain
   Range power_step{0.05, 0.17};
-  Range power_step_after_seconds{0.02, 1.0};
-  /// While a candidate does not run, what its running did falls to 1/e within so long. Not known of
-  /// any device: short ones hide every step from interleaved rounds, so results need a sweep.
-  double cooling_seconds = 0.25;
+  /// Until the clock has followed to 1/e: an H200's did so 4 to 32 ms after a kernel began.
+  double power_lag_seconds = 0.02;
   double tick_us = 0;        ///< of the event timer; its error is divided by the units of a sample
   double failure_share = 0;  ///< of candidates, with a random outcome
   std::vector<double> restarts_at_seconds;  ///< the measuring process dies and a new one starts
@@ -52,7 +52,7 @@ struct NoiseModel {
 /// Parts joined by '+', each with a number where the default does not do:
 /// "samples=0.5+drift=1+throttle". Numbers are percent where they are shares or slowdowns.
 ///   samples  drift  throttle (episodes per second)  load (same)  outliers  transient  power_steps
-///   best_step  cooling (seconds)  tick (us)  failures  restart (at seconds)  process (how much a
+///   best_step  power_lag (seconds)  tick (us)  failures  restart (at seconds)  process (how much a
 ///   new process changes each candidate); "none" is no noise at all.
 /// Errors: `invalid_argument` naming the part and the parts there are.
 Result<NoiseModel> parse_noise(std::string_view text);
@@ -68,6 +68,9 @@ class DeviceNoise {
     double load = 1;   ///< times as slow because of others
   };
   State at(double seconds);
+  /// By how much the power limit slows down everything over the next `seconds`, on average, while a
+  /// kernel runs that alone would be slowed down by `step`; 0 while nothing runs.
+  double run(double step, double seconds);
 
  private:
   /// Walks through the episodes of one kind.
@@ -91,6 +94,8 @@ class DeviceNoise {
   RandomStream random_;
   double last_seconds_ = 0;
   double drift_ = 0;
+  double lag_seconds_;
+  double power_slowdown_ = 0;
   Walk throttle_;
   Walk load_;
 };
@@ -98,7 +103,6 @@ class DeviceNoise {
 /// What a session's noise does to one candidate for good.
 struct CandidateNoise {
   double power_step = 0;  ///< 0: never
-  double power_step_after_seconds = 0;
   double transient = 0;
   Outcome failure = Outcome::ok;
   int failure_at_sample = -1;  ///< -1: when it is loaded or checked

@@ -15,8 +15,6 @@ namespace {
 
 constexpr double kMostSettleSeconds = 1;
 constexpr double kHopeless = 2;
-/// A race with blocks has this long.
-constexpr double kBlockSeconds = 60;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// The configurations of a space on a device of their own.
@@ -132,8 +130,8 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
   if (auto screened = session.screen(); !screened) return screened.error();
   RaceOptions race_options;
   race_options.seed = options.simulation.seed;
-  race_options.power_blocks = options.power_blocks;
-  if (options.power_blocks) race_options.seconds = kBlockSeconds;
+  race_options.power = options.power;
+  race_options.long_blocks = options.long_blocks;
   auto raced = session.race(race_options);
   if (!raced) return raced.error();
   if (raced->finalists.empty()) {

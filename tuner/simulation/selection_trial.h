@@ -12,7 +12,7 @@ struct SelectionOptions {
   SimulationOptions simulation;
   /// What is to be found: the best between others, or alone for long.
   PowerMode power = PowerMode::burst;
-  bool power_blocks = false;  ///< the finals may take blocks where the power limit decides
+  bool long_blocks = false;  ///< there is time for them
 };
 
 /// What one simulated selection chose, beside what it should have chosen: the fastest in truth of

@@ -106,6 +106,14 @@ DeviceNoise::State SimulatedRunner::device_now() {
   return state;
 }
 
+/// While a kernel runs for so long that alone would take a power step. Its end is up to the caller.
+DeviceNoise::State SimulatedRunner::device_running(double step, double seconds) {
+  DeviceNoise::State state = device_now();
+  device_.run(0, clock_.seconds() - busy_until_);
+  state.clock /= 1 + device_.run(step, seconds);
+  return state;
+}
+
 Runner::Step SimulatedRunner::fail(Course& failing) {
   if (failing.outcome == Outcome::timed_out) clock_.advance(kTimeOutSeconds);
   if (failing.outcome == Outcome::timed_out || failing.outcome == Outcome::worker_died) {
@@ -174,7 +182,7 @@ std::size_t SimulatedRunner::next_recorded(Course& run, std::size_t count) const
 }
 
 Sample SimulatedRunner::take_reference() {
-  const DeviceNoise::State device = device_now();
+  const DeviceNoise::State device = device_running(0, kReferenceSeconds);
   const double error = std::exp(options_.noise.reference_sigma * reference_random_.normal());
   const double slowdown = device.load / device.clock * error;
   clock_.advance(kReferenceSeconds * slowdown + kGapSeconds);
@@ -188,12 +196,11 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
   const NoiseModel& noise = options_.noise;
   if (run.failed) return {*run.failed, {}};
   if (run.outcome != Outcome::ok && run.samples >= run.failure_at_sample) return {fail(run), {}};
-  const DeviceNoise::State device = device_now();
   const RecordedConfiguration& recorded = space_.configurations[configuration];
   const std::size_t count = recorded.samples_us.size();
-  const double away_seconds = clock_.seconds() - run.last_seconds;
-  run.heat_seconds *= std::exp(-away_seconds / options_.noise.cooling_seconds);
   const double sample_seconds = std::max(options_.sample_ms * 1e-3, recorded.truth_us * 1e-6);
+  const DeviceNoise::State device = device_running(run.noise.power_step, sample_seconds);
+  const double away_seconds = clock_.seconds() - run.last_seconds;
   if (away_seconds > kBlock * sample_seconds) run.block_left = 0;
   const std::size_t at = count > 1 ? next_recorded(run, count) : 0;
   double us = recorded.samples_us[at];
@@ -204,10 +211,6 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
   }
   us *= run.process_factor * device.load / device.clock;
   mhz *= device.clock;
-  if (run.noise.power_step > 0 && run.heat_seconds >= run.noise.power_step_after_seconds) {
-    us *= 1 + run.noise.power_step;
-    mhz /= 1 + run.noise.power_step;
-  }
   if (run.noise.transient != 0 && count == 1) {
     us *= 1 + run.noise.transient * std::exp(-samples_since_idle_ / noise.transient_samples);
   }
@@ -221,7 +224,6 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
     us = std::max(1.0, std::floor(us / tick + run.random.uniform())) * tick;
   }
   const double seconds = us * units * 1e-6;
-  run.heat_seconds += seconds;
   ++run.samples;
   ++samples_taken_;
   clock_.advance(seconds + kGapSeconds);

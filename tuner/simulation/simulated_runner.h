@@ -43,8 +43,8 @@ class SimulatedRunner final : public Runner {
   int epoch() const override { return epoch_; }
   bool lost() const override { return lost_; }
 
-  /// What a configuration takes: between others (`burst`), or alone for long (`sustained`), when
-  /// its power step has come.
+  /// What a configuration takes: at a clock that no power limit lowers (`burst`), or alone for long
+  /// (`sustained`), when the device has taken its power step.
   double true_us(std::size_t configuration, PowerMode power) const;
   /// Of candidates; references are not counted.
   int samples_taken() const { return samples_taken_; }
@@ -59,7 +59,6 @@ class SimulatedRunner final : public Runner {
     int failure_at_sample = -1;     ///< -1: when it is loaded or checked
     std::optional<Step> failed;
     int samples = 0;
-    double heat_seconds = 0;     ///< of its own running, less what has cooled down since
     double last_seconds = 0;     ///< when its last sample ended
     std::size_t next = 0;        ///< of the steady samples, which form a ring
     std::size_t block_left = 0;  ///< until another block is drawn
@@ -71,6 +70,7 @@ class SimulatedRunner final : public Runner {
   Result<std::size_t> loaded(Id id) const;
   Step fail(Course& failing);
   DeviceNoise::State device_now();
+  DeviceNoise::State device_running(double step, double seconds);
   void restart(double seconds);
   Sample take_reference();
   Sampled take(std::size_t configuration);

@@ -154,18 +154,20 @@ TEST(SimulatedRunnerTest, ForeignLoadSlowsEverythingAndLowersTrust) {
   EXPECT_EQ(simulation.runner.audit()->trust(), Trust::a) << "since the last audit";
 }
 
-TEST(SimulatedRunnerTest, TheBestStepsDownAfterItsOwnRunning) {
+TEST(SimulatedRunnerTest, TheBestSlowsEverybodyDownWhileItRunsAlone) {
   Simulation simulation(two(), "best_step");
   const Id best = simulation.prepare(0);
   const Id second = simulation.prepare(1);
   const std::vector<Sample> samples = simulation.sample(best, 800);
-  EXPECT_DOUBLE_EQ(samples.front().us, 100);
-  EXPECT_GT(samples.back().us, 105);
-  EXPECT_DOUBLE_EQ(samples.back().us, simulation.runner.true_us(0, PowerMode::sustained));
+  const double alone = simulation.runner.true_us(0, PowerMode::sustained);
+  EXPECT_GT(alone, 105);
+  EXPECT_LT(samples.front().us, 101);
+  EXPECT_NEAR(samples.back().us, alone, 1e-9);
   EXPECT_DOUBLE_EQ(simulation.runner.true_us(0, PowerMode::burst), 100);
   EXPECT_NEAR(samples.back().us * samples.back().sm_mhz, 100 * 1980, 1e-6) << "the clock shows it";
-  EXPECT_DOUBLE_EQ(simulation.sample(second, 800).back().us, 102);
-  EXPECT_DOUBLE_EQ(simulation.sample(best, 1).back().us, 100) << "it has cooled down";
+  const std::vector<Sample> after = simulation.sample(second, 800);
+  EXPECT_GT(after.front().us, 106) << "the clock is the device's";
+  EXPECT_NEAR(after.back().us, 102, 1e-9);
 }
 
 TEST(SimulatedRunnerTest, TicksRoundOneLaunchAndVanishInABatch) {

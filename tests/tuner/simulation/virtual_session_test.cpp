@@ -182,10 +182,13 @@ TEST(VirtualSessionTest, ForeignLoadInTheMiddleIsSeenAndCostsTheTrust) {
   }
 }
 
-TEST(VirtualSessionTest, AStepOfTheBestAloneLeavesTheSecondNoWorse) {
+TEST(VirtualSessionTest, WhoSlowsDownAloneLosesToTheSecondOrItsEquals) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     VirtualSession session(small_space(), "samples=0.5+drift=0.5+best_step", seed);
-    EXPECT_LE(session.regret(record_of(session)), 0.02 + 1e-9);
+    const TuningRecord record = record_of(session);
+    EXPECT_NE(session.winner(record), 0U);
+    EXPECT_LE(session.regret(record), 0.03 + 1e-9);
+    EXPECT_NE(record.trust, Trust::a) << "there was no time for long blocks";
   }
 }
 
