@@ -81,6 +81,7 @@ class Unchecked final : public Runner {
   }
   Result<double> launch_gap_us(Id id) override { return runner_.launch_gap_us(id); }
   Result<Audit> audit() override { return runner_.audit(); }
+  DeviceUse take_use() override { return runner_.take_use(); }
   void drop(Id id) override { runner_.drop(id); }
   bool lost() const override { return runner_.lost(); }
 

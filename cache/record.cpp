@@ -199,6 +199,8 @@ void read_evidence(FieldReader& fields, TuningRecord& record) {
     fields.object("search", [&](FieldReader& nested) { read_search(nested, record.search); });
   }
   fields.read_newer("settle_ms", record.settle_ms);
+  fields.read_newer("idle_seconds", record.idle_seconds);
+  fields.read_newer("longest_idle_ms", record.longest_idle_ms);
 }
 
 }  // namespace
@@ -235,6 +237,8 @@ std::string to_json(const TuningRecord& record) {
                      {"rounds", json_of(record.rounds)},
                      {"search", json_of(record.search)},
                      {"settle_ms", record.settle_ms},
+                     {"idle_seconds", record.idle_seconds},
+                     {"longest_idle_ms", record.longest_idle_ms},
                      {"candidates", record.candidates},
                      {"measured", record.measured},
                      {"device_name", record.device_name},

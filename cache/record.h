@@ -102,8 +102,10 @@ struct TuningRecord {
   Verdict verdict = Verdict::unresolved;
   FinalRounds rounds;
   SearchSummary search;
-  double settle_ms = 0;  ///< until the reference kernels were steady
-  int candidates = 0;    ///< valid ones
+  double settle_ms = 0;        ///< until the reference kernels were steady
+  double idle_seconds = 0;     ///< from the first sample on, in which the device had no work
+  double longest_idle_ms = 0;  ///< of these, at one time
+  int candidates = 0;          ///< valid ones
   int measured = 0;
   std::string device_name;
   std::string device_uuid;

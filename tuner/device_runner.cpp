@@ -62,6 +62,7 @@ class DeviceRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
   Result<Audit> audit() override;
+  DeviceUse take_use() override { return device_.take_use(); }
   void drop(Id id) override { loaded_.erase(id); }
   bool lost() const override { return device_.lost(); }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compile/compile_request.h"
+#include "device/device_use.h"
 #include "model/candidate.h"
 #include "model/evidence.h"
 #include "model/measurement.h"
@@ -71,6 +72,9 @@ class Runner {
 
   /// The state of the environment in which samples were taken since the last audit.
   virtual Result<Audit> audit() = 0;
+
+  /// When the device had work of this runner since the last call. Empty where that is not known.
+  virtual DeviceUse take_use() { return {}; }
 
   virtual void drop(Id id) = 0;
 

@@ -167,6 +167,7 @@ Result<SearchResult> Search::run() {
   find_incumbent();
   if (auto done = audit(); !done) return done.error();
   shares_.setup_seconds = elapsed();
+  static_cast<void>(in_.runner.take_use());  // of the set-up
   if (auto done = screen(); !done) return done.error();
   if (passed_.empty()) return none_passed(in_.problem, trials_);
   if (auto done = timed(&TimeShares::finals_seconds, [&] { return finals(); }); !done) {
@@ -480,6 +481,9 @@ SearchResult Search::conclude() {
   record.candidates = static_cast<int>(in_.candidates.size());
   record.measured = measured_;
   shares_.wall_seconds = elapsed();
+  shares_.device = in_.runner.take_use();
+  record.idle_seconds = shares_.device.idle_seconds();
+  record.longest_idle_ms = 1000 * shares_.device.longest_idle_seconds;
   shares_.compile_seconds = in_.queue.compile_seconds();
   shares_.compile_threads = in_.queue.threads();
   record.wall_seconds = shares_.wall_seconds;

@@ -63,8 +63,8 @@ struct TuningOptions {
   std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
 };
 
-/// Where the wall time of a session went. Setup, settling, measuring, filling, finals and idling
-/// add up to it, but for what choosing and logging take.
+/// Where the wall time of a session went. Setup, settling, measuring, filling and finals add up to
+/// it, but for what choosing and logging take.
 struct TimeShares {
   double wall_seconds = 0;
   double setup_seconds = 0;    ///< enumeration, audit
@@ -72,9 +72,9 @@ struct TimeShares {
   double measure_seconds = 0;  ///< candidates were loaded, checked or screened
   double filler_seconds = 0;   ///< no compile was ready: more samples of the best so far
   double finals_seconds = 0;   ///< the race of the survivors
-  double idle_seconds = 0;     ///< the device had nothing to do
   double compile_seconds = 0;  ///< summed over the pool's threads
   int compile_threads = 0;
+  DeviceUse device;  ///< from the first sample on: when it had work, whatever for
 };
 
 struct TuningResult {

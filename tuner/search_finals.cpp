@@ -51,13 +51,17 @@ Traits SearchFinals::traits(const Survivor& survivor) const {
           .smem_bytes = trial.resources.static_smem_bytes + dynamic_smem};
 }
 
-/// False where it cannot be loaded any more.
+/// Loads it and, since many may follow, gives the device work. False where it cannot be loaded any
+/// more.
 Result<bool> SearchFinals::load(Survivor& survivor) {
   if (survivor.id >= 0) return true;
   auto prepared = in_.runner.prepare(in_.candidates[survivor.candidate], *survivor.compiled.kernel);
   if (!prepared) return prepared.error();
   if (prepared.value().step.outcome == Outcome::ok) {
     survivor.id = prepared.value().id;
+    const Runner::Id reference = Runner::kSmReference;
+    auto sampled = in_.runner.sample({&reference, 1});
+    if (!sampled) return sampled.error();
     return true;
   }
   if (auto told = in_.fail(survivor.trial, prepared.value().step); !told) return told.error();

@@ -162,6 +162,8 @@ Json record_json(const TuningRecord& record) {
                       {"stop_reason", record.search.stop_reason},
                       {"regret_estimate", record.search.regret_estimate}};
     json["settle_ms"] = record.settle_ms;
+    json["idle_seconds"] = record.idle_seconds;
+    json["longest_idle_ms"] = record.longest_idle_ms;
   }
   return json;
 }
@@ -219,7 +221,9 @@ Json result_json(const TuningResult& result) {
                     {"measure_seconds", result.shares.measure_seconds},
                     {"filler_seconds", result.shares.filler_seconds},
                     {"finals_seconds", result.shares.finals_seconds},
-                    {"idle_seconds", result.shares.idle_seconds},
+                    {"device_seconds", result.shares.device.seconds()},
+                    {"busy_seconds", result.shares.device.busy_seconds},
+                    {"idle_seconds", result.shares.device.idle_seconds()},
                     {"compile_seconds", result.shares.compile_seconds},
                     {"compile_threads", result.shares.compile_threads}};
   return json;
@@ -240,9 +244,14 @@ void print_result(const TuningResult& result, const DeviceProfile& profile) {
                percent(shares.setup_seconds, shares.wall_seconds), ", measuring ",
                percent(shares.measure_seconds, shares.wall_seconds), ", more of the best ",
                percent(shares.filler_seconds, shares.wall_seconds), ", finals ",
-               percent(shares.finals_seconds, shares.wall_seconds), ", idle ",
-               percent(shares.idle_seconds, shares.wall_seconds), "; compiling took ",
+               percent(shares.finals_seconds, shares.wall_seconds), "; compiling took ",
                seconds(shares.compile_seconds), " on ", shares.compile_threads, " threads"));
+  const DeviceUse& device = shares.device;
+  if (device.busy_seconds > 0) {
+    print(concat("  from its first sample on the GPU was idle for ",
+                 percent(device.idle_seconds(), device.seconds()), ", at most ",
+                 format_us(1e6 * device.longest_idle_seconds), " at a time"));
+  }
 }
 
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,

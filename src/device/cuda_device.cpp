@@ -1,6 +1,7 @@
 #include "device/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "device/clock_stamps.h"
 #include "device/cuda_context.h"
@@ -45,6 +46,10 @@ class CudaProgram final : public LoadedProgram {
   std::unique_ptr<PreparedProgram> program_;
 };
 
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 const PreparedProgram& prepared(const LoadedProgram& program) {
   return static_cast<const CudaProgram&>(program).prepared();
 }
@@ -81,15 +86,17 @@ class CudaDevice final : public Device {
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
+  DeviceUse take_use() override { return use_.take(now_seconds()); }
 
  private:
   /// Runs `call` with the context current, unless it is lost. `call` returns a DriverStatus.
   template <typename Call>
   Result<void> begin(Call call, bool wait = false);
-  /// The same, and waits for what `call` enqueued.
+  /// The same where `call` enqueues work.
   template <typename Call>
-  Result<void> finish(Call call) {
-    return begin(std::move(call), true);
+  Result<void> enqueue_by(Call call) {
+    use_.queued(now_seconds());
+    return begin(std::move(call));
   }
 
   std::shared_ptr<CudaContext> context_;
@@ -97,6 +104,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<StreamGate> gate_;     ///< null where the GPU has no stream memory operations
   std::unique_ptr<ClockStamps> stamps_;  ///< null where the driver does not assemble PTX
   TimerCheck timer_check_;
+  UseMeter use_;
 };
 
 template <typename Call>
@@ -105,7 +113,10 @@ Result<void> CudaDevice::begin(Call call, bool wait) {
   const ContextScope scope(context_->api(), context_->context());
   if (Result<void> current = context_->check(scope.status()); !current) return current;
   if (Result<void> called = context_->check(call()); !called) return called;
-  return wait ? context_->wait() : Result<void>();
+  if (!wait) return {};
+  Result<void> waited = context_->wait();
+  use_.done(now_seconds());
+  return waited;
 }
 
 Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate(std::int64_t bytes) {
@@ -114,10 +125,12 @@ Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate(std::int64_t bytes) {
                                                    concat("cannot allocate ", bytes, " bytes")});
   }
   CUdeviceptr address = 0;
-  const Result<void> allocated = finish([&] {
-    return DriverStatus{"cuMemAlloc",
-                        context_->api().mem_alloc(&address, static_cast<std::size_t>(bytes))};
-  });
+  const Result<void> allocated = begin(
+      [&] {
+        return DriverStatus{"cuMemAlloc",
+                            context_->api().mem_alloc(&address, static_cast<std::size_t>(bytes))};
+      },
+      true);
   if (!allocated) {
     return Error{allocated.error().code,
                  concat("allocating ", bytes, " bytes: ", allocated.error().message)};
@@ -133,21 +146,23 @@ Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate_fenced(std::int64_t b
 }
 
 Result<void> CudaDevice::upload(DevicePointer to, std::span<const std::byte> from) {
-  return finish([&] {
+  const Result<void> enqueued = enqueue_by([&] {
     return DriverStatus{"cuMemcpyHtoDAsync", context_->api().memcpy_htod_async(
                                                  to, from.data(), from.size(), context_->stream())};
   });
+  return enqueued ? wait() : enqueued;
 }
 
 Result<void> CudaDevice::download(std::span<std::byte> to, DevicePointer from) {
-  return finish([&] {
+  const Result<void> enqueued = enqueue_by([&] {
     return DriverStatus{"cuMemcpyDtoHAsync", context_->api().memcpy_dtoh_async(
                                                  to.data(), from, to.size(), context_->stream())};
   });
+  return enqueued ? wait() : enqueued;
 }
 
 Result<void> CudaDevice::fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) {
-  return begin([&] {
+  return enqueue_by([&] {
     return DriverStatus{"cuMemsetD8Async",
                         context_->api().memset_d8_async(to, value, static_cast<std::size_t>(bytes),
                                                         context_->stream())};
@@ -178,7 +193,7 @@ Result<void> CudaDevice::enqueue(const LoadedProgram& program, const LaunchArgum
   if (Result<void> fits = check_arguments(work.plan(), arguments); !fits) {
     return context_->fail(Outcome::launch_failed, fits.error());
   }
-  return begin([&] { return work.enqueue(context_->stream(), arguments); });
+  return enqueue_by([&] { return work.enqueue(context_->stream(), arguments); });
 }
 
 Result<void> CudaDevice::enqueue_beside(const LoadedProgram& program,
@@ -194,7 +209,7 @@ Result<void> CudaDevice::enqueue_beside(const LoadedProgram& program,
   });
   if (!made) return made;
   if (!stream) return stream.error();
-  return begin([&] { return work.enqueue(*stream, arguments); });
+  return enqueue_by([&] { return work.enqueue(*stream, arguments); });
 }
 
 Result<std::unique_ptr<Device::TimedUnits>> CudaDevice::prepare_timing(
@@ -222,7 +237,10 @@ Result<Sample> CudaDevice::sample(TimedUnits& units) {
   if (Result<void> usable = context_->usable(); !usable) return usable.error();
   const ContextScope scope(context_->api(), context_->context());
   if (Result<void> current = context_->check(scope.status()); !current) return current.error();
-  return static_cast<TimedGraph&>(units).sample(gate_.get(), stamps_.get(), timer_check_);
+  use_.queued(now_seconds());
+  auto sample = static_cast<TimedGraph&>(units).sample(gate_.get(), stamps_.get(), timer_check_);
+  use_.done(now_seconds());
+  return sample;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/device_use.h"
 #include "device/timer_check.h"
 #include "model/candidate.h"
 #include "model/device_profile.h"
@@ -103,6 +104,9 @@ class Device {
 
   /// What the samples since the last call said of the timers.
   virtual TimerCheck take_timer_check() = 0;
+
+  /// When it had work since the last call.
+  virtual DeviceUse take_use() = 0;
 
   /// True after an error that poisons the context.
   virtual bool lost() const = 0;

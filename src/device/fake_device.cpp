@@ -131,8 +131,16 @@ class FakeDevice final : public Device {
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
+  DeviceUse take_use() override { return use_.take(now_seconds()); }
 
  private:
+  double now_seconds() const { return clock_.now_us() * 1e-6; }
+  /// Work takes its time, and is done.
+  void work(double us) {
+    use_.queued(now_seconds());
+    clock_.advance(us);
+    use_.done(now_seconds());
+  }
   Error fail(Outcome outcome, Error error);
   Result<void> usable();
   /// Whether all of [address, address + bytes) lies in one allocation.
@@ -155,6 +163,7 @@ class FakeDevice final : public Device {
   bool lost_ = false;
   Outcome last_failure_ = Outcome::ok;
   TimerCheck timer_check_;
+  UseMeter use_;
 };
 
 Error FakeDevice::fail(Outcome outcome, Error error) {
@@ -267,7 +276,7 @@ void FakeDevice::apply(const FakeProgram& program, const LaunchArguments& argume
 Result<void> FakeDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments) {
   const auto& fake = static_cast<const FakeProgram&>(program);
   if (Result<void> checked = check(fake.plan, arguments); !checked) return checked;
-  clock_.advance(fake.behavior.time_us);
+  work(fake.behavior.time_us);
   if (Result<void> failed = injected(fake); !failed) return failed;
   if (options_.faults && options_.faults(fake.plan, arguments)) {
     lost_ = true;
@@ -302,10 +311,10 @@ Result<Sample> FakeDevice::sample(TimedUnits& units) {
   const double jitter = static_cast<double>(random >> 11) * 0x1p-52 - 1;  // [-1, 1)
   const double time_us = fake.program.behavior.time_us * (1 + options_.noise * jitter);
   const double total_us = time_us * fake.units * fake.replays;
-  clock_.advance(total_us);
+  work(total_us);
   timer_check_.add(total_us, total_us * (1 + options_.timer_error));
   for (const LaunchArguments& set : fake.sets) apply(fake.program, set);
-  return Sample{time_us, options_.sm_mhz, clock_.now_us() * 1e-6};
+  return Sample{time_us, options_.sm_mhz, now_seconds()};
 }
 
 }  // namespace

@@ -152,7 +152,9 @@ TEST(RecordTest, UnknownFieldsAreIgnored) {
 
 /// What a record of version 0.1 does not have, by the object that has it now.
 const std::map<std::string, std::set<std::string>> kNewer = {
-    {"", {"trust", "audit", "verdict", "rounds", "search", "settle_ms"}},
+    {"",
+     {"trust", "audit", "verdict", "rounds", "search", "settle_ms", "idle_seconds",
+      "longest_idle_ms"}},
     {"ranked",
      {"sm_mhz", "smem_bytes", "workspace_bytes", "launch_gap_us", "slowdown", "is_default",
       "is_incumbent", "tied", "deterministic", "warned", "in_blocks"}},
@@ -175,6 +177,8 @@ TEST(RecordTest, EvidenceComesBack) {
   EXPECT_EQ(back->search.seed, record.search.seed);
   EXPECT_EQ(back->search.regret_estimate, 0.02);
   EXPECT_EQ(back->settle_ms, 412.5);
+  EXPECT_EQ(back->idle_seconds, 1.25);
+  EXPECT_EQ(back->longest_idle_ms, 17.5);
   EXPECT_EQ(back->winner.measurement.sm_mhz, record.winner.measurement.sm_mhz);
   EXPECT_EQ(back->winner.smem_bytes, record.winner.smem_bytes);
   EXPECT_EQ(back->winner.launch_gap_us, record.winner.launch_gap_us);

@@ -52,6 +52,8 @@ inline TuningRecord sample_record(int m) {
   record.rounds = {{100.5, 101}, {33.25, 1.0 / 3}, {1, 7}, 3};
   record.search = {"portfolio", 0xffffffffffffffff, 3, 80, 2, 24, 5, "budget", 0.02};
   record.settle_ms = 412.5;
+  record.idle_seconds = 1.25;
+  record.longest_idle_ms = 17.5;
   record.candidates = 412;
   record.measured = 96;
   record.device_name = "NVIDIA H200 \"\xc3\xa9\"";

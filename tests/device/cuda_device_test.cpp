@@ -1,8 +1,10 @@
 #include "device/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "device/driver_device.h"
 #include "fake_driver.h"
@@ -108,6 +110,27 @@ TEST_F(CudaDeviceTest, WhatIsEnqueuedIsNotWaitedFor) {
   EXPECT_FALSE(device->lost());
   EXPECT_FALSE(device->wait());
   EXPECT_EQ(device->last_failure(), Outcome::illegal_address);
+}
+
+TEST_F(CudaDeviceTest, WorkCountsFromItsEnqueueingToTheWait) {
+  const auto device = open();
+  const auto program = load(*device);
+  const auto units = device->prepare_timing(*program, {&arguments_, 1}, 3);
+  ASSERT_TRUE(units);
+  EXPECT_EQ(device->take_use().busy_seconds, 0) << "loading and building are no work";
+  constexpr double kSeconds = 0.02;
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  ASSERT_TRUE(device->enqueue(*program, arguments_));
+  pause();
+  ASSERT_TRUE(device->wait());
+  EXPECT_GE(device->take_use().busy_seconds, kSeconds);
+  ASSERT_TRUE(device->sample(**units));
+  pause();
+  ASSERT_TRUE(device->sample(**units));
+  const DeviceUse use = device->take_use();
+  EXPECT_GT(use.busy_seconds, 0);
+  EXPECT_GE(use.longest_idle_seconds, kSeconds);
+  EXPECT_NEAR(use.idle_seconds(), use.longest_idle_seconds, 1e-9);
 }
 
 TEST_F(CudaDeviceTest, BesideIsASecondStreamThatWaitsKnow) {

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "support/files.h"
@@ -67,6 +68,9 @@ class Behaviour {
     return {};
   }
 
+  /// Counts from 1.
+  int process() const { return process_; }
+
   /// Does what ends or confuses the process; gives the step that the runner shall report.
   Runner::Step act(std::string_view place, std::int64_t a, bool& lost) const {
     const std::string behaviour = at(place, a);
@@ -101,7 +105,8 @@ class Behaviour {
 
 class FakeRunner final : public Runner {
  public:
-  explicit FakeRunner(const Behaviour& behaviour) : behaviour_(behaviour) {}
+  explicit FakeRunner(const Behaviour& behaviour)
+      : behaviour_(behaviour), clock_(behaviour.process()) {}
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override {
     const std::int64_t a = candidate.configuration.at("A");
@@ -129,6 +134,9 @@ class FakeRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override {
     std::vector<Sampled> result;
     for (const Id id : order) {
+      // Another 10 ms after the one before, on a clock that goes on in the next process.
+      use_.append({clock_ + 0.01, clock_ + 0.02, 0.01, 0});
+      clock_ += 0.02;
       if (id < 0) {
         const Step step = act("reference", 0);
         const bool slow = behaviour_.at("reference") == "slow";
@@ -152,6 +160,7 @@ class FakeRunner final : public Runner {
     act("drop", candidates_.at(id));
     candidates_.erase(id);
   }
+  DeviceUse take_use() override { return std::exchange(use_, {}); }
   bool lost() const override { return lost_; }
 
  private:
@@ -160,6 +169,8 @@ class FakeRunner final : public Runner {
   const Behaviour& behaviour_;
   std::map<Id, std::int64_t> candidates_;
   Id next_ = 0;
+  DeviceUse use_;
+  double clock_ = 0;  ///< begins at the number of the process
   bool lost_ = false;
 };
 

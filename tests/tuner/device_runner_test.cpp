@@ -345,6 +345,26 @@ TEST_F(DeviceRunnerTest, ReferencesAreSampledLikeCandidates) {
   }
 }
 
+TEST_F(DeviceRunnerTest, TheUseOfTheDeviceIsThatOfSamplesAndChecks) {
+  const auto runner = open();
+  ASSERT_TRUE(runner);
+  const Runner::Id id = prepare(*runner.value(), 2).value().id;
+  ASSERT_TRUE(runner.value()->sample(std::vector{id}));  // its graph is built
+  static_cast<void>(runner.value()->take_use());
+  const double start_us = clock_.now_us();
+  ASSERT_TRUE(runner.value()->sample(std::vector{id, Runner::kSmReference}));
+  clock_.advance(3000);
+  ASSERT_TRUE(runner.value()->check(id, Runner::CheckDepth::screening));
+  clock_.advance(500);
+  ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+  const double end_us = clock_.now_us();
+  clock_.advance(1000);
+  const DeviceUse use = runner.value()->take_use();
+  EXPECT_NEAR(use.seconds(), (end_us - start_us) * 1e-6, 1e-12);
+  EXPECT_NEAR(use.idle_seconds(), 0.0035, 1e-9);
+  EXPECT_NEAR(use.longest_idle_seconds, 0.003, 1e-9);
+}
+
 TEST_F(DeviceRunnerTest, ALaunchGapIsTakenOncePerShape) {
   const auto runner = open();
   ASSERT_TRUE(runner);

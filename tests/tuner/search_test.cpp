@@ -222,9 +222,24 @@ TEST(SearchTest, WhileCompilesRunTheBestAreSampledAgain) {
   const auto result = toy.run();
   ASSERT_TRUE(result);
   EXPECT_GT(result->shares.filler_seconds, 0);
-  EXPECT_EQ(result->shares.idle_seconds, 0);
+  EXPECT_GT(result->shares.device.busy_seconds, 0);
+  EXPECT_NEAR(result->shares.device.idle_seconds(), 0, 1e-9);
   EXPECT_GT(toy.runner.samples["toy/other A=1"], 2 + 4 + 16 + 16)
       << "the default, more often than screening, rungs and finals take";
+}
+
+TEST(SearchTest, WhatTheDeviceWaitsForIsIdleTime) {
+  ToySession toy;
+  toy.runner.prepare_seconds = 0.004;
+  const auto result = toy.run();
+  ASSERT_TRUE(result);
+  const DeviceUse& device = result->shares.device;
+  EXPECT_GE(toy.runner.prepared, 52) << "of 50, two at least are loaded in turn for the race";
+  EXPECT_NEAR(device.idle_seconds(), 0.004 * toy.runner.prepared, 1e-9);
+  EXPECT_NEAR(device.longest_idle_seconds, 0.004, 1e-9) << "a sample follows each";
+  EXPECT_NEAR(device.seconds(), toy.runner.clock_seconds, 1e-9);
+  EXPECT_EQ(result->record.idle_seconds, device.idle_seconds());
+  EXPECT_EQ(result->record.longest_idle_ms, 1000 * device.longest_idle_seconds);
 }
 
 TEST(SearchTest, NothingThatWasMeasuredTwiceOnlyCanWin) {

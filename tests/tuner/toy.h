@@ -177,7 +177,9 @@ class LandscapeRunner final : public Runner {
     if (!sleeps && !order.empty() && order.front() < 0)
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     for (const Id id : order) {
+      use_.queued(now());
       spend(sample_seconds);
+      use_.done(now());
       if (id >= 0) ++samples[candidates_.at(id)->id()];
       const double us = id < 0 ? 100 : time_us(*candidates_.at(id));
       result.push_back({{}, {us * (1 + noise(taken_++)), 1980, clock_seconds}});
@@ -186,10 +188,15 @@ class LandscapeRunner final : public Runner {
   }
   Result<double> launch_gap_us(Id) override { return gap_us; }
   Result<Audit> audit() override { return environment; }
+  DeviceUse take_use() override { return use_.take(now()); }
   void drop(Id id) override { candidates_.erase(id); }
   bool lost() const override { return lost_; }
 
  private:
+  double now() const {
+    const auto real = std::chrono::steady_clock::now().time_since_epoch();
+    return sleeps ? std::chrono::duration<double>(real).count() : clock_seconds;
+  }
   void spend(double seconds) {
     clock_seconds += seconds;
     if (sleeps) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -198,6 +205,7 @@ class LandscapeRunner final : public Runner {
   std::map<Id, const Candidate*> candidates_;
   Id next_ = 0;
   int taken_ = 0;
+  UseMeter use_;
   bool lost_ = false;
 };
 

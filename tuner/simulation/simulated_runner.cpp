@@ -94,6 +94,13 @@ void SimulatedRunner::restart(double seconds) {
   ++epoch_;
 }
 
+void SimulatedRunner::work(double seconds) {
+  const double begin = clock_.seconds();
+  clock_.advance(seconds);
+  use_.append({begin, clock_.seconds(), seconds, 0});
+  busy_until_ = clock_.seconds();
+}
+
 DeviceNoise::State SimulatedRunner::device_now() {
   const auto& restarts = options_.noise.restarts_at_seconds;
   while (restarts_ < restarts.size() && clock_.seconds() >= restarts[restarts_]) {
@@ -146,8 +153,7 @@ Result<Runner::Checked> SimulatedRunner::check(Id id, CheckDepth depth) {
   if (!configuration) return configuration.error();
   Course& checking = course(*configuration);
   device_now();
-  clock_.advance(depth == CheckDepth::screening ? kCheckSeconds : kFinalistCheckSeconds);
-  busy_until_ = clock_.seconds();
+  work(depth == CheckDepth::screening ? kCheckSeconds : kFinalistCheckSeconds);
   Checked checked;
   if (checking.failed || (checking.failure_at_sample < 0 && checking.outcome != Outcome::ok)) {
     checked.step = checking.failed ? *checking.failed : fail(checking);
@@ -185,8 +191,8 @@ Sample SimulatedRunner::take_reference() {
   const DeviceNoise::State device = device_running(0, kReferenceSeconds);
   const double error = std::exp(options_.noise.reference_sigma * reference_random_.normal());
   const double slowdown = device.load / device.clock * error;
-  clock_.advance(kReferenceSeconds * slowdown + kGapSeconds);
-  busy_until_ = clock_.seconds();
+  work(kReferenceSeconds * slowdown);
+  clock_.advance(kGapSeconds);
   ++samples_since_idle_;
   return {kReferenceUs * slowdown, kNominalMhz * device.clock, clock_.seconds()};
 }
@@ -226,8 +232,8 @@ Runner::Sampled SimulatedRunner::take(std::size_t configuration) {
   const double seconds = us * units * 1e-6;
   ++run.samples;
   ++samples_taken_;
-  clock_.advance(seconds + kGapSeconds);
-  busy_until_ = clock_.seconds();
+  work(seconds);
+  clock_.advance(kGapSeconds);
   run.last_seconds = clock_.seconds();
   ++samples_since_idle_;
   return {{}, {us, mhz, clock_.seconds()}};

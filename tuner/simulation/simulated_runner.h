@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tuner/runner.h"
@@ -37,6 +38,7 @@ class SimulatedRunner final : public Runner {
   Result<Checked> check_after_timing(Id id) override;
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
+  DeviceUse take_use() override { return std::exchange(use_, {}); }
   /// Trust is C where somebody else's load was seen since the last one.
   Result<Audit> audit() override;
   void drop(Id id) override;
@@ -72,6 +74,8 @@ class SimulatedRunner final : public Runner {
   DeviceNoise::State device_now();
   DeviceNoise::State device_running(double step, double seconds);
   void restart(double seconds);
+  /// The device works for so long.
+  void work(double seconds);
   Sample take_reference();
   Sampled take(std::size_t configuration);
   std::size_t next_recorded(Course& run, std::size_t count) const;
@@ -85,6 +89,7 @@ class SimulatedRunner final : public Runner {
   std::size_t best_ = 0;
   std::map<std::size_t, Course> courses_;        ///< by configuration
   std::vector<std::optional<std::size_t>> ids_;  ///< the configuration of each id; none: dropped
+  DeviceUse use_;
   double busy_until_ = 0;
   int samples_since_idle_ = 0;
   int samples_taken_ = 0;

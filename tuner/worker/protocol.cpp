@@ -130,6 +130,21 @@ void read_compile(FieldReader& fields, CompileRequest& request) {
   request.output = read_enum(fields, "output", OutputKind::lto_ir);
 }
 
+Json json_of(const DeviceUse& use) {
+  return {{"begin_seconds", use.begin_seconds},
+          {"end_seconds", use.end_seconds},
+          {"busy_seconds", use.busy_seconds},
+          {"longest_idle_seconds", use.longest_idle_seconds}};
+}
+void read_use(FieldReader& fields, DeviceUse& use) {
+  fields.object("use", [&](FieldReader& nested) {
+    nested.read("begin_seconds", use.begin_seconds);
+    nested.read("end_seconds", use.end_seconds);
+    nested.read("busy_seconds", use.busy_seconds);
+    nested.read("longest_idle_seconds", use.longest_idle_seconds);
+  });
+}
+
 // --- Requests ------------------------------------------------------------------------------------
 
 Json fields_of(const HelloRequest& r) {
@@ -280,6 +295,7 @@ std::string encode(const Reply& reply) {
   Json json = std::visit([](const auto& r) { return fields_of(r); }, reply.content);
   json["reply"] = kReplies.at(reply.content.index());
   json["lost"] = reply.lost;
+  json["use"] = json_of(reply.use);
   return dump(json);
 }
 
@@ -299,6 +315,7 @@ Result<Reply> parse_reply(std::string_view text) {
     read_variant(fields, "reply", kReplies, reply.content,
                  std::make_index_sequence<kReplies.size()>());
     fields.read("lost", reply.lost);
+    read_use(fields, reply.use);
   });
   if (!parsed) return parsed.error();
   return reply;

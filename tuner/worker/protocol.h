@@ -17,7 +17,7 @@
 namespace kernwright::detail {
 
 /// Both sides come from one build; another number means that they do not.
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 
 /// The first request: starts CUDA on the GPU. The rest is for the audit, see `AuditorOptions`.
 struct HelloRequest {
@@ -113,7 +113,8 @@ using AnyReply = std::variant<HelloReply, OpenReply, PrepareReply, CheckReply, S
 
 struct Reply {
   AnyReply content;
-  bool lost = false;  ///< the device cannot be used any more by this process
+  bool lost = false;   ///< the device cannot be used any more by this process
+  DeviceUse use = {};  ///< since the reply before
 };
 
 std::string encode(const Request& request);

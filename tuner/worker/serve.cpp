@@ -45,7 +45,8 @@ class Server {
     return channel_->channel.receive();
   }
   Result<void> reply(AnyReply content) {
-    const std::string text = encode(Reply{std::move(content), lost()});
+    const DeviceUse use = runner_ != nullptr ? runner_->take_use() : DeviceUse{};
+    const std::string text = encode(Reply{std::move(content), lost(), use});
     const std::lock_guard lock(channel_->mutex);
     return channel_->channel.send(text);
   }

@@ -128,6 +128,7 @@ Worker::Answer Worker::next(double seconds) {
     }
     Result<Reply> reply = parse_reply(message->text);
     if (!reply) return ended(Outcome::worker_died, reply.error().message);
+    use_.append(reply->use);
     const auto* wanted = std::get_if<CompileReply>(&reply->content);
     if (wanted == nullptr) return {*std::move(reply), {}};
     // The clock of the request starts anew: it measures the worker, not the compiler.

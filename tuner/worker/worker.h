@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "compile/compile_pool.h"
@@ -55,6 +56,9 @@ class Worker {
   /// The next reply to the same request.
   Answer next(double seconds);
 
+  /// When its processes had the device at work since the last call.
+  DeviceUse take_use() { return std::exchange(use_, {}); }
+
   /// Ends the process, whatever it does, and starts another. Returns how the old one ended, such as
   /// "signal 6 (SIGABRT): what it wrote to stderr". Errors as `start`, and `device` where the old
   /// process cannot be ended: the device is still at work.
@@ -91,6 +95,7 @@ class Worker {
   /// For the audit: a process that was killed may still hold memory on the GPU.
   std::vector<int> own_pids_{::getpid()};
   std::map<Digest, std::shared_ptr<const CompiledKernel>> compiled_;
+  DeviceUse use_;
   int opened_ = 0;
   bool alive_ = false;
   bool lost_ = false;

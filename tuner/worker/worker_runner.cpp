@@ -46,6 +46,7 @@ class WorkerRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
   Result<Audit> audit() override;
+  DeviceUse take_use() override { return worker_.take_use(); }
   void drop(Id id) override;
   int epoch() const override { return problem_.epoch(); }
   bool lost() const override { return worker_.lost(); }

@@ -91,6 +91,19 @@ TEST(SimulatedRunnerTest, ASampleCostsItsLengthAndLongOnesTheirTime) {
   }
 }
 
+TEST(SimulatedRunnerTest, LoadingAndTheHostsTurnsAreIdleTime) {
+  Simulation simulation(two(), "none");
+  const Id first = simulation.prepare(0);
+  simulation.sample(first, 3);
+  simulation.clock.advance(0.025);
+  simulation.sample(simulation.prepare(1), 1);
+  const DeviceUse use = simulation.runner.take_use();
+  EXPECT_NEAR(use.busy_seconds, 3 * 15 * 100e-6 + 15 * 102e-6, 1e-4);
+  EXPECT_NEAR(use.longest_idle_seconds, 0.025 + 0.002 + 30e-6, 1e-9);
+  EXPECT_NEAR(use.idle_seconds(), 0.027 + 3 * 30e-6, 1e-9);
+  EXPECT_EQ(simulation.runner.take_use().busy_seconds, 0);
+}
+
 TEST(SimulatedRunnerTest, ReplaysContiguousBlocksOfTheSteadyHalf) {
   Simulation simulation(counted(32), "none");
   const std::vector<Sample> samples = simulation.sample(simulation.prepare(0), 8000);

@@ -139,6 +139,25 @@ TEST_F(WorkerRunnerTest, MeasuresThroughTheWorker) {
   EXPECT_EQ(runner_->epoch(), 0);
 }
 
+TEST_F(WorkerRunnerTest, TheUseOfTheDeviceIsKnownAcrossProcesses) {
+  run({"check:3=abort@1"});
+  const Runner::Id id = prepare(2).id;
+  static_cast<void>(runner_->take_use());
+  sample({id, id});
+  const DeviceUse once = runner_->take_use();
+  EXPECT_NEAR(once.busy_seconds, 0.02, 1e-9);
+  EXPECT_NEAR(once.idle_seconds(), 0.01, 1e-9);
+  EXPECT_NEAR(once.longest_idle_seconds, 0.01, 1e-9);
+  EXPECT_EQ(runner_->take_use().busy_seconds, 0);
+  sample({id});
+  const double ended = once.end_seconds + 0.02;
+  check(prepare(3).id);
+  ASSERT_EQ(runner_->epoch(), 1);
+  const DeviceUse over = runner_->take_use();
+  EXPECT_NEAR(over.longest_idle_seconds, 2.01 - ended, 1e-9) << "while the process was replaced";
+  EXPECT_GT(over.idle_seconds(), 2.01 - ended - 1e-9);
+}
+
 /// Where a candidate misbehaves, and what is to be said of it.
 struct Fault {
   std::string behaviour;
@@ -352,7 +371,7 @@ TEST_F(WorkerRunnerTest, OtherTemplatesAreRefused) {
 TEST_F(WorkerRunnerTest, AnotherProtocolIsRefused) {
   const auto started = start({"hello=other_protocol"});
   ASSERT_FALSE(started);
-  EXPECT_THAT(started.error().message, HasSubstr("speaks protocol 99, not 1"));
+  EXPECT_THAT(started.error().message, HasSubstr("speaks protocol 99, not 2"));
 }
 
 TEST_F(WorkerRunnerTest, AWorkerThatDoesNotStartIsAnError) {
