@@ -52,13 +52,14 @@ std::string WatchedRegion::describe(std::int64_t from_start, std::int64_t from_e
 }
 
 Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
-                                    std::vector<TensorShape> shapes, bool cold, std::uint64_t seed,
+                                    std::vector<TensorShape> shapes, L2State l2, std::uint64_t seed,
                                     std::optional<InputDistribution> exact) {
   BufferSets sets;
   sets.shapes_ = std::move(shapes);
   sets.seed_ = seed;
   sets.exact_ = exact;
-  sets.place(device.profile(), cold);
+  sets.mixed_ = l2 == L2State::mixed;
+  sets.place(device.profile(), l2);
   // The profile knows the size of the memory, not what others hold of it.
   for (;; sets.count_ = (sets.count_ + 1) / 2) {
     const std::int64_t checked = sets.guarded_bytes_ * (exact ? 2 : 1);
@@ -91,19 +92,19 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
 }
 
 /// Offsets within a set, and how many sets.
-void BufferSets::place(const DeviceProfile& profile, bool cold) {
+void BufferSets::place(const DeviceProfile& profile, L2State l2) {
   zone_bytes_ = red_zone_bytes(shapes_);
   guarded_bytes_ = zone_bytes_;
-  for (const TensorShape& shape : shapes_) {
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
     guarded_.push_back(guarded_bytes_);
     dense_.push_back(dense_bytes_);
-    guarded_bytes_ += aligned(shape.bytes()) + zone_bytes_;
-    dense_bytes_ += aligned(shape.bytes());
+    guarded_bytes_ += aligned(shapes_[i].bytes()) + zone_bytes_;
+    if (!is_warm(i)) dense_bytes_ += aligned(shapes_[i].bytes());
   }
   const auto memory =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(profile.memory_bytes)) -
       2 * guarded_bytes_;
-  count_ = SetCount{dense_bytes_, profile.l2_bytes, memory, cold}.count();
+  count_ = SetCount{dense_bytes_, profile.l2_bytes, memory, l2 != L2State::warm}.count();
 }
 
 /// Lists what is watched: a zone reaches from the last byte of a tensor to the first of the next.
@@ -136,10 +137,10 @@ void BufferSets::watch() {
 
 DevicePointer BufferSets::address(int set, std::size_t tensor) const {
   std::int64_t offset = 0;
-  if (set == 0) {
-    offset = guarded_[tensor];
-  } else if (set == kExactSet) {
+  if (set == kExactSet) {
     offset = guarded_bytes_ + guarded_[tensor];
+  } else if (set == 0 || is_warm(tensor)) {
+    offset = guarded_[tensor];
   } else {
     offset = guarded_bytes_ * (exact_ ? 2 : 1) + (set - 1) * dense_bytes_ + dense_[tensor];
   }
@@ -184,7 +185,7 @@ Result<void> BufferSets::draw(DataOps& data_ops, int set, std::size_t tensor,
   if (set == kExactSet) {
     stream += kExactStream;
     distribution = *exact_;
-  } else if (set != twin()) {
+  } else if (set != twin() && !is_warm(tensor)) {
     stream += static_cast<std::uint64_t>(set) * shapes_.size();
   }
   return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor].elements(), distribution,
@@ -201,9 +202,17 @@ Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
   }
   for (int set = exact_ ? kExactSet : 0; set < count_; ++set) {
     for (std::size_t i = 0; i < shapes_.size(); ++i) {
-      if (shapes_[i].role == TensorRole::out) continue;
+      if (shapes_[i].role == TensorRole::out || (set > 0 && is_warm(i))) continue;
       if (auto done = draw(data_ops, set, i, address(set, i)); !done) return done;
     }
+  }
+  return {};
+}
+
+Result<void> BufferSets::produce_warm(DataOps& data_ops) const {
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
+    if (!is_warm(i)) continue;
+    if (auto done = draw(data_ops, 0, i, address(0, i)); !done) return done;
   }
   return {};
 }

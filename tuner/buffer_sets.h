@@ -16,7 +16,7 @@ namespace kernwright {
 
 /// How many buffer sets a problem needs. Cold: as many as pass 3x the L2 together and at least two,
 /// but one where that alone passes 5x; bounded by the memory there is and by what one graph holds.
-/// Warm: one.
+/// Warm: one. Mixed: as cold, of the bytes that are not warm.
 struct SetCount {
   std::int64_t set_bytes = 0;
   std::int64_t l2_bytes = 0;
@@ -46,9 +46,10 @@ struct WatchedRegion {
 };
 
 /// All tensors of a problem, several times, in one allocation made once, every tensor at a multiple
-/// of 256 bytes. Sets 0 .. count()-1 are timed. Two are checked and have red zones around every
-/// tensor: set 0, and the exact set, whose values make every order of summation give the same bits.
-/// Inputs are drawn from the seed; the last timed set, the twin, holds the same as set 0.
+/// of 256 bytes. Sets 0 .. count()-1 are timed; with l2=mixed they share the warm tensors. Two are
+/// checked and have red zones around every tensor: set 0, and the exact set, whose values make
+/// every order of summation give the same bits. Inputs are drawn from the seed; the last timed set,
+/// the twin, holds the same as set 0.
 class BufferSets {
  public:
   static constexpr int kExactSet = -1;
@@ -56,14 +57,14 @@ class BufferSets {
   /// There is an exact set where `exact` says how it is drawn. Errors: `device` where not even one
   /// timed set fits.
   static Result<BufferSets> make(Device& device, DataOps& data_ops, std::vector<TensorShape> shapes,
-                                 bool cold, std::uint64_t seed,
+                                 L2State l2, std::uint64_t seed,
                                  std::optional<InputDistribution> exact = {});
 
   int count() const { return count_; }
   int twin() const { return count_ - 1; }
   bool has_exact_set() const { return exact_.has_value(); }
   const std::vector<TensorShape>& shapes() const { return shapes_; }
-  /// True where the timed sets pass 3x the L2 together.
+  /// True where what the timed sets do not share passes 3x the L2.
   bool passes_l2() const { return passes_l2_; }
   DevicePointer address(int set, std::size_t tensor) const;
   /// Of every tensor.
@@ -78,23 +79,29 @@ class BufferSets {
   /// Draws what `tensor` holds in `set` to another place.
   Result<void> draw(DataOps& data_ops, int set, std::size_t tensor, DevicePointer to) const;
 
+  /// Draws the warm tensors of the timed sets anew: in the L2 is then what it would be behind the
+  /// kernel that produces them.
+  Result<void> produce_warm(DataOps& data_ops) const;
+
   const std::vector<WatchedRegion>& watched() const { return watched_; }
 
   /// Refills the red zones and draws every input again.
   Result<void> restore(Device& device, DataOps& data_ops) const;
 
  private:
-  void place(const DeviceProfile& profile, bool cold);
+  void place(const DeviceProfile& profile, L2State l2);
+  bool is_warm(std::size_t tensor) const { return mixed_ && shapes_[tensor].warm; }
   void watch();
 
   std::vector<TensorShape> shapes_;
   std::vector<std::int64_t> guarded_;  ///< offsets of the tensors in a checked set
-  std::vector<std::int64_t> dense_;    ///< offsets in the others
+  std::vector<std::int64_t> dense_;    ///< offsets in the others, where the warm ones are not
   std::int64_t guarded_bytes_ = 0;
   std::int64_t dense_bytes_ = 0;
   std::int64_t zone_bytes_ = 0;
   int count_ = 0;
   bool passes_l2_ = false;
+  bool mixed_ = false;
   std::uint64_t seed_ = 0;
   std::optional<InputDistribution> exact_;
   std::unique_ptr<DeviceBuffer> arena_;

@@ -1,5 +1,6 @@
 #include "tuner/device_runner.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -38,6 +39,7 @@ class DeviceRunner final : public Runner {
   DeviceRunner(Device& device, DataOps& data_ops, BufferSets sets, Checker checker,
                ReferenceKernels references, const DeviceRunnerOptions& options)
       : device_(device),
+        data_ops_(data_ops),
         sets_(std::move(sets)),
         checker_(std::move(checker)),
         references_(std::move(references)),
@@ -46,7 +48,7 @@ class DeviceRunner final : public Runner {
                   options.disposable),
         sample_us_(options.sample_ms * 1000),
         audit_(options.audit) {
-    flushes_ = options.policy.l2 == L2State::cold && !sets_.passes_l2();
+    flushes_ = options.policy.l2 != L2State::warm && !sets_.passes_l2();
     for (const TensorShape& shape : sets_.shapes()) {
       in_place_ = in_place_ || shape.role == TensorRole::inout;
     }
@@ -79,10 +81,13 @@ class DeviceRunner final : public Runner {
   }
   /// `once`: no set may be used twice in a sample.
   Result<void> build_units(Timed& timed, bool once);
-  Result<Sample> take_sample(Timed& timed, bool flush);
-  Sampled sample_of(Timed& timed, bool flush);
+  /// Brings the L2 into the state in which a candidate's sample begins.
+  Result<void> prepare_l2();
+  Result<Sample> take_sample(Timed& timed, bool of_candidate);
+  Sampled sample_of(Timed& timed, bool of_candidate);
 
   Device& device_;
+  DataOps& data_ops_;
   BufferSets sets_;
   Checker checker_;
   ReferenceKernels references_;
@@ -156,18 +161,25 @@ Result<void> DeviceRunner::build_units(Timed& timed, bool once) {
   return {};
 }
 
-Result<Sample> DeviceRunner::take_sample(Timed& timed, bool flush) {
-  if (timed.units == nullptr) {
-    if (auto done = build_units(timed, flush); !done) return done.error();
+Result<void> DeviceRunner::prepare_l2() {
+  if (flushes_) {
+    if (auto done = device_.enqueue(*references_.dram(), {}); !done) return done;
   }
-  if (flush) {
-    if (auto done = device_.enqueue(*references_.dram(), {}); !done) return done.error();
+  return sets_.produce_warm(data_ops_);
+}
+
+Result<Sample> DeviceRunner::take_sample(Timed& timed, bool of_candidate) {
+  if (timed.units == nullptr) {
+    if (auto done = build_units(timed, of_candidate && flushes_); !done) return done.error();
+  }
+  if (of_candidate) {
+    if (auto done = prepare_l2(); !done) return done.error();
   }
   return device_.sample(*timed.units);
 }
 
-Runner::Sampled DeviceRunner::sample_of(Timed& timed, bool flush) {
-  const auto sample = take_sample(timed, flush);
+Runner::Sampled DeviceRunner::sample_of(Timed& timed, bool of_candidate) {
+  const auto sample = take_sample(timed, of_candidate);
   if (!sample) return {failure(sample.error()), {}};
   return {{}, sample.value()};
 }
@@ -182,7 +194,7 @@ Result<Runner::Checked> DeviceRunner::check_after_timing(Id id) {
   }
   const bool all_sets = loaded.timed.length >= sets_.count();
   return examiner_.examine_replay(loaded.subject, all_sets,
-                                  [&] { return sample_of(loaded.timed, flushes_).step; });
+                                  [&] { return sample_of(loaded.timed, true).step; });
 }
 
 Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> order) {
@@ -194,7 +206,7 @@ Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> or
       result.push_back({known->second, {}});
       continue;
     }
-    result.push_back(sample_of(timed(id), flushes_ && id >= 0));
+    result.push_back(sample_of(timed(id), id >= 0));
     if (result.back().step.outcome != Outcome::ok) failed.emplace(id, result.back().step);
   }
   return result;
@@ -230,23 +242,37 @@ Result<Audit> DeviceRunner::audit() {
 
 }  // namespace
 
+Result<void> check_policy(const MeasurePolicy& policy, const Operation& operation) {
+  const auto refuse = [&](std::string_view why) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("the policy \"", policy.text(), "\" cannot be measured: ", why)};
+  };
+  if (policy.launch != LaunchMode::graph) return refuse("launch must be graph");
+  if (policy.power != PowerMode::sustained) return refuse("power must be sustained");
+  const bool marked = std::any_of(operation.tensors.begin(), operation.tensors.end(),
+                                  [](const Tensor& tensor) { return tensor.warm; });
+  if (policy.l2 == L2State::mixed && !marked) {
+    return refuse(concat("l2=mixed needs tensors marked \"l2\": \"warm\", and operation ",
+                         operation.name, " marks none"));
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
                                                    const Operation& operation,
                                                    const Problem& normalized,
                                                    const Catalog& catalog, CompilePool& pool,
                                                    const DeviceRunnerOptions& options) {
-  if (options.policy.l2 == L2State::mixed || options.policy.launch == LaunchMode::stream) {
-    return Error{ErrorCode::invalid_argument,
-                 concat("the policy \"", options.policy.text(),
-                        "\" cannot be measured: l2 must be cold or warm, launch graph")};
+  if (auto measurable = check_policy(options.policy, operation); !measurable) {
+    return measurable.error();
   }
   auto shapes = operation.tensor_shapes(normalized);
   if (!shapes) return shapes.error();
   // Compiles while the buffers are drawn and the reference runs.
   const auto reference_bits = ReferenceKernels::compile(device.profile(), pool);
   const auto exact = exact_distribution(operation, normalized, shapes.value());
-  auto sets = BufferSets::make(device, data_ops, std::move(shapes).value(),
-                               options.policy.l2 == L2State::cold, options.seed, exact);
+  auto sets = BufferSets::make(device, data_ops, std::move(shapes).value(), options.policy.l2,
+                               options.seed, exact);
   if (!sets) return sets.error();
   auto checker =
       Checker::make(device, data_ops, operation, normalized, catalog, pool, sets.value());

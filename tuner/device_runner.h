@@ -23,10 +23,14 @@ struct DeviceRunnerOptions {
   std::function<Audit()> audit;
 };
 
+/// Errors: `invalid_argument` where problems of the operation cannot be measured so, with the
+/// reason.
+Result<void> check_policy(const MeasurePolicy& policy, const Operation& operation);
+
 /// A `Runner` on a `Device` of this process. On opening it allocates the buffer sets of the problem
-/// (their total beyond 3x the L2 where the policy is cold), draws the inputs, and computes the
-/// reference; nothing is allocated between samples. Inputs and reference are the same for every
-/// candidate.
+/// (what they do not share is beyond 3x the L2, unless the policy is warm), draws the inputs, and
+/// computes the reference; nothing is allocated between samples. Inputs and reference are the same
+/// for every candidate. Errors: those of `check_policy` too.
 Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
                                                    const Operation& operation,
                                                    const Problem& normalized,

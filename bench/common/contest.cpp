@@ -45,7 +45,8 @@ Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const Probl
   if (!named) return named.error();
   auto shapes = named->operation->tensor_shapes(named->problem);
   if (!shapes) return shapes.error();
-  auto sets = BufferSets::make(*bench.device, *bench.data_ops, *std::move(shapes), true, kSeed);
+  auto sets =
+      BufferSets::make(*bench.device, *bench.data_ops, *std::move(shapes), L2State::cold, kSeed);
   if (!sets) return sets.error();
   auto checker = Checker::make(*bench.device, *bench.data_ops, *named->operation, named->problem,
                                core.catalog(), core.pool(), *sets);

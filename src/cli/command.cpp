@@ -17,7 +17,13 @@ ServiceFlags::ServiceFlags(llvm::cl::SubCommand& sub)
       sku("sku", llvm::cl::desc("Work for this SKU without a GPU, e.g. h200"),
           llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)),
       device("device", llvm::cl::desc("The GPU's number"), llvm::cl::value_desc("N"),
-             llvm::cl::init(0), llvm::cl::sub(sub)) {}
+             llvm::cl::init(0), llvm::cl::sub(sub)),
+      l2("l2", llvm::cl::desc("What kernels find in the L2, part of a record's key:"),
+         llvm::cl::values(
+             clEnumValN(L2State::cold, "cold", "nothing (default)"),
+             clEnumValN(L2State::warm, "warm", "their tensors, as far as they fit"),
+             clEnumValN(L2State::mixed, "mixed", "the inputs their operation marks as warm")),
+         llvm::cl::init(L2State::cold), llvm::cl::sub(sub)) {}
 
 ServiceOptions ServiceFlags::options() const {
   ServiceOptions options;
@@ -26,6 +32,7 @@ ServiceOptions ServiceFlags::options() const {
   options.template_dirs = {templates.begin(), templates.end()};
   options.sku = sku;
   options.device = device;
+  options.l2 = l2;
   options.log = [](LogLevel level, std::string_view message) {
     if (level == LogLevel::warning) report_warning(message);
   };

@@ -37,6 +37,7 @@ struct ServiceFlags {
   llvm::cl::list<std::string> templates;
   llvm::cl::opt<std::string> sku;
   llvm::cl::opt<int> device;
+  llvm::cl::opt<L2State> l2;
 };
 
 /// The positional words `OPERATION dim=value ...`.

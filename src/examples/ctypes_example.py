@@ -21,7 +21,7 @@ class Options(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("cache", ctypes.c_char_p),
                 ("template_dir", ctypes.c_char_p), ("sku", ctypes.c_char_p),
                 ("on_miss", ctypes.c_char_p), ("device", ctypes.c_int),
-                ("tune_seconds", ctypes.c_double)]
+                ("tune_seconds", ctypes.c_double), ("l2", ctypes.c_char_p)]
 
 
 def load_library():

@@ -22,6 +22,7 @@ typedef struct kw_options {
   const char* on_miss;      /* "predict", "tune_now" or "fail"; NULL: "predict" */
   int device;               /* the GPU's number */
   double tune_seconds;      /* budget of one tuning; 0: 30 */
+  const char* l2;           /* tuned for an L2 that is "cold", "warm" or "mixed"; NULL: "cold" */
 } kw_options;
 
 /* Opens a service; `options` may be NULL. */

@@ -10,6 +10,7 @@
 
 #include <kernwright/export.h>
 #include <kernwright/kernel.h>
+#include <kernwright/l2_state.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 
@@ -38,6 +39,9 @@ struct ServiceOptions {
   int device = 0;
   /// A profile id such as "h200": work for that SKU with no GPU. Empty: the GPU `device`.
   std::string sku;
+  /// What kernels are tuned for; records of another state are not served. `mixed` is refused for
+  /// an operation that marks no tensor as warm.
+  L2State l2 = L2State::cold;
   MissPolicy on_miss = MissPolicy::predict;
   /// Budget of one tuning where `on_miss` is tune_now.
   double tune_seconds = 30;

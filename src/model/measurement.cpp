@@ -49,9 +49,16 @@ std::optional<Outcome> parse_outcome(std::string_view text) {
   return static_cast<Outcome>(found - std::begin(kOutcomes));
 }
 
+std::string_view to_string(L2State state) { return kL2States[static_cast<std::size_t>(state)]; }
+
+std::optional<L2State> parse_l2_state(std::string_view name) {
+  const auto found = std::find(std::begin(kL2States), std::end(kL2States), name);
+  if (found == std::end(kL2States)) return std::nullopt;
+  return static_cast<L2State>(found - std::begin(kL2States));
+}
+
 std::string MeasurePolicy::text() const {
-  return concat("l2=", kL2States[static_cast<std::size_t>(l2)],
-                " launch=", kLaunchModes[static_cast<std::size_t>(launch)],
+  return concat("l2=", to_string(l2), " launch=", kLaunchModes[static_cast<std::size_t>(launch)],
                 " power=", kPowerModes[static_cast<std::size_t>(power)]);
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <kernwright/l2_state.h>
+
 namespace kernwright {
 
 /// How a trial ended. Closed; the spelling is the spelling on disk.
@@ -29,7 +31,6 @@ enum class Outcome {
 std::string_view to_string(Outcome outcome);
 std::optional<Outcome> parse_outcome(std::string_view text);
 
-enum class L2State { cold, warm, mixed };
 enum class LaunchMode { graph, stream };
 enum class PowerMode { sustained, burst };
 

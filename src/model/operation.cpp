@@ -221,6 +221,7 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
     shape.dtype = tensor.dtype_variable.empty() ? tensor.fixed_dtype
                                                 : dtype(normalized, tensor.dtype_variable);
     shape.alignment = tensor.alignment;
+    shape.warm = tensor.warm;
     std::int64_t size_bytes = byte_size(shape.dtype);
     for (const Expression& extent : tensor.extent) {
       const Result<std::int64_t> size = extent.evaluate(values);

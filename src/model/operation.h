@@ -45,6 +45,7 @@ struct Tensor {
   std::vector<Expression> extent;  ///< outermost first
   std::int64_t alignment = 16;     ///< bytes the caller's pointer is promised to be aligned to
   std::optional<Expression> when;  ///< absent from the launch where false
+  bool warm = false;               ///< an input that l2=mixed finds in the L2
 };
 
 struct Scalar {
@@ -71,6 +72,7 @@ struct TensorShape {
   DType dtype = DType::fp32;
   std::vector<std::int64_t> extent;
   std::int64_t alignment = 16;
+  bool warm = false;  ///< an input that l2=mixed finds in the L2
 
   std::int64_t elements() const;
   std::int64_t bytes() const;

@@ -140,7 +140,7 @@ class OperationReader {
   }
 
   void read_tensor(const JsonReader& json) {
-    json.expect_keys({"name", "role", "dtype", "extent", "alignment", "when"});
+    json.expect_keys({"name", "role", "dtype", "extent", "alignment", "when", "l2"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
@@ -167,6 +167,10 @@ class OperationReader {
     }
     if (const JsonReader when = json.optional("when"); when.present()) {
       tensor.when = when.expression(names_);
+    }
+    if (const JsonReader l2 = json.optional("l2"); l2.present()) {
+      tensor.warm = read_enum<bool>(l2, {{"warm", true}});
+      if (tensor.role != TensorRole::in) l2.fail("only a tensor of role \"in\" may be warm");
     }
     operation_.tensors.push_back(std::move(tensor));
   }

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +87,13 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
   if (o.sku) options.sku = o.sku;
   options.device = o.device;
   if (o.tune_seconds > 0) options.tune_seconds = o.tune_seconds;
+  if (o.l2) {
+    const std::optional<L2State> l2 = parse_l2_state(o.l2);
+    if (!l2) {
+      return "kw_options.l2 is \"" + std::string(o.l2) + "\"; it must be cold, warm or mixed";
+    }
+    options.l2 = *l2;
+  }
   const std::string_view on_miss = o.on_miss ? o.on_miss : "predict";
   if (on_miss == "predict") {
     options.on_miss = MissPolicy::predict;

@@ -13,6 +13,7 @@
 #include "support/text.h"
 #include "support/version.h"
 #include "tuner/cost_model.h"
+#include "tuner/device_runner.h"
 #include "tuner/evidence.h"
 #include "tuner/gpu_lock.h"
 #include "tuner/seeds.h"
@@ -148,6 +149,9 @@ void ServiceCore::log(LogLevel level, std::string_view message) const {
 Result<ServiceCore::Named> ServiceCore::name(const Problem& problem) const {
   Result<const Operation*> found = catalog_->operation(problem.operation());
   if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
+  if (Result<void> measurable = check_policy(policy(), **found); !measurable) {
+    return measurable.error();
+  }
   Result<Problem> normalized = (*found)->normalize(problem);
   if (!normalized) return std::move(normalized).error();
   return Named{*found, *std::move(normalized)};
@@ -165,7 +169,7 @@ RecordKey ServiceCore::key(const Problem& normalized) const {
   return {.problem = normalized.text(),
           .target = concat("sm_", profile_.sm_arch),
           .sku = profile_.id,
-          .policy = {}};
+          .policy = policy()};
 }
 
 std::string ServiceCore::template_digest(std::string_view kernel_template) const {
@@ -400,7 +404,7 @@ Result<Measuring*> ServiceCore::measuring() {
       .profile = profile_,
       .identity = identity_,
       .pool = *pool_,
-      .policy = MeasurePolicy{},
+      .policy = policy(),
       .cache_root = cache_.root(),
       .log = [this](std::string_view line) { log(LogLevel::warning, line); }};
   auto opened = options_.measure_in_process

@@ -85,6 +85,7 @@ class ServiceCore {
   };
   Result<Named> name(const Problem& problem) const;
   RecordKey key(const Problem& normalized) const;
+  MeasurePolicy policy() const { return {.l2 = options_.l2}; }
 
   const Catalog& catalog() const { return *catalog_; }
   const DeviceProfile& profile() const { return profile_; }

@@ -44,6 +44,15 @@ TEST_F(TuneToolkitTest, ForASkuItPredictsAndShowFindsTheRecord) {
   EXPECT_EQ(kernwright(command("show", {"--sku", "a100_80"})).exit_code, 1);
 }
 
+TEST_F(TuneToolkitTest, TheStateOfTheL2IsPartOfTheKey) {
+  const Ran ran = kernwright(command("tune", {"--sku", "h200", "--l2", "mixed", "--json"}));
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.json()["policy"], "l2=mixed launch=graph power=sustained");
+  EXPECT_EQ(kernwright(command("show", {"--sku", "h200", "--l2", "mixed"})).exit_code, 0);
+  EXPECT_EQ(kernwright(command("show", {"--sku", "h200"})).exit_code, 1);
+  EXPECT_EQ(kernwright(command("tune", {"--sku", "h200", "--l2", "hot"})).exit_code, 2);
+}
+
 TEST_F(TuneToolkitTest, AReadOnlyCacheAnswersAndIsNotWritten) {
   const std::string shipped = (dir_ / "shipped").string();
   ASSERT_EQ(kernwright(command("tune", {"--sku", "h200", "--cache", shipped})).exit_code, 0);

@@ -33,6 +33,14 @@ TEST(OutcomeTest, SpellingsComeBack) {
   EXPECT_EQ(to_string(Outcome::wrong_result), "wrong_result");
 }
 
+TEST(L2StateTest, SpellingsComeBack) {
+  for (const L2State state : {L2State::cold, L2State::warm, L2State::mixed}) {
+    EXPECT_EQ(parse_l2_state(to_string(state)), state);
+  }
+  EXPECT_EQ(to_string(L2State::mixed), "mixed");
+  EXPECT_EQ(parse_l2_state("hot"), std::nullopt);
+}
+
 TEST(MeasurePolicyTest, TextNamesAllThree) {
   EXPECT_EQ(MeasurePolicy{}.text(), "l2=cold launch=graph power=sustained");
 }

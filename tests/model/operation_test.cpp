@@ -107,6 +107,17 @@ TEST(OperationTest, AbsentTensorsAreLeftOut) {
   EXPECT_EQ(operation.tensor_shapes(scale_problem(2, 3).with("weight", "none"))->size(), 2U);
 }
 
+TEST(OperationTest, AnInputMayBeMarkedAsWarm) {
+  const std::string text = replaced(kScaleOperation, R"("extent": ["m", "n"]},)",
+                                    R"("extent": ["m", "n"], "l2": "warm"},)");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto shapes = operation->tensor_shapes(scale_problem(2, 3));
+  ASSERT_TRUE(shapes);
+  EXPECT_TRUE(shapes->at(0).warm);
+  EXPECT_FALSE(shapes->at(1).warm);
+}
+
 TEST(OperationTest, SizesThatOverflowAreRefused) {
   const Operation operation = scale_operation();
   const auto shapes = operation.tensor_shapes(scale_problem(INT64_MAX / 4, 4));
@@ -169,6 +180,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"\"name\": \"w\"", "\"name\": \"a\"", "o.json:9: tensors[1]: \"a\" is named twice"},
         Refused{"\"alignment\": 32", "\"alignment\": 24",
                 "o.json:9: tensors[1].alignment: 24 is no power of two"},
+        Refused{"\"alignment\": 32", "\"l2\": \"hot\"",
+                "o.json:9: tensors[1].l2: \"hot\" is not one of warm"},
+        Refused{"\"role\": \"out\"", "\"role\": \"out\", \"l2\": \"warm\"",
+                "o.json:10: tensors[2].l2: only a tensor of role \"in\" may be warm"},
         Refused{"{\"tensor\": \"a\"}", "{\"tensor\": \"d\"}",
                 "o.json:21: reference.arguments[0].tensor: no \"d\", there are: a, w"},
         Refused{

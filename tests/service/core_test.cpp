@@ -23,6 +23,7 @@ class ServiceCoreTest : public ::testing::Test {
     options.sku = std::move(sku);
     options.tune_seconds = 5;
     options.template_dirs = template_dirs_;
+    options.l2 = l2_;
     Result<std::shared_ptr<ServiceCore>> core =
         ServiceCore::open(std::move(options), fake_surroundings(world_));
     EXPECT_TRUE(core) << (core ? "" : core.error().message);
@@ -38,6 +39,7 @@ class ServiceCoreTest : public ::testing::Test {
   ScopedTempDir cache_;
   std::vector<std::string> template_dirs_;
   FakeWorld world_;
+  L2State l2_ = L2State::cold;
   Problem problem_ = vector_add(4096, DType::bf16);
 };
 
@@ -82,6 +84,18 @@ TEST_F(ServiceCoreTest, TuningReplacesAPredictionThatWasServed) {
   ASSERT_EQ(core->get_best_kernel(problem_)->match(), Match::predicted);
   ASSERT_TRUE(core->tune(problem_, few_trials()));
   EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::exact);
+}
+
+TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {
+  l2_ = L2State::mixed;
+  const Result<TuningResult> tuned = open()->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  EXPECT_EQ(tuned->record.key.policy.text(), "l2=mixed launch=graph power=sustained");
+  EXPECT_TRUE(open(MissPolicy::fail)->get_best_kernel(problem_));
+  l2_ = L2State::warm;
+  EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
+  l2_ = L2State::cold;
+  EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
 }
 
 TEST_F(ServiceCoreTest, TheWinnerIsTheFastestOfTheMeasured) {
@@ -250,6 +264,17 @@ TEST_F(OwnTemplateTest, IsTunedAndFetchedLikeABuiltInOne) {
   const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->summary().kernel_template, "scale/plain");
+}
+
+TEST_F(OwnTemplateTest, AnOperationThatMarksNoTensorHasNoMixedL2) {
+  l2_ = L2State::mixed;
+  const auto core = open();
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(kernel.error().message.find("operation scale marks none"), std::string::npos)
+      << kernel.error().message;
+  EXPECT_EQ(core->tune(problem_, few_trials()).error().code, ErrorCode::invalid_argument);
 }
 
 TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {

@@ -1,7 +1,10 @@
 #include "tuner/buffer_sets.h"
 
+#include <algorithm>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <set>
+#include <vector>
 
 #include "device/fake_device.h"
 
@@ -24,11 +27,11 @@ class BufferSetsTest : public ::testing::Test {
     options.profile.l2_bytes = 1 << 15;
     device_ = make_fake_device(std::move(options), clock_);
   }
-  BufferSets make(std::optional<InputDistribution> exact) {
-    auto sets = BufferSets::make(
-        *device_, *ops_,
-        {shape("a", TensorRole::in, {10, 101}), shape("c", TensorRole::out, {10, 101})}, true, 1,
-        exact);
+  BufferSets make(std::optional<InputDistribution> exact, L2State l2 = L2State::cold) {
+    TensorShape a = shape("a", TensorRole::in, {10, 101});
+    a.warm = true;
+    auto sets = BufferSets::make(*device_, *ops_, {a, shape("c", TensorRole::out, {10, 101})}, l2,
+                                 1, exact);
     EXPECT_TRUE(sets) << sets.error().message;
     return std::move(sets).value();
   }
@@ -49,6 +52,31 @@ TEST_F(BufferSetsTest, TheTwinHoldsWhatSetZeroHoldsAndNoOtherDoes) {
   EXPECT_TRUE(equal(sets, 0, sets.twin()));
   for (int set = 1; set < sets.twin(); ++set) EXPECT_FALSE(equal(sets, 0, set)) << set;
   EXPECT_FALSE(equal(sets, 0, BufferSets::kExactSet));
+}
+
+TEST_F(BufferSetsTest, MixedSetsShareWhatIsWarmAndRotateTheRest) {
+  const BufferSets sets = make(InputDistribution::small_integers, L2State::mixed);
+  ASSERT_EQ(sets.count(), 24) << "of 4 KB, beyond 96 KB: what is warm does not count";
+  EXPECT_TRUE(sets.passes_l2());
+  std::set<DevicePointer> outputs;
+  for (int set = 0; set < sets.count(); ++set) {
+    EXPECT_EQ(sets.address(set, 0), sets.address(0, 0));
+    outputs.insert(sets.address(set, 1));
+  }
+  EXPECT_EQ(outputs.size(), 24U);
+  EXPECT_NE(sets.address(BufferSets::kExactSet, 0), sets.address(0, 0));
+  EXPECT_FALSE(equal(sets, 0, BufferSets::kExactSet));
+}
+
+TEST_F(BufferSetsTest, WhatIsWarmIsProducedAgainAsItWas) {
+  for (const L2State l2 : {L2State::mixed, L2State::cold}) {
+    const BufferSets sets = make({}, l2);
+    auto* const a = reinterpret_cast<std::byte*>(sets.address(0, 0));
+    const std::vector<std::byte> before(a, a + 4040);
+    std::fill_n(a, 4040, std::byte{0});
+    ASSERT_TRUE(sets.produce_warm(*ops_));
+    EXPECT_EQ(std::equal(before.begin(), before.end(), a), l2 == L2State::mixed);
+  }
 }
 
 TEST_F(BufferSetsTest, CheckedTensorsLieBetweenRedZonesToTheByte) {

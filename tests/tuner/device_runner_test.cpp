@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "compile/render.h"
 #include "device/fake_device.h"
@@ -429,12 +430,76 @@ TEST_F(DeviceRunnerTest, AReferenceThatIsNotFiniteIsRefused) {
 }
 
 TEST_F(DeviceRunnerTest, APolicyThatCannotBeMeasuredIsRefused) {
-  DeviceRunnerOptions options;
-  options.policy.l2 = L2State::mixed;
-  const auto runner =
-      open_device_runner(*device_, *ops_, toy_.operation(), toy_.problem(), *toy_, pool_, options);
-  ASSERT_FALSE(runner);
-  EXPECT_EQ(runner.error().code, ErrorCode::invalid_argument);
+  const auto refusal = [this](MeasurePolicy policy) {
+    DeviceRunnerOptions options;
+    options.policy = policy;
+    const auto runner = open(options);
+    EXPECT_FALSE(runner);
+    EXPECT_EQ(runner.error().code, ErrorCode::invalid_argument);
+    return runner.error().message;
+  };
+  EXPECT_EQ(refusal({.launch = LaunchMode::stream}),
+            "the policy \"l2=cold launch=stream power=sustained\" cannot be measured: launch must "
+            "be graph");
+  EXPECT_EQ(refusal({.power = PowerMode::burst}),
+            "the policy \"l2=cold launch=graph power=burst\" cannot be measured: power must be "
+            "sustained");
+  EXPECT_EQ(
+      refusal({.l2 = L2State::mixed}),
+      "the policy \"l2=mixed launch=graph power=sustained\" cannot be measured: l2=mixed needs "
+      "tensors marked \"l2\": \"warm\", and operation toy marks none");
+}
+
+TEST_F(DeviceRunnerTest, AWarmInputIsProducedBeforeEverySampleAndChecksHold) {
+  Operation marked = toy_.operation();
+  marked.tensors[0].warm = true;
+  for (const std::int64_t memory : {std::int64_t{1} << 30, std::int64_t{44} << 20}) {
+    FakeDeviceOptions device_options;
+    device_options.profile = profile_;
+    device_options.profile.l2_bytes = 1 << 20;
+    device_options.profile.memory_bytes = memory;
+    device_options.landscape = [](std::string_view, const ExecutionPlan&) {
+      return FakeBehavior{.time_us = 20};
+    };
+    device_options.compute = [this](const ExecutionPlan& plan, const LaunchArguments& arguments) {
+      compute(plan, arguments);
+    };
+    const auto device = make_fake_device(std::move(device_options), clock_);
+    DeviceRunnerOptions options;
+    options.policy.l2 = L2State::mixed;
+    const auto runner =
+        open_device_runner(*device, *ops_, marked, toy_.problem(elements_), *toy_, pool_, options);
+    ASSERT_TRUE(runner) << runner.error().message;
+    std::set<DevicePointer> inputs;
+    std::set<DevicePointer> outputs;
+    float* input = nullptr;
+    float first = 0;
+    bool spoilt = false;
+    mischief_ = [&](float* out, std::size_t, const LaunchArguments& arguments) {
+      inputs.insert(arguments.tensors[0]);
+      outputs.insert(arguments.tensors[1]);
+      input = reinterpret_cast<float*>(arguments.tensors[0]);
+      first = out[0];
+      if (spoilt) input[0] = -1000;
+    };
+    const Runner::Id id = prepare(*runner.value(), 2).value().id;
+    EXPECT_EQ(runner.value()->check(id, Runner::CheckDepth::finalist)->step.detail, "");
+    inputs.clear();
+    outputs.clear();
+    ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+    const float right = first;
+    EXPECT_EQ(inputs.size(), 1U);
+    EXPECT_GT(outputs.size(), 1U) << "these rotate";
+    ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+    EXPECT_EQ(first, right);
+    input[0] = -1000;
+    ASSERT_TRUE(runner.value()->sample(std::vector{id}));
+    EXPECT_EQ(first, right) << "drawn again";
+    EXPECT_EQ(runner.value()->check_after_timing(id)->step.detail, "");
+    spoilt = true;
+    EXPECT_EQ(runner.value()->check_after_timing(id)->step.outcome, Outcome::out_of_bounds);
+    mischief_ = nullptr;
+  }
 }
 
 TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {

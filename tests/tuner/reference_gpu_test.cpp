@@ -97,7 +97,8 @@ void ReferenceGpuTest::check(const Case& item, std::string_view text) {
   SCOPED_TRACE(text);
   const Problem problem = normalized(text);
   const Operation& op = operation(item.operation);
-  auto sets = BufferSets::make(*device_, *ops_, op.tensor_shapes(problem).value(), false, 5);
+  auto sets =
+      BufferSets::make(*device_, *ops_, op.tensor_shapes(problem).value(), L2State::warm, 5);
   ASSERT_TRUE(sets) << sets.error().message;
   Arrays inputs;
   std::size_t output = 0;

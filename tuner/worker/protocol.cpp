@@ -327,6 +327,9 @@ std::string digest_of(const Catalog& catalog) {
   for (const Operation& operation : catalog.operations()) {
     hasher.add(operation.name, operation.reference_source);
     hasher.add("example", operation.example.text());
+    for (const Tensor& tensor : operation.tensors) {
+      hasher.add(tensor.name, tensor.warm ? "warm" : "cold");
+    }
   }
   for (const KernelTemplate& kernel_template : catalog.templates()) {
     hasher.add(kernel_template.name, kernel_template.manifest);
