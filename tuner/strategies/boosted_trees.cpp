@@ -13,7 +13,7 @@ constexpr std::size_t kMaxLevels = 255;
 constexpr int kTrees = 60;
 constexpr double kRate = 0.15;
 constexpr double kRowShare = 0.8;     ///< of the rows that one tree sees
-constexpr double kColumnShare = 0.7;  ///< of the columns that one level may cut
+constexpr double kColumnShare = 0.7;  ///< of the columns that one level may cut, one at least
 constexpr double kShrink = 1;         ///< rows worth of 0 in every leaf
 constexpr double kLeastGain = 1e-12;
 
@@ -28,10 +28,6 @@ struct BoostedTrees::Sum {
   double total = 0;
   double count = 0;
 
-  void add(double residual) {
-    total += residual;
-    count += 1;
-  }
   void add(const Sum& other) {
     total += other.total;
     count += other.count;
@@ -48,7 +44,7 @@ struct BoostedTrees::Fit {
   std::vector<std::uint8_t> ordinals;  ///< column by column
   std::vector<double> residual;
   std::vector<std::uint8_t> leaf;    ///< of the tree in hand
-  std::vector<std::uint8_t> used;    ///< by the tree in hand
+  std::vector<Sum> part;             ///< in the tree in hand: nothing, or its residual
   std::vector<std::size_t> offered;  ///< columns that the level in hand may cut
 };
 
@@ -104,18 +100,22 @@ void BoostedTrees::fit(const FeatureTable& features, std::span<const std::size_t
   base_ = std::accumulate(targets.begin(), targets.end(), 0.0) / static_cast<double>(n);
   for (const double target : targets) fit.residual.push_back(target - base_);
   fit.leaf.resize(n);
-  fit.used.resize(n);
+  fit.part.resize(n);
 
   trees_.clear();
+  columns_.clear();
   for (int t = 0; t < kTrees; ++t) {
     std::fill(fit.leaf.begin(), fit.leaf.end(), std::uint8_t{0});
-    for (std::size_t i = 0; i < n; ++i) fit.used[i] = chance() < kRowShare;
+    for (std::size_t i = 0; i < n; ++i) {
+      fit.part[i] = chance() < kRowShare ? Sum{fit.residual[i], 1} : Sum{};
+    }
     Tree tree;
     while (tree.cuts.size() < kDepth) {
       fit.offered.clear();
       for (std::size_t c = 0; c < fit.columns; ++c) {
         if (chance() < kColumnShare) fit.offered.push_back(c);
       }
+      if (fit.offered.empty() && fit.columns > 0) fit.offered.push_back(draws.below(fit.columns));
       const auto cut = best_cut(fit, std::size_t{1} << tree.cuts.size(), draws);
       if (!cut) break;
       const std::uint8_t* ordinal = fit.ordinals.data() + cut->column * n;
@@ -126,15 +126,16 @@ void BoostedTrees::fit(const FeatureTable& features, std::span<const std::size_t
     }
     if (tree.cuts.empty()) continue;
     std::array<Sum, kLeaves> sums{};
-    for (std::size_t i = 0; i < n; ++i) {
-      if (fit.used[i]) sums[fit.leaf[i]].add(fit.residual[i]);
-    }
+    for (std::size_t i = 0; i < n; ++i) sums[fit.leaf[i]].add(fit.part[i]);
     for (std::size_t l = 0; l < kLeaves; ++l) {
       tree.leaves[l] = kRate * sums[l].total / (sums[l].count + kShrink);
     }
     for (std::size_t i = 0; i < n; ++i) fit.residual[i] -= tree.leaves[fit.leaf[i]];
+    for (const Cut& cut : tree.cuts) columns_.push_back(cut.column);
     trees_.push_back(std::move(tree));
   }
+  std::sort(columns_.begin(), columns_.end());
+  columns_.erase(std::unique(columns_.begin(), columns_.end()), columns_.end());
 }
 
 /// The cut of all nodes of a level that leaves the least squared error; none where nothing helps.
@@ -150,7 +151,7 @@ std::optional<BoostedTrees::Cut> BoostedTrees::best_cut(const Fit& fit, std::siz
     histogram.assign(nodes * levels, {});
     const std::uint8_t* ordinal = fit.ordinals.data() + c * n;
     for (std::size_t i = 0; i < n; ++i) {
-      if (fit.used[i]) histogram[fit.leaf[i] * levels + ordinal[i]].add(fit.residual[i]);
+      histogram[fit.leaf[i] * levels + ordinal[i]].add(fit.part[i]);
     }
     gain.assign(levels - 1, 0.0);
     for (std::size_t node = 0; node < nodes; ++node) {
@@ -158,9 +159,13 @@ std::optional<BoostedTrees::Cut> BoostedTrees::best_cut(const Fit& fit, std::siz
       Sum all;
       for (std::size_t l = 0; l < levels; ++l) all.add(sums[l]);
       Sum low;
+      double own = 0;
       for (std::size_t l = 0; l + 1 < levels; ++l) {
-        low.add(sums[l]);
-        gain[l] += low.score() + all.minus(low).score() - all.score();
+        if (sums[l].count > 0) {
+          low.add(sums[l]);
+          own = low.score() + all.minus(low).score() - all.score();
+        }
+        gain[l] += own;
       }
     }
     const auto highest = std::max_element(gain.begin(), gain.end());
@@ -181,15 +186,22 @@ std::vector<double> BoostedTrees::predict(const FeatureTable& features,
   std::vector<double> predictions(rows.size(), base_);
   constexpr std::size_t kBlock = 1024;
   std::array<std::uint8_t, kBlock> leaf{};
+  std::vector<std::uint8_t> ordinals(features.columns() * kBlock);
   for (std::size_t begin = 0; begin < rows.size(); begin += kBlock) {
     const std::size_t count = std::min(kBlock, rows.size() - begin);
+    for (const std::size_t c : columns_) {
+      const std::uint8_t* column = features.column(c);
+      std::uint8_t* own = ordinals.data() + c * kBlock;
+      for (std::size_t i = 0; i < count; ++i) own[i] = column[rows[begin + i]];
+    }
     for (const Tree& tree : trees_) {
       leaf.fill(0);
       for (std::size_t depth = 0; depth < tree.cuts.size(); ++depth) {
-        const std::uint8_t* ordinal = features.column(tree.cuts[depth].column);
+        const std::uint8_t* ordinal = ordinals.data() + tree.cuts[depth].column * kBlock;
         const std::uint8_t level = tree.cuts[depth].level;
-        for (std::size_t i = 0; i < count; ++i) {
-          leaf[i] = with_bit(leaf[i], ordinal[rows[begin + i]] > level, depth);
+        const auto bit = static_cast<std::uint8_t>(1U << depth);
+        for (std::size_t i = 0; i < kBlock; ++i) {
+          leaf[i] = static_cast<std::uint8_t>(leaf[i] | (ordinal[i] > level ? bit : 0));
         }
       }
       for (std::size_t i = 0; i < count; ++i) predictions[begin + i] += tree.leaves[leaf[i]];

@@ -62,6 +62,7 @@ class BoostedTrees {
 
   double base_ = 0;
   std::vector<Tree> trees_;
+  std::vector<std::size_t> columns_;  ///< that they cut
 };
 
 }  // namespace kernwright::detail

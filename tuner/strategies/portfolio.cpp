@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "tuner/feature_columns.h"
 #include "tuner/strategies/board.h"
@@ -96,7 +97,7 @@ class Portfolio final : public SearchStrategy {
   std::size_t pick();
   std::optional<std::size_t> ask(std::size_t source);
   std::size_t chance();
-  void fit_models();
+  void fit_trees();
 
   const SearchSpace& space_;
   Board board_;
@@ -113,6 +114,7 @@ class Portfolio final : public SearchStrategy {
   std::size_t first_batch_ = 0;  ///< how many it proposes before the models begin
   std::array<int, kShares.size()> credit_ = {};
   std::size_t fitted_results_ = 0;
+  bool process_is_stale_ = false;        ///< to be fitted at its next turn
   std::map<int, double> best_of_group_;  ///< log times
 };
 
@@ -139,7 +141,7 @@ std::size_t Portfolio::pick() {
     first_.pop_front();
     if (!board_.taken(next)) return next;
   }
-  if (board_.results().size() >= fitted_results_ + kRefit || fitted_results_ == 0) fit_models();
+  if (board_.results().size() >= fitted_results_ + kRefit || fitted_results_ == 0) fit_trees();
   // Weighted round robin: the turn goes to whoever is owed most.
   constexpr int kTurns = std::accumulate(kShares.begin(), kShares.end(), 0);
   for (int turn = 0; turn < kTurns; ++turn) {
@@ -156,6 +158,8 @@ std::optional<std::size_t> Portfolio::ask(std::size_t source) {
     case Source::trees:
       return trees_.next();
     case Source::process:
+      // Apart from the trees' fit, so that no call takes as long as both.
+      if (std::exchange(process_is_stale_, false)) process_.fit();
       return process_.next();
     case Source::local:
       return local_.next();
@@ -177,11 +181,11 @@ std::size_t Portfolio::chance() {
   return random_[at_];
 }
 
-void Portfolio::fit_models() {
+void Portfolio::fit_trees() {
   if (board_.results().empty()) return;
   fitted_results_ = board_.results().size();
   trees_.fit([this](std::size_t i) { return prior_.keeps(i); });
-  process_.fit();
+  process_is_stale_ = true;
 }
 
 std::optional<std::size_t> Portfolio::propose_compiled() {

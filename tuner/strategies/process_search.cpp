@@ -73,8 +73,7 @@ void ProcessSearch::fit() {
   const std::size_t once = 4 * parameters_ + 4;  // each number larger and smaller
   const std::size_t steps = std::clamp(
       kMostSteps * kCheapRows * kCheapRows / (rows.size() * rows.size()), kFewestSteps, kMostSteps);
-  process_.fit(std::move(rows), targets,
-               static_cast<int>(adapted_ ? steps : std::max(once, steps)));
+  process_.fit(rows, targets, static_cast<int>(adapted_ ? steps : std::max(once, steps)));
   adapted_ = true;
   choose(pool(best));
 }
@@ -104,28 +103,36 @@ std::vector<std::size_t> ProcessSearch::pool(const std::vector<std::size_t>& bes
 }
 
 void ProcessSearch::choose(const std::vector<std::size_t>& pool) {
-  struct Option {
+  struct Bounded {
     std::size_t candidate;
     double gain;
   };
-  std::vector<Option> options;
+  std::vector<Bounded> bounded;
   for (const std::size_t i : pool) {
     const auto bound = process_.bound(i);
-    if (bound.mean < kHopelessLog) options.push_back({i, expected_gain(bound)});
+    if (bound.mean < kHopelessLog) bounded.push_back({i, expected_gain(bound)});
   }
-  const auto better = [](const Option& a, const Option& b) {
-    return a.gain != b.gain ? a.gain > b.gain : a.candidate < b.candidate;
+  const std::size_t exact = std::min(bounded.size(), kExact);
+  std::partial_sort(bounded.begin(), bounded.begin() + static_cast<std::ptrdiff_t>(exact),
+                    bounded.end(), [](const Bounded& a, const Bounded& b) {
+                      return a.gain != b.gain ? a.gain > b.gain : a.candidate < b.candidate;
+                    });
+  struct Option {
+    std::size_t candidate;
+    GaussianProcess::Outlook outlook;
   };
-  const std::size_t exact = std::min(options.size(), kExact);
-  std::partial_sort(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(exact),
-                    options.end(), better);
-  options.resize(exact);
+  std::vector<Option> options;
+  for (std::size_t k = 0; k < exact; ++k) {
+    options.push_back({bounded[k].candidate, process_.outlook(bounded[k].candidate)});
+  }
   while (queue_.size() < kChosen && !options.empty()) {
-    for (Option& option : options) option.gain = expected_gain(process_.estimate(option.candidate));
-    const auto chosen = std::min_element(options.begin(), options.end(), better);
-    queue_.push_back(chosen->candidate);
-    process_.add(chosen->candidate, process_.estimate(chosen->candidate).mean);
-    options.erase(chosen);
+    std::vector<double> gain;
+    for (const Option& option : options) gain.push_back(expected_gain(option.outlook.estimate()));
+    const auto most = std::max_element(gain.begin(), gain.end()) - gain.begin();
+    const Option chosen = options[static_cast<std::size_t>(most)];
+    options.erase(options.begin() + most);
+    for (Option& option : options) option.outlook.suppose(chosen.outlook);
+    queue_.push_back(chosen.candidate);
   }
 }
 

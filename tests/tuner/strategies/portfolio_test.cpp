@@ -134,13 +134,16 @@ TEST_F(PortfolioTest, TheOrderOfReportsWithinABatchDoesNotMatterToTheModels) {
   ASSERT_EQ(second->propose(31), batch);
   for (const std::size_t i : batch) first->report(i, timed_trial(rough(i)));
   for (auto i = batch.rbegin(); i != batch.rend(); ++i) second->report(*i, timed_trial(rough(*i)));
-  const auto a = first->propose(16);
-  const auto b = second->propose(16);
+  auto a = first->propose(1);
+  auto b = second->propose(1);
+  // Before the local search takes away what only one of them is optimistic about.
+  EXPECT_EQ(first->optimistic_us(), second->optimistic_us());
+  for (const std::size_t i : first->propose(15)) a.push_back(i);
+  for (const std::size_t i : second->propose(15)) b.push_back(i);
   const std::set<std::size_t> in_a(a.begin(), a.end());
   const auto shared =
       std::count_if(b.begin(), b.end(), [&](std::size_t i) { return in_a.contains(i); });
   EXPECT_GE(shared, 9) << "all but those of the local search";
-  EXPECT_EQ(first->optimistic_us(), second->optimistic_us());
 }
 
 TEST_F(PortfolioTest, IsOptimisticAboutWhatItHasNotSeen) {
