@@ -21,6 +21,7 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/common/bench_json.h"
@@ -282,7 +283,10 @@ nlohmann::ordered_json summary(const std::vector<nlohmann::ordered_json>& rows) 
 int run(int argc, const char* const* argv) {
   const Options options = read_options(argc, argv);
   std::vector<std::string> names = {options.strategy};
-  if (options.strategy == "all") names.assign(strategy_names().begin(), strategy_names().end());
+  if (options.strategy == "all") {
+    const std::vector<std::string_view> known = strategy_names();
+    names.assign(known.begin(), known.end());
+  }
   const std::vector<RecordedSpace> spaces = take(read_recorded_spaces(options.landscapes));
   const std::vector<Entry> all = entries(spaces, options);
   for (const std::string& name : names) take(make_strategy(name, all.front().space, 1));
