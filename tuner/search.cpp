@@ -341,6 +341,7 @@ Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Su
   note(in_.log.append(trial));
   const bool ok = trial.outcome == Outcome::ok;
   ++(ok ? measured_ : failed_);
+  if (!ok && o_.failed) o_.failed(trial);
   if (auto there = still_there(trial); !there) return there;
   Trial corrected = trial;
   if (ok) corrected.measurement.samples_us.assign(samples_us.begin(), samples_us.end());
@@ -359,6 +360,7 @@ Result<void> Search::fail(std::size_t index, const Runner::Step& step, std::stri
   --measured_;
   ++failed_;
   note(in_.log.append(trial));
+  if (o_.failed) o_.failed(trial);
   return still_there(trial);
 }
 

@@ -60,6 +60,9 @@ struct TuningOptions {
   std::vector<KnownFailure> failures;    ///< not tried again
   std::filesystem::path trial_log;
   std::function<void(const TuningProgress&)> progress;
+  /// Gets every trial that does not end well, as soon as it ends: a session that ends in an error,
+  /// or is killed, has no result that could name them.
+  std::function<void(const Trial&)> failed;
   std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
 };
 

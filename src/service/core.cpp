@@ -445,26 +445,22 @@ void ServiceCore::add_history(const Named& named, TuningOptions& options) const 
   }
 }
 
-void ServiceCore::keep_failures(const RecordKey& record_key,
-                                const std::vector<Trial>& trials) const {
+void ServiceCore::keep_failure(const RecordKey& record_key, const Trial& trial) const {
+  if (!lasting_severity(trial.outcome)) return;
   const RecordEnvironment now = environment();
-  const FailureStore store(cache_.root());
-  for (const Trial& trial : trials) {
-    if (!lasting_severity(trial.outcome)) continue;
-    const auto kept =
-        store.put({.problem = record_key.problem,
-                   .kernel_template = trial.kernel_template,
-                   .configuration = trial.configuration,
-                   .scope = {.sku = record_key.sku,
-                             .target = record_key.target,
-                             .driver = now.driver,
-                             .compiler = now.compiler,
-                             .template_digest = template_digest(trial.kernel_template)},
-                   .outcome = trial.outcome,
-                   .detail = trial.detail,
-                   .time = utc_now()});
-    if (!kept) log(LogLevel::warning, concat("failure not kept: ", kept.error().message));
-  }
+  const auto kept = FailureStore(cache_.root())
+                        .put({.problem = record_key.problem,
+                              .kernel_template = trial.kernel_template,
+                              .configuration = trial.configuration,
+                              .scope = {.sku = record_key.sku,
+                                        .target = record_key.target,
+                                        .driver = now.driver,
+                                        .compiler = now.compiler,
+                                        .template_digest = template_digest(trial.kernel_template)},
+                              .outcome = trial.outcome,
+                              .detail = trial.detail,
+                              .time = utc_now()});
+  if (!kept) log(LogLevel::warning, concat("failure not kept: ", kept.error().message));
 }
 
 Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options) {
@@ -494,6 +490,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   if (!runner) return std::move(runner).error();
 
   add_history(*named, options);
+  options.failed = [&](const Trial& trial) { keep_failure(record_key, trial); };
   if (options.trial_log.empty()) {
     options.trial_log = cache_.root() / "trials" / named->operation->name /
                         (digest_of(record_key.text()).hex().substr(0, 16) + ".jsonl");
@@ -503,7 +500,6 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   Result<TuningResult> result = session.run();
   if (!result) return std::move(result).error();
 
-  keep_failures(record_key, result->trials);
   TuningRecord& record = result->record;
   record.environment.template_digest = template_digest(record.winner.kernel_template);
   record.device_name = profile_.name;

@@ -54,8 +54,10 @@ class ServiceCore {
 
   Result<Kernel> get_best_kernel(const Problem& problem);
 
-  /// Tunes and stores; the winner replaces what get_best_kernel returned so far. `trial_log` and
-  /// `progress` of the options may be empty: the log then goes beside the cache's records.
+  /// Tunes and stores; the winner replaces what get_best_kernel returned so far, and failures are
+  /// kept even where the session ends in an error. `trial_log` and `progress` of the options may be
+  /// empty: the log then goes beside the cache's records. What the cache knows, and `failed`, are
+  /// set here.
   Result<TuningResult> tune(const Problem& problem, TuningOptions options);
 
   /// Ranks by the cost model, compiles the best `compile_count` and stores a predicted record.
@@ -114,7 +116,7 @@ class ServiceCore {
   Result<Measuring*> measuring();
   /// Adds what the cache knows: the incumbent, winners of neighbours, candidates that must not run.
   void add_history(const Named& named, TuningOptions& options) const;
-  void keep_failures(const RecordKey& key, const std::vector<Trial>& trials) const;
+  void keep_failure(const RecordKey& key, const Trial& trial) const;
   void log(LogLevel level, std::string_view message) const;
 
   ServiceOptions options_;

@@ -318,6 +318,22 @@ TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
   EXPECT_FALSE(core->get_best_kernel(problem_));
 }
 
+TEST_F(OwnTemplateTest, FailuresOfASessionThatEndsInAnErrorAreKept) {
+  // The default, which comes first, is wrong; the next one costs the process the device.
+  world_.outcome = [](const ExecutionPlan& plan) {
+    if (plan.launches.empty() || plan.launches[0].kernel != "scale") return Outcome::ok;
+    return plan.launches[0].block[0] == 256 ? Outcome::wrong_result : Outcome::illegal_address;
+  };
+  const auto tuned = open()->tune(problem_, few_trials());
+  ASSERT_FALSE(tuned);
+  EXPECT_EQ(tuned.error().code, ErrorCode::device) << tuned.error().message;
+
+  const auto kept = read_file(std::filesystem::path(cache_.path()) / "v1/failures/scale.jsonl");
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_NE(kept->find("wrong_result"), std::string::npos) << *kept;
+  EXPECT_NE(kept->find("illegal_address"), std::string::npos) << *kept;
+}
+
 TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
   const auto core = open();
   const Result<Candidate> candidate = core->candidate(problem_, "scale/plain", {{"THREADS", 128}});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,6 +21,10 @@ struct FakeWorld {
   std::atomic<int> loads{0};
   bool toolkit_missing = false;
   bool loading_fails = false;
+  /// How a program ends that runs on the device.
+  std::function<Outcome(const ExecutionPlan&)> outcome = [](const ExecutionPlan&) {
+    return Outcome::ok;
+  };
   std::string driver_version = "580.1";
   ManualClock clock;
   std::vector<DevicePointer> launched_tensors;
@@ -83,8 +88,9 @@ inline Surroundings fake_surroundings(FakeWorld& world) {
     options.profile = *find_profile("h200");
     // Small, so that the buffer sets of a cold L2 stay small.
     options.profile.l2_bytes = 1 << 16;
-    options.landscape = [](std::string_view cubin, const ExecutionPlan&) {
-      return FakeBehavior{.time_us = 10.0 + digest_of(cubin).bytes[0], .outcome = Outcome::ok};
+    options.landscape = [&world](std::string_view cubin, const ExecutionPlan& plan) {
+      return FakeBehavior{.time_us = 10.0 + digest_of(cubin).bytes[0],
+                          .outcome = world.outcome(plan)};
     };
     return make_fake_device(std::move(options), world.clock);
   };
