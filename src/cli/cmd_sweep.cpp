@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
+#include "service/sweep_state.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -8,7 +9,8 @@ namespace {
 class Sweep : public Command {
  public:
   Sweep()
-      : Command("sweep", "Tune every problem of a worklist that has no record yet"),
+      : Command("sweep",
+                "Tune every problem of a worklist that has no record yet, or one of trust C"),
         service_(sub),
         worklist_(sub),
         seconds_("seconds", llvm::cl::desc("Budget per problem, default 30"), llvm::cl::init(30),
@@ -52,12 +54,10 @@ class Sweep : public Command {
         service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
     const Result<ServiceCore::Named> named = service.name(problem);
     MissReason reason = MissReason::none;
-    for (const GradedRecord& found : service.records(named->problem, reason)) {
-      // A record made with another compiler or template text is due again; a mere driver is not.
-      const bool holds = found.match == Match::exact || found.match == Match::recheck ||
-                         (found.match == Match::predicted && found.reason == MissReason::none);
-      if (!holds || (wanted == RecordGrade::measured && found.record.grade != wanted)) continue;
-      show(found.record, "already in the cache", rows);
+    const std::vector<GradedRecord> known = service.records(named->problem, reason);
+    const SweepState state = sweep_state(known, wanted);
+    if (state.settled != nullptr) {
+      show(*state.settled, "already in the cache", rows);
       return true;
     }
     TuningOptions options;
@@ -68,7 +68,8 @@ class Sweep : public Command {
       rows.push_back({{"problem", named->problem.text()}, {"error", result.error().message}});
       return false;
     }
-    show(result->record, {}, rows);
+    show(result->record, state.provisional ? "tuned again: the record had trust C" : "", rows);
+    if (state.provisional) rows.back()["tuned_again"] = true;
     return true;
   }
 

@@ -1,0 +1,23 @@
+#include "service/sweep_state.h"
+
+namespace kernwright {
+
+SweepState sweep_state(std::span<const GradedRecord> known, RecordGrade wanted) {
+  SweepState state;
+  for (const GradedRecord& found : known) {
+    const bool holds = found.match == Match::exact || found.match == Match::recheck ||
+                       (found.match == Match::predicted && found.reason == MissReason::none);
+    if (!holds) continue;
+    if (wanted == RecordGrade::measured) {
+      if (found.record.grade != RecordGrade::measured) continue;
+      if (found.record.trust == Trust::c) {
+        state.provisional = true;
+        continue;
+      }
+    }
+    return {.settled = &found.record, .provisional = false};
+  }
+  return state;
+}
+
+}  // namespace kernwright
