@@ -21,7 +21,8 @@ class Options(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("cache", ctypes.c_char_p),
                 ("template_dir", ctypes.c_char_p), ("sku", ctypes.c_char_p),
                 ("on_miss", ctypes.c_char_p), ("device", ctypes.c_int),
-                ("tune_seconds", ctypes.c_double), ("l2", ctypes.c_char_p)]
+                ("tune_seconds", ctypes.c_double), ("l2", ctypes.c_char_p),
+                ("worker", ctypes.c_char_p), ("measure_in_process", ctypes.c_int)]
 
 
 def load_library():

@@ -13,7 +13,8 @@ extern "C" {
 typedef struct kw_service kw_service;
 typedef struct kw_kernel kw_kernel;
 
-/* Set all bytes to zero for the defaults; then set struct_size. */
+/* Set all bytes to zero for the defaults; then set struct_size. Fields are only ever added at the
+ * end: those that a caller's struct_size leaves out take their defaults. */
 typedef struct kw_options {
   size_t struct_size;       /* sizeof(kw_options) of the caller */
   const char* cache;        /* cache directory, or NULL */
@@ -23,6 +24,8 @@ typedef struct kw_options {
   int device;               /* the GPU's number */
   double tune_seconds;      /* budget of one tuning; 0: 30 */
   const char* l2;           /* tuned for an L2 that is "cold", "warm" or "mixed"; NULL: "cold" */
+  const char* worker;       /* the program that tuning measures in, or NULL to look for it */
+  int measure_in_process; /* not 0: without it; a candidate that faults costs the process the GPU */
 } kw_options;
 
 /* Opens a service; `options` may be NULL. */

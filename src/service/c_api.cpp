@@ -94,6 +94,8 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
     }
     options.l2 = *l2;
   }
+  if (o.worker) options.worker = o.worker;
+  options.measure_in_process = o.measure_in_process != 0;
   const std::string_view on_miss = o.on_miss ? o.on_miss : "predict";
   if (on_miss == "predict") {
     options.on_miss = MissPolicy::predict;

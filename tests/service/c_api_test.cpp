@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <string>
@@ -32,6 +33,43 @@ TEST(CApiTest, FailuresLeaveTheirReason) {
   kw_options unset{};
   EXPECT_EQ(kw_open(&unset, &service), -1);
   EXPECT_NE(std::strstr(kw_last_error(), "struct_size"), nullptr) << kw_last_error();
+}
+
+TEST(CApiTest, FieldsBeyondTheCallersStructAreNotRead) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  kw_options options{};
+  options.struct_size = offsetof(kw_options, worker);
+  options.cache = root.c_str();
+  options.sku = "h200";
+  options.worker = reinterpret_cast<const char*>(16);  // what lies behind an older, smaller struct
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_close(service);
+}
+
+TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.worker = "/nowhere/kernwright";
+  kw_service* service = nullptr;
+  if (kw_open(&options, &service) != 0) GTEST_SKIP() << kw_last_error();
+  kw_kernel* kernel = nullptr;
+  const char* problem = "vector_add n=1000 dtype=fp32";
+  EXPECT_EQ(kw_tune(service, problem, 2, &kernel), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "/nowhere/kernwright"), nullptr) << kw_last_error();
+  kw_close(service);
+
+  options.measure_in_process = 1;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  ASSERT_EQ(kw_tune(service, problem, 2, &kernel), 0) << kw_last_error();
+  EXPECT_NE(std::strstr(kw_describe(kernel), "\"match\":\"exact\""), nullptr)
+      << kw_describe(kernel);
+  kw_release(kernel);
+  kw_close(service);
 }
 
 TEST(CApiToolkitTest, AKernelIsPredictedAndDescribedForASku) {
