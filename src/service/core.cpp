@@ -406,7 +406,8 @@ Result<Measuring*> ServiceCore::measuring() {
       .pool = *pool_,
       .policy = policy(),
       .cache_root = cache_.root(),
-      .log = [this](std::string_view line) { log(LogLevel::warning, line); }};
+      .log = [this](std::string_view line) { log(LogLevel::warning, line); },
+      .inform = [this](std::string_view line) { log(LogLevel::info, line); }};
   auto opened = options_.measure_in_process
                     ? measure_in_process(std::move(context), surroundings_.open_device,
                                          surroundings_.make_data_ops)

@@ -69,6 +69,7 @@ Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
   options.cache_root = context.cache_root;
   options.policy = context.policy;
   options.log = context.log;
+  options.inform = context.inform;
   auto started = Worker::start(std::move(options), context.pool);
   if (!started) return started.error();
   return std::unique_ptr<Measuring>(

@@ -37,7 +37,8 @@ struct MeasuringContext {
   CompilePool& pool;
   MeasurePolicy policy;
   std::filesystem::path cache_root;
-  std::function<void(std::string_view)> log;
+  std::function<void(std::string_view)> log;     ///< failures and restarts of the worker
+  std::function<void(std::string_view)> inform;  ///< that it runs
 };
 
 /// In a process of its own, which is replaced when a candidate poisons it. Errors: the program

@@ -71,7 +71,7 @@ Result<void> Worker::greet() {
                  concat("the worker ", options_.program.native(), " speaks protocol ",
                         hello != nullptr ? hello->protocol : 0, ", not ", kProtocol)};
   }
-  log(concat("worker: CUDA started in ", hello->seconds, " s"));
+  if (options_.inform) options_.inform(concat("worker: CUDA started in ", hello->seconds, " s"));
   return {};
 }
 

@@ -30,6 +30,8 @@ struct WorkerOptions {
   double floor_seconds = 2;   ///< the least that a request gets, see `WorkerRunner`
   /// Gets one line per failure and restart. May be empty.
   std::function<void(std::string_view)> log = {};
+  /// Gets one line per process that runs. May be empty.
+  std::function<void(std::string_view)> inform = {};
 };
 
 /// The measuring process of one GPU: starts it, asks it, and replaces it. It is kept across

@@ -81,6 +81,7 @@ class WorkerGpuTest : public ::testing::Test {
     options.uuid = info->identity.uuid;
     options.cache_root = cache_.path();
     options.log = [](std::string_view line) { std::cout << line << '\n'; };
+    options.inform = options.log;
     auto worker = Worker::start(std::move(options), candidates_->pool());
     ASSERT_TRUE(worker) << worker.error().message;
     worker_ = std::move(worker).value();

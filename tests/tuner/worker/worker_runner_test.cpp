@@ -45,7 +45,8 @@ class WorkerRunnerTest : public ::testing::Test {
     auto worker = Worker::start({.program = fake_worker(),
                                  .arguments = std::move(behaviour),
                                  .floor_seconds = floor_seconds_,
-                                 .log = [this](std::string_view line) { log_ += line; }},
+                                 .log = [this](std::string_view line) { log_ += line; },
+                                 .inform = [this](std::string_view line) { started_ += line; }},
                                 pool_);
     if (!worker) return worker.error();
     worker_ = std::move(worker).value();
@@ -112,6 +113,7 @@ class WorkerRunnerTest : public ::testing::Test {
   CompilePool pool_{compiler_, {.threads = 2}};
   double floor_seconds_ = 20;  ///< no deadline is met by chance
   std::string log_;
+  std::string started_;
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<Runner> runner_;
 };
@@ -358,6 +360,12 @@ TEST_F(WorkerRunnerTest, WithoutADeviceTheRealWorkerSaysWhy) {
   const auto worker = Worker::start({.program = *program}, pool_);
   ASSERT_FALSE(worker);
   EXPECT_EQ(worker.error().message, gpu.error().message);
+}
+
+TEST_F(WorkerRunnerTest, ThatAProcessRunsIsNoFailure) {
+  ASSERT_TRUE(start({}));
+  EXPECT_EQ(log_, "");
+  EXPECT_THAT(started_, HasSubstr("CUDA started in "));
 }
 
 TEST_F(WorkerRunnerTest, OtherTemplatesAreRefused) {
