@@ -88,9 +88,12 @@ CompileVerdict judge(const Candidate& candidate, const CompileResult& compiled,
   const CompiledKernel& kernel = *compiled.value();
   const Resources resources = kernel.resources();
   const std::int64_t allowed = candidate.kernel_template->allowed_spill_bytes;
-  if (resources.spill_bytes() > allowed) {
+  if (resources.spill_bytes() > std::min(allowed, kMostSpillBytes)) {
+    const bool by_manifest = allowed <= kMostSpillBytes;
     return {Outcome::spilled,
-            concat("spills ", resources.spill_bytes(), " bytes, the manifest allows ", allowed)};
+            concat("spills ", resources.spill_bytes(), " bytes, ",
+                   by_manifest ? "the manifest allows " : "more than the limit of ",
+                   by_manifest ? allowed : kMostSpillBytes)};
   }
   for (const LaunchPlan& launch : candidate.plan.launches) {
     const auto entry = std::find_if(kernel.entries.begin(), kernel.entries.end(),

@@ -67,9 +67,12 @@ class CompileAhead final : public CompileQueue {
   double compile_seconds_ = 0;
 };
 
-/// Why a compiled candidate is not worth loading: it did not compile, spills beyond what its
-/// manifest allows, or does not fit the device. `ok` otherwise, with the compiler's warnings as
-/// detail.
+/// Code that spills more is not loaded, whatever its manifest allows.
+inline constexpr std::int64_t kMostSpillBytes = 256;
+
+/// Why a compiled candidate is not worth loading: it did not compile, spills more than its manifest
+/// or `kMostSpillBytes` allows, or does not fit the device. `ok` otherwise, with the compiler's
+/// warnings as detail.
 struct CompileVerdict {
   Outcome outcome = Outcome::ok;
   std::string detail;

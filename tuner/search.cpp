@@ -36,9 +36,8 @@ constexpr double kHopeless = 2;
 constexpr double kSuspicious = 0.9;
 constexpr std::size_t kToppedUp = 8;    ///< the best so far, which fill idle time
 constexpr std::size_t kTopUpOrder = 3;  ///< candidates per call, so that no compile waits for long
-/// Spilling code is rarely the best: beyond so many bytes, or where so many without are faster
-/// than the model expects of it.
-constexpr int kMostSpillBytes = 256;
+/// Spilling code is rarely the best: not where so many without are faster than the model expects
+/// of it.
 constexpr std::ptrdiff_t kSpillFree = 64;
 constexpr double kSpillPenaltyBytes = 64;
 
@@ -264,7 +263,6 @@ Result<void> Search::screen() {
 bool Search::spills_too_much(const Trial& trial) const {
   const int spilled = trial.resources.spill_bytes();
   if (spilled == 0) return false;
-  if (spilled > kMostSpillBytes) return true;
   const double expected_us = trial.predicted_us * (1 + spilled / kSpillPenaltyBytes);
   return std::count_if(passed_.begin(), passed_.end(), [&](const Survivor& passed) {
            return passed.score_us < expected_us &&
@@ -288,8 +286,8 @@ Result<void> Search::measure(CompileQueue::Ready ready) {
   trial.compile_seconds = kernel.seconds;
   if (trial.outcome == Outcome::ok && spills_too_much(trial)) {
     trial.outcome = Outcome::spilled;
-    trial.detail = concat("spills ", trial.resources.spill_bytes(),
-                          " bytes; enough candidates that do not are faster than it may be");
+    trial.detail = concat("spills ", trial.resources.spill_bytes(), " bytes; ", kSpillFree,
+                          " candidates that do not are faster than it may be");
   }
   if (trial.outcome != Outcome::ok) return finish(index, std::move(trial), std::nullopt, {});
 

@@ -24,7 +24,8 @@
 namespace kernwright {
 
 /// An operation of its own for tests, c[n] = a[n], with two templates. `toy/plain` has parameters A
-/// (1..6) and B (1..4) at compile time and R (1, 2) at run time; `toy/other` has A (1, 2).
+/// (1..6) and B (1..4) at compile time and R (1, 2) at run time, and may spill 8 bytes; `toy/other`
+/// has A (1, 2), and may spill 1000.
 inline constexpr std::string_view kToyOperation = R"({
   "operation": "toy", "description": "c[n] = a[n]",
   "dims": {"n": {"bind": "exact"}},
@@ -46,13 +47,14 @@ inline constexpr std::string_view kToyOperation = R"({
 })";
 
 inline std::string toy_manifest(std::string_view parameters, std::string_view defaults,
-                                std::string_view grid) {
+                                std::string_view grid, int spill_bytes) {
   return concat(R"({"operation": "toy", "description": "test", "source": "kernel.cu",
     "arch": {"min": 80}, "when": [], "dims": {"n": "runtime"},
     "parameters": {)",
                 parameters, R"(}, "default": {)", defaults, R"(},
     "derived": {"THREADS": "32 * A"},
-    "rules": [{"rule": "A * n > 0", "why": "there is work"}], "spill_bytes": 8,
+    "rules": [{"rule": "A * n > 0", "why": "there is work"}], "spill_bytes": )",
+                spill_bytes, R"(,
     "launches": [{"kernel": "toy", "grid": [")",
                 grid, R"("], "block": ["THREADS"],
       "arguments": [{"tensor": "a"}, {"tensor": "c"}, {"int64": "n"}]}]})");
@@ -67,10 +69,10 @@ class ToyCatalog {
     write("toy/plain/manifest.json",
           toy_manifest(R"("A": [1, 2, 3, 4, 5, 6], "B": [1, 2, 3, 4],
                           "R": {"values": [1, 2], "bind": "runtime"})",
-                       R"("A": 2, "B": 2, "R": 1)", "R * ceil_div(n, THREADS)"));
+                       R"("A": 2, "B": 2, "R": 1)", "R * ceil_div(n, THREADS)", 8));
     write("toy/plain/kernel.cu", "plain");
     write("toy/other/manifest.json",
-          toy_manifest(R"("A": [1, 2])", R"("A": 1)", "ceil_div(n, THREADS)"));
+          toy_manifest(R"("A": [1, 2])", R"("A": 1)", "ceil_div(n, THREADS)", 1000));
     write("toy/other/kernel.cu", "other");
     auto loaded = Catalog::load({directory_.path()});
     if (!loaded) throw std::runtime_error(loaded.error().message);

@@ -133,6 +133,28 @@ TEST(TuningSessionTest, SpillsWithinTheAllowanceAreNoFailure) {
   EXPECT_EQ(result.value().record.measured, 50);
 }
 
+TEST(TuningSessionTest, WhatSpillsTooMuchIsToldHowMuchItMay) {
+  ToySession toy;
+  toy.compiler->behave = [](const CompileRequest& request, CompiledKernel kernel) {
+    const bool other = request.source == "other";
+    if (config_value(kernel.bits, "A") == 2) {
+      kernel.entries.front().resources.spill_store_bytes = other ? 260 : 9;
+    } else if (other) {
+      kernel.entries.front().resources.spill_store_bytes = 256;
+    }
+    return Result<CompiledKernel>(std::move(kernel));
+  };
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  std::map<std::string, std::string> details;
+  for (const Trial& trial : result->trials) {
+    if (trial.outcome == Outcome::spilled) details[trial.id()] = trial.detail;
+  }
+  EXPECT_EQ(details.size(), 9U);
+  EXPECT_EQ(details["toy/other A=2"], "spills 260 bytes, more than the limit of 256");
+  EXPECT_EQ(details["toy/plain A=2 B=1 R=1"], "spills 9 bytes, the manifest allows 8");
+}
+
 TEST(TuningSessionTest, WarningsStayInTheDetail) {
   ToySession toy;
   toy.compiler->behave = [](const CompileRequest&, CompiledKernel kernel) {
