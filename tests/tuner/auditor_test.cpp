@@ -68,7 +68,7 @@ class AuditorTest : public ::testing::Test {
   std::chrono::milliseconds slept_{0};
   std::chrono::milliseconds quiet_after_{10'000};
   double seconds_ = 0;
-  double launch_us_ = 1;
+  double launch_us_ = 0.5;
   ManualClock clock_;
   std::unique_ptr<Device> device_;
   CompilePool pool_{std::make_shared<FakeCompiler>(), {.threads = 1}};
@@ -178,16 +178,16 @@ TEST_F(AuditorTest, TheFirstCleanLookMakesTheBaseline) {
     auditor.watch(*device_, pool_);
     auditor.look();
     ASSERT_TRUE(baseline());
-    EXPECT_DOUBLE_EQ(baseline()->graph_node_us, 1);
+    EXPECT_DOUBLE_EQ(baseline()->graph_node_us, 0.5);
   }
-  launch_us_ = 1.2;  // a hook that does not show otherwise
+  launch_us_ = 0.6;  // a hook that does not show otherwise
   {
     Auditor auditor = make();
     auditor.watch(*device_, pool_);
     EXPECT_EQ(trust_of(auditor.look(), "launch_cost"), Trust::b);
-    EXPECT_DOUBLE_EQ(baseline()->graph_node_us, 1);
+    EXPECT_DOUBLE_EQ(baseline()->graph_node_us, 0.5);
   }
-  launch_us_ = 1.3;
+  launch_us_ = 0.65;
   Auditor auditor = make();
   auditor.watch(*device_, pool_);
   EXPECT_EQ(trust_of(auditor.look(), "launch_cost"), Trust::c);
