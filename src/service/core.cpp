@@ -6,17 +6,15 @@
 #include <tbb/concurrent_unordered_map.h>
 #include <utility>
 
-#include "cache/failure_store.h"
 #include "compile/render.h"
 #include "service/guarded.h"
+#include "service/tuning_history.h"
 #include "support/hash.h"
 #include "support/text.h"
 #include "support/version.h"
 #include "tuner/cost_model.h"
 #include "tuner/device_runner.h"
-#include "tuner/evidence.h"
 #include "tuner/gpu_lock.h"
-#include "tuner/seeds.h"
 
 namespace kernwright {
 namespace {
@@ -417,53 +415,6 @@ Result<Measuring*> ServiceCore::measuring() {
   return measuring_.get();
 }
 
-void ServiceCore::add_history(const Named& named, TuningOptions& options) const {
-  const RecordKey record_key = key(named.problem);
-  MissReason ignored = MissReason::none;
-  for (const GradedRecord& known : records(named.problem, ignored)) {
-    // A record of level C claims nothing that a new search would have to refute.
-    if (known.record.grade != RecordGrade::measured || known.record.trust == Trust::c) continue;
-    options.incumbent = {known.record.winner.kernel_template, known.record.winner.configuration,
-                         false};
-    break;
-  }
-  std::vector<TuningRecord> neighbours;
-  for (RecordStore::Listed& listed : cache_.records().list()) {
-    if (listed.record) neighbours.push_back(*std::move(listed.record.value));
-  }
-  options.seeds = find_seeds(*named.operation, record_key, neighbours);
-  const RecordEnvironment now = environment();
-  for (const Failure& failure :
-       FailureStore(cache_.root())
-           .active(record_key.problem,
-                   {.sku = record_key.sku,
-                    .target = record_key.target,
-                    .driver = now.driver,
-                    .compiler = now.compiler,
-                    .template_digest = {}},
-                   [this](std::string_view name) { return template_digest(name); })) {
-    options.failures.push_back({failure.id(), failure.outcome});
-  }
-}
-
-void ServiceCore::keep_failure(const RecordKey& record_key, const Trial& trial) const {
-  if (!lasting_severity(trial.outcome)) return;
-  const RecordEnvironment now = environment();
-  const auto kept = FailureStore(cache_.root())
-                        .put({.problem = record_key.problem,
-                              .kernel_template = trial.kernel_template,
-                              .configuration = trial.configuration,
-                              .scope = {.sku = record_key.sku,
-                                        .target = record_key.target,
-                                        .driver = now.driver,
-                                        .compiler = now.compiler,
-                                        .template_digest = template_digest(trial.kernel_template)},
-                              .outcome = trial.outcome,
-                              .detail = trial.detail,
-                              .time = utc_now()});
-  if (!kept) log(LogLevel::warning, concat("failure not kept: ", kept.error().message));
-}
-
 Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options) {
   if (!has_device_) {
     return Error{ErrorCode::unavailable,
@@ -490,8 +441,15 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
       (*where)->open(*named->operation, named->problem, runner_options);
   if (!runner) return std::move(runner).error();
 
-  add_history(*named, options);
-  options.failed = [&](const Trial& trial) { keep_failure(record_key, trial); };
+  const TuningHistory history(cache_, record_key, environment(),
+                              [this](std::string_view name) { return template_digest(name); });
+  MissReason ignored = MissReason::none;
+  history.add_to(options, *named->operation, records(named->problem, ignored));
+  options.failed = [&](const Trial& trial) {
+    if (auto kept = history.keep(trial); !kept) {
+      log(LogLevel::warning, concat("failure not kept: ", kept.error().message));
+    }
+  };
   if (options.trial_log.empty()) {
     options.trial_log = cache_.root() / "trials" / named->operation->name /
                         (digest_of(record_key.text()).hex().substr(0, 16) + ".jsonl");

@@ -114,9 +114,6 @@ class ServiceCore {
   std::string template_digest(std::string_view kernel_template) const;
   RecordEnvironment environment() const;
   Result<Measuring*> measuring();
-  /// Adds what the cache knows: the incumbent, winners of neighbours, candidates that must not run.
-  void add_history(const Named& named, TuningOptions& options) const;
-  void keep_failure(const RecordKey& key, const Trial& trial) const;
   void log(LogLevel level, std::string_view message) const;
 
   ServiceOptions options_;

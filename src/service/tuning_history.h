@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "cache/failure_store.h"
+#include "cache/tiered_cache.h"
+#include "model/operation.h"
+#include "tuner/search.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// What the cache knows of earlier tunings that concerns one problem, and is told of this one.
+class TuningHistory {
+ public:
+  /// `key` is the problem's, `now` today's environment. `cache` outlives this.
+  TuningHistory(const TieredCache& cache, RecordKey key, RecordEnvironment now,
+                TieredCache::TemplateDigest template_digest)
+      : cache_(cache),
+        key_(std::move(key)),
+        now_(std::move(now)),
+        template_digest_(std::move(template_digest)) {}
+
+  /// Adds the incumbent, winners of neighbours as seeds, and candidates that must not run. `known`
+  /// are the problem's records, best first.
+  void add_to(TuningOptions& options, const Operation& operation,
+              std::span<const GradedRecord> known) const;
+
+  /// Keeps a trial that failed, where its outcome lasts. Errors: `io`.
+  Result<void> keep(const Trial& failed) const;
+
+ private:
+  FailureScope scope(std::string template_digest) const;
+
+  const TieredCache& cache_;
+  RecordKey key_;
+  RecordEnvironment now_;
+  TieredCache::TemplateDigest template_digest_;
+};
+
+}  // namespace kernwright
