@@ -33,8 +33,14 @@ HIDDEN = ["llvm", "tbb", "oneapi", "nlohmann"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
-def violation(layer, mark, header):
-    """Why a file of `layer` may not include `header`, or None."""
+# A target of its own, for tests and benches: no layer includes it, the rest of its own neither.
+SIMULATION = "tuner/simulation"
+
+
+def violation(layer, mark, header, simulated=False):
+    """Why a file of `layer` may not include `header`, or None; `simulated`: a file of SIMULATION."""
+    if header.startswith(SIMULATION + "/") and not simulated:
+        return f"{SIMULATION}/ is for tests and benches"
     first, _, rest = header.partition("/")
     if first == "kernwright":
         owner = PUBLIC.get(rest, "service")
@@ -76,7 +82,8 @@ def check(root):
                     found.append(f"{path.relative_to(root)}:{line}: {match[2]}: {why}")
 
     for layer, folder in FOLDERS.items():
-        read(folder, lambda path, mark, header, layer=layer: violation(layer, mark, header))
+        read(folder, lambda path, mark, header, layer=layer: violation(
+            layer, mark, header, (root / SIMULATION) in path.parents))
     # A public header obeys the rule of public headers and that of the layer it belongs to.
     read("src/kernwright", lambda path, mark, header: public_violation(mark, header)
          or violation(PUBLIC.get(path.name, "service"), mark, header))
@@ -119,6 +126,14 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(len(self.planted("src/kernwright/a.h", "#include <nlohmann/json.hpp>")), 1)
         self.assertEqual(len(self.planted("src/kernwright/result.h",
                                           "#include <kernwright/problem.h>")), 1)
+
+    def test_only_tests_and_benches_simulate(self):
+        include = '#include "tuner/simulation/noise.h"'
+        for file in ("tuner/search.cpp", "tuner/worker/serve.cpp", "src/service/core.cpp",
+                     "src/cli/cmd_tune.cpp"):
+            self.assertEqual(self.planted(file, include), [
+                f"{file}:2: tuner/simulation/noise.h: tuner/simulation/ is for tests and benches"])
+        self.assertEqual(self.planted("tuner/simulation/noise.cpp", include), [])
 
     def test_what_points_down_is_let_through(self):
         self.assertEqual(self.planted("src/cli/a.cpp", "#include <llvm/Support/CommandLine.h>"), [])
