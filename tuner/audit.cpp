@@ -217,8 +217,9 @@ AuditRow assess_company(const AuditInputs& inputs) {
     return busy_percent ? concat(*busy_percent, " % busy") : std::string("activity not known");
   };
   for (const GpuProcess& process : foreign_processes(inputs)) {
-    // A process is as busy as it is known to be, or as the whole GPU is without us.
-    const auto busy = process.sm_percent ? process.sm_percent : inputs.paused_percent;
+    // A process is as busy as it is known to be, or as the whole GPU is without us: its own figure
+    // may be from before it began to work.
+    const auto busy = std::max(process.sm_percent, inputs.paused_percent);
     findings.add(trust_of(busy),
                  concat("process ", process.pid, process.name.empty() ? "" : " ", process.name,
                         process.used_bytes ? concat(" with ", mib(*process.used_bytes)) : "", ", ",
@@ -390,8 +391,9 @@ Audit assess(const AuditInputs& inputs) {
 bool suspects_company(const AuditInputs& inputs) {
   const std::vector<GpuProcess> foreign = foreign_processes(inputs);
   return inputs.unexplained_bytes > kMemorySlack ||
-         std::any_of(foreign.begin(), foreign.end(),
-                     [](const GpuProcess& process) { return !process.sm_percent; });
+         std::any_of(foreign.begin(), foreign.end(), [](const GpuProcess& process) {
+           return process.sm_percent.value_or(0) <= kBusyPercent;
+         });
 }
 
 }  // namespace kernwright

@@ -119,13 +119,13 @@ void Auditor::add_company(AuditInputs& inputs, const GpuFacts& facts) {
     return;
   }
   // In a container NVML may count processes in another namespace, or hide them. The first that came
-  // after our first look is ours then, and so is the memory. Company that came with us and works
-  // shows in the launch probe.
+  // after our first look is ours then and stays it, whatever the order of later lists, and so is
+  // the memory. Company that came with us and works shows in the launch probe.
   for (const GpuProcess& process : processes) {
-    if (contains(pids_before_, process.pid)) continue;
-    inputs.own_pids.push_back(process.pid);
-    break;
+    if (own_elsewhere_) break;
+    if (!contains(pids_before_, process.pid)) own_elsewhere_ = process.pid;
   }
+  if (own_elsewhere_) inputs.own_pids.push_back(*own_elsewhere_);
   inputs.unexplained_bytes = unexplained_before_;
 }
 

@@ -64,6 +64,7 @@ class Auditor {
   Audit before_;                           ///< what the first look found
   std::vector<unsigned int> pids_before_;  ///< on the GPU then
   std::int64_t unexplained_before_ = 0;
+  std::optional<unsigned int> own_elsewhere_;  ///< our pid where NVML counts in another namespace
   bool watching_ = false;
   std::optional<LaunchProbe> probe_;
   std::string no_probe_ = "the device is not open";

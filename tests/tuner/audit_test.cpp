@@ -180,6 +180,12 @@ const RowCase kRowCases[] = {
        i.paused_percent = 1;
      },
      "foreign_processes", Trust::b, "1 % busy"},
+    {"ProcessThatSeemsIdleOnABusyGpu",
+     [](AuditInputs& i) {
+       i.gpu->processes->push_back(process(7, 0));
+       i.paused_percent = 97;
+     },
+     "foreign_processes", Trust::c, "process 7 other with 500 MiB, 97 % busy"},
     {"GraphicsProcess",
      [](AuditInputs& i) {
        i.gpu->processes->push_back(process(7, 50, GpuProcess::Kind::graphics, "Xorg"));
@@ -318,12 +324,14 @@ TEST(AuditTest, TheInjectedLibraryIsKnownByItsPath) {
   EXPECT_EQ(row(assess(inputs), "mapped_libraries").trust, Trust::c);
 }
 
-TEST(AuditTest, OnlyCompanyOfUnknownActivityIsWorthAPause) {
+TEST(AuditTest, OnlyCompanyThatIsNotSeenToWorkIsWorthAPause) {
   AuditInputs inputs = quiet();
   EXPECT_FALSE(suspects_company(inputs));
   inputs.gpu->processes->push_back(process(7, 80));
   EXPECT_FALSE(suspects_company(inputs));
   inputs.gpu->processes->push_back(process(8));
+  EXPECT_TRUE(suspects_company(inputs));
+  inputs.gpu->processes->back().sm_percent = 0;
   EXPECT_TRUE(suspects_company(inputs));
   inputs = quiet();
   inputs.unexplained_bytes = 600 * kMiB;

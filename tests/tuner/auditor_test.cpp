@@ -122,7 +122,7 @@ TEST_F(AuditorTest, InAnotherPidNamespaceTheFirstNewProcessIsOurs) {
   EXPECT_EQ(trust_of(auditor.look(), "foreign_processes"), Trust::c);
   facts_.processes = {process(90'002)};
   EXPECT_EQ(trust_of(auditor.look(), "foreign_processes"), Trust::a);
-  facts_.processes = {process(90'002), process(90'003, 70)};
+  facts_.processes = {process(90'003, 70), process(90'002)};
   EXPECT_EQ(trust_of(auditor.look(), "foreign_processes"), Trust::c);
 }
 
@@ -149,6 +149,15 @@ TEST_F(AuditorTest, APauseEndsWhenTheGpuIsSeenToRest) {
   slept_ = {};
   EXPECT_EQ(trust_of(auditor.look(), "foreign_processes"), Trust::c);
   EXPECT_LE(slept_.count(), 1000);
+}
+
+TEST_F(AuditorTest, AnIdleProcessOnAGpuThatDoesNotRestIsNotBelieved) {
+  Auditor auditor = make();
+  auditor.watch(*device_, pool_);
+  facts_.processes = {process(static_cast<unsigned int>(::getpid())), process(7, 0)};
+  EXPECT_EQ(trust_of(auditor.look(), "foreign_processes"), Trust::b);
+  facts_.utilization_percent = 90;
+  EXPECT_EQ(trust_of(auditor.look(), "foreign_processes"), Trust::c);
 }
 
 TEST_F(AuditorTest, ViolationsAreThoseSinceTheLastLook) {
