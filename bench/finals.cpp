@@ -1,11 +1,4 @@
-// How often the finals of a race are right, on a GPU, and how steady what they measure is.
-//
-//   finals aa [--finals 300] [--json FILE]            8 copies of one cubin: nobody may win
-//   finals twin [--finals 600] [--gap 2] [--json FILE]  a twin that is so many percent slower
-//   finals processes [--runs 20] [--seconds 10] [--problem TEXT] [--json FILE]
-//                                                     fresh processes that tune the same problem
-//
-// Options of the first two: --sample-ms 1.5, --problem TEXT in place of the built-in list. The twin
+// How often the finals of a race are right, on a GPU, and how steady what they measure is. The twin
 // is the same kernel whose blocks wait at their beginning; for how long is calibrated on the device
 // and checked by a long measurement.
 
@@ -27,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "bench/common/finals_world.h"
 #include "bench/common/proportion.h"
 #include "cache/record_store.h"
@@ -40,6 +34,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kUsage =
+    "usage: finals aa [--finals 300] [--json FILE]              copies of one cubin: none may win\n"
+    "       finals twin [--finals 600] [--gap 2] [--json FILE]  a twin, so many percent slower\n"
+    "       finals processes [--runs 20] [--seconds 10] [--problem TEXT] [--json FILE]\n"
+    "                                          fresh processes that tune the same problem\n"
+    "of the first two also: --sample-ms 1.5, --problem TEXT in place of the built-in list\n";
 constexpr const char* kProblems[] = {
     "vector_add n=1048576 dtype=fp32",           "vector_add n=16777216 dtype=bf16",
     "vector_add n=134217728 dtype=fp32",         "rmsnorm rows=256 columns=4096 dtype=bf16",
@@ -488,9 +488,10 @@ void run_processes(int argc, const char* const* argv, BenchJson& json) {
 }
 
 int run(int argc, const char* const* argv) {
-  const std::string mode = argc > 1 ? argv[1] : "";
+  if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  const std::string mode = argv[1];
   if (mode != "aa" && mode != "twin" && mode != "processes") {
-    std::fprintf(stderr, "finals: say aa, twin or processes\n");
+    std::fputs(kUsage, stderr);
     return 2;
   }
   FinalsWorld world = take(FinalsWorld::open());

@@ -1,11 +1,7 @@
 // Records a whole space on a GPU: every valid configuration of every template of one problem,
 // checked, with raw samples, their clocks, and reference kernels in between. A recording that was
-// stopped, or whose time was over, goes on where it was when it is started again.
-//
-//   record_landscape --problem "matmul m=4096 n=4096 k=4096 dtype=bf16" --out FILE.jsonl.gz
-//                    [--samples 32] [--sample-ms 1.5] [--limit N] [--seconds S] [--threads T]
-//
-// Exit status 0: the space is whole; 3: some configurations are left, start again.
+// stopped, or whose time was over, goes on where it was when it is started again. Exit status 0:
+// the space is whole; 3: some configurations are left, start again.
 
 #include <algorithm>
 #include <charconv>
@@ -20,6 +16,7 @@
 #include <utility>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "cache/artifact_store.h"
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
@@ -33,6 +30,10 @@
 namespace kernwright {
 namespace {
 
+constexpr const char* kUsage =
+    "usage: record_landscape --problem \"matmul m=4096 n=4096 k=4096 dtype=bf16\"\n"
+    "                        --out FILE.jsonl.gz [--samples 32] [--sample-ms 1.5] [--limit N]\n"
+    "                        [--seconds S] [--threads T]\n";
 constexpr int kLeft = 3;
 constexpr int kMinSamples = 32;
 /// Loading, checking and building of one candidate, for the estimate.
@@ -78,6 +79,7 @@ std::string space_name(const std::filesystem::path& path) {
 }
 
 int run(int argc, const char* const* argv) {
+  if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   const std::filesystem::path path = text_option(argc, argv, "--out");
   const Problem problem = take(Problem::parse(text_option(argc, argv, "--problem")));
   RecordingOptions options;

@@ -2,9 +2,6 @@
 // exhaustively, so that a search on it needs no GPU: a candidate proposed is a candidate timed,
 // with its true time and no noise. Needs no GPU.
 //
-//   strategy_regret --strategy NAME|all --landscapes DIR [--json FILE] [--repetitions 30]
-//                   [--cap 1024] [--seed 1] [--batch 16] [--seed-from SOURCE_SPACE,...]
-//
 // A strategy proposes a batch and then sees its results. `frac` is the best time of the space over
 // the best found; N95 and N99 are how many candidates were proposed, the default and those that
 // fail among them, until frac reached .95 and .99 (cap + 1: never). With --seed-from each space
@@ -25,6 +22,7 @@
 #include <vector>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "support/text.h"
 #include "tuner/draw.h"
 #include "tuner/search_strategy.h"
@@ -33,6 +31,10 @@
 namespace kernwright {
 namespace {
 
+constexpr const char* kUsage =
+    "usage: strategy_regret --strategy NAME|all --landscapes DIR [--json FILE]\n"
+    "                       [--repetitions 30] [--cap 1024] [--seed 1] [--batch 16]\n"
+    "                       [--seed-from SOURCE_SPACE,...]\n";
 constexpr std::size_t kSeeds = 8;
 constexpr std::array<std::size_t, 3> kMarks = {64, 128, 256};
 
@@ -281,6 +283,7 @@ nlohmann::ordered_json summary(const std::vector<nlohmann::ordered_json>& rows) 
 }
 
 int run(int argc, const char* const* argv) {
+  if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   const Options options = read_options(argc, argv);
   std::vector<std::string> names = {options.strategy};
   if (options.strategy == "all") {

@@ -12,9 +12,11 @@ import argparse
 import datetime
 import json
 import math
+import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -24,7 +26,7 @@ SHAPES = ("8192x8192x8192,4096x4096x4096,2048x2048x2048,1024x1024x1024,4096x6144
 
 def tune(tool, shape, cache, options):
     m, n, k = shape.split("x")
-    command = [str(tool), "tune", "matmul", f"m={m}", f"n={n}", f"k={k}", "dtype=bf16", "--json",
+    command = [tool, "tune", "matmul", f"m={m}", f"n={n}", f"k={k}", "dtype=bf16", "--json",
                "--cache", str(cache), *options]
     started = time.monotonic()
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -51,15 +53,25 @@ def gap(record):
     return None
 
 
+def find(program, folder):
+    """`program` in `folder`, or else on PATH, in the build, or in the dist that this script is of."""
+    parents = pathlib.Path(__file__).resolve().parents[:3]
+    folders = [*os.environ.get("PATH", "").split(os.pathsep),
+               *(parent / "build" / "bin" for parent in parents),
+               *(parent / "bin" for parent in parents)]
+    places = os.pathsep.join(map(str, [folder] if folder else folders))
+    return shutil.which(program, path=places) or sys.exit(f"no {program} in {places}: say --bin")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", default="10")
     parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--bin", type=pathlib.Path,
-                        help="folder of kernwright; default: beside this script's bin")
+                        help="folder of kernwright; default: on PATH, in build/bin, beside the dist")
     arguments = parser.parse_args()
-    tool = (arguments.bin or pathlib.Path(__file__).resolve().parents[2] / "bin") / "kernwright"
+    tool = find("kernwright", arguments.bin)
     document = {"bench": "tune_vs_exhaustive", "date": datetime.date.today().isoformat(),
                 "command": f"tune_vs_exhaustive.py --seconds {arguments.seconds} --json "
                            + arguments.json.name, "rows": []}

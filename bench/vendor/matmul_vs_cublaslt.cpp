@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "bench/common/contest.h"
 #include "bench/common/cublaslt.h"
 #include "service/core.h"
@@ -32,7 +33,6 @@ constexpr const char* kUsage =
 constexpr const char* kShapes =
     "8192x8192x8192,4096x4096x4096,2048x2048x2048,1024x1024x1024,4096x6144x4096,4096x28672x4096,"
     "4096x4096x14336,2048x10240x8192,2048x8192x28672,512x28672x4096";
-constexpr int kCannotRun = 77;
 constexpr int kSelectionRounds = 7;
 constexpr int kRounds = 21;
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;

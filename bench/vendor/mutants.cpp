@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "bench/common/contest.h"
 #include "bench/common/cublaslt.h"
 #include "bench/common/mutant_builds.h"
@@ -37,7 +38,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kUsage =
     "usage: mutants [--json FILE] [--only KIND|NAME|cublaslt] [--list DIR] [--seconds N]\n"
     "               [--compile-only]\n";
-constexpr int kCannotRun = 77;
 constexpr const char* kProfile = "h200";
 constexpr std::string_view kCublasLt = "cublaslt";  ///< in place of a kind: no mutant at all
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;

@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,10 +28,10 @@ SHAPES = "4096x6144x4096,2048x2048x2048,512x28672x4096,16x4096x4096"
 L2_BYTES = 60 << 20
 
 
-def ours(folder, shape, seconds, scratch):
+def ours(program, shape, seconds, scratch):
     """One tuning from an empty cache; the rows that matmul_vs_cublaslt wrote."""
     file = scratch / f"ours-{shape}-{seconds}.json"
-    command = [str(folder / "matmul_vs_cublaslt"), "--shapes", shape, "--seconds", str(seconds),
+    command = [program, "--shapes", shape, "--seconds", str(seconds),
                "--cache", str(scratch / f"cache-{shape}-{seconds}"), "--json", str(file)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return json.loads(file.read_text())
@@ -115,20 +116,30 @@ def run_inductor(shape, backends, scratch):
     return json.loads(result.stdout.strip().splitlines()[-1])
 
 
+def find(program, folder):
+    """`program` in `folder`, or else on PATH, in the build, or in the dist that this script is of."""
+    parents = pathlib.Path(__file__).resolve().parents[:3]
+    folders = [*os.environ.get("PATH", "").split(os.pathsep),
+               *(parent / "build" / "bin" for parent in parents),
+               *(parent / "bin" for parent in parents)]
+    places = os.pathsep.join(map(str, [folder] if folder else folders))
+    return shutil.which(program, path=places) or sys.exit(f"no {program} in {places}: say --bin")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--seconds", default="2,5,10,30")
     parser.add_argument("--bin", type=pathlib.Path,
-                        help="folder of matmul_vs_cublaslt; default: beside this script's bin")
+                        help="folder of matmul_vs_cublaslt; default: on PATH, in build/bin, beside the dist")
     parser.add_argument("--inductor", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inductor:
         return inductor(arguments.shapes, arguments.inductor)
     if arguments.json is None:
         parser.error("--json FILE is required")
-    folder = arguments.bin or pathlib.Path(__file__).resolve().parents[2] / "bin"
+    program = find("matmul_vs_cublaslt", arguments.bin)
 
     document = None
     rows = []
@@ -138,7 +149,7 @@ def main():
             m, n, k = shape.split("x")
             problem = f"matmul m={m} n={n} k={k} dtype=bf16"
             for seconds in arguments.seconds.split(","):
-                measured = ours(folder, shape, seconds, scratch)
+                measured = ours(program, shape, seconds, scratch)
                 by_peer = {row["peer"]: row for row in measured["rows"]}
                 first, best = by_peer["cublaslt_first"], by_peer["cublaslt_best"]
                 document = document or {key: measured[key] for key in measured if key != "rows"}
