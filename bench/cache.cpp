@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "cache/tiered_cache.h"
 #include "support/hash.h"
 #include "support/text.h"

@@ -8,12 +8,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "compile/compile_pool.h"
 #include "compile/render.h"
 #include "support/text.h"
@@ -32,17 +32,6 @@ struct Bar {
   double seconds;
 };
 constexpr Bar kBars[] = {{"vector_add/vectorized", 0.060}, {"matmul/persistent_wave", 0.5}};
-
-[[noreturn]] void fail(const Error& error) {
-  std::fprintf(stderr, "compile_throughput: %s\n", error.message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result) fail(result.error());
-  return std::move(result).value();
-}
 
 /// Makes requests for candidates of the operations' examples.
 class Requests {

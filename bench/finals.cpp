@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -50,17 +49,6 @@ constexpr int kCopies = 8;
 constexpr int kCalibrations = 8;
 constexpr int kCalibrationRounds = 128;
 constexpr int kTruthRounds = 400;
-
-[[noreturn]] void fail(const Error& error) {
-  std::fprintf(stderr, "finals: %s\n", error.message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result) fail(result.error());
-  return std::move(result).value();
-}
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -205,17 +193,6 @@ void print(const std::string& name, const Tally& t) {
       100 * wrong.share(), 100 * wrong.high(), t.ties, median(t.rounds), median(t.seconds),
       100 * median(t.mads));
   std::fflush(stdout);
-}
-
-double number_option(int argc, const char* const* argv, std::string_view name, double standard) {
-  const auto text = option_value(argc, argv, name);
-  if (!text) return standard;
-  double value = 0;
-  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (parsed.ec != std::errc{} || parsed.ptr != text->data() + text->size() || value <= 0) {
-    fail({ErrorCode::invalid_argument, concat(name, " ", *text, " is no positive number")});
-  }
-  return value;
 }
 
 std::vector<std::string> problems_of(int argc, const char* const* argv) {

@@ -4,10 +4,8 @@
 // the space is whole; 3: some configurations are left, start again.
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -40,36 +38,8 @@ constexpr int kMinSamples = 32;
 constexpr double kVisitSeconds = 0.015;
 constexpr std::size_t kReportEvery = 50;
 
-[[noreturn]] void fail(const Error& error) {
-  std::fprintf(stderr, "record_landscape: %s\n", error.message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result) fail(result.error());
-  return std::move(result).value();
-}
-
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double number_option(int argc, const char* const* argv, std::string_view name, double standard) {
-  const auto text = option_value(argc, argv, name);
-  if (!text) return standard;
-  double value = 0;
-  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (parsed.ec != std::errc{} || parsed.ptr != text->data() + text->size() || value <= 0) {
-    fail({ErrorCode::invalid_argument, concat(name, " ", *text, " is no positive number")});
-  }
-  return value;
-}
-
-std::string text_option(int argc, const char* const* argv, std::string_view name) {
-  auto text = option_value(argc, argv, name);
-  if (!text) fail({ErrorCode::invalid_argument, concat(name, " is missing")});
-  return *std::move(text);
 }
 
 /// "matmul_m4096_n4096_k4096_bf16" of a file's name.

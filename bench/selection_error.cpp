@@ -9,10 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <mutex>
@@ -23,6 +21,7 @@
 #include <vector>
 
 #include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "bench/common/proportion.h"
 #include "support/text.h"
 #include "tuner/draw.h"
@@ -79,17 +78,6 @@ struct Case {
   std::string origin;  ///< "synthetic", "recorded", "recorded_without_clocks"
   RecordedSpace space;
 };
-
-[[noreturn]] void fail(const Error& error) {
-  std::fprintf(stderr, "selection_error: %s\n", error.message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result) fail(result.error());
-  return std::move(result).value();
-}
 
 std::vector<Case> synthetic_cases() {
   std::vector<Case> cases;
@@ -241,18 +229,6 @@ nlohmann::ordered_json row(const Case& one, const Model& model, const Summary& s
           {"min_wrong_1", s.min_1.share()},
           {"median_wrong_2", s.median_2.share()},
           {"median_wrong_1", s.median_1.share()}};
-}
-
-std::int64_t integer_option(int argc, const char* const* argv, std::string_view name,
-                            std::int64_t standard) {
-  const auto text = option_value(argc, argv, name);
-  if (!text) return standard;
-  std::int64_t value = 0;
-  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (parsed.ec != std::errc{} || parsed.ptr != text->data() + text->size() || value < 1) {
-    fail({ErrorCode::invalid_argument, concat(name, " ", *text, " is no positive number")});
-  }
-  return value;
 }
 
 std::vector<Model> chosen_models(const std::string& name) {

@@ -9,10 +9,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <oneapi/tbb/parallel_for.h>
@@ -38,17 +36,6 @@ constexpr const char* kUsage =
 constexpr std::size_t kSeeds = 8;
 constexpr std::array<std::size_t, 3> kMarks = {64, 128, 256};
 
-[[noreturn]] void fail(const Error& error) {
-  std::fprintf(stderr, "strategy_regret: %s\n", error.message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result) fail(result.error());
-  return std::move(result).value();
-}
-
 struct Options {
   std::string strategy;
   std::string landscapes;
@@ -60,35 +47,24 @@ struct Options {
   std::size_t seed = 1;
 };
 
-std::size_t number(int argc, const char* const* argv, const char* name, std::size_t otherwise) {
-  const auto text = option_value(argc, argv, name);
-  if (!text) return otherwise;
-  std::size_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || value == 0) {
-    fail({ErrorCode::invalid_argument, concat(name, " ", *text, ": expected a positive number")});
-  }
-  return value;
-}
-
 Options read_options(int argc, const char* const* argv) {
   Options options;
-  const auto text = [&](const char* name) { return option_value(argc, argv, name); };
-  options.strategy = text("--strategy").value_or("");
-  options.landscapes = text("--landscapes").value_or("");
-  options.json = text("--json").value_or("");
-  if (options.strategy.empty() || options.landscapes.empty()) {
-    fail({ErrorCode::invalid_argument, "expected --strategy NAME and --landscapes DIR"});
-  }
-  if (const auto sources = text("--seed-from")) {
+  options.strategy = text_option(argc, argv, "--strategy");
+  options.landscapes = text_option(argc, argv, "--landscapes");
+  options.json = option_value(argc, argv, "--json").value_or("");
+  if (const auto sources = option_value(argc, argv, "--seed-from")) {
     for (const std::string_view source : split(*sources, ',')) {
       options.seed_from.emplace_back(source);
     }
   }
-  options.repetitions = number(argc, argv, "--repetitions", options.repetitions);
-  options.cap = number(argc, argv, "--cap", options.cap);
-  options.batch = number(argc, argv, "--batch", options.batch);
-  options.seed = number(argc, argv, "--seed", options.seed);
+  const auto number = [&](const char* name, std::size_t standard) {
+    return static_cast<std::size_t>(
+        integer_option(argc, argv, name, static_cast<std::int64_t>(standard)));
+  };
+  options.repetitions = number("--repetitions", options.repetitions);
+  options.cap = number("--cap", options.cap);
+  options.batch = number("--batch", options.batch);
+  options.seed = number("--seed", options.seed);
   return options;
 }
 

@@ -1,15 +1,12 @@
 // Puts the winner of every record of a cache through the checks again, at small odd sizes of its
 // operation: what to run under compute-sanitizer, where whole tunings would take hours.
 //
-//   winners --cache DIR [--only TEMPLATE]
-//
 // A distinct kernel is checked once per dtype, at the first of its operation's sizes below where it
 // is a candidate; parameters that bind at run time may differ there. Exit status 1: one failed, or
 // fits none of the sizes.
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -18,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/common/bench_json.h"
+#include "bench/common/command.h"
 #include "bench/common/finals_world.h"
 #include "cache/record_store.h"
 #include "compile/render.h"
@@ -30,7 +27,6 @@ namespace kernwright {
 namespace {
 
 constexpr const char* kUsage = "usage: winners --cache DIR [--only TEMPLATE]\n";
-constexpr int kCannotRun = 77;
 
 constexpr struct {
   std::string_view operation;
@@ -40,17 +36,6 @@ constexpr struct {
               {"rmsnorm", "rows=301 columns=4104"}, {"rmsnorm", "rows=77 columns=771"},
               {"rmsnorm", "rows=5 columns=30001"},  {"rmsnorm", "rows=301 columns=1032"},
               {"vector_add", "n=1000003"},          {"vector_add", "n=1000008"}};
-
-[[noreturn]] void fail(const Error& error) {
-  std::fprintf(stderr, "winners: %s\n", error.message.c_str());
-  std::exit(error.code == ErrorCode::unavailable ? kCannotRun : 1);
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result) fail(result.error());
-  return std::move(result).value();
-}
 
 /// Whether both are launches of one compiled kernel.
 bool same_code(const Candidate& candidate, const RankedConfiguration& winner) {
@@ -119,16 +104,13 @@ bool Bench::check_at(const Operation& operation, const Problem& problem,
 }
 
 int run(int argc, const char* const* argv) {
-  const auto cache = option_value(argc, argv, "--cache");
-  if (!cache) {
-    std::fputs(kUsage, stderr);
-    return kCannotRun;
-  }
+  if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  const std::string cache = text_option(argc, argv, "--cache");
   const auto only = option_value(argc, argv, "--only");
   Bench bench(take(FinalsWorld::open()));
   int failed = 0;
   int checked = 0;
-  for (const RecordStore::Listed& listed : RecordStore(*cache).list()) {
+  for (const RecordStore::Listed& listed : RecordStore(cache).list()) {
     if (!listed.record.value) continue;
     const TuningRecord& record = *listed.record.value;
     if (only && record.winner.kernel_template != *only) continue;

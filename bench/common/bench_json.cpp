@@ -36,13 +36,6 @@ bool is_row_of(const Json& row, std::string_view problem, std::string_view peer)
 
 }  // namespace
 
-std::optional<std::string> option_value(int argc, const char* const* argv, std::string_view name) {
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (argv[i] == name) return argv[i + 1];
-  }
-  return std::nullopt;
-}
-
 Result<BenchJson> BenchJson::open(std::filesystem::path path, std::string bench,
                                   std::string command, Json device) {
   Json rows = Json::array();
@@ -103,12 +96,6 @@ Result<void> BenchJson::add(Json row) {
   }
   if (path_.empty()) return {};
   return publish_file(path_, document_.dump(1) + "\n");
-}
-
-std::string command_line(int argc, const char* const* argv) {
-  std::string line = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : std::string();
-  for (int i = 1; i < argc; ++i) line += concat(" ", argv[i]);
-  return line;
 }
 
 Json cpu_device() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,9 +9,6 @@
 #include <kernwright/result.h>
 
 namespace kernwright {
-
-/// The value after `name` on a bench's command line ("--json FILE"), if it is there.
-std::optional<std::string> option_value(int argc, const char* const* argv, std::string_view name);
 
 /// The results file of one bench. Rows are kept by problem and peer: a row measured again replaces
 /// the old one, all others stay with the date and commit they were measured at, so that a bench can
@@ -38,9 +34,6 @@ class BenchJson {
   std::filesystem::path path_;
   nlohmann::ordered_json document_;
 };
-
-/// The program's arguments as one line, its own name without the folder.
-std::string command_line(int argc, const char* const* argv);
 
 /// The device block of benches that use no GPU: the CPU's name and the number of its cores.
 nlohmann::ordered_json cpu_device();

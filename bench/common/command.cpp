@@ -1,14 +1,69 @@
 #include "bench/common/command.h"
 
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
-#include <string_view>
+#include <cstdlib>
+#include <filesystem>
+
+#include "support/text.h"
 
 namespace kernwright {
+namespace {
+
+template <typename Number>
+Number positive_option(int argc, const char* const* argv, std::string_view name, Number standard) {
+  const auto text = option_value(argc, argv, name);
+  if (!text) return standard;
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc{} || end != text->data() + text->size() || value <= 0) {
+    fail({ErrorCode::invalid_argument, concat(name, " ", *text, " is no positive number")});
+  }
+  return value;
+}
+
+}  // namespace
+
+int report(const Error& error) {
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.message.c_str());
+  return error.code == ErrorCode::unavailable ? kCannotRun : 1;
+}
+
+void fail(const Error& error) { std::exit(report(error)); }
+
+std::string command_line(int argc, const char* const* argv) {
+  std::string line = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : std::string();
+  for (int i = 1; i < argc; ++i) line += concat(" ", argv[i]);
+  return line;
+}
 
 bool lacks_arguments(int argc, const char* const* argv, const char* usage) {
   const bool lacks = argc <= 1 || (argc == 3 && std::string_view(argv[1]) == "--json");
   if (lacks) std::fputs(usage, stderr);
   return lacks;
+}
+
+std::optional<std::string> option_value(int argc, const char* const* argv, std::string_view name) {
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (argv[i] == name) return argv[i + 1];
+  }
+  return std::nullopt;
+}
+
+std::string text_option(int argc, const char* const* argv, std::string_view name) {
+  auto text = option_value(argc, argv, name);
+  if (!text) fail({ErrorCode::invalid_argument, concat(name, " is missing")});
+  return *std::move(text);
+}
+
+double number_option(int argc, const char* const* argv, std::string_view name, double standard) {
+  return positive_option(argc, argv, name, standard);
+}
+
+std::int64_t integer_option(int argc, const char* const* argv, std::string_view name,
+                            std::int64_t standard) {
+  return positive_option(argc, argv, name, standard);
 }
 
 }  // namespace kernwright

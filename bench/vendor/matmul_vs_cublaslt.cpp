@@ -336,26 +336,22 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Compe
   return {};
 }
 
-int fail(const Error& error) {
-  std::fprintf(stderr, "matmul_vs_cublaslt: %s\n", error.message.c_str());
-  return error.code == ErrorCode::unavailable ? kCannotRun : 1;
-}
-
 int run_all(ServiceCore& core, const std::vector<Problem>& problems, double seconds,
             const std::string& json_file, std::string command) {
   auto device = BenchDevice::open(core.pool());
-  if (!device) return fail(device.error());
+  if (!device) return report(device.error());
   const ContextScope scope(device->context->api(), device->context->context());
-  if (auto current = device->context->check(scope.status()); !current) return fail(current.error());
+  if (auto current = device->context->check(scope.status()); !current)
+    return report(current.error());
   auto cublaslt = CublasLt::open();
-  if (!cublaslt) return fail(cublaslt.error());
+  if (!cublaslt) return report(cublaslt.error());
   auto json = BenchJson::open(json_file, "matmul_vs_cublaslt", std::move(command),
                               {{"name", core.profile().name},
                                {"uuid", core.identity().uuid},
                                {"driver", core.identity().driver_version},
                                {"sm_count", core.profile().sm_count},
                                {"cublaslt", (*cublaslt)->version()}});
-  if (!json) return fail(json.error());
+  if (!json) return report(json.error());
   std::printf("%-22s %9s %9s %9s   %5s  %5s   %s\n", "m x n x k", "ours us", "first us", "best us",
               "first", "best", "winner");
   Bench bench(core, *device, *std::move(cublaslt), seconds, *json);
@@ -392,7 +388,7 @@ int run(int argc, char** argv) {
   ServiceOptions options;
   options.cache = option_value(argc, argv, "--cache").value_or("");
   const auto core = ServiceCore::open(std::move(options));
-  if (!core) return fail(core.error());
+  if (!core) return report(core.error());
   return run_all(**core, *problems, seconds, option_value(argc, argv, "--json").value_or(""),
                  command_line(argc, argv));
 }

@@ -50,11 +50,6 @@ constexpr struct {
                  {{512, 512, 16384}, DType::bf16},  {{4096, 6144, 4096}, DType::bf16},
                  {{2048, 2048, 2048}, DType::fp16}, {{100, 1000, 40}, DType::bf16}};
 
-int fail(const Error& error) {
-  std::fprintf(stderr, "mutants: %s\n", error.message.c_str());
-  return error.code == ErrorCode::unavailable ? kCannotRun : 1;
-}
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -381,12 +376,12 @@ int run(int argc, const char* const* argv) {
   }
   const auto list =
       options->list.empty() ? MutantList::built_in() : MutantList::load(options->list);
-  if (!list) return fail(list.error());
+  if (!list) return report(list.error());
   Result<DeviceProfile> profile = find_profile(kProfile);
   Json device;
   if (!options->compile_only) {
     const auto info = describe_cuda_device(0);
-    if (!info) return fail(info.error());
+    if (!info) return report(info.error());
     profile = info->profile;
     device = {{"name", info->profile.name},
               {"uuid", info->identity.uuid},
@@ -394,18 +389,19 @@ int run(int argc, const char* const* argv) {
   } else {
     device = cpu_device();
   }
-  if (!profile) return fail(profile.error());
+  if (!profile) return report(profile.error());
   const auto builds = MutantBuilds::make(*list, *profile);
-  if (!builds) return fail(builds.error());
+  if (!builds) return report(builds.error());
   const std::vector<const MutantTry*> tries = select(**builds, options->only);
   if (tries.empty() && options->only != kCublasLt) {
-    return fail({ErrorCode::invalid_argument, concat("no mutant or kind \"", options->only, "\"")});
+    return report(
+        {ErrorCode::invalid_argument, concat("no mutant or kind \"", options->only, "\"")});
   }
   const std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
-  if (const auto identity = compiler->identity(); !identity) return fail(identity.error());
+  if (const auto identity = compiler->identity(); !identity) return report(identity.error());
   CompilePool pool(compiler, {});
   auto json = BenchJson::open(options->json, "mutants", command_line(argc, argv), device);
-  if (!json) return fail(json.error());
+  if (!json) return report(json.error());
   const std::uint64_t seed = std::random_device{}();
   std::printf("%zu mutants, %zu tries, seed %llu\n", list->mutants.size(), tries.size(),
               static_cast<unsigned long long>(seed));

@@ -24,5 +24,32 @@ TEST(CommandTest, AResultsFileAloneIsNoArgument) {
   EXPECT_EQ(printed({"--finals", "3"}), "");
 }
 
+TEST(CommandTest, OptionsAreReadByTheirName) {
+  const char* words[] = {"build/bin/finals", "aa", "--gap", "1.5", "--runs", "20", "--json"};
+  constexpr int kWords = 7;
+  EXPECT_EQ(command_line(kWords, words), "finals aa --gap 1.5 --runs 20 --json");
+  EXPECT_EQ(option_value(kWords, words, "--gap"), "1.5");
+  EXPECT_EQ(option_value(kWords, words, "--json"), std::nullopt) << "its value is missing";
+  EXPECT_EQ(text_option(kWords, words, "--runs"), "20");
+  EXPECT_EQ(number_option(kWords, words, "--gap", 2), 1.5);
+  EXPECT_EQ(number_option(kWords, words, "--seconds", 10), 10);
+  EXPECT_EQ(integer_option(kWords, words, "--runs", 5), 20);
+  EXPECT_EQ(integer_option(kWords, words, "--seed", 1), 1);
+}
+
+TEST(CommandDeathTest, WhatIsNoPositiveNumberOrMissingEndsTheBench) {
+  const char* words[] = {"finals", "--gap", "-1", "--runs", "1.5"};
+  constexpr int kWords = 5;
+  const auto ends = ::testing::ExitedWithCode(1);
+  EXPECT_EXIT(number_option(kWords, words, "--gap", 2), ends, "--gap -1 is no positive number");
+  EXPECT_EXIT(integer_option(kWords, words, "--runs", 2), ends, "--runs 1.5 is no positive number");
+  EXPECT_EXIT(text_option(kWords, words, "--out"), ends, "--out is missing");
+}
+
+TEST(CommandTest, WhatIsNotThereIsNoFailureOfTheBench) {
+  EXPECT_EQ(report({ErrorCode::unavailable, "no GPU"}), kCannotRun);
+  EXPECT_EQ(report({ErrorCode::device, "lost"}), 1);
+}
+
 }  // namespace
 }  // namespace kernwright
