@@ -37,11 +37,14 @@ class Blocks {
 
  private:
   /// How a block ended.
-  enum class End { settled, failed, not_comparable };
+  enum class End { settled, failed, not_comparable, no_time };
   using Taken = std::map<std::size_t, std::vector<Sample>>;  ///< by entry of the result
 
   std::vector<std::size_t> within_reach() const;
   std::vector<std::size_t> best_alone(const Taken& alone) const;
+  bool fits(std::size_t blocks, double seconds) const {
+    return options_.clock_seconds() + static_cast<double>(blocks) * seconds <= options_.alone_until;
+  }
   Result<End> sample_block(std::size_t entry, double seconds, std::vector<Sample>& rounds);
   Result<End> look_alone(Taken& alone);
   Result<End> sample_all(std::vector<std::size_t> turn, Taken& taken);
@@ -126,6 +129,7 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, double seconds,
 Result<Blocks::End> Blocks::look_alone(Taken& alone) {
   const std::vector<std::size_t> entries = within_reach();
   if (entries.size() < 2) return End::settled;
+  if (!fits(entries.size(), kShortSeconds)) return End::no_time;
   for (const std::size_t entry : entries) {
     auto end = sample_block(entry, kShortSeconds, alone[entry]);
     if (!end || end.value() != End::settled) return end;
@@ -137,6 +141,7 @@ Result<Blocks::End> Blocks::sample_all(std::vector<std::size_t> turn, Taken& tak
   const double seconds = options_.long_blocks
                              ? std::max(kLongSeconds, kSettlings * options_.settle_seconds)
                              : kShortSeconds;
+  if (!fits(kBlockPasses * turn.size(), seconds)) return End::no_time;
   for (int pass = 0; pass < kBlockPasses; ++pass) {
     for (const std::size_t entry : turn) {
       auto end = sample_block(entry, seconds, taken[entry]);
@@ -154,7 +159,11 @@ Result<void> Blocks::end(End how) {
       return entry.contender == result_.failed.back().first;
     });
   }
-  if (how != End::settled) doubt("a finalist's own clock is not known");
+  if (how == End::no_time) {
+    doubt("there was no time for finalists to run alone");
+  } else if (how != End::settled) {
+    doubt("a finalist's own clock is not known");
+  }
   if (!result_.finalists.empty()) {
     result_.decision = judge(contenders_, result_.finalists, result_.rounds);
   }

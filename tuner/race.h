@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,7 +32,9 @@ struct RaceOptions {
   int max_rounds = 256;  ///< of the last rung
   /// Sustained: finalists also run alone after the rounds, which takes up to 2 s (`race_alone`).
   PowerMode power = PowerMode::sustained;
-  bool long_blocks = false;     ///< where the power limit decides; they take 12 s or more
+  bool long_blocks = false;  ///< where the power limit decides; they take 12 s or more
+  /// On `clock_seconds`: what would end later is not begun, which leaves trust B.
+  double alone_until = std::numeric_limits<double>::infinity();
   double settle_seconds = 0.3;  ///< until the device is steady after a change of load
   std::function<double()> clock_seconds;
 };

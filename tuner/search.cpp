@@ -27,6 +27,11 @@ constexpr double kRaceShare = 0.2;
 constexpr double kSettleShare = 0.05;
 constexpr double kMostSettleSeconds = 3;
 constexpr double kMostRaceSeconds = 4;
+/// Of the budget: kept for finalists to run alone, at most; and what they may exceed it by, since
+/// blocks follow where their clocks differ.
+constexpr double kAloneShare = 0.08;
+constexpr double kMostAloneSeconds = 0.8;
+constexpr double kOverrun = 0.15;
 /// Long power blocks take tens of seconds, which only long sessions have.
 constexpr double kBlockBudgetSeconds = 60;
 
@@ -70,6 +75,10 @@ class Search {
   double race_reserve() const {
     const double share = kRaceShare * o_.budget.seconds;
     return long_blocks() ? share : std::min(share, kMostRaceSeconds);
+  }
+  double alone_reserve() const {
+    if (in_.power != PowerMode::sustained) return 0;
+    return std::min(kAloneShare * o_.budget.seconds, kMostAloneSeconds);
   }
   std::string_view stop_reason();
 
@@ -220,7 +229,7 @@ void Search::start_more() {
 
 /// Why the search is to end; empty: it goes on.
 std::string_view Search::stop_reason() {
-  if (elapsed() + race_reserve() >= o_.budget.seconds) return "budget";
+  if (elapsed() + race_reserve() + alone_reserve() >= o_.budget.seconds) return "budget";
   if (in_.queue.empty()) return exhausted_ ? "exhausted" : "trials";
   if (in_.strategy.wants_all()) return {};
   // Asking a model takes milliseconds.
@@ -410,13 +419,14 @@ Result<void> Search::finals() {
   if (auto done = audit(); !done) return done;
   RaceOptions race;
   race.seed = o_.seed;
-  race.seconds =
-      std::max(race_reserve(), std::min(kMostRaceSeconds, o_.budget.seconds - elapsed()));
+  race.seconds = std::max(
+      race_reserve(), std::min(kMostRaceSeconds, o_.budget.seconds - alone_reserve() - elapsed()));
   race.finals_seconds = std::min(race.finals_seconds, race.seconds / 2);
   race.finalists = o_.finalists;
   race.max_rounds = o_.final_rounds;
   race.power = in_.power;
   race.long_blocks = long_blocks();
+  if (!long_blocks()) race.alone_until = in_.started + (1 + kOverrun) * o_.budget.seconds;
   race.settle_seconds = shares_.settle_seconds;
   race.clock_seconds = clock_;
   const FinalsInput input{.candidates = in_.candidates,

@@ -369,6 +369,29 @@ TEST(RaceTest, ShortBlocksDecideTooAndCostTrust) {
   EXPECT_LT(race.runner.seconds, 3);
 }
 
+TEST(RaceTest, WhatDoesNotFitTheTimeIsNotBegunAndCostsTrust) {
+  const auto until = [](double seconds) {
+    ScriptedRace race({14, 10, 10.3, 10.6, 12});
+    draw_much_power(race);
+    race.options.alone_until = seconds;
+    auto result = race.run();
+    EXPECT_TRUE(result);
+    return std::pair(std::move(result).value(), race.runner.seconds);
+  };
+  const double all = until(100).second;
+  const auto [looked, looked_seconds] = until(all - 0.5);
+  EXPECT_TRUE(looked.power_limited);
+  EXPECT_LT(looked_seconds, all - 1);
+  const auto [rounds, rounds_seconds] = until(0);
+  EXPECT_FALSE(rounds.power_limited);
+  EXPECT_LT(rounds_seconds, looked_seconds - 0.2);
+  for (const RaceResult* result : {&looked, &rounds}) {
+    EXPECT_EQ(winner(*result), 1U) << "the rounds decide";
+    EXPECT_EQ(result->rounds.block_rounds, 0);
+    EXPECT_EQ(result->audit.trust(), Trust::b);
+  }
+}
+
 TEST(RaceTest, InBurstsOneClockIsSharedAndTheRoundsDecide) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   draw_much_power(race);

@@ -234,7 +234,7 @@ TEST(SearchTest, WhatTheDeviceWaitsForIsIdleTime) {
   const auto result = toy.run();
   ASSERT_TRUE(result);
   const DeviceUse& device = result->shares.device;
-  EXPECT_GE(toy.runner.prepared, 52) << "of 50, two at least are loaded in turn for the race";
+  EXPECT_GT(toy.runner.prepared, 50) << "some of 50 are loaded again for the race";
   EXPECT_NEAR(device.idle_seconds(), 0.004 * toy.runner.prepared, 1e-9);
   EXPECT_NEAR(device.longest_idle_seconds, 0.004, 1e-9) << "a sample follows each";
   EXPECT_NEAR(device.seconds(), toy.runner.clock_seconds, 1e-9);

@@ -116,7 +116,8 @@ DeviceNoise::State SimulatedRunner::device_now() {
 /// While a kernel runs for so long that alone would take a power step. Its end is up to the caller.
 DeviceNoise::State SimulatedRunner::device_running(double step, double seconds) {
   DeviceNoise::State state = device_now();
-  device_.run(0, clock_.seconds() - busy_until_);
+  // The gap between two samples is part of running.
+  device_.run(0, std::max(0.0, clock_.seconds() - busy_until_ - kGapSeconds));
   state.clock /= 1 + device_.run(step, seconds);
   return state;
 }
