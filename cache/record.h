@@ -74,6 +74,13 @@ struct FinalRounds {
   friend bool operator==(const FinalRounds&, const FinalRounds&) = default;
 };
 
+/// The samples of a finalist by what ran between them.
+struct FinalTimes {
+  Measurement in_turn;  ///< one per round, the other finalists in between
+  Measurement alone;    ///< of its blocks; none where there were none
+};
+FinalTimes final_times(const RankedConfiguration& ranked, const FinalRounds& rounds);
+
 /// The path of a search, in numbers.
 struct SearchSummary {
   std::string strategy;

@@ -465,9 +465,12 @@ SearchResult Search::conclude() {
     }
     found.finalists.push_back(std::move(entry.compiled));
   }
+  const auto us = [this](const RankedConfiguration& ranked) {
+    return final_times(ranked, finals_.race.rounds).in_turn.median_us();
+  };
   std::sort(record.runners_up.begin(), record.runners_up.end(),
-            [](const RankedConfiguration& a, const RankedConfiguration& b) {
-              return a.measurement.median_us() < b.measurement.median_us();
+            [&](const RankedConfiguration& a, const RankedConfiguration& b) {
+              return std::pair(!a.in_blocks, us(a)) < std::pair(!b.in_blocks, us(b));
             });
   audit_.merge(screening_.audit());
   audit_.merge(finals_.race.audit);
@@ -485,8 +488,7 @@ SearchResult Search::conclude() {
   record.search.raced = finals_.race.raced;
   record.search.seeds = static_cast<int>(in_.space.seeds.size());
   record.search.stop_reason = stop_reason_;
-  record.search.regret_estimate =
-      regret_estimate(record.winner.measurement.median_us(), in_.strategy.optimistic_us());
+  record.search.regret_estimate = regret_estimate(us(record.winner), in_.strategy.optimistic_us());
   record.settle_ms = 1000 * shares_.settle_seconds;
   record.candidates = static_cast<int>(in_.candidates.size());
   record.measured = measured_;

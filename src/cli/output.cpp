@@ -28,26 +28,31 @@ std::string seconds(double value) {
   return text;
 }
 
-double time_of(const RankedConfiguration& ranked) {
-  return ranked.measurement.samples_us.empty() ? ranked.predicted_us
-                                               : ranked.measurement.median_us();
+double winner_us(const TuningRecord& record) {
+  const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
+  return in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
 }
 
-std::string ranked_line(const char* label, const RankedConfiguration& ranked) {
+std::string ranked_line(const char* label, const RankedConfiguration& ranked,
+                        const FinalRounds& rounds) {
   char text[96];
+  const FinalTimes times = final_times(ranked, rounds);
   if (ranked.measurement.samples_us.empty()) {
     std::snprintf(text, sizeof text, "  %-10s %12s  predicted        ", label,
                   format_us(ranked.predicted_us).c_str());
   } else {
     std::snprintf(text, sizeof text, "  %-10s %12s  mad %-9s n %-3zu", label,
-                  format_us(ranked.measurement.median_us()).c_str(),
-                  format_us(ranked.measurement.mad_us()).c_str(),
-                  ranked.measurement.samples_us.size());
+                  format_us(times.in_turn.median_us()).c_str(),
+                  format_us(times.in_turn.mad_us()).c_str(), times.in_turn.samples_us.size());
   }
-  return concat(text, "  ", ranked.kernel_template, " ", ranked.configuration.text());
+  std::string line = concat(text, "  ", ranked.kernel_template, " ", ranked.configuration.text());
+  if (!times.alone.samples_us.empty()) {
+    line += concat("; alone ", format_us(times.alone.median_us()));
+  }
+  return line;
 }
 
-Json ranked_json(const RankedConfiguration& ranked) {
+Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
   Json parameters = Json::object();
   for (const auto& [name, value] : ranked.configuration.values()) parameters[name] = value;
   Json json = {{"template", ranked.kernel_template},
@@ -57,9 +62,11 @@ Json ranked_json(const RankedConfiguration& ranked) {
                {"registers", ranked.resources.registers},
                {"spill_bytes", ranked.resources.spill_bytes()}};
   if (!ranked.measurement.samples_us.empty()) {
-    json["median_us"] = ranked.measurement.median_us();
-    json["mad_us"] = ranked.measurement.mad_us();
-    json["samples"] = ranked.measurement.samples_us.size();
+    const auto [in_turn, alone] = final_times(ranked, rounds);
+    json["median_us"] = in_turn.median_us();
+    json["mad_us"] = in_turn.mad_us();
+    json["samples"] = in_turn.samples_us.size();
+    if (!alone.samples_us.empty()) json["alone_us"] = alone.median_us();
   }
   return json;
 }
@@ -121,9 +128,9 @@ Json record_json(const TuningRecord& record) {
                {"sku", record.key.sku},
                {"policy", record.key.policy.text()},
                {"grade", record.grade == RecordGrade::measured ? "measured" : "predicted"},
-               {"winner", ranked_json(record.winner)},
+               {"winner", ranked_json(record.winner, record.rounds)},
                {"roofline_us", record.roofline_us},
-               {"roofline_share", record.roofline_us / time_of(record.winner)},
+               {"roofline_share", record.roofline_us / winner_us(record)},
                {"candidates", record.candidates},
                {"measured", record.measured},
                {"device", record.device_name},
@@ -135,10 +142,10 @@ Json record_json(const TuningRecord& record) {
                  {"kernwright", record.environment.kernwright}}},
                {"created", record.created},
                {"wall_seconds", record.wall_seconds}};
-  if (record.baseline) json["baseline"] = ranked_json(*record.baseline);
+  if (record.baseline) json["baseline"] = ranked_json(*record.baseline, record.rounds);
   json["runners_up"] = Json::array();
   for (const RankedConfiguration& ranked : record.runners_up) {
-    json["runners_up"].push_back(ranked_json(ranked));
+    json["runners_up"].push_back(ranked_json(ranked, record.rounds));
   }
   if (record.grade == RecordGrade::measured) {
     json["check"] = {
@@ -169,7 +176,7 @@ Json record_json(const TuningRecord& record) {
 }
 
 std::string winner_line(const TuningRecord& record) {
-  const double us = time_of(record.winner);
+  const double us = winner_us(record);
   char figures[96];
   std::snprintf(figures, sizeof figures, "%12s %s  roofline %10s  %5s  ", format_us(us).c_str(),
                 record.grade == RecordGrade::measured ? "measured " : "predicted",
@@ -183,12 +190,12 @@ void print_record(const TuningRecord& record, const DeviceProfile& profile) {
                record.key.target, "), ", record.key.policy.text(), ", ",
                record.grade == RecordGrade::measured ? "measured" : "predicted", " ",
                record.created));
-  print(ranked_line("winner", record.winner));
-  if (record.baseline) print(ranked_line("default", *record.baseline));
-  for (const RankedConfiguration& ranked : record.runners_up) print(ranked_line("", ranked));
+  print(ranked_line("winner", record.winner, record.rounds));
+  if (record.baseline) print(ranked_line("default", *record.baseline, record.rounds));
+  for (const RankedConfiguration& ranked : record.runners_up)
+    print(ranked_line("", ranked, record.rounds));
   print(concat("  roofline ", format_us(record.roofline_us), " on ", profile.id,
-               ": the winner is at ", percent(record.roofline_us, time_of(record.winner)),
-               " of it"));
+               ": the winner is at ", percent(record.roofline_us, winner_us(record)), " of it"));
   if (record.grade == RecordGrade::measured) {
     print(concat("  checked ", record.check.elements, " elements: ", record.check.mismatches,
                  " beyond the bound, largest error ", record.check.max_error, " of it; ",

@@ -51,15 +51,14 @@ std::string digest_of_template(const KernelTemplate& kernel_template, const Cata
 
 KernelSummary summarize(const TuningRecord& record, Match match, MissReason reason,
                         std::string artifact) {
+  const Measurement measured = final_times(record.winner, record.rounds).in_turn;
   return {.problem = record.key.problem,
           .kernel_template = record.winner.kernel_template,
           .configuration = record.winner.configuration.text(),
           .artifact = std::move(artifact),
           .match = match,
           .reason = reason,
-          .measured_us = record.winner.measurement.samples_us.empty()
-                             ? 0
-                             : record.winner.measurement.median_us(),
+          .measured_us = measured.samples_us.empty() ? 0 : measured.median_us(),
           .predicted_us = record.winner.predicted_us,
           .roofline_us = record.roofline_us};
 }

@@ -149,7 +149,8 @@ TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
   const std::map<std::string, std::vector<std::string>> problems = {
       {"matmul",
        {"matmul m=515 n=776 k=1096 dtype=bf16", "matmul m=200 n=333 k=517 dtype=fp16",
-        "matmul m=517 n=1002 k=524 dtype=bf16", "matmul m=3001 n=3003 k=520 dtype=bf16"}},
+        "matmul m=517 n=1002 k=524 dtype=bf16", "matmul m=3001 n=3003 k=520 dtype=bf16",
+        "matmul m=13 n=777 k=1096 dtype=bf16", "matmul m=49 n=333 k=1096 dtype=fp16"}},
       {"rmsnorm",
        {"rmsnorm rows=301 columns=4104 dtype=bf16", "rmsnorm rows=77 columns=771 dtype=fp32"}},
       {"vector_add", {"vector_add n=1000001 dtype=bf16", "vector_add n=300000 dtype=fp32"}}};
