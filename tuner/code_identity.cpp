@@ -18,7 +18,6 @@ void add(Hasher& hasher, const LaunchPlan& launch) {
     hasher.add("kind", static_cast<std::int64_t>(argument.kind));
     hasher.add("index", static_cast<std::int64_t>(argument.index));
     hasher.add("value", argument.value);
-    hasher.add("count", static_cast<std::int64_t>(argument.count));
   }
 }
 
@@ -32,7 +31,6 @@ void add(Hasher& hasher, const TensorMapPlan& map) {
   for (const std::uint32_t box : map.box) hasher.add("box", std::int64_t{box});
   hasher.add("swizzle", map.swizzle);
   hasher.add("promotion", map.l2_promotion);
-  hasher.add("offset", static_cast<std::int64_t>(map.offset_bytes));
 }
 
 }  // namespace

@@ -21,7 +21,6 @@ constexpr double kTileStartClocks = 1200;   ///< the same for a further block on
 constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
 constexpr double kLatencyUs = 1.0;          ///< from a load to its data, the memory under load
 constexpr double kExchangeUs = 0.5;         ///< blocks of a cluster add up their sums
-constexpr double kStraddle = 1.25;          ///< of L2 reads: unaligned rows touch 5 sectors, not 4
 constexpr double kOverlap = 0.15;  ///< of the shorter of memory and SM time that still shows
 
 /// Share of the tensor cores' rate that mma.sync reaches: all of it where it is the native form.
@@ -34,7 +33,6 @@ double mma_sync_share(int sm_arch) {
 struct Tile {
   double bm = 128, bn = 128, bk = 64, stages = 4, cm = 1, cn = 1, group = 8;
   double warps_m = 0, warps_n = 0, warps_k = 1;  ///< mma.sync templates alone
-  double classes_b = 1;  ///< more than 1: rows are loaded from where they start, unaligned
   bool persistent = false;
 
   bool mma_sync() const { return warps_m > 0; }
@@ -52,7 +50,6 @@ Tile read_tile(const Scope& scope) {
   read("CM", tile.cm);
   read("CN", tile.cn);
   read("GROUP", tile.group);
-  read("CLASSES_B", tile.classes_b);
   read("WARPS_M", tile.warps_m);
   read("WARPS_N", tile.warps_n);
   read("WARPS_K", tile.warps_k);
@@ -82,8 +79,7 @@ double stage_clocks(const Tile& t, double element, double tensor_rate, double l2
     smem += t.bk * element / 32 * (t.bm / 64) * (16 + t.bn / 4);
     if (lone) overhead = 60;
   }
-  const double straddle = t.classes_b > 1 ? kStraddle : 1;
-  const double l2 = (t.bm / t.cn + t.bn / t.cm) * t.bk * element * straddle / l2_rate;
+  const double l2 = (t.bm / t.cn + t.bn / t.cm) * t.bk * element / l2_rate;
   // A short ring waits for its loads; blocks on the same SM wait at the same time.
   const double wait = (kLoadLatencyClocks + l2) / (std::max(t.stages - 1, 1.0) * resident);
   // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other.

@@ -49,8 +49,8 @@ struct GraphTail {
 /// builds its arguments on the stack. Streams and graphs get the same launches from here.
 class PreparedProgram {
  public:
-  static constexpr std::size_t kMaxArguments = 32;   ///< of one kernel
-  static constexpr std::size_t kMaxTensorMaps = 24;  ///< of one plan
+  static constexpr std::size_t kMaxArguments = 32;  ///< of one kernel
+  static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
 
   /// Loads for `device`. A context must be current where the plan has tensor maps. Errors:
   /// `invalid_argument` where plan, cubin and GPU do not fit, with both values; `device` with the

@@ -30,8 +30,7 @@ DriverStatus PreparedProgram::place_tensor_maps(const ArgumentView& arguments,
                                                 TensorMaps& maps) const {
   for (std::size_t i = 0; i < tensor_maps_.size(); ++i) {
     maps[i] = tensor_maps_[i];
-    const TensorMapPlan& plan = plan_.tensor_maps[i];
-    const DevicePointer address = arguments.tensors[plan.tensor] + plan.offset_bytes;
+    const DevicePointer address = arguments.tensors[plan_.tensor_maps[i].tensor];
     const DriverStatus status{
         "cuTensorMapReplaceAddress",
         api_.tensor_map_replace_address(&maps[i], reinterpret_cast<void*>(address))};

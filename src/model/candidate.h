@@ -15,7 +15,7 @@ namespace kernwright {
 using Extent3 = std::array<std::uint32_t, 3>;
 
 /// A TMA descriptor's numbers, ready to encode: everything but the address. Dims and strides are in
-/// the driver's order, innermost first. Maps of row classes follow one another under one name.
+/// the driver's order, innermost first.
 struct TensorMapPlan {
   std::string name;
   std::size_t tensor = 0;  ///< index into the candidate's tensors
@@ -25,7 +25,6 @@ struct TensorMapPlan {
   std::vector<std::uint32_t> box;
   std::int64_t swizzle = 0;
   std::int64_t l2_promotion = 0;
-  std::uint64_t offset_bytes = 0;  ///< of the map's first element from the tensor's
 };
 
 /// One argument with its value or the index of what it refers to.
@@ -33,7 +32,6 @@ struct ArgumentPlan {
   ArgumentKind kind = ArgumentKind::int32;
   std::size_t index = 0;   ///< into tensors, tensor_maps, workspaces or scalars; kAbsent for none
   std::int64_t value = 0;  ///< int32 and int64
-  std::size_t count = 1;   ///< tensor maps, from `index` on, that are one array
   static constexpr std::size_t kAbsent = ~std::size_t{0};
 };
 

@@ -146,7 +146,7 @@ class PastedNames {
     }
     for (const std::string_view field : device_field_names()) host_only_.push_back(field);
     for (const Derived& derived : made.derived) {
-      if (!derived.pasted && !derived.given) host_only_.push_back(derived.name);
+      if (!derived.pasted) host_only_.push_back(derived.name);
     }
   }
 
@@ -175,9 +175,9 @@ std::string config_header(const Candidate& candidate) {
     }
   }
   for (const Derived& derived : made.derived) {
-    const std::int64_t value = candidate.scope.find(derived.name).value_or(0);
-    if (derived.pasted) writer.derived(derived, value, file);
-    if (derived.given) writer.constant(derived.name, value);
+    if (derived.pasted) {
+      writer.derived(derived, candidate.scope.find(derived.name).value_or(0), file);
+    }
   }
   const PastedNames pasted(candidate);
   for (const Rule& rule : made.rules) {

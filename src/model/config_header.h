@@ -11,8 +11,7 @@ namespace kernwright {
 std::string_view cuda_type(DType dtype);
 
 /// The text of the generated header `kernwright/config.cuh` of a candidate: parameters bound at
-/// compile time, constant dims, flags, dtypes and given derived values as constants; rules and
-/// derived values pasted with
+/// compile time, constant dims, flags and dtypes as constants; rules and derived values pasted with
 /// `#line` back to the manifest, and each pasted derived value asserted equal to the host's.
 std::string config_header(const Candidate& candidate);
 

@@ -20,26 +20,21 @@ struct Rule {
 };
 
 /// A named value computed from parameters, the problem and the device. `pasted` ones name only what
-/// the compiler knows too, and are asserted equal on both sides; `given` ones depend on what it
-/// does not know, and it gets the host's value.
+/// the compiler knows too, and are asserted equal on both sides.
 struct Derived {
   std::string name;
   Expression expression;
   bool pasted = false;
-  bool given = false;
   int line = 0;
 };
 
-/// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box. With
-/// more than one class it is an array: map c has the rows r of a matrix with r % classes == c,
-/// whose pitch is a multiple of 16 bytes where the tensor's is none.
+/// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box.
 struct TensorMapSpec {
   std::string name;
   std::string tensor;
   std::vector<Expression> box;  ///< elements, outermost first, one per dim of the tensor
   Expression swizzle;           ///< 0, 32, 64 or 128 bytes
   Expression l2_promotion;      ///< 0, 64, 128 or 256 bytes
-  Expression classes;           ///< 1, or classes of rows
   int line = 0;
 };
 

@@ -11,7 +11,7 @@ namespace kernwright {
 /// What one kernel argument is made from.
 enum class ArgumentKind {
   tensor,      ///< the device pointer of a tensor; null where the tensor is absent
-  tensor_map,  ///< TMA descriptors of 128 bytes by value, one per row class
+  tensor_map,  ///< a 128-byte TMA descriptor by value
   workspace,   ///< the device pointer of a workspace
   scalar,      ///< a scalar of the operation, in its dtype
   int32,       ///< an expression

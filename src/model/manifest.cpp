@@ -192,21 +192,12 @@ class ManifestReader {
     for (const auto& [name, value] : json.members()) {
       Derived derived;
       derived.name = name;
-      JsonReader text = value;
-      if (value.is_object()) {
-        value.expect_keys({"value", "bind"});
-        text = value.required("value");
-        const JsonReader bind = value.required("bind");
-        derived.given = bind.is("compile");
-        if (!derived.given) bind.fail("a derived value can be bound to compile alone");
-      }
-      derived.expression = text.expression(names_);
+      derived.expression = value.expression(names_);
       derived.pasted =
-          !derived.given &&
           std::all_of(derived.expression.names().begin(), derived.expression.names().end(),
                       [&](const std::string& used) { return contains(pasted_names_, used); });
       derived.line = value.line();
-      add_name(value, name, derived.pasted || derived.given);
+      add_name(value, name, derived.pasted);
       made_.derived.push_back(std::move(derived));
     }
   }
@@ -237,7 +228,7 @@ class ManifestReader {
   void read_tensor_maps(const JsonReader& json) {
     if (!json.present()) return;
     for (const auto& [name, entry] : json.members()) {
-      entry.expect_keys({"tensor", "box", "swizzle", "l2_promotion", "classes"});
+      entry.expect_keys({"tensor", "box", "swizzle", "l2_promotion"});
       TensorMapSpec map;
       map.name = name;
       map.line = entry.line();
@@ -258,12 +249,6 @@ class ManifestReader {
       const JsonReader swizzle = entry.optional("swizzle");
       map.swizzle = swizzle.is("none") ? detail::literal("0") : swizzle.expression_or("0", names_);
       map.l2_promotion = entry.optional("l2_promotion").expression_or("0", names_);
-      const JsonReader classes = entry.optional("classes");
-      map.classes = classes.expression_or("1", names_);
-      if (classes.present() && tensor && tensor->extent.size() != 2) {
-        classes.fail(concat("rows have classes in tensors of 2 dims, tensor ", tensor->name,
-                            " has ", tensor->extent.size()));
-      }
       made_.tensor_maps.push_back(std::move(map));
     }
   }

@@ -16,10 +16,6 @@ constexpr Extent3 kMaxGrid{2147483647, 65535, 65535};
 /// The largest cluster that every GPU with clusters launches.
 constexpr std::int64_t kMaxCluster = 8;
 constexpr int kClusterArch = 90;
-/// Bytes that a tensor map's address and pitch are multiples of, and so the most classes that rows
-/// of any pitch have.
-constexpr std::int64_t kMapAlignment = 16;
-constexpr std::int64_t kMaxClasses = 16;
 constexpr std::string_view kAxes[] = {"x", "y", "z"};
 
 /// Fills an execution plan and remembers the first thing that no device or this device cannot do.
@@ -48,12 +44,8 @@ class PlanBuilder {
     map.tensor = tensor_index(spec.tensor);
     if (map.tensor == ArgumentPlan::kAbsent) return;
     at(spec.line, concat("tensor map ", spec.name));
-    const std::size_t first = plan_.tensor_maps.size();
     const TensorShape& tensor = plan_.tensors[map.tensor];
     map.dtype = tensor.dtype;
-    const std::int64_t classes = evaluate("classes", spec.classes);
-    expect(classes >= 1 && classes <= kMaxClasses, "classes", spec.classes, classes,
-           concat("in 1 to ", kMaxClasses));
     map.swizzle = evaluate("swizzle", spec.swizzle);
     map.l2_promotion = evaluate("l2_promotion", spec.l2_promotion);
     const std::int64_t element = byte_size(tensor.dtype);
@@ -66,14 +58,8 @@ class PlanBuilder {
       expect(box >= 1 && box <= 256, "box", spec.box[i], box, "in 1 to 256");
       map.box.push_back(static_cast<std::uint32_t>(box));
     }
-    if (classes > 1 && error_.empty()) {
-      add_row_classes(map, static_cast<std::uint64_t>(classes));
-    } else {
-      plan_.tensor_maps.push_back(std::move(map));
-    }
-    for (std::size_t i = first; i < plan_.tensor_maps.size(); ++i) {
-      check_tensor_map(plan_.tensor_maps[i], tensor, element);
-    }
+    check_tensor_map(map, tensor, element);
+    plan_.tensor_maps.push_back(std::move(map));
   }
 
   void add_workspace(const WorkspaceSpec& spec) {
@@ -118,24 +104,6 @@ class PlanBuilder {
   }
 
  private:
-  /// The maps of the rows of each class. One starts at the last multiple of 16 bytes that is not
-  /// behind the class's first row and ends with its rows, so that what lies in front of a row can
-  /// be addressed and what lies behind it cannot. A class without rows gets those of the first.
-  void add_row_classes(const TensorMapPlan& whole, std::uint64_t classes) {
-    const auto element = static_cast<std::uint64_t>(byte_size(whole.dtype));
-    const std::uint64_t columns = whole.dims[0], rows = whole.dims[1];
-    const std::uint64_t pitch = columns * element;
-    for (std::uint64_t c = 0; c < classes; ++c) {
-      const std::uint64_t start = c < rows ? c : 0;
-      TensorMapPlan map = whole;
-      map.offset_bytes = start * pitch / kMapAlignment * kMapAlignment;
-      map.dims = {(start * pitch - map.offset_bytes) / element + columns,
-                  (rows - start + classes - 1) / classes};
-      map.strides_bytes = {classes * pitch};
-      plan_.tensor_maps.push_back(std::move(map));
-    }
-  }
-
   void at(int line, std::string_view part) { where_ = concat(file_, ":", line, ": ", part); }
 
   void fail(std::string_view what) {
@@ -266,9 +234,6 @@ class PlanBuilder {
         break;
       case ArgumentKind::tensor_map:
         argument.index = index_of(plan_.tensor_maps, spec.name);
-        argument.count = static_cast<std::size_t>(
-            std::count_if(plan_.tensor_maps.begin(), plan_.tensor_maps.end(),
-                          [&](const TensorMapPlan& map) { return map.name == spec.name; }));
         break;
       case ArgumentKind::workspace:
         argument.index = index_of(plan_.workspaces, spec.name);

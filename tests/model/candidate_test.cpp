@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <regex>
 
-#include "support/text.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
@@ -76,34 +75,6 @@ TEST_F(CandidateTest, PlanHoldsEverythingALaunchNeeds) {
   EXPECT_EQ(plan.workspaces[0].bytes, 16);
   EXPECT_TRUE(plan.workspaces[0].zeroed);
   EXPECT_EQ(plan.workspace_bytes(), 256);
-}
-
-TEST_F(CandidateTest, RowClassesAreMapsOfTheirOwn) {
-  template_ = scale_template(
-      operation_, replaced(replaced(kScaleManifest, "\"n % 8 == 0\"", ""), "\"swizzle\": \"128\"",
-                           "\"classes\": \"n % 8 == 0 ? 1 : 8\", \"swizzle\": \"128\""));
-  const Result<Candidate> made = make(configuration(8, 2, 4), scale_problem(100, 71));
-  ASSERT_TRUE(made) << made.error().message;
-  const ExecutionPlan& plan = made->plan;
-  ASSERT_EQ(plan.tensor_maps.size(), 9U);
-  for (std::size_t c = 0; c < 8; ++c) {
-    const TensorMapPlan& map = plan.tensor_maps[c];
-    // 71 elements are 8 * 8 + 7: row c starts 7c behind a multiple of 8 elements, c * 64.
-    EXPECT_EQ(map.offset_bytes, (c * 71 / 8) * 16) << c;
-    EXPECT_EQ(map.dims, (std::vector<std::uint64_t>{71 + c * 7 % 8, c < 4 ? 13U : 12U})) << c;
-    EXPECT_EQ(map.strides_bytes, std::vector<std::uint64_t>{1136}) << c;
-    EXPECT_EQ(map.box, (std::vector<std::uint32_t>{64, 8})) << c;
-  }
-  const std::vector<ArgumentPlan>& arguments = plan.launches[0].arguments;
-  EXPECT_EQ(arguments[0].index, 0U);
-  EXPECT_EQ(arguments[0].count, 8U);
-  EXPECT_EQ(arguments[1].index, 8U);
-  EXPECT_EQ(arguments[1].count, 1U);
-
-  const Result<Candidate> few = make(configuration(8, 2, 4), scale_problem(3, 71));
-  ASSERT_TRUE(few) << few.error().message;
-  EXPECT_EQ(few->plan.tensor_maps[2].dims[1], 1U);
-  EXPECT_EQ(few->plan.tensor_maps[3].offset_bytes, 0U) << "a class without rows is the first again";
 }
 
 TEST_F(CandidateTest, LaunchesWhoseConditionFailsAreLeftOut) {
@@ -205,15 +176,6 @@ TEST_F(CandidateTest, TensorMapLimitsAreChecked) {
             "tensor map map_a: l2_promotion 96 is not one of 0, 64, 128, 256");
   EXPECT_EQ(rejection("\"n % 8 == 0\"", "", scale_problem(100, 100)),
             "tensor map map_a: a stride of 200 bytes is no multiple of 16");
-  const auto classes = [&](std::string_view count) {
-    template_ = scale_template(
-        operation_, replaced(replaced(kScaleManifest, "\"n % 8 == 0\"", ""), "\"swizzle\": \"128\"",
-                             concat("\"classes\": \"", count, "\", \"swizzle\": \"128\"")));
-    return without_place(make(configuration(8, 2, 4), scale_problem(100, 100)).error().message);
-  };
-  EXPECT_EQ(classes("ROWS / 16"), "tensor map map_a: classes \"ROWS / 16\" is 0, not in 1 to 16");
-  EXPECT_EQ(classes("17"), "tensor map map_a: classes \"17\" is 17, not in 1 to 16");
-  EXPECT_EQ(classes("3"), "tensor map map_a: a stride of 600 bytes is no multiple of 16");
 }
 
 TEST_F(CandidateTest, ReferencePlanPassesUnroundedOutputs) {

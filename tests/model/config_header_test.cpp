@@ -54,16 +54,6 @@ TEST_F(ConfigHeaderTest, RulesAndDerivedValuesPointAtTheManifest) {
                   "\"rule \\\"ROWS * STAGES <= 128\\\" failed: no more rows in flight\");\n"));
 }
 
-TEST_F(ConfigHeaderTest, AGivenDerivedValueIsAConstant) {
-  template_ = scale_template(
-      operation_, replaced(kScaleManifest, "\"tiles\": \"ceil_div(m, ROWS)\"",
-                           "\"tiles\": {\"value\": \"ceil_div(m, ROWS)\", \"bind\": \"compile\"}"));
-  const std::string text = header(8, 2, 4);
-  EXPECT_TRUE(has(text, "constexpr int tiles = 13;"));
-  EXPECT_TRUE(has(text, "constexpr long long tiles = 13;")) << "for pasted expressions";
-  EXPECT_FALSE(has(text, "static_assert(tiles")) << "the compiler cannot compute it";
-}
-
 TEST_F(ConfigHeaderTest, RunTimeValuesDoNotChangeTheText) {
   EXPECT_EQ(header(8, 2, 4), header(8, 2, 1, scale_problem(777, 256)));
   EXPECT_NE(header(8, 2, 4), header(8, 4, 4));

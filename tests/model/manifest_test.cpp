@@ -138,12 +138,6 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:24: tensor_maps.map_a.box: 1 dims for tensor a of 2"},
         Refused{"\"tensor\": \"a\"", "\"tensor\": \"b\"",
                 "m.json:24: tensor_maps.map_a.tensor: no tensor \"b\", there are: a, w, d"},
-        Refused{"\"tiles\": \"ceil_div(m, ROWS)\"",
-                "\"tiles\": {\"value\": \"m\", \"bind\": \"runtime\"}",
-                "m.json:16: derived.tiles.bind: a derived value can be bound to compile alone"},
-        Refused{"\"swizzle\": \"none\"", "\"classes\": \"2\"",
-                "m.json:25: tensor_maps.map_w.classes: rows have classes in tensors of 2 dims, "
-                "tensor w has 1"},
         Refused{"\"zeroed\": \"1\"", "\"zero\": \"1\"",
                 "m.json:27: workspace.counters.zero: unknown key, known are bytes, zeroed"},
         Refused{"{\"tensor_map\": \"map_a\"}", "{\"tensor_map\": \"map_b\"}",
@@ -164,17 +158,6 @@ TEST(ManifestTest, ConditionsSeeTheProblemAlone) {
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().message,
             std::string("m.json:6: when[0]: \"ROWS == 8\": unknown name \"ROWS\", ") + kAllNames);
-}
-
-TEST(ManifestTest, ADerivedValueBoundToCompileIsGivenToTheCompiler) {
-  const Operation operation = scale_operation();
-  const KernelTemplate made = scale_template(
-      operation, replaced(kScaleManifest, "\"tiles\": \"ceil_div(m, ROWS)\"",
-                          "\"tiles\": {\"value\": \"ceil_div(m, ROWS)\", \"bind\": \"compile\"}, "
-                          "\"twice\": \"tiles * 2\""));
-  EXPECT_TRUE(made.derived[1].given);
-  EXPECT_FALSE(made.derived[1].pasted);
-  EXPECT_TRUE(made.derived[2].pasted);  // over what the compiler was given
 }
 
 TEST(ManifestTest, DerivedValuesSeeEarlierOnesOnly) {

@@ -100,14 +100,6 @@ TEST_F(CostModelTest, FewRowsCostTheReadingOfB) {
   expect("matmul m=64 n=4096 k=14336 dtype=bf16", 31.0);
 }
 
-TEST_F(CostModelTest, RowsOfAnyPitchCostALittleMoreAndStayOnWgmma) {
-  const double aligned = Predicted(*catalog_, "matmul m=4096 n=4096 k=4096 dtype=bf16").best_us();
-  const Predicted odd(*catalog_, "matmul m=4096 n=4096 k=4095 dtype=bf16");
-  EXPECT_EQ(odd.best().kernel_template->name, "matmul/persistent_wave");
-  EXPECT_GT(odd.best_us(), aligned);
-  EXPECT_LT(odd.best_us(), 1.3 * aligned);
-}
-
 TEST_F(CostModelTest, OnOtherArchitecturesThePortableTemplateIsNearItsPeak) {
   const Predicted predicted(*catalog_, "matmul m=8192 n=8192 k=8192 dtype=bf16", "a100_80");
   EXPECT_EQ(predicted.best().kernel_template->name, "matmul/tiled");

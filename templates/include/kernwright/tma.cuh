@@ -10,12 +10,6 @@ struct __align__(64) TensorMap {
   unsigned long long words[16];
 };
 
-// An array of them, of row classes, as one parameter.
-template <int Classes>
-struct TensorMaps {
-  TensorMap of[Classes];
-};
-
 __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -58,19 +52,17 @@ __device__ __forceinline__ void tma_store_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Stores one box, as part of the group that the next tma_store_commit makes.
+// Stores one box, as a group of its own.
 __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source, int x, int y) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
           &map),
       "r"(x), "r"(y), "r"(source)
       : "memory");
-}
-__device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Returns when at most `Pending` of this thread's latest groups of stores still read shared memory.
+// Returns when at most `Pending` of this thread's latest stores still read shared memory.
 template <int Pending>
 __device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");

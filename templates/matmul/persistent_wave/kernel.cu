@@ -9,16 +9,10 @@
 // through its own staging. With OVERLAP the rounded tile stays in registers and leaves during the
 // first k steps of the next one, so that the tensor cores do not wait for it. A block's last tile
 // leaves through the ring, which nothing will fill again.
-//
-// Where k or n is no multiple of 8, rows are loaded and stored by class (row_classes.cuh):
-// CLASSES_A of A and D, CLASSES_B of B. D's rows then lie in shared memory in A's order and leave
-// by the same classes; its columns come in B's order, in which every thread has whole runs of
-// neighbours.
 
 #include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/mbarrier.cuh>
-#include <kernwright/row_classes.cuh>
 #include <kernwright/stmatrix.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
@@ -53,7 +47,6 @@ static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
 static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && BK % kBoxK == 0);
 static_assert(CHUNK * 2 == 128, "a staged row is one span of the swizzle");
 static_assert(kChunks <= STAGES * kBoxes, "the last tile leaves through the ring");
-static_assert(BM / CLASSES_A % STORE_ROWS == 0, "a store has rows of one class");
 
 // Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
 // first load.
@@ -145,35 +138,16 @@ __device__ __forceinline__ void load(unsigned destination, const TensorMap& map,
   }
 }
 
-// Loads this block's slice of the `Rows` rows from `row` on: a box, or one of each class it has.
-template <int Classes, int Sharers, int Rows>
-__device__ __forceinline__ void load_slice(unsigned destination, const TensorMaps<Classes>& maps,
-                                           int x, int k, int row, int rank, unsigned barrier,
-                                           unsigned ranks) {
-  constexpr int kBoxRows = Rows / (Sharers > Classes ? Sharers : Classes);
-  if constexpr (Classes == 1) {
-    load<Sharers>(destination + rank * kBoxRows * kRowBytes, maps.of[0], x, row + rank * kBoxRows,
-                  barrier, ranks);
-  } else {
-    constexpr int kOwn = Classes / Sharers;
-#pragma unroll(kCluster == 1 ? 2 : 1)  // more would not fit the producer's registers
-    for (int i = 0; i < kOwn; ++i) {
-      const int c = Sharers == 1 ? i : rank * kOwn + i;
-      load<Sharers>(destination + c * kBoxRows * kRowBytes, maps.of[c], x + class_shift(c, k),
-                    row / Classes, barrier, ranks);
-    }
-  }
-}
-
 // Run by one thread: fills the ring with this block's slices of every tile's operands.
-__device__ __forceinline__ void produce(const TensorMaps<CLASSES_A>& maps_a,
-                                        const TensorMaps<CLASSES_B>& maps_b, Schedule& schedule,
-                                        Addresses at, int steps, int k) {
+__device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
+                                        Schedule& schedule, Addresses at, int steps) {
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
   const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
   Ring ring;
   while (schedule.next()) {
+    const int row_a = schedule.row() + rank_n * (BM / CN);
+    const int row_b = schedule.column() + rank_m * (BN / CM);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
@@ -182,22 +156,15 @@ __device__ __forceinline__ void produce(const TensorMaps<CLASSES_A>& maps_a,
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {
         const int x = step * BK + box * kBoxK;
-        load_slice<CLASSES_A, CN, BM>(at.a(ring.stage) + box * BM * kRowBytes, maps_a, x, k,
-                                      schedule.row(), rank_n, full, kRowRanks << rank_m);
-        load_slice<CLASSES_B, CM, BN>(at.b(ring.stage) + box * BN * kRowBytes, maps_b, x, k,
-                                      schedule.column(), rank_m, full,
-                                      kColumnRanks << (rank_n * CM));
+        load<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x, row_a,
+                 full, kRowRanks << rank_m);
+        load<CM>(at.b(ring.stage) + (box * BN + rank_m * (BN / CM)) * kRowBytes, map_b, x, row_b,
+                 full, kColumnRanks << (rank_n * CM));
       }
       ring.advance();
     }
   }
 }
-
-// D's maps and size.
-struct Output {
-  const TensorMaps<CLASSES_A>& maps;
-  int m, n;
-};
 
 // A warp's rows leave in kStores chunks of 16 rows and CHUNK columns: chunk by chunk, 64-row block
 // by block.
@@ -207,71 +174,31 @@ __device__ __forceinline__ int chunk_column(int index) {
   return column + CHUNK <= BN ? column : BN - CHUNK;
 }
 
-// Two rounded columns a word, in the order of D's columns: as stmatrix takes them, or in runs.
+// Two rounded columns a word, as stmatrix takes them.
 __device__ __forceinline__ void round_chunk(const float (&d)[kBlocks][BN / 2], int index,
                                             unsigned (&words)[CHUNK / 4]) {
-  const float* first = &d[index / kChunks][chunk_column(index) / 2 / CLASSES_B];
+  const float* first = &d[index / kChunks][chunk_column(index) / 2];
 #pragma unroll
-  for (int j = 0; j < CHUNK / 4; ++j) {
-    words[j] = pack_pair<dtype_t>(first[class_register<CLASSES_B, BN>(2 * j)],
-                                  first[class_register<CLASSES_B, BN>(2 * j + 1)]);
-  }
+  for (int j = 0; j < CHUNK / 4; ++j) words[j] = pack_pair<dtype_t>(first[2 * j], first[2 * j + 1]);
 }
 
-// Writes 16 rows of a chunk to `slot` in the swizzle of its row length.
-__device__ __forceinline__ void stage_chunk(const unsigned (&words)[CHUNK / 4], unsigned slot,
-                                            int lane) {
-  if constexpr (CLASSES_B == 1) {
-    const int line = lane % kWarpRows, half = lane / kWarpRows;
+// Writes 16 rows of a chunk to `slot` in the swizzle of its row length, and starts their store.
+__device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
+                                            const TensorMap& map, unsigned slot, int column,
+                                            int row) {
+  const int lane = threadIdx.x % 32, line = lane % kWarpRows, half = lane / kWarpRows;
 #pragma unroll
-    for (int j = 0; j < CHUNK / 16; ++j) {
-      stmatrix_x4(slot + line * CHUNK * 2 + ((2 * j + half) ^ (line & 7)) * 16, words[4 * j],
-                  words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
-    }
-  } else {
-    constexpr int kPiece = CLASSES_B == 2 ? 2 : 4;  // words of a run that leave together
-    const int line = lane / 4;
-#pragma unroll
-    for (int j = 0; j < CHUNK / 4; j += kPiece) {
-      const int run = j / (2 * CLASSES_B), half = j / CLASSES_B % 2;
-      const int byte = (4 * run + lane % 4) * CLASSES_B * 4 + j % CLASSES_B * 4;
-      store_shared<kPiece>(
-          slot + (line + 8 * half) * CHUNK * 2 + ((byte / 16) ^ line) * 16 + byte % 16, &words[j]);
-    }
+  for (int j = 0; j < CHUNK / 16; ++j) {
+    stmatrix_x4(slot + line * CHUNK * 2 + ((2 * j + half) ^ (line & 7)) * 16, words[4 * j],
+                words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
   }
-}
-
-// Starts the store of 16 rows in A's order. A class may have no rows at all: its map is then that
-// of another one.
-__device__ __forceinline__ void store_rows(const Output& d, unsigned slot, int column, int row) {
-  if constexpr (CLASSES_A == 1) {
-    tma_store(d.maps.of[0], slot, column, row);
-  } else {
-#pragma unroll
-    for (int line = 0; line < kWarpRows; line += STORE_ROWS) {
-      const int place = (row + line) % BM;
-      const ClassRow<CLASSES_A, BM> at(place);
-      const int first = (row + line - place) / CLASSES_A + at.row;
-      if (first * CLASSES_A + at.row_class >= d.m) continue;
-      tma_store(d.maps.of[at.row_class], slot + line * CHUNK * 2,
-                column + class_shift(at.row_class, d.n), first);
-    }
-  }
-  tma_store_commit();
-}
-
-// Stages 16 rows of a chunk in `slot` and starts their store.
-__device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4], const Output& d,
-                                            unsigned slot, int column, int row) {
-  const int lane = threadIdx.x % 32;
-  stage_chunk(words, slot, lane);
   tma_store_fence();
   __syncwarp();
-  if (lane == 0) store_rows(d, slot, column, row);
+  if (lane == 0) tma_store(map, slot, column, row);
 }
 
 // Run by one consumer warpgroup.
-__device__ __forceinline__ void consume(const Output& output, Schedule& schedule, Addresses at,
+__device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedule, Addresses at,
                                         int steps, int consumer) {
   const int lane = threadIdx.x % 32;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
@@ -285,7 +212,7 @@ __device__ __forceinline__ void consume(const Output& output, Schedule& schedule
   auto store_staged = [&](const unsigned(&words)[CHUNK / 4], int column, int row) {
     if (lane == 0) tma_store_wait_read<kStagingBuffers - 1>();
     __syncwarp();
-    store_chunk(words, output, staging + buffer * sizeof(Storage::staging[0][0]), column, row);
+    store_chunk(words, map_d, staging + buffer * sizeof(Storage::staging[0][0]), column, row);
     buffer ^= 1;
   };
   auto store_waiting = [&] {
@@ -353,7 +280,7 @@ __device__ __forceinline__ void consume(const Output& output, Schedule& schedule
         round_chunk(d, index, words);
         const int place = index % kChunks;
         const int line = place % kBoxes * BM + first_row + chunk_row(index) + warp * kWarpRows;
-        store_chunk(words, output, at.a(place / kBoxes) + line * kRowBytes,
+        store_chunk(words, map_d, at.a(place / kBoxes) + line * kRowBytes,
                     column + chunk_column(index), row + chunk_row(index));
       }
     } else if constexpr (OVERLAP) {
@@ -377,10 +304,10 @@ __device__ __forceinline__ void consume(const Output& output, Schedule& schedule
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    matmul_persistent_wave(const __grid_constant__ TensorMaps<CLASSES_A> maps_a,
-                           const __grid_constant__ TensorMaps<CLASSES_B> maps_b,
-                           const __grid_constant__ TensorMaps<CLASSES_A> maps_d, int m, int n,
-                           int k, int group) {
+    matmul_persistent_wave(const __grid_constant__ TensorMap map_a,
+                           const __grid_constant__ TensorMap map_b,
+                           const __grid_constant__ TensorMap map_d, int m, int n, int k,
+                           int group) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -388,14 +315,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int steps = (k + BK - 1) / BK;
 
   if (first_warp && elect_one()) {
-    for (int c = 0; c < CLASSES_A; ++c) tma_prefetch(maps_a.of[c]);
-    for (int c = 0; c < CLASSES_B; ++c) tma_prefetch(maps_b.of[c]);
+    tma_prefetch(map_a);
+    tma_prefetch(map_b);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(at.full(stage), 1);
       mbarrier_init(at.empty(stage), (CM + CN - 1) * CONSUMERS * 4);  // one per warp that shares
     }
     mbarrier_init_fence();
-    for (int c = 0; c < CLASSES_A; ++c) tma_prefetch(maps_d.of[c]);
+    tma_prefetch(map_d);
   }
   Schedule schedule(m, n, group);
   if constexpr (kCluster > 1) {
@@ -409,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       __syncwarp();
       if constexpr (kCluster == 1) named_barrier_arrive<1>(32 + 128 * CONSUMERS);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
-      if (elect_one()) produce(maps_a, maps_b, schedule, at, steps, k);
+      if (elect_one()) produce(map_a, map_b, schedule, at, steps);
       __syncwarp();
     } else {
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
@@ -417,7 +344,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   } else {
     if constexpr (kCluster == 1) named_barrier_sync(1, 32 + 128 * CONSUMERS);
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
-    consume({maps_d, m, n}, schedule, at, steps, role - 1);
+    consume(map_d, schedule, at, steps, role - 1);
   }
   if constexpr (kCluster > 1) {  // a block that left could still be written to or arrived at
     cluster_arrive();
