@@ -9,7 +9,7 @@ skipped=0
 failed=()
 for program in "$folder"/bin/kernwright_*_test; do
   echo "== $(basename "$program")"
-  output=$("$program" --gtest_filter="${1:-*Gpu*.*}" --gtest_brief=1 2>&1 | tee /dev/stderr) ||
+  output=$("$program" --gtest_filter="${1:-*Gpu*.*}" --gtest_brief=1 2>&1 | tee >(cat >&2)) ||
     failed+=("$(basename "$program")")
   count() { sed -n "s/^\[ *$1 *\] \([0-9]*\) tests\?\..*/\1/p" <<< "$output" | tail -1; }
   passed=$((passed + $(count PASSED) + 0))
