@@ -15,25 +15,13 @@
 #include "tuner/draw.h"
 #include "tuner/evidence.h"
 #include "tuner/screening.h"
+#include "tuner/search_budget.h"
 #include "tuner/search_finals.h"
 #include "tuner/stop_rule.h"
 #include "tuner/survivors.h"
 
 namespace kernwright {
 namespace {
-
-/// Of the budget: kept for the race, and for waiting for a steady device, at most.
-constexpr double kRaceShare = 0.2;
-constexpr double kSettleShare = 0.05;
-constexpr double kMostSettleSeconds = 3;
-constexpr double kMostRaceSeconds = 4;
-/// Of the budget: kept for finalists to run alone, at most; and what they may exceed it by, since
-/// blocks follow where their clocks differ.
-constexpr double kAloneShare = 0.08;
-constexpr double kMostAloneSeconds = 0.8;
-constexpr double kOverrun = 0.15;
-/// Long power blocks take tens of seconds, which only long sessions have.
-constexpr double kBlockBudgetSeconds = 60;
 
 /// The first sample of a candidate this many times slower than the best ends its visit.
 constexpr double kHopeless = 2;
@@ -56,8 +44,8 @@ class Search {
       : in_(input),
         o_(options),
         clock_(options.clock_seconds ? options.clock_seconds : steady_seconds),
-        screening_(input.runner, clock_,
-                   std::min(kSettleShare * options.budget.seconds, kMostSettleSeconds)),
+        budget_(options.budget.seconds, input.power),
+        screening_(input.runner, clock_, budget_.settle_seconds()),
         stop_rule_(options.budget.seconds, input.roofline_us),
         passed_(input.runner) {}
 
@@ -71,15 +59,6 @@ class Search {
   };
 
   double elapsed() const { return clock_() - in_.started; }
-  bool long_blocks() const { return o_.budget.seconds >= kBlockBudgetSeconds; }
-  double race_reserve() const {
-    const double share = kRaceShare * o_.budget.seconds;
-    return long_blocks() ? share : std::min(share, kMostRaceSeconds);
-  }
-  double alone_reserve() const {
-    if (in_.power != PowerMode::sustained) return 0;
-    return std::min(kAloneShare * o_.budget.seconds, kMostAloneSeconds);
-  }
   std::string_view stop_reason();
 
   void find_incumbent();
@@ -116,6 +95,7 @@ class Search {
   const SearchInput& in_;
   const TuningOptions& o_;
   std::function<double()> clock_;
+  SearchBudget budget_;
   Screening screening_;
   StopRule stop_rule_;
   std::optional<std::size_t> incumbent_;
@@ -229,7 +209,7 @@ void Search::start_more() {
 
 /// Why the search is to end; empty: it goes on.
 std::string_view Search::stop_reason() {
-  if (elapsed() + race_reserve() + alone_reserve() >= o_.budget.seconds) return "budget";
+  if (budget_.screened(elapsed())) return "budget";
   if (in_.queue.empty()) return exhausted_ ? "exhausted" : "trials";
   if (in_.strategy.wants_all()) return {};
   // Asking a model takes milliseconds.
@@ -419,14 +399,9 @@ Result<void> Search::finals() {
   if (auto done = audit(); !done) return done;
   RaceOptions race;
   race.seed = o_.seed;
-  race.seconds = std::max(
-      race_reserve(), std::min(kMostRaceSeconds, o_.budget.seconds - alone_reserve() - elapsed()));
-  race.finals_seconds = std::min(race.finals_seconds, race.seconds / 2);
   race.finalists = o_.finalists;
   race.max_rounds = o_.final_rounds;
-  race.power = in_.power;
-  race.long_blocks = long_blocks();
-  if (!long_blocks()) race.alone_until = in_.started + (1 + kOverrun) * o_.budget.seconds;
+  budget_.limit(race, in_.started, elapsed());
   race.settle_seconds = shares_.settle_seconds;
   race.clock_seconds = clock_;
   const FinalsInput input{.candidates = in_.candidates,

@@ -1,0 +1,45 @@
+#include "tuner/search_budget.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+RaceOptions limits(double seconds, double elapsed, PowerMode power = PowerMode::sustained) {
+  RaceOptions race;
+  SearchBudget(seconds, power).limit(race, 100, elapsed);
+  return race;
+}
+
+TEST(SearchBudgetTest, ScreeningLeavesTimeForRaceAndRunningAlone) {
+  const SearchBudget budget(10, PowerMode::sustained);
+  EXPECT_FALSE(budget.screened(7.19));
+  EXPECT_TRUE(budget.screened(7.21));
+  EXPECT_FALSE(SearchBudget(10, PowerMode::burst).screened(7.99)) << "nobody runs alone";
+  EXPECT_FALSE(SearchBudget(40, PowerMode::sustained).screened(35.1)) << "4 s and 0.8 s at most";
+  EXPECT_TRUE(SearchBudget(0, PowerMode::sustained).screened(0));
+}
+
+TEST(SearchBudgetTest, ARaceGetsItsShareWhateverIsLeft) {
+  EXPECT_DOUBLE_EQ(limits(10, 7.2).seconds, 2);
+  EXPECT_DOUBLE_EQ(limits(10, 12).seconds, 2) << "late";
+  EXPECT_DOUBLE_EQ(limits(10, 3).seconds, 4) << "early, but no more than is of use";
+  EXPECT_DOUBLE_EQ(limits(100, 80).seconds, 20) << "long sessions race longer";
+  EXPECT_DOUBLE_EQ(limits(1, 0.7).finals_seconds, 0.11) << "half of it";
+}
+
+TEST(SearchBudgetTest, RunningAloneEndsSoonAfterTheBudgetExceptInLongSessions) {
+  EXPECT_DOUBLE_EQ(limits(10, 7.2).alone_until, 111.5);
+  EXPECT_FALSE(limits(59, 50).long_blocks);
+  EXPECT_TRUE(limits(60, 50).long_blocks);
+  EXPECT_TRUE(std::isinf(limits(60, 50).alone_until));
+}
+
+TEST(SearchBudgetTest, SettlingTakesLittleOfIt) {
+  EXPECT_DOUBLE_EQ(SearchBudget(10, PowerMode::sustained).settle_seconds(), 0.5);
+  EXPECT_DOUBLE_EQ(SearchBudget(600, PowerMode::sustained).settle_seconds(), 3);
+}
+
+}  // namespace
+}  // namespace kernwright
