@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "device/cuda_device.h"
 #include "tests/temp_dir.h"
 #include <kernwright/c.h>
 
@@ -49,6 +50,7 @@ TEST(CApiTest, FieldsBeyondTheCallersStructAreNotRead) {
 }
 
 TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {
+  if (const auto gpu = describe_cuda_device(0); !gpu) GTEST_SKIP() << gpu.error().message;
   const ScopedTempDir cache;
   const std::string root = cache.path();
   kw_options options{};
@@ -56,7 +58,7 @@ TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {
   options.cache = root.c_str();
   options.worker = "/nowhere/kernwright";
   kw_service* service = nullptr;
-  if (kw_open(&options, &service) != 0) GTEST_SKIP() << kw_last_error();
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_kernel* kernel = nullptr;
   const char* problem = "vector_add n=1000 dtype=fp32";
   EXPECT_EQ(kw_tune(service, problem, 2, &kernel), -1);

@@ -47,4 +47,18 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
       : "memory");
 }
 
+// Where somebody stands in a ring of stages that have a barrier each: the stage, and the parity of
+// the lap.
+template <int Stages>
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == Stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
 }  // namespace kernwright

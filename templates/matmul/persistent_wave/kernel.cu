@@ -98,18 +98,6 @@ class Schedule {
   int tile_, row_ = 0, column_ = 0;
 };
 
-// Where the ring stands: its stage and the parity of the lap.
-struct Ring {
-  int stage = 0;
-  unsigned parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // Storage by 32-bit shared address.
 struct Addresses {
   static constexpr unsigned kB = sizeof(Storage::a);
@@ -144,7 +132,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
   const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
-  Ring ring;
+  Ring<STAGES> ring;
   while (schedule.next()) {
     const int row_a = schedule.row() + rank_n * (BM / CN);
     const int row_b = schedule.column() + rank_m * (BN / CM);
@@ -204,7 +192,7 @@ __device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedu
   const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
   const int first_row = consumer * kBlocks * 64;
   const unsigned staging = at.staging(consumer * 4 + warp);
-  Ring ring;
+  Ring<STAGES> ring;
   int buffer = 0;
   unsigned waiting[kStores][CHUNK / 4];  // the previous tile, rounded, its next chunk in front
   int stored = kStores, waiting_row = 0, waiting_column = 0;

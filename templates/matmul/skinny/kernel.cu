@@ -52,22 +52,10 @@ struct Addresses {
   __device__ unsigned received() const { return base + kReceived; }  // all partial sums are here
 };
 
-// Where the ring stands: its stage and the parity of the lap.
-struct Ring {
-  int stage = 0;
-  unsigned parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // Run by one thread.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         Addresses at, int row_b, int first, int last) {
-  Ring ring;
+  Ring<STAGES> ring;
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
@@ -91,7 +79,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 // Run by all consumer warpgroups: 64 rows of B each.
 __device__ __forceinline__ void consume(float (&sums)[BM / 2], Addresses at, int first, int last) {
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  Ring ring;
+  Ring<STAGES> ring;
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
     mbarrier_wait(at.full(ring.stage), ring.parity);
