@@ -51,9 +51,12 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuMemcpyHtoDAsync_v2", api.memcpy_htod_async);
   bind("cuMemcpyDtoHAsync_v2", api.memcpy_dtoh_async);
   bind("cuMemsetD8Async", api.memset_d8_async);
+  bind("cuPointerGetAttribute", api.pointer_get_attribute);
   bind("cuStreamCreate", api.stream_create);
   bind("cuStreamDestroy_v2", api.stream_destroy);
   bind("cuStreamQuery", api.stream_query);
+  bind("cuStreamSynchronize", api.stream_synchronize);
+  bind("cuStreamIsCapturing", api.stream_is_capturing);
   bind("cuStreamWaitValue32_v2", api.stream_wait_value32);
   bind("cuEventCreate", api.event_create);
   bind("cuEventDestroy_v2", api.event_destroy);
@@ -78,6 +81,7 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuGraphInstantiateWithFlags", api.graph_instantiate);
   bind("cuGraphUpload", api.graph_upload);
   bind("cuGraphLaunch", api.graph_launch);
+  bind("cuGraphExecKernelNodeSetParams_v2", api.graph_exec_kernel_node_set_params);
   bind("cuGraphExecDestroy", api.graph_exec_destroy);
   return bind.missing;
 }

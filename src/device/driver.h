@@ -45,10 +45,13 @@ struct DriverApi {
   decltype(&cuMemcpyHtoDAsync_v2) memcpy_htod_async = nullptr;
   decltype(&cuMemcpyDtoHAsync_v2) memcpy_dtoh_async = nullptr;
   decltype(&cuMemsetD8Async) memset_d8_async = nullptr;
+  decltype(&cuPointerGetAttribute) pointer_get_attribute = nullptr;
 
   decltype(&cuStreamCreate) stream_create = nullptr;
   decltype(&cuStreamDestroy_v2) stream_destroy = nullptr;
   decltype(&cuStreamQuery) stream_query = nullptr;
+  decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
+  decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
   decltype(&cuStreamWaitValue32_v2) stream_wait_value32 = nullptr;
   decltype(&cuEventCreate) event_create = nullptr;
   decltype(&cuEventDestroy_v2) event_destroy = nullptr;
@@ -75,6 +78,7 @@ struct DriverApi {
   decltype(&cuGraphInstantiateWithFlags) graph_instantiate = nullptr;
   decltype(&cuGraphUpload) graph_upload = nullptr;
   decltype(&cuGraphLaunch) graph_launch = nullptr;
+  decltype(&cuGraphExecKernelNodeSetParams) graph_exec_kernel_node_set_params = nullptr;
   decltype(&cuGraphExecDestroy) graph_exec_destroy = nullptr;
 };
 

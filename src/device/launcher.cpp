@@ -3,37 +3,18 @@
 #include <optional>
 
 #include "device/driver_device.h"
-#include "device/handles.h"
-#include "device/prepared_program.h"
 #include "support/text.h"
 
 namespace kernwright {
-namespace {
 
-class DriverLauncher final : public Launcher {
- public:
-  DriverLauncher(const DriverApi& api, PrimaryContextHandle retained,
-                 std::unique_ptr<PreparedProgram> program)
-      : api_(api), retained_(std::move(retained)), program_(std::move(program)) {}
-
-  const ExecutionPlan& plan() const override { return program_->plan(); }
-
-  Result<void> launch(void* stream, std::span<const DevicePointer> tensors,
-                      std::span<const double> scalars, DevicePointer workspace) const override {
-    const ArgumentView arguments(tensors, scalars, workspace);
-    if (Result<void> fits = check_arguments(program_->plan(), arguments); !fits) return fits;
-    const DriverStatus status = program_->enqueue(static_cast<CUstream>(stream), arguments);
-    if (!status) return driver_error(api_, status);
-    return {};
-  }
-
- private:
-  const DriverApi& api_;
-  PrimaryContextHandle retained_;  ///< empty where the caller had a context of its own
-  std::unique_ptr<PreparedProgram> program_;
-};
-
-}  // namespace
+Result<void> Launcher::launch(void* stream, std::span<const DevicePointer> tensors,
+                              std::span<const double> scalars, DevicePointer workspace) const {
+  const ArgumentView arguments(tensors, scalars, workspace);
+  if (Result<void> fits = check_arguments(plan(), arguments); !fits) return fits;
+  const DriverStatus status = program_->enqueue(static_cast<CUstream>(stream), arguments);
+  if (!status) return driver_error(api_, status);
+  return {};
+}
 
 Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
                                                 const ExecutionPlan& plan, int ordinal) {
@@ -62,8 +43,7 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
   Result<std::unique_ptr<PreparedProgram>> program =
       PreparedProgram::load(api, device, cubin, plan, status);
   if (!program) return program.error();
-  return std::unique_ptr<Launcher>(
-      std::make_unique<DriverLauncher>(api, std::move(retained), std::move(*program)));
+  return std::make_unique<Launcher>(api, std::move(retained), *std::move(program));
 }
 
 Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const ExecutionPlan& plan,

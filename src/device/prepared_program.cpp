@@ -64,6 +64,10 @@ Result<void> check_plan(const ExecutionPlan& plan) {
       return Error{ErrorCode::internal, concat("tensor map ", map.name, " refers to tensor ",
                                                map.tensor, " of ", plan.tensors.size())};
     }
+    if (map.workspace != TensorMapPlan::kInTensor && map.workspace >= plan.workspaces.size()) {
+      return Error{ErrorCode::internal, concat("tensor map ", map.name, " refers to workspace ",
+                                               map.workspace, " of ", plan.workspaces.size())};
+    }
   }
   for (const LaunchPlan& launch : plan.launches) {
     if (launch.arguments.size() > PreparedProgram::kMaxArguments) {
@@ -72,9 +76,8 @@ Result<void> check_plan(const ExecutionPlan& plan) {
     }
     for (std::size_t i = 0; i < launch.arguments.size(); ++i) {
       const ArgumentPlan& argument = launch.arguments[i];
-      const bool absent = argument.index == ArgumentPlan::kAbsent &&
-                          argument.kind != ArgumentKind::tensor_map &&
-                          argument.kind != ArgumentKind::scalar;
+      const bool absent =
+          argument.index == ArgumentPlan::kAbsent && argument.kind != ArgumentKind::scalar;
       if (!carries_value(argument) && !absent && argument.index >= referable(plan, argument.kind)) {
         return Error{ErrorCode::internal,
                      concat("kernel ", launch.kernel, ": argument ", i, " refers to item ",
@@ -123,6 +126,7 @@ Result<void> PreparedProgram::prepare(std::string_view cubin, DriverStatus& stat
       return Error{ErrorCode::device,
                    concat("tensor map ", map.name, ": ", driver_error(api_, status).message)};
     }
+    address_words_.push_back(find_address_word(api_, tensor_maps_.back()));
   }
   return {};
 }
@@ -149,6 +153,8 @@ Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverSta
     attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     attribute.value.cooperative = 1;
   }
+  attributes.of_node = attributes.count;
+  if (launch.programmatic) attributes.add_programmatic();
   launches_.push_back(prepared);
   return {};
 }

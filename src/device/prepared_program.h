@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,11 +37,17 @@ inline bool carries_value(const ArgumentPlan& argument) {
 /// tensor and both values. Allocates only on failure.
 Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& arguments);
 
-/// The last node of a chain under construction.
+/// The last node of a graph under construction, all of whose nodes follow each other.
 struct GraphTail {
   CUgraphNode node = nullptr;
   bool is_kernel = false;
-  int nodes = 0;  ///< of the whole chain
+  int nodes = 0;  ///< of the whole graph
+};
+
+/// One launch of a program as a node of a graph.
+struct KernelNode {
+  CUgraphNode node = nullptr;
+  CUfunction function = nullptr;
 };
 
 /// A cubin loaded for one execution plan, with everything prepared that does not change between
@@ -63,20 +70,39 @@ class PreparedProgram {
   const ExecutionPlan& plan() const { return plan_; }
 
   /// Zeroes the workspaces that ask for it and launches, all on `stream`. `arguments` must have
-  /// passed `check_arguments`.
-  DriverStatus enqueue(CUstream stream, const ArgumentView& arguments) const;
+  /// passed `check_arguments`. `early`: the first launch may start before what precedes it on the
+  /// stream has ended; its kernel waits (`can_start_early`).
+  DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early = false) const;
 
-  /// Appends the same work to the chain that ends in `tail`. `context` must be current.
+  /// Appends the same work to the graph that ends in `tail`. `context` must be current. Where
+  /// `kernels` is given it gets one node per launch.
   DriverStatus append_to(CUgraph graph, CUcontext context, const ArgumentView& arguments,
-                         GraphTail& tail) const;
+                         GraphTail& tail, std::vector<KernelNode>* kernels = nullptr,
+                         bool early = false) const;
+
+  /// Whether the first thing that it does is a kernel that waits for its predecessor itself.
+  bool can_start_early() const;
+
+  /// Gives later launches of `exec` other tensors and scalars. `kernels` are this program's nodes
+  /// of the graph that `exec` was made from; that graph itself is left as it is. The workspace must
+  /// be that of `append_to`.
+  DriverStatus change(CUgraphExec exec, std::span<const KernelNode> kernels,
+                      const ArgumentView& arguments) const;
 
   /// Leaves the library loaded on destruction, see `DriverHandle::abandon`.
   void abandon() { library_.abandon(); }
 
  private:
   struct Attributes {
-    std::array<CUlaunchAttribute, 2> list{};  ///< cluster dimension, cooperative
+    std::array<CUlaunchAttribute, 3> list{};  ///< cluster dimension, cooperative, programmatic
+    unsigned int of_node = 0;                 ///< without the last, which is an edge in a graph
     unsigned int count = 0;
+
+    void add_programmatic() {
+      CUlaunchAttribute& attribute = list[count++];
+      attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      attribute.value.programmaticStreamSerializationAllowed = 1;
+    }
   };
   struct PreparedLaunch {
     CUkernel kernel = nullptr;
@@ -113,7 +139,8 @@ class PreparedProgram {
   LibraryHandle library_;
   std::vector<PreparedLaunch> launches_;
   std::vector<std::int64_t> workspace_offsets_;
-  std::vector<CUtensorMap> tensor_maps_;  ///< with an address that is never used
+  std::vector<CUtensorMap> tensor_maps_;                   ///< with an address that is never used
+  std::vector<std::optional<std::size_t>> address_words_;  ///< of the tensor maps
 };
 
 }  // namespace kernwright

@@ -10,6 +10,9 @@ namespace {
 // kernel declares and has no call that counts them. CUDA allows 32,764 bytes.
 std::array<std::byte, 32'764> zero_parameter{};
 
+// Of addresses in tensor maps; the driver refuses others.
+constexpr DevicePointer kTensorMapAlignment = 16;
+
 bool needs_zeros(const WorkspacePlan& workspace) { return workspace.zeroed && workspace.bytes > 0; }
 
 /// CUlaunchConfig and CUDA_KERNEL_NODE_PARAMS name the geometry alike.
@@ -30,7 +33,15 @@ DriverStatus PreparedProgram::place_tensor_maps(const ArgumentView& arguments,
                                                 TensorMaps& maps) const {
   for (std::size_t i = 0; i < tensor_maps_.size(); ++i) {
     maps[i] = tensor_maps_[i];
-    const DevicePointer address = arguments.tensors[plan_.tensor_maps[i].tensor];
+    const TensorMapPlan& map = plan_.tensor_maps[i];
+    const DevicePointer address =
+        map.workspace == TensorMapPlan::kInTensor
+            ? arguments.tensors[map.tensor]
+            : arguments.workspace + static_cast<DevicePointer>(workspace_offsets_[map.workspace]);
+    if (address_words_[i] && address % kTensorMapAlignment == 0) {
+      maps[i].opaque[*address_words_[i]] = address;
+      continue;
+    }
     const DriverStatus status{
         "cuTensorMapReplaceAddress",
         api_.tensor_map_replace_address(&maps[i], reinterpret_cast<void*>(address))};
@@ -62,11 +73,15 @@ std::uint64_t PreparedProgram::argument_bits(const ArgumentPlan& argument,
 
 void PreparedProgram::pack(const LaunchPlan& launch, const ArgumentView& arguments,
                            TensorMaps& maps, PackedArguments& packed) const {
-  packed.pointers.fill(zero_parameter.data());
-  for (std::size_t i = 0; i < launch.arguments.size(); ++i) {
+  const std::size_t given = launch.arguments.size();
+  std::fill(packed.pointers.begin() + given, packed.pointers.end(), zero_parameter.data());
+  for (std::size_t i = 0; i < given; ++i) {
     const ArgumentPlan& argument = launch.arguments[i];
     if (argument.kind == ArgumentKind::tensor_map) {
-      packed.pointers[i] = &maps[argument.index];
+      // What the problem does not have is 128 zero bytes.
+      const bool absent = argument.index == ArgumentPlan::kAbsent;
+      packed.pointers[i] =
+          absent ? static_cast<void*>(zero_parameter.data()) : &maps[argument.index];
     } else {
       // Little-endian: a narrower parameter is read from the low bytes.
       packed.values[i] = argument_bits(argument, arguments);
@@ -75,7 +90,12 @@ void PreparedProgram::pack(const LaunchPlan& launch, const ArgumentView& argumen
   }
 }
 
-DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& arguments) const {
+bool PreparedProgram::can_start_early() const {
+  return plan_.launches.front().waits && std::ranges::none_of(plan_.workspaces, needs_zeros);
+}
+
+DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& arguments,
+                                      bool early) const {
   for (std::size_t i = 0; i < plan_.workspaces.size(); ++i) {
     const WorkspacePlan& workspace = plan_.workspaces[i];
     if (!needs_zeros(workspace)) continue;
@@ -91,19 +111,13 @@ DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& argum
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const LaunchPlan& launch = plan_.launches[i];
     pack(launch, arguments, maps, packed);
-    std::array<CUlaunchAttribute, 3> attributes;
-    unsigned int count = launches_[i].attributes.count;
-    std::copy_n(launches_[i].attributes.list.begin(), count, attributes.begin());
-    if (launch.programmatic) {
-      attributes[count] = {};
-      attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-      attributes[count++].value.programmaticStreamSerializationAllowed = 1;
-    }
+    Attributes attributes = launches_[i].attributes;  // the driver wants them writable
+    if (early && i == 0 && !launch.programmatic) attributes.add_programmatic();
     CUlaunchConfig config{};
     set_geometry(launch, config);
     config.hStream = stream;
-    config.attrs = attributes.data();
-    config.numAttrs = count;
+    config.attrs = attributes.list.data();
+    config.numAttrs = attributes.count;
     // A CUkernel may stand for a CUfunction: the context is then that of the stream.
     const DriverStatus status{
         "cuLaunchKernelEx",
@@ -115,7 +129,8 @@ DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& argum
 }
 
 DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
-                                        const ArgumentView& arguments, GraphTail& tail) const {
+                                        const ArgumentView& arguments, GraphTail& tail,
+                                        std::vector<KernelNode>* kernels, bool early) const {
   for (std::size_t i = 0; i < plan_.workspaces.size(); ++i) {
     const WorkspacePlan& workspace = plan_.workspaces[i];
     if (!needs_zeros(workspace)) continue;
@@ -146,14 +161,14 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
     params.kernelParams = packed.pointers.data();
 
     // In a graph a programmatic launch is an edge between two kernels, which comes afterwards.
-    const bool programmatic = launch.programmatic && tail.is_kernel;
+    const bool programmatic = (launch.programmatic || (early && i == 0)) && tail.is_kernel;
     CUgraphNode node = nullptr;
     status = {"cuGraphAddKernelNode",
               api_.graph_add_kernel_node(&node, graph, &tail.node,
                                          tail.node && !programmatic ? 1 : 0, &params)};
     if (!status) return status;
     const Attributes& attributes = launches_[i].attributes;
-    for (unsigned int j = 0; j < attributes.count; ++j) {
+    for (unsigned int j = 0; j < attributes.of_node; ++j) {
       status = {"cuGraphKernelNodeSetAttribute",
                 api_.graph_kernel_node_set_attribute(node, attributes.list[j].id,
                                                      &attributes.list[j].value)};
@@ -168,6 +183,27 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
       if (!status) return status;
     }
     tail = {node, true, tail.nodes + 1};
+    if (kernels) kernels->push_back({node, params.func});
+  }
+  return {};
+}
+
+DriverStatus PreparedProgram::change(CUgraphExec exec, std::span<const KernelNode> kernels,
+                                     const ArgumentView& arguments) const {
+  TensorMaps maps;
+  if (const DriverStatus status = place_tensor_maps(arguments, maps); !status) return status;
+  PackedArguments packed;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const LaunchPlan& launch = plan_.launches[i];
+    pack(launch, arguments, maps, packed);
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = kernels[i].function;
+    set_geometry(launch, params);
+    params.kernelParams = packed.pointers.data();
+    const DriverStatus status{
+        "cuGraphExecKernelNodeSetParams",
+        api_.graph_exec_kernel_node_set_params(exec, kernels[i].node, &params)};
+    if (!status) return status;
   }
   return {};
 }

@@ -1,7 +1,7 @@
 #include "device/tensor_map.h"
 
 #include <array>
-#include <optional>
+#include <iterator>
 
 namespace kernwright {
 namespace {
@@ -80,6 +80,27 @@ DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan, 
                        reinterpret_cast<void*>(address), dims.data(), strides.data(),
                        plan.box.data(), kElementStrides.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
                        *swizzle, *promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)};
+}
+
+std::optional<std::size_t> find_address_word(const DriverApi& api, const CUtensorMap& map) {
+  // Of 47 bits, as in user space, and aligned to 16 bytes.
+  constexpr std::array<CUdeviceptr, 2> kAddresses{0x5555'5555'5550, 0x2aaa'aaaa'aaa0};
+  constexpr std::size_t kWords = std::size(CUtensorMap{}.opaque);
+  std::array<CUtensorMap, 2> changed{map, map};
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    if (api.tensor_map_replace_address(&changed[i], reinterpret_cast<void*>(kAddresses[i])) !=
+        CUDA_SUCCESS) {
+      return std::nullopt;
+    }
+  }
+  std::optional<std::size_t> found;
+  for (std::size_t word = 0; word < kWords; ++word) {
+    const std::array<cuuint64_t, 2> now{changed[0].opaque[word], changed[1].opaque[word]};
+    if (now[0] == map.opaque[word] && now[1] == map.opaque[word]) continue;
+    if (found || now[0] != kAddresses[0] || now[1] != kAddresses[1]) return std::nullopt;
+    found = word;
+  }
+  return found;
 }
 
 }  // namespace kernwright

@@ -43,12 +43,8 @@ Result<void> bind_parameters(const ParameterSpace& space, const Configuration& c
 
 Result<void> check_rules(const KernelTemplate& kernel_template, const Scope& scope) {
   for (const Rule& rule : kernel_template.rules) {
-    const Result<std::int64_t> holds = rule.expression.evaluate(scope);
-    if (holds && *holds != 0) continue;
-    return rejected_at(kernel_template, rule.line,
-                       concat("rule \"", rule.expression.text(), "\" failed: ",
-                              holds ? rule.expression.explain_zero(scope) : holds.error().message,
-                              " (", rule.why, ")"));
+    const std::string failure = rule.failure(scope);
+    if (!failure.empty()) return rejected_at(kernel_template, rule.line, failure);
   }
   return {};
 }

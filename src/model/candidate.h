@@ -18,13 +18,15 @@ using Extent3 = std::array<std::uint32_t, 3>;
 /// the driver's order, innermost first.
 struct TensorMapPlan {
   std::string name;
-  std::size_t tensor = 0;  ///< index into the candidate's tensors
+  std::size_t tensor = 0;             ///< index into the candidate's tensors
+  std::size_t workspace = kInTensor;  ///< that holds the tensor's copy, by index
   DType dtype = DType::bf16;
   std::vector<std::uint64_t> dims;
   std::vector<std::uint64_t> strides_bytes;  ///< of dims 1..rank-1
   std::vector<std::uint32_t> box;
   std::int64_t swizzle = 0;
   std::int64_t l2_promotion = 0;
+  static constexpr std::size_t kInTensor = ~std::size_t{0};
 };
 
 /// One argument with its value or the index of what it refers to.
@@ -43,6 +45,7 @@ struct LaunchPlan {
   std::uint32_t dynamic_smem = 0;
   bool cooperative = false;
   bool programmatic = false;
+  bool waits = false;  ///< its blocks wait before they touch memory that others write or read
   std::vector<ArgumentPlan> arguments;
 };
 

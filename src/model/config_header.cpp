@@ -69,6 +69,19 @@ class HeaderWriter {
     aliases_ += concat("using ", name, "_t = ", cuda_type(dtype), ";\n");
   }
 
+  /// A function over the values that the formula's variables have; what `Math` has to be is said by
+  /// `Formula::code`.
+  void formula(const Flag& flag, const Formula& formula) {
+    std::string parameters;
+    for (const std::string& variable : flag.variables) {
+      parameters += concat(parameters.empty() ? "" : ", ", "typename Math::Value ", variable);
+    }
+    functions_ += concat(
+        "template <typename Math>\n__device__ __forceinline__ typename Math::Value ", flag.name,
+        "(", parameters, ") {\n  using Value = typename Math::Value;\n  return Value(",
+        formula.code(), ");\n}\n");
+  }
+
   /// A derived value: computed again by the compiler, which must get what the host got.
   void derived(const Derived& derived, std::int64_t value, std::string_view file) {
     values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", derived.name, " = ",
@@ -88,7 +101,7 @@ class HeaderWriter {
   std::string finish() const {
     std::string text =
         concat("#pragma once\n#include <kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
-               kKernelFunctions, "\n", aliases_, values_);
+               kKernelFunctions, "\n", aliases_, values_, functions_);
     if (!assertions_.empty()) {
       // The names once more, with the width that they have on the host.
       text += concat("\nnamespace wide {\n", kExpressionFunctions, "\n", constants_, assertions_,
@@ -105,6 +118,7 @@ class HeaderWriter {
   }
 
   std::string aliases_;
+  std::string functions_;
   std::string values_;
   std::string constants_;
   std::string assertions_;
@@ -126,6 +140,9 @@ void add_problem(HeaderWriter& writer, const Operation& operation, const Problem
         std::find(constant_dims.begin(), constant_dims.end(), name) != constant_dims.end()) {
       writer.constant(name, value);
     }
+  }
+  for (const Flag& flag : operation.flags) {
+    if (flag.is_formula()) writer.formula(flag, operation.formula(normalized, flag));
   }
 }
 

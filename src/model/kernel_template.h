@@ -9,15 +9,10 @@
 #include "model/launch_spec.h"
 #include "model/operation.h"
 #include "model/parameter_space.h"
+#include "model/rule.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
-
-struct Rule {
-  Expression expression;
-  std::string why;
-  int line = 0;
-};
 
 /// A named value computed from parameters, the problem and the device. `pasted` ones name only what
 /// the compiler knows too, and are asserted equal on both sides.
@@ -28,13 +23,18 @@ struct Derived {
   int line = 0;
 };
 
-/// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box.
+/// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box. With
+/// `copy` the kernels keep the tensor in that workspace, where it has bytes, with its rows `pitch`
+/// elements apart.
 struct TensorMapSpec {
   std::string name;
   std::string tensor;
+  std::string copy;             ///< a workspace; empty for none
+  Expression pitch;             ///< elements, where `copy` is given
   std::vector<Expression> box;  ///< elements, outermost first, one per dim of the tensor
   Expression swizzle;           ///< 0, 32, 64 or 128 bytes
   Expression l2_promotion;      ///< 0, 64, 128 or 256 bytes
+  Expression when;              ///< 0: left out for the problem
   int line = 0;
 };
 

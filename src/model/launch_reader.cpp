@@ -66,7 +66,7 @@ std::vector<Expression> read_extent(const JsonReader& json, std::span<const std:
 LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
                        const ArgumentNames& arguments) {
   json.expect_keys({"kernel", "grid", "block", "cluster", "dynamic_smem", "cooperative",
-                    "programmatic", "when", "arguments"});
+                    "programmatic", "waits", "when", "arguments"});
   LaunchSpec launch;
   launch.line = json.line();
   launch.kernel = json.required("kernel").value_name();
@@ -76,6 +76,7 @@ LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> name
   launch.dynamic_smem = json.optional("dynamic_smem").expression_or("0", names);
   launch.cooperative = json.optional("cooperative").expression_or("0", names);
   launch.programmatic = json.optional("programmatic").expression_or("0", names);
+  launch.waits = json.optional("waits").expression_or("0", names);
   launch.when = json.optional("when").expression_or("1", names);
   for (const JsonReader& argument : json.required("arguments").elements()) {
     launch.arguments.push_back(read_argument(argument, names, arguments));

@@ -37,6 +37,7 @@ struct LaunchSpec {
   Expression dynamic_smem;          ///< bytes
   Expression cooperative;           ///< 0 or 1
   Expression programmatic;          ///< 1: programmatic dependent launch
+  Expression waits;                 ///< 1: every block waits before it touches others' memory
   Expression when;                  ///< 0: this launch is left out for the problem
   std::vector<ArgumentSpec> arguments;
   int line = 0;

@@ -40,13 +40,13 @@ class ManifestReader {
     read_parameters(json_.optional("parameters"));
     read_default(json_.optional("default"));
     read_derived(json_.optional("derived"));
-    read_rules(json_.optional("rules"));
+    made_.rules = detail::read_rules(json_.optional("rules"), names_);
     if (const JsonReader spill = json_.optional("spill_bytes"); spill.present()) {
       made_.allowed_spill_bytes = spill.integer();
       if (made_.allowed_spill_bytes < 0) spill.fail(concat(made_.allowed_spill_bytes, " < 0"));
     }
-    read_tensor_maps(json_.optional("tensor_maps"));
     read_workspaces(json_.optional("workspace"));
+    read_tensor_maps(json_.optional("tensor_maps"));
     read_launches(json_.required("launches"));
     return std::move(made_);
   }
@@ -202,18 +202,6 @@ class ManifestReader {
     }
   }
 
-  void read_rules(const JsonReader& json) {
-    if (!json.present()) return;
-    for (const JsonReader& entry : json.elements()) {
-      entry.expect_keys({"rule", "why"});
-      const JsonReader text = entry.required("rule");
-      const JsonReader why = entry.required("why");
-      Rule rule{text.expression(names_), why.string(), text.line()};
-      if (why.present() && rule.why.empty()) why.fail("a rule needs a reason");
-      made_.rules.push_back(std::move(rule));
-    }
-  }
-
   const Tensor* find_tensor(const JsonReader& json) const {
     const std::string name = json.string();
     std::string known;
@@ -228,7 +216,7 @@ class ManifestReader {
   void read_tensor_maps(const JsonReader& json) {
     if (!json.present()) return;
     for (const auto& [name, entry] : json.members()) {
-      entry.expect_keys({"tensor", "box", "swizzle", "l2_promotion"});
+      entry.expect_keys({"tensor", "copy", "box", "swizzle", "l2_promotion", "when"});
       TensorMapSpec map;
       map.name = name;
       map.line = entry.line();
@@ -246,10 +234,25 @@ class ManifestReader {
                           tensor->extent.size()));
         }
       }
+      read_copy(entry.optional("copy"), map);
       const JsonReader swizzle = entry.optional("swizzle");
       map.swizzle = swizzle.is("none") ? detail::literal("0") : swizzle.expression_or("0", names_);
       map.l2_promotion = entry.optional("l2_promotion").expression_or("0", names_);
+      map.when = entry.optional("when").expression_or("1", names_);
       made_.tensor_maps.push_back(std::move(map));
+    }
+  }
+
+  void read_copy(const JsonReader& json, TensorMapSpec& map) {
+    if (!json.present()) return;
+    json.expect_keys({"workspace", "pitch"});
+    map.copy = json.required("workspace").string();
+    map.pitch = json.required("pitch").expression(names_);
+    std::vector<std::string> known;
+    for (const WorkspaceSpec& space : made_.workspaces) known.push_back(space.name);
+    if (std::find(known.begin(), known.end(), map.copy) == known.end()) {
+      json.required("workspace")
+          .fail(concat("no \"", map.copy, "\", there are: ", detail::join(known)));
     }
   }
 

@@ -56,7 +56,15 @@ void visit_names(const Operation& operation, const Problem* normalized, const Vi
     }
   }
   for (const Flag& flag : operation.flags) {
-    visit(std::string(flag.name), normalized ? flag_index(flag, *normalized) : 0);
+    if (flag.is_formula()) {
+      std::optional<Formula> formula;
+      if (normalized) formula = operation.formula(*normalized, flag);
+      for (const std::string& variable : flag.variables) {
+        visit(flag.name + '_' + variable, formula && formula->uses(variable) ? 1 : 0);
+      }
+    } else {
+      visit(std::string(flag.name), normalized ? flag_index(flag, *normalized) : 0);
+    }
   }
   for (const TypeVariable& variable : operation.type_variables) {
     const DType dtype = normalized ? operation.dtype(*normalized, variable.name) : DType::bf16;
@@ -83,11 +91,12 @@ class Normalizer {
     for (const Dim& dim : operation_.dims) dims.emplace_back(dim.name, dim_of(dim));
     Problem::Flags flags;
     for (const TypeVariable& variable : operation_.type_variables) {
-      flags.emplace_back(variable.name, dtype_of(variable));
+      std::string dtype = dtype_of(variable);
+      if (dtype != default_of(variable)) flags.emplace_back(variable.name, std::move(dtype));
     }
     for (const Flag& flag : operation_.flags) {
       std::string value = flag_of(flag);
-      if (value != flag.values[static_cast<std::size_t>(flag.default_index)]) {
+      if (flag.is_formula() || value != flag.values[static_cast<std::size_t>(flag.default_index)]) {
         flags.emplace_back(flag.name, std::move(value));
       }
     }
@@ -144,6 +153,7 @@ class Normalizer {
   std::string dtype_of(const TypeVariable& variable) {
     const auto given = find_entry(problem_.flags(), variable.name);
     if (given == problem_.flags().end()) {
+      if (!variable.default_variable.empty()) return default_of(variable);
       fail(concat(variable.name, " is missing, it may be ", names_of(variable.dtypes)));
       return {};
     }
@@ -155,8 +165,21 @@ class Normalizer {
     return given->second;
   }
 
+  /// The dtype that `variable` takes where it is left out; empty where it must not be.
+  std::string default_of(const TypeVariable& variable) {
+    for (const TypeVariable& other : operation_.type_variables) {
+      if (other.name == variable.default_variable) return dtype_of(other);
+    }
+    return {};
+  }
+
   std::string flag_of(const Flag& flag) {
     const auto given = find_entry(problem_.flags(), flag.name);
+    if (flag.is_formula()) {
+      if (given != problem_.flags().end()) return formula_of(flag, given->second);
+      fail(concat(flag.name, " is missing, it is a formula over ", names_of(flag.variables)));
+      return {};
+    }
     if (given == problem_.flags().end()) {
       return flag.values[static_cast<std::size_t>(flag.default_index)];
     }
@@ -166,12 +189,24 @@ class Normalizer {
     return given->second;
   }
 
+  std::string formula_of(const Flag& flag, std::string_view text) {
+    const Result<Formula> formula = Formula::parse(text, flag.variables);
+    if (formula) return formula->text();
+    fail(concat(flag.name, ": ", formula.error().message));
+    return {};
+  }
+
   const Operation& operation_;
   const Problem& problem_;
   std::string error_;
 };
 
 }  // namespace
+
+std::size_t Dim::family(std::int64_t size) const {
+  return static_cast<std::size_t>(std::lower_bound(edges.begin(), edges.end(), size) -
+                                  edges.begin());
+}
 
 std::int64_t TensorShape::elements() const {
   std::int64_t count = 1;
@@ -182,7 +217,16 @@ std::int64_t TensorShape::elements() const {
 std::int64_t TensorShape::bytes() const { return elements() * byte_size(dtype); }
 
 Result<Problem> Operation::normalize(const Problem& problem) const {
-  return Normalizer(*this, problem).normalize();
+  Result<Problem> normalized = Normalizer(*this, problem).normalize();
+  if (!normalized || requirements.empty()) return normalized;
+  const Scope values = scope(*normalized);
+  for (const Rule& requirement : requirements) {
+    const std::string failure = requirement.failure(values);
+    if (!failure.empty()) {
+      return Error{ErrorCode::invalid_argument, concat(name, ": ", failure)};
+    }
+  }
+  return normalized;
 }
 
 Scope Operation::scope(const Problem& normalized) const {
@@ -199,8 +243,17 @@ std::vector<std::string> Operation::value_names() const {
   return names;
 }
 
+Formula Operation::formula(const Problem& normalized, const Flag& flag) const {
+  return Formula::parse(find_entry(normalized.flags(), flag.name)->second, flag.variables).value();
+}
+
 DType Operation::dtype(const Problem& normalized, std::string_view variable) const {
-  return parse_dtype(find_entry(normalized.flags(), variable)->second).value();
+  const auto given = find_entry(normalized.flags(), variable);
+  if (given != normalized.flags().end()) return parse_dtype(given->second).value();
+  const auto declared =
+      std::find_if(type_variables.begin(), type_variables.end(),
+                   [&](const TypeVariable& known) { return known.name == variable; });
+  return dtype(normalized, declared->default_variable);
 }
 
 Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normalized) const {
@@ -237,6 +290,21 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
     shapes.push_back(std::move(shape));
   }
   return shapes;
+}
+
+Result<std::vector<Scalar>> Operation::present_scalars(const Problem& normalized) const {
+  const Scope values = scope(normalized);
+  std::vector<Scalar> present;
+  for (const Scalar& scalar : scalars) {
+    const Result<std::int64_t> holds =
+        scalar.when ? scalar.when->evaluate(values) : Result<std::int64_t>(1);
+    if (!holds) {
+      return Error{ErrorCode::invalid_argument,
+                   concat(name, ": scalar ", scalar.name, ": ", holds.error().message)};
+    }
+    if (*holds != 0) present.push_back(scalar);
+  }
+  return present;
 }
 
 }  // namespace kernwright

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,7 +8,9 @@
 #include <vector>
 
 #include "model/expression.h"
+#include "model/formula.h"
 #include "model/launch_spec.h"
+#include "model/rule.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 
@@ -16,21 +19,35 @@ namespace kernwright {
 /// How values of a dim that were never tuned may be answered (see the cache's lookup).
 enum class DimMatch { exact, bucket };
 
+/// A dim matched by bucket is answered by the nearest tuned size of the same family whose ratio to
+/// it is at most `distance`. `edges` are the largest sizes of all families but the last.
 struct Dim {
   std::string name;
   DimMatch match = DimMatch::exact;
+  std::vector<std::int64_t> edges = {};
+  double distance = 1;
+
+  /// The ordinal of the family that `size` belongs to.
+  std::size_t family(std::int64_t size) const;
 };
 
-/// A type variable and the dtypes it may take.
+/// A type variable and the dtypes it may take. Left out of a problem, it takes that of
+/// `default_variable`, which stands before it; where that is empty it has to be given.
 struct TypeVariable {
   std::string name;
   std::vector<DType> dtypes;
+  std::string default_variable;
 };
 
+/// A choice among `values`, or, where `variables` are given, a formula over these that every
+/// problem has to bring along.
 struct Flag {
   std::string name;
-  std::vector<std::string> values;  ///< identifiers
-  std::int64_t default_index = 0;
+  std::vector<std::string> values;  ///< identifiers; none of a formula
+  std::int64_t default_index = 0;   ///< of a choice
+  std::vector<std::string> variables;
+
+  bool is_formula() const { return !variables.empty(); }
 };
 
 enum class TensorRole { in, out, inout };
@@ -52,6 +69,8 @@ struct Scalar {
   std::string name;
   DType dtype = DType::fp32;
   double default_value = 0;
+  double checked_value = 0;        ///< what checks and timing pass
+  std::optional<Expression> when;  ///< absent from the launch where false: kernels get the default
 };
 
 /// How an input's elements are drawn: from the standard normal distribution, or from integers so
@@ -86,12 +105,14 @@ struct Operation {
   std::vector<Dim> dims;
   std::vector<TypeVariable> type_variables;
   std::vector<Flag> flags;
+  std::vector<Rule> requirements;  ///< that every problem keeps
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
   InputDraw timing_inputs = InputDraw::normal;
   /// What makes every order of summation give the same bits; none where the result is no sum of
   /// products.
   std::optional<InputDraw> exact_inputs;
+  std::optional<Expression> exact_when;  ///< of which problems that is true; none means all
   Tolerance tolerance;
   Expression flops;
   Expression bytes;  ///< the fewest bytes device memory must move
@@ -100,17 +121,21 @@ struct Operation {
   std::string reference_source;
   std::string folder;  ///< for messages
 
-  /// The problem with dims, dtypes and flags in declared order and defaults left out: its `text()`
-  /// is the canonical text. Errors: `invalid_argument` naming the operation, the field and both the
-  /// value given and the values allowed.
+  /// The problem with dims, dtypes and flags in declared order, defaults left out and formulas in
+  /// normal form: its `text()` is the canonical text. Errors: `invalid_argument` naming the
+  /// operation, the field and both the value given and the values allowed.
   Result<Problem> normalize(const Problem& problem) const;
 
   /// The names of a normalised problem in the expression language: dims, flags, dtypes, their
-  /// value constants and `<type variable>_bytes`.
+  /// value constants, `<type variable>_bytes`, and for formulas `<flag>_<variable>`, 1 where it is
+  /// used.
   Scope scope(const Problem& normalized) const;
 
   /// The names that `scope` gives, in its order.
   std::vector<std::string> value_names() const;
+
+  /// The formula of a flag that is one, in a normalised problem.
+  Formula formula(const Problem& normalized, const Flag& flag) const;
 
   /// The dtype of type variable `name` in a normalised problem.
   DType dtype(const Problem& normalized, std::string_view name) const;
@@ -118,6 +143,10 @@ struct Operation {
   /// The tensors present in a normalised problem, in declared order. Errors: an extent that
   /// overflows or is not positive.
   Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const;
+
+  /// The scalars that a normalised problem takes, in declared order. Errors: a condition that
+  /// overflows.
+  Result<std::vector<Scalar>> present_scalars(const Problem& normalized) const;
 };
 
 /// Parses operation.json. `reference_source` is the text of reference.cu beside it.

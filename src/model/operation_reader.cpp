@@ -45,8 +45,8 @@ class OperationReader {
   explicit OperationReader(const JsonReader& json) : json_(json) {}
 
   Operation read() {
-    json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "tensors", "scalars",
-                       "inputs", "tolerance", "flops", "bytes", "example", "reference"});
+    json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "requires", "tensors",
+                       "scalars", "inputs", "tolerance", "flops", "bytes", "example", "reference"});
     operation_.name = json_.required("operation").value_name();
     operation_.description = json_.required("description").string();
     read_dims(json_.required("dims"));
@@ -54,6 +54,7 @@ class OperationReader {
     read_flags(json_.optional("flags"));
     names_ = operation_.value_names();
     check_names();
+    operation_.requirements = detail::read_rules(json_.optional("requires"), names_);
     for (const JsonReader& tensor : json_.required("tensors").elements()) read_tensor(tensor);
     for (const JsonReader& scalar : json_.optional("scalars").elements()) read_scalar(scalar);
     read_inputs(json_.required("inputs"));
@@ -68,20 +69,45 @@ class OperationReader {
  private:
   void read_dims(const JsonReader& json) {
     for (const auto& [name, dim] : json.members()) {
-      dim.expect_keys({"bind"});
+      dim.expect_keys({"bind", "edges", "distance"});
       expect_name(dim, name);
       const DimMatch match = read_enum<DimMatch>(
           dim.required("bind"), {{"exact", DimMatch::exact}, {"bucket", DimMatch::bucket}});
-      operation_.dims.push_back({name, match});
+      operation_.dims.push_back({.name = name, .match = match});
+      read_families(dim, operation_.dims.back());
     }
     if (operation_.dims.empty()) json.fail("an operation has at least one dim");
   }
 
+  static void read_families(const JsonReader& json, Dim& dim) {
+    const JsonReader edges = json.optional("edges");
+    const JsonReader distance = json.optional("distance");
+    if (dim.match == DimMatch::exact && (edges.present() || distance.present())) {
+      json.fail("edges and distance belong to a dim that is bound by bucket");
+    }
+    if (edges.present()) {
+      for (const JsonReader& edge : edges.elements()) {
+        const std::int64_t size = edge.integer();
+        if (size <= (dim.edges.empty() ? 0 : dim.edges.back())) {
+          edge.fail(concat("edge ", size, " is not above the one before it"));
+        }
+        dim.edges.push_back(size);
+      }
+    }
+    if (!distance.present()) return;
+    dim.distance = distance.number();
+    if (!(dim.distance >= 1)) {
+      distance.fail(concat("distance ", dim.distance, " is below 1, the ratio of equal sizes"));
+    }
+  }
+
   void read_dtypes(const JsonReader& json) {
     if (!json.present()) return;
-    for (const auto& [name, dtypes] : json.members()) {
-      expect_name(dtypes, name);
-      TypeVariable variable{name, {}};
+    for (const auto& [name, entry] : json.members()) {
+      expect_name(entry, name);
+      TypeVariable variable{name, {}, {}};
+      if (entry.is_object()) entry.expect_keys({"values", "default"});
+      const JsonReader dtypes = entry.is_object() ? entry.required("values") : entry;
       for (const JsonReader& element : dtypes.elements()) {
         const DType dtype = read_dtype(element);
         if (std::find(variable.dtypes.begin(), variable.dtypes.end(), dtype) !=
@@ -91,16 +117,43 @@ class OperationReader {
         variable.dtypes.push_back(dtype);
       }
       if (variable.dtypes.empty()) dtypes.fail("at least one dtype is needed");
+      if (entry.is_object()) read_default_variable(entry.required("default"), variable);
       operation_.type_variables.push_back(std::move(variable));
     }
+  }
+
+  /// The earlier variable whose dtype `variable` takes where it is left out: it must be able to.
+  void read_default_variable(const JsonReader& json, TypeVariable& variable) const {
+    variable.default_variable = json.string();
+    for (const TypeVariable& earlier : operation_.type_variables) {
+      if (earlier.name != variable.default_variable) continue;
+      for (const DType dtype : earlier.dtypes) {
+        if (std::find(variable.dtypes.begin(), variable.dtypes.end(), dtype) ==
+            variable.dtypes.end()) {
+          json.fail(
+              concat(earlier.name, " may be ", to_string(dtype), ", ", variable.name, " may not"));
+        }
+      }
+      return;
+    }
+    json.fail(
+        concat("\"", variable.default_variable, "\" is no type variable before ", variable.name));
   }
 
   void read_flags(const JsonReader& json) {
     if (!json.present()) return;
     for (const auto& [name, entry] : json.members()) {
-      entry.expect_keys({"values", "default"});
+      entry.expect_keys({"values", "default", "formula"});
       expect_name(entry, name);
-      Flag flag{name, {}, 0};
+      Flag flag{name, {}, 0, {}};
+      if (const JsonReader variables = entry.optional("formula"); variables.present()) {
+        read_variables(variables, flag);
+        if (entry.optional("values").present() || entry.optional("default").present()) {
+          entry.fail("a formula has neither values nor a default");
+        }
+        operation_.flags.push_back(std::move(flag));
+        continue;
+      }
       for (const JsonReader& element : entry.required("values").elements()) {
         std::string value = element.string();
         if (!is_identifier(value)) element.fail(concat("\"", value, "\" is no identifier"));
@@ -115,6 +168,16 @@ class OperationReader {
       flag.default_index = found - flag.values.begin();
       operation_.flags.push_back(std::move(flag));
     }
+  }
+
+  static void read_variables(const JsonReader& json, Flag& flag) {
+    for (const JsonReader& element : json.elements()) {
+      flag.variables.push_back(element.value_name());
+      if (Formula::is_function(flag.variables.back())) {
+        element.fail(concat("\"", flag.variables.back(), "\" is a function of formulas"));
+      }
+    }
+    if (flag.variables.empty()) json.fail("a formula has at least one variable");
   }
 
   static void expect_name(const JsonReader& json, const std::string& name) {
@@ -176,7 +239,7 @@ class OperationReader {
   }
 
   void read_scalar(const JsonReader& json) {
-    json.expect_keys({"name", "dtype", "default"});
+    json.expect_keys({"name", "dtype", "default", "check", "when"});
     Scalar scalar;
     scalar.name = json.required("name").value_name();
     expect_new(json, operation_.scalars, scalar.name);
@@ -185,17 +248,26 @@ class OperationReader {
         read_enum<DType>(json.required("dtype"),
                          {{"fp32", DType::fp32}, {"fp64", DType::fp64}, {"int32", DType::int32}});
     scalar.default_value = json.required("default").number();
+    const JsonReader check = json.optional("check");
+    scalar.checked_value = check.present() ? check.number() : scalar.default_value;
+    if (const JsonReader when = json.optional("when"); when.present()) {
+      scalar.when = when.expression(names_);
+    }
     operation_.scalars.push_back(std::move(scalar));
   }
 
   void read_inputs(const JsonReader& json) {
-    json.expect_keys({"timing", "exact"});
+    json.expect_keys({"timing", "exact", "exact_when"});
     operation_.timing_inputs = read_enum<InputDraw>(
         json.required("timing"),
         {{"normal", InputDraw::normal}, {"small_integers", InputDraw::small_integers}});
     operation_.exact_inputs = read_enum<std::optional<InputDraw>>(
         json.required("exact"),
         {{"small_integers", InputDraw::small_integers}, {"none", std::nullopt}});
+    if (const JsonReader when = json.optional("exact_when"); when.present()) {
+      operation_.exact_when = when.expression(names_);
+      if (!operation_.exact_inputs) when.fail("there are no exact inputs");
+    }
   }
 
   void read_tolerance(const JsonReader& json) {

@@ -1,6 +1,7 @@
 #include "model/plan_builder.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "support/text.h"
@@ -33,10 +34,15 @@ class PlanBuilder {
       return;
     }
     plan_.tensors = *std::move(shapes);
-    plan_.scalars = operation_.scalars;
+    Result<std::vector<Scalar>> scalars = operation_.present_scalars(normalized);
+    if (!scalars) {
+      error_ = scalars.error().message;
+      return;
+    }
+    plan_.scalars = *std::move(scalars);
   }
 
-  /// A map of a tensor that the problem does not have is left out.
+  /// A map of a tensor that the problem does not have is left out. Workspaces come first.
   void add_tensor_map(const TensorMapSpec& spec) {
     if (!error_.empty()) return;
     TensorMapPlan map;
@@ -44,6 +50,7 @@ class PlanBuilder {
     map.tensor = tensor_index(spec.tensor);
     if (map.tensor == ArgumentPlan::kAbsent) return;
     at(spec.line, concat("tensor map ", spec.name));
+    if (!flag("when", spec.when)) return;
     const TensorShape& tensor = plan_.tensors[map.tensor];
     map.dtype = tensor.dtype;
     map.swizzle = evaluate("swizzle", spec.swizzle);
@@ -52,11 +59,18 @@ class PlanBuilder {
     std::int64_t stride = element;
     for (std::size_t i = tensor.extent.size(); i-- > 0;) {
       map.dims.push_back(static_cast<std::uint64_t>(tensor.extent[i]));
-      stride *= tensor.extent[i];
+      const bool innermost = i + 1 == tensor.extent.size();
+      stride *= innermost ? row_pitch(spec, map, tensor.extent[i]) : tensor.extent[i];
       if (i > 0) map.strides_bytes.push_back(static_cast<std::uint64_t>(stride));
       const std::int64_t box = evaluate("box", spec.box[i]);
       expect(box >= 1 && box <= 256, "box", spec.box[i], box, "in 1 to 256");
       map.box.push_back(static_cast<std::uint32_t>(box));
+    }
+    if (map.workspace != TensorMapPlan::kInTensor) {
+      const WorkspacePlan& copy = plan_.workspaces[map.workspace];
+      if (stride > copy.bytes) {
+        fail(concat("a copy of ", stride, " bytes > ", copy.bytes, " of workspace ", copy.name));
+      }
     }
     check_tensor_map(map, tensor, element);
     plan_.tensor_maps.push_back(std::move(map));
@@ -90,6 +104,7 @@ class PlanBuilder {
     launch.dynamic_smem = static_cast<std::uint32_t>(smem);
     launch.cooperative = flag("cooperative", spec.cooperative);
     launch.programmatic = flag("programmatic", spec.programmatic);
+    launch.waits = flag("waits", spec.waits) && profile_.sm_arch >= kClusterArch;
     check_launch(launch);
     for (const ArgumentSpec& argument : spec.arguments) {
       launch.arguments.push_back(make_argument(argument));
@@ -104,6 +119,20 @@ class PlanBuilder {
   }
 
  private:
+  /// Elements from a row of the map to the next: of the tensor, whose rows have `columns`, or of
+  /// its copy, which then becomes the map's source.
+  std::int64_t row_pitch(const TensorMapSpec& spec, TensorMapPlan& map, std::int64_t columns) {
+    if (spec.copy.empty()) return columns;
+    const std::size_t copy = index_of(plan_.workspaces, spec.copy);
+    if (copy == ArgumentPlan::kAbsent || plan_.workspaces[copy].bytes == 0) return columns;
+    map.workspace = copy;
+    const std::int64_t pitch = evaluate("pitch", spec.pitch);
+    // Two factors of 2^32 are beyond any device, and their product fits.
+    expect(pitch >= columns && pitch <= (std::int64_t{1} << 32), "pitch", spec.pitch, pitch,
+           concat("in ", columns, " to 2^32"));
+    return pitch;
+  }
+
   void at(int line, std::string_view part) { where_ = concat(file_, ":", line, ": ", part); }
 
   void fail(std::string_view what) {
@@ -240,6 +269,7 @@ class PlanBuilder {
         break;
       case ArgumentKind::scalar:
         argument.index = index_of(plan_.scalars, spec.name);
+        if (argument.index == ArgumentPlan::kAbsent) return default_of(spec.name);
         break;
       case ArgumentKind::int32:
         argument.value = evaluate("argument", spec.expression);
@@ -250,6 +280,22 @@ class PlanBuilder {
       case ArgumentKind::int64:
         argument.value = evaluate("argument", spec.expression);
         break;
+    }
+    return argument;
+  }
+
+  /// What a kernel gets for a scalar that the problem does not take: its default, as an integer of
+  /// the same bits.
+  ArgumentPlan default_of(std::string_view name) const {
+    const Scalar& scalar = operation_.scalars[index_of(operation_.scalars, name)];
+    ArgumentPlan argument;
+    argument.kind = byte_size(scalar.dtype) == 8 ? ArgumentKind::int64 : ArgumentKind::int32;
+    if (scalar.dtype == DType::fp64) {
+      argument.value = std::bit_cast<std::int64_t>(scalar.default_value);
+    } else if (scalar.dtype == DType::fp32) {
+      argument.value = std::bit_cast<std::int32_t>(static_cast<float>(scalar.default_value));
+    } else {
+      argument.value = static_cast<std::int32_t>(scalar.default_value);
     }
     return argument;
   }
@@ -293,10 +339,10 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
                                 const DeviceProfile& profile) {
   PlanBuilder builder(kernel_template.manifest_file, operation, scope, profile);
   builder.add_tensors(normalized);
-  for (const TensorMapSpec& map : kernel_template.tensor_maps) builder.add_tensor_map(map);
   for (const WorkspaceSpec& workspace : kernel_template.workspaces) {
     builder.add_workspace(workspace);
   }
+  for (const TensorMapSpec& map : kernel_template.tensor_maps) builder.add_tensor_map(map);
   for (const LaunchSpec& launch : kernel_template.launches) builder.add_launch(launch);
   return builder.finish();
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -29,14 +29,15 @@ Error io_error(std::string_view what, int code) {
 /// Waits until the socket can be read or written, or its other end is closed.
 Result<void> wait_for(int socket, short events, Deadline deadline) {
   for (;;) {
-    int timeout = -1;
+    timespec timeout{};
     if (deadline != kNoDeadline) {
-      const std::chrono::duration<double, std::milli> left =
-          deadline - std::chrono::steady_clock::now();
-      timeout = static_cast<int>(std::ceil(std::clamp(left.count(), 0.0, 1e9)));
+      const auto left = std::max(deadline - std::chrono::steady_clock::now(), Deadline::duration{});
+      const auto whole = std::chrono::floor<std::chrono::seconds>(left);
+      timeout.tv_sec = static_cast<std::time_t>(whole.count());
+      timeout.tv_nsec = static_cast<long>(std::chrono::nanoseconds(left - whole).count());
     }
     pollfd polled{socket, events, 0};
-    const int ready = ::poll(&polled, 1, timeout);
+    const int ready = ::ppoll(&polled, 1, deadline == kNoDeadline ? nullptr : &timeout, nullptr);
     if (ready > 0) return {};
     if (ready == 0) return Error{ErrorCode::timed_out, "no answer by the deadline"};
     if (errno != EINTR) return io_error("wait for a socket", errno);
@@ -49,6 +50,12 @@ Deadline deadline_in(double seconds) {
   return std::chrono::steady_clock::now() +
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(
              std::chrono::duration<double>(seconds));
+}
+
+Result<bool> Channel::readable(Deadline deadline) const {
+  const auto waited = wait_for(socket_.get(), POLLIN, deadline);
+  if (!waited && waited.error().code != ErrorCode::timed_out) return waited.error();
+  return waited.has_value();
 }
 
 Result<std::pair<Channel, Channel>> Channel::make_pair() {

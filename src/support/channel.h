@@ -43,6 +43,10 @@ class Channel {
   /// where a message is cut off or its length is beyond `kMaxBytes`, `io`.
   Result<Message> receive(Deadline deadline = kNoDeadline);
 
+  /// True where a message, or the other end's closing, can be received before the deadline. Errors:
+  /// `io`.
+  Result<bool> readable(Deadline deadline) const;
+
   int socket() const { return socket_.get(); }
 
   /// Far above any message of ours: a length beyond it was never meant as one.

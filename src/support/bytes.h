@@ -1,0 +1,67 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kernwright {
+
+/// Appends integers, little-endian, and texts with their length before them to bytes.
+class ByteWriter {
+ public:
+  explicit ByteWriter(std::string& bytes) : bytes_(bytes) {}
+
+  template <typename Integer>
+  void integer(Integer value) {
+    for (std::size_t i = 0; i < sizeof value; ++i) {
+      bytes_ += static_cast<char>(static_cast<std::uint8_t>(value >> (8 * i)));
+    }
+  }
+  void number(double value) { integer(std::bit_cast<std::uint64_t>(value)); }
+  void text(std::string_view value) {
+    integer(static_cast<std::uint32_t>(value.size()));
+    bytes_ += value;
+  }
+
+ private:
+  std::string& bytes_;
+};
+
+/// Reads what a `ByteWriter` wrote. Past the end every read gives 0 or nothing, and `ok` is false
+/// from then on: a reader reads all it needs and asks once.
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <typename Integer>
+  Integer integer() {
+    const std::string_view from = take(sizeof(Integer));
+    Integer value = 0;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      value |=
+          static_cast<Integer>(static_cast<Integer>(static_cast<std::uint8_t>(from[i])) << (8 * i));
+    }
+    return value;
+  }
+  double number() { return std::bit_cast<double>(integer<std::uint64_t>()); }
+  std::string_view text() { return take(integer<std::uint32_t>()); }
+  std::string_view take(std::size_t count) {
+    if (count > bytes_.size()) {
+      ok_ = false;
+      bytes_ = {};
+      return {};
+    }
+    const std::string_view taken = bytes_.substr(0, count);
+    bytes_.remove_prefix(count);
+    return taken;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  std::string_view bytes_;
+  bool ok_ = true;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// An Ed25519 key pair, both in lower-case hex: 64 digits of the public key, 128 of the secret one.
+struct KeyPair {
+  std::string public_key;
+  std::string secret_key;
+};
+
+// By libsodium, which is loaded when the first of these is called. Errors: `unavailable` where it
+// cannot be; `invalid_argument` for text that is no key.
+
+Result<KeyPair> make_key_pair();
+
+/// The signature of `message` in hex, 128 digits.
+Result<std::string> sign(std::string_view message, std::string_view secret_key);
+
+/// Whether `signature` is that of `message` by the owner of `public_key`; text that is no signature
+/// is none.
+Result<bool> is_signed(std::string_view message, std::string_view signature,
+                       std::string_view public_key);
+
+}  // namespace kernwright

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+// Archives, tar compressed by zstd, by libarchive, which is loaded when the first of them is
+// opened. Errors: `unavailable` where it cannot be; `io`; `corrupt` with libarchive's words.
+
+/// Writes regular files. The same files in the same order give the same bytes: no time, owner or
+/// mode of this machine enters.
+class TarWriter {
+ public:
+  static Result<TarWriter> create(const std::filesystem::path& path);
+  TarWriter(TarWriter&&) noexcept;
+  TarWriter& operator=(TarWriter&&) noexcept;
+  ~TarWriter();
+
+  Result<void> add(std::string_view name, std::string_view bytes);
+  /// Without it the archive is not whole.
+  Result<void> finish();
+
+ private:
+  struct State;
+  explicit TarWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// What an archive says of its next entry.
+struct TarEntry {
+  std::string name;
+  bool regular = false;    ///< a file, and no link of either kind
+  std::int64_t owner = 0;  ///< user id, or the group's where that is not 0
+  std::uint64_t bytes = 0;
+};
+
+class TarReader {
+ public:
+  static Result<TarReader> open(const std::filesystem::path& path);
+  TarReader(TarReader&&) noexcept;
+  TarReader& operator=(TarReader&&) noexcept;
+  ~TarReader();
+
+  /// Nothing at the end.
+  Result<std::optional<TarEntry>> next();
+  /// The content of the entry that `next` gave last. Errors: `corrupt` where it has more than
+  /// `most` bytes, however it describes itself.
+  Result<std::string> read(std::uint64_t most);
+
+ private:
+  struct State;
+  explicit TarReader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kernwright
