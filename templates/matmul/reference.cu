@@ -3,12 +3,38 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// value[m, n] = a[m, k] * b[n, k]^T and magnitude[m, n] = |a| * |b|^T, not rounded to the
-// operation's type. One block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are
-// added in fp32 over 32 of k at a time and those sums in fp64, so the error does not grow with k.
+__device__ double activate(double x) {
+  if (activation == activation_gelu_tanh) {
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  }
+  if (activation == activation_gelu_erf) return 0.5 * x * erfc(-0.7071067811865476 * x);
+  if (activation == activation_silu) return x / (1 + exp(-x));
+  return x;
+}
+
+// No activation is steeper: its derivative stays below 1.13 (gelu) and 1.1 (silu), so that an error
+// of the sum is at most this much larger behind it.
+constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
+
+// How much more than the bound for fp32 an error of the sums may be. Tensor cores keep about 14
+// bits where they add fp8 products: a sum that stays there may be off by 2^-11 of its terms; sums
+// of 128 terms, added in fp32, by 2^-12 each, whose signs differ.
+__device__ float coarser(float terms) {
+  if (dtype != dtype_fp8_e4m3) return 1;
+  const float of_terms =
+      accumulate == accumulate_fast ? 0x1p-11f : 0x1p-12f / sqrtf(ceilf(terms / 128));
+  return fmaxf(of_terms / (8 * sqrtf(terms) * 0x1p-22f), 1.0f);
+}
+
+// value[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n], b also
+// as [k, n], not rounded to the operation's type, and magnitude[m, n] the same of absolute values,
+// with the activation's steepest slope in its place. One block of 256 threads per 64x64 tile, 4x4
+// outputs per thread. Products are added in fp32 over 32 of k at a time and those sums in fp64, so
+// the error does not grow with k.
 extern "C" __global__ void __launch_bounds__(256)
-    matmul_reference(const dtype_t* a, const dtype_t* b, float* value, float* magnitude,
-                     long long m_size, long long n_size, long long k_size) {
+    matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
+                     const out_t* addend, float* value, float* magnitude, long long m_size,
+                     long long n_size, long long k_size, float alpha, float beta) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
   __shared__ float tile_a[kDepth][kTile + 4];
@@ -29,7 +55,9 @@ extern "C" __global__ void __launch_bounds__(256)
       const bool in_a = in_k && m_first + r < m_size;
       const bool in_b = in_k && n_first + r < n_size;
       tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k_size + k_first + c]) : 0.0f;
-      tile_b[c][r] = in_b ? to_float(b[(n_first + r) * k_size + k_first + c]) : 0.0f;
+      const long long at_b = b_layout == b_layout_nk ? (n_first + r) * k_size + k_first + c
+                                                     : (k_first + c) * n_size + n_first + r;
+      tile_b[c][r] = in_b ? to_float(b[at_b]) : 0.0f;
     }
     __syncthreads();
     float part[4][4] = {};
@@ -52,8 +80,13 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int j = 0; j < 4; ++j) {
       if (m_first + row + i < m_size && n_first + column + j < n_size) {
         const long long at = (m_first + row + i) * n_size + n_first + column + j;
-        value[at] = static_cast<float>(sum[i][j]);
-        magnitude[at] = absolute[i][j];
+        const float shift = bias == bias_column ? to_float(column_bias[n_first + column + j]) : 0;
+        const float added = residual != residual_none ? to_float(addend[at]) : 0;
+        value[at] = static_cast<float>(activate(static_cast<double>(alpha) * sum[i][j] + shift) +
+                                       static_cast<double>(beta) * added);
+        const float terms = absolute[i][j] * coarser(static_cast<float>(k_size));
+        magnitude[at] =
+            kSteepest * (fabsf(alpha) * terms + fabsf(shift)) + fabsf(beta) * fabsf(added);
       }
     }
   }

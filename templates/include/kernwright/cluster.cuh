@@ -16,6 +16,13 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// This block's place in its cluster.
+__device__ __forceinline__ unsigned cluster_rank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
 // What lies at shared `address` of this block, in block `rank` of the cluster.
 __device__ __forceinline__ unsigned cluster_address(unsigned address, unsigned rank) {
   unsigned mapped;

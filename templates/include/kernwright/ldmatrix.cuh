@@ -13,4 +13,12 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned (&fragment)[4], unsigned ad
                : "memory");
 }
 
+// The same transposed: fragment[i] holds column lane / 4 of rows 2 * (lane % 4) and the next.
+__device__ __forceinline__ void ldmatrix_transposed_x4(unsigned (&fragment)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+               : "r"(address)
+               : "memory");
+}
+
 }  // namespace kernwright

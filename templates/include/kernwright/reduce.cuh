@@ -1,34 +1,163 @@
 #pragma once
-// Sums over groups of neighbouring threads; every thread of the group gets the result.
+// Reductions over groups of neighbouring threads, in one block or in a cluster. Every thread of the
+// group gets the result, and all get the same bits, since the order is fixed. A reduction is a type
+// with `Value` (plain data of whole words), `identity()` and `combine(a, b)`.
+
+#include <kernwright/cluster.cuh>
+#include <kernwright/cp_async.cuh>
 
 namespace kernwright {
 
+__device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xff800000u); }
+
+// Chosen<C, A, B>::Type is A where C, else B.
+template <bool First, typename A, typename B>
+struct Chosen {
+  using Type = A;
+};
+template <typename A, typename B>
+struct Chosen<false, A, B> {
+  using Type = B;
+};
+
+struct Sum {
+  using Value = float;
+  static __device__ __forceinline__ Value identity() { return 0; }
+  static __device__ __forceinline__ Value combine(Value a, Value b) { return a + b; }
+};
+
+// NaN if any is.
+struct Max {
+  using Value = float;
+  static __device__ __forceinline__ Value identity() { return minus_infinity(); }
+  static __device__ __forceinline__ Value combine(Value a, Value b) {
+    Value largest;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(largest) : "f"(a), "f"(b));
+    return largest;
+  }
+};
+
+// Count, mean and sum of squared deviations, combined as in Chan, Golub and LeVeque: no difference
+// of large sums, so a mean far from zero costs no digits.
+struct Moments {
+  struct Value {
+    float count;
+    float mean;
+    float squares;
+  };
+  static __device__ __forceinline__ Value identity() { return {0, 0, 0}; }
+  static __device__ __forceinline__ Value combine(const Value& a, const Value& b) {
+    const float count = a.count + b.count;
+    const float share = __fdividef(b.count, fmaxf(count, 1.0f));
+    const float distance = b.mean - a.mean;
+    return {count, a.mean + distance * share,
+            a.squares + b.squares + distance * distance * (a.count * share)};
+  }
+};
+
+// e^x to 2 ulp of the exponent's product; results below 2^-126 are 0.
+__device__ __forceinline__ float fast_exp(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+  return y;
+}
+
+// The largest of some values, and the sum of e^(value - largest): both halves of a softmax in one
+// round. A value of -inf counts for nothing.
+struct LogSum {
+  struct Value {
+    float largest;
+    float sum;
+  };
+  static __device__ __forceinline__ Value identity() { return {minus_infinity(), 0}; }
+  static __device__ __forceinline__ Value combine(const Value& a, const Value& b) {
+    const float largest = Max::combine(a.largest, b.largest);
+    return {largest, a.sum * factor(a.largest, largest) + b.sum * factor(b.largest, largest)};
+  }
+  // What takes a sum relative to `from` to one relative to `to`, which is not less.
+  static __device__ __forceinline__ float factor(float from, float to) {
+    return fast_exp(from == to ? 0.0f : from - to);  // both may be -inf
+  }
+};
+
+template <typename T>
+struct Words {
+  static_assert(sizeof(T) % 4 == 0);
+  static constexpr int kCount = sizeof(T) / 4;
+  unsigned word[kCount];
+};
+
+template <typename T>
+__device__ __forceinline__ T shuffle_xor(const T& x, int offset) {
+  Words<T> words = __builtin_bit_cast(Words<T>, x);
+#pragma unroll
+  for (int i = 0; i < Words<T>::kCount; ++i) {
+    words.word[i] = __shfl_xor_sync(0xffffffffu, words.word[i], offset);
+  }
+  return __builtin_bit_cast(T, words);
+}
+
 // Over `Width` lanes of a warp (a power of two up to 32). All lanes of the warp must call.
-template <int Width>
-__device__ __forceinline__ float warp_sum(float x) {
+template <typename Reduction, int Width>
+__device__ __forceinline__ typename Reduction::Value warp_reduce(typename Reduction::Value x) {
   static_assert(Width >= 1 && Width <= 32 && (Width & (Width - 1)) == 0);
 #pragma unroll
   for (int offset = Width / 2; offset > 0; offset /= 2) {
-    x += __shfl_xor_sync(0xffffffffu, x, offset);
+    x = Reduction::combine(x, shuffle_xor(x, offset));
   }
   return x;
 }
 
-// Over `Warps` neighbouring warps, with one barrier: each warp leaves its part and then adds up all
-// parts itself. `parts` has `Warps` floats, this group's own; a caller that sums again must
-// alternate between two such arrays, because nothing here waits for the readers. All threads of the
-// block call.
-template <int Warps>
-__device__ __forceinline__ float group_sum(float x, float* parts) {
-  static_assert(Warps >= 1 && Warps <= 32);
-  x = warp_sum<32>(x);
-  if constexpr (Warps > 1) {
-    const int lane = threadIdx.x % 32;
-    if (lane == 0) parts[threadIdx.x / 32 % Warps] = x;
-    __syncthreads();
-    x = warp_sum<32>(lane < Warps ? parts[lane] : 0.0f);
+// Stores `x` at `place`, which lies in this block, in block `rank` of the cluster.
+template <typename T>
+__device__ __forceinline__ void store_at_rank(T* place, const T& x, unsigned rank) {
+  const unsigned address = cluster_address(shared_address(place), rank);
+  const Words<T> words = __builtin_bit_cast(Words<T>, x);
+#pragma unroll
+  for (int i = 0; i < Words<T>::kCount; ++i) {
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address + 4 * i), "r"(words.word[i])
+                 : "memory");
   }
-  return x;
+}
+
+// Over `Threads` neighbouring threads in each of `Cluster` blocks, with one barrier: each warp
+// leaves its part, in all blocks, and then combines all parts itself. Up to 32 threads are lanes of
+// one warp; more are whole warps. `parts` is this group's own, and has an entry for every warp of
+// the cluster; a caller that reduces again must alternate between two such arrays, because nothing
+// here waits for the readers. All threads of the block call. In a cluster the blocks must have
+// started (cluster_wait) before.
+template <typename Reduction, int Threads, int Cluster>
+__device__ __forceinline__ typename Reduction::Value group_reduce(
+    typename Reduction::Value x, typename Reduction::Value* parts) {
+  if constexpr (Threads <= 32) {
+    static_assert(Cluster == 1);
+    return warp_reduce<Reduction, Threads>(x);
+  } else {
+    static_assert(Threads % 32 == 0);
+    constexpr int kWarps = Threads / 32;
+    constexpr int kParts = kWarps * Cluster;
+    x = warp_reduce<Reduction, 32>(x);
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32 % kWarps;
+    if constexpr (Cluster == 1) {
+      if (lane == 0) parts[warp] = x;
+      __syncthreads();
+    } else {
+      if (lane < Cluster) store_at_rank(parts + cluster_rank() * kWarps + warp, x, lane);
+      cluster_arrive();
+      cluster_wait();
+    }
+    if constexpr (kParts <= 32 && (kParts & (kParts - 1)) == 0) {
+      return warp_reduce<Reduction, kParts>(parts[lane % kParts]);
+    } else {
+      x = Reduction::identity();
+#pragma unroll
+      for (int first = 0; first < kParts; first += 32) {
+        if (first + lane < kParts) x = Reduction::combine(x, parts[first + lane]);
+      }
+      return warp_reduce<Reduction, 32>(x);
+    }
+  }
 }
 
 }  // namespace kernwright

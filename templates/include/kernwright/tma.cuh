@@ -1,7 +1,7 @@
 #pragma once
-// TMA (sm_90): two-dimensional boxes between global and shared memory. Coordinates count elements,
-// the innermost dimension first; a box may reach past the tensor: such elements load as zeros,
-// counted in the bytes, and are not stored.
+// TMA (sm_90): two-dimensional boxes and plain stretches between global and shared memory. A box's
+// coordinates count elements, the innermost dimension first; it may reach past the tensor: such
+// elements load as zeros, counted in the bytes, and are not stored.
 
 namespace kernwright {
 
@@ -47,7 +47,18 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
       : "memory");
 }
 
-// Orders this thread's ordinary writes to shared memory before later TMA stores of them.
+// Copies `bytes` that follow one another, no tensor map needed; both addresses and the size are
+// multiples of 16. They complete on `barrier`.
+__device__ __forceinline__ void bulk_load(unsigned destination, const void* source, unsigned bytes,
+                                          unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(destination),
+      "l"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+// Orders this thread's ordinary accesses to shared memory before later ones of TMA.
 __device__ __forceinline__ void tma_store_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

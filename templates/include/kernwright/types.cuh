@@ -11,7 +11,7 @@ struct bf16 {
 struct fp16 {
   unsigned short bits;
 };
-struct fp8_e4m3 {  // converting needs sm_89 or newer
+struct fp8_e4m3 {
   unsigned char bits;
 };
 
@@ -25,12 +25,31 @@ __device__ __forceinline__ float to_float(fp16 x) {
   return y;
 }
 __device__ __forceinline__ float to_float(fp8_e4m3 x) {
+#if __CUDA_ARCH__ >= 890
   unsigned pair;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(x.bits)));
   return to_float(fp16{static_cast<unsigned short>(pair)});
+#else  // placed at the top of an fp32 it is 2^120 too small, subnormals too
+  const unsigned magnitude = x.bits & 0x7f;
+  const float value =
+      magnitude == 0x7f ? __uint_as_float(0x7fffffff) : __uint_as_float(magnitude << 20) * 0x1p120f;
+  return x.bits & 0x80 ? -value : value;
+#endif
 }
 
-// Rounds to nearest even; fp8_e4m3 saturates to +-448.
+#if __CUDA_ARCH__ < 890
+// What newer architectures have an instruction for: the bits of `x` in fp8_e4m3.
+__device__ __forceinline__ unsigned encode_e4m3(float x) {
+  const unsigned sign = __float_as_uint(x) >> 24 & 0x80;
+  if (x != x) return sign | 0x7f;
+  const float magnitude = fminf(fabsf(x), 448.0f);
+  if (magnitude < 0x1p-6f) return sign | __float2uint_rn(magnitude * 512.0f);
+  const unsigned bits = __float_as_uint(magnitude);
+  return sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3));
+}
+#endif
+
+// Rounds to nearest even; fp8_e4m3 saturates to +-448, int8 to -128 and 127.
 template <typename T>
 __device__ __forceinline__ T from_float(float x);
 template <>
@@ -51,12 +70,60 @@ __device__ __forceinline__ fp16 from_float<fp16>(float x) {
 }
 template <>
 __device__ __forceinline__ fp8_e4m3 from_float<fp8_e4m3>(float x) {
+#if __CUDA_ARCH__ >= 890
   unsigned short pair;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
   return fp8_e4m3{static_cast<unsigned char>(pair)};
+#else
+  return fp8_e4m3{static_cast<unsigned char>(encode_e4m3(x))};
+#endif
 }
 
-// Two neighbours in one word, the first in the low half: one cvt instead of two and a shift.
+template <>
+__device__ __forceinline__ signed char from_float<signed char>(float x) {
+  return static_cast<signed char>(__float2int_rn(fminf(fmaxf(x, -128.0f), 127.0f)));
+}
+
+// How an element is stored.
+template <typename T>
+__device__ __forceinline__ unsigned bits_of(T x) {
+  return x.bits;
+}
+__device__ __forceinline__ unsigned bits_of(signed char x) { return static_cast<unsigned char>(x); }
+
+// Two neighbours in one word, the first in the low half, as floats.
+template <typename T>
+__device__ __forceinline__ float2 unpack_pair(unsigned word) {
+  static_assert(sizeof(T) == 2);
+  return {to_float(T{static_cast<unsigned short>(word)}),
+          to_float(T{static_cast<unsigned short>(word >> 16)})};
+}
+
+// Four fp8_e4m3 of a word as fp16, which holds them exactly: `low` the first two, `high` the
+// others.
+__device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigned& high) {
+#if __CUDA_ARCH__ >= 890
+  asm("{ .reg .b16 first, second;\n"
+      "mov.b32 {first, second}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, first;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, second; }"
+      : "=r"(low), "=r"(high)
+      : "r"(word));
+#else  // placed below the sign of an fp16 it is 2^8 too small, subnormals too
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair) {
+    const unsigned bytes = __byte_perm(word, 0, pair == 0 ? 0x1404 : 0x3424);  // each << 8
+    const unsigned magnitude = bytes & 0x7f007f00;
+    unsigned wide = (bytes & 0x80008000) | magnitude >> 1;
+    asm("mul.f16x2 %0, %1, %2;" : "=r"(wide) : "r"(wide), "r"(0x5c005c00));
+    wide |= __vcmpeq2(magnitude, 0x7f007f00) & 0x7fff7fff;  // NaN
+    (pair == 0 ? low : high) = wide;
+  }
+#endif
+}
+
+// Two neighbours, rounded, in one word, the first in the low half: one cvt instead of two and a
+// shift.
 template <typename T>
 __device__ __forceinline__ unsigned pack_pair(float first, float second);
 template <>
@@ -70,6 +137,20 @@ __device__ __forceinline__ unsigned pack_pair<fp16>(float first, float second) {
   unsigned word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   return word;
+}
+template <>  // two bytes, in the low half
+__device__ __forceinline__ unsigned pack_pair<fp8_e4m3>(float first, float second) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  return pair;
+#else
+  return encode_e4m3(first) | encode_e4m3(second) << 8;
+#endif
+}
+template <>  // the same
+__device__ __forceinline__ unsigned pack_pair<signed char>(float first, float second) {
+  return bits_of(from_float<signed char>(first)) | bits_of(from_float<signed char>(second)) << 8;
 }
 
 }  // namespace kernwright

@@ -1,12 +1,12 @@
 #pragma once
-// Loads and stores of 2 to 16 bytes with cache hints, and their conversion to and from fp32.
+// Loads and stores of 1 to 16 bytes with cache hints, and their conversion to and from fp32.
 // Data stay packed in registers until they are used, so that a row costs its bytes and no more.
 
 #include <kernwright/types.cuh>
 
 namespace kernwright {
 
-// `Bytes` (2, 4, 8 or 16) of consecutive elements; with 2, the low half of the word.
+// `Bytes` (1, 2, 4, 8 or 16) of consecutive elements; fewer than 4 are at the low end of the word.
 template <int Bytes>
 struct Packed {
   unsigned word[Bytes < 4 ? 1 : Bytes / 4];
@@ -19,7 +19,7 @@ enum class Store { plain, streaming };
 
 template <Load Hint, int Bytes>
 __device__ __forceinline__ Packed<Bytes> load(const void* address) {
-  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
+  static_assert(Bytes == 1 || Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
   Packed<Bytes> x;
   if constexpr (Bytes == 16) {
     uint4 v;
@@ -53,16 +53,19 @@ __device__ __forceinline__ Packed<Bytes> load(const void* address) {
                        4) {  // narrow loads share lines with their neighbours: keep them in L1
     x.word[0] = Hint == Load::plain ? *static_cast<const unsigned*>(address)
                                     : __ldg(static_cast<const unsigned*>(address));
-  } else {
+  } else if constexpr (Bytes == 2) {
     x.word[0] = Hint == Load::plain ? *static_cast<const unsigned short*>(address)
                                     : __ldg(static_cast<const unsigned short*>(address));
+  } else {
+    x.word[0] = Hint == Load::plain ? *static_cast<const unsigned char*>(address)
+                                    : __ldg(static_cast<const unsigned char*>(address));
   }
   return x;
 }
 
 template <Store Hint, int Bytes>
 __device__ __forceinline__ void store(void* address, const Packed<Bytes>& x) {
-  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
+  static_assert(Bytes == 1 || Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
   if constexpr (Bytes == 16) {
     const uint4 v{x.word[0], x.word[1], x.word[2], x.word[3]};
     if constexpr (Hint == Store::streaming) {
@@ -79,9 +82,34 @@ __device__ __forceinline__ void store(void* address, const Packed<Bytes>& x) {
     }
   } else if constexpr (Bytes == 4) {
     *static_cast<unsigned*>(address) = x.word[0];
-  } else {
+  } else if constexpr (Bytes == 2) {
     *static_cast<unsigned short*>(address) = static_cast<unsigned short>(x.word[0]);
+  } else {
+    *static_cast<unsigned char*>(address) = static_cast<unsigned char>(x.word[0]);
   }
+}
+
+// Loads from shared memory, by its 32-bit address.
+template <int Bytes>
+__device__ __forceinline__ Packed<Bytes> load_shared(unsigned address) {
+  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
+  Packed<Bytes> x;
+  if constexpr (Bytes == 16) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.word[0]), "=r"(x.word[1]), "=r"(x.word[2]), "=r"(x.word[3])
+                 : "r"(address)
+                 : "memory");
+  } else if constexpr (Bytes == 8) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(x.word[0]), "=r"(x.word[1])
+                 : "r"(address)
+                 : "memory");
+  } else if constexpr (Bytes == 4) {
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x.word[0]) : "r"(address) : "memory");
+  } else {
+    asm volatile("ld.shared.u16 %0, [%1];" : "=r"(x.word[0]) : "r"(address) : "memory");
+  }
+  return x;
 }
 
 // Element `i` of a packed group of T as fp32.
@@ -89,10 +117,12 @@ template <typename T, int Bytes>
 __device__ __forceinline__ float lane(const Packed<Bytes>& x, int i) {
   if constexpr (sizeof(T) == 4) {
     return __uint_as_float(x.word[i]);
-  } else {
-    static_assert(sizeof(T) == 2);
+  } else if constexpr (sizeof(T) == 2) {
     const unsigned word = x.word[i / 2];
     return to_float(T{static_cast<unsigned short>(i % 2 == 0 ? word : word >> 16)});
+  } else {
+    static_assert(sizeof(T) == 1);
+    return to_float(T{static_cast<unsigned char>(x.word[i / 4] >> i % 4 * 8)});
   }
 }
 
@@ -103,13 +133,57 @@ __device__ __forceinline__ Packed<Bytes> pack(const float (&value)[Bytes / sizeo
   if constexpr (sizeof(T) == 4) {
 #pragma unroll
     for (int i = 0; i < Bytes / 4; ++i) x.word[i] = __float_as_uint(value[i]);
+  } else if constexpr (Bytes == sizeof(T)) {
+    x.word[0] = bits_of(from_float<T>(value[0]));
   } else if constexpr (Bytes == 2) {
-    x.word[0] = from_float<T>(value[0]).bits;
+    x.word[0] = pack_pair<T>(value[0], value[1]);
+  } else if constexpr (sizeof(T) == 1) {
+#pragma unroll
+    for (int i = 0; i < Bytes / 4; ++i) {
+      x.word[i] = pack_pair<T>(value[4 * i], value[4 * i + 1]) |
+                  pack_pair<T>(value[4 * i + 2], value[4 * i + 3]) << 16;
+    }
   } else {
 #pragma unroll
     for (int i = 0; i < Bytes / 4; ++i) x.word[i] = pack_pair<T>(value[2 * i], value[2 * i + 1]);
   }
   return x;
+}
+
+// `Count` consecutive elements of T, packed, in vectors as wide as a power of two of them allows.
+template <typename T, int Count>
+struct Elements {
+  static constexpr int kBytes = Count * sizeof(T) < 16 ? Count * sizeof(T) : 16;
+  static constexpr int kLanes = kBytes / sizeof(T);
+  Packed<kBytes> part[Count / kLanes];
+
+  __device__ __forceinline__ float operator[](int i) const {
+    return lane<T>(part[i / kLanes], i % kLanes);
+  }
+};
+
+template <Load Hint, int Count, typename T>
+__device__ __forceinline__ Elements<T, Count> load_elements(const T* from) {
+  using All = Elements<T, Count>;
+  All x;
+#pragma unroll
+  for (int i = 0; i < Count / All::kLanes; ++i) {
+    x.part[i] = load<Hint, All::kBytes>(from + i * All::kLanes);
+  }
+  return x;
+}
+
+// Rounds and writes `Count` values.
+template <Store Hint, int Count, typename T>
+__device__ __forceinline__ void store_elements(T* to, const float (&value)[Count]) {
+  using All = Elements<T, Count>;
+#pragma unroll
+  for (int i = 0; i < Count / All::kLanes; ++i) {
+    float part[All::kLanes];
+#pragma unroll
+    for (int j = 0; j < All::kLanes; ++j) part[j] = value[i * All::kLanes + j];
+    store<Hint>(to + i * All::kLanes, pack<T, All::kBytes>(part));
+  }
 }
 
 }  // namespace kernwright

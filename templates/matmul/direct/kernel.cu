@@ -1,4 +1,4 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit in and out, accumulated in fp32, for m <= 16.
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands, accumulated in fp32, for m <= 16.
 //
 // B is read once, so it goes from memory to registers and straight into mma.sync. A lane loads 8
 // consecutive k of a row, 16 bytes, and the four lanes of a row 64; mma.sync gets them in pairs,
@@ -6,10 +6,15 @@
 // batch, UNROLL for each row, are under way before the first is used; meanwhile other warps
 // multiply.
 //
+// Where k is no multiple of 8, rows start at any element. A lane then reads the 16-byte pieces that
+// hold 8 UNROLL consecutive elements, one more than these would fill, and shifts them into place.
+//
 // A block owns BN rows of B. Its warps take batches of k in turn; their sums meet in shared memory
 // and are added in the order of the warps.
 
 #include <kernwright/config.cuh>
+#include <kernwright/element_shift.cuh>
+#include <kernwright/epilogue.cuh>
 #include <kernwright/mma.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/vector.cuh>
@@ -31,18 +36,61 @@ struct Batch {
   Packed<16> b[Loads][kRowsB];
 };
 
-// The rows that a lane reads, from its own first element on. Beyond the last row of A or B it is
-// read again: what that gives is not stored.
+// The rows that a lane reads. Beyond the last row of A or B it is read again: what that gives is
+// not stored.
 struct Rows {
   const dtype_t* a[kRowsA];
   const dtype_t* b[kRowsB];
 };
 
 __device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row, int rows, int k) {
-  return matrix + static_cast<long long>(min(row, rows - 1)) * k + threadIdx.x % 4 * kLaneK;
+  return matrix + static_cast<long long>(min(row, rows - 1)) * k;
 }
 
-__device__ __forceinline__ void load_batch(Batch<UNROLL>& batch, const Rows& rows, int first) {
+// 8 UNROLL elements from any one on.
+struct Elements {
+  unsigned words[UNROLL * 4 + 4];
+  int shift;  // elements in front, in the first piece
+
+  // Reads up to 8 elements behind the last.
+  __device__ __forceinline__ void read(const dtype_t* first) {
+    shift = static_cast<int>(reinterpret_cast<unsigned long long>(first) % 16 / 2);
+#pragma unroll
+    for (int i = 0; i <= UNROLL; ++i) {
+      const auto piece = load<Load::read_only, 16>(first - shift + i * 8);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) words[i * 4 + j] = piece.word[j];
+    }
+  }
+  __device__ __forceinline__ void align() { shift_elements<UNROLL * 4>(words, shift); }
+  __device__ __forceinline__ Packed<16> eight(int i) const {
+    return {{words[i * 4], words[i * 4 + 1], words[i * 4 + 2], words[i * 4 + 3]}};
+  }
+};
+
+__device__ __forceinline__ void load_anywhere(Batch<UNROLL>& batch, const Rows& rows, int first) {
+  Elements a[kRowsA], b[kRowsB];
+  first += threadIdx.x % 4 * (UNROLL * 8);
+#pragma unroll
+  for (int i = 0; i < kRowsB; ++i) b[i].read(rows.b[i] + first);
+#pragma unroll
+  for (int i = 0; i < kRowsA; ++i) a[i].read(rows.a[i] + first);
+#pragma unroll
+  for (int i = 0; i < kRowsB; ++i) {
+    b[i].align();
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) batch.b[u][i] = b[i].eight(u);
+  }
+#pragma unroll
+  for (int i = 0; i < kRowsA; ++i) {
+    a[i].align();
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) batch.a[u][i] = a[i].eight(u);
+  }
+}
+
+__device__ __forceinline__ void load_aligned(Batch<UNROLL>& batch, const Rows& rows, int first) {
+  first += threadIdx.x % 4 * kLaneK;
 #pragma unroll
   for (int u = 0; u < UNROLL; ++u) {
 #pragma unroll
@@ -56,17 +104,26 @@ __device__ __forceinline__ void load_batch(Batch<UNROLL>& batch, const Rows& row
   }
 }
 
-// The last columns of all: zeros from `k` on.
+// Of a row's last columns 8 elements from `first` on: zeros from `k` on.
+__device__ __forceinline__ Packed<16> load_eight(const dtype_t* row, int first, int k) {
+  if constexpr (ALIGNED_K) {
+    return first < k ? load<Load::read_only, 16>(row + first) : Packed<16>{};
+  }
+  Packed<16> x{};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const unsigned bits = first + i < k ? row[first + i].bits : 0;
+    x.word[i / 2] |= bits << i % 2 * 16;
+  }
+  return x;
+}
+
 __device__ __forceinline__ void load_end(Batch<1>& batch, const Rows& rows, int first, int k) {
-  const bool inside = first + static_cast<int>(threadIdx.x % 4) * kLaneK < k;
+  first += threadIdx.x % 4 * kLaneK;
 #pragma unroll
-  for (int i = 0; i < kRowsB; ++i) {
-    batch.b[0][i] = inside ? load<Load::read_only, 16>(rows.b[i] + first) : Packed<16>{};
-  }
+  for (int i = 0; i < kRowsB; ++i) batch.b[0][i] = load_eight(rows.b[i], first, k);
 #pragma unroll
-  for (int i = 0; i < kRowsA; ++i) {
-    batch.a[0][i] = inside ? load<Load::read_only, 16>(rows.a[i] + first) : Packed<16>{};
-  }
+  for (int i = 0; i < kRowsA; ++i) batch.a[0][i] = load_eight(rows.a[i], first, k);
 }
 
 template <int Loads>
@@ -92,7 +149,8 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowsB][4], const Batch<L
 // With no bound on the blocks the compiler would hold loads back to save registers.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_direct(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                  dtype_t* __restrict__ d, int m, int n, int k) {
+                  out_t* __restrict__ d, int m, int n, int k, const out_t* __restrict__ column_bias,
+                  const out_t* __restrict__ addend, float alpha, float beta) {
   __shared__ float2 parts[WARPS][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first_b = static_cast<int>(blockIdx.x) * BN;
@@ -103,11 +161,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   for (int i = 0; i < kRowsB; ++i) rows.b[i] = row_of(b, first_b + i * 8 + lane / 4, n, k);
 
   float sums[kRowsB][4] = {};
-  const int whole = k - k % BATCH_K;
+  const int batched = ALIGNED_K ? k : max(k - 8, 0);  // 8 more are read where rows are shifted
+  const int whole = batched - batched % BATCH_K;
 #pragma unroll 1
   for (int first = warp * BATCH_K; first < whole; first += WARPS * BATCH_K) {
     Batch<UNROLL> batch;
-    load_batch(batch, rows, first);
+    if constexpr (ALIGNED_K) {
+      load_aligned(batch, rows, first);
+    } else {
+      load_anywhere(batch, rows, first);
+    }
     multiply(sums, batch);
   }
 #pragma unroll 1
@@ -125,6 +188,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   }
   __syncthreads();
+  const Epilogue epilogue(alpha, column_bias, beta, addend, m, n);
 #pragma unroll 1
   for (int fragment = warp; fragment < FRAGMENTS; fragment += WARPS) {
     float2 sum = parts[0][fragment][lane];
@@ -135,8 +199,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     const int row = fragment / kRowsB * 8 + lane / 4;
     const int column = first_b + fragment % kRowsB * 8 + lane % 4 * 2;
-    dtype_t* const target = d + static_cast<long long>(row) * n + column;
-    if (row < m && column < n) target[0] = from_float<dtype_t>(sum.x);
-    if (row < m && column + 1 < n) target[1] = from_float<dtype_t>(sum.y);
+    out_t* const target = d + static_cast<long long>(row) * n + column;
+    if (row < m && column < n) {
+      target[0] = from_float<out_t>(epilogue.apply(sum.x, row, column));
+    }
+    if (row < m && column + 1 < n) {
+      target[1] = from_float<out_t>(epilogue.apply(sum.y, row, column + 1));
+    }
   }
 }

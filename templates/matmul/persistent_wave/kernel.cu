@@ -1,4 +1,5 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit in and out, accumulated in fp32 (Hopper).
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands and result, accumulated in fp32
+// (Hopper).
 //
 // One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
 // wgmma, BM / CONSUMERS rows each. A cluster of CM x CN blocks takes neighbouring tiles; what its
@@ -8,15 +9,22 @@
 // The epilogue belongs to the warp: its 16 rows of D, rounded, go out in chunks of CHUNK columns
 // through its own staging. With OVERLAP the rounded tile stays in registers and leaves during the
 // first k steps of the next one, so that the tensor cores do not wait for it. A block's last tile
-// leaves through the ring, which nothing will fill again.
+// leaves through the ring, which nothing will fill again. The bias and the residual of a tile come
+// through the ring too, behind its operands, so that they are there when its sums are.
+//
+// Rows that do not start at multiples of 16 bytes are beyond TMA. Such operands are copied by a
+// launch in front, matmul_pad; such rows of D are stored element by element from the staging.
 
 #include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
+#include <kernwright/grid_dependency.cuh>
 #include <kernwright/mbarrier.cuh>
+#include <kernwright/pad_rows.cuh>
 #include <kernwright/stmatrix.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/wgmma.cuh>
+#include <kernwright/wgmma_epilogue.cuh>
 
 namespace {
 
@@ -126,21 +134,43 @@ __device__ __forceinline__ void load(unsigned destination, const TensorMap& map,
   }
 }
 
-// Run by one thread: fills the ring with this block's slices of every tile's operands.
+// A warp's rows leave in kStores chunks of 16 rows and CHUNK columns: chunk by chunk, 64-row block
+// by block.
+__device__ __forceinline__ constexpr int chunk_row(int index) { return index / kChunks * 64; }
+__device__ __forceinline__ constexpr int chunk_column(int index) {
+  const int column = index % kChunks * CHUNK;
+  return column + CHUNK <= BN ? column : BN - CHUNK;
+}
+
+// What the epilogue adds to the sums, and its factors.
+struct Addends {
+  const TensorMap& map_residual;
+  const out_t* bias;
+  float alpha, beta;
+  int n;
+};
+
+// Run by one thread: fills the ring with this block's slices of every tile's operands, then with
+// its bias, a stage, and its residual, a stage for each chunk of columns: where A is else.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
-                                        Schedule& schedule, Addresses at, int steps) {
+                                        const Addends& addends, Schedule& schedule, Addresses at,
+                                        int steps) {
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
   const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
   Ring<STAGES> ring;
+  auto take_stage = [&](unsigned bytes) {
+    mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
+    mbarrier_arrive_expect(at.full(ring.stage), bytes);
+  };
+  grid_dependency_wait();  // for the copies
   while (schedule.next()) {
     const int row_a = schedule.row() + rank_n * (BM / CN);
     const int row_b = schedule.column() + rank_m * (BN / CM);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
+      take_stage((BM + BN) * BK * 2);
       const unsigned full = at.full(ring.stage);
-      mbarrier_arrive_expect(full, (BM + BN) * BK * 2);
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {
         const int x = step * BK + box * kBoxK;
@@ -151,15 +181,25 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       }
       ring.advance();
     }
+    if constexpr (kBias) {
+      const int columns = min(addends.n - schedule.column(), BN);  // none where a cluster overhangs
+      const unsigned bytes = columns > 0 ? columns * sizeof(out_t) : 0;
+      take_stage(bytes);
+      if (bytes > 0) {
+        bulk_load(at.a(ring.stage), addends.bias + schedule.column(), bytes, at.full(ring.stage));
+      }
+      ring.advance();
+    }
+    if constexpr (kResidual) {
+#pragma unroll 1
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        take_stage(BM * CHUNK * sizeof(out_t));
+        tma_load(at.a(ring.stage), addends.map_residual, schedule.column() + chunk_column(chunk),
+                 schedule.row(), at.full(ring.stage));
+        ring.advance();
+      }
+    }
   }
-}
-
-// A warp's rows leave in kStores chunks of 16 rows and CHUNK columns: chunk by chunk, 64-row block
-// by block.
-__device__ __forceinline__ int chunk_row(int index) { return index / kChunks * 64; }
-__device__ __forceinline__ int chunk_column(int index) {
-  const int column = index % kChunks * CHUNK;
-  return column + CHUNK <= BN ? column : BN - CHUNK;
 }
 
 // Two rounded columns a word, as stmatrix takes them.
@@ -167,12 +207,35 @@ __device__ __forceinline__ void round_chunk(const float (&d)[kBlocks][BN / 2], i
                                             unsigned (&words)[CHUNK / 4]) {
   const float* first = &d[index / kChunks][chunk_column(index) / 2];
 #pragma unroll
-  for (int j = 0; j < CHUNK / 4; ++j) words[j] = pack_pair<dtype_t>(first[2 * j], first[2 * j + 1]);
+  for (int j = 0; j < CHUNK / 4; ++j) words[j] = pack_pair<out_t>(first[2 * j], first[2 * j + 1]);
+}
+
+// D, and the map of it where TMA can address its rows.
+struct Target {
+  const TensorMap& map;
+  out_t* d;
+  int m, n;
+};
+
+// Stores a staged chunk without TMA: the warp goes from row to row.
+__device__ __forceinline__ void store_rows(const Target& target, unsigned slot, int column,
+                                           int row) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll 2
+  for (int line = 0; line < kWarpRows; ++line) {
+    if (row + line >= target.m) break;
+    out_t* const to = target.d + static_cast<long long>(row + line) * target.n + column;
+#pragma unroll
+    for (int i = lane; i < CHUNK; i += 32) {
+      const unsigned from = slot + line * CHUNK * 2 + ((i / 8) ^ (line & 7)) * 16 + i % 8 * 2;
+      if (column + i < target.n) to[i] = load_shared<out_t>(from);
+    }
+  }
 }
 
 // Writes 16 rows of a chunk to `slot` in the swizzle of its row length, and starts their store.
 __device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
-                                            const TensorMap& map, unsigned slot, int column,
+                                            const Target& target, unsigned slot, int column,
                                             int row) {
   const int lane = threadIdx.x % 32, line = lane % kWarpRows, half = lane / kWarpRows;
 #pragma unroll
@@ -180,14 +243,19 @@ __device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
     stmatrix_x4(slot + line * CHUNK * 2 + ((2 * j + half) ^ (line & 7)) * 16, words[4 * j],
                 words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
   }
-  tma_store_fence();
-  __syncwarp();
-  if (lane == 0) tma_store(map, slot, column, row);
+  if constexpr (ALIGNED_D) {
+    tma_store_fence();
+    __syncwarp();
+    if (lane == 0) tma_store(target.map, slot, column, row);
+  } else {
+    __syncwarp();
+    store_rows(target, slot, column, row);
+  }
 }
 
 // Run by one consumer warpgroup.
-__device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedule, Addresses at,
-                                        int steps, int consumer) {
+__device__ __forceinline__ void consume(const Target& target, const Addends& addends,
+                                        Schedule& schedule, Addresses at, int steps, int consumer) {
   const int lane = threadIdx.x % 32;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
   const int first_row = consumer * kBlocks * 64;
@@ -200,7 +268,7 @@ __device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedu
   auto store_staged = [&](const unsigned(&words)[CHUNK / 4], int column, int row) {
     if (lane == 0) tma_store_wait_read<kStagingBuffers - 1>();
     __syncwarp();
-    store_chunk(words, map_d, staging + buffer * sizeof(Storage::staging[0][0]), column, row);
+    store_chunk(words, target, staging + buffer * sizeof(Storage::staging[0][0]), column, row);
     buffer ^= 1;
   };
   auto store_waiting = [&] {
@@ -218,6 +286,37 @@ __device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedu
     } else if (lane < kCluster &&
                (lane % CM == schedule.rank_m() || lane / CM == schedule.rank_n())) {
       mbarrier_arrive_at(at.empty(stage), lane);
+    }
+  };
+
+  auto await_addend = [&] {
+    mbarrier_wait(at.full(ring.stage), ring.parity);
+    return at.a(ring.stage);
+  };
+  auto release_addend = [&] {  // ordinary loads have read it
+    tma_store_fence();
+    __syncwarp();
+    release(ring.stage);
+    ring.advance();
+  };
+  auto finish = [&](float(&d)[kBlocks][BN / 2]) {
+    if constexpr (kScaling) scale_all(d, addends.alpha);
+    if constexpr (kBias) {
+      add_columns<out_t>(d, await_addend());
+      release_addend();
+    }
+    if constexpr (kActivation) activate_all(d);
+    if constexpr (kResidual) {
+#pragma unroll
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        const unsigned rows = await_addend() + (first_row + warp * kWarpRows) * kRowBytes;
+#pragma unroll
+        for (int i = 0; i < kBlocks; ++i) {  // what the chunk before has is not added again
+          add_rows<out_t>(d[i], rows + i * 64 * kRowBytes, chunk_column(chunk), chunk * CHUNK,
+                          residual_factor(addends.beta));
+        }
+        release_addend();
+      }
     }
   };
 
@@ -260,6 +359,7 @@ __device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedu
 #pragma unroll 1
       while (stored < kStores) store_waiting();
     }
+    finish(d);
     if (schedule.is_last()) {
       named_barrier_sync(2 + consumer, 128);  // the warpgroup has read its rows of A
 #pragma unroll
@@ -268,7 +368,7 @@ __device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedu
         round_chunk(d, index, words);
         const int place = index % kChunks;
         const int line = place % kBoxes * BM + first_row + chunk_row(index) + warp * kWarpRows;
-        store_chunk(words, map_d, at.a(place / kBoxes) + line * kRowBytes,
+        store_chunk(words, target, at.a(place / kBoxes) + line * kRowBytes,
                     column + chunk_column(index), row + chunk_row(index));
       }
     } else if constexpr (OVERLAP) {
@@ -291,11 +391,20 @@ __device__ __forceinline__ void consume(const TensorMap& map_d, Schedule& schedu
 
 }  // namespace
 
+extern "C" __global__ void __launch_bounds__(kPadThreads)
+    matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
+               dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
+               int pitch) {
+  grid_dependents_launch();
+  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_persistent_wave(const __grid_constant__ TensorMap map_a,
                            const __grid_constant__ TensorMap map_b,
-                           const __grid_constant__ TensorMap map_d, int m, int n, int k,
-                           int group) {
+                           const __grid_constant__ TensorMap map_d, out_t* __restrict__ d, int m,
+                           int n, int k, int group, const __grid_constant__ TensorMap map_residual,
+                           const out_t* __restrict__ column_bias, float alpha, float beta) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -310,9 +419,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       mbarrier_init(at.empty(stage), (CM + CN - 1) * CONSUMERS * 4);  // one per warp that shares
     }
     mbarrier_init_fence();
-    tma_prefetch(map_d);
+    if constexpr (ALIGNED_D) tma_prefetch(map_d);
   }
   Schedule schedule(m, n, group);
+  const Addends addends{map_residual, column_bias, alpha, beta, n};
   if constexpr (kCluster > 1) {
     __syncwarp();
     cluster_arrive();
@@ -324,7 +434,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       __syncwarp();
       if constexpr (kCluster == 1) named_barrier_arrive<1>(32 + 128 * CONSUMERS);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
-      if (elect_one()) produce(map_a, map_b, schedule, at, steps);
+      if (elect_one()) {
+        produce(map_a, map_b, addends, schedule, at, steps);
+      }
       __syncwarp();
     } else {
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
@@ -332,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   } else {
     if constexpr (kCluster == 1) named_barrier_sync(1, 32 + 128 * CONSUMERS);
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
-    consume(map_d, schedule, at, steps, role - 1);
+    consume(Target{map_d, d, m, n}, addends, schedule, at, steps, role - 1);
   }
   if constexpr (kCluster > 1) {  // a block that left could still be written to or arrived at
     cluster_arrive();

@@ -1,18 +1,25 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit in and out, accumulated in fp32, for m <= 64
-// (Hopper).
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands, accumulated in fp32, for few rows
+// of A or, TRANSPOSED, few of B (Hopper). Here `a` is the operand with few rows, m of them, and `b`
+// the other: TRANSPOSED gives the problem's own the other way round, and D is then [n, m].
 //
-// The product is computed transposed: rows of B, of which there are many, take the 64 rows of
-// wgmma, and all of A is one operand of BM rows. Nothing but reading B costs time, so all that
-// counts is how much of it is under way: one warp fills a deep ring by TMA, BN / 64 warpgroups
-// multiply from it, and several blocks share a multiprocessor.
+// The product is computed transposed: rows of b, of which there are many, take the 64 rows of
+// wgmma, and a is one operand of BM rows. Little but reading b costs time, so what counts is how
+// much of it is under way: one warp fills a deep ring by TMA, BN / 64 warpgroups multiply from it,
+// and several blocks share a multiprocessor.
 //
 // The SPLIT blocks of a cluster take a slice of k each. Every block owns a part of the tile; it
 // gets everybody's sums of that part straight into its shared memory, and adds them in the order
 // of the ranks. Nobody writes to a block any more when it leaves.
+//
+// Rows that do not start at multiples of 16 bytes are beyond TMA: matmul_pad, a launch in front,
+// copies such operands.
 
 #include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
+#include <kernwright/epilogue.cuh>
+#include <kernwright/grid_dependency.cuh>
 #include <kernwright/mbarrier.cuh>
+#include <kernwright/pad_rows.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/wgmma.cuh>
@@ -34,11 +41,12 @@ static_assert(BN % 64 == 0 && BK % kBoxK == 0 && BM % 8 == 0);
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
 struct Addresses {
   static constexpr unsigned kA = STAGES * BN * BK * 2;
-  static constexpr unsigned kPartial = STAGES * STAGE_BYTES;
-  static constexpr unsigned kFull = kPartial + PARTIAL_BYTES;
+  static constexpr unsigned kPartial = SUMS_IN_RING ? 0 : STAGES * STAGE_BYTES;
+  static constexpr unsigned kFull = STAGES * STAGE_BYTES + (SUMS_IN_RING ? 0 : PARTIAL_BYTES);
   static constexpr unsigned kEmpty = kFull + 8 * STAGES;
   static constexpr unsigned kReceived = kEmpty + 8 * STAGES;
   static_assert(kReceived + 16 + 1024 == SMEM_BYTES);
+  static_assert(!SUMS_IN_RING || PARTIAL_BYTES <= STAGES * STAGE_BYTES);
 
   unsigned base;
   __device__ unsigned b(int stage) const { return base + stage * (BN * BK * 2); }
@@ -54,8 +62,9 @@ struct Addresses {
 
 // Run by one thread.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
-                                        Addresses at, int row_b, int first, int last) {
+                                        Addresses at, int row_a, int row_b, int first, int last) {
   Ring<STAGES> ring;
+  grid_dependency_wait();  // for the copies
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
@@ -64,13 +73,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box) {
       const int x = step * BK + box * kBoxK;
-      const unsigned b = at.b(ring.stage) + box * BN * kRowBytes;
-      if constexpr (EVICT_FIRST) {
-        tma_load_once(b, map_b, x, row_b, full);
-      } else {
-        tma_load(b, map_b, x, row_b, full);
-      }
-      tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, 0, full);
+      tma_load_once(at.b(ring.stage) + box * BN * kRowBytes, map_b, x, row_b, full);
+      tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, row_a, full);
     }
     ring.advance();
   }
@@ -105,22 +109,32 @@ __device__ __forceinline__ float4 fragment(const float (&sums)[BM / 2], int inde
   return {sums[4 * index], sums[4 * index + 1], sums[4 * index + 2], sums[4 * index + 3]};
 }
 
-// Rounds and stores fragment `index` of consumer thread `thread`: two rows of A, from 8 * index, by
-// two rows of B.
-__device__ __forceinline__ void store(dtype_t* d, int m, int n, int index, int row_b,
-                                      unsigned thread, const float4& x) {
-  const int row_a = index * 8 + static_cast<int>(thread % 4) * 2;
-  row_b += static_cast<int>(thread / 32 * 16 + thread % 32 / 4);
-  dtype_t* const target = d + static_cast<long long>(row_a) * n + row_b;
-  const bool upper = row_b < n, lower = row_b + 8 < n;
-  if (row_a < m) {
-    if (upper) target[0] = from_float<dtype_t>(x.x);
-    if (lower) target[8] = from_float<dtype_t>(x.z);
-  }
-  if (row_a + 1 < m) {
-    if (upper) target[n] = from_float<dtype_t>(x.y);
-    if (lower) target[n + 8] = from_float<dtype_t>(x.w);
-  }
+// A tile of D: its first rows of a and of b.
+struct Tile {
+  out_t* d;
+  Epilogue epilogue;
+  int m, n, row_a, row_b;
+};
+
+// Finishes, rounds and stores the element of one row of a and one of b.
+__device__ __forceinline__ void store_element(const Tile& tile, int row_a, int row_b, float x) {
+  if (row_a >= tile.m || row_b >= tile.n) return;
+  const long long row = TRANSPOSED ? row_b : row_a;
+  const int column = TRANSPOSED ? row_a : row_b;
+  tile.d[row * (TRANSPOSED ? tile.m : tile.n) + column] =
+      from_float<out_t>(tile.epilogue.apply(x, row, column));
+}
+
+// Stores fragment `index` of consumer thread `thread`: two rows of a, from 8 * index, by two rows
+// of b.
+__device__ __forceinline__ void store(const Tile& tile, int index, unsigned thread,
+                                      const float4& x) {
+  const int row_a = tile.row_a + index * 8 + static_cast<int>(thread % 4) * 2;
+  const int row_b = tile.row_b + static_cast<int>(thread / 32 * 16 + thread % 32 / 4);
+  store_element(tile, row_a, row_b, x.x);
+  store_element(tile, row_a + 1, row_b, x.y);
+  store_element(tile, row_a, row_b + 8, x.z);
+  store_element(tile, row_a + 1, row_b + 8, x.w);
 }
 
 __device__ __forceinline__ float4 load_partial(unsigned address) {
@@ -133,8 +147,8 @@ __device__ __forceinline__ float4 load_partial(unsigned address) {
 }
 
 // Sends the sums to the blocks that own them, adds up what this block owns, and stores it.
-__device__ __forceinline__ void reduce(const float (&sums)[BM / 2], Addresses at, dtype_t* d, int m,
-                                       int n, int row_b, int rank) {
+__device__ __forceinline__ void reduce(const float (&sums)[BM / 2], Addresses at, const Tile& tile,
+                                       int rank) {
   const unsigned thread = threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kFragments; ++i) {
@@ -152,22 +166,33 @@ __device__ __forceinline__ void reduce(const float (&sums)[BM / 2], Addresses at
       sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
     }
     const unsigned unit = rank * kOwned + i;
-    store(d, m, n, unit / CONSUMER_THREADS, row_b, unit % CONSUMER_THREADS, sum);
+    store(tile, unit / CONSUMER_THREADS, unit % CONSUMER_THREADS, sum);
   }
 }
 
 }  // namespace
 
+extern "C" __global__ void __launch_bounds__(kPadThreads)
+    matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
+               dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
+               int pitch) {
+  grid_dependents_launch();
+  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                  dtype_t* __restrict__ d, int m, int n, int k) {
+                  out_t* __restrict__ d, int m, int n, int k, const out_t* __restrict__ column_bias,
+                  const out_t* __restrict__ addend, float alpha, float beta) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const bool producer = warp == CONSUMER_THREADS / 32;
-  const int rank = blockIdx.x % SPLIT, row_b = blockIdx.x / SPLIT * BN;
+  const int rank = blockIdx.x % SPLIT;
+  const int row_a = blockIdx.y * BM, row_b = blockIdx.x / SPLIT * BN;
   const int steps = (k + BK - 1) / BK;
   const int first = rank * steps / SPLIT, last = (rank + 1) * steps / SPLIT;
+  const Epilogue epilogue(alpha, column_bias, beta, addend, TRANSPOSED ? n : m, TRANSPOSED ? m : n);
 
   if (producer) {
     if (elect_one()) {
@@ -184,24 +209,36 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncwarp();
     named_barrier_arrive<1>(THREADS);
     if constexpr (SPLIT > 1) cluster_arrive_relaxed();
-    if (elect_one()) produce(map_a, map_b, at, row_b, first, last);
+    if (elect_one()) produce(map_a, map_b, at, row_a, row_b, first, last);
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
+    if constexpr (SUMS_IN_RING) {
+      cluster_arrive_relaxed();
+      cluster_wait();
+    }
   } else {
     named_barrier_sync(1, THREADS);
     if constexpr (SPLIT > 1) {  // all blocks run, and their barriers are ready
       cluster_arrive_relaxed();
       cluster_wait();
     }
+    if constexpr (TRANSPOSED) {
+      epilogue.prefetch<BN, BM, CONSUMER_THREADS>(threadIdx.x, row_b, row_a);
+    } else {
+      epilogue.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, row_a, row_b);
+    }
     float sums[BM / 2];
     consume(sums, at, first, last);
+    const Tile tile{d, epilogue, m, n, row_a, row_b};
+    if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
+      cluster_arrive_relaxed();
+      cluster_wait();
+    }
     if constexpr (SPLIT > 1) {
-      reduce(sums, at, d, m, n, row_b, rank);
+      reduce(sums, at, tile, rank);
     } else {
 #pragma unroll
-      for (int i = 0; i < kFragments; ++i) {
-        store(d, m, n, i, row_b, threadIdx.x, fragment(sums, i));
-      }
+      for (int i = 0; i < kFragments; ++i) store(tile, i, threadIdx.x, fragment(sums, i));
     }
   }
 }

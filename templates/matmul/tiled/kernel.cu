@@ -1,5 +1,6 @@
 #include <kernwright/config.cuh>
 #include <kernwright/cp_async.cuh>
+#include <kernwright/epilogue.cuh>
 #include <kernwright/ldmatrix.cuh>
 #include <kernwright/mma.cuh>
 #include <kernwright/vector.cuh>
@@ -7,52 +8,134 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kChunks = BK / 8;            // 16-byte chunks of a row of a stage
-constexpr int kSteps = BK / 16 / WARPS_K;  // k steps of one warp in a stage
+constexpr int kElement = sizeof(dtype_t);
+constexpr int kSteps = BK / 16 / WARPS_K;  // steps of 32 bytes along k of one warp in a stage
 constexpr int kMmaM = WM / 16;
 constexpr int kMmaN = WN / 8;
-constexpr int kRowBytes = BK * 2;
+constexpr bool kNk = b_layout == b_layout_nk;
+constexpr int kRowBytes = BK * 2;                     // of a stage: a row of a, or of b as [n, k]
+constexpr int kRowBytesB = kNk ? kRowBytes : BN * 2;  // as [k, n] it has a row for each k
 constexpr int kStageBytes = (BM + BN) * kRowBytes;
-constexpr int kStageCount = static_cast<int>(ceil_div(k, BK));  // along k
-constexpr int kStoreStride =
-    BN + 8;  // elements: 16 bytes of padding keep the staged rows off one another's banks
+constexpr int kStageCount = static_cast<int>(ceil_div(k, DEPTH));  // along k
+constexpr int kStoreStride =  // elements: 16 bytes of padding keep the staged rows off one
+    BN + 16 / STAGED_BYTES;   // another's banks
 constexpr long long kK = k;
 constexpr long long kN = n;
 
 // Place of a 16-byte chunk in a row of a stage: any eight consecutive rows hold the same chunk in
 // eight different bank groups, so ldmatrix and the copies are free of conflicts.
+template <int RowBytes>
 __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
+  constexpr int kChunks = RowBytes / 16;
   return chunk ^ (kChunks >= 8 ? row % 8 : row / (8 / kChunks) % kChunks);
 }
 
-constexpr int kPieces = BK / ALIGN_K;  // copies of a row; they and THREADS are powers of two
-
-// Copies a stage of one operand: `rows` (at most Rows) rows of BK elements, of which `depth` exist
-// along k; the rest becomes zero. Rows that do not exist are left alone, because nothing of them is
-// ever stored. `from` is this thread's own first piece. All other pieces lie at constant distances
-// from it: kept as addresses of their own they would fill the register file.
-template <int Rows>
-__device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int rows,
+// One of the two ways that a stage of an operand is copied: rows of `Columns` elements in pieces of
+// `Align`. Rows are those of the operand and columns run along k, or, with RowsAreK, the other way
+// round. Pieces beyond `depth` of k become zero. What lies beyond the `outer` rows or columns of
+// the operand is left alone, because nothing of it is ever stored. `from` is this thread's own
+// first piece. All other pieces lie at constant distances from it: kept as addresses of their own
+// they would fill the register file.
+template <int Rows, int Columns, int Align, bool RowsAreK>
+__device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int outer,
                                           long long depth) {
+  constexpr long long kPitch = RowsAreK ? kN : kK;
+  constexpr int kPieces = Columns / Align;  // of a row; they and THREADS are powers of two
+  constexpr int kBytes = Align * kElement;
 #pragma unroll
   for (int first = 0; first < Rows * kPieces; first += THREADS) {
     const int down = first / kPieces;
-    const int right = first % kPieces * ALIGN_K;
+    const int right = first % kPieces * Align;
     const int row = threadIdx.x / kPieces + down;
-    const int column = threadIdx.x % kPieces * ALIGN_K + right;
-    const unsigned to =
-        destination + row * kRowBytes + swizzle(row, column / 8) * 16 + column % 8 * 2;
-    const dtype_t* const piece = from + down * kK + right;
-    if (row < rows) {
-      if constexpr (ALIGN_K == 1) {  // no asynchronous copy has two bytes
-        const unsigned short bits = column < depth ? piece->bits : 0;
-        asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(bits) : "memory");
-      } else if constexpr (k % BK == 0) {
-        cp_async<ALIGN_K * 2>(to, piece);
-      } else {  // ALIGN_K divides k: a piece exists as a whole or not at all
-        cp_async<ALIGN_K * 2>(to, piece, column < depth ? ALIGN_K * 2 : 0);
+    const int column = threadIdx.x % kPieces * Align + right;
+    const int byte = column * kElement;
+    const unsigned to = destination + row * Columns * kElement +
+                        swizzle<Columns * kElement>(row, byte / 16) * 16 + byte % 16;
+    const dtype_t* const piece = from + down * kPitch + right;
+    const bool exists = (RowsAreK ? row : column) < depth;
+    const bool inside = Rows * kPieces >= THREADS || row < Rows;  // else some threads have no piece
+    if (inside && (RowsAreK ? column : row) < outer) {
+      if constexpr (kBytes < 4) {  // no asynchronous copy is that short
+        const unsigned bits = exists ? load<Load::plain, kBytes>(piece).word[0] : 0;
+        if constexpr (kBytes == 2) {
+          asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "r"(bits) : "memory");
+        } else {
+          asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "r"(bits) : "memory");
+        }
+      } else if constexpr (k % DEPTH == 0) {
+        cp_async<kBytes>(to, piece);
+      } else {  // a piece exists as a whole or not at all
+        cp_async<kBytes>(to, piece, exists ? kBytes : 0);
       }
     }
+  }
+}
+
+// This thread's own first piece of such a tile.
+template <int Columns, int Align, bool RowsAreK>
+__device__ __forceinline__ long long first_piece() {
+  constexpr int kPieces = Columns / Align;
+  return threadIdx.x / kPieces * (RowsAreK ? kN : kK) + threadIdx.x % kPieces * Align;
+}
+
+// sum += a * b^T of one step: 16 of k, or 32 of fp8, widened to fp16. A lane's word of fp8 holds
+// four neighbours of k where mma.sync expects two and two: another order of k, but the same one for
+// a and b.
+template <typename T>
+__device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
+                                         const unsigned (&a)[kMmaM][4],
+                                         const unsigned (&b)[kMmaN / 2][4]) {
+  if constexpr (sizeof(T) == 2) {
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kMmaN; ++j) {
+        mma_m16n8k16<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      unsigned wide[kMmaM][4];
+#pragma unroll
+      for (int i = 0; i < kMmaM; ++i) {
+        widen_e4m3(a[i][2 * half], wide[i][0], wide[i][2]);
+        widen_e4m3(a[i][2 * half + 1], wide[i][1], wide[i][3]);
+      }
+#pragma unroll
+      for (int j = 0; j < kMmaN; ++j) {
+        unsigned low, high;
+        widen_e4m3(b[j / 2][j % 2 * 2 + half], low, high);
+#pragma unroll
+        for (int i = 0; i < kMmaM; ++i) mma_m16n8k16<fp16>(sum[i][j], wide[i], low, high);
+      }
+    }
+  }
+}
+
+// Results are staged rounded to 16 bits, or as they are where that is not all that happens to them.
+template <typename Out>
+__device__ __forceinline__ void stage_pair(unsigned char* to, float first, float second) {
+  if constexpr (STAGED_BYTES == sizeof(Out) && sizeof(Out) == 2) {
+    *reinterpret_cast<unsigned*>(to) = pack_pair<Out>(first, second);
+  } else {
+    *reinterpret_cast<float2*>(to) = {first, second};
+  }
+}
+
+// A piece of the result from where it is staged.
+template <typename Out, int Count>
+__device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsigned char* staged,
+                                                                    const Epilogue& epilogue,
+                                                                    long long row, int column) {
+  if constexpr (STAGED_BYTES == sizeof(Out) && sizeof(Out) == 2) {
+    return load<Load::plain, Count * sizeof(Out)>(staged);
+  } else {
+    float x[Count];
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x[i] = reinterpret_cast<const float*>(staged)[i];
+    epilogue.apply(x, row, column);
+    return pack<Out, Count * sizeof(Out)>(x);
   }
 }
 
@@ -60,7 +143,9 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
 // right, so that concurrent blocks share their operands in L2.
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                 dtype_t* __restrict__ d, long long m_size, int group) {
+                 out_t* __restrict__ d, long long m_size, int group,
+                 const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
+                 float alpha, float beta) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
 
@@ -73,9 +158,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const long long n_first = static_cast<long long>(in_band / height) * BN;
   const int rows = static_cast<int>(::min(m_size - m_first, static_cast<long long>(BM)));
   const int columns = static_cast<int>(::min(kN - n_first, static_cast<long long>(BN)));
-  const long long first_piece = threadIdx.x / kPieces * kK + threadIdx.x % kPieces * ALIGN_K;
-  const dtype_t* from_a = a + m_first * kK + first_piece;
-  const dtype_t* from_b = b + n_first * kK + first_piece;
+  const dtype_t* from_a = a + m_first * kK + first_piece<DEPTH, ALIGN_K, false>();
+  const dtype_t* from_b =
+      b + n_first * (kNk ? kK : 1) +
+      (kNk ? first_piece<DEPTH, ALIGN_K, false>() : first_piece<BN, ALIGN_B, true>());
   long long depth = kK;  // of k from the next stage to copy on
 
   const int lane_id = threadIdx.x % 32;
@@ -87,11 +173,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   auto copy_stage = [&](int slot) {
     if (depth > 0) {
       const unsigned to = ring + slot * kStageBytes;
-      copy_tile<BM>(to, from_a, rows, depth);
-      copy_tile<BN>(to + BM * kRowBytes, from_b, columns, depth);
-      from_a += BK;
-      from_b += BK;
-      depth -= BK;
+      copy_tile<BM, DEPTH, ALIGN_K, false>(to, from_a, rows, depth);
+      if constexpr (kNk) {
+        copy_tile<BN, DEPTH, ALIGN_K, false>(to + BM * kRowBytes, from_b, columns, depth);
+      } else {
+        copy_tile<DEPTH, BN, ALIGN_B, true>(to + BM * kRowBytes, from_b, columns, depth);
+      }
+      from_a += DEPTH;
+      from_b += DEPTH * (kNk ? 1 : kN);
+      depth -= DEPTH;
     }
     cp_async_commit();  // an empty group keeps the count of groups equal to the count of stages
   };
@@ -99,25 +189,35 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   // ldmatrix: matrices 0..3 of a are (rows 0, k 0), (rows 8, k 0), (rows 0, k 8), (rows 8, k 8) and
   // of b (columns 0, k 0), (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order in which
   // mma.sync wants them. A chunk's place is an XOR with its number, so a later step's address is
-  // this one XOR the step.
+  // this one XOR the step. Where b is [k, n], the matrices are transposed on the way, a step is 16
+  // rows, and it is the later columns that are reached by an XOR.
   const int row_a = warp_m * WM + lane_id % 16;
   const int row_b = warp_n * WN + lane_id / 16 * 8 + lane_id % 8;
   const int chunk = warp_k * kSteps * 2;
-  const unsigned lane_a = row_a * kRowBytes + swizzle(row_a, chunk + lane_id / 16) * 16;
-  const unsigned lane_b = (BM + row_b) * kRowBytes + swizzle(row_b, chunk + lane_id / 8 % 2) * 16;
+  const unsigned lane_a = row_a * kRowBytes + swizzle<kRowBytes>(row_a, chunk + lane_id / 16) * 16;
+  const int row_k = warp_k * kSteps * 16 + lane_id % 16;
+  const unsigned lane_b =
+      BM * kRowBytes +
+      (kNk ? row_b * kRowBytes + swizzle<kRowBytes>(row_b, chunk + lane_id / 8 % 2) * 16
+           : row_k * kRowBytesB + swizzle<kRowBytesB>(row_k, warp_n * WN / 8 + lane_id / 16) * 16);
   unsigned fragment_a[2][kMmaM][4];
   unsigned fragment_b[2][kMmaN / 2][4];
   auto read_fragments = [&](int buffer, int slot, int step) {
     const unsigned stage = ring + slot * kStageBytes;
     const unsigned from_lane_a = stage + (lane_a ^ step * 32);
-    const unsigned from_lane_b = stage + (lane_b ^ step * 32);
+    const unsigned from_lane_b =
+        stage + (kNk ? lane_b ^ step * 32 : lane_b + step * 16 * kRowBytesB);
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
       ldmatrix_x4(fragment_a[buffer][i], from_lane_a + i * 16 * kRowBytes);
     }
 #pragma unroll
     for (int j = 0; j < kMmaN / 2; ++j) {
-      ldmatrix_x4(fragment_b[buffer][j], from_lane_b + j * 16 * kRowBytes);
+      if constexpr (kNk) {
+        ldmatrix_x4(fragment_b[buffer][j], from_lane_b + j * 16 * kRowBytes);
+      } else {
+        ldmatrix_transposed_x4(fragment_b[buffer][j], from_lane_b ^ j * 32);
+      }
     }
   };
 
@@ -144,15 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         read_fragments((step + 1) % 2, next_slot, 0);
       }
       if (step == 0) copy_stage(free_slot);
-#pragma unroll
-      for (int i = 0; i < kMmaM; ++i) {
-#pragma unroll
-        for (int j = 0; j < kMmaN; ++j) {
-          mma_m16n8k16<dtype_t>(sum[i][j], fragment_a[step % 2][i],
-                                fragment_b[step % 2][j / 2][j % 2 * 2],
-                                fragment_b[step % 2][j / 2][j % 2 * 2 + 1]);
-        }
-      }
+      multiply<dtype_t>(sum, fragment_a[step % 2], fragment_b[step % 2]);
     }
     free_slot = slot;
     slot = next_slot;
@@ -189,7 +281,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (warp_k == 0) {
     const int row = warp_m * WM + lane_id / 4;
     const int column = warp_n * WN + lane_id % 4 * 2;
-    unsigned short* const staged = reinterpret_cast<unsigned short*>(shared);
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
 #pragma unroll
@@ -197,8 +288,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const int at = (row + i * 16 + h * 8) * kStoreStride + column + j * 8;
-          *reinterpret_cast<unsigned*>(staged + at) =
-              pack_pair<dtype_t>(sum[i][j][2 * h], sum[i][j][2 * h + 1]);
+          stage_pair<out_t>(shared + at * STAGED_BYTES, sum[i][j][2 * h], sum[i][j][2 * h + 1]);
         }
       }
     }
@@ -206,13 +296,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   __syncthreads();
 
   constexpr int kStores = BN / ALIGN_N;  // of a row
-  const unsigned short* const staged = reinterpret_cast<const unsigned short*>(shared);
+  const Epilogue epilogue(alpha, column_bias, beta, addend, m_size, n);
 #pragma unroll 4
   for (int piece = threadIdx.x; piece < BM * kStores; piece += THREADS) {
     const int row = piece / kStores;
     const int column = piece % kStores * ALIGN_N;
     if (row < rows && column < columns) {
-      const auto value = load<Load::plain, ALIGN_N * 2>(staged + row * kStoreStride + column);
+      const unsigned char* const staged = shared + (row * kStoreStride + column) * STAGED_BYTES;
+      const auto value = finish_piece<out_t, ALIGN_N>(staged, epilogue, m_first + row,
+                                                      static_cast<int>(n_first) + column);
       store<Store::plain>(d + (m_first + row) * kN + n_first + column, value);
     }
   }

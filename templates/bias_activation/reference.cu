@@ -1,0 +1,30 @@
+#include <kernwright/activation_reference.cuh>
+#include <kernwright/config.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+__device__ Activated activate(double x) {
+  if (activation == activation_gelu_erf) return reference_gelu_erf(x);
+  if (activation == activation_silu) return reference_silu(x);
+  if (activation == activation_relu) return reference_relu(x);
+  if (activation == activation_relu_squared) return reference_relu_squared(x);
+  return reference_gelu_tanh(x);
+}
+
+// value[rows, columns] = activation(x + b) + r, not rounded to the result's type. The sum of x and
+// b is rounded once, which the magnitude of the activation covers.
+extern "C" __global__ void bias_activation_reference(const dtype_t* x, const dtype_t* b,
+                                                     const dtype_t* r, float* value,
+                                                     float* magnitude, long long row_count,
+                                                     long long column_count) {
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < row_count * column_count; i += stride) {
+    const Activated y =
+        activate(static_cast<double>(to_float(x[i])) + to_float(b[i % column_count]));
+    const double added = residual == residual_add ? to_float(r[i]) : 0.0;
+    value[i] = static_cast<float>(y.value + added);
+    magnitude[i] = static_cast<float>(y.magnitude + fabs(added));
+  }
+}

@@ -1,0 +1,55 @@
+#include <kernwright/activation.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/stream.cuh>
+#include <kernwright/vector.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+using Place = StreamPlace<THREADS, ITEMS, LANES, ROW_VECTORS, LINE_ROWS, CHUNKS>;
+using Vector = Elements<dtype_t, LANES>;
+
+constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
+constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
+constexpr bool kResidual = residual == residual_add;
+
+__device__ __forceinline__ float activate(float x) {
+  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
+  if constexpr (activation == activation_silu) return silu(x);
+  if constexpr (activation == activation_relu) return relu(x);
+  if constexpr (activation == activation_relu_squared) return relu_squared(x);
+  return gelu_tanh(x);
+}
+
+// All loads are issued before the first use: bytes in flight decide the rate.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    bias_activation_streamed(const dtype_t* __restrict__ x, const dtype_t* __restrict__ b,
+                             const dtype_t* __restrict__ r, out_t* __restrict__ y,
+                             long long row_count) {
+  const Place place(blockIdx.x, row_count);
+  const long long first = place.row * columns + place.column;
+  constexpr long long kStep = static_cast<long long>(LINE_ROWS) * columns;
+  Vector biases;
+  Vector values[ITEMS];
+  Vector residuals[ITEMS];
+  if (place.count > 0) biases = load_elements<Load::read_only, LANES>(b + place.column);
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (i < place.count) {
+      values[i] = load_elements<kLoad, LANES>(x + first + i * kStep);
+      if constexpr (kResidual) residuals[i] = load_elements<kLoad, LANES>(r + first + i * kStep);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (i < place.count) {
+      float value[LANES];
+#pragma unroll
+      for (int j = 0; j < LANES; ++j) {
+        value[j] = activate(values[i][j] + biases[j]);
+        if constexpr (kResidual) value[j] += residuals[i][j];
+      }
+      store_elements<kStore>(y + first + i * kStep, value);
+    }
+  }
+}

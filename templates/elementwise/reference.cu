@@ -1,0 +1,27 @@
+#include <kernwright/config.cuh>
+#include <kernwright/formula_reference.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+template <typename T>
+__device__ Traced element(const T* from, long long i) {
+  return from == nullptr ? 0.0 : static_cast<double>(to_float(from[i]));
+}
+
+// value[n] is the formula's result, not rounded to the result's type, but within its range where
+// that saturates; magnitude[n] what errors of fp32 arithmetic are relative to.
+extern "C" __global__ void elementwise_reference(const dtype_t* x, const y_dtype_t* y,
+                                                 const z_dtype_t* z, const w_dtype_t* w,
+                                                 float* value, float* magnitude, long long count,
+                                                 float a, float b) {
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    const Traced r = formula<TracedMath>(element(x, i), element(y, i), element(z, i), element(w, i),
+                                         static_cast<double>(a), static_cast<double>(b));
+    const double limit = out == out_fp8_e4m3 ? 448 : 1e300;
+    value[i] = static_cast<float>(fmin(fmax(r.value, -limit), limit));
+    magnitude[i] = static_cast<float>(r.error);
+  }
+}

@@ -1,0 +1,70 @@
+#include <kernwright/config.cuh>
+#include <kernwright/formula.cuh>
+#include <kernwright/vector.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
+constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
+
+// A thread's vectors of one input; nothing where the formula does not use it.
+template <bool Used, typename T>
+struct Input {
+  Elements<T, LANES> vectors[ITEMS];
+
+  __device__ __forceinline__ void load(int i, const T* from) {
+    vectors[i] = load_elements<kLoad, LANES>(from);
+  }
+  __device__ __forceinline__ float operator()(int i, int j) const { return vectors[i][j]; }
+  static __device__ __forceinline__ float single(const T* from) { return to_float(*from); }
+};
+
+template <typename T>
+struct Input<false, T> {
+  __device__ __forceinline__ void load(int, const T*) {}
+  __device__ __forceinline__ float operator()(int, int) const { return 0; }
+  static __device__ __forceinline__ float single(const T*) { return 0; }
+};
+
+// A block has one tile, of which `rest` elements exist. All loads are issued before the first use:
+// bytes in flight decide the rate, not occupancy.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    elementwise_vectorized(const dtype_t* __restrict__ x, const y_dtype_t* __restrict__ y,
+                           const z_dtype_t* __restrict__ z, const w_dtype_t* __restrict__ w,
+                           out_t* __restrict__ r, long long count, float a, float b) {
+  const long long tile = static_cast<long long>(blockIdx.x) * TILE;
+  const int rest = static_cast<int>(::min(count - tile, static_cast<long long>(TILE)));
+  Input<formula_x, dtype_t> xs;
+  Input<formula_y, y_dtype_t> ys;
+  Input<formula_z, z_dtype_t> zs;
+  Input<formula_w, w_dtype_t> ws;
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    const int at = (i * THREADS + threadIdx.x) * LANES;
+    if (at + LANES <= rest) {
+      xs.load(i, x + tile + at);
+      ys.load(i, y + tile + at);
+      zs.load(i, z + tile + at);
+      ws.load(i, w + tile + at);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    const int at = (i * THREADS + threadIdx.x) * LANES;
+    if (at + LANES <= rest) {
+      float value[LANES];
+#pragma unroll
+      for (int j = 0; j < LANES; ++j) {
+        value[j] = formula<FormulaMath>(xs(i, j), ys(i, j), zs(i, j), ws(i, j), a, b);
+      }
+      store_elements<kStore>(r + tile + at, value);
+    }
+  }
+  const int single = rest / LANES * LANES + threadIdx.x;  // after the last whole vector
+  if (single < rest) {
+    const long long at = tile + single;
+    r[at] = from_float<out_t>(formula<FormulaMath>(xs.single(x + at), ys.single(y + at),
+                                                   zs.single(z + at), ws.single(w + at), a, b));
+  }
+}

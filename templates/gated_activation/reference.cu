@@ -1,0 +1,32 @@
+#include <kernwright/activation_reference.cuh>
+#include <kernwright/config.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+__device__ Activated activate(double x) {
+  if (activation == activation_gelu_tanh) return reference_gelu_tanh(x);
+  if (activation == activation_gelu_erf) return reference_gelu_erf(x);
+  if (activation == activation_relu) return reference_relu(x);
+  return reference_silu(x);
+}
+
+// value[rows, columns] = scale * activation(gate) * up, not rounded to the result's type, but
+// within its range where that saturates.
+extern "C" __global__ void gated_activation_reference(const dtype_t* gate, const dtype_t* up,
+                                                      const dtype_t* x, float* value,
+                                                      float* magnitude, long long row_count,
+                                                      long long column_count, float scale) {
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < row_count * column_count; i += stride) {
+    const long long at = i / column_count * 2 * column_count + i % column_count;
+    const bool packed = layout == layout_packed;
+    const Activated y = activate(to_float(packed ? x[at] : gate[i]));
+    const double factor =
+        static_cast<double>(scale) * to_float(packed ? x[at + column_count] : up[i]);
+    const double limit = out == out_fp8_e4m3 ? 448 : 1e300;
+    value[i] = static_cast<float>(fmin(fmax(y.value * factor, -limit), limit));
+    magnitude[i] = static_cast<float>(y.magnitude * fabs(factor));
+  }
+}

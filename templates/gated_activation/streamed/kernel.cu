@@ -1,0 +1,56 @@
+#include <kernwright/activation.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/stream.cuh>
+#include <kernwright/vector.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+using Place = StreamPlace<THREADS, ITEMS, LANES, ROW_VECTORS, LINE_ROWS, CHUNKS>;
+using Vector = Elements<dtype_t, LANES>;
+
+constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
+constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
+constexpr bool kPacked = layout == layout_packed;
+constexpr long long kPitch = static_cast<long long>(kPacked ? 2 : 1) * columns;
+
+__device__ __forceinline__ float activate(float x) {
+  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
+  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
+  if constexpr (activation == activation_relu) return relu(x);
+  return silu(x);
+}
+
+// All loads are issued before the first use: bytes in flight decide the rate.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gated_activation_streamed(const dtype_t* __restrict__ gate, const dtype_t* __restrict__ up,
+                              const dtype_t* __restrict__ x, out_t* __restrict__ y,
+                              long long row_count, float scale) {
+  if constexpr (kPacked) {
+    gate = x;
+    up = x + columns;
+  }
+  const Place place(blockIdx.x, row_count);
+  const long long from = place.row * kPitch + place.column;
+  const long long to = place.row * columns + place.column;
+  constexpr long long kFromStep = LINE_ROWS * kPitch;
+  constexpr long long kToStep = static_cast<long long>(LINE_ROWS) * columns;
+  Vector gates[ITEMS];
+  Vector ups[ITEMS];
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (i < place.count) {
+      gates[i] = load_elements<kLoad, LANES>(gate + from + i * kFromStep);
+      ups[i] = load_elements<kLoad, LANES>(up + from + i * kFromStep);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (i < place.count) {
+      float value[LANES];
+#pragma unroll
+      for (int j = 0; j < LANES; ++j) value[j] = activate(gates[i][j]) * (ups[i][j] * scale);
+      store_elements<kStore>(y + to + i * kToStep, value);
+    }
+  }
+}

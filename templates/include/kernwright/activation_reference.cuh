@@ -1,0 +1,36 @@
+#pragma once
+// The activations as references need them: in fp64, with the magnitude that errors of
+// activation.cuh are relative to. An error of an exponential is that of its argument times as much
+// as this, so the magnitude of what is made of exp(e) grows with 1 + |e|.
+
+namespace kernwright {
+
+struct Activated {
+  double value;
+  double magnitude;
+};
+
+__device__ inline Activated reference_relu(double x) { return {fmax(x, 0.0), fmax(x, 0.0)}; }
+
+__device__ inline Activated reference_relu_squared(double x) {
+  const double y = fmax(x, 0.0) * x;
+  return {y, y};
+}
+
+__device__ inline Activated reference_silu(double x) {
+  const double y = x / (1 + exp(-x));
+  return {y, fabs(y) * (1 + fabs(x))};
+}
+
+__device__ inline Activated reference_gelu_tanh(double x) {
+  const double exponent = 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+  const double y = x / (1 + exp(-exponent));
+  return {y, fabs(y) * (1 + fabs(exponent))};
+}
+
+__device__ inline Activated reference_gelu_erf(double x) {
+  const double z = x / sqrt(2.0);
+  return {x / 2 * erfc(-z), fabs(x) / 2 * (1 + fabs(erf(z)))};
+}
+
+}  // namespace kernwright

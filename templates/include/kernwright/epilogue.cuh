@@ -1,0 +1,94 @@
+#pragma once
+// What a matrix product does with its sums before it rounds them: activation(alpha * sum +
+// bias[column]) + beta * residual[row, column], each part where the problem's flags ask for it.
+// Without any of them nothing is left of this in the machine code.
+
+#include <kernwright/activation.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/vector.cuh>
+
+namespace kernwright {
+
+constexpr bool kScaling = config::scaling == config::scaling_alpha;
+constexpr bool kBias = config::bias == config::bias_column;
+constexpr bool kActivation = config::activation != config::activation_none;
+constexpr bool kResidual = config::residual != config::residual_none;
+
+__device__ __forceinline__ float activate(float x) {
+  using namespace config;
+  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
+  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
+  if constexpr (activation == activation_silu) return silu(x);
+  return x;
+}
+
+__device__ __forceinline__ float scale(float alpha, float sum) {
+  return kScaling ? alpha * sum : sum;
+}
+__device__ __forceinline__ float residual_factor(float beta) {
+  return config::residual == config::residual_scaled ? beta : 1;
+}
+
+// For sums in registers, with bias and residual in global memory.
+class Epilogue {
+ public:
+  using Element = config::out_t;
+
+  // `bias` has n elements, `residual` m rows of n; what the problem does not have is not read.
+  __device__ Epilogue(float alpha, const Element* bias, float beta, const Element* residual,
+                      long long m, int n)
+      : bias_(bias), residual_(residual), m_(m), n_(n), alpha_(alpha), beta_(beta) {}
+
+  // Finishes `Count` neighbours of a row, all of them within m x n, `column` a multiple of Count.
+  template <int Count>
+  __device__ __forceinline__ void apply(float (&x)[Count], long long row, int column) const {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x[i] = scale(alpha_, x[i]);
+    if constexpr (kBias) add(x, 1, bias_ + column);
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x[i] = activate(x[i]);
+    if constexpr (kResidual) add(x, residual_factor(beta_), residual_ + row * n_ + column);
+  }
+  __device__ __forceinline__ float apply(float x, long long row, int column) const {
+    float one[1] = {x};
+    apply(one, row, column);
+    return one[0];
+  }
+
+  // Asks the L2 for what a tile will need, long before it is needed. `thread` of `Threads`.
+  template <int Rows, int Columns, int Threads>
+  __device__ __forceinline__ void prefetch(int thread, int row, int column) const {
+    constexpr int kLine = 128 / sizeof(Element);
+    constexpr int kLines = (Columns + kLine - 1) / kLine;  // of a row
+    if constexpr (kBias) {
+      const int at = column + thread * kLine;
+      if (thread < kLines && at < n_) prefetch_line(bias_ + at);
+    }
+    if constexpr (kResidual) {
+#pragma unroll 1
+      for (int i = thread; i < Rows * kLines; i += Threads) {
+        const int r = row + i / kLines, c = column + i % kLines * kLine;
+        if (r < m_ && c < n_) prefetch_line(residual_ + static_cast<long long>(r) * n_ + c);
+      }
+    }
+  }
+
+ private:
+  template <int Count>
+  static __device__ __forceinline__ void add(float (&x)[Count], float factor, const Element* from) {
+    const auto packed = load<Load::read_only, Count * sizeof(Element)>(from);
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x[i] += factor * lane<Element>(packed, i);
+  }
+  static __device__ __forceinline__ void prefetch_line(const Element* from) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+  }
+
+  const Element* bias_;
+  const Element* residual_;
+  long long m_;
+  int n_;
+  float alpha_, beta_;
+};
+
+}  // namespace kernwright

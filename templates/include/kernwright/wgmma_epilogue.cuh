@@ -1,0 +1,73 @@
+#pragma once
+// What matrix products on wgmma accumulators (wgmma.cuh) do with their sums before they round them,
+// from shared memory: d[i] holds the sums of block i of 64 rows.
+
+#include <kernwright/epilogue.cuh>
+#include <kernwright/ldmatrix.cuh>
+#include <kernwright/types.cuh>
+
+namespace kernwright {
+
+// Adds one value per column, `columns` being the shared address of the first.
+template <typename T, int Blocks, int Registers>
+__device__ __forceinline__ void add_columns(float (&d)[Blocks][Registers], unsigned columns) {
+  static_assert(sizeof(T) == 2);
+#pragma unroll
+  for (int j = 0; j < Registers / 4; ++j) {
+    unsigned word;
+    asm volatile("ld.shared.u32 %0, [%1];"
+                 : "=r"(word)
+                 : "r"(columns + j * 16 + threadIdx.x % 4 * 4)
+                 : "memory");
+    const float2 x = unpack_pair<T>(word);
+#pragma unroll
+    for (int i = 0; i < Blocks; ++i) {
+      d[i][4 * j] += x.x;
+      d[i][4 * j + 1] += x.y;
+      d[i][4 * j + 2] += x.x;
+      d[i][4 * j + 3] += x.y;
+    }
+  }
+}
+
+template <int Blocks, int Registers>
+__device__ __forceinline__ void scale_all(float (&d)[Blocks][Registers], float alpha) {
+#pragma unroll
+  for (int i = 0; i < Blocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < Registers; ++j) d[i][j] *= alpha;
+  }
+}
+
+template <int Blocks, int Registers>
+__device__ __forceinline__ void activate_all(float (&d)[Blocks][Registers]) {
+#pragma unroll
+  for (int i = 0; i < Blocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < Registers; ++j) d[i][j] = activate(d[i][j]);
+  }
+}
+
+// Adds `factor` times 64 columns from `first` on of the warp's 16 rows of one block, which lie at
+// shared address `rows`: 128 bytes each in the 128-byte swizzle. Columns before `begin` are left
+// alone. Both are known to the compiler.
+template <typename T, int Registers>
+__device__ __forceinline__ void add_rows(float (&d)[Registers], unsigned rows, int first, int begin,
+                                         float factor) {
+  static_assert(sizeof(T) == 2);
+  const int lane = threadIdx.x % 32, line = lane % 16, half = lane / 16;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (first + j * 16 < begin) continue;
+    unsigned words[4];
+    ldmatrix_x4(words, rows + line * 128 + ((2 * j + half) ^ (line & 7)) * 16);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const float2 x = unpack_pair<T>(words[w]);
+      d[first / 2 + j * 8 + 2 * w] += factor * x.x;
+      d[first / 2 + j * 8 + 2 * w + 1] += factor * x.y;
+    }
+  }
+}
+
+}  // namespace kernwright

@@ -1,0 +1,66 @@
+#include <kernwright/config.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+// The sum over the block of 256 threads, to all of them.
+__device__ double block_sum(double part) {
+  __shared__ double parts[256];
+  parts[threadIdx.x] = part;
+  __syncthreads();
+  for (int half = 128; half > 0; half /= 2) {
+    if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+    __syncthreads();
+  }
+  const double sum = parts[0];
+  __syncthreads();
+  return sum;
+}
+
+// One block per row; mean, variance and root are taken in fp64, in two passes. value[rows, columns]
+// is the result, not rounded to the operation's type; magnitude the sum of the absolute values of
+// its terms x scale w, all those of the mean times scale w, and b. What is normalised is x + r as
+// it is written, rounded; sum_value is not.
+extern "C" __global__ void layernorm_reference(const dtype_t* x, const dtype_t* r, const dtype_t* w,
+                                               const dtype_t* b, float* value, float* magnitude,
+                                               float* sum_value, float* sum_magnitude,
+                                               long long row_count, long long column_count,
+                                               float epsilon) {
+  const auto element = [&](long long i) -> double {
+    if constexpr (residual == residual_add) {
+      return to_float(from_float<dtype_t>(to_float(x[i]) + to_float(r[i])));
+    } else {
+      return to_float(x[i]);
+    }
+  };
+  const auto count = static_cast<double>(column_count);
+  for (long long row = blockIdx.x; row < row_count; row += gridDim.x) {
+    const long long first = row * column_count;
+    double part = 0;
+    double absolute = 0;
+    for (long long c = threadIdx.x; c < column_count; c += 256) {
+      part += element(first + c);
+      absolute += fabs(element(first + c));
+    }
+    const double mean = block_sum(part) / count;
+    const double mean_terms = block_sum(absolute) / count;
+    part = 0;
+    for (long long c = threadIdx.x; c < column_count; c += 256) {
+      const double d = element(first + c) - mean;
+      part += d * d;
+    }
+    const double scale = 1.0 / sqrt(block_sum(part) / count + epsilon);
+    for (long long c = threadIdx.x; c < column_count; c += 256) {
+      const long long i = first + c;
+      const double factor = weight == weight_scale ? scale * to_float(w[c]) : scale;
+      const double shift = bias == bias_add ? to_float(b[c]) : 0.0;
+      value[i] = static_cast<float>((element(i) - mean) * factor + shift);
+      magnitude[i] =
+          static_cast<float>((fabs(element(i)) + mean_terms) * fabs(factor) + fabs(shift));
+      if constexpr (residual == residual_add) {
+        sum_value[i] = to_float(x[i]) + to_float(r[i]);
+        sum_magnitude[i] = fabsf(to_float(x[i])) + fabsf(to_float(r[i]));
+      }
+    }
+  }
+}

@@ -1,0 +1,148 @@
+#include <kernwright/row.cuh>
+
+using namespace kernwright;
+using namespace kernwright::row;
+
+constexpr bool kAdds = residual == residual_add;
+constexpr bool kScales = weight == weight_scale;
+constexpr bool kShifts = bias == bias_add;
+
+// Of one vector: differences from its first element, so that equal values have no deviation.
+__device__ __forceinline__ Moments::Value moments_of(const Vector& x) {
+  const float origin = lane<dtype_t>(x, 0);
+  float sum = 0;
+#pragma unroll
+  for (int i = 1; i < kLanes; ++i) sum += lane<dtype_t>(x, i) - origin;
+  const float mean = origin + sum * (1.0f / kLanes);
+  float squares = 0;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    const float d = lane<dtype_t>(x, i) - mean;
+    squares += d * d;
+  }
+  return {kLanes, mean, squares};
+}
+
+// Of the kept vectors that the row reaches, the same way.
+__device__ __forceinline__ Moments::Value moments_of(const Vector (&x)[KEPT], const Share& share) {
+  const float origin = lane<dtype_t>(x[0], 0);
+  float sum = 0;
+  float count = 0;
+#pragma unroll
+  for (int step = 0; step < KEPT; ++step) {
+    if (!share.has(step)) continue;
+    count += kLanes;
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) sum += lane<dtype_t>(x[step], i) - origin;
+  }
+  const float mean = origin + __fdividef(sum, fmaxf(count, 1.0f));
+  float squares = 0;
+#pragma unroll
+  for (int step = 0; step < KEPT; ++step) {
+    if (!share.has(step)) continue;
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const float d = lane<dtype_t>(x[step], i) - mean;
+      squares += d * d;
+    }
+  }
+  return {count, mean, squares};
+}
+
+__device__ __forceinline__ void write(dtype_t* y, const Vector& x, const Vector& w, const Vector& b,
+                                      float mean, float scale) {
+  float value[kLanes];
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    value[i] = (lane<dtype_t>(x, i) - mean) * scale;
+    if constexpr (kScales) value[i] *= lane<dtype_t>(w, i);
+    if constexpr (kShifts) value[i] += lane<dtype_t>(b, i);
+  }
+  store<Store::plain>(y, pack<dtype_t, VECTOR_BYTES>(value));
+}
+
+__device__ __forceinline__ Vector load_weight(const dtype_t* w, int column) {
+  return kScales ? load_vector(w + column) : Vector{};
+}
+__device__ __forceinline__ Vector load_bias(const dtype_t* b, int column) {
+  return kShifts ? load_vector(b + column) : Vector{};
+}
+
+// Each row is brought to mean 0 and variance 1. x and r may be overwritten in place: a thread reads
+// its elements before it writes them.
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    layernorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* __restrict__ w,
+                  const dtype_t* __restrict__ b, dtype_t* y, dtype_t* sum, long long row_count,
+                  float epsilon) {
+  const dtype_t* tensors[STREAMS] = {x};
+  if constexpr (kAdds) tensors[STREAMS - 1] = r;
+  const Share share;
+  Feed feed(tensors, row_count, share);
+  Vector weights[KEPT];
+  Vector biases[KEPT];
+  const auto load_early = [&] {
+    if constexpr (kScales) load_kept(weights, w, share);
+    if constexpr (kShifts) load_kept(biases, b, share);
+  };
+  if constexpr (WEIGHT_EARLY && STAGES > 0) load_early();
+
+  do {
+    const long long first = feed.row() * columns;
+    Vector kept[KEPT];
+    Vector added[KEPT];
+    feed.load(kept, 0);
+    if constexpr (kAdds) feed.load(added, 1);
+    if constexpr (WEIGHT_EARLY && STAGES == 0) load_early();
+    if constexpr (kAdds) {
+#pragma unroll
+      for (int step = 0; step < KEPT; ++step) {
+        kept[step] = add(kept[step], added[step]);
+        if (feed.active() && share.has(step)) {
+          store<Store::plain>(sum + first + share.column(step), kept[step]);
+        }
+      }
+    }
+    Moments::Value part = moments_of(kept, share);
+    if constexpr (KEPT < STEPS) {  // the rest is read now, and once more to be written
+      if (feed.active()) {
+#pragma unroll 4
+        for (int step = KEPT; step < STEPS; ++step) {
+          if (!share.has(step)) continue;
+          const long long at = first + share.column(step);
+          Vector rest = load<Load::plain, VECTOR_BYTES>(x + at);
+          if constexpr (kAdds) {
+            rest = add(rest, load<Load::plain, VECTOR_BYTES>(r + at));
+            store<Store::plain>(sum + at, rest);
+          }
+          part = Moments::combine(part, moments_of(rest));
+        }
+      }
+    }
+    const Moments::Value all = feed.reduce<Moments>(part);
+    const float scale = rsqrtf(all.squares * (1.0f / columns) + epsilon);
+    feed.release();
+    if (!feed.active()) continue;
+
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+      if (!share.has(step)) continue;
+      const int column = share.column(step);
+      if constexpr (WEIGHT_EARLY) {
+        write(y + first + column, kept[step], weights[step], biases[step], all.mean, scale);
+      } else {
+        write(y + first + column, kept[step], load_weight(w, column), load_bias(b, column),
+              all.mean, scale);
+      }
+    }
+    if constexpr (KEPT < STEPS) {
+#pragma unroll 4
+      for (int step = KEPT; step < STEPS; ++step) {
+        if (!share.has(step)) continue;
+        const int column = share.column(step);
+        const Vector rest = load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + first + column);
+        write(y + first + column, rest, load_weight(w, column), load_bias(b, column), all.mean,
+              scale);
+      }
+    }
+  } while (feed.next());
+}

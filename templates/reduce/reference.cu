@@ -1,0 +1,45 @@
+#include <kernwright/config.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr bool kMax = kind == kind_max;
+
+__device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
+__device__ double combine(double a, double b) { return kMax ? (a > b ? a : b) : a + b; }
+
+// One block of 1024 threads per result, in fp64. value[segment_count] is the result over
+// segment_size elements that follow one another, not rounded to the output's type; magnitude the
+// same of the absolute terms, of a largest value its own.
+extern "C" __global__ void reduce_reference(const dtype_t* x, float* value, float* magnitude,
+                                            long long segment_count, long long segment_size) {
+  __shared__ double values[1024];
+  __shared__ double magnitudes[1024];
+  const int thread = threadIdx.x;
+  for (long long segment = blockIdx.x; segment < segment_count; segment += gridDim.x) {
+    double sum = kMax ? minus_infinity() : 0;
+    double terms = 0;
+    for (long long i = thread; i < segment_size; i += 1024) {
+      const double v = to_float(x[segment * segment_size + i]);
+      const double term = kind == kind_sum_squares ? v * v : v;
+      sum = combine(sum, term);
+      terms += fabs(term);
+    }
+    values[thread] = sum;
+    magnitudes[thread] = terms;
+    __syncthreads();
+    for (int half = 512; half > 0; half /= 2) {
+      if (thread < half) {
+        values[thread] = combine(values[thread], values[thread + half]);
+        magnitudes[thread] += magnitudes[thread + half];
+      }
+      __syncthreads();
+    }
+    if (thread == 0) {
+      const double count = kind == kind_mean ? static_cast<double>(segment_size) : 1;
+      value[segment] = static_cast<float>(values[0] / count);
+      magnitude[segment] = static_cast<float>(kMax ? fabs(values[0]) : magnitudes[0] / count);
+    }
+    __syncthreads();
+  }
+}

@@ -1,0 +1,48 @@
+#include <kernwright/row.cuh>
+
+using namespace kernwright;
+using namespace kernwright::row;
+
+using Reduction = Chosen<kind == kind_max, Max, Sum>::Type;
+
+__device__ __forceinline__ float include(float so_far, const Vector& x) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    const float v = lane<dtype_t>(x, i);
+    so_far = Reduction::combine(so_far, kind == kind_sum_squares ? v * v : v);
+  }
+  return so_far;
+}
+
+// One value per row. Nothing of a row is needed twice, so the kept vectors are only what is on its
+// way at once.
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    reduce_row(const dtype_t* __restrict__ x, out_t* __restrict__ y, long long row_count) {
+  const dtype_t* const tensors[STREAMS] = {x};
+  const Share share;
+  Feed feed(tensors, row_count, share);
+
+  do {
+    Vector kept[KEPT];
+    feed.load(kept, 0);
+    float part = Reduction::identity();
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+      if (share.has(step)) part = include(part, kept[step]);
+    }
+    if constexpr (KEPT < STEPS) {
+      if (feed.active()) {
+        const dtype_t* const source = x + feed.row() * columns;
+#pragma unroll KEPT
+        for (int step = KEPT; step < STEPS; ++step) {
+          if (share.has(step)) part = include(part, load_vector(source + share.column(step)));
+        }
+      }
+    }
+    const float all = feed.reduce<Reduction>(part);
+    feed.release();
+    if (feed.active() && share.leads()) {
+      y[feed.row()] = from_float<out_t>(kind == kind_mean ? all / columns : all);
+    }
+  } while (feed.next());
+}

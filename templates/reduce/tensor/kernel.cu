@@ -1,0 +1,68 @@
+#include <kernwright/config.cuh>
+#include <kernwright/programmatic.cuh>
+#include <kernwright/reduce.cuh>
+#include <kernwright/vector.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kLanes = 16 / sizeof(dtype_t);
+constexpr int kFinishThreads = 1024;
+
+using Reduction = Chosen<kind == kind_max, Max, Sum>::Type;
+
+__device__ __forceinline__ float include(float so_far, float v) {
+  return Reduction::combine(so_far, kind == kind_sum_squares ? v * v : v);
+}
+
+// Reads `count` elements in tiles of THREADS * VECTORS vectors, which the blocks take in turn, and
+// leaves one value per block. Each of a thread's VECTORS loads has a chain of its own.
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    reduce_tensor_parts(const dtype_t* __restrict__ x, float* __restrict__ parts, long long count) {
+  __shared__ float warp_parts[THREADS / 32];
+  release_next_kernel();
+  if constexpr (PROGRAMMATIC) await_previous_kernel();
+  const long long vectors = count / kLanes;
+  float sum[VECTORS];
+#pragma unroll
+  for (int i = 0; i < VECTORS; ++i) sum[i] = Reduction::identity();
+  const long long stride = static_cast<long long>(gridDim.x) * THREADS * VECTORS;
+  for (long long first = static_cast<long long>(blockIdx.x) * THREADS * VECTORS + threadIdx.x;
+       first < vectors; first += stride) {
+    Packed<16> read[VECTORS];
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+      const long long at = first + i * THREADS;
+      if (at < vectors) read[i] = load<Load::read_only, 16>(x + at * kLanes);
+    }
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+      if (first + i * THREADS >= vectors) continue;
+#pragma unroll
+      for (int j = 0; j < kLanes; ++j) sum[i] = include(sum[i], lane<dtype_t>(read[i], j));
+    }
+  }
+  // after the last whole vector
+  const long long tail = vectors * kLanes + threadIdx.x;
+  if (blockIdx.x == 0 && tail < count) sum[0] = include(sum[0], to_float(x[tail]));
+#pragma unroll
+  for (int i = 1; i < VECTORS; ++i) sum[0] = Reduction::combine(sum[0], sum[i]);
+  const float all = group_reduce<Reduction, THREADS, 1>(sum[0], warp_parts);
+  if (threadIdx.x == 0) parts[blockIdx.x] = all;
+}
+
+// Combines the blocks' values in their order, in one block.
+extern "C" __global__ void __launch_bounds__(kFinishThreads)
+    reduce_tensor_finish(const float* parts, out_t* y, int part_count, long long count) {
+  __shared__ float warp_parts[kFinishThreads / 32];
+  release_next_kernel();
+  await_previous_kernel();
+  float sum = Reduction::identity();
+  for (int i = threadIdx.x; i < part_count; i += kFinishThreads) {
+    sum = Reduction::combine(sum, parts[i]);
+  }
+  const float all = group_reduce<Reduction, kFinishThreads, 1>(sum, warp_parts);
+  if (threadIdx.x == 0) {
+    y[0] = from_float<out_t>(kind == kind_mean ? all / static_cast<float>(count) : all);
+  }
+}

@@ -1,0 +1,109 @@
+#include <kernwright/config.cuh>
+#include <kernwright/vector.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+using Vector = Elements<dtype_t, LANES>;
+
+constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
+constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
+constexpr int kStep = ADJACENT ? 2 : LANES;     // from a unit's first vector to the next unit's
+constexpr int kDistance = ADJACENT ? 1 : HALF;  // from a unit's first vector to its second
+constexpr int kAngles = ACROSS ? LANES : LANES / 2;  // of one vector
+
+// The cosines or sines of both vectors of a unit. Pairs across the vectors share theirs.
+struct Angles {
+  Elements<float, kAngles> first;
+  Elements<float, kAngles> second;
+
+  __device__ __forceinline__ Angles(const float* table, int unit) {
+    first = load_elements<Load::read_only, kAngles>(table + unit * kAngles);
+    if constexpr (!ACROSS) {
+      second = load_elements<Load::read_only, kAngles>(table + HALF / 2 + unit * kAngles);
+    }
+  }
+};
+
+// A vector whose pairs are neighbours.
+__device__ __forceinline__ void rotate_within(float (&value)[LANES], const Vector& x,
+                                              const Elements<float, kAngles>& cosine,
+                                              const Elements<float, kAngles>& sine) {
+#pragma unroll
+  for (int i = 0; i < LANES / 2; ++i) {
+    value[2 * i] = x[2 * i] * cosine[i] - x[2 * i + 1] * sine[i];
+    value[2 * i + 1] = x[2 * i + 1] * cosine[i] + x[2 * i] * sine[i];
+  }
+}
+
+__device__ __forceinline__ void rotate(float (&first)[LANES], float (&second)[LANES],
+                                       const Vector& x, const Vector& y, const Angles& cosine,
+                                       const Angles& sine) {
+  if constexpr (ACROSS) {
+#pragma unroll
+    for (int i = 0; i < LANES; ++i) {
+      first[i] = x[i] * cosine.first[i] - y[i] * sine.first[i];
+      second[i] = y[i] * cosine.first[i] + x[i] * sine.first[i];
+    }
+  } else {
+    rotate_within(first, x, cosine.first, sine.first);
+    rotate_within(second, y, cosine.second, sine.second);
+  }
+}
+
+// Where a head's unit starts, in q, k or v.
+template <typename T>
+__device__ __forceinline__ T* place(T* q, T* k, T* v, long long token, int head, int unit) {
+  T* const tensor = head < heads ? q : head < heads + kv_heads ? k : v;
+  const int count = head < heads ? heads : kv_heads;
+  const int index = head < heads              ? head
+                    : head < heads + kv_heads ? head - heads
+                                              : head - heads - kv_heads;
+  return tensor + (token * count + index) * head_dim + unit * kStep;
+}
+
+// Neighbouring threads have the units of one head, then those of the next; a thread's heads lie
+// GROUPS apart. All its loads are issued before the first use.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rope_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
+                  const dtype_t* __restrict__ v, const float* __restrict__ cosine,
+                  const float* __restrict__ sine, dtype_t* __restrict__ q_out,
+                  dtype_t* __restrict__ k_out, dtype_t* __restrict__ v_out, long long token_count) {
+  const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
+  const long long token = task / (GROUPS * UNITS);
+  if (token >= token_count) return;
+  const int unit = static_cast<int>(task % UNITS);
+  const int group = static_cast<int>(task % (GROUPS * UNITS)) / UNITS;
+  Vector first[ITEMS];
+  Vector second[ITEMS];
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    if (group + i * GROUPS < ALL_HEADS) {
+      const dtype_t* const from = place(q, k, v, token, group + i * GROUPS, unit);
+      first[i] = load_elements<kLoad, LANES>(from);
+      second[i] = load_elements<kLoad, LANES>(from + kDistance);
+    }
+  }
+  const Angles cosines(cosine + token * HALF, unit);
+  const Angles sines(sine + token * HALF, unit);
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    const int head = group + i * GROUPS;
+    if (head < ALL_HEADS) {
+      float rotated_first[LANES];
+      float rotated_second[LANES];
+      if (head < heads + kv_heads) {
+        rotate(rotated_first, rotated_second, first[i], second[i], cosines, sines);
+      } else {
+#pragma unroll
+        for (int j = 0; j < LANES; ++j) {
+          rotated_first[j] = first[i][j];
+          rotated_second[j] = second[i][j];
+        }
+      }
+      dtype_t* const to = place(q_out, k_out, v_out, token, head, unit);
+      store_elements<kStore>(to, rotated_first);
+      store_elements<kStore>(to + kDistance, rotated_second);
+    }
+  }
+}

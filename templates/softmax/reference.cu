@@ -1,0 +1,60 @@
+#include <kernwright/config.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+__device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
+__device__ double larger(double a, double b) { return a > b ? a : b; }
+__device__ double total(double a, double b) { return a + b; }
+
+// Over the block of 256 threads, to all of them.
+__device__ double block_reduce(double part, double (*combine)(double, double)) {
+  __shared__ double parts[256];
+  parts[threadIdx.x] = part;
+  __syncthreads();
+  for (int half = 128; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      parts[threadIdx.x] = combine(parts[threadIdx.x], parts[threadIdx.x + half]);
+    }
+    __syncthreads();
+  }
+  const double all = parts[0];
+  __syncthreads();
+  return all;
+}
+
+// One block per row, all in fp64. With a causal mask the rows are `queries` to a sequence (0: as
+// many as columns), whose last sees all columns. value[rows, columns] is the result, not rounded to
+// the operation's type; 0 in a row of which nothing is seen. An error of the exponent is a relative
+// one of the result, so magnitude is y (1 + |v| + |max|).
+extern "C" __global__ void softmax_reference(const dtype_t* x, const dtype_t* bias, float* value,
+                                             float* magnitude, long long row_count,
+                                             long long column_count, float scale, int queries) {
+  const long long sequence = queries > 0 ? queries : column_count;
+  for (long long row = blockIdx.x; row < row_count; row += gridDim.x) {
+    const long long first = row * column_count;
+    const long long seen =
+        mask == mask_causal ? column_count - sequence + row % sequence + 1 : column_count;
+    const auto exponent = [&](long long c) -> double {
+      if (c >= seen) return minus_infinity();
+      double v = static_cast<double>(scale) * to_float(x[first + c]);
+      if constexpr (mask == mask_additive) v += to_float(bias[first + c]);
+      return v;
+    };
+    double part = minus_infinity();
+    for (long long c = threadIdx.x; c < column_count; c += 256) part = larger(part, exponent(c));
+    const double most = block_reduce(part, larger);
+    part = 0;
+    for (long long c = threadIdx.x; c < column_count; c += 256) {
+      const double v = exponent(c);
+      if (v != minus_infinity()) part += exp(v - most);
+    }
+    const double sum = block_reduce(part, total);
+    for (long long c = threadIdx.x; c < column_count; c += 256) {
+      const double v = exponent(c);
+      const double y = v == minus_infinity() ? 0.0 : exp(v - most) / sum;
+      value[first + c] = static_cast<float>(y);
+      magnitude[first + c] = y == 0 ? 0.0f : static_cast<float>(y * (1 + fabs(v) + fabs(most)));
+    }
+  }
+}

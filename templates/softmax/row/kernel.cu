@@ -1,0 +1,125 @@
+#include <kernwright/row.cuh>
+
+using namespace kernwright;
+using namespace kernwright::row;
+
+constexpr bool kAdds = mask == mask_additive;
+constexpr bool kCausal = mask == mask_causal;
+
+// How a row's elements become exponents.
+struct Exponents {
+  float scale;
+  long long seen;  // columns of the row that count
+
+  // Of the vector that begins at `column`; -inf where the column does not count.
+  __device__ __forceinline__ void of(float (&v)[kLanes], const Vector& x, const Vector& bias,
+                                     int column) const {
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      v[i] = lane<dtype_t>(x, i) * scale;
+      if constexpr (kAdds) v[i] = fmaf(lane<dtype_t>(x, i), scale, lane<dtype_t>(bias, i));
+      if constexpr (kCausal) v[i] = column + i < seen ? v[i] : minus_infinity();
+    }
+  }
+};
+
+__device__ __forceinline__ float largest(const float (&v)[kLanes], float most) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) most = Max::combine(most, v[i]);
+  return most;
+}
+
+// Replaces v by e^(v - most) and gives their sum. A difference of two -inf would be no number.
+__device__ __forceinline__ float exponentiate(float (&v)[kLanes], float most) {
+  const float base = most == minus_infinity() ? 0.0f : most;
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    v[i] = fast_exp(v[i] - base);
+    sum += v[i];
+  }
+  return sum;
+}
+
+__device__ __forceinline__ void write(dtype_t* y, float (&p)[kLanes], float factor) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) p[i] *= factor;
+  store<Store::plain>(y, pack<dtype_t, VECTOR_BYTES>(p));
+}
+
+// Each row is read once and exponentiated once: a thread's powers are relative to its own largest
+// value, and what takes them to the row's is a factor of the thread. x and bias may be overwritten
+// in place.
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+    softmax_row(const dtype_t* x, const dtype_t* bias, dtype_t* y, long long row_count, float scale,
+                int queries) {
+  const dtype_t* tensors[STREAMS] = {x};
+  if constexpr (kAdds) tensors[STREAMS - 1] = bias;
+  const Share share;
+  Feed feed(tensors, row_count, share);
+  const long long sequence = queries > 0 ? queries : columns;
+
+  do {
+    const long long first = feed.row() * columns;
+    Exponents exponents{scale, columns};
+    if constexpr (kCausal) exponents.seen = columns - sequence + feed.row() % sequence + 1;
+    Vector kept[KEPT];
+    Vector added[KEPT];
+    const auto counts = [&](int column) { return !kCausal || column < exponents.seen; };
+    feed.load_if(kept, 0, counts);
+    if constexpr (kAdds) feed.load(added, 1);
+
+    float power[KEPT][kLanes];
+    LogSum::Value part = LogSum::identity();
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+      exponents.of(power[step], kept[step], added[step], share.column(step));
+      if (share.has(step)) part.largest = largest(power[step], part.largest);
+    }
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+      if (share.has(step)) part.sum += exponentiate(power[step], part.largest);
+    }
+    const float own = part.largest;
+    // The rest is read now, and once more to be written.
+    const auto rest = [&](float(&v)[kLanes], int column) {
+      const Vector value = load<Load::plain, VECTOR_BYTES>(x + first + column);
+      Vector offset{};
+      if constexpr (kAdds) offset = load<Load::plain, VECTOR_BYTES>(bias + first + column);
+      exponents.of(v, value, offset, column);
+    };
+    if constexpr (KEPT < STEPS) {
+      if (feed.active()) {
+#pragma unroll 2
+        for (int step = KEPT; step < STEPS; ++step) {
+          if (!share.has(step)) continue;
+          float v[kLanes];
+          rest(v, share.column(step));
+          LogSum::Value more{largest(v, minus_infinity()), 0};
+          more.sum = exponentiate(v, more.largest);
+          part = LogSum::combine(part, more);
+        }
+      }
+    }
+    const LogSum::Value all = feed.reduce<LogSum>(part);
+    feed.release();
+    if (!feed.active()) continue;
+
+    const float share_of_sum = all.sum == 0 ? 0.0f : 1.0f / all.sum;  // 0: nothing is seen
+    const float factor = LogSum::factor(own, all.largest) * share_of_sum;
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+      if (share.has(step)) write(y + first + share.column(step), power[step], factor);
+    }
+    if constexpr (KEPT < STEPS) {
+#pragma unroll 2
+      for (int step = KEPT; step < STEPS; ++step) {
+        if (!share.has(step)) continue;
+        float v[kLanes];
+        rest(v, share.column(step));
+        exponentiate(v, all.largest);
+        write(y + first + share.column(step), v, share_of_sum);
+      }
+    }
+  } while (feed.next());
+}
