@@ -62,20 +62,21 @@ void Auditor::watch(Device& device, CompilePool& pool) {
   }
 }
 
-Audit Auditor::look() {
-  const AuditInputs inputs = gather();
+Audit Auditor::look(const std::function<void()>& released) {
+  const AuditInputs inputs = gather(released);
   Audit audit = assess(inputs);
   keep_baseline(inputs, audit);
   audit.merge(std::exchange(before_, {}));
   return audit;
 }
 
-AuditInputs Auditor::gather() {
+AuditInputs Auditor::gather(const std::function<void()>& released) {
   AuditInputs inputs;
+  add_launch_cost(inputs);
+  if (released) released();
   inputs.policy = options_.policy;
   inputs.environment = sources_.environment();
   inputs.mapped_files = sources_.mapped_files();
-  add_launch_cost(inputs);
   add_gpu(inputs);
   inputs.host = sources_.host_load();
   return inputs;

@@ -49,10 +49,11 @@ class Auditor {
   void watch(Device& device, CompilePool& pool);
 
   /// The state since the last look; the first includes what was seen before the device was opened.
-  Audit look();
+  /// `released` is called once the device may be given other work.
+  Audit look(const std::function<void()>& released = {});
 
  private:
-  AuditInputs gather();
+  AuditInputs gather(const std::function<void()>& released = {});
   void add_gpu(AuditInputs& inputs);
   void add_company(AuditInputs& inputs, const GpuFacts& facts);
   void add_launch_cost(AuditInputs& inputs);

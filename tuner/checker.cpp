@@ -147,6 +147,10 @@ std::optional<InputDistribution> exact_distribution(const Operation& operation,
                                                     const Problem& normalized,
                                                     const std::vector<TensorShape>& shapes) {
   if (!operation.exact_inputs) return std::nullopt;
+  if (operation.exact_when) {
+    const auto holds = operation.exact_when->evaluate(operation.scope(normalized));
+    if (!holds || holds.value() == 0) return std::nullopt;
+  }
   double limit = exact_limit(operation.tolerance.accumulate, shapes);
   for (const TensorShape& shape : shapes) {
     if (shape.role != TensorRole::in) limit = std::min(limit, largest(shape.dtype));
@@ -236,7 +240,7 @@ Result<void> Checker::run_reference(Device& device, const LoadedProgram& program
       arguments.magnitudes[i] = output.magnitude;
     }
   }
-  for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.default_value);
+  for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.checked_value);
   return device.run(program, arguments);
 }
 

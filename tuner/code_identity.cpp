@@ -23,6 +23,7 @@ void add(Hasher& hasher, const LaunchPlan& launch) {
 
 void add(Hasher& hasher, const TensorMapPlan& map) {
   hasher.add("tensor", static_cast<std::int64_t>(map.tensor));
+  hasher.add("workspace", static_cast<std::int64_t>(map.workspace));
   hasher.add("dtype", static_cast<std::int64_t>(map.dtype));
   for (const std::uint64_t dim : map.dims) hasher.add("dim", static_cast<std::int64_t>(dim));
   for (const std::uint64_t stride : map.strides_bytes) {

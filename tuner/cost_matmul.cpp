@@ -21,7 +21,11 @@ constexpr double kTileStartClocks = 1200;   ///< the same for a further block on
 constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
 constexpr double kLatencyUs = 1.0;          ///< from a load to its data, the memory under load
 constexpr double kExchangeUs = 0.5;         ///< blocks of a cluster add up their sums
-constexpr double kOverlap = 0.15;  ///< of the shorter of memory and SM time that still shows
+constexpr double kCopyStartUs = 2.0;        ///< a launch in front, until the next one runs
+constexpr double kTensorSlack = 1.15;   ///< one warpgroup does not keep the tensor cores busy alone
+constexpr double kSplitLines = 1.8;     ///< loads of rows that start between lines of the L2
+constexpr double kSingleElements = 25;  ///< stages of mma.sync where no wider copy is aligned
+constexpr double kOverlap = 0.15;       ///< of the shorter of memory and SM time that still shows
 
 /// Share of the tensor cores' rate that mma.sync reaches: all of it where it is the native form.
 double mma_sync_share(int sm_arch) {
@@ -33,6 +37,7 @@ double mma_sync_share(int sm_arch) {
 struct Tile {
   double bm = 128, bn = 128, bk = 64, stages = 4, cm = 1, cn = 1, group = 8;
   double warps_m = 0, warps_n = 0, warps_k = 1;  ///< mma.sync templates alone
+  double align_k = 8;                            ///< elements of the widest copy
   bool persistent = false;
 
   bool mma_sync() const { return warps_m > 0; }
@@ -53,6 +58,7 @@ Tile read_tile(const Scope& scope) {
   read("WARPS_M", tile.warps_m);
   read("WARPS_N", tile.warps_n);
   read("WARPS_K", tile.warps_k);
+  read("ALIGN_K", tile.align_k);
   double persistent = 0;
   read("PERSISTENT", persistent);
   tile.persistent = persistent != 0;
@@ -62,7 +68,7 @@ Tile read_tile(const Scope& scope) {
 /// Clocks that one k-stage of one tile keeps the busiest unit of an SM, where `resident` blocks
 /// share it and the L2 gives `l2_rate` bytes per clock.
 double stage_clocks(const Tile& t, double element, double tensor_rate, double l2_rate,
-                    double resident) {
+                    double resident, bool whole_lines) {
   const bool lone = !t.mma_sync() && t.bm == 64 && resident < 2;
   const double flops = 2 * t.bm * t.bn * t.bk;
   const double stage_bytes = (t.bm + t.bn) * t.bk * element;
@@ -79,27 +85,50 @@ double stage_clocks(const Tile& t, double element, double tensor_rate, double l2
     smem += t.bk * element / 32 * (t.bm / 64) * (16 + t.bn / 4);
     if (lone) overhead = 60;
   }
-  const double l2 = (t.bm / t.cn + t.bn / t.cm) * t.bk * element / l2_rate;
+  const double l2 =
+      (t.bm / t.cn + t.bn / t.cm) * t.bk * element / l2_rate * (whole_lines ? 1 : kSplitLines);
   // A short ring waits for its loads; blocks on the same SM wait at the same time.
   const double wait = (kLoadLatencyClocks + l2) / (std::max(t.stages - 1, 1.0) * resident);
   // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other.
   const double cluster = t.cm * t.cn > 1 ? 1.03 : 1;
-  return std::max({tensor, smem, l2, wait}) * cluster + overhead;
+  const double clocks = std::max({tensor, smem, l2, wait}) * cluster + overhead;
+  return t.align_k == 1 ? kSingleElements * clocks : clocks;
 }
 
-/// What a kernel takes that reads b once for all rows of a, with `in_flight` bytes of it under way
-/// per block: the start of the memory, and b over the rate that its blocks keep up together.
+/// Whether tensor maps address copies, whose rows are whole lines.
+bool copies(const Candidate& candidate) {
+  const auto& maps = candidate.plan.tensor_maps;
+  return std::any_of(maps.begin(), maps.end(), [](const TensorMapPlan& map) {
+    return map.workspace != TensorMapPlan::kInTensor;
+  });
+}
+
+/// What launches in front take that copy tensors for the tensor maps of the product.
+double copies_us(const Candidate& candidate, const DeviceProfile& profile) {
+  double bytes = 0;
+  for (const TensorMapPlan& map : candidate.plan.tensor_maps) {
+    if (map.workspace == TensorMapPlan::kInTensor) continue;
+    bytes += static_cast<double>(candidate.plan.workspaces[map.workspace].bytes);
+  }
+  return bytes > 0 ? kCopyStartUs + 2 * bytes / (kMemoryShare * profile.dram_gbps * 1e3) : 0;
+}
+
+/// What a kernel takes that reads an operand of many rows once for the few rows of the other, with
+/// `in_flight` bytes of it under way per block: the start of the memory, and the operand over the
+/// rate that its blocks keep up together.
 double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& profile,
                            double in_flight) {
   const Scope& scope = candidate.scope;
-  const auto value = [&](const char* name, std::int64_t missing) {
-    return static_cast<double>(scope.find(name).value_or(missing));
+  const auto value = [&](const char* name, double missing) {
+    const auto found = scope.find(name);
+    return found ? static_cast<double>(*found) : missing;
   };
-  const double m = value("m", 1), n = value("n", 1), k = value("k", 1);
+  const double m = value("FEW", value("m", 1)), n = value("MANY", value("n", 1)), k = value("k", 1);
   const double element = value("dtype_bytes", 2);
   const double split = value("SPLIT", 1);
-  const double tiles = std::ceil(n / value("BN", 64));
-  const double blocks = tiles * split;
+  const double bm = value("BM", 8), bn = value("BN", 64);
+  const double tiles_m = std::ceil(m / bm), tiles_n = std::ceil(n / bn);
+  const double blocks = tiles_m * tiles_n * split;
   const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
   const auto registers = scope.find("REGISTERS").value_or(0);
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
@@ -112,24 +141,28 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   // The rate that the bytes in flight allow, and the memory's, without a corner between them.
   const double ask = flying / kLatencyUs / memory_rate;
   const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
-  const double l2_us = (n + tiles * m) * k * element / l2_rate;
+  const double l2_us = (tiles_m * n + tiles_n * m) * k * element / l2_rate;
+  // A wgmma of 64 rows by bm and 16 of k is over in bm / 2 clocks, and its operands in 16 + bm / 4.
+  const double products = tiles_m * std::ceil(tiles_n * bn / 64) * std::ceil(k / 16);
+  const double tensor_us = products * std::max(bm / 2 * kTensorSlack, 16 + bm / 4) /
+                           (std::min(blocks, sms) * kSustainedClock * profile.sm_clock_mhz);
 
   // Blocks on one SM share its rate, so a multiprocessor with one more is late by a part of it.
   const double waves = std::ceil(blocks / (sms * resident));
   const double most = waves > 1 ? waves * resident : std::ceil(blocks / sms);
   const double uneven = 1 + 0.3 * (most * sms / blocks - 1);
   const double restart_us = (waves - 1) * kTileStartClocks / resident / profile.sm_clock_mhz;
-  const double exchange_us = split > 1 ? kExchangeUs * (1 + split / 16) : 0;
-  return kMemoryStartUs + std::max(read_us * uneven, l2_us) + restart_us + exchange_us;
+  const double sent = bm * bn * 4 * (split - 1) / split;
+  const double exchange_us = split > 1 ? kExchangeUs * (1 + split / 16) +
+                                             sent / kL2PortBytesPerClock / profile.sm_clock_mhz
+                                       : 0;
+  return kMemoryStartUs + std::max({read_us * uneven, l2_us, tensor_us}) + restart_us + exchange_us;
 }
 
-}  // namespace
-
-double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profile) {
+/// What a kernel of tiles takes: clocks of a tile's steps and end, times the tiles of an SM,
+/// against the memory and the power limit.
+double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile) {
   const Scope& scope = candidate.scope;
-  if (const auto in_flight = scope.find("IN_FLIGHT_BYTES")) {
-    return predict_one_pass_us(candidate, profile, static_cast<double>(*in_flight));
-  }
   const auto dim = [&](const char* name) {
     return static_cast<double>(scope.find(name).value_or(1));
   };
@@ -158,7 +191,9 @@ double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profil
 
   const double steps = std::ceil(k / t.bk);
   const double l2_rate = std::min(kL2PortBytesPerClock, kL2BytesPerClockPerSm * sms / active);
-  const double stage = stage_clocks(t, element, tensor_rate, l2_rate, resident);
+  const auto row_bytes = static_cast<std::int64_t>(k * element);
+  const bool whole_lines = row_bytes % 128 == 0 || copies(candidate);
+  const double stage = stage_clocks(t, element, tensor_rate, l2_rate, resident, whole_lines);
 
   double epilogue = 600 + t.bm * t.bn / 20;
   if (t.warps_k > 1) epilogue += 300 + (t.warps_k - 1) * t.bm * t.bn * 8 / kSmemBytesPerClock;
@@ -190,6 +225,16 @@ double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profil
   // At the power limit the tile that moves fewer bytes to the SMs wins.
   const double moved = (t.bm / t.cn + t.bn / t.cm) / (t.bm * t.bn) * 32;
   return std::max(longer + kOverlap * shorter, roof_us) * (1 + 0.01 * moved);
+}
+
+}  // namespace
+
+double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profile) {
+  const auto in_flight = candidate.scope.find("IN_FLIGHT_BYTES");
+  const double us = in_flight
+                        ? predict_one_pass_us(candidate, profile, static_cast<double>(*in_flight))
+                        : predict_tiles_us(candidate, profile);
+  return us + copies_us(candidate, profile);
 }
 
 }  // namespace kernwright::detail

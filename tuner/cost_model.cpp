@@ -15,9 +15,9 @@ struct Model {
 
 /// An operation without a row of its own is taken for streaming work.
 constexpr Model kModels[] = {
-    {"matmul", detail::predict_matmul_us},
-    {"rmsnorm", detail::predict_streaming_us},
-    {"vector_add", detail::predict_streaming_us},
+    {"matmul", detail::predict_matmul_us},  {"rmsnorm", detail::predict_rows_us},
+    {"layernorm", detail::predict_rows_us}, {"softmax", detail::predict_rows_us},
+    {"reduce", detail::predict_rows_us},    {"vector_add", detail::predict_streaming_us},
 };
 
 }  // namespace

@@ -26,9 +26,16 @@ double product(const Extent3& extent) {
 
 }  // namespace
 
+const LaunchPlan& main_launch(const Candidate& candidate) {
+  const auto& launches = candidate.plan.launches;
+  return *std::max_element(
+      launches.begin(), launches.end(),
+      [](const LaunchPlan& a, const LaunchPlan& b) { return a.dynamic_smem < b.dynamic_smem; });
+}
+
 std::int64_t resident_blocks(const Candidate& candidate, const DeviceProfile& profile,
                              std::int64_t registers_per_thread) {
-  const LaunchPlan& launch = candidate.plan.launches.front();
+  const LaunchPlan& launch = main_launch(candidate);
   const auto threads = std::max<std::int64_t>(static_cast<std::int64_t>(product(launch.block)), 1);
   std::int64_t blocks = profile.max_threads_per_sm / threads;
   if (profile.max_blocks_per_sm > 0) blocks = std::min(blocks, profile.max_blocks_per_sm);
@@ -46,7 +53,7 @@ double predict_streaming_us(const Candidate& candidate, const DeviceProfile& pro
   const auto flops = candidate.operation->flops.evaluate(scope);
   double bytes = evaluated ? static_cast<double>(evaluated.value()) : 0;
 
-  const LaunchPlan& launch = candidate.plan.launches.front();
+  const LaunchPlan& launch = main_launch(candidate);
   const double threads = product(launch.block);
   const double blocks = product(launch.grid);
   const double row_registers = value_or(scope, "ROW_REGISTERS", 0);

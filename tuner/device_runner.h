@@ -19,8 +19,9 @@ struct DeviceRunnerOptions {
   double sample_ms = 1.5;  ///< aimed-at length of one sample
   /// The process may be lost to a candidate: finalists also run against unmapped pages.
   bool disposable = false;
-  /// What is known of the environment beside the runner's own timers.
-  std::function<Audit()> audit;
+  /// What is known of the environment beside the runner's own timers. Calls what it is given when
+  /// it does not need the device any more.
+  std::function<Audit(const std::function<void()>& released)> audit;
 };
 
 /// Errors: `invalid_argument` where problems of the operation cannot be measured so, with the

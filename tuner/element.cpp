@@ -135,7 +135,7 @@ double error_floor(DType dtype) {
       return 0x1p-1022;
     case DType::int8:
     case DType::int32:
-      return 0;
+      return 0.5;
   }
   return 0;
 }

@@ -14,7 +14,8 @@ void store_element(void* data, DType dtype, std::int64_t index, double value);
 
 /// Spacing of `dtype` around zero, the part of an error bound that does not shrink with the value:
 /// the smallest subnormal of fp16 and fp8_e4m3, the smallest normal number of the wider formats
-/// (arithmetic may flush below it), 0 for integers.
+/// (arithmetic may flush below it); for integers the half that rounding to one may take, so that an
+/// integer result is still met exactly.
 double error_floor(DType dtype);
 
 }  // namespace kernwright

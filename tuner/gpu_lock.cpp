@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -35,7 +37,8 @@ Result<std::filesystem::path> GpuLock::path(std::string_view uuid) {
   return folder / concat("kernwright-", uuid, ".lock");
 }
 
-Result<GpuLock> GpuLock::acquire(std::string_view uuid, const Log& log) {
+Result<GpuLock> GpuLock::acquire(std::string_view uuid, const Log& log,
+                                 const std::atomic<bool>* stop) {
   const Result<std::filesystem::path> located = path(uuid);
   if (!located) return located.error();
   const std::filesystem::path& name = *located;
@@ -51,8 +54,12 @@ Result<GpuLock> GpuLock::acquire(std::string_view uuid, const Log& log) {
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return failure(name);
     if (log) log(concat("waiting for GPU ", uuid, ": ", holder(file.get()), " measures on it"));
-    while (::flock(file.get(), LOCK_EX) != 0) {
-      if (errno != EINTR) return failure(name);
+    // A lock that is waited for in the kernel cannot be given up.
+    while (::flock(file.get(), stop != nullptr ? LOCK_EX | LOCK_NB : LOCK_EX) != 0) {
+      if (errno != EINTR && errno != EWOULDBLOCK) return failure(name);
+      if (stop == nullptr) continue;
+      if (*stop) return Error{ErrorCode::unavailable, concat("no longer waiting for GPU ", uuid)};
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
   // For the message above alone.

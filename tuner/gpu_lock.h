@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <string_view>
@@ -16,8 +17,10 @@ class GpuLock {
  public:
   using Log = std::function<void(std::string_view)>;
 
-  /// Waits for it; `log` is told once whom for. Errors: `io` where no lock file can be made.
-  static Result<GpuLock> acquire(std::string_view uuid, const Log& log = {});
+  /// Waits for it; `log` is told once whom for. Errors: `io` where no lock file can be made;
+  /// `unavailable` where `stop` became true.
+  static Result<GpuLock> acquire(std::string_view uuid, const Log& log = {},
+                                 const std::atomic<bool>* stop = nullptr);
 
   /// In the system's folder for temporary files, which all users share.
   static Result<std::filesystem::path> path(std::string_view uuid);

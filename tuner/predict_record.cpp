@@ -17,16 +17,21 @@ constexpr double kModelDoubt = 1.03;
 
 /// Candidate indices by prediction, the default first where the model is in doubt, and one of each
 /// shared compile alone: the others would compile to the same bits.
-std::vector<std::size_t> best_of_each_group(const CandidateList& list) {
+std::vector<std::size_t> best_of_each_group(const CandidateList& list,
+                                            const std::map<std::string, Override>& banned) {
   std::vector<std::size_t> order(list.candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!banned.empty()) {
+    std::erase_if(order, [&](std::size_t i) { return banned.contains(list.candidates[i].id()); });
+    if (order.empty()) return order;
+  }
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
   });
   const double default_us = list.predicted_us[list.default_index];
   if (default_us <= kModelDoubt * list.predicted_us[order.front()]) {
     const auto found = std::find(order.begin(), order.end(), list.default_index);
-    std::rotate(order.begin(), found, found + 1);
+    if (found != order.end()) std::rotate(order.begin(), found, found + 1);
   }
   std::set<int> seen;
   std::erase_if(order, [&](std::size_t i) { return !seen.insert(list.group_of[i]).second; });
@@ -38,7 +43,8 @@ std::vector<std::size_t> best_of_each_group(const CandidateList& list) {
 Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
                                     const Problem& normalized, const DeviceProfile& profile,
                                     RecordKey key, RecordEnvironment environment, CompilePool& pool,
-                                    const ArtifactStore& artifacts, int compile_count) {
+                                    const ArtifactStore& artifacts, int compile_count,
+                                    const std::map<std::string, Override>& banned) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -62,7 +68,7 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   TuningResult result;
   result.shares.setup_seconds = elapsed();
   std::vector<Usable> usable;
-  const std::vector<std::size_t> order = best_of_each_group(candidates);
+  const std::vector<std::size_t> order = best_of_each_group(candidates, banned);
   const auto batch = static_cast<std::size_t>(std::max(compile_count, 1));
   for (std::size_t begin = 0; begin < order.size() && usable.empty(); begin += batch) {
     const std::size_t end = std::min(begin + batch, order.size());

@@ -76,6 +76,10 @@ class Runner {
   /// When the device had work of this runner since the last call. Empty where that is not known.
   virtual DeviceUse take_use() { return {}; }
 
+  /// Keeps a device that would stand idle at work for about so long, and comes back when that is
+  /// done: its clocks stay up. Does nothing where there is no device.
+  virtual void fill(double /*seconds*/) {}
+
   virtual void drop(Id id) = 0;
 
   /// Counts up when samples taken before cannot be compared with later ones (a new process).

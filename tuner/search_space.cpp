@@ -30,7 +30,7 @@ void add_features(const Candidate& candidate, double predicted_us, const DeviceP
   for (const auto& [name, value] : candidate.scope.entries()) {
     columns.set(name, static_cast<double>(value));
   }
-  const LaunchPlan& launch = candidate.plan.launches.front();
+  const LaunchPlan& launch = detail::main_launch(candidate);
   const double blocks = product(launch.grid);
   const auto resident = static_cast<double>(detail::resident_blocks(candidate, profile, 0));
   const double waves = share(blocks / resident, profile.sm_count);

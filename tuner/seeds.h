@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "cache/record.h"
+#include "cache/record_head.h"
 #include "model/operation.h"
 #include "tuner/search.h"
 
@@ -18,11 +18,12 @@ std::optional<double> neighbour_distance(const Operation& operation, const Probl
 
 /// Configurations that are worth trying first for `key`, best first: the winners of the nearest 5
 /// neighbours and what tied with them, every neighbour's first before any neighbour's second.
+/// Only the evidence of the chosen neighbours is read; where it cannot be, the winner alone counts.
 /// Neighbours are measured records of the operation at another shape, flag or policy; of several
 /// records of one key the first counts. At most 8 from the key's own SKU, and after them at most 4
 /// from the nearest 5 records of other SKUs, the key's own problem among them. Records of `key`
 /// itself hold its incumbent, which is none of the seeds.
 std::vector<SeedConfiguration> find_seeds(const Operation& operation, const RecordKey& key,
-                                          std::span<const TuningRecord> records);
+                                          std::span<const RecordRun> records);
 
 }  // namespace kernwright

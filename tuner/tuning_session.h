@@ -1,9 +1,11 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "cache/artifact_store.h"
+#include "cache/override.h"
 #include "cache/record.h"
 #include "compile/compile_pool.h"
 #include "model/catalog.h"
@@ -56,10 +58,12 @@ class TuningSession {
 
 /// The same answer without a device: ranks the candidates by the cost model, compiles the best
 /// `compile_count`, drops what fails or spills, and returns a record of grade `predicted`. With a
-/// `compile_count` of 1 it goes down the list until one compiles.
+/// `compile_count` of 1 it goes down the list until one compiles. What `banned` names, by the
+/// candidate's id, is not looked at.
 Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
                                     const Problem& normalized, const DeviceProfile& profile,
                                     RecordKey key, RecordEnvironment environment, CompilePool& pool,
-                                    const ArtifactStore& artifacts, int compile_count);
+                                    const ArtifactStore& artifacts, int compile_count,
+                                    const std::map<std::string, Override>& banned = {});
 
 }  // namespace kernwright

@@ -9,7 +9,8 @@
 namespace kernwright::detail {
 
 /// What the cost model may decide: an order, and to put off the slowest three quarters of each
-/// template (it may be wrong about a whole one). Has nothing to say where all predictions agree,
+/// template (it may be wrong about a whole one), and all that it thinks 8 times slower than its
+/// fastest. Has nothing to say where all predictions agree,
 /// and loses its say where none of its favourites came within 10 % of the best.
 class Prior {
  public:
@@ -25,6 +26,7 @@ class Prior {
 
  private:
   const SearchSpace& space_;
+  double hopeless_us_ = 0;
   bool heard_ = false;
   bool checked_ = false;
   std::vector<bool> put_off_;

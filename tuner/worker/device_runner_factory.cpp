@@ -38,7 +38,7 @@ class DeviceRunnerFactory final : public RunnerFactory {
                                        const Problem& normalized,
                                        DeviceRunnerOptions options) override {
     options.disposable = true;
-    options.audit = [this] { return auditor_->look(); };
+    options.audit = [this](const auto& released) { return auditor_->look(released); };
     return open_device_runner(*device_, *data_ops_, operation, normalized, catalog, *pool_,
                               options);
   }

@@ -18,6 +18,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Of filler at a time, which a request may have to wait for.
+constexpr double kFillerSeconds = 1e-4;
+/// One that has not asked for so long measures nothing at present.
+constexpr double kForgottenSeconds = 0.2;
+
 /// The state behind the loop: the problem that is open, and its runner.
 class Server {
  public:
@@ -42,7 +47,16 @@ class Server {
  private:
   Result<Message> receive() {
     const std::lock_guard lock(channel_->mutex);
+    if (runner_ != nullptr) fill_until_asked();
     return channel_->channel.receive();
+  }
+  void fill_until_asked() {
+    const auto start = std::chrono::steady_clock::now();
+    while (seconds_since(start) < kForgottenSeconds) {
+      const auto asked = channel_->channel.readable(deadline_in(0));
+      if (!asked || *asked) return;
+      runner_->fill(kFillerSeconds);
+    }
   }
   Result<void> reply(AnyReply content) {
     const DeviceUse use = runner_ != nullptr ? runner_->take_use() : DeviceUse{};
