@@ -1,11 +1,14 @@
 #include "cache/entry_file.h"
 
+#include <algorithm>
 #include <cassert>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <system_error>
 #include <utility>
 
+#include "support/bytes.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -17,33 +20,18 @@ using std::string_view_literals::operator""sv;
 
 // As in PNG: the first byte is no text, and CR LF, ^Z, LF show what a transfer in text mode did.
 constexpr std::string_view kMagic = "\x89KW\r\n\x1a\n\0"sv;
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kPlain = 1;     // version of a file without a body
+constexpr std::uint32_t kWithBody = 2;  // and of one with a body
 constexpr std::size_t kVersionAt = 8;
-constexpr std::size_t kKeyLengthAt = 12;
-constexpr std::size_t kPayloadLengthAt = 16;
-constexpr std::size_t kKindAt = 24;
 constexpr std::size_t kKindBytes = 8;
-constexpr std::size_t kHeadBytes = 32;
 constexpr std::size_t kDigestBytes = 32;
+constexpr std::size_t kPlainBytes = 32;  // of the frame before the key
+constexpr std::size_t kWithBodyBytes = kPlainBytes + 8 + kDigestBytes;
 
 // Far above any cubin: keeps a stray file from being read into memory.
-constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{1} << 30;
-
-template <typename Integer>
-void append_little_endian(std::string& bytes, Integer value) {
-  for (std::size_t i = 0; i < sizeof value; ++i) {
-    bytes += static_cast<char>(static_cast<std::uint8_t>(value >> (8 * i)));
-  }
-}
-
-template <typename Integer>
-Integer read_little_endian(std::string_view bytes, std::size_t at) {
-  Integer value = 0;
-  for (std::size_t i = 0; i < sizeof value; ++i) {
-    value |= static_cast<Integer>(static_cast<std::uint8_t>(bytes[at + i])) << (8 * i);
-  }
-  return value;
-}
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+// What the front of a record takes, and more: one read gets it.
+constexpr std::size_t kFirstRead = 4096;
 
 std::string_view as_text(const Digest& digest) {
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
@@ -53,81 +41,156 @@ Lookup<EntryFile> corrupt(std::string detail) {
   return Lookup<EntryFile>::miss(MissReason::corrupt, std::move(detail));
 }
 
+/// The fields before the key. `error` where they cannot be those of a file of `file_bytes`.
+struct Frame {
+  std::size_t key_at = 0;
+  std::uint64_t key_bytes = 0;
+  std::uint64_t payload_bytes = 0;
+  std::string_view kind;
+  std::uint64_t body_bytes = 0;
+  std::string_view body_digest;
+  Lookup<EntryFile> error;
+
+  bool ok() const { return error.detail.empty(); }
+  /// Of the front: all but the body.
+  std::uint64_t bytes() const { return key_at + key_bytes + payload_bytes + kDigestBytes; }
+};
+
+Frame read_frame(std::string_view bytes, std::uint64_t file_bytes) {
+  Frame frame;
+  const auto fail = [&frame](Lookup<EntryFile> error) {
+    frame.error = std::move(error);
+    return frame;
+  };
+  if (file_bytes < kPlainBytes + kDigestBytes || bytes.size() < kPlainBytes) {
+    return fail(corrupt(concat("length ", file_bytes, " is below that of an empty entry, ",
+                               kPlainBytes + kDigestBytes)));
+  }
+  if (!bytes.starts_with(kMagic)) {
+    return fail(corrupt("not a cache entry: the magic bytes are others"));
+  }
+  ByteReader reader(bytes.substr(kVersionAt));
+  // Before all else: what follows the version is that version's own affair.
+  const auto version = reader.integer<std::uint32_t>();
+  if (version != kPlain && version != kWithBody) {
+    return fail(Lookup<EntryFile>::miss(
+        MissReason::other_version,
+        concat("format version ", version, " is neither ", kPlain, " nor ", kWithBody)));
+  }
+  frame.key_at = version == kPlain ? kPlainBytes : kWithBodyBytes;
+  frame.key_bytes = reader.integer<std::uint32_t>();
+  frame.payload_bytes = reader.integer<std::uint64_t>();
+  frame.kind = reader.take(kKindBytes);
+  frame.kind = frame.kind.substr(0, frame.kind.find('\0'));
+  if (version == kWithBody) {
+    frame.body_bytes = reader.integer<std::uint64_t>();
+    frame.body_digest = reader.take(kDigestBytes);
+  }
+  // Each is below the file's length, which bounds their sum too: it cannot overflow.
+  const bool fits = reader.ok() && frame.payload_bytes <= file_bytes &&
+                    frame.body_bytes <= file_bytes &&
+                    frame.bytes() + frame.body_bytes == file_bytes;
+  if (!fits) {
+    return fail(corrupt(concat("key length ", frame.key_bytes, ", payload length ",
+                               frame.payload_bytes, " and body length ", frame.body_bytes,
+                               " do not add up to a file of ", file_bytes)));
+  }
+  return frame;
+}
+
+/// Key and payload of a front whose bytes are all there.
+Lookup<EntryFile> decode_front(std::string_view bytes, const Frame& frame,
+                               std::string_view expected_kind) {
+  const std::string_view covered = bytes.substr(0, frame.bytes() - kDigestBytes);
+  if (bytes.substr(covered.size(), kDigestBytes) != as_text(digest_of(covered))) {
+    return corrupt("the digest is not that of the content");
+  }
+  if (frame.kind != expected_kind) {
+    return corrupt(concat("kind \"", frame.kind, "\" is not \"", expected_kind, '"'));
+  }
+  return Lookup<EntryFile>::hit({std::string(frame.kind),
+                                 std::string(covered.substr(frame.key_at, frame.key_bytes)),
+                                 std::string(covered.substr(frame.key_at + frame.key_bytes))});
+}
+
+Lookup<EntryFile> located(Lookup<EntryFile> entry, const std::filesystem::path& path) {
+  if (!entry) entry.detail = concat(path.native(), ": ", entry.detail);
+  return entry;
+}
+
+/// Why a file cannot be read.
+Lookup<EntryFile> unread(const Error& error) {
+  const bool gone = error.code == ErrorCode::not_found;
+  return Lookup<EntryFile>::miss(gone ? MissReason::absent : MissReason::unreadable, error.message);
+}
+
 }  // namespace
 
 std::string encode_entry(const EntryFile& entry) {
   assert(entry.kind.size() <= kKindBytes);
   std::string bytes;
-  bytes.reserve(kHeadBytes + entry.key.size() + entry.payload.size() + kDigestBytes);
+  bytes.reserve(kWithBodyBytes + entry.key.size() + entry.payload.size() + kDigestBytes +
+                entry.body.size());
   bytes += kMagic;
-  append_little_endian(bytes, kVersion);
-  append_little_endian(bytes, static_cast<std::uint32_t>(entry.key.size()));
-  append_little_endian(bytes, static_cast<std::uint64_t>(entry.payload.size()));
+  ByteWriter writer(bytes);
+  writer.integer(entry.body.empty() ? kPlain : kWithBody);
+  writer.integer(static_cast<std::uint32_t>(entry.key.size()));
+  writer.integer(static_cast<std::uint64_t>(entry.payload.size()));
   bytes += entry.kind;
-  bytes.resize(kHeadBytes, '\0');
+  bytes.resize(kPlainBytes, '\0');
+  if (!entry.body.empty()) {
+    writer.integer(static_cast<std::uint64_t>(entry.body.size()));
+    bytes += as_text(digest_of(entry.body));
+  }
   bytes += entry.key;
   bytes += entry.payload;
   bytes += as_text(digest_of(bytes));
+  bytes += entry.body;
   return bytes;
 }
 
 Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected_kind) {
-  if (bytes.size() < kHeadBytes + kDigestBytes) {
-    return corrupt(concat("length ", bytes.size(), " is below that of an empty entry, ",
-                          kHeadBytes + kDigestBytes));
+  const Frame frame = read_frame(bytes, bytes.size());
+  if (!frame.ok()) return frame.error;
+  Lookup<EntryFile> entry = decode_front(bytes, frame, expected_kind);
+  if (!entry || frame.body_digest.empty()) return entry;
+  const std::string_view body = bytes.substr(frame.bytes());
+  if (body.empty()) return corrupt("a body of no bytes");
+  if (frame.body_digest != as_text(digest_of(body))) {
+    return corrupt("the digest of the body is not that of its content");
   }
-  if (!bytes.starts_with(kMagic)) return corrupt("not a cache entry: the magic bytes are others");
-  // Before all else: what follows the version is that version's own affair.
-  if (const auto version = read_little_endian<std::uint32_t>(bytes, kVersionAt);
-      version != kVersion) {
-    return Lookup<EntryFile>::miss(MissReason::other_version,
-                                   concat("format version ", version, " is not ", kVersion));
-  }
-  const std::uint64_t key_length = read_little_endian<std::uint32_t>(bytes, kKeyLengthAt);
-  const auto payload_length = read_little_endian<std::uint64_t>(bytes, kPayloadLengthAt);
-  const std::uint64_t content = bytes.size() - kHeadBytes - kDigestBytes;
-  if (key_length > content || payload_length != content - key_length) {
-    return corrupt(concat("key length ", key_length, " and payload length ", payload_length,
-                          " do not add up to ", content));
-  }
-  const std::string_view covered = bytes.substr(0, bytes.size() - kDigestBytes);
-  if (bytes.substr(covered.size()) != as_text(digest_of(covered))) {
-    return corrupt("the digest is not that of the content");
-  }
-  std::string_view kind = bytes.substr(kKindAt, kKindBytes);
-  kind = kind.substr(0, kind.find('\0'));
-  if (kind != expected_kind)
-    return corrupt(concat("kind \"", kind, "\" is not \"", expected_kind, '"'));
-  return Lookup<EntryFile>::hit({std::string(kind),
-                                 std::string(covered.substr(kHeadBytes, key_length)),
-                                 std::string(covered.substr(kHeadBytes + key_length))});
+  entry.value->body = body;
+  return entry;
 }
 
 Lookup<EntryFile> read_entry(const std::filesystem::path& path, std::string_view expected_kind) {
-  std::error_code error;
-  // Reading a FIFO or a device would block or never end.
-  const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    return Lookup<EntryFile>::miss(MissReason::absent, concat("no file ", path.native()));
+  Result<InputFile> file = InputFile::open(path);
+  if (!file) return unread(file.error());
+  if (file->bytes() > kMaxFileBytes) {
+    return located(corrupt(concat("length ", file->bytes(), " is above ", kMaxFileBytes)), path);
   }
-  if (status.type() != std::filesystem::file_type::regular) {
-    return Lookup<EntryFile>::miss(
-        MissReason::unreadable,
-        concat(path.native(), ": ", error ? error.message() : "not a regular file"));
+  const Result<std::string> bytes = file->read(0, static_cast<std::size_t>(file->bytes()));
+  if (!bytes) return unread(bytes.error());
+  return located(decode_entry(*bytes, expected_kind), path);
+}
+
+Lookup<EntryFile> read_front(const std::filesystem::path& path, std::string_view expected_kind) {
+  Result<InputFile> file = InputFile::open(path);
+  if (!file) return unread(file.error());
+  Result<std::string> bytes = file->read(0, kFirstRead);
+  if (!bytes) return unread(bytes.error());
+  const Frame frame = read_frame(*bytes, file->bytes());
+  if (!frame.ok()) return located(frame.error, path);
+  if (frame.bytes() <= bytes->size()) {
+    return located(decode_front(*bytes, frame, expected_kind), path);
   }
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (!error && size > kMaxFileBytes) {
-    return corrupt(concat(path.native(), ": length ", size, " is above ", kMaxFileBytes));
+  if (frame.bytes() > kMaxFileBytes) {
+    return located(corrupt(concat("length ", frame.bytes(), " is above ", kMaxFileBytes)), path);
   }
-  Result<std::string> bytes = read_file(path);
-  if (!bytes) {
-    const bool gone = bytes.error().code == ErrorCode::not_found;
-    return Lookup<EntryFile>::miss(gone ? MissReason::absent : MissReason::unreadable,
-                                   bytes.error().message);
-  }
-  Lookup<EntryFile> entry = decode_entry(*bytes, expected_kind);
-  if (!entry) entry.detail = concat(path.native(), ": ", entry.detail);
-  return entry;
+  bytes = file->read(0, static_cast<std::size_t>(frame.bytes()));
+  if (!bytes) return unread(bytes.error());
+  if (bytes->size() < frame.bytes()) return located(corrupt("it was cut while it was read"), path);
+  return located(decode_front(*bytes, read_frame(*bytes, file->bytes()), expected_kind), path);
 }
 
 }  // namespace kernwright

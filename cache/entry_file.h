@@ -8,25 +8,30 @@
 
 namespace kernwright {
 
-/// What every cache file holds: a payload under a key. Immutable once published.
+/// What every cache file holds: a payload under a key and, behind them, a body that a lookup does
+/// not read. Immutable once published.
 struct EntryFile {
-  std::string kind;  ///< "record" or "artifact"
+  std::string kind;  ///< "record", "artifact" or "override"
   std::string key;   ///< canonical key text
   std::string payload;
+  std::string body = {};
 };
 
-/// The file's bytes: a frame of magic, format version, lengths and kind around key and payload, and
-/// a BLAKE3 digest over all of it. The layout is described in cache/README.md. `entry.kind` is at
-/// most 8 bytes long.
+/// The file's bytes: a frame of magic, format version, lengths and kind around key and payload, a
+/// BLAKE3 digest over all of it, and the body with a digest of its own inside the frame. The layout
+/// is described in cache/README.md. `entry.kind` is at most 8 bytes long.
 std::string encode_entry(const EntryFile& entry);
 
-/// Undoes `encode_entry`. Reasons: `other_version` with both versions; `corrupt` saying what did
+/// Undoes `encode_entry`. Reasons: `other_version` with the versions; `corrupt` saying what did
 /// not fit: magic, length, digest or kind.
 Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected_kind);
 
 /// Reads and decodes a file. Further reasons: `absent`; `unreadable` with what the file system
 /// said.
 Lookup<EntryFile> read_entry(const std::filesystem::path& path, std::string_view expected_kind);
+
+/// The same but for the body, of which only the length is checked: costs one short read.
+Lookup<EntryFile> read_front(const std::filesystem::path& path, std::string_view expected_kind);
 
 /// The miss of a `Lookup` that failed, for a lookup of another type.
 template <typename T, typename U>

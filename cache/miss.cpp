@@ -1,6 +1,23 @@
 #include "cache/miss.h"
 
 namespace kernwright {
+namespace {
+
+template <typename Enum>
+std::optional<Enum> parse(std::string_view text, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (to_string(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Match> parse_match(std::string_view text) { return parse<Match>(text, kMatches); }
+
+std::optional<MissReason> parse_miss_reason(std::string_view text) {
+  return parse<MissReason>(text, kMissReasons);
+}
 
 std::string_view to_string(Match match) {
   switch (match) {
@@ -48,6 +65,12 @@ std::string_view to_string(MissReason reason) {
       return "rule_violated";
     case MissReason::artifact_missing:
       return "artifact_missing";
+    case MissReason::other_shape:
+      return "other_shape";
+    case MissReason::banned:
+      return "banned";
+    case MissReason::pinned:
+      return "pinned";
   }
   return "none";
 }

@@ -22,13 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kKind = "record";
-constexpr std::string_view kSuffix = ".kwr";
+constexpr std::string_view kRecord = "record";
+constexpr std::string_view kRecordSuffix = ".kwr";
+constexpr std::string_view kOverride = "override";
+constexpr std::string_view kOverrideSuffix = ".kwo";
+constexpr std::size_t kSlugLength = 100;
+constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
 
 /// `text` as one name of a path, for people: what tells keys apart is the digest beside it.
 std::string slug(std::string_view text) {
-  constexpr std::size_t kMaxLength = 100;
-  std::string name(text.substr(0, kMaxLength));
+  std::string name(text.substr(0, kSlugLength));
   for (char& c : name) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '=' || c == '-';
     if (!plain) c = '_';
@@ -38,17 +41,16 @@ std::string slug(std::string_view text) {
 
 fs::path records_folder(const fs::path& root) { return root / "v1" / "records"; }
 
-fs::path key_folder(const fs::path& root, const RecordKey& key) {
-  const std::string_view problem = key.problem;
-  const std::size_t space = std::min(problem.find(' '), problem.size());
-  const std::string_view shape = trim(problem.substr(space));
-  const std::string digest = digest_of(key.text()).hex().substr(0, 16);
-  return records_folder(root) / slug(key.target) / slug(key.sku) / slug(problem.substr(0, space)) /
-         concat(slug(shape), '-', digest);
+std::string_view operation_of(std::string_view problem) {
+  return problem.substr(0, problem.find(' '));
+}
+
+std::string_view shape_of(std::string_view problem) {
+  return trim(problem.substr(operation_of(problem).size()));
 }
 
 /// A name no other run has: the time of publication for order, 64 random bits for uniqueness.
-std::string run_name() {
+std::string run_name(std::string_view suffix) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
   const auto seconds = static_cast<std::time_t>(microseconds / 1'000'000);
@@ -63,33 +65,101 @@ std::string run_name() {
   std::snprintf(name, sizeof name, "%s.%06dZ-%016llx", time,
                 static_cast<int>(microseconds % 1'000'000),
                 static_cast<unsigned long long>(random));
-  return concat(name, kSuffix);
+  return std::string(name).append(suffix);
 }
 
-Lookup<TuningRecord> read_record(const fs::path& path) {
-  using Found = Lookup<TuningRecord>;
-  const Lookup<EntryFile> entry = read_entry(path, kKind);
-  if (!entry) return same_miss<TuningRecord>(entry);
-  Result<TuningRecord> record = parse_record(entry.value->payload);
-  if (!record) {
-    return Found::miss(MissReason::corrupt, concat(path.native(), ": ", record.error().message));
-  }
-  if (record->key.text() != entry.value->key) {
-    return Found::miss(MissReason::key_mismatch,
-                       concat(path.native(), ": the frame's key \"", entry.value->key,
-                              "\" is not the record's, \"", record->key.text(), '"'));
-  }
-  return Found::hit(*std::move(record));
+template <typename T>
+Lookup<T> corrupt(const fs::path& path, std::string_view what) {
+  return Lookup<T>::miss(MissReason::corrupt, concat(path.native(), ": ", what));
 }
 
-Lookup<TuningRecord> misplaced(const fs::path& path, const RecordKey& key) {
-  return Lookup<TuningRecord>::miss(MissReason::key_mismatch,
-                                    concat(path.native(), ": holds the record of ", key.text()));
+template <typename T>
+Lookup<T> misplaced(const fs::path& path, const RecordKey& key) {
+  return Lookup<T>::miss(
+      MissReason::key_mismatch,
+      concat(path.native(), ": holds the ", path.extension() == kRecordSuffix ? kRecord : kOverride,
+             " of ", key.text()));
+}
+
+template <typename T>
+Lookup<T> other_key(const fs::path& path, std::string_view frame, const RecordKey& key) {
+  return Lookup<T>::miss(MissReason::key_mismatch,
+                         concat(path.native(), ": the frame's key \"", frame,
+                                "\" is not the record's, \"", key.text(), '"'));
+}
+
+/// A record of format version 1: its payload is the evidence, and there is no body.
+bool is_plain(const EntryFile& entry) { return entry.payload.starts_with('{'); }
+
+Lookup<RecordHead> read_head(const fs::path& path) {
+  const Lookup<EntryFile> entry = read_front(path, kRecord);
+  if (!entry) return same_miss<RecordHead>(entry);
+  if (is_plain(*entry.value)) {
+    const Lookup<TuningRecord> record = read_record(path);
+    if (!record) return same_miss<RecordHead>(record);
+    return Lookup<RecordHead>::hit(head_of(*record.value));
+  }
+  Result<RecordHead> head = decode_head(entry.value->payload);
+  if (!head) return corrupt<RecordHead>(path, head.error().message);
+  if (head->key.text() != entry.value->key) {
+    return other_key<RecordHead>(path, entry.value->key, head->key);
+  }
+  return Lookup<RecordHead>::hit(*std::move(head));
+}
+
+Lookup<Override> read_override(const fs::path& path) {
+  const Lookup<EntryFile> entry = read_entry(path, kOverride);
+  if (!entry) return same_miss<Override>(entry);
+  Result<Override> override = parse_override(entry.value->payload);
+  if (!override) return corrupt<Override>(path, override.error().message);
+  if (override->key.text() != entry.value->key) {
+    return other_key<Override>(path, entry.value->key, override->key);
+  }
+  return Lookup<Override>::hit(*std::move(override));
+}
+
+/// Whether `name`, of a key's folder, can be that of a problem like `pattern`, in which each `*`
+/// stands for digits. Names are cut: past their end all is possible, and the head decides.
+bool may_be_like(std::string_view name, std::string_view pattern) {
+  if (name.size() <= kDigestLength) return false;
+  name.remove_suffix(kDigestLength + 1);
+  const bool cut = name.size() >= kSlugLength;
+  std::size_t at = 0;
+  for (const char c : pattern) {
+    if (at >= name.size()) return cut;
+    if (c != '*') {
+      if (name[at++] != slug(std::string_view(&c, 1))[0]) return false;
+      continue;
+    }
+    const std::size_t begin = at;
+    while (at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0) ++at;
+    if (at == begin) return false;
+  }
+  return at == name.size();
+}
+
+/// Every file below `folder` with that suffix, sorted.
+std::vector<fs::path> files_below(const fs::path& folder, std::string_view suffix) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  const auto skip = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator file(folder, skip, error);
+       !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
+    if (file->path().extension() == suffix) files.push_back(file->path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace
 
 RecordStore::RecordStore(fs::path root) : root_(std::move(root)) {}
+
+fs::path RecordStore::folder(const RecordKey& key) const {
+  const std::string digest = digest_of(key.text()).hex().substr(0, kDigestLength);
+  return records_folder(root_) / slug(key.target) / slug(key.sku) /
+         slug(operation_of(key.problem)) / (slug(shape_of(key.problem)) + '-' + digest);
+}
 
 RecordStore::Found RecordStore::get(const RecordKey& key) const {
   Found found;
@@ -97,60 +167,151 @@ RecordStore::Found RecordStore::get(const RecordKey& key) const {
     if (found.defects.empty()) found.reason = reason;
     found.defects.push_back(std::move(detail));
   };
-  const fs::path folder = key_folder(root_, key);
-  std::vector<std::pair<std::string, TuningRecord>> runs;
-  std::error_code error;
-  for (fs::directory_iterator file(folder, error); !error && file != fs::directory_iterator();
-       file.increment(error)) {
-    if (file->path().extension() != kSuffix) continue;
-    Lookup<TuningRecord> record = read_record(file->path());
-    if (record && record.value->key != key) record = misplaced(file->path(), record.value->key);
-    if (record) {
-      runs.emplace_back(file->path().filename().native(), *std::move(record.value));
-    } else {
-      defect(record.reason, std::move(record.detail));
+  const fs::path folder = this->folder(key);
+  Result<std::vector<std::string>> names = read_directory(folder);
+  if (!names) {
+    if (names.error().code != ErrorCode::not_found) {
+      defect(MissReason::unreadable, names.error().message);
+    }
+    return found;
+  }
+  std::vector<std::pair<std::string, Override>> overrides;
+  for (const std::string& name : *names) {
+    const fs::path file = folder / name;
+    if (name.ends_with(kRecordSuffix)) {
+      Lookup<RecordHead> head = read_head(file);
+      if (head && head.value->key != key) head = misplaced<RecordHead>(file, head.value->key);
+      if (head) {
+        found.runs.push_back({file, *std::move(head.value)});
+      } else {
+        defect(head.reason, std::move(head.detail));
+      }
+    } else if (name.ends_with(kOverrideSuffix)) {
+      Lookup<Override> override = read_override(file);
+      if (override && override.value->key != key) {
+        override = misplaced<Override>(file, override.value->key);
+      }
+      if (override) {
+        overrides.emplace_back(name, *std::move(override.value));
+      } else {
+        defect(override.reason, std::move(override.detail));
+      }
     }
   }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    defect(MissReason::unreadable, concat(folder.native(), ": ", error.message()));
-  }
-  std::sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.second.created, a.first) > std::tie(b.second.created, b.first);
+  std::sort(found.runs.begin(), found.runs.end(), [](const RecordRun& a, const RecordRun& b) {
+    return std::tie(a.head.created, a.file.native()) > std::tie(b.head.created, b.file.native());
   });
-  for (auto& run : runs) found.records.push_back(std::move(run.second));
-  if (!found.records.empty()) found.reason = MissReason::none;
+  std::sort(overrides.begin(), overrides.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second.number, a.first) < std::tie(b.second.number, b.first);
+  });
+  for (auto& [name, override] : overrides) found.overrides.push_back(std::move(override));
+  if (!found.runs.empty()) found.reason = MissReason::none;
   return found;
 }
 
 Result<fs::path> RecordStore::put(const TuningRecord& record) const {
   std::string json = to_json(record);
-  if (const Result<TuningRecord> back = parse_record(json); !back) {
+  const Result<TuningRecord> back = parse_record(json);
+  if (!back) {
     return Error{ErrorCode::invalid_argument, "would not read back: " + back.error().message};
   }
-  fs::path path = key_folder(root_, record.key) / run_name();
+  fs::path path = folder(record.key) / run_name(kRecordSuffix);
   const Result<void> published =
-      publish_file(path, encode_entry({std::string(kKind), record.key.text(), std::move(json)}));
+      publish_file(path, encode_entry({std::string(kRecord), record.key.text(),
+                                       encode_head(head_of(record)), std::move(json)}));
   if (!published) return published.error();
   return path;
 }
 
+Result<fs::path> RecordStore::put(Override override) const {
+  override.number = 1;
+  for (const Override& earlier : get(override.key).overrides) {
+    override.number = std::max(override.number, earlier.number + 1);
+  }
+  fs::path path = folder(override.key) / run_name(kOverrideSuffix);
+  const Result<void> published = publish_file(
+      path, encode_entry({std::string(kOverride), override.key.text(), to_json(override)}));
+  if (!published) return published.error();
+  return path;
+}
+
+std::vector<RecordRun> RecordStore::heads(std::string_view operation) const {
+  std::vector<RecordRun> runs;
+  const fs::path folder = records_folder(root_);
+  for (const std::string& target : list_directory(folder)) {
+    for (const std::string& sku : list_directory(folder / target)) {
+      for (const fs::path& file :
+           files_below(folder / target / sku / slug(operation), kRecordSuffix)) {
+        if (Lookup<RecordHead> head = read_head(file)) {
+          runs.push_back({file, *std::move(head.value)});
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+std::vector<RecordRun> RecordStore::like(const RecordKey& shape) const {
+  std::vector<RecordRun> runs;
+  const fs::path folder = records_folder(root_) / slug(shape.target) / slug(shape.sku) /
+                          slug(operation_of(shape.problem));
+  for (const std::string& name : list_directory(folder)) {
+    if (!may_be_like(name, shape_of(shape.problem))) continue;
+    for (const std::string& file : list_directory(folder / name)) {
+      if (!file.ends_with(kRecordSuffix)) continue;
+      Lookup<RecordHead> head = read_head(folder / name / file);
+      if (!head) continue;
+      const RecordKey& key = head.value->key;
+      if (key.target != shape.target || key.sku != shape.sku || !(key.policy == shape.policy)) {
+        continue;
+      }
+      runs.push_back({folder / name / file, *std::move(head.value)});
+    }
+  }
+  return runs;
+}
+
 std::vector<RecordStore::Listed> RecordStore::list() const {
   std::vector<Listed> listed;
-  std::error_code error;
-  const auto skip = fs::directory_options::skip_permission_denied;
-  for (fs::recursive_directory_iterator file(records_folder(root_), skip, error);
-       !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
-    const fs::path& path = file->path();
-    if (path.extension() != kSuffix) continue;
+  for (const fs::path& path : files_below(records_folder(root_), kRecordSuffix)) {
     Lookup<TuningRecord> record = read_record(path);
-    if (record && key_folder(root_, record.value->key) != path.parent_path()) {
-      record = misplaced(path, record.value->key);
+    if (record && folder(record.value->key) != path.parent_path()) {
+      record = misplaced<TuningRecord>(path, record.value->key);
     }
     listed.push_back({path, std::move(record)});
   }
-  std::sort(listed.begin(), listed.end(),
-            [](const Listed& a, const Listed& b) { return a.path < b.path; });
   return listed;
+}
+
+std::vector<RecordStore::ListedOverride> RecordStore::list_overrides() const {
+  std::vector<ListedOverride> listed;
+  for (const fs::path& path : files_below(records_folder(root_), kOverrideSuffix)) {
+    Lookup<Override> override = read_override(path);
+    if (override && folder(override.value->key) != path.parent_path()) {
+      override = misplaced<Override>(path, override.value->key);
+    }
+    listed.push_back({path, std::move(override)});
+  }
+  return listed;
+}
+
+Lookup<TuningRecord> read_record(const fs::path& file) {
+  const Lookup<EntryFile> entry = read_entry(file, kRecord);
+  if (!entry) return same_miss<TuningRecord>(entry);
+  const bool plain = is_plain(*entry.value);
+  Result<TuningRecord> record = parse_record(plain ? entry.value->payload : entry.value->body);
+  if (!record) return corrupt<TuningRecord>(file, record.error().message);
+  if (record->key.text() != entry.value->key) {
+    return other_key<TuningRecord>(file, entry.value->key, record->key);
+  }
+  if (!plain) {
+    const Result<RecordHead> head = decode_head(entry.value->payload);
+    if (!head) return corrupt<TuningRecord>(file, head.error().message);
+    if (*head != head_of(*record)) {
+      return corrupt<TuningRecord>(file, "the head is not that of the evidence");
+    }
+  }
+  return Lookup<TuningRecord>::hit(*std::move(record));
 }
 
 }  // namespace kernwright

@@ -2,40 +2,70 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/miss.h"
+#include "cache/override.h"
 #include "cache/record.h"
+#include "cache/record_head.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
-/// Tuning records: one directory per key, one immutable file per run, nothing merged in place.
-/// Thread-safe, and safe against other processes on the same directory.
+/// Tuning records, and what people decided of them: one directory per key, one immutable file per
+/// run and decision, nothing merged in place. Thread-safe, and safe against other processes on the
+/// same directory.
 class RecordStore {
  public:
   explicit RecordStore(std::filesystem::path root);
 
-  /// Every readable record of a key, newest first, and what was wrong with the others.
+  /// The heads of all readable records of a key, newest first, decisions oldest first, and what was
+  /// wrong with the other files.
   struct Found {
-    std::vector<TuningRecord> records;
+    std::vector<RecordRun> runs;
+    std::vector<Override> overrides;
     std::vector<std::string> defects;
-    MissReason reason = MissReason::absent;  ///< where `records` is empty
+    MissReason reason = MissReason::absent;  ///< where `runs` is empty
   };
   Found get(const RecordKey& key) const;
 
-  /// Publishes one more run under its key. Errors: `io`.
+  /// Publishes one more run under its key. Errors: `io`; `invalid_argument` for a record that would
+  /// not read back, naming the field.
   Result<std::filesystem::path> put(const TuningRecord& record) const;
 
-  /// Every record file below the root, sorted by path, decoded or with its defect.
+  /// Publishes one more decision under its key, numbered after those that are there. Errors: `io`.
+  Result<std::filesystem::path> put(Override override) const;
+
+  /// The heads of all readable records of an operation, for whatever target and SKU.
+  std::vector<RecordRun> heads(std::string_view operation) const;
+
+  /// The heads of the readable records of `target` and `sku` whose problem has the text of `shape`
+  /// but for the dims that are written `*` in it: "matmul m=* n=4096 k=4096 dtype=bf16".
+  std::vector<RecordRun> like(const RecordKey& shape) const;
+
+  /// Every record file below the root, sorted by path, decoded whole or with its defect.
   struct Listed {
     std::filesystem::path path;
     Lookup<TuningRecord> record;
   };
   std::vector<Listed> list() const;
 
+  /// Every file of a decision below the root, sorted by path.
+  struct ListedOverride {
+    std::filesystem::path path;
+    Lookup<Override> override;
+  };
+  std::vector<ListedOverride> list_overrides() const;
+
+  /// Where the files of a key lie.
+  std::filesystem::path folder(const RecordKey& key) const;
+
  private:
   std::filesystem::path root_;
 };
+
+/// The whole record of a file. Reasons as `read_entry`; `corrupt` where head and evidence differ.
+Lookup<TuningRecord> read_record(const std::filesystem::path& file);
 
 }  // namespace kernwright

@@ -1,35 +1,21 @@
 #include "cache/tiered_cache.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <pwd.h>
+#include <iterator>
+#include <optional>
 #include <system_error>
 #include <tuple>
-#include <unistd.h>
 #include <utility>
 
+#include "cache/bucket.h"
+#include "cache/bundle.h"
 #include "support/files.h"
+#include "support/text.h"
 
 namespace kernwright {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The variable's value as a path, empty where it is unset.
-fs::path path_in(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value == nullptr ? "" : value;
-}
-
-fs::path home() {
-  if (fs::path path = path_in("HOME"); path.is_absolute()) return path;
-  std::array<char, 4096> buffer;
-  passwd entry{};
-  passwd* found = nullptr;
-  ::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found);
-  return found == nullptr ? fs::path() : fs::path(found->pw_dir);
-}
 
 /// Marks the directory as ours, and as one that backups skip. It serves people and tools, not
 /// lookups, so a failure does not matter.
@@ -50,16 +36,16 @@ void mark(const fs::path& root) {
 
 /// How well a record fits, had it been measured, and why that is not `exact`: of several reasons
 /// the one that weighs most.
-std::pair<Match, MissReason> fit(const TuningRecord& record, const TieredCache::Now& now,
+std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now& now,
                                  const std::string& template_digest) {
-  const RecordEnvironment& then = record.environment;
+  const RecordEnvironment& then = head.environment;
   if (template_digest.empty()) return {Match::none, MissReason::template_missing};
   if (then.template_digest != template_digest) return {Match::seed, MissReason::template_changed};
   if (!now.compiler.empty() && then.compiler != now.compiler) {
     return {Match::seed, MissReason::other_compiler};
   }
   // No driver had a part in a prediction.
-  const bool measured = record.grade == RecordGrade::measured;
+  const bool measured = head.grade == RecordGrade::measured;
   if (measured && !now.driver.empty() && then.driver != now.driver) {
     return {Match::recheck, MissReason::other_driver};
   }
@@ -76,61 +62,166 @@ void keep_first(MissReason& reason, MissReason other) {
   if (reason == MissReason::absent) reason = other;
 }
 
+struct Ranked {
+  Match fit;             // its match, had it been measured
+  std::size_t position;  // by layer, and within a layer newest first
+  GradedRecord graded;
+  double distance = 1;
+
+  auto rank() const {
+    const RecordHead& head = graded.head;
+    return std::tuple(distance, head.grade, !measured_this_code(fit), head.trust, fit, position);
+  }
+};
+
+std::vector<GradedRecord> in_order(std::vector<Ranked> ranked) {
+  std::sort(ranked.begin(), ranked.end(),
+            [](const Ranked& a, const Ranked& b) { return a.rank() < b.rank(); });
+  std::vector<GradedRecord> graded;
+  graded.reserve(ranked.size());
+  for (Ranked& one : ranked) graded.push_back(std::move(one.graded));
+  return graded;
+}
+
+/// Makes the first runner-up that `fits` the winner of a record; false where none does, or the
+/// evidence cannot be read. Of its template, if it is another than the winner's, the record does
+/// not know the digest: then its bits may be of another text, and count as none.
+template <typename Fits>
+bool promote(RecordHead& head, const fs::path& file, const Fits& fits) {
+  const Lookup<TuningRecord> record = read_record(file);
+  if (!record) return false;
+  for (const RankedConfiguration& ranked : record.value->runners_up) {
+    HeadWinner winner = winner_of(ranked, record.value->rounds);
+    if (!fits(winner)) continue;
+    if (winner.kernel_template != head.winner.kernel_template) winner.artifact.clear();
+    head.winner = std::move(winner);
+    return true;
+  }
+  return false;
+}
+
+/// Puts what is pinned first: a record that knows it, or else one made up of the pin alone.
+void put_pin_first(Answers& answers, const TieredCache::Now& now, const std::string& digest) {
+  const Override& pin = *answers.decisions.pin();
+  if (digest.empty()) {
+    answers.defects.push_back(
+        concat("the pin of ", pin.id(), " is not served: there is no such template"));
+    return;
+  }
+  const auto is_pin = [&pin](const HeadWinner& winner) { return winner.id() == pin.id(); };
+  std::vector<GradedRecord>& records = answers.records;
+  auto found = std::find_if(records.begin(), records.end(),
+                            [&](const GradedRecord& one) { return is_pin(one.head.winner); });
+  if (found == records.end()) {
+    found = std::find_if(records.begin(), records.end(),
+                         [&](GradedRecord& one) { return promote(one.head, one.file, is_pin); });
+  }
+  if (found != records.end()) {
+    std::rotate(records.begin(), found, found + 1);
+    return;
+  }
+  GradedRecord made;
+  made.match = Match::seed;
+  made.reason = MissReason::pinned;
+  made.head.key = pin.key;
+  made.head.environment = {.template_digest = digest,
+                           .compiler = now.compiler,
+                           .driver = now.driver,
+                           .kernwright = now.kernwright};
+  made.head.grade = RecordGrade::predicted;
+  made.head.winner.kernel_template = pin.kernel_template;
+  made.head.winner.configuration = pin.configuration;
+  made.head.created = pin.created;
+  records.insert(records.begin(), std::move(made));
+}
+
+std::vector<fs::path> all_roots(fs::path user_root, const std::vector<fs::path>& read_only_roots) {
+  std::vector<fs::path> roots = {std::move(user_root)};
+  roots.insert(roots.end(), read_only_roots.begin(), read_only_roots.end());
+  if (fs::path bundle = installed_bundle(roots.front()); !bundle.empty()) {
+    roots.push_back(std::move(bundle));
+  }
+  return roots;
+}
+
 }  // namespace
 
-fs::path default_cache_root() {
-  if (fs::path path = path_in("KERNWRIGHT_CACHE"); !path.empty()) return path;
-  // The XDG specification: a path that is not absolute is to be ignored.
-  if (fs::path path = path_in("XDG_CACHE_HOME"); path.is_absolute()) return path / "kernwright";
-  if (fs::path path = home(); !path.empty()) return path / ".cache" / "kernwright";
-  return "/dev/null/kernwright";
-}
-
 TieredCache::TieredCache(fs::path user_root, const std::vector<fs::path>& read_only_roots)
-    : root_(std::move(user_root)) {
-  records_.emplace_back(root_);
-  artifacts_.emplace_back(root_);
-  for (const fs::path& root : read_only_roots) {
-    records_.emplace_back(root);
-    artifacts_.emplace_back(root);
-  }
-}
+    : roots_(all_roots(std::move(user_root), read_only_roots)),
+      records_(roots_.begin(), roots_.end()),
+      artifacts_(roots_.begin(), roots_.end()) {}
 
-std::vector<GradedRecord> TieredCache::lookup(const RecordKey& key, const Now& now,
-                                              const TemplateDigest& template_digest,
-                                              MissReason& reason) const {
-  struct Candidate {
-    Match fit;             // its match, had it been measured
-    std::size_t position;  // by layer, and within a layer newest first
-    GradedRecord graded;
-  };
-  std::vector<Candidate> candidates;
-  reason = MissReason::absent;
+Answers TieredCache::lookup(const RecordKey& key, const Now& now,
+                            const TemplateDigest& template_digest) const {
+  Answers answers;
+  std::vector<RecordStore::Found> layers;
+  layers.reserve(records_.size());
   for (const RecordStore& store : records_) {
-    RecordStore::Found found = store.get(key);
-    if (found.records.empty()) keep_first(reason, found.reason);
-    for (TuningRecord& record : found.records) {
-      const auto [match, why] = fit(record, now, template_digest(record.winner.kernel_template));
+    RecordStore::Found& found = layers.emplace_back(store.get(key));
+    if (found.runs.empty()) keep_first(answers.reason, found.reason);
+    std::move(found.defects.begin(), found.defects.end(), std::back_inserter(answers.defects));
+  }
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    answers.decisions.add(layer->overrides);
+  }
+  const auto allowed = [&answers](const HeadWinner& winner) {
+    return !answers.decisions.banned(winner.id());
+  };
+  std::vector<Ranked> ranked;
+  for (RecordStore::Found& found : layers) {
+    for (RecordRun& run : found.runs) {
+      auto [match, why] = fit(run.head, now, template_digest(run.head.winner.kernel_template));
+      if (!answers.decisions.bans().empty() && !allowed(run.head.winner)) {
+        if (!promote(run.head, run.file, allowed)) match = Match::none;
+        why = MissReason::banned;
+        if (match != Match::none) match = std::max(match, Match::recheck);
+      }
       if (match == Match::none) {
-        keep_first(reason, why);
+        keep_first(answers.reason, why);
         continue;
       }
-      const Match served = record.grade == RecordGrade::predicted ? Match::predicted : match;
-      candidates.push_back({match, candidates.size(), {std::move(record), served, why}});
+      const Match served = run.head.grade == RecordGrade::predicted ? Match::predicted : match;
+      ranked.push_back({.fit = match,
+                        .position = ranked.size(),
+                        .graded = {std::move(run.head), served, why, std::move(run.file)}});
     }
   }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    const auto rank = [](const Candidate& c) {
-      const TuningRecord& record = c.graded.record;
-      return std::tuple(record.grade, !measured_this_code(c.fit), record.trust, c.fit, c.position);
-    };
-    return rank(a) < rank(b);
-  });
-  std::vector<GradedRecord> graded;
-  graded.reserve(candidates.size());
-  for (Candidate& candidate : candidates) graded.push_back(std::move(candidate.graded));
-  if (!graded.empty()) reason = MissReason::none;
-  return graded;
+  answers.records = in_order(std::move(ranked));
+  if (const auto& pin = answers.decisions.pin()) {
+    put_pin_first(answers, now, template_digest(pin->kernel_template));
+  }
+  if (!answers.records.empty()) answers.reason = MissReason::none;
+  return answers;
+}
+
+std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operation& operation,
+                                            const Problem& normalized, const Now& now,
+                                            const TemplateDigest& template_digest,
+                                            const Decisions& decisions) const {
+  RecordKey shape = key;
+  shape.problem = bucket_pattern(operation, normalized);
+  if (shape.problem.empty()) return {};
+  std::vector<Ranked> ranked;
+  for (const RecordStore& store : records_) {
+    for (RecordRun& run : store.like(shape)) {
+      const Match match =
+          fit(run.head, now, template_digest(run.head.winner.kernel_template)).first;
+      const bool usable = run.head.grade == RecordGrade::measured && measured_this_code(match) &&
+                          run.head.key.problem != key.problem &&
+                          !decisions.banned(run.head.winner.id());
+      if (!usable) continue;
+      const Result<Problem> other = Problem::parse(run.head.key.problem);
+      if (!other) continue;
+      const std::optional<double> distance = bucket_distance(operation, normalized, *other);
+      if (!distance) continue;
+      ranked.push_back({.fit = match,
+                        .position = ranked.size(),
+                        .graded = {std::move(run.head), Match::bucket, MissReason::other_shape,
+                                   std::move(run.file)},
+                        .distance = *distance});
+    }
+  }
+  return in_order(std::move(ranked));
 }
 
 Lookup<CompiledKernel> TieredCache::artifact(std::string_view digest_hex) const {
@@ -145,13 +236,18 @@ Lookup<CompiledKernel> TieredCache::artifact(std::string_view digest_hex) const 
 
 Result<void> TieredCache::put_artifact(std::string_view digest_hex,
                                        const CompiledKernel& kernel) const {
-  mark(root_);
+  mark(root());
   return artifacts().put(digest_hex, kernel);
 }
 
 Result<fs::path> TieredCache::put_record(const TuningRecord& record) const {
-  mark(root_);
+  mark(root());
   return records().put(record);
+}
+
+Result<fs::path> TieredCache::put_override(const Override& override) const {
+  mark(root());
+  return records().put(override);
 }
 
 }  // namespace kernwright

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string_view>
+
+#include "support/file_descriptor.h"
+
+namespace kernwright {
+
+/// The turn to make one entry, among all processes on a directory: a lock on a file named by the
+/// entry, which ends with its holder however that ends. It saves work and is needed for nothing
+/// else, so whoever cannot have it goes on without. Move-only.
+class KeyLock {
+ public:
+  /// Waits while another one has it, at most for `patience`; does not wait where no lock file can
+  /// be made. `name` is a file name.
+  static KeyLock acquire(const std::filesystem::path& root, std::string_view name,
+                         std::chrono::milliseconds patience);
+
+  KeyLock(KeyLock&&) noexcept = default;
+  KeyLock& operator=(KeyLock&&) = delete;
+  ~KeyLock();
+
+  bool held() const { return file_.valid(); }
+
+ private:
+  KeyLock(std::filesystem::path path, FileDescriptor file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,84 @@
+#include "cache/miss_log.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <system_error>
+
+#include "cache/json_fields.h"
+#include "cache/miss.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{16} << 20;
+
+Result<Miss> parse_miss(std::string_view line) {
+  Miss miss;
+  const Result<void> parsed = parse_fields(line, "miss", [&](FieldReader& fields) {
+    fields.read("problem", miss.key.problem);
+    fields.read("target", miss.key.target);
+    fields.read("sku", miss.key.sku);
+    std::string text;
+    fields.read("policy", text);
+    if (const auto policy = parse_policy(text)) {
+      miss.key.policy = *policy;
+    } else {
+      fields.fail("policy", concat('"', text, "\" is no measure policy"));
+    }
+    fields.read("match", text);
+    if (const auto match = parse_match(text)) {
+      miss.match = *match;
+    } else {
+      fields.fail("match", concat('"', text, "\" is no match"));
+    }
+    fields.read("reason", text);
+    if (const auto reason = parse_miss_reason(text)) {
+      miss.reason = *reason;
+    } else {
+      fields.fail("reason", concat('"', text, "\" is no reason"));
+    }
+    fields.read("time", miss.time);
+  });
+  if (!parsed) return parsed.error();
+  return miss;
+}
+
+}  // namespace
+
+Result<void> MissLog::append(const Miss& miss) const {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path_, error);
+  if (error) std::filesystem::create_directories(path_.parent_path(), error);
+  if (!error && bytes != static_cast<std::uintmax_t>(-1) && bytes >= kMostBytes) return {};
+  return append_line(path_, dump({{"problem", miss.key.problem},
+                                  {"target", miss.key.target},
+                                  {"sku", miss.key.sku},
+                                  {"policy", miss.key.policy.text()},
+                                  {"match", to_string(miss.match)},
+                                  {"reason", to_string(miss.reason)},
+                                  {"time", miss.time}}));
+}
+
+std::vector<MissCount> MissLog::counts() const {
+  const Result<std::string> text = read_file(path_);
+  if (!text) return {};
+  std::map<std::string, MissCount> by_key;
+  for (const std::string_view line : split(*text, '\n')) {
+    Result<Miss> miss = parse_miss(line);
+    if (!miss) continue;
+    MissCount& count = by_key[miss->key.text()];
+    ++count.count;
+    count.latest = *std::move(miss);
+  }
+  std::vector<MissCount> counts;
+  counts.reserve(by_key.size());
+  for (auto& [key, count] : by_key) counts.push_back(std::move(count));
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const MissCount& a, const MissCount& b) { return a.count > b.count; });
+  return counts;
+}
+
+}  // namespace kernwright
