@@ -1,100 +1,80 @@
-#include "cache/tiered_cache.h"
-#include "cli/command.h"
+#include "cache/default_root.h"
+#include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
 namespace {
 
+struct Action {
+  const char* name;
+  Status (*run)(const CacheFlags& flags);
+};
+
+constexpr Action kActions[] = {
+    {"list", list_cache},     {"verify", verify_cache},   {"compact", compact_cache},
+    {"prune", prune_cache},   {"merge", merge_caches},    {"pin", decide},
+    {"ban", decide},          {"lift", decide},           {"misses", show_misses},
+    {"export", export_cache}, {"install", install_cache}, {"keygen", make_keys},
+};
+
+std::string known_actions() {
+  std::string names;
+  for (const Action& action : kActions) names += concat(names.empty() ? "" : ", ", action.name);
+  return names;
+}
+
 class Cache : public Command {
  public:
-  Cache()
-      : Command("cache", "list or verify the records and artifacts of a cache directory"),
-        action_(llvm::cl::Positional, llvm::cl::Optional, llvm::cl::desc("list|verify"),
-                llvm::cl::sub(sub)),
-        root_("cache", llvm::cl::desc("Directory of the cache"), llvm::cl::value_desc("DIR"),
-              llvm::cl::sub(sub)) {}
+  Cache() : Command("cache", "List, check, merge and tidy a cache directory"), flags_(sub, json) {}
 
   Status run() override {
-    if (action_ != "list" && action_ != "verify") {
-      return report({ErrorCode::invalid_argument, concat("unknown action \"", action_.getValue(),
-                                                         "\"; cache takes list or verify")});
+    const std::string name = flags_.words.empty() ? "" : flags_.words.front();
+    for (const Action& action : kActions) {
+      if (name == action.name) return action.run(flags_);
     }
-    const TieredCache cache(root_.empty() ? default_cache_root()
-                                          : std::filesystem::path(root_.getValue()));
-    return action_ == "list" ? list(cache) : verify(cache);
+    return report({ErrorCode::invalid_argument,
+                   concat("unknown action \"", name, "\"; cache takes ", known_actions())});
   }
 
  private:
-  Status list(const TieredCache& cache) const {
-    Json rows = Json::array();
-    for (const RecordStore::Listed& listed : cache.records().list()) {
-      if (!listed.record) {
-        report_warning(concat(listed.path.string(), ": ", listed.record.detail));
-        continue;
-      }
-      if (json) {
-        rows.push_back(record_json(*listed.record.value));
-      } else {
-        print(concat(winner_line(*listed.record.value), "  ", listed.record.value->key.sku, " ",
-                     listed.record.value->created));
-      }
-    }
-    const std::size_t artifacts = cache.artifacts().list().size();
-    if (json) {
-      print_json(
-          Json{{"root", cache.root().string()}, {"records", rows}, {"artifacts", artifacts}});
-    } else {
-      print(concat(artifacts, " artifacts in ", cache.root().string()));
-    }
-    return Status::ok;
-  }
-
-  // Reads everything: a record that does not decode or lacks its winner's bits, and an artifact
-  // that does not decode, is a defect.
-  Status verify(const TieredCache& cache) const {
-    Json defects = Json::array();
-    const auto note = [&](const std::string& path, std::string_view what) {
-      defects.push_back({{"path", path}, {"defect", what}});
-      if (!json) print(concat(path, ": ", what));
-    };
-    const std::vector<RecordStore::Listed> records = cache.records().list();
-    for (const RecordStore::Listed& listed : records) {
-      if (!listed.record) {
-        note(listed.path.string(),
-             concat(to_string(listed.record.reason), ": ", listed.record.detail));
-        continue;
-      }
-      const std::string& artifact = listed.record.value->winner.artifact;
-      if (Lookup<CompiledKernel> bits = cache.artifact(artifact); !bits) {
-        note(listed.path.string(), concat("its winner's artifact ", artifact, ": ",
-                                          to_string(bits.reason), " ", bits.detail));
-      }
-    }
-    const std::vector<std::string> artifacts = cache.artifacts().list();
-    for (const std::string& digest : artifacts) {
-      if (Lookup<CompiledKernel> bits = cache.artifacts().get(digest); !bits) {
-        note(cache.artifacts().path(digest).string(),
-             concat(to_string(bits.reason), ": ", bits.detail));
-      }
-    }
-    if (json) {
-      print_json(Json{{"root", cache.root().string()},
-                      {"records", records.size()},
-                      {"artifacts", artifacts.size()},
-                      {"defects", defects}});
-    } else {
-      print(concat(records.size(), " records, ", artifacts.size(), " artifacts, ", defects.size(),
-                   " defects"));
-    }
-    return defects.empty() ? Status::ok : Status::failed;
-  }
-
-  llvm::cl::opt<std::string> action_;
-  llvm::cl::opt<std::string> root_;
+  CacheFlags flags_;
 };
 
 }  // namespace
+
+CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_json)
+    : service(sub),
+      words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
+            llvm::cl::desc("list | verify | compact | prune | merge DIR... | misses |\n"
+                           "pin|ban|lift OPERATION dim=value ... |\n"
+                           "export FILE | install FILE | keygen NAME"),
+            llvm::cl::sub(sub)),
+      recompile("recompile", llvm::cl::desc("verify: compile every winner again, compare bytes"),
+                llvm::cl::sub(sub)),
+      max_gib("max-gib", llvm::cl::desc("prune: of all artifacts, default 5"), llvm::cl::init(5),
+              llvm::cl::sub(sub)),
+      max_days("max-days", llvm::cl::desc("prune: age of artifacts, default any"),
+               llvm::cl::init(0), llvm::cl::sub(sub)),
+      kernel_template("template", llvm::cl::desc("pin, ban, lift: default: what is served now"),
+                      llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)),
+      configuration("configuration", llvm::cl::desc("Parameters of --template, others as default"),
+                    llvm::cl::value_desc("\"A=1 B=2\""), llvm::cl::sub(sub)),
+      why("why", llvm::cl::desc("pin, ban, lift: the reason, kept with it"), llvm::cl::sub(sub)),
+      worklist("worklist", llvm::cl::desc("misses: print a worklist of them"), llvm::cl::sub(sub)),
+      key("key", llvm::cl::desc("export: sign with this secret key"), llvm::cl::value_desc("FILE"),
+          llvm::cl::sub(sub)),
+      trusted_keys("trusted-keys", llvm::cl::desc("install: public keys, one a line"),
+                   llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)),
+      allow_unsigned("allow-unsigned",
+                     llvm::cl::desc("install: also what none of the trusted keys signed"),
+                     llvm::cl::sub(sub)),
+      json(as_json) {}
+
+std::filesystem::path CacheFlags::root() const {
+  if (service.cache.empty()) return default_cache_root();
+  return std::filesystem::path(service.cache.getValue());
+}
 
 std::unique_ptr<Command> make_cache() { return std::make_unique<Cache>(); }
 

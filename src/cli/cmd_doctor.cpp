@@ -2,6 +2,7 @@
 #include <thread>
 #include <utility>
 
+#include "cache/default_root.h"
 #include "cache/tiered_cache.h"
 #include "cli/command.h"
 #include "cli/output.h"

@@ -11,13 +11,26 @@ class Prewarm : public Command {
       : Command("prewarm", "Compile what a worklist needs and is not in the cache"),
         service_(sub),
         worklist_(sub),
+        min_match_("min-match",
+                   llvm::cl::desc("The worst match that will do: exact, recheck, seed, bucket,\n"
+                                  "predicted (default); with any, nothing worse is compiled"),
+                   llvm::cl::sub(sub)),
         verify_("verify", llvm::cl::desc("Compile nothing; list what is missing, exit 1 if any"),
                 llvm::cl::sub(sub)) {}
 
   Status run() override {
     Result<std::vector<Problem>> problems = worklist_.read();
     if (!problems) return report(problems.error());
-    Result<std::shared_ptr<ServiceCore>> opened = service_.open();
+    ServiceOptions options = service_.options();
+    if (!min_match_.empty()) {
+      const std::optional<Match> least = parse_match(min_match_.getValue());
+      if (!least) {
+        return report({ErrorCode::invalid_argument,
+                       concat("--min-match is \"", min_match_.getValue(), "\", no match")});
+      }
+      options.min_match = *least;
+    }
+    Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
     if (!opened) return report(opened.error());
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
 
@@ -34,7 +47,12 @@ class Prewarm : public Command {
         }
         covered = service->coverage(named->problem);
       }
-      const bool lacks = covered.match == Match::none;
+      if (covered.match != Match::none && service->has_device() && !verify_) {
+        if (Result<void> launched = service->canary(named->problem); !launched) {
+          failure = "canary: " + launched.error().message;
+        }
+      }
+      const bool lacks = covered.match == Match::none || !failure.empty();
       if (lacks) ++missing;
       Json row = {{"problem", named->problem.text()},
                   {"match", to_string(covered.match)},
@@ -51,6 +69,7 @@ class Prewarm : public Command {
       print_json(Json{{"sku", service->profile().id},
                       {"problems", problems->size()},
                       {"missing", missing},
+                      {"compiled", service->compiled()},
                       {"coverage", rows}});
     } else {
       print(concat(missing, " of ", problems->size(), " problems are missing"));
@@ -61,6 +80,7 @@ class Prewarm : public Command {
  private:
   ServiceFlags service_;
   WorklistFile worklist_;
+  llvm::cl::opt<std::string> min_match_;
   llvm::cl::opt<bool> verify_;
 };
 

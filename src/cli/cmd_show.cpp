@@ -27,16 +27,25 @@ class Show : public Command {
                                                   service->profile().id, ": ", to_string(reason))});
     }
     const GradedRecord& best = records.front();
+    if (best.file.empty()) {
+      return report({ErrorCode::not_found,
+                     concat(best.head.winner.id(), " is pinned, and no record knows it")});
+    }
+    const Lookup<TuningRecord> read = read_record(best.file);
+    if (!read) {
+      return report({ErrorCode::corrupt, concat(to_string(read.reason), ": ", read.detail)});
+    }
+    const TuningRecord& record = *read.value;
     if (json) {
-      Json object = record_json(best.record);
+      Json object = record_json(record);
       object["match"] = to_string(best.match);
       object["reason"] = to_string(best.reason);
       object["records"] = records.size();
-      object["winner"]["samples_us"] = best.record.winner.measurement.samples_us;
+      object["winner"]["samples_us"] = record.winner.measurement.samples_us;
       print_json(object);
       return Status::ok;
     }
-    print_record(best.record, service->profile());
+    print_record(record, service->profile());
     print(concat("  match ", to_string(best.match),
                  best.reason == MissReason::none ? "" : concat(" (", to_string(best.reason), ")"),
                  ", ", records.size(), " records"));

@@ -1,10 +1,23 @@
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <thread>
+
 #include "cli/command.h"
 #include "cli/output.h"
-#include "service/sweep_state.h"
+#include "cli/sweep_run.h"
+#include "service/sweep_plan.h"
+#include "service/worklist.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
 namespace {
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
 
 class Sweep : public Command {
  public:
@@ -14,74 +27,153 @@ class Sweep : public Command {
         service_(sub),
         worklist_(sub),
         seconds_("seconds", llvm::cl::desc("Budget per problem, default 30"), llvm::cl::init(30),
+                 llvm::cl::sub(sub)),
+        devices_("devices", llvm::cl::desc("GPUs that share the problems, e.g. 0,1,2,3"),
+                 llvm::cl::CommaSeparated, llvm::cl::sub(sub)),
+        shard_("shard", llvm::cl::desc("Only part I of N of the problems, e.g. 2/8"),
+               llvm::cl::value_desc("I/N"), llvm::cl::init("1/1"), llvm::cl::sub(sub)),
+        recheck_("recheck", llvm::cl::desc("Tune again what another driver or kernwright measured"),
+                 llvm::cl::sub(sub)),
+        dry_run_("dry-run", llvm::cl::desc("Say what would be done, and how long it takes"),
                  llvm::cl::sub(sub)) {}
 
   Status run() override {
     if (Result<void> fits = check_budget(seconds_); !fits) return report(fits.error());
+    Result<Shard> shard = parse_shard(shard_.getValue());
+    if (!shard) return report(shard.error());
     Result<std::vector<Problem>> problems = worklist_.read();
     if (!problems) return report(problems.error());
-    Result<std::shared_ptr<ServiceCore>> opened = service_.open();
-    if (!opened) return report(opened.error());
-    const std::shared_ptr<ServiceCore> service = *std::move(opened);
+    Result<std::vector<std::shared_ptr<ServiceCore>>> services = open_services();
+    if (!services) return report(services.error());
+    const ServiceCore& first = *services->front();
     // Every problem is named before the first is tuned: a mistake shows at once.
+    std::vector<Problem> normalized;
+    std::set<std::string> known;
     for (const Problem& problem : *problems) {
-      if (Result<ServiceCore::Named> named = service->name(problem); !named) {
-        return report(named.error());
-      }
+      Result<ServiceCore::Named> named = first.name(problem);
+      if (!named) return report(named.error());
+      if (known.insert(named->problem.text()).second) normalized.push_back(named->problem);
     }
-    Json rows = Json::array();
-    int failed = 0;
-    for (const Problem& problem : *problems) {
-      if (!sweep_one(*service, problem, rows)) ++failed;
-    }
-    if (json) {
-      print_json(Json{{"sku", service->profile().id},
-                      {"grade", service->has_device() ? "measured" : "predicted"},
-                      {"problems", problems->size()},
-                      {"failed", failed},
-                      {"records", rows}});
-    } else {
-      print(concat(problems->size() - static_cast<std::size_t>(failed), " of ", problems->size(),
-                   " problems have a record for ", service->profile().id,
-                   service->has_device() ? "" : ", by prediction: no GPU was used"));
-    }
-    return failed == 0 ? Status::ok : Status::failed;
+    if (shard->count > 1) normalized = shard_of(std::move(normalized), *shard);
+    if (dry_run_) return print_plan(first, normalized);
+
+    const std::size_t count = normalized.size();
+    SweepRun run(*services, std::move(normalized),
+                 {.seconds = seconds_, .recheck = recheck_, .json = json});
+    return print_report(first, run.run(), count);
   }
 
  private:
-  bool sweep_one(ServiceCore& service, const Problem& problem, Json& rows) const {
-    const RecordGrade wanted =
-        service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
-    const Result<ServiceCore::Named> named = service.name(problem);
-    MissReason reason = MissReason::none;
-    const std::vector<GradedRecord> known = service.records(named->problem, reason);
-    const SweepState state = sweep_state(known, wanted);
-    if (state.settled != nullptr) {
-      show(*state.settled, "already in the cache", rows);
-      return true;
+  Result<std::vector<std::shared_ptr<ServiceCore>>> open_services() const {
+    std::vector<int> devices(devices_.begin(), devices_.end());
+    if (devices.empty() || !service_.sku.empty()) devices = {service_.device};
+    std::vector<std::shared_ptr<ServiceCore>> services;
+    for (const int device : devices) {
+      if (std::count(devices.begin(), devices.end(), device) > 1) {
+        return Error{ErrorCode::invalid_argument, concat("--devices names ", device, " twice")};
+      }
+      ServiceOptions options = service_.options();
+      options.device = device;
+      if (devices.size() > 1) {
+        // The pools share the cores.
+        const int cores = static_cast<int>(std::thread::hardware_concurrency());
+        options.compile_threads = std::max(1, (cores - 2) / static_cast<int>(devices.size()));
+      }
+      Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
+      if (!opened) return opened.error();
+      services.push_back(*std::move(opened));
+      const std::string& sku = services.front()->profile().id;
+      if (services.back()->profile().id != sku) {
+        return Error{ErrorCode::invalid_argument,
+                     concat("GPU ", device, " is a ", services.back()->profile().id, ", GPU ",
+                            devices.front(), " a ", sku, ": a sweep is of one SKU")};
+      }
     }
-    TuningOptions options;
-    options.budget.seconds = seconds_;
-    Result<TuningResult> result = tune_or_predict(service, problem, std::move(options), json);
-    if (!result) {
-      report(result.error());
-      rows.push_back({{"problem", named->problem.text()}, {"error", result.error().message}});
-      return false;
-    }
-    show(result->record, state.provisional ? "tuned again: the record had trust C" : "", rows);
-    if (state.provisional) rows.back()["tuned_again"] = true;
-    return true;
+    return services;
   }
 
-  void show(const TuningRecord& record, std::string_view note, Json& rows) const {
-    rows.push_back(record_json(record));
-    if (json) return;
-    print(concat(winner_line(record), note.empty() ? "" : concat("  (", note, ")")));
+  Status print_plan(const ServiceCore& service, const std::vector<Problem>& problems) const {
+    const Result<SweepPlan> plan = plan_sweep(service, problems);
+    if (!plan) return report(plan.error());
+    const int gpus = devices_.empty() ? 1 : static_cast<int>(devices_.size());
+    const double seconds = plan->seconds(seconds_, gpus);
+    if (json) {
+      Json rows = Json::array();
+      for (const SweepPlan::Row& row : plan->rows) {
+        rows.push_back({{"problem", row.problem.text()},
+                        {"due", row.due},
+                        {"candidates", row.candidates},
+                        {"compiles", row.compiles}});
+      }
+      print_json(Json{{"sku", service.profile().id},
+                      {"problems", plan->rows.size()},
+                      {"due", plan->due()},
+                      {"candidates", plan->candidates()},
+                      {"compiles", plan->compiles()},
+                      {"seconds", seconds},
+                      {"plan", rows}});
+      return Status::ok;
+    }
+    for (const SweepPlan::Row& row : plan->rows) {
+      print(concat(row.due ? "due      " : "settled  ", row.problem.text(), "  ", row.candidates,
+                   " candidates, ", row.compiles, " compiles"));
+    }
+    print(concat(
+        plan->due(), " of ", plan->rows.size(), " problems are due for ", service.profile().id,
+        ": ", plan->candidates(), " candidates, ", plan->compiles(), " compiles",
+        service.has_device() ? concat(", at most about ", static_cast<std::int64_t>(seconds), " s")
+                             : std::string(", of which a prediction makes the best few")));
+    return Status::ok;
+  }
+
+  Status print_report(const ServiceCore& service, const std::vector<SweepResult>& results,
+                      std::size_t count) const {
+    std::size_t failed = 0;
+    Json rows = Json::array();
+    if (!json && !results.empty()) print("report");
+    for (const SweepResult& result : results) {
+      if (!result.record) {
+        ++failed;
+        rows.push_back({{"problem", result.problem.text()}, {"error", result.error}});
+        continue;
+      }
+      const ReportRow& row = result.row;
+      Json object = record_json(*result.record);
+      object["us"] = row.us;
+      object["bound"] = to_string(row.bound);
+      object["margin"] = row.margin;
+      object["support"] = to_string(row.support);
+      object["next_evidence"] = row.next_evidence;
+      if (result.tuned_again) object["tuned_again"] = true;
+      rows.push_back(std::move(object));
+      if (json) continue;
+      print(concat("  ", to_string(row.support), "  ", result.problem.text(), "  ",
+                   format_us(row.us), "  ", percent(row.roofline_share), " of the roofline, ",
+                   to_string(row.bound), " bound; runner-up ", percent(row.margin),
+                   " slower; trust ", to_string(result.record->trust),
+                   row.next_evidence.empty() ? "" : "\n    next: ", row.next_evidence));
+    }
+    if (json) {
+      print_json(Json{{"sku", service.profile().id},
+                      {"grade", service.has_device() ? "measured" : "predicted"},
+                      {"problems", count},
+                      {"failed", failed},
+                      {"records", rows}});
+    } else {
+      print(concat(count - failed, " of ", count, " problems have a record for ",
+                   service.profile().id,
+                   service.has_device() ? "" : ", by prediction: no GPU was used"));
+    }
+    return failed == 0 ? Status::ok : Status::failed;
   }
 
   ServiceFlags service_;
   WorklistFile worklist_;
   llvm::cl::opt<double> seconds_;
+  llvm::cl::list<int> devices_;
+  llvm::cl::opt<std::string> shard_;
+  llvm::cl::opt<bool> recheck_;
+  llvm::cl::opt<bool> dry_run_;
 };
 
 }  // namespace

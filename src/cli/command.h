@@ -66,9 +66,11 @@ std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_check();
 std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_sweep();
+std::unique_ptr<Command> make_worklist();
 std::unique_ptr<Command> make_prewarm();
 std::unique_ptr<Command> make_show();
 std::unique_ptr<Command> make_cache();
+std::unique_ptr<Command> make_dispatch();
 std::unique_ptr<Command> make_worker();
 
 }  // namespace kernwright::cli

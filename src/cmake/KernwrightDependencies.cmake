@@ -14,6 +14,15 @@ if(KERNWRIGHT_BENCHES)
   find_package(benchmark REQUIRED)
 endif()
 
+# Headers alone, for bundles: the libraries are loaded when one is written or installed.
+foreach(header archive.h sodium.h)
+  find_path(KERNWRIGHT_HAS_${header} ${header} DOC "Folder with ${header}")
+  if(NOT KERNWRIGHT_HAS_${header})
+    message(FATAL_ERROR "no ${header}: install libarchive-dev and libsodium-dev, or run "
+      "src/cmake/setup.sh")
+  endif()
+endforeach()
+
 # libSupport alone; linked by the support layer, and by the command line for its option parser.
 add_library(kernwright_llvm INTERFACE)
 target_include_directories(kernwright_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})

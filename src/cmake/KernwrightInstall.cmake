@@ -27,7 +27,7 @@ install(RUNTIME_DEPENDENCY_SET dist_dependencies COMPONENT dist EXCLUDE_FROM_ALL
 install(PROGRAMS src/cmake/run-gpu-tests.sh DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 install(DIRECTORY bench/worklists DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(PROGRAMS src/examples/ctypes_example.py bench/tune_vs_exhaustive.py
-  bench/vendor/tuning_curve.py
+  bench/vendor/decode_step.py bench/vendor/rows_vs_pytorch.py bench/vendor/tuning_curve.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES LICENSE DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 

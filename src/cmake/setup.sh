@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 packages=(cmake ninja-build g++ git llvm-19-dev libzstd-dev libedit-dev libcurl4-openssl-dev
-  zlib1g-dev libxml2-dev libtbb-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
+  zlib1g-dev libxml2-dev libarchive-dev libsodium-dev libtbb-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
   python3)
 for option in "$@"; do
   case $option in

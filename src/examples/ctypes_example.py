@@ -43,6 +43,14 @@ def load_library():
     library.kw_workspace_bytes.restype = ctypes.c_size_t
     library.kw_launch.argtypes = [pointer, pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
                                   ctypes.POINTER(ctypes.c_double), ctypes.c_size_t, pointer]
+    library.kw_bake.argtypes = [pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
+                                ctypes.POINTER(ctypes.c_double), ctypes.c_size_t,
+                                ctypes.POINTER(pointer)]
+    library.kw_launch_baked.argtypes = [pointer, pointer]
+    library.kw_rebind.argtypes = [pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
+                                  ctypes.POINTER(ctypes.c_double), ctypes.c_size_t]
+    library.kw_release_baked.argtypes = [pointer]
+    library.kw_release_baked.restype = None
     library.kw_release.argtypes = [pointer]
     library.kw_release.restype = None
     library.kw_close.argtypes = [pointer]
@@ -61,7 +69,8 @@ def usable_torch():
 
 
 def compare_with_torch(torch, library, kernel, description):
-    """Launches a matmul on PyTorch's tensors; whether the result agrees with PyTorch's."""
+    """Launches a matmul on PyTorch's tensors, by itself and baked into a graph that is rebound to
+    another output; whether both results agree with PyTorch's."""
     tensors = []
     for argument in description["arguments"]:
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[argument["dtype"]]
@@ -69,12 +78,28 @@ def compare_with_torch(torch, library, kernel, description):
         tensors.append(make(argument["extent"], dtype=dtype, device="cuda"))
     workspace = torch.empty(max(library.kw_workspace_bytes(kernel), 1), dtype=torch.uint8,
                             device="cuda")
-    pointers = (ctypes.c_void_p * len(tensors))(*[tensor.data_ptr() for tensor in tensors])
-    if library.kw_launch(kernel, torch.cuda.current_stream().cuda_stream, pointers, len(tensors),
-                         None, 0, workspace.data_ptr()) != 0:
-        sys.exit(library.kw_last_error().decode())
+
+    def check(status):
+        if status != 0:
+            sys.exit(library.kw_last_error().decode())
+
+    def pointers_to(*given):
+        return (ctypes.c_void_p * len(given))(*[tensor.data_ptr() for tensor in given])
+
     a, b, d = tensors
-    return torch.allclose(d, a @ b.T, rtol=2e-2, atol=2e-2 * a.shape[1] ** 0.5)
+    again = torch.empty_like(d)
+    stream = torch.cuda.current_stream().cuda_stream
+    check(library.kw_launch(kernel, stream, pointers_to(a, b, d), 3, None, 0,
+                            workspace.data_ptr()))
+    baked = ctypes.c_void_p()
+    check(library.kw_bake(kernel, pointers_to(a, b, d), 3, None, 0, ctypes.byref(baked)))
+    check(library.kw_rebind(baked, pointers_to(a, b, again), 3, None, 0))
+    check(library.kw_launch_baked(baked, stream))
+    torch.cuda.synchronize()
+    library.kw_release_baked(baked)
+    expected = a @ b.T
+    return all(torch.allclose(result, expected, rtol=2e-2, atol=2e-2 * a.shape[1] ** 0.5)
+               for result in (d, again))
 
 
 def main():

@@ -13,6 +13,7 @@
 
 namespace kernwright {
 
+class BakedLaunch;
 class LoadedKernel;
 
 /// One argument of a launch: a device pointer or a scalar.
@@ -68,11 +69,26 @@ class KERNWRIGHT_API Kernel {
   /// the operation's order, then scalars (those left out take the operation's defaults).
   /// `workspace` holds workspace_bytes() and is the launch's own until it has finished. Errors:
   /// `invalid_argument` naming the argument and both what was expected and what came; `device` with
-  /// the driver's words.
+  /// the driver's words. Allocates nothing and takes no lock; a stream capture records it.
   Result<void> launch(void* stream, std::initializer_list<Arg> arguments,
                       void* workspace = nullptr) const;
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count,
                       void* workspace = nullptr) const;
+
+  /// `launch`, having asked the driver whether the GPU can reach the first and the last byte of
+  /// every tensor and of the workspace: takes a few microseconds more, and finds a freed or a short
+  /// buffer before it costs the process its context. `ServiceOptions::check_launches` makes every
+  /// launch and every rebind one of these.
+  Result<void> launch_checked(void* stream, std::initializer_list<Arg> arguments,
+                              void* workspace = nullptr) const;
+  Result<void> launch_checked(void* stream, const Arg* arguments, std::size_t count,
+                              void* workspace = nullptr) const;
+
+  /// The kernel with these arguments as a CUDA graph of the current context, with a workspace of
+  /// its own. Takes up to a millisecond; not while a stream of the process is being captured.
+  /// Errors as `launch`; `invalid_argument` where the thread has no current context.
+  Result<BakedLaunch> bake(std::initializer_list<Arg> arguments) const;
+  Result<BakedLaunch> bake(const Arg* arguments, std::size_t count) const;
 
   /// Device bytes that `launch` needs as workspace; often 0.
   std::int64_t workspace_bytes() const;

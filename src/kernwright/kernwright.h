@@ -2,6 +2,8 @@
 
 /// Everything a C++ user of kernwright includes.
 
+#include <kernwright/baked_launch.h>
+#include <kernwright/chain.h>
 #include <kernwright/kernel.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>

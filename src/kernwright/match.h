@@ -30,7 +30,10 @@ enum class MissReason {
   template_changed,  ///< seed: the template's text is another
   template_missing,  ///< the winner's template does not exist here
   rule_violated,     ///< the winner's configuration is no candidate here
-  artifact_missing   ///< the record is there, its bits are not
+  artifact_missing,  ///< the record is there, its bits are not
+  other_shape,       ///< bucket: measured for another shape of the same family
+  banned,            ///< the winner is banned; what is served, if anything, was behind it
+  pinned             ///< seed: pinned by a person, and in no record
 };
 
 KERNWRIGHT_API std::string_view to_string(Match match);

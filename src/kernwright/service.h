@@ -11,6 +11,7 @@
 #include <kernwright/export.h>
 #include <kernwright/kernel.h>
 #include <kernwright/l2_state.h>
+#include <kernwright/match.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 
@@ -22,7 +23,11 @@ class ServiceCore;
 enum class MissPolicy {
   predict,   ///< rank by the cost model, compile the best and serve it at once
   tune_now,  ///< tune on the device, then serve the winner
-  fail       ///< `not_found`
+  /// serve at once as `predict` does, tune meanwhile, and serve the winner from then on; also what
+  /// is served from records, but not exactly (`Match`), is tuned again. Handles that were given out
+  /// stay as they are.
+  tune_in_background,
+  fail  ///< `not_found`
 };
 
 enum class LogLevel { debug, info, warning };
@@ -43,13 +48,20 @@ struct ServiceOptions {
   /// an operation that marks no tensor as warm.
   L2State l2 = L2State::cold;
   MissPolicy on_miss = MissPolicy::predict;
-  /// Budget of one tuning where `on_miss` is tune_now.
+  /// Budget of one tuning where `on_miss` is tune_now or tune_in_background.
   double tune_seconds = 30;
+  /// GPU time that tuning in the background may take in all.
+  double background_seconds = 600;
+  /// The worst match that is served; worse ones are `not_found`, and then nothing is ever compiled.
+  /// `none`: whatever the miss policy gives. A fleet that has a complete bundle says `recheck`.
+  Match min_match = Match::none;
   /// The program that tuning measures in, `kernwright`; empty: beside this library or the running
   /// program, or in the `bin` folder next to either.
   std::string worker;
   /// Measure in this process instead: a candidate that faults then costs the process the GPU.
   bool measure_in_process = false;
+  /// Make every launch a `Kernel::launch_checked`: for debugging.
+  bool check_launches = false;
   /// Compiles run at once; 0: all cores but two, at least one.
   int compile_threads = 0;
   /// Gets warnings and notes; the library itself never prints. Called from any thread.
@@ -73,6 +85,13 @@ struct Compilation {
   bool cached = false;  ///< it came from the artifact store
 };
 
+/// How many lookups ended in one match for one reason.
+struct LookupCount {
+  Match match = Match::none;
+  MissReason reason = MissReason::none;
+  std::uint64_t count = 0;
+};
+
 /// A template's parameters by name.
 using ParameterValues = std::vector<std::pair<std::string, std::int64_t>>;
 
@@ -94,9 +113,17 @@ class KERNWRIGHT_API Service {
   /// accept; `not_found` where no template can run it, with each one's reason.
   Result<Kernel> get_best_kernel(const Problem& problem) const;
 
+  /// Gets the best kernel of every problem, so that later calls find it in memory. Errors:
+  /// `not_found` listing every problem that cannot be served, with its reason.
+  Result<void> prewarm(const std::vector<Problem>& problems) const;
+
   /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner;
   /// later calls of get_best_kernel return it too. Errors: `unavailable` without a GPU.
   Result<Kernel> tune(const Problem& problem, double seconds = 30) const;
+
+  /// How the problems asked for so far were answered: each is counted once, when it is looked up.
+  /// What is not `exact` is also in the cache's miss log, `kernwright cache misses`.
+  std::vector<LookupCount> lookup_counts() const;
 
   /// The compiler without the tuner: one template at one configuration, through the compile pool
   /// and the artifact store. Parameters left out take the template's defaults. Errors:

@@ -8,39 +8,34 @@
 
 #include <nlohmann/json.hpp>
 
+#include "service/c_api_support.h"
 #include "support/version.h"
-#include <kernwright/c.h>
-#include <kernwright/kernwright.h>
 
 struct kw_service {
   kernwright::Service service;
 };
 
-struct kw_kernel {
-  kernwright::Kernel kernel;
-  std::string description;
+struct kw_baked {
+  kernwright::BakedLaunch launch;
 };
 
 namespace {
 
 using namespace kernwright;
+using c_api::guarded;
+using c_api::message_of;
 
 thread_local std::string last_error;
 
-int fail(std::string message) {
-  last_error = std::move(message);
-  return -1;
-}
-
-// Runs `body`, which gives an empty string for success; nothing is thrown across the C boundary.
-template <typename Body>
-int guarded(Body&& body) noexcept {
-  try {
-    std::string message = body();
-    return message.empty() ? 0 : fail(std::move(message));
-  } catch (const std::exception& e) {
-    return fail(std::string("unexpected exception: ") + e.what());
-  }
+// A launch's arguments. Valid until the thread's next call: it keeps the memory, so that launching
+// does not allocate.
+const std::vector<Arg>& join(const void* const* tensors, size_t tensor_count, const double* scalars,
+                             size_t scalar_count) {
+  thread_local std::vector<Arg> arguments;
+  arguments.clear();
+  for (size_t i = 0; i < tensor_count; ++i) arguments.emplace_back(tensors[i]);
+  for (size_t i = 0; i < scalar_count; ++i) arguments.emplace_back(scalars[i]);
+  return arguments;
 }
 
 std::string describe(const Kernel& kernel) {
@@ -101,16 +96,23 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
     options.on_miss = MissPolicy::predict;
   } else if (on_miss == "tune_now") {
     options.on_miss = MissPolicy::tune_now;
+  } else if (on_miss == "tune_in_background") {
+    options.on_miss = MissPolicy::tune_in_background;
   } else if (on_miss == "fail") {
     options.on_miss = MissPolicy::fail;
   } else {
     return "kw_options.on_miss is \"" + std::string(on_miss) +
-           "\"; it must be predict, tune_now or fail";
+           "\"; it must be predict, tune_now, tune_in_background or fail";
   }
   return {};
 }
 
 }  // namespace
+
+int kernwright::c_api::fail(std::string message) {
+  last_error = std::move(message);
+  return -1;
+}
 
 extern "C" {
 
@@ -161,15 +163,49 @@ KERNWRIGHT_API int kw_launch(const kw_kernel* kernel, void* stream, const void* 
                              size_t tensor_count, const double* scalars, size_t scalar_count,
                              void* workspace) {
   return guarded([&]() -> std::string {
-    std::vector<Arg> arguments;
-    arguments.reserve(tensor_count + scalar_count);
-    for (size_t i = 0; i < tensor_count; ++i) arguments.emplace_back(tensors[i]);
-    for (size_t i = 0; i < scalar_count; ++i) arguments.emplace_back(scalars[i]);
-    Result<void> launched =
-        kernel->kernel.launch(stream, arguments.data(), arguments.size(), workspace);
-    return launched ? std::string() : launched.error().message;
+    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+    return message_of(kernel->kernel.launch(stream, arguments.data(), arguments.size(), workspace));
   });
 }
+
+KERNWRIGHT_API int kw_launch_checked(const kw_kernel* kernel, void* stream,
+                                     const void* const* tensors, size_t tensor_count,
+                                     const double* scalars, size_t scalar_count, void* workspace) {
+  return guarded([&]() -> std::string {
+    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+    return message_of(
+        kernel->kernel.launch_checked(stream, arguments.data(), arguments.size(), workspace));
+  });
+}
+
+KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, size_t tensor_count,
+                           const double* scalars, size_t scalar_count, kw_baked** baked) {
+  return guarded([&]() -> std::string {
+    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+    Result<BakedLaunch> made = kernel->kernel.bake(arguments.data(), arguments.size());
+    if (!made) return made.error().message;
+    *baked = new kw_baked{*std::move(made)};
+    return {};
+  });
+}
+
+KERNWRIGHT_API int kw_launch_baked(kw_baked* baked, void* stream) {
+  return guarded([&] { return message_of(baked->launch.launch(stream)); });
+}
+
+KERNWRIGHT_API int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
+                             const double* scalars, size_t scalar_count) {
+  return guarded([&] {
+    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+    return message_of(baked->launch.rebind(arguments.data(), arguments.size()));
+  });
+}
+
+KERNWRIGHT_API int kw_add_to_capture(const kw_baked* baked, void* stream) {
+  return guarded([&] { return message_of(baked->launch.add_to_capture(stream)); });
+}
+
+KERNWRIGHT_API void kw_release_baked(kw_baked* baked) { delete baked; }
 
 KERNWRIGHT_API const char* kw_last_error(void) { return last_error.c_str(); }
 

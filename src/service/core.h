@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/single_flight_compiler.h"
 #include "cache/tiered_cache.h"
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
@@ -16,7 +17,10 @@
 #include "device/device.h"
 #include "device/launcher.h"
 #include "model/catalog.h"
+#include "service/background_tuner.h"
+#include "service/hot_map.h"
 #include "service/loaded_kernel.h"
+#include "service/lookup_counters.h"
 #include "service/measuring.h"
 #include "tuner/data_ops.h"
 #include "tuner/tuning_session.h"
@@ -58,7 +62,10 @@ class ServiceCore {
   /// kept even where the session ends in an error. `trial_log` and `progress` of the options may be
   /// empty: the log then goes beside the cache's records. What the cache knows, and `failed`, are
   /// set here.
-  Result<TuningResult> tune(const Problem& problem, TuningOptions options);
+  /// Where `stop` becomes true the search ends soon, and nothing of it is kept:
+  /// `unavailable`.
+  Result<TuningResult> tune(const Problem& problem, TuningOptions options,
+                            const std::atomic<bool>* stop = nullptr);
 
   /// Ranks by the cost model, compiles the best `compile_count` and stores a predicted record.
   Result<TuningResult> predict(const Problem& problem, int compile_count);
@@ -73,12 +80,22 @@ class ServiceCore {
   std::vector<GradedRecord> records(const Problem& normalized, MissReason& reason) const;
 
   /// What serving the problem from the cache alone would lack: `Match` of the first record that
-  /// could be served whole (its rules hold, its bits are there).
+  /// could be served whole (its rules hold, its bits are there, it is no worse than `min_match`).
   struct Coverage {
     Match match = Match::none;
     MissReason reason = MissReason::absent;
   };
   Coverage coverage(const Problem& normalized) const;
+
+  /// Launches what get_best_kernel would serve once, on zeros. Errors: `unavailable` without a GPU;
+  /// `not_found` where nothing is served; `device` with the driver's words.
+  Result<void> canary(const Problem& problem);
+
+  /// Compiles a record's winner again, whatever is stored, and compares the bits. `other_code`: its
+  /// template's text or the compiler is another today. Errors: `unavailable` without a toolkit;
+  /// those of `name` and of the compiler.
+  enum class Recompiled { same, differs, other_code };
+  Result<Recompiled> recompile(const RecordHead& head);
 
   /// A problem with the operation it names, normalised.
   struct Named {
@@ -89,25 +106,58 @@ class ServiceCore {
   RecordKey key(const Problem& normalized) const;
   MeasurePolicy policy() const { return {.l2 = options_.l2}; }
 
+  /// What people decided of the problem.
+  Decisions decisions(const Problem& normalized) const { return look_up(normalized).decisions; }
+
+  const LookupCounters& counters() const { return counters_; }
   const Catalog& catalog() const { return *catalog_; }
   const DeviceProfile& profile() const { return profile_; }
   const DeviceIdentity& identity() const { return identity_; }
   const TieredCache& cache() const { return cache_; }
+  /// Waits until nothing is left to tune in the background.
+  void wait_for_background() {
+    if (background_) background_->wait();
+  }
   /// True where this service works on a GPU, false for a `sku` without one.
   bool has_device() const { return has_device_; }
   CompilePool& pool() { return *pool_; }
+  /// How many artifacts this process compiled itself.
+  int compiled() const { return compiler_->compiled(); }
   double tune_seconds() const { return options_.tune_seconds; }
 
  private:
   ServiceCore(ServiceOptions options, Surroundings surroundings,
               std::shared_ptr<const Catalog> catalog);
 
-  struct HotMap;
   struct Flight;
 
-  Result<const LoadedKernel*> resolve(const Problem& normalized);
-  Result<const LoadedKernel*> serve(const TuningRecord& record, Match match, MissReason reason);
-  Result<Candidate> candidate_of(const TuningRecord& record, MissReason& reason) const;
+  Result<const LoadedKernel*> resolve(const Named& named);
+  /// The best of the records that can be served; null where none can. `best` is the first of them,
+  /// or says why there is none.
+  const LoadedKernel* serve_from_cache(const Named& named, Coverage& best);
+  /// What the miss policy gives where the cache has nothing that can be served.
+  Result<const LoadedKernel*> fall_back(const Named& named, Coverage best);
+  Result<const LoadedKernel*> serve(const Named& named, const RecordHead& head, Match match,
+                                    MissReason reason);
+  /// The winner for this problem with its bits, which are compiled where they have to be and may.
+  struct Fetched {
+    Candidate candidate;
+    Artifact artifact;
+  };
+  Result<Fetched> fetch(const Named& named, const RecordHead& head, MissReason reason);
+  /// The winner as a candidate for this problem; `refused` says why it is none.
+  Result<Candidate> candidate_of(const Named& named, const HeadWinner& winner,
+                                 MissReason& refused) const;
+  /// Whether the record's own bits are those of the winner for this problem: not where its
+  /// template's text has changed, nor where another problem's dims were compiled in.
+  bool has_own_bits(const Named& named, const RecordHead& head, MissReason reason) const;
+  /// `records`, and between measured and predicted ones those of neighbouring shapes.
+  std::vector<GradedRecord> answers(const Named& named, MissReason& reason) const;
+  Answers look_up(const Problem& normalized) const;
+  TieredCache::Now now() const;
+  bool may_compile() const { return options_.min_match == Match::none; }
+  void tune_in_background();
+  void count(const Problem& normalized, Match match, MissReason reason);
   /// Loads the toolkit and remembers its identity for the environment of records.
   Result<std::string> load_compiler();
   const LoadedKernel* keep(std::shared_ptr<LoadedKernel> kernel);
@@ -124,9 +174,11 @@ class ServiceCore {
   DeviceIdentity identity_;
   bool has_device_ = false;
   TieredCache cache_;
+  std::shared_ptr<SingleFlightCompiler> compiler_;
   std::unique_ptr<CompilePool> pool_;
 
-  std::unique_ptr<HotMap> hot_;
+  HotMap hot_;
+  LookupCounters counters_;
   std::mutex flights_mutex_;
   std::map<std::string, std::shared_ptr<Flight>> flights_;
 
@@ -139,6 +191,8 @@ class ServiceCore {
 
   mutable std::mutex compiler_mutex_;
   std::string compiler_identity_;  // empty until a compile needed it
+
+  std::unique_ptr<BackgroundTuner> background_;  // last: its thread uses all others
 };
 
 }  // namespace kernwright

@@ -1,15 +1,12 @@
 #include "service/loaded_kernel.h"
 
-#include <array>
 #include <utility>
 
 #include "support/text.h"
+#include <kernwright/baked_launch.h>
 
 namespace kernwright {
 namespace {
-
-// Enough for every operation's contract; a launch keeps its arguments on the stack.
-constexpr std::size_t kMaxArguments = 32;
 
 std::vector<ArgumentInfo> describe_arguments(const ExecutionPlan& plan) {
   std::vector<ArgumentInfo> arguments;
@@ -32,66 +29,138 @@ std::vector<ArgumentInfo> describe_arguments(const ExecutionPlan& plan) {
   return arguments;
 }
 
+/// Whether the GPU of the current context can reach the first and the last of the bytes.
+bool reachable(const DriverApi& api, DevicePointer first, std::int64_t bytes) {
+  for (const DevicePointer address : {first, first + static_cast<DevicePointer>(bytes) - 1}) {
+    CUdeviceptr seen = 0;
+    if (api.pointer_get_attribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address) !=
+        CUDA_SUCCESS) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
-                           std::unique_ptr<Launcher> launcher, Error why_not)
+                           std::unique_ptr<Launcher> launcher, Error why_not, bool check_launches)
     : summary_(std::move(summary)),
       plan_(std::move(plan)),
       arguments_(describe_arguments(plan_)),
       workspace_bytes_(plan_.workspace_bytes()),
       launcher_(std::move(launcher)),
-      why_not_(std::move(why_not)) {}
-
-Error LoadedKernel::bad_argument(std::size_t position, std::string_view problem) const {
-  return {ErrorCode::invalid_argument,
-          concat("argument ", position, " of ", summary_.problem, " (",
-                 position < arguments_.size() ? arguments_[position].name : std::string("none"),
-                 "): ", problem)};
+      why_not_(std::move(why_not)),
+      check_launches_(check_launches) {
+  for (const TensorShape& tensor : plan_.tensors) {
+    crooked_bits_.push_back(static_cast<DevicePointer>(tensor.alignment) - 1);
+  }
 }
 
-Result<void> LoadedKernel::launch(void* stream, const Arg* arguments, std::size_t count,
-                                  void* workspace) const {
+Error LoadedKernel::bad_argument(std::size_t position, std::string_view problem) const {
+  return {ErrorCode::invalid_argument, concat("argument ", position, " of ", summary_.problem, " (",
+                                              arguments_[position].name, "): ", problem)};
+}
+
+Error LoadedKernel::bad_count(std::size_t count) const {
+  return {ErrorCode::invalid_argument,
+          concat(summary_.problem, " takes ", plan_.tensors.size(), " tensors and up to ",
+                 plan_.scalars.size(), " scalars; ", count, " arguments given")};
+}
+
+Error LoadedKernel::bad_tensor(std::size_t position, const Arg& given) const {
+  if (given.is_scalar()) {
+    return bad_argument(position, "a device pointer expected, a scalar given");
+  }
+  if (!given.pointer()) return bad_argument(position, "null pointer");
+  return bad_argument(
+      position, concat("must be aligned to ", crooked_bits_[position] + 1, " bytes, is at ...",
+                       reinterpret_cast<DevicePointer>(given.pointer()) % 256, " modulo 256"));
+}
+
+Result<void> LoadedKernel::bind(const Arg* arguments, std::size_t count,
+                                BoundArguments& bound) const {
   if (!launcher_) return why_not_;
-  const std::size_t tensor_count = plan_.tensors.size();
-  const std::size_t scalar_count = plan_.scalars.size();
-  if (count < tensor_count || count > tensor_count + scalar_count || tensor_count > kMaxArguments ||
-      scalar_count > kMaxArguments) {
-    return Error{ErrorCode::invalid_argument,
-                 concat(summary_.problem, " takes ", tensor_count, " tensors and up to ",
-                        scalar_count, " scalars; ", count, " arguments given")};
+  const std::size_t tensors = crooked_bits_.size();
+  const std::size_t scalars = plan_.scalars.size();
+  if (count < tensors || count > tensors + scalars || tensors > BoundArguments::kMaxTensors ||
+      scalars > BoundArguments::kMaxScalars) {
+    return bad_count(count);
   }
-  std::array<DevicePointer, kMaxArguments> tensors;
-  std::array<double, kMaxArguments> scalars;
-  for (std::size_t i = 0; i < tensor_count; ++i) {
-    if (arguments[i].is_scalar())
-      return bad_argument(i, "a device pointer expected, a scalar given");
+  for (std::size_t i = 0; i < tensors; ++i) {
     const auto address = reinterpret_cast<DevicePointer>(arguments[i].pointer());
-    const auto alignment = static_cast<DevicePointer>(plan_.tensors[i].alignment);
-    if (address == 0) return bad_argument(i, "null pointer");
-    if (address % alignment != 0) {
-      return bad_argument(i, concat("must be aligned to ", alignment, " bytes, is at ...",
-                                    address % 256, " modulo 256"));
-    }
-    tensors[i] = address;
+    if (address == 0 || (address & crooked_bits_[i]) != 0) return bad_tensor(i, arguments[i]);
+    bound.tensors_[i] = address;
   }
-  for (std::size_t i = 0; i < scalar_count; ++i) {
-    const std::size_t position = tensor_count + i;
+  for (std::size_t i = 0; i < scalars; ++i) {
+    const std::size_t position = tensors + i;
     if (position >= count) {
-      scalars[i] = plan_.scalars[i].default_value;
+      bound.scalars_[i] = plan_.scalars[i].default_value;
       continue;
     }
     if (!arguments[position].is_scalar()) {
       return bad_argument(position, "a scalar expected, a pointer given");
     }
-    scalars[i] = arguments[position].scalar();
+    bound.scalars_[i] = arguments[position].scalar();
   }
+  bound.tensor_count_ = tensors;
+  bound.scalar_count_ = scalars;
+  return {};
+}
+
+Result<void> LoadedKernel::check_tensor(std::size_t tensor, DevicePointer address) const {
+  if ((address & crooked_bits_[tensor]) != 0) return bad_tensor(tensor, Arg(address));
+  return check_launches_ ? check_memory_of(tensor, address) : Result<void>();
+}
+
+Result<void> LoadedKernel::check_memory_of(std::size_t tensor, DevicePointer address) const {
+  const std::int64_t bytes = plan_.tensors[tensor].bytes();
+  if (bytes == 0 || reachable(launcher_->api(), address, bytes)) return {};
+  return bad_argument(tensor,
+                      concat("the GPU cannot reach all of its ", bytes, " bytes at ", address));
+}
+
+Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
+                                        DevicePointer workspace) const {
+  for (std::size_t i = 0; i < bound.tensor_count_; ++i) {
+    if (Result<void> fits = check_memory_of(i, bound.tensors_[i]); !fits) return fits;
+  }
+  if (workspace != 0 && workspace_bytes_ > 0 &&
+      !reachable(launcher_->api(), workspace, workspace_bytes_)) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(summary_.problem, ": the GPU cannot reach all of the workspace's ",
+                        workspace_bytes_, " bytes at ", workspace)};
+  }
+  return {};
+}
+
+Result<void> LoadedKernel::enqueue(void* stream, const BoundArguments& bound,
+                                   void* workspace) const {
   if (workspace_bytes_ > 0 && workspace == nullptr) {
     return Error{ErrorCode::invalid_argument, concat(summary_.problem, " needs a workspace of ",
                                                      workspace_bytes_, " bytes; none given")};
   }
-  return launcher_->launch(stream, {tensors.data(), tensor_count}, {scalars.data(), scalar_count},
-                           reinterpret_cast<DevicePointer>(workspace));
+  const DriverStatus status = launcher_->program().enqueue(
+      static_cast<CUstream>(stream), bound.view(reinterpret_cast<DevicePointer>(workspace)));
+  if (!status) return driver_error(launcher_->api(), status);
+  return {};
+}
+
+Result<void> LoadedKernel::launch(void* stream, const Arg* arguments, std::size_t count,
+                                  void* workspace) const {
+  if (check_launches_) return launch_checked(stream, arguments, count, workspace);
+  BoundArguments bound;
+  if (Result<void> fits = bind(arguments, count, bound); !fits) return fits;
+  return enqueue(stream, bound, workspace);
+}
+
+Result<void> LoadedKernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
+                                          void* workspace) const {
+  BoundArguments bound;
+  if (Result<void> fits = bind(arguments, count, bound); !fits) return fits;
+  Result<void> reachable = check_memory(bound, reinterpret_cast<DevicePointer>(workspace));
+  if (!reachable) return reachable;
+  return enqueue(stream, bound, workspace);
 }
 
 Result<void> Kernel::launch(void* stream, std::initializer_list<Arg> arguments,
@@ -102,6 +171,24 @@ Result<void> Kernel::launch(void* stream, std::initializer_list<Arg> arguments,
 Result<void> Kernel::launch(void* stream, const Arg* arguments, std::size_t count,
                             void* workspace) const {
   return loaded_->launch(stream, arguments, count, workspace);
+}
+
+Result<void> Kernel::launch_checked(void* stream, std::initializer_list<Arg> arguments,
+                                    void* workspace) const {
+  return loaded_->launch_checked(stream, arguments.begin(), arguments.size(), workspace);
+}
+
+Result<void> Kernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
+                                    void* workspace) const {
+  return loaded_->launch_checked(stream, arguments, count, workspace);
+}
+
+Result<BakedLaunch> Kernel::bake(std::initializer_list<Arg> arguments) const {
+  return loaded_->bake(arguments.begin(), arguments.size());
+}
+
+Result<BakedLaunch> Kernel::bake(const Arg* arguments, std::size_t count) const {
+  return loaded_->bake(arguments, count);
 }
 
 std::int64_t Kernel::workspace_bytes() const { return loaded_->workspace_bytes(); }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/launcher.h"
@@ -10,30 +12,76 @@
 
 namespace kernwright {
 
+/// The arguments of one launch, checked and in the plan's order, on the caller's stack.
+class BoundArguments {
+ public:
+  /// Enough for every operation's contract.
+  static constexpr std::size_t kMaxTensors = 32;
+  static constexpr std::size_t kMaxScalars = 32;
+
+  ArgumentView view(DevicePointer workspace) const {
+    return {{tensors_.data(), tensor_count_}, {scalars_.data(), scalar_count_}, workspace};
+  }
+
+ private:
+  friend class LoadedKernel;
+  std::array<DevicePointer, kMaxTensors> tensors_;
+  std::array<double, kMaxScalars> scalars_;
+  std::size_t tensor_count_ = 0;
+  std::size_t scalar_count_ = 0;
+};
+
 /// What a `Kernel` refers to: a winner loaded on the device with its summary. Immutable. Without a
 /// device (`launcher` null) it describes the kernel, and launching fails with `why_not`.
 class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
  public:
   LoadedKernel(KernelSummary summary, ExecutionPlan plan, std::unique_ptr<Launcher> launcher,
-               Error why_not);
+               Error why_not, bool check_launches = false);
 
   Kernel handle() const { return Kernel(this); }
+  static std::shared_ptr<const LoadedKernel> of(const Kernel& kernel) {
+    return kernel.loaded_->shared_from_this();
+  }
 
   const KernelSummary& summary() const { return summary_; }
   const std::vector<ArgumentInfo>& arguments() const { return arguments_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
+  /// Null without a device.
+  const Launcher* launcher() const { return launcher_.get(); }
+  const Error& why_not() const { return why_not_; }
+
+  /// Whether every launch asks the driver about its memory.
+  bool checks_launches() const { return check_launches_; }
+
+  /// Checks count, kinds and alignment. Allocates only on failure.
+  Result<void> bind(const Arg* arguments, std::size_t count, BoundArguments& bound) const;
+  /// The same for one tensor's address, which is not null; with its memory where launches are
+  /// checked.
+  Result<void> check_tensor(std::size_t tensor, DevicePointer address) const;
+  /// Whether the GPU can reach the first and the last byte of all memory of a launch.
+  Result<void> check_memory(const BoundArguments& bound, DevicePointer workspace) const;
 
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count, void* workspace) const;
+  Result<void> launch_checked(void* stream, const Arg* arguments, std::size_t count,
+                              void* workspace) const;
+  Result<BakedLaunch> bake(const Arg* arguments, std::size_t count) const;
 
  private:
   Error bad_argument(std::size_t position, std::string_view problem) const;
+  Error bad_count(std::size_t count) const;
+  Error bad_tensor(std::size_t position, const Arg& given) const;
+  Result<void> check_memory_of(std::size_t tensor, DevicePointer address) const;
+  Result<void> enqueue(void* stream, const BoundArguments& bound, void* workspace) const;
 
   KernelSummary summary_;
   ExecutionPlan plan_;
   std::vector<ArgumentInfo> arguments_;
   std::int64_t workspace_bytes_ = 0;
+  /// What an address must not have, by tensor: the bits below its alignment.
+  std::vector<DevicePointer> crooked_bits_;
   std::unique_ptr<Launcher> launcher_;
   Error why_not_;
+  bool check_launches_;
 };
 
 }  // namespace kernwright

@@ -43,7 +43,7 @@ class ProcessMeasuring final : public Measuring {
 
   Result<std::unique_ptr<Runner>> open(const Operation& operation, const Problem& normalized,
                                        DeviceRunnerOptions options) override {
-    options.audit = [this] { return auditor_->look(); };
+    options.audit = [this](const auto& released) { return auditor_->look(released); };
     return open_device_runner(*device_, *data_ops_, operation, normalized, context_.catalog,
                               context_.pool, options);
   }

@@ -3,6 +3,7 @@
 
 #include "service/core.h"
 #include "service/guarded.h"
+#include "support/text.h"
 #include <kernwright/service.h>
 
 namespace kernwright {
@@ -24,6 +25,22 @@ Result<Kernel> Service::get_best_kernel(const Problem& problem) const {
   return guarded([&] { return core_->get_best_kernel(problem); });
 }
 
+Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
+  return guarded([&]() -> Result<void> {
+    std::string missing;
+    std::size_t count = 0;
+    for (const Problem& problem : problems) {
+      const Result<Kernel> kernel = core_->get_best_kernel(problem);
+      if (kernel) continue;
+      ++count;
+      missing += concat("\n  ", problem.text(), ": ", kernel.error().message);
+    }
+    if (count == 0) return {};
+    return Error{ErrorCode::not_found,
+                 concat(count, " of ", problems.size(), " problems cannot be served:", missing)};
+  });
+}
+
 Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
   return guarded([&]() -> Result<Kernel> {
     TuningOptions options;
@@ -33,6 +50,8 @@ Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
     return core_->get_best_kernel(problem);
   });
 }
+
+std::vector<LookupCount> Service::lookup_counts() const { return core_->counters().read(); }
 
 Result<Compilation> Service::compile(const Problem& problem, std::string_view kernel_template,
                                      const ParameterValues& parameters) const {

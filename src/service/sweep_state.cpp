@@ -2,20 +2,20 @@
 
 namespace kernwright {
 
-SweepState sweep_state(std::span<const GradedRecord> known, RecordGrade wanted) {
+SweepState sweep_state(std::span<const GradedRecord> known, RecordGrade wanted, bool recheck) {
   SweepState state;
   for (const GradedRecord& found : known) {
-    const bool holds = found.match == Match::exact || found.match == Match::recheck ||
+    const bool holds = found.match == Match::exact || (found.match == Match::recheck && !recheck) ||
                        (found.match == Match::predicted && found.reason == MissReason::none);
     if (!holds) continue;
     if (wanted == RecordGrade::measured) {
-      if (found.record.grade != RecordGrade::measured) continue;
-      if (found.record.trust == Trust::c) {
+      if (found.head.grade != RecordGrade::measured) continue;
+      if (found.head.trust == Trust::c) {
         state.provisional = true;
         continue;
       }
     }
-    return {.settled = &found.record, .provisional = false};
+    return {.settled = &found, .provisional = false};
   }
   return state;
 }

@@ -1,5 +1,7 @@
 #include "service/tuning_history.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "tuner/evidence.h"
@@ -8,22 +10,33 @@
 namespace kernwright {
 
 void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
-                           std::span<const GradedRecord> known) const {
-  for (const GradedRecord& found : known) {
+                           const Answers& known) const {
+  for (const GradedRecord& found : known.records) {
     // A record of level C claims nothing that a new search would have to refute.
-    if (found.record.grade != RecordGrade::measured || found.record.trust == Trust::c) continue;
-    options.incumbent = {found.record.winner.kernel_template, found.record.winner.configuration,
-                         false};
+    if (found.head.grade != RecordGrade::measured || found.head.trust == Trust::c) continue;
+    options.incumbent = {found.head.winner.kernel_template, found.head.winner.configuration, false};
+    if (found.match == Match::exact) break;
+    if (const Lookup<TuningRecord> record = read_record(found.file)) {
+      for (const RankedConfiguration& ranked : record.value->runners_up) {
+        options.seeds.push_back({ranked.kernel_template, ranked.configuration, false});
+      }
+    }
     break;
   }
-  std::vector<TuningRecord> neighbours;
-  for (RecordStore::Listed& listed : cache_.records().list()) {
-    if (listed.record) neighbours.push_back(*std::move(listed.record.value));
+  std::vector<RecordRun> others;
+  for (const std::filesystem::path& root : cache_.roots()) {
+    std::vector<RecordRun> runs = RecordStore(root).heads(operation.name);
+    std::move(runs.begin(), runs.end(), std::back_inserter(others));
   }
-  options.seeds = find_seeds(operation, key_, neighbours);
+  for (SeedConfiguration& seed : find_seeds(operation, key_, others)) {
+    options.seeds.push_back(std::move(seed));
+  }
   for (const Failure& failure :
        FailureStore(cache_.root()).active(key_.problem, scope({}), template_digest_)) {
     options.failures.push_back({failure.id(), failure.outcome});
+  }
+  for (const auto& [id, ban] : known.decisions.bans()) {
+    options.failures.push_back({id, Outcome::rejected});
   }
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <utility>
 
 #include "cache/failure_store.h"
@@ -22,10 +21,10 @@ class TuningHistory {
         now_(std::move(now)),
         template_digest_(std::move(template_digest)) {}
 
-  /// Adds the incumbent, winners of neighbours as seeds, and candidates that must not run. `known`
-  /// are the problem's records, best first.
-  void add_to(TuningOptions& options, const Operation& operation,
-              std::span<const GradedRecord> known) const;
+  /// Adds the incumbent; as seeds, the runners-up of a record made in another environment, which
+  /// is so measured again, and winners of neighbours; and candidates that must not run. `known` is
+  /// what a lookup of the problem found.
+  void add_to(TuningOptions& options, const Operation& operation, const Answers& known) const;
 
   /// Keeps a trial that failed, where its outcome lasts. Errors: `io`.
   Result<void> keep(const Trial& failed) const;

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+
+#include "cli/command.h"
+
+namespace kernwright::cli {
+
+/// What the actions of `kernwright cache` are told.
+struct CacheFlags {
+  CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& json);
+
+  std::filesystem::path root() const;
+
+  ServiceFlags service;
+  llvm::cl::list<std::string> words;  ///< the action's name, then what it works on
+  llvm::cl::opt<bool> recompile;
+  llvm::cl::opt<double> max_gib;
+  llvm::cl::opt<double> max_days;
+  llvm::cl::opt<std::string> kernel_template;
+  llvm::cl::opt<std::string> configuration;
+  llvm::cl::opt<std::string> why;
+  llvm::cl::opt<bool> worklist;
+  llvm::cl::opt<std::string> key;
+  llvm::cl::opt<std::string> trusted_keys;
+  llvm::cl::opt<bool> allow_unsigned;
+  const llvm::cl::opt<bool>& json;
+};
+
+Status list_cache(const CacheFlags& flags);
+/// Reads everything: what does not decode, and a record that lacks its winner's bits, is a defect.
+Status verify_cache(const CacheFlags& flags);
+Status compact_cache(const CacheFlags& flags);
+Status prune_cache(const CacheFlags& flags);
+Status merge_caches(const CacheFlags& flags);
+/// `pin`, `ban` and `lift`, by the first word.
+Status decide(const CacheFlags& flags);
+Status show_misses(const CacheFlags& flags);
+Status export_cache(const CacheFlags& flags);
+Status install_cache(const CacheFlags& flags);
+Status make_keys(const CacheFlags& flags);
+
+}  // namespace kernwright::cli

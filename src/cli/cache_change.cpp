@@ -1,0 +1,166 @@
+// The actions of `kernwright cache` that change it.
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "cache/compact.h"
+#include "cache/merge.h"
+#include "cache/tiered_cache.h"
+#include "cli/cache_actions.h"
+#include "cli/output.h"
+#include "support/text.h"
+#include "tuner/evidence.h"
+
+namespace kernwright::cli {
+namespace {
+
+Status print_removed(const CacheFlags& flags, const Result<Removed>& removed) {
+  if (!removed) return report(removed.error());
+  if (flags.json) {
+    print_json(Json{{"root", flags.root().string()},
+                    {"removed_files", removed->files},
+                    {"removed_bytes", removed->bytes}});
+  } else {
+    print(concat(removed->files, " files removed, ", removed->bytes, " bytes"));
+  }
+  return Status::ok;
+}
+
+Json winner_json(const HeadWinner& winner) {
+  return {{"template", winner.kernel_template},
+          {"configuration", winner.configuration.text()},
+          {"measured_us", winner.measured_us}};
+}
+
+/// "A=1 B=-2".
+Result<ParameterValues> parse_parameters(std::string_view text) {
+  ParameterValues values;
+  for (std::string_view word : split(text, ' ')) {
+    word = trim(word);
+    if (word.empty()) continue;
+    const std::size_t equals = std::min(word.find('='), word.size() - 1);
+    std::int64_t value = 0;
+    const char* end = word.data() + word.size();
+    const auto read = std::from_chars(word.data() + equals + 1, end, value);
+    if (word[equals] != '=' || read.ec != std::errc() || read.ptr != end) {
+      return Error{ErrorCode::invalid_argument,
+                   concat("--configuration has \"", word, "\", not NAME=INTEGER")};
+    }
+    values.emplace_back(word.substr(0, equals), value);
+  }
+  return values;
+}
+
+/// The candidate that a decision is of: the one named, or what is served now.
+Result<HeadWinner> decided_of(const CacheFlags& flags, const ServiceCore& service,
+                              const Problem& normalized) {
+  if (!flags.kernel_template.empty()) {
+    const Result<ParameterValues> parameters = parse_parameters(flags.configuration.getValue());
+    if (!parameters) return parameters.error();
+    const Result<Candidate> candidate =
+        service.candidate(normalized, flags.kernel_template.getValue(), *parameters);
+    if (!candidate) return candidate.error();
+    HeadWinner winner;
+    winner.kernel_template = flags.kernel_template;
+    winner.configuration = candidate->configuration;
+    return winner;
+  }
+  MissReason reason = MissReason::none;
+  const std::vector<GradedRecord> records = service.records(normalized, reason);
+  if (!records.empty()) return records.front().head.winner;
+  return Error{ErrorCode::invalid_argument,
+               concat("no record for ", normalized.text(), " (", to_string(reason),
+                      "): name the candidate with --template and --configuration")};
+}
+
+}  // namespace
+
+Status compact_cache(const CacheFlags& flags) {
+  return print_removed(flags, compact(RecordStore(flags.root())));
+}
+
+Status prune_cache(const CacheFlags& flags) {
+  if (!(flags.max_gib >= 0) || !(flags.max_days >= 0)) {
+    return report({ErrorCode::invalid_argument,
+                   concat("--max-gib is ", flags.max_gib.getValue(), " and --max-days ",
+                          flags.max_days.getValue(), "; they must be 0 or more")});
+  }
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  const PruneLimits limits{.bytes = static_cast<std::int64_t>(flags.max_gib * kGib),
+                           .days = flags.max_days};
+  return print_removed(flags, prune(TieredCache(flags.root()), limits));
+}
+
+Status merge_caches(const CacheFlags& flags) {
+  if (flags.words.size() < 2) {
+    return report({ErrorCode::invalid_argument, "no directory given to merge from: merge DIR..."});
+  }
+  const TieredCache into(flags.root());
+  Json rows = Json::array();
+  bool defects = false;
+  for (std::size_t i = 1; i < flags.words.size(); ++i) {
+    const std::string& from = flags.words[i];
+    std::error_code error;
+    if (!std::filesystem::is_directory(from, error)) {
+      return report({ErrorCode::invalid_argument, concat(from, " is no directory")});
+    }
+    const Result<MergeReport> merged = merge(into, from);
+    if (!merged) return report(merged.error());
+    defects = defects || !merged->defects.empty();
+    for (const std::string& defect : merged->defects) report_warning("left out: " + defect);
+    Json differ = Json::array();
+    for (const Disagreement& one : merged->disagreements) {
+      differ.push_back({{"key", one.key},
+                        {"ours", winner_json(one.ours)},
+                        {"theirs", winner_json(one.theirs)},
+                        {"ratio", one.ratio}});
+      if (!flags.json) {
+        print(concat(one.key, ": the winners differ by ", 100 * (one.ratio - 1), " %\n  ours   ",
+                     format_us(one.ours.measured_us), " ", one.ours.id(), "\n  theirs ",
+                     format_us(one.theirs.measured_us), " ", one.theirs.id()));
+      }
+    }
+    if (!flags.json) {
+      print(concat(from, ": ", merged->records, " records, ", merged->artifacts, " artifacts, ",
+                   merged->overrides, " decisions taken over, ", merged->disagreements.size(),
+                   " problems whose winners differ"));
+    }
+    rows.push_back({{"from", from},
+                    {"records", merged->records},
+                    {"artifacts", merged->artifacts},
+                    {"overrides", merged->overrides},
+                    {"disagreements", std::move(differ)},
+                    {"defects", merged->defects}});
+  }
+  if (flags.json) print_json(Json{{"root", flags.root().string()}, {"merged", rows}});
+  return defects ? Status::failed : Status::ok;
+}
+
+Status decide(const CacheFlags& flags) {
+  std::string text;
+  for (std::size_t i = 1; i < flags.words.size(); ++i) text += flags.words[i] + " ";
+  const Result<Problem> problem = Problem::parse(text);
+  if (!problem) return report(problem.error());
+  const Result<std::shared_ptr<ServiceCore>> service = flags.service.open();
+  if (!service) return report(service.error());
+  const Result<ServiceCore::Named> named = (*service)->name(*problem);
+  if (!named) return report(named.error());
+  const Result<HeadWinner> candidate = decided_of(flags, **service, named->problem);
+  if (!candidate) return report(candidate.error());
+  const Override made{.key = (*service)->key(named->problem),
+                      .action = *parse_override_action(flags.words.front()),
+                      .kernel_template = candidate->kernel_template,
+                      .configuration = candidate->configuration,
+                      .why = flags.why,
+                      .created = utc_now()};
+  if (const auto put = (*service)->cache().put_override(made); !put) return report(put.error());
+  if (flags.json) {
+    print_json(Json::parse(to_json(made)));
+  } else {
+    print(concat(to_string(made.action), " ", made.id(), " for ", made.key.text()));
+  }
+  return Status::ok;
+}
+
+}  // namespace kernwright::cli

@@ -1,0 +1,195 @@
+// The actions of `kernwright cache` that only look.
+
+#include <algorithm>
+#include <map>
+
+#include "cache/miss_log.h"
+#include "cache/tiered_cache.h"
+#include "cli/cache_actions.h"
+#include "cli/output.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+/// Defects as they are found, by the file they are of.
+class Defects {
+ public:
+  explicit Defects(bool json) : json_(json) {}
+
+  void note(const std::string& path, std::string_view what) {
+    rows_.push_back({{"path", path}, {"defect", what}});
+    if (!json_) print(concat(path, ": ", what));
+  }
+  const Json& rows() const { return rows_; }
+
+ private:
+  bool json_;
+  Json rows_ = Json::array();
+};
+
+/// Compiles the winners again, with a service per SKU.
+class Recompiler {
+ public:
+  explicit Recompiler(const CacheFlags& flags) : flags_(flags) {}
+
+  /// Nothing where there is no toolkit or no such SKU.
+  Result<ServiceCore::Recompiled> recompile(const RecordHead& head) {
+    std::shared_ptr<ServiceCore>& service = services_[head.key.sku];
+    if (!service) {
+      ServiceOptions options = flags_.service.options();
+      options.sku = head.key.sku;
+      Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
+      if (!opened) return opened.error();
+      service = *std::move(opened);
+    }
+    return service->recompile(head);
+  }
+
+ private:
+  const CacheFlags& flags_;
+  std::map<std::string, std::shared_ptr<ServiceCore>> services_;
+};
+
+}  // namespace
+
+Status list_cache(const CacheFlags& flags) {
+  const TieredCache cache(flags.root());
+  Json rows = Json::array();
+  for (const RecordStore::Listed& listed : cache.records().list()) {
+    if (!listed.record) {
+      report_warning(concat(listed.path.string(), ": ", listed.record.detail));
+      continue;
+    }
+    if (flags.json) {
+      rows.push_back(record_json(*listed.record.value));
+    } else {
+      print(concat(winner_line(*listed.record.value), "  ", listed.record.value->key.sku, " ",
+                   listed.record.value->created));
+    }
+  }
+  Json overrides = Json::array();
+  for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
+    if (!listed.override) {
+      report_warning(concat(listed.path.string(), ": ", listed.override.detail));
+      continue;
+    }
+    const Override& made = *listed.override.value;
+    if (flags.json) {
+      overrides.push_back(Json::parse(to_json(made)));
+    } else {
+      print(concat(to_string(made.action), " ", made.key.problem, "  ", made.id(), "  ",
+                   made.key.sku, " ", made.created, made.why.empty() ? "" : ": ", made.why));
+    }
+  }
+  const std::size_t artifacts = cache.artifacts().list().size();
+  if (flags.json) {
+    print_json(Json{{"root", cache.root().string()},
+                    {"records", rows},
+                    {"overrides", overrides},
+                    {"artifacts", artifacts}});
+  } else {
+    print(concat(artifacts, " artifacts in ", cache.root().string()));
+  }
+  return Status::ok;
+}
+
+Status verify_cache(const CacheFlags& flags) {
+  const TieredCache cache(flags.root());
+  Defects defects(flags.json);
+  Recompiler recompiler(flags);
+  int recompiled = 0;
+  int not_comparable = 0;
+  const std::vector<RecordStore::Listed> records = cache.records().list();
+  for (const RecordStore::Listed& listed : records) {
+    const std::string path = listed.path.string();
+    if (!listed.record) {
+      defects.note(path, concat(to_string(listed.record.reason), ": ", listed.record.detail));
+      continue;
+    }
+    const RecordHead head = head_of(*listed.record.value);
+    if (Lookup<CompiledKernel> bits = cache.artifact(head.winner.artifact); !bits) {
+      defects.note(path, concat("its winner's artifact ", head.winner.artifact, ": ",
+                                to_string(bits.reason), " ", bits.detail));
+      continue;
+    }
+    if (!flags.recompile) continue;
+    const Result<ServiceCore::Recompiled> again = recompiler.recompile(head);
+    if (!again) return report(again.error());
+    if (*again == ServiceCore::Recompiled::other_code) {
+      ++not_comparable;
+    } else {
+      ++recompiled;
+      if (*again == ServiceCore::Recompiled::differs) {
+        defects.note(path, concat("its winner's artifact ", head.winner.artifact,
+                                  " is not what compiling it again gives"));
+      }
+    }
+  }
+  for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
+    if (listed.override) continue;
+    defects.note(listed.path.string(),
+                 concat(to_string(listed.override.reason), ": ", listed.override.detail));
+  }
+  const std::vector<std::string> artifacts = cache.artifacts().list();
+  for (const std::string& digest : artifacts) {
+    if (Lookup<CompiledKernel> bits = cache.artifacts().get(digest); !bits) {
+      defects.note(cache.artifacts().path(digest).string(),
+                   concat(to_string(bits.reason), ": ", bits.detail));
+    }
+  }
+  if (flags.json) {
+    Json json = {{"root", cache.root().string()},
+                 {"records", records.size()},
+                 {"artifacts", artifacts.size()},
+                 {"defects", defects.rows()}};
+    if (flags.recompile) {
+      json["recompiled"] = recompiled;
+      json["not_comparable"] = not_comparable;
+    }
+    print_json(json);
+  } else {
+    if (flags.recompile) {
+      print(concat(recompiled, " winners compiled again, ", not_comparable,
+                   " of other code or another compiler"));
+    }
+    print(concat(records.size(), " records, ", artifacts.size(), " artifacts, ",
+                 defects.rows().size(), " defects"));
+  }
+  return defects.rows().empty() ? Status::ok : Status::failed;
+}
+
+Status show_misses(const CacheFlags& flags) {
+  const MissLog log(flags.root());
+  Json rows = Json::array();
+  Json problems = Json::array();
+  for (const MissCount& miss : log.counts()) {
+    const Miss& latest = miss.latest;
+    if (!flags.service.sku.empty() && latest.key.sku != flags.service.sku.getValue()) continue;
+    if (std::find(problems.begin(), problems.end(), latest.key.problem) == problems.end()) {
+      problems.push_back(latest.key.problem);
+    }
+    rows.push_back({{"problem", latest.key.problem},
+                    {"target", latest.key.target},
+                    {"sku", latest.key.sku},
+                    {"policy", latest.key.policy.text()},
+                    {"count", miss.count},
+                    {"match", to_string(latest.match)},
+                    {"reason", to_string(latest.reason)},
+                    {"latest", latest.time}});
+    if (!flags.json && !flags.worklist) {
+      print(concat(miss.count, "  ", latest.key.text(), "  ", to_string(latest.match), " (",
+                   to_string(latest.reason), ")"));
+    }
+  }
+  if (flags.worklist) {
+    print_json(Json{{"problems", problems}});
+  } else if (flags.json) {
+    print_json(Json{{"root", flags.root().string()}, {"misses", rows}});
+  } else {
+    print(concat(rows.size(), " keys missed, logged in ", log.path().string()));
+  }
+  return Status::ok;
+}
+
+}  // namespace kernwright::cli

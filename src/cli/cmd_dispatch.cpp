@@ -1,0 +1,94 @@
+#include <algorithm>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "service/dispatch.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+Json dispatch_json(const Dispatch& dispatch) {
+  Json paths = Json::array();
+  for (const Dispatch::Path& path : dispatch.paths) {
+    paths.push_back(
+        {{"path", path.name}, {"host_us", path.host_us}, {"period_us", path.period_us}});
+  }
+  Json hooks = Json::array();
+  for (const AuditRow& row : dispatch.hooks) {
+    hooks.push_back({{"check", row.check}, {"detail", row.detail}});
+  }
+  return {{"problem", dispatch.kernel.problem},
+          {"template", dispatch.kernel.kernel_template},
+          {"configuration", dispatch.kernel.configuration},
+          {"match", to_string(dispatch.kernel.match)},
+          {"lookup_us", dispatch.lookup_us},
+          {"packing_us", dispatch.packing_us},
+          {"driver_us", dispatch.driver_us},
+          {"gap_us", dispatch.gap_us},
+          {"kernel_us", dispatch.kernel_us},
+          {"paths", std::move(paths)},
+          {"best_path", dispatch.best_path},
+          {"hooks", std::move(hooks)}};
+}
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+
+void print_dispatch(const Dispatch& dispatch) {
+  print(concat(dispatch.kernel.problem, ": ", dispatch.kernel.kernel_template, " ",
+               dispatch.kernel.configuration));
+  const auto row = [](const char* name, double us, const char* what) {
+    print(concat("  ", padded(name, 10), padded(format_us(us), 12), what));
+  };
+  row("lookup", dispatch.lookup_us, "get_best_kernel of a problem asked for before");
+  row("packing", dispatch.packing_us, "checking and packing the arguments");
+  row("driver", dispatch.driver_us, "cuLaunchKernelEx");
+  row("gap", dispatch.gap_us, "an empty kernel of the same geometry, as a graph's node");
+  row("kernel", dispatch.kernel_us, "beyond that, with the L2 warm");
+  print(concat("  ", padded("path", 10), padded("host", 12), "period back to back"));
+  for (const Dispatch::Path& path : dispatch.paths) {
+    print(concat("  ", padded(path.name, 10), padded(format_us(path.host_us), 12),
+                 padded(format_us(path.period_us), 12),
+                 path.name == dispatch.best_path ? "best" : ""));
+  }
+  for (const AuditRow& hook : dispatch.hooks) {
+    print(concat("  distorted by ", hook.check, ": ", hook.detail));
+  }
+  if (dispatch.hooks.empty()) print("  no profiling hooks in this process");
+}
+
+class DispatchCommand : public Command {
+ public:
+  DispatchCommand()
+      : Command("dispatch", "Show where the time of one launch goes, on each launch path"),
+        service_(sub),
+        words_(sub) {}
+
+  Status run() override {
+    Result<Problem> problem = words_.parse();
+    if (!problem) return report(problem.error());
+    Result<std::shared_ptr<ServiceCore>> service = service_.open();
+    if (!service) return report(service.error());
+    const Result<Dispatch> dispatch = measure_dispatch(**service, *problem);
+    if (!dispatch) return report(dispatch.error());
+    if (json) {
+      print_json(dispatch_json(*dispatch));
+    } else {
+      print_dispatch(*dispatch);
+    }
+    return Status::ok;
+  }
+
+ private:
+  ServiceFlags service_;
+  ProblemWords words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_dispatch() { return std::make_unique<DispatchCommand>(); }
+
+}  // namespace kernwright::cli

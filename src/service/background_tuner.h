@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include <kernwright/problem.h>
+
+namespace kernwright {
+
+/// Tunes problems on a thread of its own, one after another, each once, until its budget of GPU
+/// time is used up. Thread-safe. Destruction drops what has not begun and stops what has.
+class BackgroundTuner {
+ public:
+  /// Tunes one problem, gives up soon after `stop` becomes true, and gives the seconds that the GPU
+  /// was held.
+  using Tune = std::function<double(const Problem& normalized, const std::atomic<bool>& stop)>;
+
+  BackgroundTuner(double budget_seconds, Tune tune);
+  ~BackgroundTuner();
+  BackgroundTuner(const BackgroundTuner&) = delete;
+  BackgroundTuner& operator=(const BackgroundTuner&) = delete;
+
+  /// Asked again for the same problem, it does nothing.
+  void ask(const Problem& normalized);
+
+  /// Waits until nothing is left to do.
+  void wait();
+
+ private:
+  void run();
+
+  const Tune tune_;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Problem> waiting_;
+  std::set<std::string> asked_;
+  double left_seconds_;
+  bool busy_ = false;
+  std::thread thread_;  // last: it uses all others
+};
+
+}  // namespace kernwright

@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "device/context_memory.h"
+#include "device/launch_graph.h"
+#include "device/path_timer.h"
+#include "service/capture.h"
+#include "service/chain_plan.h"
+#include "support/text.h"
+#include <kernwright/chain.h>
+
+namespace kernwright {
+namespace {
+
+constexpr int kTuneRounds = 5;
+
+bool is_programmatic(ChainPath path) {
+  return path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
+}
+
+Error moved_from() {
+  return {ErrorCode::invalid_argument, "the chain was moved to another object"};
+}
+
+}  // namespace
+
+std::string_view to_string(ChainPath path) {
+  constexpr std::array<std::string_view, 4> kNames{"stream", "programmatic_stream", "graph",
+                                                   "programmatic_graph"};
+  return kNames[static_cast<std::size_t>(path)];
+}
+
+/// Kernels and memory last longer than the graphs that refer to them.
+struct Chain::State {
+  std::vector<std::shared_ptr<const LoadedKernel>> kernels;
+  ContextMemory memory;
+  std::int64_t memory_bytes = 0;
+  ChainWiring wiring;
+  std::string text;
+  std::unique_ptr<LaunchGraph> plain;
+  std::unique_ptr<LaunchGraph> programmatic;  ///< null where no kernel waits
+  ChainPath path = ChainPath::graph;
+
+  const DriverApi& api() const { return kernels.front()->launcher()->api(); }
+  LaunchGraph& graph_of(ChainPath which) const {
+    return is_programmatic(which) ? *programmatic : *plain;
+  }
+  DriverStatus launch(CUstream stream) const {
+    const LaunchGraph& graph = graph_of(path);
+    const bool as_graph = path == ChainPath::graph || path == ChainPath::programmatic_graph;
+    return as_graph ? graph.launch(stream) : graph.enqueue(stream);
+  }
+  Result<void> result(const DriverStatus& status) const {
+    if (!status) return launch_error(api(), status, text);
+    return {};
+  }
+};
+
+Chain::Chain(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Chain::Chain(Chain&& other) noexcept = default;
+Chain& Chain::operator=(Chain&& other) noexcept = default;
+Chain::~Chain() = default;
+
+Result<void> Chain::launch(void* stream) {
+  if (!state_) return moved_from();
+  return state_->result(state_->launch(static_cast<CUstream>(stream)));
+}
+
+Result<void> Chain::rebind(std::initializer_list<const void*> parameters) {
+  return rebind(parameters.begin(), parameters.size());
+}
+
+Result<void> Chain::rebind(const void* const* parameters, std::size_t count) {
+  if (!state_) return moved_from();
+  State& state = *state_;
+  if (Result<void> fits = state.wiring.check(parameters, count); !fits) return fits;
+  const DriverStatus status = state.graph_of(state.path).rebind(state.wiring.connect(parameters));
+  // Later rebinds and other paths start from what was connected last: only after a success.
+  if (status) state.wiring.commit();
+  return state.result(status);
+}
+
+Result<void> Chain::add_to_capture(void* stream) const {
+  if (!state_) return moved_from();
+  return capture(state_->api(), state_->graph_of(state_->path), stream, state_->text);
+}
+
+std::vector<ChainPath> Chain::paths() const {
+  std::vector<ChainPath> paths{ChainPath::stream, ChainPath::graph};
+  if (state_ && state_->programmatic) {
+    paths.push_back(ChainPath::programmatic_stream);
+    paths.push_back(ChainPath::programmatic_graph);
+  }
+  return paths;
+}
+
+ChainPath Chain::path() const { return state_->path; }
+
+Result<void> Chain::set_path(ChainPath path) {
+  if (!state_) return moved_from();
+  if (is_programmatic(path) && !state_->programmatic) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(state_->text, ": no kernel of it can be launched as ", to_string(path))};
+  }
+  const DriverStatus status = state_->graph_of(path).rebind(state_->wiring.views());
+  if (status) state_->path = path;
+  return state_->result(status);
+}
+
+Result<std::vector<ChainTime>> Chain::tune(void* stream) {
+  if (!state_) return moved_from();
+  const auto handle = static_cast<CUstream>(stream);
+  const std::vector<ChainPath> candidates = paths();
+  std::vector<LaunchPath> timed;
+  for (const ChainPath path : candidates) {
+    timed.push_back({std::string(to_string(path)),
+                     [this, path, handle]() -> Result<void> {
+                       if (state_->path != path) {
+                         if (Result<void> set = set_path(path); !set) return set;
+                       }
+                       return state_->result(state_->launch(handle));
+                     },
+                     {},
+                     {}});
+  }
+  if (Result<void> done = time_paths(state_->api(), handle, timed, kTuneRounds); !done) {
+    return done.error();
+  }
+  std::vector<ChainTime> times;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    times.push_back({candidates[i], timed[i].median_host_us(), timed[i].median_period_us()});
+  }
+  const auto best = std::min_element(
+      times.begin(), times.end(),
+      [](const ChainTime& a, const ChainTime& b) { return a.period_us < b.period_us; });
+  if (Result<void> set = set_path(best->path); !set) return set.error();
+  return times;
+}
+
+std::int64_t Chain::memory_bytes() const { return state_->memory_bytes; }
+std::size_t Chain::kernels() const { return state_->kernels.size(); }
+
+struct ChainBuilder::Plan : ChainPlan {};
+
+ChainBuilder::ChainBuilder() : plan_(std::make_unique<Plan>()) {}
+ChainBuilder::ChainBuilder(ChainBuilder&&) noexcept = default;
+ChainBuilder& ChainBuilder::operator=(ChainBuilder&&) noexcept = default;
+ChainBuilder::~ChainBuilder() = default;
+
+ChainSlot ChainBuilder::parameter(const void* address) {
+  plan_->parameters.push_back(address);
+  return {.is_buffer = false, .index = plan_->parameters.size() - 1, .offset_bytes = 0};
+}
+
+ChainSlot ChainBuilder::buffer(std::int64_t bytes) {
+  plan_->buffers.push_back(bytes);
+  return {.is_buffer = true, .index = plan_->buffers.size() - 1, .offset_bytes = 0};
+}
+
+void ChainBuilder::add(const Kernel& kernel, std::initializer_list<ChainArg> arguments) {
+  add(kernel, arguments.begin(), arguments.size());
+}
+
+void ChainBuilder::add(const Kernel& kernel, const ChainArg* arguments, std::size_t count) {
+  // Not in braces: two addresses would be two arguments.
+  std::vector<ChainArg> kept(arguments, arguments + count);
+  plan_->steps.push_back({LoadedKernel::of(kernel), std::move(kept)});
+}
+
+Result<Chain> ChainBuilder::build() const {
+  if (Result<void> fits = plan_->check(); !fits) return fits.error();
+  auto state = std::make_unique<Chain::State>();
+  state->text = plan_->text();
+  for (const ChainPlan::Step& step : plan_->steps) state->kernels.push_back(step.kernel);
+  const ChainPlan::Layout layout = plan_->layout();
+  Result<ContextMemory> memory = ContextMemory::allocate(state->api(), layout.bytes);
+  if (!memory) {
+    return Error{memory.error().code, concat(state->text, ": ", memory.error().message)};
+  }
+  state->memory = *std::move(memory);
+  state->memory_bytes = layout.bytes;
+  Result<std::vector<SequenceStep>> steps =
+      plan_->sequence(layout, state->memory.address(), state->wiring);
+  if (!steps) return steps.error();
+
+  const bool programmatic = std::ranges::any_of(*steps, &SequenceStep::early);
+  if (programmatic) {
+    auto graph = LaunchGraph::make(state->api(), *steps);
+    if (!graph) return Error{graph.error().code, concat(state->text, ": ", graph.error().message)};
+    state->programmatic = *std::move(graph);
+    for (SequenceStep& step : *steps) step.early = false;
+  }
+  auto graph = LaunchGraph::make(state->api(), *std::move(steps));
+  if (!graph) return Error{graph.error().code, concat(state->text, ": ", graph.error().message)};
+  state->plain = *std::move(graph);
+  return Chain(std::move(state));
+}
+
+}  // namespace kernwright

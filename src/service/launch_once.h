@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string_view>
+
+#include "device/device.h"
+#include "model/candidate.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Loads `cubin` and launches its plan once on buffers of zeros, with the scalars' defaults, and
+/// waits. Errors: those of the device, also for lack of memory.
+Result<void> launch_once(Device& device, std::string_view cubin, const ExecutionPlan& plan);
+
+}  // namespace kernwright

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "service/core.h"
+
+namespace kernwright {
+
+/// What a sweep would do, before it does it.
+struct SweepPlan {
+  struct Row {
+    Problem problem;  ///< normalised
+    bool due = true;  ///< false: it has a record already
+    std::int64_t candidates = 0;
+    std::int64_t compiles = 0;  ///< candidates that differ in what is compiled
+  };
+  std::vector<Row> rows;
+
+  std::int64_t due() const;
+  std::int64_t candidates() const;  ///< of the problems that are due
+  std::int64_t compiles() const;    ///< likewise
+
+  /// How long it takes at most with `seconds_per_problem` on each of `gpus` devices, where each
+  /// search uses its budget up.
+  double seconds(double seconds_per_problem, int gpus) const;
+};
+
+/// Errors: those of `ServiceCore::name`; `not_found` where no template runs a problem.
+Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Problem>& problems);
+
+}  // namespace kernwright
