@@ -1,23 +1,29 @@
-// What the stores of the cache cost: a hit, a miss, a publication, through the file system that
-// TMPDIR names. Files were just written, so reads come from the page cache, as they do for a
-// process that starts soon after another; a cold disk adds its own latency. Nothing is synced, as
-// in use.
+// What the cache costs: a hit, a miss, a publication, opening a directory of many records, through
+// the file system that TMPDIR names; and a hit in memory, beside a map behind a mutex. Files were
+// just written, so reads come from the page cache, as they do for a process that starts soon after
+// another; a cold disk adds its own latency. Nothing is synced, as in use.
 
 #include <benchmark/benchmark.h>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iostream>
+#include <map>
+#include <mutex>
 #include <string>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
 #include "cache/tiered_cache.h"
+#include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include <kernwright/kernwright.h>
 
 namespace kernwright {
 namespace {
@@ -65,10 +71,10 @@ TuningRecord record_of(std::int64_t m) {
 
 std::vector<GradedRecord> look_up(const TieredCache& cache, const RecordKey& key) {
   static const std::string today = digest(1);
-  MissReason reason{};
-  return cache.lookup(
-      key, {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"}, [](std::string_view) { return today; },
-      reason);
+  return cache
+      .lookup(key, {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"},
+              [](std::string_view) { return today; })
+      .records;
 }
 
 void artifact_hit(benchmark::State& state) {
@@ -146,12 +152,81 @@ void record_publish(benchmark::State& state) {
   }
 }
 
+/// A process opens a directory that has `range(0)` other records, and asks for one.
+void open_and_hit(benchmark::State& state) {
+  static std::map<std::int64_t, fs::path> made;
+  fs::path& root = made[state.range(0)];
+  if (root.empty()) {
+    root = fresh_cache().root();
+    const RecordStore store(root);
+    const std::string bytes = [&] {
+      const Result<fs::path> one = store.put(record_of(1));
+      return one ? read_file(*one).value() : std::string();
+    }();
+    // Copies under other keys: a listing sees as many as were tuned.
+    for (std::int64_t i = 0; i < state.range(0); ++i) {
+      RecordKey key = record_of(0).key;
+      key.problem = concat("matmul m=", i + 10'000'000, " n=6144 k=4096 dtype=bf16");
+      if (!publish_file(store.folder(key) / "copy.kwr", bytes)) state.SkipWithError("no put");
+    }
+  }
+  const RecordKey key = record_of(1).key;
+  for (auto _ : state) {
+    const TieredCache cache(root);
+    if (look_up(cache, key).empty()) {
+      state.SkipWithError("a miss");
+      break;
+    }
+  }
+}
+
+/// A service for a SKU without a GPU: what it has in memory is found as it is with one.
+const Service* hot_service() {
+  static const Result<Service> service = [] {
+    ServiceOptions options;
+    options.cache = (folder() / "hot").native();
+    options.sku = "h200";
+    return Service::open(std::move(options));
+  }();
+  return service && service->get_best_kernel(vector_add(4096, DType::bf16)) ? &*service : nullptr;
+}
+
+void hot_get_best_kernel(benchmark::State& state) {
+  const Service* service = hot_service();
+  if (service == nullptr) {
+    state.SkipWithError("no toolkit");
+    return;
+  }
+  const Problem problem = vector_add(4096, DType::bf16);
+  for (auto _ : state) benchmark::DoNotOptimize(service->get_best_kernel(problem));
+}
+
+/// What it is compared with: the same problem in a map that is guarded by a mutex.
+void mutex_guarded_map(benchmark::State& state) {
+  struct Hash {
+    std::size_t operator()(const Problem& problem) const {
+      return std::hash<std::string>()(problem.operation()) ^
+             static_cast<std::size_t>(problem.dims()[0].second);
+    }
+  };
+  static std::mutex mutex;
+  static std::unordered_map<Problem, int, Hash> map = {{vector_add(4096, DType::bf16), 1}};
+  const Problem problem = vector_add(4096, DType::bf16);
+  for (auto _ : state) {
+    const std::lock_guard lock(mutex);
+    benchmark::DoNotOptimize(map.find(problem)->second);
+  }
+}
+
 BENCHMARK(artifact_hit)->Arg(4 << 10)->Arg(128 << 10)->Arg(1 << 20);
 BENCHMARK(artifact_miss);
 BENCHMARK(artifact_publish)->Arg(4 << 10)->Arg(128 << 10)->Iterations(500);
 BENCHMARK(record_hit)->Arg(1)->Arg(8);
 BENCHMARK(record_miss);
 BENCHMARK(record_publish)->Iterations(500);
+BENCHMARK(open_and_hit)->Arg(0)->Arg(1000)->Arg(100'000);
+BENCHMARK(hot_get_best_kernel)->ThreadRange(1, 16)->UseRealTime();
+BENCHMARK(mutex_guarded_map)->ThreadRange(1, 16)->UseRealTime();
 
 /// Prints as usual, and keeps a row for each benchmark.
 class Reporter : public benchmark::ConsoleReporter {

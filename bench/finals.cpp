@@ -235,7 +235,6 @@ void run_aa(int argc, const char* const* argv, FinalsWorld& world, BenchJson& js
     all.add(tally);
   }
   print("all", all);
-  add(json, row_of("all", "aa", all));
 }
 
 /// How much slower the second kernel is, by as many alternating samples of both.
@@ -330,7 +329,6 @@ void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& 
     all.add(tally);
   }
   print("all", all);
-  add(json, row_of("all", mode, all));
 }
 
 /// What one fresh process found.

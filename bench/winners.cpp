@@ -31,11 +31,42 @@ constexpr const char* kUsage = "usage: winners --cache DIR [--only TEMPLATE]\n";
 constexpr struct {
   std::string_view operation;
   std::string_view sizes;
-} kSizes[] = {{"matmul", "m=515 n=776 k=1096"},     {"matmul", "m=13 n=776 k=1096"},
-              {"matmul", "m=1 n=776 k=1096"},       {"matmul", "m=257 n=333 k=517"},
-              {"rmsnorm", "rows=301 columns=4104"}, {"rmsnorm", "rows=77 columns=771"},
-              {"rmsnorm", "rows=5 columns=30001"},  {"rmsnorm", "rows=301 columns=1032"},
-              {"vector_add", "n=1000003"},          {"vector_add", "n=1000008"}};
+} kSizes[] = {{"matmul", "m=515 n=776 k=1096"},
+              {"matmul", "m=13 n=776 k=1096"},
+              {"matmul", "m=1 n=776 k=1096"},
+              {"matmul", "m=257 n=333 k=517"},
+              {"rmsnorm", "rows=301 columns=4104"},
+              {"rmsnorm", "rows=77 columns=771"},
+              {"rmsnorm", "rows=5 columns=30001"},
+              {"bias_activation", "rows=301 columns=4104"},
+              {"bias_activation", "rows=77 columns=771"},
+              {"bias_activation", "rows=5003 columns=72"},
+              {"elementwise", "n=1000003"},
+              {"elementwise", "n=1000008"},
+              {"gated_activation", "rows=301 columns=4104"},
+              {"gated_activation", "rows=77 columns=771"},
+              {"gated_activation", "rows=5003 columns=72"},
+              {"rmsnorm", "rows=3001 columns=1032"},
+              {"layernorm", "rows=301 columns=4104"},
+              {"layernorm", "rows=77 columns=771"},
+              {"layernorm", "rows=5 columns=30001"},
+              {"layernorm", "rows=3001 columns=1032"},
+              {"softmax", "rows=301 columns=4104"},
+              {"softmax", "rows=77 columns=771"},
+              {"softmax", "rows=5 columns=30001"},
+              {"softmax", "rows=3001 columns=1032"},
+              {"rmsnorm", "rows=5 columns=131072"},
+              {"layernorm", "rows=5 columns=131072"},
+              {"softmax", "rows=5 columns=131072"},
+              {"reduce", "rows=301 columns=4104"},
+              {"reduce", "rows=77 columns=771"},
+              {"reduce", "rows=5 columns=30001"},
+              {"reduce", "rows=3001 columns=1032"},
+              {"reduce", "rows=5 columns=131072"},
+              {"rope", "tokens=301 heads=7 kv_heads=3 head_dim=128"},
+              {"rope", "tokens=77 heads=5 kv_heads=1 head_dim=6"},
+              {"vector_add", "n=1000003"},
+              {"vector_add", "n=1000008"}};
 
 /// Whether both are launches of one compiled kernel.
 bool same_code(const Candidate& candidate, const RankedConfiguration& winner) {

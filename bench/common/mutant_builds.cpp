@@ -80,7 +80,8 @@ std::string plan_text(const ExecutionPlan& plan) {
   std::string text;
   const auto extent = [&](const Extent3& e) { text += concat(e[0], ",", e[1], ",", e[2], " "); };
   for (const TensorMapPlan& map : plan.tensor_maps) {
-    text += concat(map.tensor, " ", map.swizzle, " ", map.l2_promotion, " ");
+    text += concat(map.tensor, " ", map.workspace, " ", map.swizzle, " ", map.l2_promotion, " ");
+    for (const std::uint64_t stride : map.strides_bytes) text += concat(stride, ",");
     for (const std::uint32_t edge : map.box) text += concat(edge, ",");
   }
   for (const WorkspacePlan& workspace : plan.workspaces) {

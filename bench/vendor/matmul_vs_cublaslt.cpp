@@ -71,8 +71,10 @@ Result<Answer> obtain(ServiceCore& core, const Problem& problem, double seconds)
   const Result<ServiceCore::Named> named = core.name(problem);
   if (!named) return named.error();
   MissReason reason = MissReason::none;
-  for (GradedRecord& found : core.records(named->problem, reason)) {
-    if (found.match == Match::exact) return Answer{std::move(found.record), {}, 0};
+  for (const GradedRecord& found : core.records(named->problem, reason)) {
+    if (found.match != Match::exact) continue;
+    Lookup<TuningRecord> record = read_record(found.file);
+    if (record) return Answer{*std::move(record.value), {}, 0};
   }
   TuningOptions options;
   options.budget.seconds = seconds;
@@ -186,13 +188,17 @@ Result<Competitor*> Bench::enter_scheduled(Field& field, const Contest& contest,
   if (!artifact) return artifact.error();
   auto loaded = Launcher::load(artifact->kernel->bits, candidate->plan);
   if (!loaded) return loaded.error();
+  auto allocated =
+      device_.device->allocate(std::max<std::int64_t>(candidate->plan.workspace_bytes(), 1));
+  if (!allocated) return allocated.error();
   Competitor& entered = field.all.emplace_back();
   entered.name = candidate->id();
-  entered.launch = [launcher = std::shared_ptr<Launcher>(*std::move(loaded)), &contest](
-                       CUstream stream, int set) {
+  entered.launch = [launcher = std::shared_ptr<Launcher>(*std::move(loaded)),
+                    workspace = std::shared_ptr(*std::move(allocated)),
+                    &contest](CUstream stream, int set) {
     const std::vector<DevicePointer> tensors =
         contest.sets().addresses(set, launcher->plan().tensors);
-    return launcher->launch(stream, tensors, {}, 0);
+    return launcher->launch(stream, tensors, {}, workspace->address());
   };
   if (auto right = contest.check(entered); !right) return right.error();
   return &entered;
@@ -241,11 +247,15 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
     };
     if (auto right = contest.check(entered)) {
       field.algorithms.push_back(&entered);
-    } else if (right.error().code == ErrorCode::internal && i > 0) {
+    } else if (right.error().code == ErrorCode::internal) {
       field.note += concat(field.note.empty() ? "" : "; ", right.error().message);
     } else {
       return right.error();
     }
+  }
+  if (field.algorithms.empty()) {
+    return Error{ErrorCode::internal,
+                 concat("no algorithm of cuBLASLt is within the bound: ", field.note)};
   }
   return {};
 }

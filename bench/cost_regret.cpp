@@ -1,0 +1,131 @@
+// How good the cost model's first choices are: of each recorded space the fastest of the first 1,
+// 8, 16 and 32 candidates in the order of today's predictions, over the fastest of all. Needs no
+// GPU.
+//
+// Recorded configurations are matched with today's candidates by the parameters that were recorded;
+// those whose template or parameter is gone are left out, and counted.
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/common/bench_json.h"
+#include "bench/common/command.h"
+#include "model/catalog.h"
+#include "model/device_profile.h"
+#include "support/text.h"
+#include "tuner/simulation/recorded_space.h"
+#include "tuner/tuning_session.h"
+
+namespace kernwright {
+namespace {
+
+constexpr const char* kUsage = "usage: cost_regret --landscapes DIR [--sku h200] [--json FILE]\n";
+constexpr std::array<std::size_t, 4> kFirst = {1, 8, 16, 32};
+
+/// A candidate that was measured: the model's time and the true one.
+struct Judged {
+  double predicted_us = 0;
+  double truth_us = 0;
+};
+
+/// Template and the values of `names`, of which a configuration may have more.
+std::string key(std::string_view kernel_template, const Configuration& configuration,
+                const Configuration& names) {
+  std::string text(kernel_template);
+  for (const auto& [name, recorded] : names.values()) {
+    const auto& values = configuration.values();
+    const auto found = std::find_if(values.begin(), values.end(),
+                                    [&](const auto& entry) { return entry.first == name; });
+    if (found == values.end()) return "";
+    text += concat(" ", name, "=", found->second);
+  }
+  return text;
+}
+
+/// Of each template any configuration that was recorded, for the names of its parameters.
+std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) {
+  std::map<std::string, Configuration> names;
+  for (const RecordedConfiguration& one : space.configurations) {
+    names.emplace(space.templates[static_cast<std::size_t>(one.kernel_template)],
+                  one.configuration);
+  }
+  return names;
+}
+
+/// In the order of the predictions.
+std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list) {
+  const auto names = recorded_names(space);
+  std::map<std::string, double> predicted;
+  for (std::size_t i = 0; i < list.candidates.size(); ++i) {
+    const Candidate& candidate = list.candidates[i];
+    const auto known = names.find(candidate.kernel_template->name);
+    if (known == names.end()) continue;
+    predicted[key(known->first, candidate.configuration, known->second)] = list.predicted_us[i];
+  }
+  std::vector<Judged> judged;
+  for (const RecordedConfiguration& one : space.configurations) {
+    if (one.outcome != Outcome::ok) continue;
+    const std::string& name = space.templates[static_cast<std::size_t>(one.kernel_template)];
+    const auto found = predicted.find(key(name, one.configuration, names.at(name)));
+    if (found != predicted.end()) judged.push_back({found->second, one.truth_us});
+  }
+  std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
+    return a.predicted_us < b.predicted_us;
+  });
+  return judged;
+}
+
+double fastest(const std::vector<Judged>& judged, std::size_t count) {
+  const auto end = judged.begin() + static_cast<std::ptrdiff_t>(std::min(count, judged.size()));
+  return std::min_element(judged.begin(), end,
+                          [](const Judged& a, const Judged& b) { return a.truth_us < b.truth_us; })
+      ->truth_us;
+}
+
+int run(int argc, const char* const* argv) {
+  if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  const auto spaces = take(read_recorded_spaces(text_option(argc, argv, "--landscapes")));
+  const std::string sku = option_value(argc, argv, "--sku").value_or("h200");
+  const DeviceProfile profile = take(find_profile(sku));
+  const auto catalog = take(Catalog::load({}));
+  BenchJson json = take(BenchJson::open(option_value(argc, argv, "--json").value_or(""),
+                                        "cost_regret", command_line(argc, argv), cpu_device()));
+  std::printf("%-50s %10s %9s   best of the first 1, 8, 16, 32 over the best\n", "problem",
+              "candidates", "left out");
+  for (const RecordedSpace& space : spaces) {
+    const Problem problem = take(Problem::parse(space.problem));
+    const Operation& operation = *take(catalog->operation(problem.operation()));
+    const CandidateList list = take(
+        enumerate_candidates(*catalog, operation, take(operation.normalize(problem)), profile));
+    const std::vector<Judged> judged = judge(space, list);
+    const auto ok = static_cast<std::size_t>(
+        std::count_if(space.configurations.begin(), space.configurations.end(),
+                      [](const auto& one) { return one.outcome == Outcome::ok; }));
+    if (judged.empty()) {
+      std::printf("%-50s none of %zu is a candidate today\n", problem.text().c_str(), ok);
+      continue;
+    }
+    nlohmann::ordered_json row = {{"problem", problem.text()},
+                                  {"candidates", judged.size()},
+                                  {"left_out", ok - judged.size()},
+                                  {"best_us", space.best_us()}};
+    std::printf("%-50s %10zu %9zu  ", problem.text().c_str(), judged.size(), ok - judged.size());
+    for (const std::size_t count : kFirst) {
+      const double regret = fastest(judged, count) / space.best_us();
+      row[concat("first_", count)] = regret;
+      std::printf(" %.3f", regret);
+    }
+    std::printf("\n");
+    if (const Result<void> added = json.add(std::move(row)); !added) fail(added.error());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kernwright
+
+int main(int argc, char** argv) { return kernwright::run(argc, argv); }

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""One decode step of a transformer without its attention, as one chain of tuned kernels, against
+PyTorch eager and torch.compile, each captured in a CUDA graph, in one process and in turn.
+
+28 layers with weights of their own, bf16: rmsnorm, product with qkv, product of its first columns
+with o and residual, rmsnorm, product with gate and up (one weight), SwiGLU, product with down and
+residual. A product takes no rows with gaps, so for more than one row qkv is two products: the
+columns that o reads, and the rest. Every launch path of the chain is timed; "ours_us" is the one
+that Chain::tune chose. Times are of one step between two events, on an idle stream.
+
+usage: decode_step.py --json FILE [--models HIDDEN,...] [--batches N,...] [--seconds N]
+                      [--cache DIR] [--bin FOLDER]
+"""
+
+import argparse
+import ctypes
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+
+import rows_vs_pytorch as rows
+
+LAYERS = 28
+# hidden -> columns of qkv, of what o reads, and of the MLP
+MODELS = {1024: (4096, 2048, 3072), 4096: (6144, 4096, 14336)}
+ROUNDS = 20
+STEPS = 15  # of one contestant in a row
+
+
+# Pure parts, which the tests run without a GPU.
+
+def weight_shapes(hidden):
+    """The weights of one layer by name; a product's is [columns out, columns in]."""
+    qkv, o, inner = MODELS[hidden]
+    return {"norm1": [hidden], "qkv": [qkv, hidden], "o": [hidden, o], "norm2": [hidden],
+            "gate_up": [2 * inner, hidden], "down": [hidden, inner]}
+
+
+def buffer_columns(hidden):
+    """What passes between the kernels, as columns per row."""
+    qkv, o, inner = MODELS[hidden]
+    return {"normal": hidden, "q": o, "rest": max(qkv - o, 0), "between": hidden, "gate_up": 2 * inner,
+            "inner": inner, "x": hidden}
+
+
+def layer_steps(hidden, batch):
+    """Problems of one layer in order, each with its arguments: "w:NAME" a weight (with "+N" from row
+    N on), any other word a buffer, "x" being the layer's input and "y" its output."""
+    qkv, o, inner = MODELS[hidden]
+
+    def norm(weight, source):
+        return (f"rmsnorm rows={batch} columns={hidden} dtype=bf16", [source, f"w:{weight}", "normal"])
+
+    def product(n, k, *arguments):
+        residual = " residual=add" if len(arguments) == 4 else ""
+        return (f"matmul m={batch} n={n} k={k} dtype=bf16{residual}", list(arguments))
+
+    steps = [norm("norm1", "x")]
+    if batch == 1:
+        steps.append(product(qkv, hidden, "normal", "w:qkv", "qkv"))
+        attended = "qkv"
+    else:
+        steps.append(product(o, hidden, "normal", "w:qkv", "q"))
+        steps.append(product(qkv - o, hidden, "normal", f"w:qkv+{o}", "rest"))
+        attended = "q"
+    return steps + [
+        product(hidden, o, attended, "w:o", "x", "between"),
+        norm("norm2", "between"),
+        product(2 * inner, hidden, "normal", "w:gate_up", "gate_up"),
+        (f"gated_activation rows={batch} columns={inner} dtype=bf16 layout=packed", ["gate_up", "inner"]),
+        product(hidden, inner, "inner", "w:down", "between", "y")]
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def make_rows(problem, samples, path, details, commit):
+    """One row per peer; `samples` has ours by path, and the peers."""
+    paths = {name: {"p50_us": percentile(values, 0.5), "p95_us": percentile(values, 0.95)}
+             for name, values in samples.items()}
+    ours = paths[path]
+    return [{"problem": problem, "ours_us": ours["p50_us"], "ours_p95_us": ours["p95_us"], "peer": peer,
+             "peer_us": paths[peer]["p50_us"], "peer_p95_us": paths[peer]["p95_us"],
+             "ratio": paths[peer]["p50_us"] / ours["p50_us"], "path": path,
+             "paths": {name: times for name, times in paths.items() if not name.startswith("torch")},
+             "steps": len(samples[path]), **details, "date": datetime.date.today().isoformat(),
+             "kernwright": commit} for peer in paths if peer.startswith("torch")]
+
+
+# Ours.
+
+class ChainArg(ctypes.Structure):
+    """kw_chain_arg of kernwright/c.h."""
+    _fields_ = [("kind", ctypes.c_int), ("pointer", ctypes.c_void_p), ("scalar", ctypes.c_double),
+                ("slot", ctypes.c_size_t), ("offset_bytes", ctypes.c_longlong)]
+
+
+POINTER, _, PARAMETER, BUFFER = range(4)
+
+
+class Chain:
+    """The step as a chain: `layers` are dicts of weights, x and y PyTorch's input and output."""
+
+    def __init__(self, library, kernels, hidden, batch, layers, x, y):
+        self.library, api = library, library.api
+        pointer = ctypes.c_void_p
+        api.kw_chain_parameter.argtypes = [pointer, pointer, ctypes.POINTER(ctypes.c_size_t)]
+        api.kw_chain_buffer.argtypes = [pointer, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)]
+        api.kw_chain_add.argtypes = [pointer, pointer, ctypes.POINTER(ChainArg), ctypes.c_size_t]
+        api.kw_chain_build.argtypes = [pointer, ctypes.POINTER(pointer)]
+        api.kw_chain_end.argtypes = [pointer]
+        api.kw_launch_chain.argtypes = [pointer, pointer]
+        api.kw_tune_chain.argtypes = [pointer, pointer]
+        api.kw_set_chain_path.argtypes = [pointer, ctypes.c_char_p]
+        api.kw_describe_chain.argtypes = [pointer]
+        api.kw_describe_chain.restype = ctypes.c_char_p
+        builder = pointer()
+        library.expect(api.kw_chain_begin(ctypes.byref(builder)))
+        slots = {"in": self.slot(api.kw_chain_parameter, builder, x.data_ptr(), PARAMETER),
+                 "out": self.slot(api.kw_chain_parameter, builder, y.data_ptr(), PARAMETER)}
+        for name, columns in {**buffer_columns(hidden), "qkv": MODELS[hidden][0]}.items():
+            slots[name] = self.slot(api.kw_chain_buffer, builder, 2 * batch * max(columns, 1), BUFFER)
+        for i, weights in enumerate(layers):
+            slots_here = {**slots, "x": slots["in"] if i == 0 else slots["x"],
+                          "y": slots["out"] if i + 1 == len(layers) else slots["x"]}
+            for problem, names in layer_steps(hidden, batch):
+                arguments = [self.argument(name, weights, slots_here) for name in names]
+                library.expect(api.kw_chain_add(builder, kernels[problem],
+                                                (ChainArg * len(arguments))(*arguments), len(arguments)))
+        self.chain = pointer()
+        library.expect(api.kw_chain_build(builder, ctypes.byref(self.chain)))
+        api.kw_chain_end(builder)
+
+    def slot(self, make, builder, value, kind):
+        index = ctypes.c_size_t()
+        self.library.expect(make(builder, value, ctypes.byref(index)))
+        return ChainArg(kind, None, 0, index.value, 0)
+
+    @staticmethod
+    def argument(name, weights, slots):
+        if not name.startswith("w:"):
+            return slots[name]
+        weight, _, row = name[2:].partition("+")
+        return ChainArg(POINTER, weights[weight][int(row or 0):].data_ptr(), 0, 0, 0)
+
+    def describe(self):
+        return json.loads(self.library.api.kw_describe_chain(self.chain))
+
+    def tune(self, stream):
+        self.library.expect(self.library.api.kw_tune_chain(self.chain, stream.cuda_stream))
+        return self.describe()
+
+    def launcher(self, path, stream):
+        """Launches along one path; setting a path that is set costs next to nothing."""
+        def launch():
+            self.library.expect(self.library.api.kw_launch_chain(self.chain, stream.cuda_stream))
+        launch.prepare = lambda: self.library.expect(
+            self.library.api.kw_set_chain_path(self.chain, path.encode()))
+        return launch
+
+
+# PyTorch's.
+
+def torch_step(torch, hidden, layers):
+    functional = torch.nn.functional
+    o = MODELS[hidden][1]
+
+    def step(x):
+        for w in layers:
+            qkv = functional.linear(functional.rms_norm(x, (hidden,), w["norm1"], 1e-6), w["qkv"])
+            between = functional.linear(qkv[:, :o], w["o"]) + x
+            gate, up = functional.linear(
+                functional.rms_norm(between, (hidden,), w["norm2"], 1e-6), w["gate_up"]).chunk(2, -1)
+            x = functional.linear(functional.silu(gate) * up, w["down"]) + between
+        return x
+
+    return step
+
+
+def captured(torch, step, x, stream):
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            result = step(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step(x)
+
+    def replay():
+        graph.replay()
+    replay.prepare = lambda: None
+    replay.result = result
+    return replay
+
+
+def sample(torch, call, stream):
+    call.prepare()
+    times = []
+    with torch.cuda.stream(stream):
+        call()
+        for _ in range(STEPS):
+            torch.cuda.synchronize()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e3)
+    return times
+
+
+def measure(torch, library, kernels, hidden, batch):
+    torch.manual_seed(1)
+    scaled = {name: shape[-1] ** -0.5 for name, shape in weight_shapes(hidden).items() if len(shape) == 2}
+    layers = [{name: (torch.randn(shape, device="cuda", dtype=torch.bfloat16) * scaled[name]
+                      if name in scaled else torch.ones(shape, device="cuda", dtype=torch.bfloat16))
+               for name, shape in weight_shapes(hidden).items()} for _ in range(LAYERS)]
+    x = torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16)
+    y = torch.empty_like(x)
+    stream = torch.cuda.Stream()
+    chain = Chain(library, kernels, hidden, batch, layers, x, y)
+    description = chain.tune(stream)
+    step = torch_step(torch, hidden, layers)
+    torch.compiler.reset()
+    calls = {row["path"]: chain.launcher(row["path"], stream) for row in description["paths"]}
+    with torch.no_grad():
+        calls["torch_eager"] = captured(torch, step, x, stream)
+        calls["torch_compile"] = captured(torch, torch.compile(step, dynamic=False), x, stream)
+    samples = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            samples[name] += sample(torch, call, stream)
+    torch.cuda.synchronize()
+    expected = calls["torch_eager"].result.float()
+    error = float((y.float() - expected).norm() / expected.norm())
+    return samples, description, error
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=pathlib.Path, required=True)
+    parser.add_argument("--models", default="1024,4096", help="by hidden size")
+    parser.add_argument("--batches", default="1,16")
+    parser.add_argument("--seconds", type=float, default=8, help="of tuning per problem without a record")
+    parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
+    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
+    arguments = parser.parse_args()
+    parents = pathlib.Path(__file__).resolve().parents[:3]
+    bins = [arguments.bin] if arguments.bin else [p / f for f in ("build/bin", "bin") for p in parents]
+    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
+    library_path = rows.find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
+        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
+    try:
+        import torch
+    except ImportError:
+        sys.stderr.write("PyTorch is not installed\n")
+        return 77
+    if not torch.cuda.is_available():
+        sys.stderr.write("PyTorch sees no GPU\n")
+        return 77
+    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
+    commit = version.partition("(")[2].partition(")")[0]
+    device = torch.cuda.get_device_properties(0)
+    document = {"bench": "decode_step", "command": " ".join(["decode_step.py", *sys.argv[1:]]),
+                "date": datetime.date.today().isoformat(), "kernwright": commit,
+                "device": {"name": device.name, "uuid": f"GPU-{device.uuid}",
+                           "sm_count": device.multi_processor_count, "torch": torch.__version__,
+                           "cuda": torch.version.cuda}, "rows": []}
+    if arguments.json.exists():
+        document["rows"] = json.loads(arguments.json.read_text())["rows"]
+    library = rows.Library(library_path, arguments.cache)
+    torch.zeros(1, device="cuda")  # the context that chains are built in
+    wrong = False
+    for hidden in map(int, arguments.models.split(",")):
+        for batch in map(int, arguments.batches.split(",")):
+            torch.cuda.empty_cache()
+            problems = dict.fromkeys(problem for problem, _ in layer_steps(hidden, batch))
+            kernels = {problem: library.kernel(problem, arguments.seconds) for problem in problems}
+            samples, description, error = measure(torch, library, kernels, hidden, batch)
+            # Both round every result to bf16, and 28 layers pass that on.
+            wrong = wrong or error > 0.05
+            problem = f"decode_step hidden={hidden} layers={LAYERS} batch={batch} dtype=bf16"
+            details = {"kernels": description["kernels"], "relative_error": error,
+                       "templates": {name: library.describe(kernel)["template"]
+                                     for name, kernel in kernels.items()}}
+            for row in make_rows(problem, samples, description["path"], details, commit):
+                document["rows"] = rows.merge(document["rows"], row)
+                print(f"{problem}: {row['ours_us']:.1f} us ({row['path']}), {row['peer']} "
+                      f"{row['peer_us']:.1f} us, {row['ratio']:.3f}, error {error:.4f}", flush=True)
+            arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

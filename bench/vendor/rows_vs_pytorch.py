@@ -1,0 +1,496 @@
+#!/usr/bin/env python3
+"""Memory-bound kernels against PyTorch: eager, torch.compile, and cuDNN's norms where its Python
+frontend is installed. All in one process by one protocol: CUDA graph replays over rotating buffers
+larger than three times the L2, random data, in turn, in an order drawn anew every round. Where a
+peer has several ways (torch.compile's modes), one is selected in rounds that do not count. Ours is
+called through the C ABI; it is tuned first where the cache has no exact record of the problem.
+
+The peer "gold_line" is 1.6 us + bytes / 4.35 TB/s, bytes being those of all tensors. Rows are kept
+by problem and peer: a run goes on where the last one stopped, and problems that have rows of this
+commit are left out.
+
+usage: rows_vs_pytorch.py --json FILE [--worklist FILE,...] [--ops NAME,...] [--shapes RxC,...]
+                          [--seconds N] [--budget N] [--cache DIR] [--compile-modes MODE,...] [--bin FOLDER]
+"""
+
+import argparse
+import ctypes
+import datetime
+import json
+import os
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+L2_BYTES = 60 << 20
+MAX_SETS = 256
+GRAPH_US = 3000  # one replay: long enough for the clock of events, short enough to take turns
+SELECTION_ROUNDS = 5
+ROUNDS = 21
+BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8_e4m3": 1, "int8": 1, "int32": 4}
+# Between two right results: both round once, and sum in their own order.
+TOLERANCE = {"bf16": 2e-2, "fp16": 4e-3, "fp32": 1e-4, "fp8_e4m3": 0.13, "int8": 1.0}
+
+
+# Pure parts, which the tests run without a GPU.
+
+def parse_problem(text):
+    """ "rmsnorm rows=2 columns=3 dtype=bf16" -> ("rmsnorm", {"rows": 2, ..., "dtype": "bf16"})."""
+    name, *words = text.split()
+    values = dict(word.split("=", 1) for word in words)
+    return name, {key: int(value) if value.isdigit() else value for key, value in values.items()}
+
+
+def wanted(text, operations, shapes):
+    """Whether a problem passes the filters; None lets everything pass."""
+    name, values = parse_problem(text)
+    shape = f"{values.get('rows')}x{values.get('columns')}"
+    return (operations is None or name in operations) and (shapes is None or shape in shapes)
+
+
+def tensor_bytes(arguments):
+    """Bytes of all tensors of kw_describe's "arguments"."""
+    total = 0
+    for argument in arguments:
+        if argument["scalar"]:
+            continue
+        elements = 1
+        for extent in argument["extent"]:
+            elements *= extent
+        total += elements * BYTES[argument["dtype"]]
+    return total
+
+
+def gold_line_us(moved):
+    return 1.6 + moved / 4.35e6
+
+
+def set_count(moved):
+    """Sets of buffers that together pass three times the L2."""
+    return max(2, min(MAX_SETS, -(-3 * L2_BYTES // moved)))
+
+
+def merge(rows, new):
+    """`rows` with `new` in the place of the row of the same problem and peer, or at the end."""
+    key = (new["problem"], new["peer"])
+    kept = [new if (row["problem"], row["peer"]) == key else row for row in rows]
+    return kept if new in kept else [*rows, new]
+
+
+def has_current(rows, problem, commit):
+    return any(row["problem"] == problem and row["kernwright"] == commit for row in rows)
+
+
+def make_rows(problem, moved, samples, winner, note, commit):
+    """One row per peer of `samples`, {"ours": [us, ...], PEER: ...}, and one for the gold line."""
+    def spread(values):
+        middle = statistics.median(values)
+        return middle, statistics.median(abs(value - middle) for value in values)
+
+    ours, ours_mad = spread(samples["ours"])
+    peers = {name: spread(values) for name, values in samples.items() if name != "ours"}
+    peers["gold_line"] = (gold_line_us(moved), 0.0)
+    return [{"problem": problem, "ours_us": ours, "peer": name, "peer_us": us, "ratio": us / ours,
+             "winner": winner, "bytes": moved, "ours_gbps": moved / ours / 1e3,
+             "ours_mad_us": ours_mad, "peer_mad_us": mad, "rounds": len(samples["ours"]),
+             "note": note, "date": datetime.date.today().isoformat(), "kernwright": commit}
+            for name, (us, mad) in peers.items()]
+
+
+# What PyTorch computes, by operation: a function of the named inputs that gives all results.
+
+def activation(torch, name):
+    functional = torch.nn.functional
+    return {"silu": functional.silu, "relu": functional.relu,
+            "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+            "gelu_erf": functional.gelu, "relu_squared": lambda x: functional.relu(x).square()}[name]
+
+
+def torch_dtype(torch, name):
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32,
+            "fp8_e4m3": torch.float8_e4m3fn, "int8": torch.int8, "int32": torch.int32}[name]
+
+
+def cast(torch, y, values):
+    """To the result's dtype; fp8 saturates, as ours does."""
+    out = values.get("out", values["dtype"])
+    if out == "fp8_e4m3":
+        y = y.float().clamp(-448, 448)
+    return y.to(torch_dtype(torch, out))
+
+
+def torch_function(torch, name, values):
+    """The function of one problem, or None where PyTorch has no such thing here."""
+    functional = torch.nn.functional
+    columns = values.get("columns")
+
+    def added(t):
+        return t["x"] + t["r"] if "r" in t else t["x"]
+
+    def norm(t, normalize):
+        s = added(t)
+        y = cast(torch, normalize(s), values)
+        return (y, s) if "r" in t else (y,)
+
+    def rmsnorm(t):
+        return norm(t, lambda s: functional.rms_norm(s, (columns,), t.get("w"), 1e-6))
+
+    def layernorm(t):
+        return norm(t, lambda s: functional.layer_norm(s, (columns,), t.get("w"), t.get("b"), 1e-5))
+
+    def softmax(t):
+        return (torch.softmax(t["x"] + t["bias"] if "bias" in t else t["x"], -1),)
+
+    def reduce(t):
+        kind, x = values.get("kind", "sum"), t["x"]
+        dims = (0, 1) if values.get("over") == "tensor" else (1,)
+        out = torch_dtype(torch, values.get("out", values["dtype"]))
+        y = {"sum": lambda: x.sum(dims, dtype=out), "mean": lambda: x.mean(dims, dtype=out),
+             "max": lambda: x.amax(dims).to(out),
+             "sum_squares": lambda: x.float().square().sum(dims).to(out)}[kind]()
+        return (y.reshape(-1),)
+
+    def gated(t):
+        gate, up = t["x"].chunk(2, -1) if "x" in t else (t["gate"], t["up"])
+        return (cast(torch, activation(torch, values.get("activation", "silu"))(gate) * up, values),)
+
+    def biased(t):
+        y = activation(torch, values.get("activation", "gelu_tanh"))(t["x"] + t["bias"])
+        return (cast(torch, y + t["residual"] if "residual" in t else y, values),)
+
+    def add(t):
+        return (t["a"] + t["b"],)
+
+    def elementwise(t):
+        names = {"abs": torch.abs, "exp": torch.exp, "log": torch.log, "relu": torch.relu,
+                 "sigmoid": torch.sigmoid, "sqrt": torch.sqrt, "tanh": torch.tanh, "a": 0.75, "b": 1.25,
+                 **{key: activation(torch, key) for key in ("silu", "gelu_erf", "gelu_tanh")}, **t}
+        # The library has read the formula by now: it is arithmetic over these names.
+        return (cast(torch, eval(values["formula"], {"__builtins__": {}}, names), values),)
+
+    def rope(t):
+        def rotate(x):
+            x = x.float()
+            halves = values.get("pairs", "halves") == "halves"
+            a, b = x.chunk(2, -1) if halves else (x[..., ::2], x[..., 1::2])
+            cosine, sine = t["cosine"][:, None, :], t["sine"][:, None, :]
+            turned = (a * cosine - b * sine, b * cosine + a * sine)
+            y = torch.cat(turned, -1) if halves else torch.stack(turned, -1).flatten(-2)
+            return y.to(torch_dtype(torch, values["dtype"]))
+        return (rotate(t["q"]), rotate(t["k"]), *([t["v"].clone()] if "v" in t else []))
+
+    if name == "softmax" and values.get("mask") == "causal":
+        return None  # the rows' own lengths are no argument of torch.softmax
+    return {"rmsnorm": rmsnorm, "layernorm": layernorm, "softmax": softmax, "reduce": reduce,
+            "gated_activation": gated, "bias_activation": biased, "vector_add": add,
+            "rope": rope, "elementwise": elementwise}.get(name)
+
+
+def cudnn_function(torch, name, values):
+    """A norm by cuDNN's Python frontend; None for what is none, ImportError without the frontend."""
+    if name not in ("rmsnorm", "layernorm") or "residual" in values or "weight" in values:
+        return None
+    import cudnn
+    handle = cudnn.create_handle()
+    types = {torch.bfloat16: cudnn.data_type.BFLOAT16, torch.float16: cudnn.data_type.HALF,
+             torch.float32: cudnn.data_type.FLOAT}
+    rows, columns = values["rows"], values["columns"]
+    dtype = torch_dtype(torch, values["dtype"])
+    graph = cudnn.pygraph(io_data_type=types[dtype], intermediate_data_type=cudnn.data_type.FLOAT,
+                          compute_data_type=cudnn.data_type.FLOAT, handle=handle)
+
+    def vector(label, extent):
+        return graph.tensor(name=label, dim=[extent, columns, 1, 1], stride=[columns, 1, columns, columns],
+                            data_type=types[dtype])
+
+    epsilon = graph.tensor(name="epsilon", dim=[1, 1, 1, 1], stride=[1, 1, 1, 1], is_pass_by_value=True,
+                           data_type=cudnn.data_type.FLOAT)
+    nodes = {"x": vector("x", rows), "w": vector("w", 1)}
+    if name == "layernorm":
+        nodes["b"] = vector("b", 1)
+    phase = cudnn.norm_forward_phase.INFERENCE
+    if name == "rmsnorm":
+        y = graph.rmsnorm(name="norm", norm_forward_phase=phase, input=nodes["x"], scale=nodes["w"],
+                          epsilon=epsilon)[0]
+    else:
+        y = graph.layernorm(name="norm", norm_forward_phase=phase, input=nodes["x"], scale=nodes["w"],
+                            bias=nodes["b"], epsilon=epsilon)[0]
+    y.set_output(True).set_data_type(types[dtype])
+    graph.validate()
+    graph.build_operation_graph()
+    graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+    graph.check_support()
+    graph.build_plans()
+    workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device="cuda")
+    host_epsilon = torch.full((1, 1, 1, 1), 1e-6 if name == "rmsnorm" else 1e-5)
+
+    def call(t):
+        result = torch.empty(rows, columns, dtype=dtype, device="cuda")
+        cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
+        given = {node: t[label] for label, node in nodes.items()}
+        graph.execute({**given, epsilon: host_epsilon, y: result}, workspace, handle=handle)
+        return (result,)
+
+    return call
+
+
+# Ours, through the C ABI.
+
+class Options(ctypes.Structure):
+    """kw_options of kernwright/c.h."""
+    _fields_ = [("struct_size", ctypes.c_size_t), ("cache", ctypes.c_char_p),
+                ("template_dir", ctypes.c_char_p), ("sku", ctypes.c_char_p),
+                ("on_miss", ctypes.c_char_p), ("device", ctypes.c_int),
+                ("tune_seconds", ctypes.c_double), ("l2", ctypes.c_char_p),
+                ("worker", ctypes.c_char_p), ("measure_in_process", ctypes.c_int)]
+
+
+class Library:
+    """libkernwright with one service open."""
+
+    def __init__(self, path, cache):
+        self.api = ctypes.CDLL(str(path))
+        pointer = ctypes.c_void_p
+        self.api.kw_open.argtypes = [ctypes.POINTER(Options), ctypes.POINTER(pointer)]
+        self.api.kw_get_best_kernel.argtypes = [pointer, ctypes.c_char_p, ctypes.POINTER(pointer)]
+        self.api.kw_tune.argtypes = [pointer, ctypes.c_char_p, ctypes.c_double, ctypes.POINTER(pointer)]
+        self.api.kw_describe.argtypes = [pointer]
+        self.api.kw_describe.restype = ctypes.c_char_p
+        self.api.kw_workspace_bytes.argtypes = [pointer]
+        self.api.kw_workspace_bytes.restype = ctypes.c_size_t
+        self.api.kw_launch.argtypes = [pointer, pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
+                                       ctypes.POINTER(ctypes.c_double), ctypes.c_size_t, pointer]
+        self.api.kw_release.argtypes = [pointer]
+        self.api.kw_release.restype = None
+        self.api.kw_last_error.restype = ctypes.c_char_p
+        options = Options(struct_size=ctypes.sizeof(Options), cache=str(cache).encode() if cache else None)
+        self.service = pointer()
+        self.expect(self.api.kw_open(ctypes.byref(options), ctypes.byref(self.service)))
+
+    def expect(self, status):
+        if status != 0:
+            raise RuntimeError(self.api.kw_last_error().decode())
+
+    def kernel(self, problem, seconds):
+        """The kernel for a problem, tuned for so many seconds unless a record is exact."""
+        kernel = ctypes.c_void_p()
+        self.expect(self.api.kw_get_best_kernel(self.service, problem.encode(), ctypes.byref(kernel)))
+        if self.describe(kernel)["match"] != "exact":
+            self.api.kw_release(kernel)
+            self.expect(self.api.kw_tune(self.service, problem.encode(), seconds, ctypes.byref(kernel)))
+        return kernel
+
+    def describe(self, kernel):
+        return json.loads(self.api.kw_describe(kernel))
+
+    def function(self, torch, kernel):
+        """The same kind of function as those of PyTorch: of the named inputs, giving all results."""
+        tensors = [a for a in self.describe(kernel)["arguments"] if not a["scalar"]]
+        workspace = torch.empty(max(self.api.kw_workspace_bytes(kernel), 1), dtype=torch.uint8, device="cuda")
+
+        def call(t):
+            results = {a["name"]: torch.empty(a["extent"], dtype=torch_dtype(torch, a["dtype"]), device="cuda")
+                       for a in tensors if a["output"]}
+            held = [results.get(a["name"], t.get(a["name"])) for a in tensors]
+            pointers = (ctypes.c_void_p * len(held))(*[tensor.data_ptr() for tensor in held])
+            stream = torch.cuda.current_stream().cuda_stream
+            self.expect(self.api.kw_launch(kernel, stream, pointers, len(held), None, 0, workspace.data_ptr()))
+            return tuple(results.values())
+
+        return call
+
+
+# Measuring.
+
+class Contestant:
+    """A function captured over all buffer sets; `sample` replays it once."""
+
+    def __init__(self, torch, call, sets):
+        self.torch = torch
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):  # what is compiled or allocated once is so before the capture
+            for inputs in sets[:2]:
+                call(inputs)
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            for inputs in sets:
+                call(inputs)
+            end.record()
+        torch.cuda.synchronize()
+        rotations = max(1, round(GRAPH_US / max(begin.elapsed_time(end) * 1e3, 1)))
+        self.calls = rotations * len(sets)
+        self.graph = torch.cuda.CUDAGraph()
+        # Every set keeps its last results, so that results rotate through memory as inputs do.
+        self.results = [None] * len(sets)
+        with torch.cuda.graph(self.graph):
+            for _ in range(rotations):
+                for i, inputs in enumerate(sets):
+                    self.results[i] = call(inputs)
+        self.graph.replay()
+        torch.cuda.synchronize()
+
+    def sample(self):
+        begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        self.graph.replay()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e3 / self.calls
+
+
+def take_rounds(contestants, rounds, chooser):
+    samples = {name: [] for name in contestants}
+    for _ in range(rounds):
+        order = list(contestants)
+        chooser.shuffle(order)
+        for name in order:
+            samples[name].append(contestants[name].sample())
+    return samples
+
+
+def select(contestants, chooser):
+    """One contestant per peer, "torch_compile:default" and its like being ways of one peer."""
+    taken = take_rounds(contestants, SELECTION_ROUNDS, chooser)
+    best = {}
+    for name, values in taken.items():
+        peer = name.split(":")[0]
+        if peer not in best or statistics.median(values) < statistics.median(taken[best[peer]]):
+            best[peer] = name
+    return {peer: contestants[name] for peer, name in best.items()}
+
+
+def differences(torch, ours, peer, arguments):
+    """The names of results that are not close to the peer's; both are of the same inputs."""
+    outputs = [a for a in arguments if not a["scalar"] and a["output"]]
+    found = []
+    for argument, mine, other in zip(outputs, ours, peer):
+        mine, other = mine.float().flatten(), other.float().flatten()
+        bound = TOLERANCE[argument["dtype"]] * (other.abs() + other.abs().mean())
+        if not bool(((mine - other).abs() <= bound).all()):
+            found.append(argument["name"])
+    return found
+
+
+def measure(torch, library, problem, seconds, modes):
+    """The rows' samples of one problem, and what kw_describe says of our kernel."""
+    name, values = parse_problem(problem)
+    function = torch_function(torch, name, values)
+    if function is None:
+        raise RuntimeError("PyTorch has no counterpart")
+    kernel = library.kernel(problem, seconds)
+    description = library.describe(kernel)
+    arguments = description["arguments"]
+    moved = tensor_bytes(arguments)
+    sets = [{a["name"]: torch.randn(a["extent"], device="cuda").to(torch_dtype(torch, a["dtype"]))
+             for a in arguments if not a["scalar"] and not a["output"]} for _ in range(set_count(moved))]
+    calls = {"ours": library.function(torch, kernel), "torch_eager": function}
+    torch.compiler.reset()
+    for mode in modes:
+        calls[f"torch_compile:{mode}"] = torch.compile(function, mode=mode, dynamic=False)
+    notes = []
+    try:
+        cudnn = cudnn_function(torch, name, values)
+        if cudnn is not None:
+            calls["cudnn"] = cudnn
+    except Exception as error:  # whatever keeps cuDNN from this problem is worth a note, no more
+        notes.append(f"no cudnn: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    with torch.no_grad():
+        differing = differences(torch, calls["ours"](sets[0]), function(sets[0]), arguments)
+        if differing:
+            notes.append("differs from torch_eager in " + ", ".join(differing))
+        contestants = {label: Contestant(torch, call, sets) for label, call in calls.items()}
+        chooser = random.Random(problem)
+        samples = take_rounds(select(contestants, chooser), ROUNDS, chooser)
+    return moved, samples, description, notes, bool(differing)
+
+
+def find(name, folders):
+    return next((folder / name for folder in folders if (folder / name).exists()), None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=pathlib.Path, required=True)
+    parser.add_argument("--worklist", help="default: rows_hopper.json and pointwise_hopper.json beside this")
+    parser.add_argument("--ops", help="only these operations")
+    parser.add_argument("--shapes", help="only these ROWSxCOLUMNS")
+    parser.add_argument("--seconds", type=float, default=4, help="of tuning per problem without a record")
+    parser.add_argument("--budget", type=float, default=450, help="seconds after which no problem is begun")
+    parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
+    parser.add_argument("--compile-modes", default="default")
+    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+
+    here = pathlib.Path(__file__).resolve()
+    parents = here.parents[:3]
+    bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
+    program = find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
+    library_path = find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
+        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
+    places = [folder / "worklists" / f"{name}_hopper.json" for name in ("rows", "pointwise")
+              for folder in parents]
+    worklists = ([pathlib.Path(name) for name in arguments.worklist.split(",")] if arguments.worklist
+                 else [path for path in places if path.exists()])
+    problems = [text for path in worklists for text in json.loads(path.read_text())["problems"]]
+    operations = arguments.ops and arguments.ops.split(",")
+    shapes = arguments.shapes and arguments.shapes.split(",")
+    problems = [text for text in dict.fromkeys(problems) if wanted(text, operations, shapes)]
+    try:
+        import torch
+    except ImportError:
+        sys.stderr.write("PyTorch is not installed\n")
+        return 77
+    if not torch.cuda.is_available():
+        sys.stderr.write("PyTorch sees no GPU\n")
+        return 77
+
+    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
+    commit = version.partition("(")[2].partition(")")[0]
+    device = torch.cuda.get_device_properties(0)
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(query, stdout=subprocess.PIPE, text=True).stdout.split() if shutil.which(query[0]) else []
+    document = {"bench": "rows_vs_pytorch", "command": " ".join(["rows_vs_pytorch.py", *sys.argv[1:]]),
+                "date": datetime.date.today().isoformat(), "kernwright": commit,
+                "device": {"name": device.name, "uuid": f"GPU-{device.uuid}", "driver": "".join(driver[:1]),
+                           "sm_count": device.multi_processor_count, "torch": torch.__version__,
+                           "cuda": torch.version.cuda}, "rows": []}
+    if arguments.json.exists():
+        document["rows"] = json.loads(arguments.json.read_text())["rows"]
+
+    library = Library(library_path, arguments.cache)
+    failed = False
+    for problem in problems:
+        if has_current(document["rows"], problem, commit):
+            continue
+        if time.monotonic() - started > arguments.budget:
+            print("the budget is spent: run again to go on")
+            break
+        torch.cuda.empty_cache()
+        try:
+            moved, samples, description, notes, wrong = measure(
+                torch, library, problem, arguments.seconds, arguments.compile_modes.split(","))
+        except Exception as error:  # one problem must not cost the visit
+            print(f"{problem}: {error}", flush=True)
+            failed = True
+            continue
+        failed = failed or wrong
+        winner = f"{description['template']} {description['configuration']}"
+        for row in make_rows(problem, moved, samples, winner, "; ".join(notes), commit):
+            document["rows"] = merge(document["rows"], row)
+        temporary = arguments.json.with_suffix(".partial")
+        temporary.write_text(json.dumps(document, indent=1) + "\n")
+        os.replace(temporary, arguments.json)
+        line = ", ".join(f"{row['ratio']:.3f} of {row['peer']}" for row in document["rows"]
+                         if row["problem"] == problem)
+        print(f"{problem:60s} {statistics.median(samples['ours']):8.2f} us: {line} {'; '.join(notes)}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
