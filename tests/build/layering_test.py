@@ -27,8 +27,9 @@ PUBLIC = {"export.h": "support", "result.h": "support", "dtype.h": "support", "p
           "match.h": "cache"}
 # Third-party headers that only some layers may see; none of them may be in a public header.
 RESTRICTED = {"llvm": ["support", "cli"], "tbb": ["compile", "tuner", "service"],
-              "oneapi": ["compile", "tuner", "service"]}
-HIDDEN = ["llvm", "tbb", "oneapi", "nlohmann"]
+              "oneapi": ["compile", "tuner", "service"], "archive.h": ["support"],
+              "archive_entry.h": ["support"], "sodium.h": ["support"]}
+HIDDEN = ["llvm", "tbb", "oneapi", "nlohmann", "archive.h", "archive_entry.h", "sodium.h"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -41,10 +41,10 @@ TEST_F(RecordStoreTest, EveryRunIsKeptNewestFirst) {
     ASSERT_TRUE(store_.put(record));
   }
   const RecordStore::Found found = store_.get(record.key);
-  ASSERT_EQ(found.records.size(), 3U);
-  EXPECT_EQ(found.records[0].created, "2026-11-22T10:00:00Z");
-  EXPECT_EQ(found.records[1].created, "2026-11-21T10:00:00Z");
-  EXPECT_EQ(found.records[2].created, "2026-11-20T10:00:00Z");
+  ASSERT_EQ(found.runs.size(), 3U);
+  EXPECT_EQ(found.runs[0].head.created, "2026-11-22T10:00:00Z");
+  EXPECT_EQ(found.runs[1].head.created, "2026-11-21T10:00:00Z");
+  EXPECT_EQ(found.runs[2].head.created, "2026-11-20T10:00:00Z");
   EXPECT_EQ(found.reason, MissReason::none);
 }
 
@@ -55,9 +55,9 @@ TEST_F(RecordStoreTest, RunsOfOneSecondAreOrderedByTheirPublication) {
     ASSERT_TRUE(store_.put(record));
   }
   const RecordStore::Found found = store_.get(record.key);
-  ASSERT_EQ(found.records.size(), 20U);
+  ASSERT_EQ(found.runs.size(), 20U);
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(found.records[static_cast<std::size_t>(i)].measured, 19 - i);
+    EXPECT_EQ(read_record(found.runs[static_cast<std::size_t>(i)].file).value->measured, 19 - i);
   }
 }
 
@@ -71,8 +71,8 @@ TEST_F(RecordStoreTest, EveryPartOfTheKeyTellsRecordsApart) {
   for (const TuningRecord& record : records) ASSERT_TRUE(store_.put(record));
   for (const TuningRecord& record : records) {
     const RecordStore::Found found = store_.get(record.key);
-    ASSERT_EQ(found.records.size(), 1U);
-    EXPECT_EQ(found.records[0].key, record.key);
+    ASSERT_EQ(found.runs.size(), 1U);
+    EXPECT_EQ(found.runs[0].head.key, record.key);
   }
   EXPECT_EQ(store_.list().size(), records.size());
 }
@@ -83,7 +83,7 @@ TEST_F(RecordStoreTest, ADefectiveRunIsReportedAndTheOthersServed) {
   ASSERT_TRUE(first);
   fs::resize_file(*first, 100);
   const RecordStore::Found found = store_.get(sample_key(1));
-  EXPECT_EQ(found.records.size(), 1U);
+  EXPECT_EQ(found.runs.size(), 1U);
   EXPECT_EQ(found.reason, MissReason::none);
   ASSERT_EQ(found.defects.size(), 1U);
   EXPECT_THAT(found.defects[0], HasSubstr(first->native()));
@@ -92,9 +92,106 @@ TEST_F(RecordStoreTest, ADefectiveRunIsReportedAndTheOthersServed) {
 TEST_F(RecordStoreTest, AFrameWhoseKeyIsNotItsRecordsIsAMiss) {
   const Result<fs::path> path = store_.put(sample_record(1));
   ASSERT_TRUE(path);
-  ASSERT_TRUE(publish_file(
-      *path, encode_entry({"record", sample_key(1).text(), to_json(sample_record(2))})));
+  const auto write = [&](const EntryFile& entry) {
+    ASSERT_TRUE(publish_file(*path, encode_entry(entry)));
+  };
+  const std::string key = sample_key(1).text();
+  const TuningRecord other = sample_record(2);
+  write({"record", key, encode_head(head_of(other)), to_json(other)});
   EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::key_mismatch);
+  EXPECT_EQ(read_record(*path).reason, MissReason::key_mismatch);
+  write({"record", key, to_json(other)});
+  EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::key_mismatch);
+}
+
+TEST_F(RecordStoreTest, ARecordOfTheFirstFormatIsRead) {
+  const TuningRecord record = sample_record(1);
+  const fs::path path = store_.folder(record.key) / "20261101T000000.000000Z-0123456789abcdef.kwr";
+  ASSERT_TRUE(publish_file(path, encode_entry({"record", record.key.text(), to_json(record)})));
+  const RecordStore::Found found = store_.get(record.key);
+  ASSERT_EQ(found.runs.size(), 1U);
+  EXPECT_EQ(found.runs[0].head, head_of(record));
+  EXPECT_EQ(to_json(*read_record(path).value), to_json(record));
+}
+
+TEST_F(RecordStoreTest, ARecordOfALaterVersionIsPassedOverAndTheOthersServed) {
+  const Result<fs::path> later = store_.put(sample_record(1));
+  ASSERT_TRUE(later);
+  std::string bytes = *read_file(*later);
+  bytes[8] = 9;
+  ASSERT_TRUE(publish_file(*later, bytes));
+  EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::other_version);
+  ASSERT_TRUE(store_.put(sample_record(1)));
+  const RecordStore::Found found = store_.get(sample_key(1));
+  EXPECT_EQ(found.runs.size(), 1U);
+  EXPECT_EQ(found.defects.size(), 1U);
+}
+
+TEST_F(RecordStoreTest, AHeadThatIsNotThatOfItsEvidenceIsADefect) {
+  const Result<fs::path> path = store_.put(sample_record(1));
+  ASSERT_TRUE(path);
+  RecordHead head = head_of(sample_record(1));
+  head.winner.artifact = head.artifacts.at(0);
+  ASSERT_TRUE(publish_file(*path, encode_entry({"record", head.key.text(), encode_head(head),
+                                                to_json(sample_record(1))})));
+  EXPECT_EQ(read_record(*path).reason, MissReason::corrupt);
+}
+
+TEST_F(RecordStoreTest, ALookupDoesNotReadTheEvidence) {
+  const Result<fs::path> path = store_.put(sample_record(1));
+  ASSERT_TRUE(path);
+  std::string bytes = *read_file(*path);
+  bytes.back() ^= 1;
+  ASSERT_TRUE(publish_file(*path, bytes));
+  EXPECT_EQ(store_.get(sample_key(1)).runs.size(), 1U);
+  EXPECT_EQ(read_record(*path).reason, MissReason::corrupt);
+}
+
+TEST_F(RecordStoreTest, DecisionsComeInTheOrderTheyWereMadeWhateverTheClockSays) {
+  Override one{.key = sample_key(1), .action = OverrideAction::ban};
+  one.kernel_template = "matmul/tiled";
+  one.configuration = Configuration({{"BM", 64}});
+  one.why = "slow \"here\"";
+  one.created = "2026-11-20T10:00:00Z";
+  ASSERT_TRUE(store_.put(one));
+  one.action = OverrideAction::lift;
+  one.created = "1970-01-01T00:00:00Z";
+  ASSERT_TRUE(store_.put(one));
+  const RecordStore::Found found = store_.get(sample_key(1));
+  ASSERT_EQ(found.overrides.size(), 2U);
+  EXPECT_EQ(found.overrides[0].action, OverrideAction::ban);
+  EXPECT_EQ(found.overrides[0].why, one.why);
+  EXPECT_EQ(found.overrides[1].action, OverrideAction::lift);
+  EXPECT_EQ(found.overrides[1].configuration, one.configuration);
+  EXPECT_TRUE(found.runs.empty());
+  EXPECT_EQ(store_.list_overrides().size(), 2U);
+}
+
+TEST_F(RecordStoreTest, ATornDecisionIsADefect) {
+  Override one{.key = sample_key(1)};
+  const Result<fs::path> path = store_.put(one);
+  ASSERT_TRUE(path);
+  fs::resize_file(*path, 40);
+  const RecordStore::Found found = store_.get(sample_key(1));
+  EXPECT_TRUE(found.overrides.empty());
+  ASSERT_EQ(found.defects.size(), 1U);
+  EXPECT_THAT(found.defects[0], HasSubstr(path->native()));
+}
+
+TEST_F(RecordStoreTest, FindsProblemsThatDifferInOpenDimsAlone) {
+  for (const int m : {1, 17, 4096}) ASSERT_TRUE(store_.put(sample_record(m)));
+  TuningRecord other = sample_record(17);
+  other.key.problem = "matmul m=17 n=6144 k=4097 dtype=bf16";
+  ASSERT_TRUE(store_.put(other));
+  other = sample_record(17);
+  other.key.policy.l2 = L2State::warm;
+  ASSERT_TRUE(store_.put(other));
+  RecordKey shape = sample_key(1);
+  shape.problem = "matmul m=* n=6144 k=4096 dtype=bf16";
+  std::multiset<std::string> found;
+  for (const RecordRun& run : store_.like(shape)) found.insert(run.head.key.problem);
+  EXPECT_EQ(found, (std::multiset<std::string>{sample_key(1).problem, sample_key(17).problem,
+                                               sample_key(4096).problem}));
 }
 
 TEST_F(RecordStoreTest, ARecordThatWouldNotReadBackIsRefused) {
@@ -116,7 +213,7 @@ TEST_F(RecordStoreTest, NamesLeadNowhereElse) {
   const std::string relative =
       fs::relative(fs::canonical(*path), fs::canonical(dir_.path())).native();
   EXPECT_EQ(relative.find("v1/records/"), 0U) << relative;
-  EXPECT_EQ(store_.get(record.key).records.size(), 1U);
+  EXPECT_EQ(store_.get(record.key).runs.size(), 1U);
 }
 
 TEST_F(RecordStoreTest, ListsEveryFileWithItsRecordOrItsDefect) {

@@ -62,9 +62,11 @@ class Records {
   bool put(int number) const { return store_.put(sample_record(number)).has_value(); }
   MissReason get(int number) const {
     const RecordStore::Found found = store_.get(sample_key(number));
-    if (found.records.empty()) return found.reason;
+    if (found.runs.empty()) return found.reason;
+    const Lookup<TuningRecord> record = read_record(found.runs[0].file);
+    if (!record) return record.reason;
     const std::string expected = to_json(sample_record(number));
-    return to_json(found.records[0]) == expected ? MissReason::none : MissReason::corrupt;
+    return to_json(*record.value) == expected ? MissReason::none : MissReason::corrupt;
   }
   /// The one file of the record.
   fs::path file(int number) const {

@@ -1,12 +1,11 @@
 #include "cache/tiered_cache.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "model/catalog.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
@@ -26,7 +25,13 @@ class TieredCacheTest : public ::testing::Test {
  protected:
   std::vector<GradedRecord> lookup(const TieredCache& cache,
                                    const TieredCache::Now& now = made_with()) {
-    return cache.lookup(sample_key(1), now, same_template, reason_);
+    Answers answers = cache.lookup(sample_key(1), now, same_template);
+    reason_ = answers.reason;
+    return std::move(answers.records);
+  }
+  /// The evidence of what a lookup found.
+  static TuningRecord record_of(const GradedRecord& graded) {
+    return read_record(graded.file).value.value();
   }
 
   ScopedTempDir dir_;
@@ -54,14 +59,11 @@ TEST_P(GradeTest, IsThatOfTheTable) {
   record.grade = GetParam().grade;
   if (record.grade == RecordGrade::predicted) record.environment.driver.clear();
   ASSERT_TRUE(cache.put_record(record));
-  MissReason reason{};
-  const auto found = cache.lookup(
-      record.key, GetParam().now,
-      [](std::string_view kernel_template) {
+  const auto [found, reason, decisions, defects] =
+      cache.lookup(record.key, GetParam().now, [](std::string_view kernel_template) {
         EXPECT_EQ(kernel_template, "matmul/persistent_wave");
         return GetParam().template_digest;
-      },
-      reason);
+      });
   if (GetParam().match == Match::none) {
     EXPECT_TRUE(found.empty());
     EXPECT_EQ(reason, GetParam().reason);
@@ -148,7 +150,7 @@ TEST_F(TieredCacheTest, OrdersByGradeThenMatchThenLayerThenAge) {
   ASSERT_TRUE(cache_.put_record(make(kMeasured, made_with().compiler, "2026-11-02T00:00:00Z", 1)));
   ASSERT_TRUE(site_records_.put(make(kMeasured, made_with().compiler, "2026-12-04T00:00:00Z", 3)));
   std::vector<int> order;
-  for (const GradedRecord& graded : lookup(cache_)) order.push_back(graded.record.measured);
+  for (const GradedRecord& graded : lookup(cache_)) order.push_back(record_of(graded).measured);
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 5, 6}));
 }
 
@@ -175,9 +177,9 @@ TEST_F(TieredCacheTest, LessTrustNeverStandsBeforeMore) {
           const std::vector<GradedRecord> found = lookup(cache);
           ASSERT_EQ(found.size(), 2U);
           // A newer one of the same trust replaces the older: B overwrites B, C overwrites C.
-          EXPECT_EQ(found[0].record.measured, first < second ? 1 : 2)
+          EXPECT_EQ(record_of(found[0]).measured, first < second ? 1 : 2)
               << to_string(first) << ' ' << to_string(second) << ' ' << other_driver << other_layer;
-          EXPECT_LE(found[0].record.trust, found[1].record.trust);
+          EXPECT_LE(found[0].head.trust, found[1].head.trust);
         }
       }
     }
@@ -254,52 +256,149 @@ TEST_F(TieredCacheTest, TheFirstPutMarksTheRoot) {
             0U);
 }
 
-/// Sets variables for one test and puts back what they were.
-class DefaultCacheRootTest : public ::testing::Test {
+/// Decisions on the candidates of `sample_record(1)`: its winner, its runner-up, another one.
+class OverridesTest : public TieredCacheTest {
  protected:
-  DefaultCacheRootTest() {
-    for (const char* name : kNames) {
-      const char* value = std::getenv(name);
-      before_.push_back(value == nullptr ? std::nullopt : std::optional<std::string>(value));
-      ::unsetenv(name);
-    }
-  }
-  ~DefaultCacheRootTest() override {
-    for (std::size_t i = 0; i < before_.size(); ++i) {
-      before_[i] ? ::setenv(kNames[i], before_[i]->c_str(), 1) : ::unsetenv(kNames[i]);
-    }
+  OverridesTest() {
+    record_.runners_up.front().kernel_template = record_.winner.kernel_template;
+    second_ = record_.runners_up.front();
+    EXPECT_TRUE(cache_.put_record(record_));
   }
 
-  static constexpr const char* kNames[] = {"KERNWRIGHT_CACHE", "XDG_CACHE_HOME", "HOME"};
-  std::vector<std::optional<std::string>> before_;
+  static Override decision(OverrideAction action, const RankedConfiguration& of) {
+    Override made{.key = sample_key(1), .action = action};
+    made.kernel_template = of.kernel_template;
+    made.configuration = of.configuration;
+    return made;
+  }
+  void decide(OverrideAction action, const RankedConfiguration& of) {
+    ASSERT_TRUE(cache_.put_override(decision(action, of)));
+  }
+  void decide_in_site(OverrideAction action, const RankedConfiguration& of) {
+    ASSERT_TRUE(site_records_.put(decision(action, of)));
+  }
+
+  TuningRecord record_ = sample_record(1);
+  RankedConfiguration second_;
 };
 
-TEST_F(DefaultCacheRootTest, OurOwnVariableComesFirst) {
-  ::setenv("HOME", "/home/someone", 1);
-  EXPECT_EQ(default_cache_root(), "/home/someone/.cache/kernwright");
-  ::setenv("XDG_CACHE_HOME", "/var/cache/someone", 1);
-  EXPECT_EQ(default_cache_root(), "/var/cache/someone/kernwright");
-  ::setenv("KERNWRIGHT_CACHE", "/fast/cache", 1);
-  EXPECT_EQ(default_cache_root(), "/fast/cache");
+TEST_F(OverridesTest, ARunnerUpOfAnotherTemplateIsServedWithoutItsBits) {
+  decide(OverrideAction::ban, record_.winner);
+  decide(OverrideAction::ban, second_);
+  const std::vector<GradedRecord> found = lookup(cache_);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].head.winner.kernel_template, "matmul/tiled");
+  EXPECT_EQ(found[0].head.winner.artifact, "") << "it is compiled of today's text";
 }
 
-TEST_F(DefaultCacheRootTest, EmptyAndRelativeVariablesAreAsUnset) {
-  ::setenv("HOME", "/home/someone", 1);
-  ::setenv("KERNWRIGHT_CACHE", "", 1);
-  ::setenv("XDG_CACHE_HOME", "relative", 1);
-  EXPECT_EQ(default_cache_root(), "/home/someone/.cache/kernwright");
+TEST_F(OverridesTest, OfABannedWinnerTheRunnerUpIsServed) {
+  decide(OverrideAction::ban, record_.winner);
+  const std::vector<GradedRecord> found = lookup(cache_);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].head.winner.configuration, second_.configuration);
+  EXPECT_EQ(found[0].head.winner.artifact, second_.artifact);
+  EXPECT_EQ(found[0].match, Match::recheck);
+  EXPECT_EQ(found[0].reason, MissReason::banned);
 }
 
-TEST_F(DefaultCacheRootTest, WithNoVariableItIsAbsolute) {
-  EXPECT_TRUE(default_cache_root().is_absolute());
+TEST_F(OverridesTest, WhereAllAreBannedNothingIsServed) {
+  decide(OverrideAction::ban, record_.winner);
+  for (const RankedConfiguration& ranked : record_.runners_up) {
+    decide(OverrideAction::ban, ranked);
+  }
+  EXPECT_TRUE(lookup(cache_).empty());
+  EXPECT_EQ(reason_, MissReason::banned);
+  decide(OverrideAction::lift, record_.winner);
+  ASSERT_EQ(lookup(cache_).size(), 1U);
+  EXPECT_EQ(lookup(cache_)[0].match, Match::exact);
 }
 
-TEST_F(DefaultCacheRootTest, APlaceThatCannotExistCostsTheCachingOnly) {
-  const TieredCache cache("/dev/null/kernwright");
-  EXPECT_FALSE(cache.put_record(sample_record(1)));
-  EXPECT_FALSE(cache.put_artifact(digest_of("x").hex(), sample_kernel("x")));
-  EXPECT_FALSE(cache.artifact(digest_of("x").hex()));
-  EXPECT_TRUE(cache.records().get(sample_key(1)).records.empty());
+TEST_F(OverridesTest, APinStandsBeforeWhatIsMeasuredFaster) {
+  decide(OverrideAction::pin, second_);
+  const std::vector<GradedRecord> found = lookup(cache_);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].head.winner.artifact, second_.artifact);
+  EXPECT_EQ(found[0].match, Match::exact);
+}
+
+TEST_F(OverridesTest, APinThatNoRecordKnowsIsASeed) {
+  RankedConfiguration unknown = second_;
+  unknown.configuration = Configuration({{"BM", 17}});
+  decide(OverrideAction::pin, unknown);
+  const std::vector<GradedRecord> found = lookup(cache_);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].head.winner.configuration, unknown.configuration);
+  EXPECT_EQ(found[0].match, Match::seed);
+  EXPECT_EQ(found[0].reason, MissReason::pinned);
+  EXPECT_EQ(found[1].match, Match::exact);
+}
+
+TEST_F(OverridesTest, TheUsersLayerOutranksTheOthers) {
+  decide_in_site(OverrideAction::ban, record_.winner);
+  EXPECT_EQ(lookup(cache_)[0].reason, MissReason::banned);
+  decide(OverrideAction::lift, record_.winner);
+  EXPECT_EQ(lookup(cache_)[0].match, Match::exact);
+  decide_in_site(OverrideAction::ban, record_.winner);
+  EXPECT_EQ(lookup(cache_)[0].match, Match::exact) << "a later ban of a lower layer";
+}
+
+TEST_F(OverridesTest, OfPinAndBanTheLaterHolds) {
+  decide(OverrideAction::pin, second_);
+  decide(OverrideAction::ban, second_);
+  EXPECT_EQ(lookup(cache_)[0].head.winner.artifact, record_.winner.artifact);
+  decide(OverrideAction::pin, second_);
+  EXPECT_EQ(lookup(cache_)[0].head.winner.artifact, second_.artifact);
+}
+
+class BucketTest : public TieredCacheTest {
+ protected:
+  std::vector<std::string> near(int m, const Decisions& decisions = {}) const {
+    std::vector<std::string> found;
+    const Operation& operation = *catalog_->operation("matmul").value();
+    const Problem problem = Problem::parse(sample_key(m).problem).value();
+    for (const GradedRecord& graded :
+         cache_.near(sample_key(m), operation, problem, made_with(), same_template, decisions)) {
+      EXPECT_EQ(graded.match, Match::bucket);
+      EXPECT_EQ(graded.reason, MissReason::other_shape);
+      found.push_back(graded.head.key.problem);
+    }
+    return found;
+  }
+  std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
+};
+
+TEST_F(BucketTest, TheNearestOfTheFamilyWithinTheDistanceComesFirst) {
+  for (const int m : {64, 128, 129, 2048, 4096, 5000}) {
+    ASSERT_TRUE(cache_.put_record(sample_record(m)));
+  }
+  const auto problem = [](int m) { return sample_key(m).problem; };
+  EXPECT_EQ(near(4500), (std::vector<std::string>{problem(4096), problem(5000)}));
+  EXPECT_EQ(near(3000), (std::vector<std::string>{problem(4096), problem(2048)}));
+  EXPECT_EQ(near(100), (std::vector<std::string>{problem(128)})) << "64 is of another family";
+  EXPECT_TRUE(near(1024).empty()) << "beyond the distance";
+  EXPECT_TRUE(near(4).empty());
+}
+
+TEST_F(BucketTest, OnlyWhatWasMeasuredOfTodaysCodeAnswers) {
+  TuningRecord predicted = sample_record(4096);
+  predicted.grade = kPredicted;
+  TuningRecord seed = sample_record(4097);
+  seed.environment.template_digest = "template-0";
+  ASSERT_TRUE(cache_.put_record(predicted));
+  ASSERT_TRUE(cache_.put_record(seed));
+  EXPECT_TRUE(near(4500).empty());
+}
+
+TEST_F(BucketTest, WhatIsBannedForTheShapeAskedForDoesNotAnswer) {
+  const TuningRecord record = sample_record(4096);
+  ASSERT_TRUE(site_records_.put(record));
+  EXPECT_EQ(near(4500).size(), 1U);
+  Override ban{.key = sample_key(4500), .action = OverrideAction::ban};
+  ban.kernel_template = record.winner.kernel_template;
+  ban.configuration = record.winner.configuration;
+  Decisions decisions;
+  decisions.add(std::vector<Override>{ban});
+  EXPECT_TRUE(near(4500, decisions).empty());
 }
 
 }  // namespace

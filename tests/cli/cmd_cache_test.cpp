@@ -88,5 +88,108 @@ TEST_F(CacheToolkitTest, ADamagedRecordIsReportedAndNoAnswer) {
   EXPECT_NE(show.err.find("corrupt"), std::string::npos) << show.err;
 }
 
+TEST_F(CacheTest, UnknownActionsAndBadArgumentsAreNamed) {
+  const Ran unknown = kernwright({"cache", "tidy"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("unknown action \"tidy\""), std::string::npos) << unknown.err;
+  EXPECT_EQ(kernwright({"cache", "merge"}).exit_code, 2);
+  EXPECT_EQ(kernwright({"cache", "merge", "/nowhere"}).exit_code, 2);
+  EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "-1"}).exit_code, 2);
+  EXPECT_EQ(kernwright({"cache", "pin", "vector_add", "n=1", "--sku", "h200"}).exit_code, 2);
+}
+
+TEST_F(CacheTest, PinsAndBansAreKeptListedAndLifted) {
+  const auto decide = [&](const std::string& action, const std::string& configuration) {
+    return kernwright({"cache", action, "vector_add", "n=4096", "dtype=bf16", "--sku", "h200",
+                       "--template", "vector_add/vectorized", "--configuration", configuration,
+                       "--why", "an experiment"});
+  };
+  const Ran ban = decide("ban", "THREADS=128");
+  EXPECT_EQ(ban.exit_code, 0) << ban.err;
+  EXPECT_NE(ban.out.find("ban vector_add/vectorized THREADS=128"), std::string::npos) << ban.out;
+  EXPECT_EQ(decide("pin", "THREADS=256").exit_code, 0);
+  EXPECT_EQ(decide("pin", "THREADS=many").exit_code, 2);
+  EXPECT_EQ(decide("pin", "WARPS=4").exit_code, 2);
+  const nlohmann::json list = kernwright({"cache", "list", "--json"}).json();
+  ASSERT_EQ(list["overrides"].size(), 2U);
+  EXPECT_EQ(list["overrides"][0]["action"], "ban");
+  EXPECT_EQ(list["overrides"][0]["why"], "an experiment");
+  EXPECT_EQ(list["overrides"][1]["action"], "pin");
+  EXPECT_EQ(kernwright({"cache", "verify"}).exit_code, 0);
+}
+
+TEST_F(CacheToolkitTest, MissesBecomeAWorklist) {
+  EXPECT_EQ(kernwright({"prewarm",
+                        write("list.json", R"({"problems": [
+    "vector_add n=65536 dtype=bf16"]})")
+                            .string(),
+                        "--sku", "h200"})
+                .exit_code,
+            0);
+  const nlohmann::json misses = kernwright({"cache", "misses", "--json"}).json();
+  ASSERT_EQ(misses["misses"].size(), 1U) << misses;
+  EXPECT_EQ(misses["misses"][0]["reason"], "absent");
+  const Ran list = kernwright({"cache", "misses", "--worklist"});
+  EXPECT_EQ(list.json()["problems"], nlohmann::json({"vector_add n=65536 dtype=bf16"}));
+}
+
+TEST_F(CacheToolkitTest, CompilingAgainGivesTheSameBytes) {
+  const Ran same = kernwright({"cache", "verify", "--recompile", "--json"});
+  EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
+  EXPECT_EQ(same.json()["recompiled"], 1);
+  EXPECT_EQ(same.json()["not_comparable"], 0);
+}
+
+TEST_F(CacheToolkitTest, TidyingKeepsWhatIsServed) {
+  ASSERT_EQ(kernwright({"tune", "vector_add", "n=4096", "dtype=bf16", "--sku", "h200"}).exit_code,
+            0);
+  EXPECT_EQ(kernwright({"cache", "compact", "--json"}).json()["removed_files"], 1);
+  EXPECT_GT(kernwright({"cache", "prune", "--max-gib", "0", "--json"}).json()["removed_files"], 0);
+  EXPECT_EQ(kernwright({"cache", "verify"}).exit_code, 0);
+  const nlohmann::json list = kernwright({"cache", "list", "--json"}).json();
+  EXPECT_EQ(list["records"].size(), 1U);
+  EXPECT_EQ(list["artifacts"], 1);
+}
+
+TEST_F(CacheToolkitTest, AMergedCacheServesTheSame) {
+  const Ran merged = kernwright(
+      {"cache", "merge", cache().string(), "--cache", (dir_ / "other").string(), "--json"});
+  EXPECT_EQ(merged.exit_code, 0) << merged.err;
+  EXPECT_EQ(merged.json()["merged"][0]["records"], 1);
+  EXPECT_EQ(kernwright({"show", "vector_add", "n=4096", "dtype=bf16", "--sku", "h200", "--cache",
+                        (dir_ / "other").string()})
+                .exit_code,
+            0);
+}
+
+TEST_F(CacheToolkitTest, ASignedBundleServesWithoutAToolkitOrAWritableDirectory) {
+  const auto in = [this](const char* name) { return (dir_ / name).string(); };
+  const Ran keys = kernwright({"cache", "keygen", in("fleet")});
+  if (keys.exit_code == 1) GTEST_SKIP() << keys.err;
+  EXPECT_EQ(kernwright({"cache", "keygen", in("fleet")}).exit_code, 1) << "nothing is overwritten";
+  const Ran exported =
+      kernwright({"cache", "export", in("bundle"), "--key", in("fleet.key"), "--json"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_EQ(exported.json()["records"], 1);
+  const std::vector<std::string> install = {"cache", "install", in("bundle"), "--cache",
+                                            in("served")};
+  EXPECT_EQ(kernwright(install).exit_code, 2) << "trusted by nobody";
+  std::vector<std::string> trusting = install;
+  trusting.insert(trusting.end(), {"--trusted-keys", in("fleet.pub")});
+  const Ran installed = kernwright(trusting);
+  ASSERT_EQ(installed.exit_code, 0) << installed.err;
+  const std::string list = write("list.json", R"({"problems": [
+    "vector_add n=4096 dtype=bf16"]})")
+                               .string();
+  const Ran verified = kernwright({"prewarm", list, "--verify", "--sku", "h200", "--cache",
+                                   in("served"), "--min-match", "predicted"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  EXPECT_EQ(kernwright({"prewarm", list, "--verify", "--sku", "h200", "--cache", in("served"),
+                        "--min-match", "recheck"})
+                .exit_code,
+            1)
+      << "it was only predicted";
+}
+
 }  // namespace
 }  // namespace kernwright

@@ -94,5 +94,54 @@ TEST_F(WorklistToolkitTest, LostBitsAreMissingAndCompiledAgain) {
   EXPECT_EQ(run_list("prewarm", {"--verify"}).exit_code, 0);
 }
 
+TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
+  const Ran plan = run_list("sweep", {"--dry-run", "--json"});
+  ASSERT_EQ(plan.exit_code, 0) << plan.err;
+  const nlohmann::json json = plan.json();
+  EXPECT_EQ(json["due"], 2);
+  EXPECT_GT(json["plan"][0]["candidates"], json["plan"][0]["compiles"]);
+  EXPECT_GT(json["compiles"], 0);
+  EXPECT_FALSE(std::filesystem::exists(cache()));
+  ASSERT_EQ(run_list("sweep", {"--shard", "1/2"}).exit_code, 0);
+  EXPECT_EQ(run_list("sweep", {"--dry-run", "--json"}).json()["due"], 1);
+}
+
+TEST_F(WorklistToolkitTest, TheShardsOfAWorklistMakeTheWhole) {
+  for (const char* shard : {"1/2", "2/2"}) {
+    const Ran part = run_list("sweep", {"--shard", shard, "--json"});
+    ASSERT_EQ(part.exit_code, 0) << part.err;
+    EXPECT_EQ(part.json()["problems"], 1);
+  }
+  EXPECT_EQ(run_list("prewarm", {"--verify"}).exit_code, 0);
+  EXPECT_EQ(run_list("sweep", {"--shard", "3/2"}).exit_code, 2);
+}
+
+TEST_F(WorklistToolkitTest, TheReportJudgesEveryRecord) {
+  const nlohmann::json record = run_list("sweep", {"--json"}).json()["records"][0];
+  EXPECT_EQ(record["support"], "caveated");
+  EXPECT_NE(record["next_evidence"].get<std::string>().find("tuning on the device"),
+            std::string::npos);
+  EXPECT_TRUE(record.contains("bound"));
+  EXPECT_TRUE(record.contains("margin"));
+  const Ran text = run_list("sweep");
+  EXPECT_NE(text.out.find("caveated  vector_add n=4096 dtype=fp32"), std::string::npos) << text.out;
+}
+
+TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
+  const std::string config = write("config.json", R"({"hidden_size": 4096, "hidden_act": "silu",
+    "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-5, "vocab_size": 128256})")
+                                 .string();
+  const Ran ran =
+      kernwright({"worklist", config, "--tokens", "1, 8:16:x2", "--tensor-parallel", "2"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const nlohmann::json problems = ran.json()["problems"];
+  EXPECT_EQ(problems[0], "matmul m=1 n=3072 k=4096 dtype=bf16");
+  EXPECT_EQ(problems[2], "matmul m=16 n=3072 k=4096 dtype=bf16");
+  EXPECT_EQ(kernwright({"worklist", config, "--tensor-parallel", "3"}).exit_code, 2);
+  EXPECT_EQ(kernwright({"worklist", config, "--tokens", "0"}).exit_code, 2);
+  EXPECT_EQ(kernwright({"worklist"}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace kernwright

@@ -37,7 +37,10 @@ std::vector<Problem> variations(const Operation& operation) {
   const auto add = [&](const std::string& name, const std::string& value) {
     for (const Problem& sizes : {operation.example, small}) {
       const auto problem = operation.normalize(sizes.with(name, value));
-      ASSERT_TRUE(problem) << problem.error().message;
+      if (!problem) {  // some values go with others alone
+        EXPECT_FALSE(operation.requirements.empty()) << problem.error().message;
+        continue;
+      }
       if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
         problems.push_back(*problem);
       }
@@ -50,6 +53,13 @@ std::vector<Problem> variations(const Operation& operation) {
     for (const std::string& value : flag.values) add(flag.name, value);
   }
   return problems;
+}
+
+/// Those of one kernel of a cubin; none where it is missing.
+InstructionCounts of_kernel(const std::vector<InstructionCounts>& counts, std::string_view name) {
+  const auto found = std::find_if(counts.begin(), counts.end(),
+                                  [&](const InstructionCounts& one) { return one.kernel == name; });
+  return found == counts.end() ? InstructionCounts{} : *found;
 }
 
 class TemplateContractToolkitTest : public ::testing::Test {
@@ -138,9 +148,7 @@ TEST_F(TemplateContractToolkitTest, TheHopperMatmulIsMadeOfWgmmaAndTma) {
   ASSERT_TRUE(kernel) << kernel.error().message;
   const auto counts = count_instructions((*kernel)->bits);
   ASSERT_TRUE(counts) << counts.error().message;
-  ASSERT_EQ(counts->size(), 1U);
-  const InstructionCounts& count = counts->front();
-  EXPECT_EQ(count.kernel, "matmul_persistent_wave");
+  const InstructionCounts count = of_kernel(*counts, "matmul_persistent_wave");
   EXPECT_GE(count.count("HGMMA"), 4);
   EXPECT_EQ(count.count("HMMA"), 0);
   EXPECT_GE(count.count("UTMALDG"), 2);
@@ -162,7 +170,7 @@ TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
     return *pool_->submit(render(*candidate, *catalog_, 90)).get();
   };
   const auto ring = compile("matmul/skinny");
-  const InstructionCounts in_ring = count_instructions(ring->bits)->front();
+  const InstructionCounts in_ring = of_kernel(*count_instructions(ring->bits), "matmul_skinny");
   EXPECT_EQ(in_ring.count("HGMMA"), 8);  // of one stage: the loop is rolled
   EXPECT_EQ(in_ring.count("UTMALDG"), 4);
   EXPECT_EQ(in_ring.count("LDL") + in_ring.count("STL") + in_ring.count("CALL"), 0);

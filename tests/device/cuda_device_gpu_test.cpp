@@ -47,8 +47,9 @@ TEST_F(DeviceGpuTest, EveryKindOfArgumentArrives) {
   plan.tensors = {tensor("out", TensorRole::out, DType::fp64, {11})};
   for (const DType dtype : {DType::fp32, DType::fp64, DType::bf16, DType::fp16, DType::fp8_e4m3,
                             DType::int8, DType::int32}) {
-    plan.scalars.push_back(
-        {.name = std::string(to_string(dtype)), .dtype = dtype, .default_value = 0});
+    Scalar& scalar = plan.scalars.emplace_back();
+    scalar.name = to_string(dtype);
+    scalar.dtype = dtype;
   }
   plan.workspaces = {{.name = "other", .bytes = 40, .zeroed = false},
                      {.name = "zeros", .bytes = 256, .zeroed = true}};

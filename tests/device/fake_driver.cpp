@@ -43,6 +43,13 @@ FakeDriver::Launch make_launch(const void* kernel, void** arguments) {
 
 }  // namespace
 
+std::uint64_t FakeDriver::Launch::value(std::size_t argument) const {
+  std::uint64_t value = 0;
+  const std::vector<std::byte>& bytes = arguments.at(argument);
+  std::memcpy(&value, bytes.data(), std::min(sizeof(value), bytes.size()));
+  return value;
+}
+
 CUresult FakeDriver::enter(const char* function) {
   calls.emplace_back(function);
   const auto failure = failures.find(function);
@@ -74,6 +81,17 @@ CUresult FakeDriver::destroy(const char* function, Handle handle) {
   alive.erase(alive.find(kind->second));
   kinds_.erase(kind);
   return result;
+}
+
+void FakeDriver::change_node(CUgraphNode node, const std::function<void(Launch&)>& change) {
+  for (Launch& launch : launches) {
+    if (launch.node == node) change(launch);
+  }
+  for (auto& [graph, nodes] : graphs_) {
+    for (Launch& launch : nodes) {
+      if (launch.node == node) change(launch);
+    }
+  }
 }
 
 void FakeDriver::write_stamp(const Launch& launch) {
@@ -144,11 +162,13 @@ FakeDriver::FakeDriver() {
     return *context = driver->current, CUDA_SUCCESS;
   };
   api_.context_push_current = [](CUcontext context) {
+    driver->pushed_.push_back(driver->current);
     return driver->current = context, CUDA_SUCCESS;
   };
   api_.context_pop_current = [](CUcontext* context) {
     *context = driver->current;
-    return driver->current = nullptr, CUDA_SUCCESS;
+    driver->current = driver->pushed_.back();
+    return driver->pushed_.pop_back(), CUDA_SUCCESS;
   };
 
   api_.mem_alloc = [](CUdeviceptr* address, std::size_t) {
@@ -217,6 +237,11 @@ FakeDriver::FakeDriver() {
     return driver->enter("cuMemsetD8Async");
   };
 
+  api_.pointer_get_attribute = [](void* value, CUpointer_attribute, CUdeviceptr address) {
+    *static_cast<CUdeviceptr*>(value) = address;
+    return driver->unreachable.count(address) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  };
+
   api_.stream_create = [](CUstream* stream, unsigned int) {
     const CUresult result = driver->create("cuStreamCreate", "stream", stream);
     if (!driver->main_stream_) driver->main_stream_ = *stream;
@@ -225,6 +250,10 @@ FakeDriver::FakeDriver() {
   api_.stream_destroy = [](CUstream stream) { return driver->destroy("cuStreamDestroy", stream); };
   api_.stream_query = [](CUstream stream) {
     return stream == driver->main_stream_ ? driver->stream_state : driver->side_stream_state;
+  };
+  api_.stream_synchronize = [](CUstream) { return driver->enter("cuStreamSynchronize"); };
+  api_.stream_is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
+    return *status = driver->capture_status, driver->enter("cuStreamIsCapturing");
   };
   api_.stream_wait_value32 = [](CUstream, CUdeviceptr, cuuint32_t value, unsigned int) {
     driver->gate_value = value;
@@ -310,7 +339,7 @@ FakeDriver::FakeDriver() {
     return driver->create("cuGraphCreate", "graph", graph);
   };
   api_.graph_destroy = [](CUgraph graph) { return driver->destroy("cuGraphDestroy", graph); };
-  api_.graph_add_kernel_node = [](CUgraphNode* node, CUgraph, const CUgraphNode* after,
+  api_.graph_add_kernel_node = [](CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
                                   std::size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
     if (const CUresult result = driver->enter("cuGraphAddKernelNode"); result != CUDA_SUCCESS) {
       return result;
@@ -321,14 +350,13 @@ FakeDriver::FakeDriver() {
     launch.in_graph = true;
     launch.node = *node;
     launch.after.assign(after, after + count);
+    driver->graphs_[graph].push_back(launch);
     driver->launches.push_back(std::move(launch));
     return CUDA_SUCCESS;
   };
   api_.graph_kernel_node_set_attribute = [](CUgraphNode node, CUlaunchAttributeID id,
                                             const CUlaunchAttributeValue* value) {
-    for (Launch& launch : driver->launches) {
-      if (launch.node == node) launch.attributes[id] = *value;
-    }
+    driver->change_node(node, [&](Launch& launch) { launch.attributes[id] = *value; });
     return CUDA_SUCCESS;
   };
   api_.graph_add_memset_node = [](CUgraphNode* node, CUgraph, const CUgraphNode*, std::size_t,
@@ -343,16 +371,30 @@ FakeDriver::FakeDriver() {
         edges->from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    for (Launch& launch : driver->launches) {
-      if (launch.node == *to) launch.programmatic_after = *from;
-    }
+    driver->change_node(*to, [&](Launch& launch) { launch.programmatic_after = *from; });
     return CUDA_SUCCESS;
   };
-  api_.graph_instantiate = [](CUgraphExec* exec, CUgraph, unsigned long long) {
-    return driver->create("cuGraphInstantiate", "executable graph", exec);
+  api_.graph_instantiate = [](CUgraphExec* exec, CUgraph graph, unsigned long long) {
+    const CUresult result = driver->create("cuGraphInstantiate", "executable graph", exec);
+    if (result == CUDA_SUCCESS) driver->executables[*exec] = driver->graphs_[graph];
+    return result;
+  };
+  api_.graph_exec_kernel_node_set_params = [](CUgraphExec exec, CUgraphNode node,
+                                              const CUDA_KERNEL_NODE_PARAMS* params) {
+    if (const CUresult result = driver->enter("cuGraphExecKernelNodeSetParams");
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    for (Launch& launch : driver->executables[exec]) {
+      if (launch.node != node) continue;
+      launch.arguments = make_launch(params->func, params->kernelParams).arguments;
+      return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
   };
   api_.graph_upload = [](CUgraphExec, CUstream) { return driver->enter("cuGraphUpload"); };
-  api_.graph_launch = [](CUgraphExec, CUstream) {
+  api_.graph_launch = [](CUgraphExec exec, CUstream) {
+    driver->graph_launches.push_back(exec);
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (driver->launches_wait && driver->gate_word &&
            std::atomic_ref(*driver->gate_word).load() < driver->gate_value) {

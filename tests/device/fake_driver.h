@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -25,6 +26,9 @@ class FakeDriver {
     std::vector<CUgraphNode> after;  ///< ordinary edges
     CUgraphNode programmatic_after = nullptr;
     CUgraphNode node = nullptr;
+
+    /// The low bytes of one argument, as a number.
+    std::uint64_t value(std::size_t argument) const;
   };
   struct Fill {
     CUdeviceptr to = 0;
@@ -68,9 +72,14 @@ class FakeDriver {
   std::array<std::uint64_t, 2> stamp_step{0, 0};
   bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
   CUcontext current = nullptr;
+  std::set<CUdeviceptr> unreachable;  ///< addresses that no GPU can reach
+  CUstreamCaptureStatus capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
 
   // What the driver saw.
   std::vector<Launch> launches;
+  /// What the nodes of each executable graph were last given, by node, in the graph's order.
+  std::map<CUgraphExec, std::vector<Launch>> executables;
+  std::vector<CUgraphExec> graph_launches;
   std::vector<Fill> fills;
   std::vector<Encoding> encodings;
   std::vector<Mapping> reserved;
@@ -92,8 +101,11 @@ class FakeDriver {
 
  private:
   void write_stamp(const Launch& launch);
+  void change_node(CUgraphNode node, const std::function<void(Launch&)>& change);
 
   CUstream main_stream_ = nullptr;
+  std::vector<CUcontext> pushed_;
+  std::map<CUgraph, std::vector<Launch>> graphs_;
   std::map<std::uint64_t, std::string> kinds_;
   std::uint64_t next_handle_ = 0x1000;
   std::map<void*, std::vector<std::uint64_t>> host_memory_;

@@ -26,8 +26,8 @@ ExecutionPlan full_plan() {
   ExecutionPlan plan;
   plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {32, 64}),
                   tensor("d", TensorRole::out, DType::fp32, {32})};
-  plan.scalars = {{.name = "alpha", .dtype = DType::fp32, .default_value = 1},
-                  {.name = "beta", .dtype = DType::bf16, .default_value = 0}};
+  plan.scalars = {{.name = "alpha", .dtype = DType::fp32, .default_value = 1, .when = {}},
+                  {.name = "beta", .dtype = DType::bf16, .default_value = 0, .when = {}}};
   plan.tensor_maps = {{.name = "map_a",
                        .tensor = 0,
                        .dtype = DType::bf16,
@@ -94,6 +94,33 @@ TEST_F(LauncherTest, PacksEveryKindOfArgument) {
   EXPECT_EQ(read<std::uint64_t>(arguments[6]), 0U) << "a workspace of no bytes";
   EXPECT_EQ(read<std::uint64_t>(arguments[7]), 0x30000U + 256);
   EXPECT_EQ(read<std::uint64_t>(arguments[8]), 0U) << "an absent tensor";
+}
+
+TEST_F(LauncherTest, ATensorMapOfACopyLiesInItsWorkspace) {
+  ExecutionPlan plan = full_plan();
+  plan.tensor_maps[0].workspace = 2;
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  EXPECT_EQ(read<CUtensorMap>(driver_.launches[0].arguments[0]).opaque[0], 0x30000U + 256);
+
+  plan.tensor_maps[0].workspace = 3;
+  EXPECT_THAT(refusal(plan), HasSubstr("tensor map map_a refers to workspace 3 of 3"));
+}
+
+TEST_F(LauncherTest, AnAbsentTensorMapIsZeros) {
+  ExecutionPlan plan = full_plan();
+  plan.launches[0].arguments[0].index = ArgumentPlan::kAbsent;
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  const CUtensorMap zeros{};
+  const auto given = read<CUtensorMap>(driver_.launches[0].arguments[0]);
+  EXPECT_EQ(std::memcmp(&given, &zeros, sizeof(zeros)), 0);
 }
 
 TEST_F(LauncherTest, ZeroesOnlyTheWorkspacesThatAskForIt) {

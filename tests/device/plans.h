@@ -30,4 +30,20 @@ inline LaunchPlan launch(const std::string& kernel, Extent3 grid, Extent3 block,
   return plan;
 }
 
+/// Bytes of each parameter of a kernel that takes what the plan gives.
+inline std::vector<std::size_t> parameter_sizes(const ExecutionPlan& plan,
+                                                const LaunchPlan& launch) {
+  std::vector<std::size_t> sizes;
+  for (const ArgumentPlan& argument : launch.arguments) {
+    if (argument.kind == ArgumentKind::tensor_map) {
+      sizes.push_back(128);
+    } else if (argument.kind == ArgumentKind::scalar) {
+      sizes.push_back(static_cast<std::size_t>(byte_size(plan.scalars[argument.index].dtype)));
+    } else {
+      sizes.push_back(argument.kind == ArgumentKind::int32 ? 4 : 8);
+    }
+  }
+  return sizes;
+}
+
 }  // namespace kernwright

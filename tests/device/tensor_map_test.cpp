@@ -1,6 +1,7 @@
 #include "device/tensor_map.h"
 
 #include <gtest/gtest.h>
+#include <optional>
 
 #include "fake_driver.h"
 
@@ -67,6 +68,42 @@ TEST(TensorMapTest, WhatDoesNotExistIsRefusedBeforeTheDriver) {
     EXPECT_EQ(encode_tensor_map(driver.api(), plan, 0x4000, map).result, CUDA_ERROR_INVALID_VALUE);
   }
   EXPECT_TRUE(driver.encodings.empty());
+}
+
+/// What a driver may do with an address.
+using Replace = CUresult (*)(CUtensorMap*, void*);
+
+std::optional<std::size_t> address_word(Replace replace) {
+  FakeDriver driver;
+  DriverApi api = driver.api();
+  CUtensorMap map;
+  EXPECT_TRUE(encode_tensor_map(api, matrix(), 0x4000, map));
+  api.tensor_map_replace_address = replace;
+  return find_address_word(api, map);
+}
+
+TEST(TensorMapTest, AnAddressIsWrittenByHandOnlyWhereTheDriverWasSeenToWriteIt) {
+  EXPECT_EQ(address_word([](CUtensorMap* map, void* address) {
+              map->opaque[3] = reinterpret_cast<cuuint64_t>(address);
+              return CUDA_SUCCESS;
+            }),
+            3U);
+  EXPECT_EQ(address_word([](CUtensorMap* map, void* address) {
+              map->opaque[0] = reinterpret_cast<cuuint64_t>(address) >> 4;
+              return CUDA_SUCCESS;
+            }),
+            std::nullopt)
+      << "another form";
+  EXPECT_EQ(address_word([](CUtensorMap* map, void* address) {
+              map->opaque[0] = reinterpret_cast<cuuint64_t>(address);
+              map->opaque[15] ^= map->opaque[0];
+              return CUDA_SUCCESS;
+            }),
+            std::nullopt)
+      << "a checksum";
+  EXPECT_EQ(address_word([](CUtensorMap*, void*) { return CUDA_ERROR_INVALID_VALUE; }),
+            std::nullopt);
+  EXPECT_EQ(address_word([](CUtensorMap*, void*) { return CUDA_SUCCESS; }), std::nullopt);
 }
 
 }  // namespace

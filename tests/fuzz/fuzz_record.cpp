@@ -1,4 +1,5 @@
-// What a cache file may hold after damage, or by malice: the frame, the record, the artifact.
+// What a cache file may hold after damage, or by malice: the frame, the record with its head, the
+// decision, the artifact.
 //
 // The digest would stop nearly every mutation at the frame, so the payload parsers also get the
 // input itself.
@@ -11,7 +12,9 @@
 
 #include "cache/artifact_store.h"
 #include "cache/entry_file.h"
+#include "cache/override.h"
 #include "cache/record.h"
+#include "cache/record_head.h"
 
 using namespace kernwright;
 
@@ -29,6 +32,22 @@ void check_record(std::string_view text) {
   require(again && to_json(*again) == written);
 }
 
+void check_head(std::string_view bytes) {
+  const Result<RecordHead> head = decode_head(bytes);
+  if (!head) return;
+  const std::string written = encode_head(*head);
+  const Result<RecordHead> again = decode_head(written);
+  require(again && encode_head(*again) == written);
+}
+
+void check_override(std::string_view text) {
+  const Result<Override> read = parse_override(text);
+  if (!read) return;
+  const std::string written = to_json(*read);
+  const Result<Override> again = parse_override(written);
+  require(again && to_json(*again) == written);
+}
+
 void check_artifact(std::string_view payload) {
   const Result<CompiledKernel> kernel = decode_artifact(payload);
   if (!kernel) return;
@@ -41,18 +60,26 @@ void check_artifact(std::string_view payload) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  for (const char* kind : {"record", "artifact"}) {
+  for (const char* kind : {"record", "override", "artifact"}) {
     if (const Lookup<EntryFile> entry = decode_entry(input, kind)) {
       require(encode_entry(*entry.value) == input);
       check_record(entry.value->payload);
+      check_record(entry.value->body);
+      check_head(entry.value->payload);
+      check_override(entry.value->payload);
       check_artifact(entry.value->payload);
     }
     const std::string key(input.substr(0, size / 2));
     const std::string payload(input.substr(size / 2));
-    const Lookup<EntryFile> entry = decode_entry(encode_entry({kind, key, payload}), kind);
-    require(entry && entry.value->key == key && entry.value->payload == payload);
+    for (const std::string& body : {std::string(), payload}) {
+      const Lookup<EntryFile> entry = decode_entry(encode_entry({kind, key, payload, body}), kind);
+      require(entry && entry.value->key == key && entry.value->payload == payload &&
+              entry.value->body == body);
+    }
   }
   check_record(input);
+  check_head(input);
+  check_override(input);
   check_artifact(input);
   return 0;
 }

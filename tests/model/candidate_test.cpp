@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <regex>
 
+#include "support/text.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
@@ -176,6 +177,58 @@ TEST_F(CandidateTest, TensorMapLimitsAreChecked) {
             "tensor map map_a: l2_promotion 96 is not one of 0, 64, 128, 256");
   EXPECT_EQ(rejection("\"n % 8 == 0\"", "", scale_problem(100, 100)),
             "tensor map map_a: a stride of 200 bytes is no multiple of 16");
+}
+
+/// The sample with a copy of `a` in a workspace, for problems whose rows are no multiple of 16
+/// bytes.
+std::string with_copy(std::string_view pitch, std::string_view bytes) {
+  std::string manifest = replaced(kScaleManifest, "\"n % 8 == 0\"", "");
+  manifest =
+      replaced(manifest, "{\"tensor\": \"a\", ",
+               concat("{\"tensor\": \"a\", \"copy\": {\"workspace\": \"copy_a\", \"pitch\": \"",
+                      pitch, "\"}, "));
+  return replaced(manifest, "\"workspace\": {\"counters\"",
+                  concat("\"workspace\": {\"copy_a\": {\"bytes\": \"", bytes, "\"}, \"counters\""));
+}
+
+TEST_F(CandidateTest, ATensorMapReadsTheCopyWhereThereIsOne) {
+  template_ = scale_template(
+      operation_, with_copy("round_up(n, 64)", "n % 8 == 0 ? 0 : m * round_up(n, 64) * 2"));
+  const Result<Candidate> copied = make(configuration(8, 2, 4), scale_problem(100, 101));
+  ASSERT_TRUE(copied) << copied.error().message;
+  const TensorMapPlan& map = copied->plan.tensor_maps[0];
+  EXPECT_EQ(map.workspace, 0U);
+  EXPECT_EQ(map.dims, (std::vector<std::uint64_t>{101, 100}));
+  EXPECT_EQ(map.strides_bytes, std::vector<std::uint64_t>{256});
+  EXPECT_EQ(copied->plan.tensor_maps[1].workspace, TensorMapPlan::kInTensor);
+
+  const Result<Candidate> direct = make(configuration(8, 2, 4), scale_problem(100, 104));
+  ASSERT_TRUE(direct) << direct.error().message;
+  EXPECT_EQ(direct->plan.tensor_maps[0].workspace, TensorMapPlan::kInTensor);
+  EXPECT_EQ(direct->plan.tensor_maps[0].strides_bytes, std::vector<std::uint64_t>{208});
+}
+
+TEST_F(CandidateTest, ACopyHasTheRightPitchAndRoomForAllRows) {
+  const auto refusal = [&](std::string_view pitch, std::string_view bytes) {
+    template_ = scale_template(operation_, with_copy(pitch, bytes));
+    const Result<Candidate> made = make(configuration(8, 2, 4), scale_problem(100, 101));
+    EXPECT_FALSE(made);
+    return made ? "" : without_place(made.error().message);
+  };
+  EXPECT_EQ(refusal("n - 5", "65536"),
+            "tensor map map_a: pitch \"n - 5\" is 96, not in 101 to 2^32");
+  EXPECT_EQ(refusal("n", "65536"), "tensor map map_a: a stride of 202 bytes is no multiple of 16");
+  EXPECT_EQ(refusal("128", "25599"),
+            "tensor map map_a: a copy of 25600 bytes > 25599 of workspace copy_a");
+}
+
+TEST_F(CandidateTest, ATensorMapIsLeftOutWhereItsConditionFails) {
+  template_ = scale_template(
+      operation_, replaced(kScaleManifest, "\"swizzle\": \"none\"", "\"when\": \"n < 256\""));
+  const Result<Candidate> made = make(configuration(8, 2, 4));
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->plan.tensor_maps.size(), 1U);
+  EXPECT_EQ(made->plan.launches[0].arguments[1].index, ArgumentPlan::kAbsent);
 }
 
 TEST_F(CandidateTest, ReferencePlanPassesUnroundedOutputs) {

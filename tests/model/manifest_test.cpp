@@ -138,6 +138,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:24: tensor_maps.map_a.box: 1 dims for tensor a of 2"},
         Refused{"\"tensor\": \"a\"", "\"tensor\": \"b\"",
                 "m.json:24: tensor_maps.map_a.tensor: no tensor \"b\", there are: a, w, d"},
+        Refused{"\"swizzle\": \"none\"", "\"copy\": {\"workspace\": \"padded\", \"pitch\": \"n\"}",
+                "m.json:25: tensor_maps.map_w.copy.workspace: no \"padded\", there are: counters"},
+        Refused{"\"swizzle\": \"none\"", "\"copy\": {\"workspace\": \"counters\"}",
+                "m.json:25: tensor_maps.map_w.copy.pitch: missing"},
         Refused{"\"zeroed\": \"1\"", "\"zero\": \"1\"",
                 "m.json:27: workspace.counters.zero: unknown key, known are bytes, zeroed"},
         Refused{"{\"tensor_map\": \"map_a\"}", "{\"tensor_map\": \"map_b\"}",
@@ -149,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:31: launches[0].block: expected array, found string"},
         Refused{"\"grid\": [\"1\"]", "\"gird\": [\"1\"]",
                 "m.json:36: launches[1].gird: unknown key, known are kernel, grid, block, cluster, "
-                "dynamic_smem, cooperative, programmatic, when, arguments"}));
+                "dynamic_smem, cooperative, programmatic, waits, when, arguments"}));
 
 TEST(ManifestTest, ConditionsSeeTheProblemAlone) {
   const Operation operation = scale_operation();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/candidate.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
@@ -36,12 +37,93 @@ TEST(OperationTest, ReadsEveryField) {
   EXPECT_EQ(operation.folder, "scale");
 }
 
+TEST(OperationTest, ABucketHasFamiliesAndADistance) {
+  const auto with = [](const std::string& m) {
+    return parse_operation(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m),
+                           "o.json", "");
+  };
+  const auto operation = with(R"({"bind": "bucket", "edges": [16, 128], "distance": 1.5})");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const Dim& m = operation->dims[0];
+  EXPECT_EQ(m.distance, 1.5);
+  EXPECT_EQ(m.family(1), 0U);
+  EXPECT_EQ(m.family(16), 0U);
+  EXPECT_EQ(m.family(17), 1U);
+  EXPECT_EQ(m.family(128), 1U);
+  EXPECT_EQ(m.family(129), 2U);
+  EXPECT_EQ(scale_operation().dims[0].distance, 1) << "without one nothing near is served";
+  EXPECT_FALSE(with(R"({"bind": "exact", "distance": 2})"));
+  EXPECT_FALSE(with(R"({"bind": "bucket", "edges": [16, 16]})"));
+  EXPECT_FALSE(with(R"({"bind": "bucket", "edges": [0]})"));
+  EXPECT_FALSE(with(R"({"bind": "bucket", "distance": 0.5})"));
+}
+
 TEST(OperationTest, AnOperationMayHaveNoExactInputs) {
   const std::string text =
       replaced(kScaleOperation, R"("exact": "small_integers")", R"("exact": "none")");
   const auto operation = parse_operation(text, "o.json", "");
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_FALSE(operation->exact_inputs);
+}
+
+TEST(OperationTest, ExactInputsMayDependOnTheProblem) {
+  const std::string text =
+      replaced(kScaleOperation, R"("exact": "small_integers")",
+               R"("exact": "small_integers", "exact_when": "weight == weight_none")");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  ASSERT_TRUE(operation->exact_when);
+  EXPECT_EQ(operation->exact_when->text(), "weight == weight_none");
+
+  const auto refused = parse_operation(
+      replaced(text, R"("exact": "small_integers")", R"("exact": "none")"), "o.json", "");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("there are no exact inputs"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(OperationTest, ARequirementRefusesProblemsWithItsReason) {
+  const std::string text = replaced(
+      kScaleOperation, R"("tensors": [)",
+      R"("requires": [{"rule": "weight == weight_scale || dtype == dtype_fp32", "why": "so"}],
+  "tensors": [)");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  EXPECT_TRUE(operation->normalize(Problem::parse("scale m=1 n=2 dtype=fp32 weight=none").value()));
+  const auto refused =
+      operation->normalize(Problem::parse("scale m=1 n=2 dtype=bf16 weight=none").value());
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(refused.error().message.starts_with(
+      "scale: rule \"weight == weight_scale || dtype == dtype_fp32\" failed: "))
+      << refused.error().message;
+  EXPECT_TRUE(refused.error().message.ends_with(" (so)")) << refused.error().message;
+}
+
+TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
+  const std::string text =
+      replaced(kScaleOperation, R"("default": 0.5})",
+               R"("default": 0.5, "check": 3, "when": "weight == weight_none"})");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto normalized = [&](std::string_view problem) {
+    return operation->normalize(Problem::parse(problem).value()).value();
+  };
+  const Problem with = normalized("scale m=1 n=2 dtype=bf16 weight=none");
+  const Problem without = normalized("scale m=1 n=2 dtype=bf16");
+  const auto scalars = operation->present_scalars(with).value();
+  ASSERT_EQ(scalars.size(), 1U);
+  EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.5);
+  EXPECT_DOUBLE_EQ(scalars[0].checked_value, 3);
+  EXPECT_TRUE(operation->present_scalars(without).value().empty());
+
+  const DeviceProfile profile = *find_profile("h200");
+  const auto last_argument = [&](const Problem& problem) {
+    return make_reference_plan(*operation, problem, profile).value().launches[0].arguments.back();
+  };
+  EXPECT_EQ(last_argument(with).kind, ArgumentKind::scalar);
+  // A kernel gets the default's bits where the problem does not take the scalar.
+  EXPECT_EQ(last_argument(without).kind, ArgumentKind::int32);
+  EXPECT_EQ(last_argument(without).value, 0x3f000000);
 }
 
 TEST(OperationTest, NormalizeOrdersAndLeavesDefaultsOut) {
@@ -51,6 +133,84 @@ TEST(OperationTest, NormalizeOrdersAndLeavesDefaultsOut) {
   EXPECT_EQ(normalized(Problem::make("scale", {{"m", 2}, {"n", 3}},
                                      {{"weight", "none"}, {"dtype", "fp32"}})),
             "scale m=2 n=3 dtype=fp32 weight=none");
+}
+
+/// The scale operation with a second type variable that follows the first.
+Result<Operation> with_out(std::string_view entry) {
+  std::string text =
+      replaced(kScaleOperation, R"("dtypes": {"dtype": ["bf16", "fp32"]})",
+               R"("dtypes": {"dtype": ["bf16", "fp32"], "out": )" + std::string(entry) + "}");
+  return parse_operation(
+      replaced(text, R"("role": "out", "dtype": "dtype")", R"("role": "out", "dtype": "out")"),
+      "o.json", "");
+}
+
+TEST(OperationTest, ATypeVariableMayFollowAnother) {
+  const auto operation =
+      with_out(R"({"values": ["bf16", "fp32", "fp8_e4m3"], "default": "dtype"})");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto problem = [&](std::string_view text) {
+    return operation->normalize(Problem::parse(text).value()).value();
+  };
+  const Problem followed = problem("scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(followed.text(), "scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(followed, problem("scale m=2 n=3 out=fp32 dtype=fp32"));
+  EXPECT_EQ(operation->dtype(followed, "out"), DType::fp32);
+  EXPECT_EQ(operation->scope(followed).find("out_bytes"), 4);
+  EXPECT_EQ(operation->tensor_shapes(followed)->back().dtype, DType::fp32);
+  const Problem narrowed = problem("scale m=2 n=3 out=fp8_e4m3 dtype=fp32");
+  EXPECT_EQ(narrowed.text(), "scale m=2 n=3 dtype=fp32 out=fp8_e4m3");
+  EXPECT_EQ(operation->scope(narrowed).find("out_bytes"), 1);
+  EXPECT_EQ(operation->tensor_shapes(narrowed)->back().bytes(), 6);
+  const auto refused =
+      operation->normalize(Problem::parse("scale m=2 n=3 dtype=fp32 out=int8").value());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "scale: out=int8 is not one of bf16, fp32, fp8_e4m3");
+}
+
+/// The scale operation with a formula over x and y.
+Operation with_formula() {
+  const auto operation = parse_operation(
+      replaced(
+          replaced(kScaleOperation, R"("flags": {)", R"("flags": {"f": {"formula": ["x", "y"]}, )"),
+          R"("dtype": "bf16"})", R"("dtype": "bf16", "f": "x + 1"})"),
+      "o.json", "");
+  EXPECT_TRUE(operation) << operation.error().message;
+  return *operation;
+}
+
+TEST(OperationTest, AFormulaIsPartOfTheProblemInNormalForm) {
+  const Operation operation = with_formula();
+  EXPECT_EQ(operation.example.text(), "scale m=64 n=256 dtype=bf16 f=x+1");
+  const auto given = operation.normalize(
+      Problem::make("scale", {{"m", 2}, {"n", 3}}, {{"f", "(x * y) + 0.50"}, {"dtype", "fp32"}}));
+  ASSERT_TRUE(given) << given.error().message;
+  EXPECT_EQ(given->text(), "scale m=2 n=3 dtype=fp32 f=x*y+0.5");
+  EXPECT_EQ(*operation.normalize(*Problem::parse(given->text())), *given);
+  EXPECT_EQ(operation.scope(*given).find("f_x"), 1);
+  EXPECT_EQ(operation.scope(*given).find("f_y"), 1);
+  EXPECT_EQ(operation.scope(operation.example).find("f_y"), 0);
+  EXPECT_EQ(operation.formula(*given, operation.flags.front()).code(), "((x * y) + Value(0.5))");
+}
+
+TEST(OperationTest, AFormulaHasToBeThereAndUnderstood) {
+  const Operation operation = with_formula();
+  const auto refused = [&](std::string_view text) {
+    const auto problem = operation.normalize(Problem::parse(text).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32"), "scale: f is missing, it is a formula over x, y");
+  EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32 f=x+z"),
+            "scale: f: \"x+z\": column 3: unknown name \"z\", known are x, y");
+}
+
+TEST(OperationTest, WhatATypeVariableFollowsMustFit) {
+  EXPECT_EQ(with_out(R"({"values": ["bf16"], "default": "dtype"})").error().message,
+            "o.json:5: dtypes.out.default: dtype may be fp32, out may not");
+  EXPECT_EQ(with_out(R"({"values": ["bf16"], "default": "out"})").error().message,
+            "o.json:5: dtypes.out.default: \"out\" is no type variable before out");
+  EXPECT_EQ(with_out(R"({"values": ["bf16"]})").error().message,
+            "o.json:5: dtypes.out.default: missing");
 }
 
 TEST(OperationTest, NormalizeNamesWhatIsWrongAndWhatIsAllowed) {
@@ -149,7 +309,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "\"flops\"", "\"flop\"",
             "o.json:15: flop: unknown key, known are operation, description, dims, dtypes, flags, "
-            "tensors, scalars, inputs, tolerance, flops, bytes, example, reference"},
+            "requires, tensors, scalars, inputs, tolerance, flops, bytes, example, reference"},
         Refused{"2 * m * n\"", "2 * m * k\"",
                 "o.json:15: flops: \"2 * m * k\": unknown name \"k\", known are dtype_bf16, "
                 "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n"},
@@ -175,6 +335,13 @@ INSTANTIATE_TEST_SUITE_P(
                 "o.json:5: dtypes.dtype: at least one dtype is needed"},
         Refused{"\"default\": \"scale\"", "\"default\": \"both\"",
                 "o.json:6: flags.weight.default: \"both\" is not one of none, scale"},
+        Refused{"\"values\": [\"none\", \"scale\"]", "\"formula\": [\"x\"]",
+                "o.json:6: flags.weight: a formula has neither values nor a default"},
+        Refused{"\"values\": [\"none\", \"scale\"], \"default\": \"scale\"",
+                "\"formula\": [\"exp\"]",
+                "o.json:6: flags.weight.formula[0]: \"exp\" is a function of formulas"},
+        Refused{"\"values\": [\"none\", \"scale\"], \"default\": \"scale\"", "\"formula\": []",
+                "o.json:6: flags.weight.formula: a formula has at least one variable"},
         Refused{"\"role\": \"out\"", "\"role\": \"in\"",
                 "o.json:1: file: no tensor is an output: role \"out\" or \"inout\""},
         Refused{"\"name\": \"w\"", "\"name\": \"a\"", "o.json:9: tensors[1]: \"a\" is named twice"},

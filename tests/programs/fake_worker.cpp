@@ -4,6 +4,7 @@
 //   drop,
 //                             reference), for candidates with parameter A where one is given, in
 //                             the N-th process alone where one is given
+//   fill=work                 filler takes its time on the clock of the samples, and not none
 //   state=FILE                where the processes count themselves, a line each
 //   parent=FILE               no worker: starts one of these, writes its process id to FILE, asks
 //   it
@@ -155,6 +156,12 @@ class FakeRunner final : public Runner {
   Result<Audit> audit() override {
     act("audit", 0);
     return Audit{{{"power_cap", Trust::b, "700 of 700 W"}}};
+  }
+  void fill(double seconds) override {
+    if (behaviour_.at("fill") != "work") return;
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    use_.append({clock_, clock_ + seconds, seconds, 0});
+    clock_ += seconds;
   }
   void drop(Id id) override {
     act("drop", candidates_.at(id));

@@ -102,6 +102,28 @@ TEST(CApiToolkitTest, AKernelIsPredictedAndDescribedForASku) {
   const void* tensors[3] = {};
   EXPECT_EQ(kw_launch(kernel, nullptr, tensors, 3, nullptr, 0, nullptr), -1);
   EXPECT_NE(std::strstr(kw_last_error(), "without a GPU"), nullptr) << kw_last_error();
+  EXPECT_EQ(kw_launch_checked(kernel, nullptr, tensors, 3, nullptr, 0, nullptr), -1);
+  kw_baked* baked = nullptr;
+  EXPECT_EQ(kw_bake(kernel, tensors, 3, nullptr, 0, &baked), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "without a GPU"), nullptr) << kw_last_error();
+  EXPECT_EQ(baked, nullptr);
+
+  kw_chain_builder* builder = nullptr;
+  ASSERT_EQ(kw_chain_begin(&builder), 0);
+  size_t buffer = 9;
+  ASSERT_EQ(kw_chain_buffer(builder, 4000, &buffer), 0);
+  EXPECT_EQ(buffer, 0U);
+  kw_chain_arg arguments[3] = {};
+  arguments[2].kind = KW_BUFFER;
+  EXPECT_EQ(kw_chain_add(builder, kernel, arguments, 3), 0) << kw_last_error();
+  arguments[2].kind = 7;
+  EXPECT_EQ(kw_chain_add(builder, kernel, arguments, 3), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "kw_chain_arg.kind is 7"), nullptr) << kw_last_error();
+  kw_chain* chain = nullptr;
+  EXPECT_EQ(kw_chain_build(builder, &chain), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "without a GPU"), nullptr) << kw_last_error();
+  EXPECT_EQ(chain, nullptr);
+  kw_chain_end(builder);
   kw_release(kernel);
 }
 

@@ -1,5 +1,6 @@
 #include "service/core.h"
 
+#include <bit>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -7,41 +8,10 @@
 #include <vector>
 
 #include "support/files.h"
-#include "tests/service/fake_surroundings.h"
-#include "tests/temp_dir.h"
+#include "tests/service/core_fixture.h"
 
 namespace kernwright {
 namespace {
-
-class ServiceCoreTest : public ::testing::Test {
- protected:
-  std::shared_ptr<ServiceCore> open(MissPolicy policy = MissPolicy::predict, std::string sku = {}) {
-    ServiceOptions options;
-    options.measure_in_process = true;
-    options.cache = cache_.path();
-    options.on_miss = policy;
-    options.sku = std::move(sku);
-    options.tune_seconds = 5;
-    options.template_dirs = template_dirs_;
-    options.l2 = l2_;
-    Result<std::shared_ptr<ServiceCore>> core =
-        ServiceCore::open(std::move(options), fake_surroundings(world_));
-    EXPECT_TRUE(core) << (core ? "" : core.error().message);
-    return core ? *core : nullptr;
-  }
-
-  static TuningOptions few_trials() {
-    TuningOptions options;
-    options.budget.trials = 20;
-    return options;
-  }
-
-  ScopedTempDir cache_;
-  std::vector<std::string> template_dirs_;
-  FakeWorld world_;
-  L2State l2_ = L2State::cold;
-  Problem problem_ = vector_add(4096, DType::bf16);
-};
 
 TEST_F(ServiceCoreTest, APredictionIsServedAtOnceAndSaysSo) {
   const auto core = open();
@@ -371,13 +341,16 @@ TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
     const Result<void> launched = kernel->launch(nullptr, arguments);
     return launched ? std::string("launched") : launched.error().message;
   };
+  const auto launched = [&](std::size_t position) {
+    return world_.driver.launches.back().value(position);
+  };
   EXPECT_EQ(message({memory, memory + 4}), "launched");
-  EXPECT_EQ(world_.launched_scalars, std::vector<double>{2});
+  EXPECT_EQ(launched(2), std::bit_cast<std::uint32_t>(2.0F));
   EXPECT_EQ(message({memory, memory + 4, 3.0}), "launched");
-  EXPECT_EQ(world_.launched_scalars, std::vector<double>{3});
-  EXPECT_EQ(world_.launched_tensors[0], reinterpret_cast<DevicePointer>(memory));
+  EXPECT_EQ(launched(2), std::bit_cast<std::uint32_t>(3.0F));
+  EXPECT_EQ(launched(0), reinterpret_cast<DevicePointer>(memory));
   EXPECT_EQ(message({reinterpret_cast<std::uint64_t>(memory), 0x100ULL}), "launched");
-  EXPECT_EQ(world_.launched_tensors[1], 0x100U);
+  EXPECT_EQ(launched(1), 0x100U);
   EXPECT_NE(message({memory}).find("1 arguments given"), std::string::npos);
   EXPECT_NE(message({memory, memory, 1.0, 2.0}).find("4 arguments given"), std::string::npos);
   EXPECT_NE(message({memory, nullptr}).find("(y): null pointer"), std::string::npos);

@@ -7,10 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "device/driver_device.h"
 #include "device/fake_device.h"
 #include "service/core.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "tests/device/fake_driver.h"
+#include "tests/device/plans.h"
 
 namespace kernwright {
 
@@ -27,8 +30,7 @@ struct FakeWorld {
   };
   std::string driver_version = "580.1";
   ManualClock clock;
-  std::vector<DevicePointer> launched_tensors;
-  std::vector<double> launched_scalars;
+  FakeDriver driver;
 };
 
 /// "Compiles" to a digest of everything that the compiler would see.
@@ -57,21 +59,14 @@ class FakeCompiler final : public Compiler {
   FakeWorld& world_;
 };
 
-class FakeLauncher final : public Launcher {
- public:
-  FakeLauncher(FakeWorld& world, ExecutionPlan plan) : world_(world), plan_(std::move(plan)) {}
-  const ExecutionPlan& plan() const override { return plan_; }
-  Result<void> launch(void*, std::span<const DevicePointer> tensors,
-                      std::span<const double> scalars, DevicePointer) const override {
-    world_.launched_tensors.assign(tensors.begin(), tensors.end());
-    world_.launched_scalars.assign(scalars.begin(), scalars.end());
-    return {};
+/// A launcher whose driver is the fake one of `world`.
+inline Result<std::unique_ptr<Launcher>> load_fake_launcher(FakeWorld& world,
+                                                            const ExecutionPlan& plan) {
+  for (const LaunchPlan& launch : plan.launches) {
+    world.driver.kernels[launch.kernel] = parameter_sizes(plan, launch);
   }
-
- private:
-  FakeWorld& world_;
-  ExecutionPlan plan_;
-};
+  return load_launcher(world.driver.api(), FakeDriver::cubin(), plan, 0);
+}
 
 /// A GPU, a toolkit and a launcher that exist in `world` alone. The time of a program is a fixed
 /// function of its bits.
@@ -101,7 +96,7 @@ inline Surroundings fake_surroundings(FakeWorld& world) {
                                         int) -> Result<std::unique_ptr<Launcher>> {
     ++world.loads;
     if (world.loading_fails) return Error{ErrorCode::device, "cuLibraryLoadData: out of memory"};
-    return std::unique_ptr<Launcher>(std::make_unique<FakeLauncher>(world, plan));
+    return load_fake_launcher(world, plan);
   };
   return surroundings;
 }

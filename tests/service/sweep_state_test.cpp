@@ -8,9 +8,9 @@ namespace {
 
 GradedRecord record(RecordGrade grade, Trust trust, Match match,
                     MissReason reason = MissReason::none) {
-  GradedRecord graded{.record = {}, .match = match, .reason = reason};
-  graded.record.grade = grade;
-  graded.record.trust = trust;
+  GradedRecord graded{.head = {}, .match = match, .reason = reason};
+  graded.head.grade = grade;
+  graded.head.trust = trust;
   return graded;
 }
 
@@ -28,7 +28,7 @@ TEST(SweepStateTest, ATrustedRecordSettlesAProblem) {
   for (const Trust trust : {Trust::a, Trust::b}) {
     for (const Match match : {Match::exact, Match::recheck}) {
       const std::vector<GradedRecord> known = {measured(trust, match)};
-      EXPECT_EQ(sweep_state(known, RecordGrade::measured).settled, &known[0].record);
+      EXPECT_EQ(sweep_state(known, RecordGrade::measured).settled, &known[0]);
     }
   }
 }
@@ -43,7 +43,7 @@ TEST(SweepStateTest, AProvisionalRecordIsDueAgainAndSaysSo) {
 TEST(SweepStateTest, ATrustedRecordBehindAProvisionalOneSettlesToo) {
   const std::vector<GradedRecord> known = {measured(Trust::c), measured(Trust::b, Match::recheck)};
   const SweepState state = sweep_state(known, RecordGrade::measured);
-  EXPECT_EQ(state.settled, &known[1].record);
+  EXPECT_EQ(state.settled, &known[1]);
   EXPECT_FALSE(state.provisional);
 }
 
@@ -60,14 +60,14 @@ TEST(SweepStateTest, RecordsOfOtherCodeAreDueAgain) {
 TEST(SweepStateTest, APredictionSettlesOnlyWhereNothingCanBeMeasured) {
   const std::vector<GradedRecord> known = {
       record(RecordGrade::predicted, Trust::a, Match::predicted)};
-  EXPECT_EQ(sweep_state(known, RecordGrade::predicted).settled, &known[0].record);
+  EXPECT_EQ(sweep_state(known, RecordGrade::predicted).settled, &known[0]);
   EXPECT_EQ(sweep_state(known, RecordGrade::measured).settled, nullptr);
   EXPECT_FALSE(sweep_state(known, RecordGrade::measured).provisional);
 }
 
 TEST(SweepStateTest, WhereNothingCanBeMeasuredAProvisionalRecordSettles) {
   const std::vector<GradedRecord> known = {measured(Trust::c)};
-  EXPECT_EQ(sweep_state(known, RecordGrade::predicted).settled, &known[0].record);
+  EXPECT_EQ(sweep_state(known, RecordGrade::predicted).settled, &known[0]);
 }
 
 }  // namespace

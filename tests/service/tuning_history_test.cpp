@@ -28,16 +28,20 @@ class TuningHistoryTest : public ::testing::Test {
   }
   static GradedRecord record(std::int64_t threads, RecordGrade grade, Trust trust) {
     GradedRecord graded;
-    graded.record.grade = grade;
-    graded.record.trust = trust;
-    graded.record.winner.kernel_template = "vector_add/vectorized";
-    graded.record.winner.configuration = Configuration({{"THREADS", threads}});
+    graded.head.grade = grade;
+    graded.head.trust = trust;
+    graded.match = Match::exact;
+    graded.head.winner.kernel_template = "vector_add/vectorized";
+    graded.head.winner.configuration = Configuration({{"THREADS", threads}});
     return graded;
   }
-  TuningOptions options(const TuningHistory& from,
-                        const std::vector<GradedRecord>& known = {}) const {
+  TuningOptions options(const TuningHistory& from, std::vector<GradedRecord> known = {},
+                        Decisions decisions = {}) const {
     TuningOptions options;
-    from.add_to(options, **catalog_->operation("vector_add"), known);
+    Answers answers;
+    answers.records = std::move(known);
+    answers.decisions = std::move(decisions);
+    from.add_to(options, **catalog_->operation("vector_add"), answers);
     return options;
   }
 
@@ -71,6 +75,40 @@ TEST_F(TuningHistoryTest, WhatFailedForGoodIsKnownWhileTheConditionsAreTheSame) 
   EXPECT_EQ(found.failures[0].id, "vector_add/vectorized THREADS=64");
   EXPECT_EQ(found.failures[0].outcome, Outcome::wrong_result);
   EXPECT_TRUE(options(history("590.2")).failures.empty());
+}
+
+TEST_F(TuningHistoryTest, WhatIsBannedIsNotTried) {
+  Override ban;
+  ban.action = OverrideAction::ban;
+  ban.kernel_template = "vector_add/vectorized";
+  ban.configuration = Configuration({{"THREADS", 64}});
+  Decisions decisions;
+  decisions.add(std::vector<Override>{ban});
+  const TuningOptions found = options(history(), {}, decisions);
+  ASSERT_EQ(found.failures.size(), 1U);
+  EXPECT_EQ(found.failures[0].id, "vector_add/vectorized THREADS=64");
+  EXPECT_EQ(found.failures[0].outcome, Outcome::rejected);
+}
+
+TEST_F(TuningHistoryTest, TheRunnersUpOfAnotherEnvironmentAreMeasuredAgain) {
+  TuningRecord record;
+  record.key = {
+      .problem = "vector_add n=4096 dtype=bf16", .target = "sm_90", .sku = "h200", .policy = {}};
+  record.trust = Trust::a;
+  record.winner.kernel_template = "vector_add/vectorized";
+  record.winner.configuration = Configuration({{"THREADS", 128}});
+  record.runners_up = {record.winner, record.winner};
+  record.runners_up[0].configuration = Configuration({{"THREADS", 256}});
+  record.runners_up[1].configuration = Configuration({{"THREADS", 512}});
+  const Result<std::filesystem::path> file = cache_.put_record(record);
+  ASSERT_TRUE(file);
+  GradedRecord known{.head = head_of(record), .match = Match::recheck, .file = *file};
+  const TuningOptions again = options(history(), {known});
+  ASSERT_EQ(again.seeds.size(), 2U);
+  EXPECT_EQ(again.seeds[0].configuration.at("THREADS"), 256);
+  EXPECT_EQ(again.seeds[1].configuration.at("THREADS"), 512);
+  known.match = Match::exact;
+  EXPECT_TRUE(options(history(), {known}).seeds.empty());
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "service/worklist.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <string>
+#include <vector>
 
 namespace kernwright {
 namespace {
@@ -32,6 +35,75 @@ TEST(WorklistTest, NamesFileLineAndWhatIsWrong) {
   EXPECT_NE(message("{\"problems\": [{\"dims\": {}}]}").find("names no operation"),
             std::string::npos);
   EXPECT_NE(message("{\"problems\": [], \"more\": 1}").find("one member"), std::string::npos);
+}
+
+std::vector<std::string> texts(const std::vector<Problem>& problems) {
+  std::vector<std::string> texts;
+  for (const Problem& problem : problems) texts.push_back(problem.text());
+  return texts;
+}
+
+TEST(WorklistTest, ListsAndRangesStandForAllCombinationsEachOnce) {
+  const auto problems = parse_worklist(R"({"problems": [
+    "matmul m=2 n=8 k=3 dtype=bf16",
+    {"operation": "matmul", "dims": {"m": [1, 2, "4:8:x2"], "n": 8, "k": "3:4"},
+     "flags": {"dtype": ["bf16", "fp16"]}}
+  ]})",
+                                       "w.json");
+  ASSERT_TRUE(problems) << problems.error().message;
+  const std::vector<std::string> all = texts(*problems);
+  ASSERT_EQ(all.size(), 4U * 2 * 2);
+  EXPECT_EQ(all[0], "matmul m=2 n=8 k=3 dtype=bf16");
+  EXPECT_EQ(all[1], "matmul m=1 n=8 k=3 dtype=bf16");
+  EXPECT_EQ(all[2], "matmul m=1 n=8 k=3 dtype=fp16");
+  EXPECT_EQ(all[3], "matmul m=1 n=8 k=4 dtype=bf16");
+  EXPECT_EQ(all.back(), "matmul m=8 n=8 k=4 dtype=fp16");
+}
+
+TEST(WorklistTest, ListsThatAreNoneAreNamedWithTheirLine) {
+  const auto of_m = [](const std::string& m) {
+    return message("{\"problems\": [\n {\"operation\": \"matmul\", \"dims\": {\"m\": " + m +
+                   "}}]}");
+  };
+  EXPECT_NE(of_m("[]").find("w.json:2: dim m has an empty list"), std::string::npos);
+  EXPECT_NE(of_m("[1, \"4:2\"]").find("dim m: \"4:2\" is neither"), std::string::npos);
+  EXPECT_NE(of_m("[1.5]").find("dim m must be an integer or a range"), std::string::npos);
+  EXPECT_EQ(of_m("[1, \"4:64:x2\"]"), "accepted");
+}
+
+TEST(WorklistTest, AListOfTooManyProblemsIsRefusedAtOnce) {
+  EXPECT_NE(message(R"({"problems": [{"operation": "matmul",
+    "dims": {"m": "1:1000", "n": "1:1000", "k": "1:1000"}}]})")
+                .find("more than 100000 problems"),
+            std::string::npos);
+}
+
+TEST(ShardTest, PartsCoverTheListOnceWhateverItsOrder) {
+  std::vector<Problem> problems;
+  for (int n = 1; n <= 23; ++n) problems.push_back(vector_add(n, DType::bf16));
+  std::vector<std::string> covered;
+  for (std::size_t index = 1; index <= 5; ++index) {
+    const std::vector<std::string> part = texts(shard_of(problems, {index, 5}));
+    EXPECT_GE(part.size(), 4U);
+    EXPECT_LE(part.size(), 5U);
+    std::vector<Problem> reversed(problems.rbegin(), problems.rend());
+    EXPECT_EQ(texts(shard_of(reversed, {index, 5})), part);
+    covered.insert(covered.end(), part.begin(), part.end());
+  }
+  std::sort(covered.begin(), covered.end());
+  std::vector<std::string> all = texts(problems);
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(covered, all);
+}
+
+TEST(ShardTest, IsReadFromText) {
+  const Result<Shard> shard = parse_shard("2/8");
+  ASSERT_TRUE(shard);
+  EXPECT_EQ(shard->index, 2U);
+  EXPECT_EQ(shard->count, 8U);
+  for (const char* text : {"", "2", "2/", "0/8", "9/8", "2/8x", "a/b", "-1/8"}) {
+    EXPECT_FALSE(parse_shard(text)) << text;
+  }
 }
 
 }  // namespace

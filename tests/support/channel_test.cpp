@@ -61,6 +61,16 @@ TEST_F(ChannelTest, NothingByTheDeadlineIsATimeout) {
   EXPECT_EQ(other_.receive(deadline_in(0.01)).error().code, ErrorCode::timed_out);
 }
 
+TEST_F(ChannelTest, AMessageOrAClosedEndMakesItReadable) {
+  EXPECT_FALSE(one_.readable(deadline_in(0.0002)).value());
+  ASSERT_TRUE(other_.send("text"));
+  EXPECT_TRUE(one_.readable(deadline_in(0)).value());
+  ASSERT_TRUE(one_.receive());
+  EXPECT_FALSE(one_.readable(deadline_in(0)).value());
+  other_ = Channel();
+  EXPECT_TRUE(one_.readable(kNoDeadline).value());
+}
+
 TEST_F(ChannelTest, AnEndThatNobodyReadsIsATimeout) {
   const auto sent = one_.send(std::string(8'000'000, 'x'), -1, deadline_in(0.01));
   ASSERT_FALSE(sent);

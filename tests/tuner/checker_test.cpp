@@ -17,16 +17,21 @@ TEST(ExactDistributionTest, SmallIntegersWhereSumsAndResultsStayExact) {
   EXPECT_EQ(exact_for("vector_add n=8 dtype=fp16"), InputDistribution::small_integers);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=bf16"), InputDistribution::small_integers);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=7278 dtype=fp16"), InputDistribution::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column"),
+            InputDistribution::small_integers);
 }
 
 TEST(ExactDistributionTest, SignsWhereTheOutputWouldOverflow) {
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=7279 dtype=fp16"), InputDistribution::signs);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=65504 dtype=fp16"), InputDistribution::signs);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column residual=add"),
+            InputDistribution::signs);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=1864136 dtype=bf16"), InputDistribution::signs);
 }
 
 TEST(ExactDistributionTest, NoneWhereNothingIsExact) {
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=65505 dtype=fp16"), std::nullopt);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=8 dtype=bf16 activation=silu"), std::nullopt);
   EXPECT_EQ(exact_for("rmsnorm rows=8 columns=64 dtype=bf16"), std::nullopt);
 }
 

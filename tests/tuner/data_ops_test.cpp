@@ -128,6 +128,18 @@ TEST_F(HostDataOpsTest, WithinTheBoundNothingMismatches) {
   EXPECT_TRUE(report.first_mismatch.empty());
 }
 
+TEST_F(HostDataOpsTest, AnIntegerMayBeARoundedValueAndNoOther) {
+  const std::vector<signed char> actual{2, 2, 2, -7};
+  const std::vector<float> reference{2.25F, 2, 1.5F, -7.75F};
+  const std::vector<float> magnitude(4, 1);
+  const auto report =
+      ops_->compare(address(actual.data()), DType::int8, 4, address(reference.data()),
+                    address(magnitude.data()), {1e-6, 0});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report.value().mismatches, 1);
+  EXPECT_EQ(report.value().first_mismatch, "3");
+}
+
 TEST_F(HostDataOpsTest, TheFirstMismatchIsNamed) {
   const CheckReport report = compare({10, 10.5F, 12}, {10, 10, 10}, {0.1, 0.01});
   EXPECT_EQ(report.mismatches, 2);

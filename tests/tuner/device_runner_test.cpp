@@ -366,6 +366,18 @@ TEST_F(DeviceRunnerTest, TheUseOfTheDeviceIsThatOfSamplesAndChecks) {
   EXPECT_NEAR(use.longest_idle_seconds, 0.003, 1e-9);
 }
 
+TEST_F(DeviceRunnerTest, FillerOccupiesTheDevice) {
+  const auto runner = open();
+  ASSERT_TRUE(runner);
+  const Runner::Id id = Runner::kSmReference;
+  ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
+  static_cast<void>(runner.value()->take_use());
+  runner.value()->fill(1e-3);
+  const DeviceUse use = runner.value()->take_use();
+  EXPECT_GT(use.busy_seconds, 0);
+  EXPECT_NEAR(use.idle_seconds(), 0, 1e-12);
+}
+
 TEST_F(DeviceRunnerTest, ALaunchGapIsTakenOncePerShape) {
   const auto runner = open();
   ASSERT_TRUE(runner);
@@ -381,7 +393,10 @@ TEST_F(DeviceRunnerTest, ALaunchGapIsTakenOncePerShape) {
 
 TEST_F(DeviceRunnerTest, TheAuditAddsTheTimersToWhatItIsGiven) {
   DeviceRunnerOptions options;
-  options.audit = [] { return Audit{{{"power_cap", Trust::b, "300 of 700 W"}}}; };
+  options.audit = [](const auto& released) {
+    released();
+    return Audit{{{"power_cap", Trust::b, "300 of 700 W"}}};
+  };
   const auto runner = open(options);
   ASSERT_TRUE(runner);
   const Runner::Id id = Runner::kSmReference;

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "cache/record_store.h"
 #include "model/catalog.h"
 #include "support/text.h"
+#include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
@@ -32,16 +34,26 @@ class SeedsTest : public ::testing::Test {
   }
   std::vector<std::int64_t> seeds() const {
     std::vector<std::int64_t> values;
-    for (const auto& seed : find_seeds(operation(), key_, records_)) {
+    for (const auto& seed : find_seeds(operation(), key_, runs())) {
       values.push_back(seed.configuration.at("BM"));
     }
     return values;
+  }
+  /// The records in files, in their order.
+  std::vector<RecordRun> runs() const {
+    std::vector<RecordRun> runs;
+    for (const TuningRecord& record : records_) {
+      runs.push_back({store_.put(record).value(), head_of(record)});
+    }
+    return runs;
   }
   const Operation& operation() const { return *catalog_->operation("matmul").value(); }
 
   std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
   RecordKey key_ = record(problem(4096), 0).key;
   std::vector<TuningRecord> records_;
+  ScopedTempDir dir_;
+  RecordStore store_{dir_.path()};
 };
 
 TEST_F(SeedsTest, DistanceIsTheNormOfTheLogRatios) {
@@ -83,7 +95,7 @@ TEST_F(SeedsTest, FiveNeighboursAndEightSeedsAtMostEachOnce) {
 TEST_F(SeedsTest, OtherSkusComeLastFourAtMostAndAreMarked) {
   records_ = {record(problem(4096), 7, "a100_80"), record(problem(64), 1)};
   for (int tie = 1; tie <= 6; ++tie) records_[0].runners_up.push_back(ranked(10 + tie, true));
-  const auto found = find_seeds(operation(), key_, records_);
+  const auto found = find_seeds(operation(), key_, runs());
   ASSERT_EQ(found.size(), 5U);
   EXPECT_EQ(found[0].configuration.at("BM"), 1);
   EXPECT_FALSE(found[0].other_sku);

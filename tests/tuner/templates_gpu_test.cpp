@@ -9,6 +9,7 @@
 #include "support/text.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/gpu_world.h"
+#include "tuner/checker.h"
 #include "tuner/draw.h"
 #include "tuner/tuning_session.h"
 
@@ -29,6 +30,7 @@ class TemplatesGpuTest : public GpuWorld {
   void check(const Problem& problem, const CandidateList& list,
              const std::vector<std::size_t>& chosen, std::uint64_t seed,
              Runner::CheckDepth depth = Runner::CheckDepth::screening) {
+    const Operation& op = operation(problem.operation());
     const bool finalist = depth == Runner::CheckDepth::finalist;
     std::vector<std::shared_future<CompileResult>> kernels;
     kernels.reserve(chosen.size());
@@ -51,7 +53,7 @@ class TemplatesGpuTest : public GpuWorld {
       EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
       EXPECT_TRUE(checked.value().report.guarded);
       EXPECT_EQ(checked.value().report.exact,
-                operation(problem.operation()).exact_inputs.has_value());
+                exact_distribution(op, problem, op.tensor_shapes(problem).value()).has_value());
       EXPECT_EQ(checked.value().report.unmapped, finalist);
       EXPECT_LE(checked.value().report.max_error, 1);
       ASSERT_FALSE(runner.value()->lost());
@@ -108,10 +110,48 @@ TEST_F(TemplatesGpuTest, MatmulDefaultsAreRightAtOddSizes) {
       }
     }
   }
-  for (const char* more : {"m=1000 n=127 k=1000", "m=127 n=1000 k=7", "m=300 n=264 k=8",
-                           "m=1 n=8 k=8", "m=257 n=8 k=4096", "m=3 n=777 k=4104",
-                           "m=16 n=4096 k=4096", "m=33 n=100 k=14336", "m=64 n=1001 k=520"}) {
+  for (const char* more :
+       {"m=1000 n=127 k=1000", "m=127 n=1000 k=7", "m=300 n=264 k=8", "m=1 n=8 k=8",
+        "m=257 n=8 k=4096", "m=3 n=777 k=4104", "m=16 n=4096 k=4096", "m=33 n=100 k=14336",
+        "m=64 n=1001 k=520", "m=4097 n=1 k=4097", "m=1025 n=1023 k=1027", "m=130 n=3 k=16389",
+        "m=257 n=513 k=8194", "m=500 n=300 k=2052"}) {
     problems.push_back(concat("matmul ", more, " dtype=fp16"));
+  }
+  check_defaults(problems);
+}
+
+TEST_F(TemplatesGpuTest, MatmulEpiloguesAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  // Short sums leave no room for a wrong activation within the bound.
+  for (const char* sizes :
+       {"m=1 n=7 k=8 dtype=bf16", "m=13 n=1001 k=24 dtype=fp16", "m=61 n=264 k=72 dtype=bf16",
+        "m=127 n=127 k=7 dtype=fp16", "m=129 n=1000 k=40 dtype=bf16",
+        "m=1500 n=1608 k=264 dtype=fp16", "m=300 n=3 k=1000 dtype=bf16"}) {
+    for (const char* parts :
+         {"bias=column", "residual=add", "activation=gelu_tanh", "activation=gelu_erf",
+          "activation=silu", "bias=column residual=add",
+          "bias=column activation=gelu_tanh residual=add", "bias=column activation=silu",
+          "bias=column activation=gelu_erf residual=add", "scaling=alpha", "residual=scaled",
+          "scaling=alpha bias=column activation=silu residual=scaled"}) {
+      problems.push_back(concat("matmul ", sizes, " ", parts));
+    }
+  }
+  check_defaults(problems);
+}
+
+TEST_F(TemplatesGpuTest, MatmulTypesAndLayoutsAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const char* sizes :
+       {"m=1 n=7 k=8", "m=13 n=1001 k=24", "m=61 n=264 k=72", "m=127 n=127 k=7",
+        "m=129 n=1000 k=40", "m=1500 n=1608 k=264", "m=300 n=3 k=1000", "m=77 n=520 k=4096"}) {
+    for (const char* types :
+         {"dtype=fp8_e4m3", "dtype=fp8_e4m3 out=bf16 scaling=alpha", "dtype=fp8_e4m3 out=fp32",
+          "dtype=fp8_e4m3 out=fp16 accumulate=fast bias=column activation=silu residual=add",
+          "dtype=bf16 out=fp32", "dtype=fp16 out=bf16 bias=column", "dtype=bf16 out=fp8_e4m3",
+          "dtype=bf16 b_layout=kn", "dtype=fp16 b_layout=kn bias=column activation=gelu_tanh",
+          "dtype=fp16 out=fp32 b_layout=kn residual=scaled"}) {
+      problems.push_back(concat("matmul ", sizes, " ", types));
+    }
   }
   check_defaults(problems);
 }
@@ -131,6 +171,37 @@ TEST_F(TemplatesGpuTest, RmsnormDefaultsAreRightAtOddSizes) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, RowDefaultsAreRightWithEveryFlag) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    for (const char* size : {"rows=1 columns=1", "rows=7 columns=127", "rows=1000 columns=40",
+                             "rows=300 columns=4100", "rows=3 columns=30001"}) {
+      for (const char* operation :
+           {"rmsnorm", "layernorm", "softmax", "rmsnorm residual=add", "rmsnorm out=fp8_e4m3",
+            "rmsnorm out=int8", "layernorm residual=add", "layernorm weight=none",
+            "layernorm bias=none", "softmax mask=causal", "softmax mask=additive",
+            "reduce out=fp32", "reduce kind=max", "reduce kind=mean out=fp32",
+            "reduce kind=sum_squares out=fp32", "reduce over=tensor out=fp32",
+            "reduce over=tensor kind=max", "reduce over=tensor kind=mean out=fp32"}) {
+        problems.push_back(concat(operation, " ", size, " dtype=", dtype));
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
+TEST_F(TemplatesGpuTest, RowsOfAnyWidthHaveARightCandidate) {
+  std::vector<std::string> problems;
+  for (const char* operation :
+       {"rmsnorm residual=add", "layernorm residual=add", "softmax", "softmax mask=additive"}) {
+    for (const char* columns : {"65536", "131071", "262143", "262144", "400003"}) {
+      problems.push_back(concat(operation, " rows=3 columns=", columns, " dtype=bf16"));
+      problems.push_back(concat(operation, " rows=3 columns=", columns, " dtype=fp32"));
+    }
+  }
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, VectorAddDefaultsAreRightAtOddSizes) {
   std::vector<std::string> problems;
   for (const char* dtype : {"bf16", "fp16", "fp32"}) {
@@ -141,13 +212,125 @@ TEST_F(TemplatesGpuTest, VectorAddDefaultsAreRightAtOddSizes) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, PointwiseDefaultsAreRightWithEveryFlag) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    for (const char* shape : {"rows=1 columns=1", "rows=1001 columns=3", "rows=77 columns=1001",
+                              "rows=301 columns=4104", "rows=3 columns=131074"}) {
+      for (const char* flags :
+           {"gated_activation", "gated_activation activation=gelu_tanh",
+            "gated_activation activation=gelu_erf out=fp32",
+            "gated_activation activation=relu layout=packed",
+            "gated_activation layout=packed out=fp8_e4m3", "bias_activation",
+            "bias_activation activation=gelu_erf", "bias_activation activation=silu residual=add",
+            "bias_activation activation=relu out=fp32",
+            "bias_activation activation=relu_squared out=bf16"}) {
+        problems.push_back(concat(flags, " ", shape, " dtype=", dtype));
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
+TEST_F(TemplatesGpuTest, RopeDefaultsAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    for (const char* shape :
+         {"tokens=1 heads=1 kv_heads=1 head_dim=2", "tokens=1001 heads=3 kv_heads=1 head_dim=6",
+          "tokens=77 heads=5 kv_heads=5 head_dim=20", "tokens=301 heads=32 kv_heads=8 head_dim=128",
+          "tokens=7 heads=64 kv_heads=1 head_dim=576"}) {
+      for (const char* flags : {"rope", "rope pairs=neighbours", "rope append=cache",
+                                "rope append=cache pairs=neighbours"}) {
+        problems.push_back(concat(flags, " ", shape, " dtype=", dtype));
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
+TEST_F(TemplatesGpuTest, ElementwiseDefaultsAreRightWithEveryFunction) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    for (const int n : {1, 7, 1000, 65537, 1000003}) {
+      for (const char* formula :
+           {"a*x+y", "x*y+z*w", "x/(1+abs(y))", "exp(x)-b", "log(1+x*x)", "sqrt(x*x+y*y)",
+            "tanh(x)*y", "sigmoid(x)*max(y,z)", "silu(x)*min(y,0.5)", "gelu_erf(x)+gelu_tanh(y)",
+            "relu(-x)/3", "b"}) {
+        problems.push_back(concat("elementwise n=", n, " dtype=", dtype, " formula=", formula));
+      }
+    }
+  }
+  for (const char* mixed :
+       {"dtype=bf16 y_dtype=fp32 formula=x*y", "dtype=fp32 out=fp8_e4m3 formula=x",
+        "dtype=bf16 out=fp32 formula=x*a", "dtype=fp16 z_dtype=bf16 formula=x-z"}) {
+    problems.push_back(concat("elementwise n=100003 ", mixed));
+  }
+  check_defaults(problems);
+}
+
+TEST_F(TemplatesGpuTest, PointwiseDefaultsAreRightAtRandomShapes) {
+  const std::vector<std::string> flags = {"gated_activation dtype=bf16",
+                                          "gated_activation dtype=fp16 layout=packed",
+                                          "gated_activation dtype=fp32",
+                                          "gated_activation dtype=bf16 out=fp8_e4m3",
+                                          "bias_activation dtype=bf16",
+                                          "bias_activation dtype=fp16 activation=gelu_erf",
+                                          "bias_activation dtype=fp32 residual=add"};
+  std::vector<std::string> problems;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    // Columns over 18 powers of 2, and at most 2^21 elements.
+    const std::uint64_t columns = 1 + hash_at(5, 2 * i) % (std::uint64_t{2} << (i % 18));
+    const std::uint64_t rows =
+        1 + hash_at(5, 2 * i + 1) % std::max<std::uint64_t>((1 << 21) / columns, 1);
+    problems.push_back(concat(flags[i % flags.size()], " rows=", rows, " columns=", columns));
+  }
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
   const std::map<std::string, std::vector<std::string>> problems = {
+      {"bias_activation",
+       {"bias_activation rows=1003 columns=1000 dtype=bf16",
+        "bias_activation rows=301 columns=4104 dtype=fp32 residual=add",
+        "bias_activation rows=5003 columns=72 dtype=fp16 activation=gelu_erf"}},
+      {"elementwise",
+       {"elementwise n=1000001 dtype=bf16 formula=a*x+y",
+        "elementwise n=300000 dtype=fp32 out=bf16 formula=x*y+z*w"}},
+      {"gated_activation",
+       {"gated_activation rows=1003 columns=1000 dtype=bf16",
+        "gated_activation rows=301 columns=4104 dtype=fp32 layout=packed",
+        "gated_activation rows=5003 columns=72 dtype=fp16 out=fp8_e4m3"}},
       {"matmul",
        {"matmul m=515 n=776 k=1096 dtype=bf16", "matmul m=200 n=333 k=517 dtype=fp16",
-        "matmul m=13 n=777 k=1096 dtype=bf16", "matmul m=49 n=333 k=1096 dtype=fp16"}},
+        "matmul m=13 n=777 k=1096 dtype=bf16", "matmul m=49 n=333 k=1096 dtype=fp16",
+        "matmul m=777 n=13 k=1093 dtype=bf16", "matmul m=250 n=1000 k=4096 dtype=fp16",
+        "matmul m=1501 n=1603 k=515 dtype=bf16", "matmul m=130 n=120 k=16386 dtype=bf16",
+        "matmul m=9 n=1001 k=1033 dtype=fp16",
+        "matmul m=2515 n=1608 k=136 dtype=bf16 bias=column activation=gelu_tanh residual=add",
+        "matmul m=49 n=333 k=1096 dtype=fp16 bias=column activation=silu residual=add",
+        "matmul m=13 n=776 k=520 dtype=bf16 bias=column activation=gelu_erf residual=add",
+        "matmul m=515 n=776 k=1104 dtype=fp8_e4m3 out=bf16 scaling=alpha",
+        "matmul m=515 n=777 k=1093 dtype=fp16 b_layout=kn",
+        "matmul m=515 n=776 k=1096 dtype=bf16 b_layout=kn out=fp32"}},
       {"rmsnorm",
-       {"rmsnorm rows=301 columns=4104 dtype=bf16", "rmsnorm rows=77 columns=771 dtype=fp32"}},
+       {"rmsnorm rows=301 columns=4104 dtype=bf16", "rmsnorm rows=77 columns=771 dtype=fp32",
+        "rmsnorm rows=3001 columns=1024 dtype=fp16 residual=add",
+        "rmsnorm rows=9 columns=16384 dtype=bf16"}},
+      {"layernorm",
+       {"layernorm rows=301 columns=4104 dtype=bf16 residual=add",
+        "layernorm rows=3001 columns=1024 dtype=fp16", "layernorm rows=77 columns=771 dtype=fp32"}},
+      {"reduce",
+       {"reduce rows=301 columns=4104 dtype=bf16",
+        "reduce rows=3001 columns=1024 dtype=fp16 out=fp32",
+        "reduce rows=77 columns=771 dtype=fp32 kind=max",
+        "reduce rows=2001 columns=1001 dtype=bf16 out=fp32 over=tensor"}},
+      {"softmax",
+       {"softmax rows=301 columns=4104 dtype=bf16", "softmax rows=3001 columns=1024 dtype=fp16",
+        "softmax rows=1777 columns=771 dtype=fp32 mask=causal"}},
+      {"rope",
+       {"rope tokens=301 heads=7 kv_heads=3 head_dim=128 dtype=bf16 append=cache",
+        "rope tokens=1001 heads=32 kv_heads=8 head_dim=80 dtype=fp16 pairs=neighbours",
+        "rope tokens=77 heads=5 kv_heads=1 head_dim=6 dtype=fp32"}},
       {"vector_add", {"vector_add n=1000001 dtype=bf16", "vector_add n=300000 dtype=fp32"}}};
   std::uint64_t seed = 100;
   std::set<std::string> covered;
@@ -168,10 +351,36 @@ TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
 
 TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
   for (const char* text :
-       {"matmul m=127 n=264 k=1000 dtype=bf16", "matmul m=129 n=1001 k=517 dtype=fp16",
-        "matmul m=512 n=1024 k=512 dtype=bf16", "matmul m=5 n=1001 k=1032 dtype=bf16",
-        "matmul m=33 n=264 k=2056 dtype=fp16", "rmsnorm rows=77 columns=771 dtype=fp32",
-        "rmsnorm rows=301 columns=4104 dtype=bf16", "vector_add n=1000003 dtype=bf16",
+       {"bias_activation rows=301 columns=1000 dtype=bf16 residual=add",
+        "bias_activation rows=77 columns=771 dtype=fp16",
+        "elementwise n=1000003 dtype=bf16 y_dtype=fp32 formula=a*x+y",
+        "elementwise n=65536 dtype=fp32 out=fp8_e4m3 formula=silu(x)*y",
+        "gated_activation rows=301 columns=1000 dtype=bf16 layout=packed",
+        "gated_activation rows=77 columns=771 dtype=fp16 out=fp8_e4m3",
+        "matmul m=127 n=264 k=1000 dtype=bf16",
+        "matmul m=129 n=1001 k=517 dtype=fp16",
+        "matmul m=512 n=1024 k=512 dtype=bf16",
+        "matmul m=5 n=1001 k=1032 dtype=bf16",
+        "matmul m=33 n=264 k=2056 dtype=fp16",
+        "matmul m=127 n=264 k=1000 dtype=bf16 bias=column residual=add",
+        "matmul m=9 n=1001 k=1000 dtype=fp16 bias=column activation=silu residual=add",
+        "rmsnorm rows=77 columns=771 dtype=fp32",
+        "matmul m=300 n=261 k=1027 dtype=bf16",
+        "matmul m=300 n=5 k=4097 dtype=fp16",
+        "matmul m=5 n=1001 k=1031 dtype=bf16",
+        "rmsnorm rows=301 columns=4104 dtype=bf16",
+        "rmsnorm rows=3 columns=16384 dtype=bf16",
+        "rmsnorm rows=1003 columns=1024 dtype=fp16 residual=add",
+        "layernorm rows=301 columns=771 dtype=bf16 residual=add",
+        "layernorm rows=1003 columns=1024 dtype=fp32",
+        "softmax rows=301 columns=771 dtype=fp16",
+        "softmax rows=3003 columns=1024 dtype=bf16 mask=causal",
+        "softmax rows=301 columns=1000 dtype=fp32 mask=additive",
+        "reduce rows=301 columns=771 dtype=bf16 kind=mean",
+        "reduce rows=301 columns=773 dtype=bf16 out=fp32 over=tensor",
+        "rope tokens=301 heads=7 kv_heads=3 head_dim=128 dtype=bf16 append=cache",
+        "rope tokens=77 heads=5 kv_heads=1 head_dim=6 dtype=fp16 pairs=neighbours",
+        "vector_add n=1000003 dtype=bf16",
         "vector_add n=65536 dtype=fp32"}) {
     const Problem problem = normalized(text);
     const CandidateList list = enumerate(problem);

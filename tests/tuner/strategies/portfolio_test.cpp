@@ -126,6 +126,17 @@ TEST_F(PortfolioTest, AWrongCostModelLosesItsSay) {
   EXPECT_LE(median_proposals("portfolio", right, us, good, 1000), 7U);
 }
 
+TEST_F(PortfolioTest, WhatIsThoughtHopelessWaits) {
+  SearchSpace space = grid_.space;
+  for (std::size_t i = 0; i < space.predicted_us.size(); ++i) {
+    space.template_of[i] = grid_.value(i, 2) == 1 ? 1 : 0;
+    space.predicted_us[i] = space.template_of[i] == 1 ? 3000 : 110;
+    space.predicted_us[i] += static_cast<double>(grid_.value(i, 0));
+  }
+  const auto strategy = make_strategy("portfolio", space, 3).value();
+  for (const std::size_t i : strategy->propose(24)) EXPECT_EQ(space.template_of[i], 0);
+}
+
 TEST_F(PortfolioTest, TheOrderOfReportsWithinABatchDoesNotMatterToTheModels) {
   const auto first = make_strategy("portfolio", grid_.space, 9).value();
   const auto second = make_strategy("portfolio", grid_.space, 9).value();

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "compile/render.h"
@@ -147,6 +148,18 @@ class WorkerGpuTest : public ::testing::Test {
   std::unique_ptr<Runner> runner_;
   int next_variant_ = 0;
 };
+
+TEST_F(WorkerGpuTest, TheGpuIsNotIdleWhileTheTuningProcessThinks) {
+  static_cast<void>(runner_->take_use());
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    measure_next();
+  }
+  const DeviceUse use = runner_->take_use();
+  EXPECT_LT(use.longest_idle_seconds, 0.01);
+  EXPECT_GT(use.seconds(), 0.2);
+  EXPECT_LT(use.idle_seconds(), 0.1 * use.seconds());
+}
 
 TEST_F(WorkerGpuTest, AnIllegalAddressCostsTheCandidate) {
   expect_fault(Fault::illegal_address, "illegal_address");

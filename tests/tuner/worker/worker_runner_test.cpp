@@ -160,6 +160,18 @@ TEST_F(WorkerRunnerTest, TheUseOfTheDeviceIsKnownAcrossProcesses) {
   EXPECT_GT(over.idle_seconds(), 2.01 - ended - 1e-9);
 }
 
+TEST_F(WorkerRunnerTest, ADeviceThatWaitsForUsIsKeptAtWork) {
+  run({"fill=work"});
+  const Runner::Id id = prepare(2).id;
+  sample({id});
+  static_cast<void>(runner_->take_use());
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  sample({id});
+  const DeviceUse use = runner_->take_use();
+  EXPECT_GT(use.busy_seconds, 0.01 + 0.003) << "the sample alone takes 0.01";
+  EXPECT_NEAR(use.idle_seconds(), 0.01, 1e-9) << "before the sample, by its own clock";
+}
+
 /// Where a candidate misbehaves, and what is to be said of it.
 struct Fault {
   std::string behaviour;

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""The parts of bench/vendor/decode_step.py that need neither PyTorch nor a GPU."""
+
+import math
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/vendor"))
+sys.dont_write_bytecode = True
+import decode_step as bench  # noqa: E402
+
+
+class StepsTest(unittest.TestCase):
+    def test_the_weights_take_what_the_anchors_say(self):
+        for hidden, us in ((1024, 203), (4096, 2808)):
+            per_layer = sum(2 * math.prod(shape) for shape in bench.weight_shapes(hidden).values())
+            self.assertAlmostEqual(bench.LAYERS * per_layer / 4.35e6, us, delta=0.01 * us)
+
+    def test_products_read_what_the_kernel_ahead_wrote_and_weights_of_their_size(self):
+        for hidden in bench.MODELS:
+            for batch in (1, 16):
+                shapes = bench.weight_shapes(hidden)
+                columns = {**bench.buffer_columns(hidden), "y": hidden, "qkv": bench.MODELS[hidden][0]}
+                written = {"x"}
+                for problem, arguments in bench.layer_steps(hidden, batch):
+                    *read, result = arguments
+                    self.assertLessEqual({name for name in read if not name.startswith("w:")}, written)
+                    written.add(result)
+                    name, _, values = problem.partition(" ")
+                    if name != "matmul":
+                        continue
+                    sizes = {k: v for k, v in (word.split("=") for word in values.split())}
+                    n, k = int(sizes["n"]), int(sizes["k"])
+                    weight, _, row = arguments[1][2:].partition("+")
+                    self.assertLessEqual(int(row or 0) + n, shapes[weight][0])
+                    self.assertEqual(k, shapes[weight][1])
+                    self.assertGreaterEqual(columns[arguments[0]], k)
+                    self.assertEqual(columns[result], n)
+                    self.assertEqual("residual" in sizes, len(arguments) == 4)
+                self.assertIn("y", written)
+
+    def test_more_rows_than_one_read_no_part_of_a_row(self):
+        self.assertEqual(len(bench.layer_steps(1024, 1)), 7)
+        problems = [problem for problem, _ in bench.layer_steps(1024, 16)]
+        self.assertEqual(len(problems), 8)
+        self.assertIn("matmul m=16 n=2048 k=1024 dtype=bf16", problems)
+
+
+class RowsTest(unittest.TestCase):
+    def test_each_peer_has_a_row_against_the_chosen_path(self):
+        samples = {"stream": [9.0, 10.0], "graph": [4.0, 5.0, 6.0], "torch_eager": [10.0],
+                   "torch_compile": [8.0]}
+        eager, compiled = bench.make_rows("step", samples, "graph", {"kernels": 3}, "abc")
+        self.assertEqual((eager["peer"], eager["ours_us"], eager["ours_p95_us"], eager["ratio"]),
+                         ("torch_eager", 5.0, 6.0, 2.0))
+        self.assertEqual(compiled["paths"]["stream"], {"p50_us": 10.0, "p95_us": 10.0})
+        self.assertEqual(set(compiled["paths"]), {"stream", "graph"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,239 @@
+#include <algorithm>
+#include <bit>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scripted_kernel.h"
+#include "tests/device/fake_driver.h"
+#include <kernwright/chain.h>
+
+namespace kernwright {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A kernel that reads x and writes y, with a workspace; `waits` by name.
+ExecutionPlan plan_of(const std::string& kernel, bool waits) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("x", TensorRole::in, DType::fp32, {64}),
+                  tensor("y", TensorRole::out, DType::fp32, {64})};
+  plan.scalars = {{.name = "alpha", .dtype = DType::fp64, .default_value = 1, .when = {}}};
+  plan.workspaces = {{.name = "partials", .bytes = 100, .zeroed = false}};
+  plan.launches = {launch(kernel, {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::tensor, 1),
+                           refer(ArgumentKind::workspace, 0), refer(ArgumentKind::scalar, 0)})};
+  plan.launches[0].waits = waits;
+  return plan;
+}
+
+class ChainTest : public ::testing::Test {
+ protected:
+  ChainTest() {
+    driver_.current = reinterpret_cast<CUcontext>(0xcc);
+    plain_ = load("plain", false);
+    waiting_ = load("waiting", true);
+  }
+
+  std::shared_ptr<LoadedKernel> load(const std::string& name, bool waits) {
+    const ExecutionPlan plan = plan_of(name, waits);
+    driver_.kernels[name] = parameter_sizes(plan, plan.launches[0]);
+    auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
+    EXPECT_TRUE(launcher) << launcher.error().message;
+    return make_kernel(plan, *std::move(launcher));
+  }
+
+  /// in -> plain -> buffer -> waiting -> buffer + 256 -> plain -> out
+  Result<Chain> build() {
+    ChainBuilder builder;
+    const ChainSlot in = builder.parameter(pointer(0x1000));
+    const ChainSlot out = builder.parameter(pointer(0x2000));
+    const ChainSlot between = builder.buffer(512);
+    builder.add(plain_->handle(), {in, between, 2.0});
+    builder.add(waiting_->handle(), {between, between.at(256)});
+    builder.add(plain_->handle(), {between.at(256), out});
+    return builder.build();
+  }
+
+  static const void* pointer(std::uint64_t address) {
+    return reinterpret_cast<const void*>(address);
+  }
+  /// The nodes of the graph that a launch starts.
+  std::vector<FakeDriver::Launch> launched(Chain& chain) {
+    const Result<void> done = chain.launch(nullptr);
+    EXPECT_TRUE(done) << done.error().message;
+    return driver_.executables[driver_.graph_launches.back()];
+  }
+  template <typename T>
+  static std::string message(const Result<T>& result) {
+    EXPECT_FALSE(result);
+    return result ? std::string() : result.error().message;
+  }
+
+  FakeDriver driver_;
+  std::shared_ptr<LoadedKernel> plain_;
+  std::shared_ptr<LoadedKernel> waiting_;
+};
+
+TEST_F(ChainTest, WiresParametersBuffersWorkspacesAndScalars) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain) << chain.error().message;
+  EXPECT_EQ(chain->kernels(), 3U);
+  EXPECT_EQ(chain->memory_bytes(), 512 + 2 * 256) << "one workspace per kernel, not per step";
+  driver_.calls.clear();
+  const auto nodes = launched(*chain);
+  EXPECT_EQ(driver_.calls, std::vector<std::string>{"cuGraphLaunch"});
+  ASSERT_EQ(nodes.size(), 3U);
+  const std::uint64_t buffer = nodes[0].value(1);
+  EXPECT_EQ(nodes[0].value(0), 0x1000U);
+  EXPECT_EQ(nodes[0].value(3), std::bit_cast<std::uint64_t>(2.0));
+  EXPECT_EQ(nodes[1].value(0), buffer);
+  EXPECT_EQ(nodes[1].value(1), buffer + 256);
+  EXPECT_EQ(nodes[1].value(3), std::bit_cast<std::uint64_t>(1.0));
+  EXPECT_EQ(nodes[2].value(0), buffer + 256);
+  EXPECT_EQ(nodes[2].value(1), 0x2000U);
+  EXPECT_EQ(nodes[0].value(2), nodes[2].value(2));
+  EXPECT_NE(nodes[0].value(2), nodes[1].value(2));
+  EXPECT_EQ(nodes[1].after, std::vector<CUgraphNode>{nodes[0].node});
+}
+
+TEST_F(ChainTest, OnlyKernelsThatWaitAreLaunchedBeforeTheirPredecessorEnds) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  EXPECT_EQ(chain->paths(),
+            (std::vector{ChainPath::stream, ChainPath::graph, ChainPath::programmatic_stream,
+                         ChainPath::programmatic_graph}));
+  ASSERT_TRUE(chain->set_path(ChainPath::programmatic_graph));
+  const auto nodes = launched(*chain);
+  EXPECT_EQ(nodes[1].programmatic_after, nodes[0].node);
+  EXPECT_EQ(nodes[1].after, std::vector<CUgraphNode>{});
+  EXPECT_EQ(nodes[2].programmatic_after, nullptr);
+  EXPECT_EQ(nodes[2].after, std::vector<CUgraphNode>{nodes[1].node});
+
+  ASSERT_TRUE(chain->set_path(ChainPath::programmatic_stream));
+  driver_.launches.clear();
+  ASSERT_TRUE(chain->launch(nullptr));
+  ASSERT_EQ(driver_.launches.size(), 3U);
+  const auto programmatic = [&](std::size_t i) {
+    return driver_.launches[i].attributes.count(
+               CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) != 0;
+  };
+  EXPECT_FALSE(programmatic(0));
+  EXPECT_TRUE(programmatic(1));
+  EXPECT_FALSE(programmatic(2));
+
+  ChainBuilder builder;
+  builder.add(waiting_->handle(), {pointer(0x1000), pointer(0x2000)});
+  builder.add(plain_->handle(), {pointer(0x2000), pointer(0x1000)});
+  Result<Chain> none = builder.build();
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->paths(), (std::vector{ChainPath::stream, ChainPath::graph}))
+      << "the first has no predecessor in the chain";
+  EXPECT_THAT(message(none->set_path(ChainPath::programmatic_graph)),
+              HasSubstr("chain of 2 kernels: no kernel of it"));
+}
+
+TEST_F(ChainTest, RebindsWhatTheCallerGivesOnEveryPath) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  const std::uint64_t buffer = launched(*chain)[0].value(1);
+  ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
+  for (const ChainPath path : chain->paths()) {
+    ASSERT_TRUE(chain->set_path(path));
+    driver_.launches.clear();
+    ASSERT_TRUE(chain->launch(nullptr));
+    const auto nodes = driver_.launches.empty() ? driver_.executables[driver_.graph_launches.back()]
+                                                : driver_.launches;
+    EXPECT_EQ(nodes[0].value(0), 0x5000U) << to_string(path);
+    EXPECT_EQ(nodes[0].value(1), buffer) << to_string(path);
+    EXPECT_EQ(nodes[2].value(1), 0x6000U) << to_string(path);
+  }
+  EXPECT_EQ(message(chain->rebind({pointer(0x5000)})), "the chain has 2 parameters; 1 given");
+  EXPECT_THAT(message(chain->rebind({pointer(0x5008), pointer(0x6000)})),
+              HasSubstr("parameter 0 of the chain, kernel 0: argument 0"));
+  EXPECT_THAT(message(chain->rebind({pointer(0x5000), nullptr})),
+              HasSubstr("parameter 1 of the chain, kernel 2: null pointer"));
+}
+
+TEST_F(ChainTest, AFailedRebindKeepsTheAddressesThatWere) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  driver_.failures["cuGraphExecKernelNodeSetParams"] = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_FALSE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
+  driver_.failures.clear();
+  EXPECT_EQ(launched(*chain)[0].value(0), 0x1000U);
+  ASSERT_TRUE(chain->set_path(ChainPath::stream));
+  driver_.launches.clear();
+  ASSERT_TRUE(chain->launch(nullptr));
+  EXPECT_EQ(driver_.launches[0].value(0), 0x1000U);
+}
+
+TEST_F(ChainTest, TuningTimesEveryPathAndStaysWithOne) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  const Result<std::vector<ChainTime>> times = chain->tune(nullptr);
+  ASSERT_TRUE(times) << times.error().message;
+  ASSERT_EQ(times->size(), 4U);
+  double best_us = 1e9;
+  ChainPath best = ChainPath::stream;
+  for (const ChainTime& time : *times) {
+    EXPECT_GT(time.host_us, 0);
+    EXPECT_GT(time.period_us, 0);
+    if (time.period_us < best_us) best = time.path;
+    best_us = std::min(best_us, time.period_us);
+  }
+  EXPECT_EQ(chain->path(), best);
+}
+
+TEST_F(ChainTest, IsAddedToACaptureAsItsKernels) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  EXPECT_EQ(message(chain->add_to_capture(nullptr)),
+            "chain of 3 kernels: the stream is not being captured");
+  driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  driver_.launches.clear();
+  ASSERT_TRUE(chain->add_to_capture(nullptr));
+  EXPECT_EQ(driver_.launches.size(), 3U);
+}
+
+TEST_F(ChainTest, OutlivesItsKernelsAndGivesEverythingBack) {
+  {
+    Result<Chain> chain = build();
+    ASSERT_TRUE(chain);
+    plain_.reset();
+    waiting_.reset();
+    EXPECT_EQ(launched(*chain).size(), 3U);
+    Chain moved = *std::move(chain);
+    EXPECT_TRUE(moved.launch(nullptr));
+  }
+  EXPECT_EQ(driver_.alive, std::multiset<std::string>{});
+  EXPECT_EQ(driver_.destroyed_twice, 0);
+}
+
+TEST_F(ChainTest, BuildingNamesWhatDoesNotFit) {
+  EXPECT_EQ(message(ChainBuilder().build()), "the chain has no kernel");
+  const auto refusal = [&](const ChainArg& x, const ChainArg& y) {
+    ChainBuilder builder;
+    builder.parameter(pointer(0x1000));
+    builder.buffer(256);
+    builder.add(plain_->handle(), {x, y});
+    return message(builder.build());
+  };
+  const ChainSlot buffer{.is_buffer = true, .index = 0, .offset_bytes = 0};
+  const ChainSlot parameter{.is_buffer = false, .index = 0, .offset_bytes = 0};
+  EXPECT_THAT(refusal(parameter, buffer.at(16)),
+              HasSubstr("argument 1 of kernel 0 (scale rows=32) needs 256 bytes from byte 16 of "
+                        "buffer 0, which has 256"));
+  EXPECT_THAT(refusal(ChainSlot{.is_buffer = false, .index = 1, .offset_bytes = 0}, buffer),
+              HasSubstr("is parameter 1; the chain has 1"));
+  EXPECT_THAT(refusal(parameter.at(8), buffer), HasSubstr("kernel 0 of the chain: argument 0"));
+  EXPECT_THAT(refusal(1.0, buffer), HasSubstr("a device pointer expected"));
+
+  ChainBuilder builder;
+  const auto without_gpu = std::make_shared<LoadedKernel>(
+      KernelSummary{}, plan_of("plain", false), nullptr, Error{ErrorCode::unavailable, "no GPU"});
+  builder.add(without_gpu->handle(), {pointer(0x1000), pointer(0x2000)});
+  EXPECT_EQ(message(builder.build()), "no GPU");
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,176 @@
+// Which answer is served where there is none that is exact, and what becomes of it.
+
+#include <cerrno>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "cache/miss_log.h"
+#include "tests/service/core_fixture.h"
+#include "tests/support/faulty_files.h"
+
+namespace kernwright {
+namespace {
+
+TEST_F(ServiceCoreTest, ATunedNeighbourAnswersWithItsBitsUntilTheShapeIsTuned) {
+  ASSERT_TRUE(open()->tune(problem_, few_trials()));
+  world_.compiles = 0;
+  const Problem other = vector_add(5000, DType::bf16);
+  const auto core = open(MissPolicy::fail);
+  const Result<Kernel> near = core->get_best_kernel(other);
+  ASSERT_TRUE(near) << near.error().message;
+  EXPECT_EQ(near->match(), Match::bucket);
+  EXPECT_EQ(near->summary().reason, MissReason::other_shape);
+  EXPECT_EQ(near->summary().problem, "vector_add n=5000 dtype=bf16");
+  EXPECT_EQ(near->arguments()[0].extent, std::vector<std::int64_t>{5000});
+  EXPECT_EQ(world_.compiles, 0);
+  EXPECT_EQ(core->coverage(core->name(other)->problem).match, Match::bucket);
+  EXPECT_FALSE(core->get_best_kernel(vector_add(50000, DType::bf16))) << "beyond the distance";
+  ASSERT_TRUE(core->tune(other, few_trials()));
+  EXPECT_EQ(core->get_best_kernel(other)->match(), Match::exact);
+}
+
+TEST_F(ServiceCoreTest, LookupsAreCountedAndMissesLogged) {
+  const auto core = open();
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  const std::vector<LookupCount> counts = core->counters().read();
+  ASSERT_EQ(counts.size(), 1U);
+  EXPECT_EQ(counts[0].match, Match::none);
+  EXPECT_EQ(counts[0].reason, MissReason::absent);
+  EXPECT_EQ(counts[0].count, 1U);
+  const std::vector<MissCount> misses = MissLog(cache_.path()).counts();
+  ASSERT_EQ(misses.size(), 1U);
+  EXPECT_EQ(misses[0].latest.key.problem, "vector_add n=4096 dtype=bf16");
+  EXPECT_EQ(misses[0].latest.key.sku, "h200");
+}
+
+TEST_F(ServiceCoreTest, BelowTheLeastMatchNothingIsServedOrCompiled) {
+  ASSERT_TRUE(open()->get_best_kernel(problem_));  // a prediction, with its bits
+  world_.compiles = 0;
+  min_match_ = Match::recheck;
+  const Result<Kernel> refused = open()->get_best_kernel(problem_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::not_found);
+  EXPECT_NE(refused.error().message.find("vector_add n=4096 dtype=bf16; target=sm_90"),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find("the best is predicted"), std::string::npos)
+      << refused.error().message;
+  EXPECT_EQ(world_.compiles, 0);
+
+  const auto tuned = open()->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned);
+  world_.driver_version = "590.2";
+  world_.compiles = 0;
+  const auto core = open();
+  EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::recheck);
+  EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::recheck);
+  std::filesystem::remove(core->cache().artifacts().path(tuned->record.winner.artifact));
+  EXPECT_FALSE(open()->get_best_kernel(problem_)) << "its bits are gone";
+  EXPECT_EQ(world_.compiles, 0);
+  min_match_ = Match::exact;
+  EXPECT_EQ(open()->coverage(core->name(problem_)->problem).reason, MissReason::other_driver);
+}
+
+TEST_F(ServiceCoreTest, InTheBackgroundAPredictionIsReplacedAndItsHandleStays) {
+  tune_seconds_ = 0.5;
+  const auto core = open(MissPolicy::tune_in_background);
+  const Problem spelled = Problem::make("rmsnorm", {{"columns", 64}, {"rows", 8}},
+                                        {{"weight", "scale"}, {"dtype", "bf16"}});
+  const Result<Kernel> first = core->get_best_kernel(spelled);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->match(), Match::predicted);
+  core->wait_for_background();
+  EXPECT_EQ(core->get_best_kernel(spelled)->match(), Match::exact) << "in every spelling";
+  EXPECT_EQ(core->get_best_kernel(rmsnorm(8, 64, DType::bf16))->match(), Match::exact);
+  EXPECT_EQ(first->match(), Match::predicted);
+  EXPECT_EQ(open(MissPolicy::fail)->get_best_kernel(spelled)->match(), Match::exact);
+}
+
+TEST_F(ServiceCoreTest, WhatAnotherDriverMeasuredIsMeasuredAgainInTheBackground) {
+  ASSERT_TRUE(open()->tune(problem_, few_trials()));
+  world_.driver_version = "590.2";
+  tune_seconds_ = 0.5;
+  const auto core = open(MissPolicy::tune_in_background);
+  EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::recheck);
+  core->wait_for_background();
+  EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::exact);
+}
+
+TEST_F(ServiceCoreTest, WithoutABudgetNothingIsTunedInTheBackground) {
+  background_seconds_ = 0;
+  const auto core = open(MissPolicy::tune_in_background);
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  core->wait_for_background();
+  EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::predicted);
+}
+
+TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
+  const Kernel first = open()->get_best_kernel(problem_)->pin();
+  const auto decide = [&](OverrideAction action) {
+    const auto core = open();
+    Override made{.key = core->key(core->name(problem_)->problem), .action = action};
+    made.kernel_template = first.summary().kernel_template;
+    for (const RecordStore::Listed& listed : core->cache().records().list()) {
+      if (listed.record.value->winner.configuration.text() == first.summary().configuration) {
+        made.configuration = listed.record.value->winner.configuration;
+      }
+    }
+    ASSERT_TRUE(core->cache().put_override(made));
+  };
+  decide(OverrideAction::ban);
+  EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
+  const Result<Kernel> next = open()->get_best_kernel(problem_);
+  ASSERT_TRUE(next) << next.error().message;
+  EXPECT_NE(next->summary().configuration, first.summary().configuration);
+  decide(OverrideAction::pin);
+  EXPECT_EQ(open()->get_best_kernel(problem_)->summary().configuration,
+            first.summary().configuration);
+}
+
+TEST_F(ServiceCoreTest, TheCanaryLaunchesWhatWouldBeServed) {
+  const auto core = open();
+  EXPECT_EQ(core->canary(problem_).error().code, ErrorCode::not_found);
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  EXPECT_TRUE(core->canary(problem_));
+  world_.outcome = [](const ExecutionPlan&) { return Outcome::illegal_address; };
+  const Result<void> broken = core->canary(problem_);
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().code, ErrorCode::device);
+  EXPECT_EQ(open(MissPolicy::predict, "h200")->canary(problem_).error().code,
+            ErrorCode::unavailable);
+}
+
+TEST_F(ServiceCoreTest, ACacheThatFailsCostsTheCachingOnly) {
+  for (const int error : {EACCES, ESTALE, ENOSPC, EIO}) {
+    const FaultyFiles faulty(cache_.path().native(), FaultyFiles::Call::all, error);
+    const auto core = open();
+    const Result<Kernel> kernel = core->get_best_kernel(problem_);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_EQ(kernel->match(), Match::predicted);
+    EXPECT_TRUE(core->tune(problem_, few_trials()));
+    EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::exact);
+    EXPECT_GT(FaultyFiles::failed(), 0);
+  }
+}
+
+TEST_F(ServiceCoreTest, PrewarmingListsEveryProblemThatIsMissing) {
+  ASSERT_TRUE(open()->tune(problem_, few_trials()));
+  ServiceOptions options;
+  options.cache = cache_.path();
+  options.sku = "h200";
+  options.min_match = Match::recheck;
+  const Result<Service> service = Service::open(std::move(options));
+  ASSERT_TRUE(service);
+  EXPECT_TRUE(service->prewarm({}));
+  const Result<void> missing =
+      service->prewarm({vector_add(1, DType::bf16), problem_, rmsnorm(8, 64, DType::fp16)});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::not_found);
+  EXPECT_NE(missing.error().message.find("vector_add n=1 dtype=bf16"), std::string::npos);
+  EXPECT_NE(missing.error().message.find("rmsnorm rows=8 columns=64"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kernwright

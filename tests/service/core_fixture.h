@@ -1,0 +1,50 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/service/fake_surroundings.h"
+#include "tests/temp_dir.h"
+
+namespace kernwright {
+
+/// A service on a GPU that exists in `world_` alone, with a cache of its own.
+class ServiceCoreTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<ServiceCore> open(MissPolicy policy = MissPolicy::predict, std::string sku = {}) {
+    ServiceOptions options;
+    options.measure_in_process = true;
+    options.cache = cache_.path();
+    options.on_miss = policy;
+    options.sku = std::move(sku);
+    options.tune_seconds = tune_seconds_;
+    options.template_dirs = template_dirs_;
+    options.l2 = l2_;
+    options.min_match = min_match_;
+    options.background_seconds = background_seconds_;
+    Result<std::shared_ptr<ServiceCore>> core =
+        ServiceCore::open(std::move(options), fake_surroundings(world_));
+    EXPECT_TRUE(core) << (core ? "" : core.error().message);
+    return core ? *core : nullptr;
+  }
+
+  static TuningOptions few_trials() {
+    TuningOptions options;
+    options.budget.trials = 20;
+    return options;
+  }
+
+  ScopedTempDir cache_;
+  std::vector<std::string> template_dirs_;
+  FakeWorld world_;
+  L2State l2_ = L2State::cold;
+  Match min_match_ = Match::none;
+  double tune_seconds_ = 5;
+  double background_seconds_ = 600;
+  Problem problem_ = vector_add(4096, DType::bf16);
+};
+
+}  // namespace kernwright

@@ -1,0 +1,50 @@
+#include "support/signing.h"
+
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+class SigningTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<KeyPair> made = make_key_pair();
+    if (!made) GTEST_SKIP() << made.error().message;
+    keys_ = *made;
+  }
+  KeyPair keys_;
+};
+
+TEST_F(SigningTest, ASignatureIsThatOfItsMessageAndItsKey) {
+  const Result<std::string> signature = sign("message", keys_.secret_key);
+  ASSERT_TRUE(signature);
+  EXPECT_TRUE(is_signed("message", *signature, keys_.public_key).value());
+  EXPECT_FALSE(is_signed("massage", *signature, keys_.public_key).value());
+  EXPECT_FALSE(is_signed("message", *signature, make_key_pair()->public_key).value());
+  EXPECT_EQ(*sign("message", keys_.secret_key), *signature) << "no part is drawn by chance";
+}
+
+TEST_F(SigningTest, WhatIsNoSignatureIsNone) {
+  const std::string good = sign("message", keys_.secret_key).value();
+  for (const std::string& text :
+       {std::string(), good + "00", good.substr(2), "g" + good.substr(1), std::string(128, '0')}) {
+    EXPECT_FALSE(is_signed("message", text, keys_.public_key).value()) << text;
+  }
+}
+
+TEST_F(SigningTest, WhatIsNoKeyIsAnError) {
+  EXPECT_FALSE(sign("message", "abc"));
+  EXPECT_FALSE(is_signed("message", "", "abc"));
+}
+
+// RFC 8032, section 7.1, test 2: one byte.
+TEST_F(SigningTest, IsThatOfTheStandard) {
+  EXPECT_TRUE(is_signed("\x72",
+                        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+                        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+                        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
+                  .value());
+}
+
+}  // namespace
+}  // namespace kernwright

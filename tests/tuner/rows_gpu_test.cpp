@@ -1,0 +1,310 @@
+// What the checks of a candidate do not draw: extreme values, scalars other than the default,
+// outputs in place of inputs; and many random shapes. Another 75 shapes of each operation per run:
+// --gtest_filter=RowsGpuTest.*Random* --gtest_shuffle --gtest_repeat=4
+
+#include <array>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "compile/render.h"
+#include "support/text.h"
+#include "tests/tuner/gpu_world.h"
+#include "tuner/element.h"
+#include "tuner/tuning_session.h"
+
+namespace kernwright {
+namespace {
+
+using Values = std::vector<double>;
+using Tensors = std::map<std::string, Values>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class RowsGpuTest : public GpuWorld {
+ protected:
+  CandidateList enumerate(const Problem& problem) {
+    auto list = enumerate_candidates(*catalog_, operation(problem.operation()), problem,
+                                     device_->profile());
+    EXPECT_TRUE(list) << list.error().message;
+    EXPECT_TRUE(!list || !list->candidates.empty()) << problem.text();
+    return list ? std::move(list).value() : CandidateList{};
+  }
+
+  struct Given {
+    Tensors inputs;
+    std::map<std::string, double> scalars;        ///< other than their defaults
+    std::map<std::string, std::string> in_place;  ///< output -> the input whose memory it takes
+  };
+
+  /// What one candidate computes, by output. Outputs hold NaN before.
+  Tensors compute(std::string_view text, const Given& given) {
+    Tensors outputs;
+    const Problem problem = normalized(text);
+    const CandidateList list = enumerate(problem);
+    if (list.candidates.empty()) return outputs;
+    const Candidate& candidate = list.candidates[list.candidates.size() / 2];
+    SCOPED_TRACE(candidate.id());
+    const CompileResult kernel =
+        pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
+    EXPECT_TRUE(kernel) << kernel.error().message;
+    if (!kernel) return outputs;
+    const ExecutionPlan& plan = candidate.plan;
+    const auto program = device_->load(kernel.value()->bits, plan);
+    EXPECT_TRUE(program) << program.error().message;
+    if (!program) return outputs;
+
+    LaunchArguments arguments;
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+    std::map<std::string, DevicePointer> address;
+    for (const TensorShape& shape : plan.tensors) {
+      const auto count = static_cast<std::size_t>(shape.elements());
+      const bool in = shape.role == TensorRole::in;
+      if (!in && given.in_place.contains(shape.name)) {
+        address[shape.name] = address.at(given.in_place.at(shape.name));
+      } else {
+        std::vector<std::byte> bytes(static_cast<std::size_t>(shape.bytes()), std::byte{0xFF});
+        for (std::size_t i = 0; in && i < count; ++i) {
+          store_element(bytes.data(), shape.dtype, static_cast<std::int64_t>(i),
+                        given.inputs.at(shape.name).at(i));
+        }
+        auto buffer = device_->allocate(shape.bytes());
+        EXPECT_TRUE(buffer && device_->upload(buffer.value()->address(), bytes));
+        address[shape.name] = buffer.value()->address();
+        buffers.push_back(std::move(buffer).value());
+      }
+      arguments.tensors.push_back(address.at(shape.name));
+    }
+    for (const Scalar& scalar : plan.scalars) {
+      const auto set = given.scalars.find(scalar.name);
+      arguments.scalars.push_back(set == given.scalars.end() ? scalar.default_value : set->second);
+    }
+    std::int64_t workspace = 0;
+    for (const WorkspacePlan& part : plan.workspaces) workspace += part.bytes + 256;
+    auto scratch = device_->allocate(std::max<std::int64_t>(workspace, 256));
+    EXPECT_TRUE(scratch);
+    arguments.workspace = scratch.value()->address();
+    const auto ran = device_->run(*program.value(), arguments);
+    EXPECT_TRUE(ran) << ran.error().message;
+    for (const TensorShape& shape : plan.tensors) {
+      if (shape.role == TensorRole::in) continue;
+      const auto raw = download<char>(address.at(shape.name), shape.bytes());
+      for (std::int64_t i = 0; i < shape.elements(); ++i) {
+        outputs[shape.name].push_back(load_element(raw.data(), shape.dtype, i));
+      }
+    }
+    return outputs;
+  }
+
+  Values y(std::string_view text, const Given& given) { return compute(text, given)["y"]; }
+
+  /// Random shapes of one operation, each checked as a candidate is when it is screened.
+  void check_random_shapes(const std::vector<std::string>& kinds) {
+    std::mt19937 random(static_cast<unsigned>(::testing::UnitTest::GetInstance()->random_seed()) +
+                        17U);
+    const auto draw = [&](double largest) {  // log-uniform in 1 to largest
+      return static_cast<std::int64_t>(
+          std::exp2(std::uniform_real_distribution<>(0, std::log2(largest + 0.9))(random)));
+    };
+    constexpr std::array<const char*, 3> kTypes = {"bf16", "fp16", "fp32"};
+    for (int shape = 0; shape < 75; ++shape) {
+      const std::int64_t columns = draw(shape % 8 == 0 ? 262144 : 9000);
+      const std::int64_t rows = draw(std::min(3e6 / static_cast<double>(columns), 5000.0));
+      const Problem problem =
+          normalized(concat(kinds[random() % kinds.size()], " rows=", rows, " columns=", columns,
+                            " dtype=", kTypes[random() % kTypes.size()]));
+      const CandidateList list = enumerate(problem);
+      const auto runner = open_runner(problem, random());
+      ASSERT_TRUE(runner) << runner.error().message;
+      const Candidate& candidate = list.candidates[random() % list.candidates.size()];
+      SCOPED_TRACE(concat(problem.text(), ": ", candidate.id()));
+      const CompileResult kernel =
+          pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      const auto prepared = runner.value()->prepare(candidate, *kernel.value());
+      ASSERT_TRUE(prepared) << prepared.error().message;
+      const auto checked =
+          runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
+      ASSERT_TRUE(checked) << checked.error().message;
+      EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
+      ASSERT_FALSE(runner.value()->lost());
+    }
+  }
+};
+
+void expect_near(const Values& got, const Values& expected, double relative) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(got[i])) << i << ": " << got[i];
+    } else if (std::isinf(expected[i])) {
+      EXPECT_EQ(got[i], expected[i]) << i;
+    } else {
+      EXPECT_NEAR(got[i], expected[i], relative * std::fabs(expected[i])) << i;
+    }
+  }
+}
+
+TEST_F(RowsGpuTest, SoftmaxOfLargeValuesIsOneAtTheLargest) {
+  Values x(2000, -3e38);
+  x[700] = 3e38;
+  Values expected(2000, 0);
+  expected[700] = 1;
+  for (std::size_t i = 1000; i < 2000; ++i) x[i] = 1e30;
+  for (std::size_t i = 1000; i < 2000; ++i) expected[i] = 1e-3;
+  expect_near(y("softmax rows=2 columns=1000 dtype=fp32", {{{"x", x}}, {}, {}}), expected, 1e-6);
+  expect_near(y("softmax rows=2 columns=1000 dtype=bf16", {{{"x", x}}, {}, {}}), expected, 4e-3);
+}
+
+TEST_F(RowsGpuTest, SoftmaxLeavesOutWhatIsMaskedAndIsZeroWhereAllIs) {
+  constexpr std::size_t kColumns = 777;
+  Values x(3 * kColumns, 1.0);
+  Values bias(3 * kColumns, -kInfinity);  // row 0: all; row 1: all but one; row 2: every second
+  Values expected(3 * kColumns, 0);
+  bias[kColumns + 5] = 0;
+  expected[kColumns + 5] = 1;
+  for (std::size_t i = 0; i < kColumns; i += 2) {
+    bias[2 * kColumns + i] = 0.5;
+    expected[2 * kColumns + i] = 1.0 / 389;
+  }
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    expect_near(y(concat("softmax rows=3 columns=777 mask=additive dtype=", dtype),
+                  {{{"x", x}, {"bias", bias}}, {}, {}}),
+                expected, 4e-3);
+  }
+  for (double& v : x) v = -kInfinity;
+  expect_near(y("softmax rows=3 columns=777 dtype=fp32", {{{"x", x}}, {}, {}}),
+              Values(3 * kColumns, 0), 0);
+}
+
+TEST_F(RowsGpuTest, SoftmaxTakesItsScaleAndTheQueriesOfASequence) {
+  constexpr std::size_t kColumns = 10;
+  constexpr std::size_t kQueries = 4;
+  Values x;
+  for (std::size_t i = 0; i < 8 * kColumns; ++i) x.push_back(static_cast<double>(i % 7));
+  Values expected(x.size(), 0);
+  for (std::size_t row = 0; row < 8; ++row) {
+    const std::size_t seen = kColumns - kQueries + row % kQueries + 1;
+    double sum = 0;
+    for (std::size_t c = 0; c < seen; ++c) sum += std::exp(0.25 * x[row * kColumns + c]);
+    for (std::size_t c = 0; c < seen; ++c) {
+      expected[row * kColumns + c] = std::exp(0.25 * x[row * kColumns + c]) / sum;
+    }
+  }
+  expect_near(y("softmax rows=8 columns=10 mask=causal dtype=fp32",
+                {{{"x", x}}, {{"scale", 0.25}, {"queries", kQueries}}, {}}),
+              expected, 1e-6);
+}
+
+TEST_F(RowsGpuTest, LayernormOfEqualValuesIsTheBias) {
+  constexpr std::size_t kColumns = 1000;
+  Values x(2 * kColumns, 12345.678F);
+  for (std::size_t i = 0; i < kColumns; ++i) x[i] = 0.1F;
+  Values b;
+  Values expected;
+  for (std::size_t i = 0; i < 2 * kColumns; ++i)
+    expected.push_back(static_cast<double>(i % kColumns % 5));
+  for (std::size_t i = 0; i < kColumns; ++i) b.push_back(static_cast<double>(i % 5));
+  expect_near(y("layernorm rows=2 columns=1000 dtype=fp32",
+                {{{"x", x}, {"w", Values(kColumns, 3.0)}, {"b", b}}, {}, {}}),
+              expected, 0);
+}
+
+TEST_F(RowsGpuTest, LayernormKeepsItsDigitsFarFromZero) {
+  constexpr std::size_t kColumns = 1000;
+  Values x;
+  for (std::size_t i = 0; i < kColumns; ++i) x.push_back(1000 + (i % 2 == 0 ? 0.125 : -0.125));
+  Values expected;
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    expected.push_back((i % 2 == 0 ? 0.125 : -0.125) / std::sqrt(0.015625 + 1e-5));
+  }
+  expect_near(
+      y("layernorm rows=1 columns=1000 weight=none bias=none dtype=fp32", {{{"x", x}}, {}, {}}),
+      expected, 2e-3);
+}
+
+TEST_F(RowsGpuTest, RmsnormOfTinyAndLargeValues) {
+  constexpr std::size_t kColumns = 256;
+  Values x(4 * kColumns, 0);
+  Values expected(4 * kColumns, 0);
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    x[kColumns + i] = 1e-40;  // subnormal: eps rules
+    expected[kColumns + i] = 1e-37;
+    x[2 * kColumns + i] = -1e17;
+    expected[2 * kColumns + i] = -1;
+    x[3 * kColumns + i] = 1e30;  // its square is infinite
+  }
+  expect_near(y("rmsnorm rows=4 columns=256 weight=none dtype=fp32", {{{"x", x}}, {}, {}}),
+              expected, 1e-4);
+}
+
+TEST_F(RowsGpuTest, RmsnormScalesBeforeItRoundsAndSaturates) {
+  constexpr std::size_t kColumns = 1000;
+  Values x;
+  for (std::size_t i = 0; i < kColumns; ++i) x.push_back(i % 2 == 0 ? 2 : -2);
+  Values w(kColumns, 1.0);
+  for (std::size_t i = 0; i < kColumns; i += 10) w[i] = 100;
+  Values bytes;
+  Values floats;
+  for (std::size_t i = 0; i < kColumns; ++i) {
+    bytes.push_back(i % 10 == 0 ? 127 : (i % 2 == 0 ? 10 : -10));
+    floats.push_back(i % 10 == 0 ? 448 : (i % 2 == 0 ? 10 : -10));
+  }
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    const Given given{{{"x", x}, {"w", w}}, {{"scale", 10}}, {}};
+    expect_near(y(concat("rmsnorm rows=1 columns=1000 out=int8 dtype=", dtype), given), bytes, 0);
+    expect_near(y(concat("rmsnorm rows=1 columns=1000 out=fp8_e4m3 dtype=", dtype), given), floats,
+                0);
+  }
+}
+
+TEST_F(RowsGpuTest, TheLargestOfARowKnowsInfinityAndNan) {
+  constexpr std::size_t kColumns = 500;
+  Values x(3 * kColumns, -kInfinity);
+  for (std::size_t i = 0; i < kColumns; ++i) x[kColumns + i] = -static_cast<double>(i) - 1;
+  x[2 * kColumns + 123] = std::nan("");
+  expect_near(y("reduce rows=3 columns=500 kind=max dtype=fp32", {{{"x", x}}, {}, {}}),
+              {-kInfinity, -1, std::nan("")}, 0);
+}
+
+TEST_F(RowsGpuTest, ASumMayTakeThePlaceOfWhatWasAdded) {
+  constexpr std::size_t kColumns = 1000;
+  Values x;
+  Values r;
+  Values sum;
+  for (std::size_t i = 0; i < 3 * kColumns; ++i) {
+    x.push_back(static_cast<double>(i % 11) - 5);
+    r.push_back(static_cast<double>(i % 13) - 6);
+    sum.push_back(x.back() + r.back());
+  }
+  for (const char* operation : {"rmsnorm", "layernorm bias=none"}) {
+    const std::string text =
+        concat(operation, " rows=3 columns=1000 weight=none residual=add dtype=bf16");
+    const Tensors apart = compute(text, {{{"x", x}, {"r", r}}, {}, {}});
+    const Tensors over = compute(text, {{{"x", x}, {"r", r}}, {}, {{"sum", "r"}}});
+    expect_near(apart.at("sum"), sum, 0);
+    expect_near(over.at("sum"), sum, 0);
+    expect_near(over.at("y"), apart.at("y"), 0);
+  }
+}
+
+TEST_F(RowsGpuTest, RmsnormRandomShapesAreRight) {
+  check_random_shapes({"rmsnorm", "rmsnorm weight=none", "rmsnorm residual=add",
+                       "rmsnorm out=fp8_e4m3", "rmsnorm out=int8 residual=add",
+                       "rmsnorm out=fp32"});
+}
+TEST_F(RowsGpuTest, LayernormRandomShapesAreRight) {
+  check_random_shapes({"layernorm", "layernorm weight=none bias=none", "layernorm residual=add"});
+}
+TEST_F(RowsGpuTest, SoftmaxRandomShapesAreRight) {
+  check_random_shapes({"softmax", "softmax mask=causal", "softmax mask=additive"});
+}
+TEST_F(RowsGpuTest, ReduceRandomShapesAreRight) {
+  check_random_shapes({"reduce out=fp32", "reduce kind=max", "reduce kind=mean out=fp32",
+                       "reduce kind=sum_squares out=fp32", "reduce over=tensor out=fp32"});
+}
+
+}  // namespace
+}  // namespace kernwright
