@@ -17,9 +17,9 @@
 
 #include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
-#include <kernwright/grid_dependency.cuh>
 #include <kernwright/mbarrier.cuh>
 #include <kernwright/pad_rows.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/stmatrix.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
@@ -163,7 +163,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
     mbarrier_arrive_expect(at.full(ring.stage), bytes);
   };
-  grid_dependency_wait();  // for the copies
+  await_previous_kernel();  // for the copies
   while (schedule.next()) {
     const int row_a = schedule.row() + rank_n * (BM / CN);
     const int row_b = schedule.column() + rank_m * (BN / CM);
@@ -395,7 +395,7 @@ extern "C" __global__ void __launch_bounds__(kPadThreads)
     matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
                int pitch) {
-  grid_dependents_launch();
+  release_next_kernel();
   pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
 }
 

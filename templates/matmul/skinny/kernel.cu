@@ -17,9 +17,9 @@
 #include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/epilogue.cuh>
-#include <kernwright/grid_dependency.cuh>
 #include <kernwright/mbarrier.cuh>
 #include <kernwright/pad_rows.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/wgmma.cuh>
@@ -64,7 +64,7 @@ struct Addresses {
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         Addresses at, int row_a, int row_b, int first, int last) {
   Ring<STAGES> ring;
-  grid_dependency_wait();  // for the copies
+  await_previous_kernel();  // for the copies
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(kPadThreads)
     matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
                int pitch) {
-  grid_dependents_launch();
+  release_next_kernel();
   pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
 }
 
