@@ -160,6 +160,10 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
   findings.add(now.interrupted_share > kInterruptedShare ? Trust::c : Trust::a,
                concat(percent(now.interrupted_share), " of graphs interrupted, allowed ",
                       percent(kInterruptedShare)));
+  if (now.sm_mhz > 0 && usual.sm_mhz > 0) {
+    findings.add(Trust::a, concat("at ", number(now.sm_mhz, "%.0f"), " MHz, ", source, ' ',
+                                  number(usual.sm_mhz, "%.0f"), " MHz"));
+  }
   if (!compared) findings.add(Trust::b, "nothing to hold it against");
   return std::move(findings).row();
 }

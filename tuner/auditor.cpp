@@ -147,7 +147,8 @@ void Auditor::add_launch_cost(AuditInputs& inputs) {
   if (baseline_) inputs.launch_baseline = baseline_->load();
   inputs.no_launch_cost = no_probe_;
   if (!probe_) return;
-  if (const Result<LaunchCost> cost = probe_->measure()) {
+  const double usual_sm_mhz = inputs.launch_baseline ? inputs.launch_baseline->sm_mhz : 0;
+  if (const Result<LaunchCost> cost = probe_->measure(usual_sm_mhz)) {
     inputs.launch_cost = *cost;
   } else {
     inputs.no_launch_cost = cost.error().message;

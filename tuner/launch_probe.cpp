@@ -22,6 +22,8 @@ constexpr int kMaxBlocks = 16;
 constexpr double kSteady = 0.02;
 constexpr double kInterrupted = 1.5;  // times the median of its block
 constexpr int kStreamRuns = 9;
+constexpr double kFullClock = 0.97;    // of the usual one
+constexpr double kRecoveryUs = 0.5e6;  // for a clock that the power limit held down
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -40,7 +42,7 @@ ExecutionPlan plan_of(int launches) {
 }  // namespace
 
 LaunchCost launch_cost_of(const DeviceProfile& profile) {
-  return {profile.graph_node_us, profile.stream_launch_us, 0, 0};
+  return {profile.graph_node_us, profile.stream_launch_us, 0, 0, 0};
 }
 
 Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock clock) {
@@ -71,26 +73,43 @@ Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock c
   return probe;
 }
 
-Result<LaunchProbe::Steady> LaunchProbe::steady(Device::TimedUnits& units) {
-  double us = 0;
-  int samples = 0;
-  int interrupted = 0;
-  for (int block = 0; block < kMaxBlocks; ++block) {
-    std::vector<double> times;
-    for (int i = 0; i < kBlock; ++i) {
-      auto sample = device_.sample(units);
-      if (!sample) return sample.error();
-      times.push_back(sample->us);
-    }
-    const double now = median(times);
-    samples += kBlock;
-    interrupted += static_cast<int>(std::count_if(
-        times.begin(), times.end(), [now](double time) { return time > kInterrupted * now; }));
-    const bool steady = std::abs(now - us) <= kSteady * now;
-    us = now;
-    if (steady && block + 1 >= kMinBlocks) break;
+Result<LaunchProbe::Block> LaunchProbe::block(Device::TimedUnits& units) {
+  std::vector<double> times;
+  std::vector<double> clocks;
+  for (int i = 0; i < kBlock; ++i) {
+    auto sample = device_.sample(units);
+    if (!sample) return sample.error();
+    times.push_back(sample->us);
+    clocks.push_back(sample->sm_mhz);
   }
-  return Steady{us, static_cast<double>(interrupted) / samples};
+  const double us = median(times);
+  const auto interrupted = std::count_if(times.begin(), times.end(),
+                                         [us](double time) { return time > kInterrupted * us; });
+  return Block{us, static_cast<double>(interrupted), median(clocks)};
+}
+
+Result<void> LaunchProbe::recover(double usual_sm_mhz) {
+  const double begin = clock_();
+  while (clock_() - begin < kRecoveryUs) {
+    auto now = block(*chain_);
+    if (!now) return now.error();
+    if (now->sm_mhz <= 0 || now->sm_mhz >= kFullClock * usual_sm_mhz) break;
+  }
+  return {};
+}
+
+Result<LaunchProbe::Steady> LaunchProbe::steady(Device::TimedUnits& units) {
+  Steady result;
+  double interrupted = 0;
+  for (int i = 0; i < kMaxBlocks; ++i) {
+    auto now = block(units);
+    if (!now) return now.error();
+    const bool steady = std::abs(now->us - result.us) <= kSteady * now->us;
+    interrupted += now->interrupted;
+    result = {now->us, interrupted / (kBlock * (i + 1)), now->sm_mhz};
+    if (steady && i + 1 >= kMinBlocks) break;
+  }
+  return result;
 }
 
 Result<double> LaunchProbe::stream_launch_us() {
@@ -108,13 +127,15 @@ Result<double> LaunchProbe::stream_launch_us() {
   return best;
 }
 
-Result<LaunchCost> LaunchProbe::measure() {
+Result<LaunchCost> LaunchProbe::measure(double usual_sm_mhz) {
   LaunchCost cost;
+  if (auto recovered = recover(usual_sm_mhz); !recovered) return recovered.error();
   // The chain first: it is the longest, and wakes the GPU for the others.
   auto chain = steady(*chain_);
   if (!chain) return chain.error();
   cost.graph_node_us = chain->us;
   cost.interrupted_share = chain->interrupted_share;
+  cost.sm_mhz = chain->sm_mhz;
   auto empty = steady(*empty_);
   if (!empty) return empty.error();
   cost.event_pair_us = empty->us;
@@ -140,6 +161,7 @@ std::optional<LaunchCost> LaunchBaseline::load() const {
     fields.read("graph_node_us", cost.graph_node_us);
     fields.read("stream_launch_us", cost.stream_launch_us);
     fields.read("event_pair_us", cost.event_pair_us);
+    fields.read("sm_mhz", cost.sm_mhz);
   });
   if (!parsed) return std::nullopt;
   return cost;
@@ -148,7 +170,8 @@ std::optional<LaunchCost> LaunchBaseline::load() const {
 Result<void> LaunchBaseline::store(const LaunchCost& cost) const {
   return publish_file(path_, dump({{"graph_node_us", cost.graph_node_us},
                                    {"stream_launch_us", cost.stream_launch_us},
-                                   {"event_pair_us", cost.event_pair_us}}));
+                                   {"event_pair_us", cost.event_pair_us},
+                                   {"sm_mhz", cost.sm_mhz}}));
 }
 
 }  // namespace kernwright

@@ -20,6 +20,7 @@ struct LaunchCost {
   double stream_launch_us = 0;   ///< one launch of an empty kernel into a stream
   double event_pair_us = 0;      ///< two events around an empty graph
   double interrupted_share = 0;  ///< of the graphs, those that took far longer than the others
+  double sm_mhz = 0;             ///< SM clock meanwhile
 
   friend bool operator==(const LaunchCost&, const LaunchCost&) = default;
 };
@@ -36,15 +37,25 @@ class LaunchProbe {
   static Result<LaunchProbe> make(Device& device, CompilePool& pool, Clock clock);
 
   /// Replays until two blocks agree, which also wakes a GPU that has slept: tens of milliseconds.
-  Result<LaunchCost> measure();
+  /// A GPU that comes from its power limit gets up to half a second to return to `usual_sm_mhz`,
+  /// since a launch takes as many cycles at every clock. 0: not known.
+  Result<LaunchCost> measure(double usual_sm_mhz = 0);
 
  private:
   LaunchProbe(Device& device, Clock clock) : device_(device), clock_(std::move(clock)) {}
 
+  struct Block {
+    double us = 0;  ///< median
+    double interrupted = 0;
+    double sm_mhz = 0;
+  };
   struct Steady {
     double us = 0;
     double interrupted_share = 0;
+    double sm_mhz = 0;
   };
+  Result<Block> block(Device::TimedUnits& units);
+  Result<void> recover(double usual_sm_mhz);
   Result<Steady> steady(Device::TimedUnits& units);
   Result<double> stream_launch_us();
 

@@ -15,6 +15,7 @@
 namespace kernwright {
 namespace {
 
+constexpr double kFullClock = 1980;
 constexpr std::int64_t kPage = 4096;
 constexpr std::align_val_t kAlignment{kPage};
 
@@ -309,12 +310,14 @@ Result<Sample> FakeDevice::sample(TimedUnits& units) {
   if (Result<void> failed = injected(fake.program); !failed) return failed.error();
   const std::uint64_t random = mix(options_.seed ^ mix(fake.program.text_hash ^ fake.samples++));
   const double jitter = static_cast<double>(random >> 11) * 0x1p-52 - 1;  // [-1, 1)
-  const double time_us = fake.program.behavior.time_us * (1 + options_.noise * jitter);
+  const double sm_mhz = options_.sm_mhz(now_seconds());
+  const double time_us =
+      fake.program.behavior.time_us * (1 + options_.noise * jitter) * kFullClock / sm_mhz;
   const double total_us = time_us * fake.units * fake.replays;
   work(total_us);
   timer_check_.add(total_us, total_us * (1 + options_.timer_error));
   for (const LaunchArguments& set : fake.sets) apply(fake.program, set);
-  return Sample{time_us, options_.sm_mhz, now_seconds()};
+  return Sample{time_us, sm_mhz, now_seconds()};
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ struct FakeDeviceOptions {
   std::function<void(const ExecutionPlan& plan, const LaunchArguments& arguments)> compute;
   /// Whether a launch of a plan with these arguments reaches an unmapped address.
   std::function<bool(const ExecutionPlan& plan, const LaunchArguments& arguments)> faults;
-  double sm_mhz = 1980;    ///< of every sample
+  /// SM clock of a sample taken then; programs take their time at 1980 MHz, and longer below.
+  std::function<double(double seconds)> sm_mhz = [](double) { return 1980; };
   double timer_error = 0;  ///< of the global timer against the events, relative
   double noise = 0;        ///< relative amplitude of the deterministic jitter of samples
   std::uint64_t seed = 1;

@@ -46,8 +46,8 @@ AuditInputs quiet() {
   inputs.own_pids = {1};
   inputs.violations = {0, 0, 0};
   inputs.interval_seconds = 10;
-  inputs.launch_cost = LaunchCost{1.1, 2.1, 5, 0};
-  inputs.launch_baseline = LaunchCost{1.1, 2.1, 5, 0};
+  inputs.launch_cost = LaunchCost{1.1, 2.1, 5, 0, 1980};
+  inputs.launch_baseline = LaunchCost{1.1, 2.1, 5, 0, 1980};
   return inputs;
 }
 
@@ -129,14 +129,16 @@ const RowCase kRowCases[] = {
     {"ToolNamedFolder", [](AuditInputs& i) { i.mapped_files.push_back("/libcupti.d/libc.so.6"); },
      "mapped_libraries", Trust::a, "among 3 files"},
 
-    cost("CostAsUsual", {1.15, 2.2, 5.9, 0.02}, Trust::a, "baseline 1.1 us"),
-    cost("DearerNode", {1.3, 2.1, 5, 0}, Trust::b, "graph node 1.3 us, baseline 1.1 us"),
-    cost("MuchDearerNode", {1.4, 2.1, 5, 0}, Trust::c, "graph node 1.4 us"),
-    cost("DearerLaunch", {1.1, 3.0, 5, 0}, Trust::b, "stream launch 3 us, baseline 2.1 us"),
-    cost("MuchDearerLaunch", {1.1, 4.3, 5, 0}, Trust::c, "stream launch 4.3 us"),
-    cost("DearerEvents", {1.1, 2.1, 9, 0}, Trust::c, "event pair 9 us, baseline 5 us"),
-    cost("CheaperThanUsual", {0.5, 1.0, 2, 0}, Trust::a, "0.5 us"),
-    cost("Interrupted", {1.1, 2.1, 5, 0.08}, Trust::c, "8 % of graphs interrupted, allowed 5 %"),
+    cost("CostAsUsual", {1.15, 2.2, 5.9, 0.02, 1980}, Trust::a, "baseline 1.1 us"),
+    cost("DearerNode", {1.3, 2.1, 5, 0, 1980}, Trust::b, "graph node 1.3 us, baseline 1.1 us"),
+    cost("MuchDearerNode", {1.4, 2.1, 5, 0, 1980}, Trust::c, "graph node 1.4 us"),
+    cost("LowerClock", {1.4, 2.1, 5, 0, 1440}, Trust::c, "at 1440 MHz, baseline 1980 MHz"),
+    cost("DearerLaunch", {1.1, 3.0, 5, 0, 1980}, Trust::b, "stream launch 3 us, baseline 2.1 us"),
+    cost("MuchDearerLaunch", {1.1, 4.3, 5, 0, 1980}, Trust::c, "stream launch 4.3 us"),
+    cost("DearerEvents", {1.1, 2.1, 9, 0, 1980}, Trust::c, "event pair 9 us, baseline 5 us"),
+    cost("CheaperThanUsual", {0.5, 1.0, 2, 0, 1980}, Trust::a, "0.5 us"),
+    cost("Interrupted", {1.1, 2.1, 5, 0.08, 1980}, Trust::c,
+         "8 % of graphs interrupted, allowed 5 %"),
     {"CostNearTheProfile",
      [](AuditInputs& i) {
        i.launch_baseline.reset();

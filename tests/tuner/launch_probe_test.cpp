@@ -20,15 +20,17 @@ class LaunchProbeTest : public ::testing::Test {
       EXPECT_NE(cubin.find("void empty()"), std::string_view::npos);
       return FakeBehavior{.time_us = plan.launches.empty() ? 5 : 1.25, .outcome = outcome_};
     };
+    options.sm_mhz = [this](double seconds) { return seconds < recovers_ ? 1320 : 1980; };
     device_ = make_fake_device(options, clock_);
   }
-  Result<LaunchCost> measure() {
+  Result<LaunchCost> measure(double usual_sm_mhz = 0) {
     auto probe = LaunchProbe::make(*device_, pool_, [this] { return clock_.now_us(); });
     if (!probe) return probe.error();
-    return probe->measure();
+    return probe->measure(usual_sm_mhz);
   }
 
   Outcome outcome_ = Outcome::ok;
+  double recovers_ = 0;  ///< seconds: until then the power limit holds the clock down
   ManualClock clock_;
   std::unique_ptr<Device> device_;
   std::shared_ptr<FakeCompiler> compiler_ = std::make_shared<FakeCompiler>();
@@ -42,6 +44,27 @@ TEST_F(LaunchProbeTest, MeasuresPerKernel) {
   EXPECT_DOUBLE_EQ(cost->event_pair_us, 5);
   EXPECT_NEAR(cost->stream_launch_us, 1.25, 1e-9);
   EXPECT_EQ(cost->interrupted_share, 0);
+}
+
+TEST_F(LaunchProbeTest, AClockThatThePowerLimitHeldDownMayRecover) {
+  recovers_ = 0.2;
+  Result<LaunchCost> cost = measure();
+  ASSERT_TRUE(cost) << cost.error().message;
+  EXPECT_NEAR(cost->graph_node_us, 1.25 * 1.5, 1e-9);
+  EXPECT_EQ(cost->sm_mhz, 1320);
+
+  cost = measure(1980);
+  ASSERT_TRUE(cost) << cost.error().message;
+  EXPECT_NEAR(cost->graph_node_us, 1.25, 1e-9);
+  EXPECT_EQ(cost->sm_mhz, 1980);
+}
+
+TEST_F(LaunchProbeTest, AClockThatStaysLowIsNotWaitedForLong) {
+  recovers_ = 1000;
+  const Result<LaunchCost> cost = measure(1980);
+  ASSERT_TRUE(cost) << cost.error().message;
+  EXPECT_NEAR(cost->graph_node_us, 1.25 * 1.5, 1e-9);
+  EXPECT_LT(clock_.now_us(), 1e6);
 }
 
 TEST_F(LaunchProbeTest, AFailureIsAnError) {
@@ -67,7 +90,7 @@ TEST(LaunchBaselineTest, IsKeptPerGpuAndDriver) {
   const DeviceIdentity gpu{.uuid = "GPU-1", .driver_version = "580.1", .ordinal = 0};
   const LaunchBaseline baseline(dir.path(), gpu);
   EXPECT_FALSE(baseline.load());
-  const LaunchCost cost{1.1, 2.1, 5.25, 0};
+  const LaunchCost cost{1.1, 2.1, 5.25, 0, 1980};
   ASSERT_TRUE(baseline.store(cost));
   EXPECT_EQ(baseline.load(), cost);
   EXPECT_EQ(baseline.path(), dir / "probe" / "GPU-1-580.1.json");
