@@ -1,4 +1,6 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands, accumulated in fp32, for m <= 16.
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands, accumulated in fp32, for up to 16 rows
+// of A or, TRANSPOSED, of B. Here `a` is the operand with few rows, m of them, and `b` the other:
+// TRANSPOSED gives the problem's own the other way round, and D is then [n, m].
 //
 // B is read once, so it goes from memory to registers and straight into mma.sync. A lane loads 8
 // consecutive k of a row, 16 bytes, and the four lanes of a row 64; mma.sync gets them in pairs,
@@ -14,7 +16,7 @@
 
 #include <kernwright/config.cuh>
 #include <kernwright/element_shift.cuh>
-#include <kernwright/epilogue.cuh>
+#include <kernwright/few_rows.cuh>
 #include <kernwright/mma.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/vector.cuh>
@@ -188,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   }
   __syncthreads();
-  const Epilogue epilogue(alpha, column_bias, beta, addend, m, n);
+  const FewRows target(d, alpha, column_bias, beta, addend, m, n);
 #pragma unroll 1
   for (int fragment = warp; fragment < FRAGMENTS; fragment += WARPS) {
     float2 sum = parts[0][fragment][lane];
@@ -197,14 +199,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       const float2 x = parts[from][fragment][lane];
       sum = {sum.x + x.x, sum.y + x.y};
     }
-    const int row = fragment / kRowsB * 8 + lane / 4;
-    const int column = first_b + fragment % kRowsB * 8 + lane % 4 * 2;
-    out_t* const target = d + static_cast<long long>(row) * n + column;
-    if (row < m && column < n) {
-      target[0] = from_float<out_t>(epilogue.apply(sum.x, row, column));
-    }
-    if (row < m && column + 1 < n) {
-      target[1] = from_float<out_t>(epilogue.apply(sum.y, row, column + 1));
-    }
+    const int row_a = fragment / kRowsB * 8 + lane / 4;
+    const int row_b = first_b + fragment % kRowsB * 8 + lane % 4 * 2;
+    target.store(row_a, row_b, sum.x);
+    target.store(row_a, row_b + 1, sum.y);
   }
 }

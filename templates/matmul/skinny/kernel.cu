@@ -16,7 +16,7 @@
 
 #include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
-#include <kernwright/epilogue.cuh>
+#include <kernwright/few_rows.cuh>
 #include <kernwright/mbarrier.cuh>
 #include <kernwright/pad_rows.cuh>
 #include <kernwright/programmatic.cuh>
@@ -111,19 +111,9 @@ __device__ __forceinline__ float4 fragment(const float (&sums)[BM / 2], int inde
 
 // A tile of D: its first rows of a and of b.
 struct Tile {
-  out_t* d;
-  Epilogue epilogue;
-  int m, n, row_a, row_b;
+  FewRows d;
+  int row_a, row_b;
 };
-
-// Finishes, rounds and stores the element of one row of a and one of b.
-__device__ __forceinline__ void store_element(const Tile& tile, int row_a, int row_b, float x) {
-  if (row_a >= tile.m || row_b >= tile.n) return;
-  const long long row = TRANSPOSED ? row_b : row_a;
-  const int column = TRANSPOSED ? row_a : row_b;
-  tile.d[row * (TRANSPOSED ? tile.m : tile.n) + column] =
-      from_float<out_t>(tile.epilogue.apply(x, row, column));
-}
 
 // Stores fragment `index` of consumer thread `thread`: two rows of a, from 8 * index, by two rows
 // of b.
@@ -131,10 +121,10 @@ __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thre
                                       const float4& x) {
   const int row_a = tile.row_a + index * 8 + static_cast<int>(thread % 4) * 2;
   const int row_b = tile.row_b + static_cast<int>(thread / 32 * 16 + thread % 32 / 4);
-  store_element(tile, row_a, row_b, x.x);
-  store_element(tile, row_a + 1, row_b, x.y);
-  store_element(tile, row_a, row_b + 8, x.z);
-  store_element(tile, row_a + 1, row_b + 8, x.w);
+  tile.d.store(row_a, row_b, x.x);
+  tile.d.store(row_a + 1, row_b, x.y);
+  tile.d.store(row_a, row_b + 8, x.z);
+  tile.d.store(row_a + 1, row_b + 8, x.w);
 }
 
 __device__ __forceinline__ float4 load_partial(unsigned address) {
@@ -192,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int row_a = blockIdx.y * BM, row_b = blockIdx.x / SPLIT * BN;
   const int steps = (k + BK - 1) / BK;
   const int first = rank * steps / SPLIT, last = (rank + 1) * steps / SPLIT;
-  const Epilogue epilogue(alpha, column_bias, beta, addend, TRANSPOSED ? n : m, TRANSPOSED ? m : n);
+  const Tile tile{FewRows(d, alpha, column_bias, beta, addend, m, n), row_a, row_b};
 
   if (producer) {
     if (elect_one()) {
@@ -222,14 +212,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_arrive_relaxed();
       cluster_wait();
     }
-    if constexpr (TRANSPOSED) {
-      epilogue.prefetch<BN, BM, CONSUMER_THREADS>(threadIdx.x, row_b, row_a);
-    } else {
-      epilogue.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, row_a, row_b);
-    }
+    tile.d.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, row_a, row_b);
     float sums[BM / 2];
     consume(sums, at, first, last);
-    const Tile tile{d, epilogue, m, n, row_a, row_b};
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
       cluster_wait();

@@ -1,0 +1,49 @@
+#pragma once
+// The result of a product one of whose operands has few rows. Kernels call that one a, of m rows,
+// and the other b, of n rows; config::TRANSPOSED says that they are the problem's b and a, whose
+// d is then [n, m].
+
+#include <kernwright/config.cuh>
+#include <kernwright/epilogue.cuh>
+#include <kernwright/types.cuh>
+
+namespace kernwright {
+
+class FewRows {
+ public:
+  using Element = config::out_t;
+  static constexpr bool kTransposed = config::TRANSPOSED;
+
+  __device__ FewRows(Element* d, float alpha, const Element* bias, float beta,
+                     const Element* residual, int m, int n)
+      : epilogue_(alpha, bias, beta, residual, kTransposed ? n : m, kTransposed ? m : n),
+        d_(d),
+        m_(m),
+        n_(n) {}
+
+  // Finishes, rounds and stores the sum of a row of a and one of b, if there are such rows.
+  __device__ __forceinline__ void store(int row_a, int row_b, float x) const {
+    if (row_a >= m_ || row_b >= n_) return;
+    const long long row = kTransposed ? row_b : row_a;
+    const int column = kTransposed ? row_a : row_b;
+    d_[row * (kTransposed ? m_ : n_) + column] =
+        from_float<Element>(epilogue_.apply(x, row, column));
+  }
+
+  // Asks the L2 for what a tile of d will need, long before it is needed. `thread` of `Threads`.
+  template <int RowsA, int RowsB, int Threads>
+  __device__ __forceinline__ void prefetch(int thread, int row_a, int row_b) const {
+    if constexpr (kTransposed) {
+      epilogue_.prefetch<RowsB, RowsA, Threads>(thread, row_b, row_a);
+    } else {
+      epilogue_.prefetch<RowsA, RowsB, Threads>(thread, row_a, row_b);
+    }
+  }
+
+ private:
+  Epilogue epilogue_;
+  Element* d_;
+  int m_, n_;
+};
+
+}  // namespace kernwright
