@@ -30,7 +30,7 @@ struct MissCount {
 /// a worklist can be made from. Safe against other processes on the same directory.
 class MissLog {
  public:
-  explicit MissLog(std::filesystem::path root) : path_(std::move(root) / "v1" / "misses.jsonl") {}
+  explicit MissLog(const std::filesystem::path& root) : path_(root / "v1" / "misses.jsonl") {}
 
   /// Appends a line, unless the file has reached 16 MiB: what is asked for most is in it by then.
   /// Errors: `io`.

@@ -36,10 +36,11 @@ Result<ChainArg> read(const kw_chain_arg& given) {
     case KW_PARAMETER:
     case KW_BUFFER:
       return ChainArg(slot);
+    default:
+      return Error{ErrorCode::invalid_argument,
+                   "kw_chain_arg.kind is " + std::to_string(given.kind) +
+                       "; it must be KW_POINTER, KW_SCALAR, KW_PARAMETER or KW_BUFFER"};
   }
-  return Error{ErrorCode::invalid_argument,
-               "kw_chain_arg.kind is " + std::to_string(given.kind) +
-                   "; it must be KW_POINTER, KW_SCALAR, KW_PARAMETER or KW_BUFFER"};
 }
 
 void describe(kw_chain& chain) {

@@ -237,16 +237,15 @@ ServiceCore::Coverage ServiceCore::coverage(const Problem& normalized) const {
   for (const GradedRecord& found : answers(*named, missing.reason)) {
     MissReason refused = MissReason::none;
     MissReason lacks = found.reason;
-    if (found.match > options_.min_match) {
-      // It would not be served.
-    } else if (!candidate_of(*named, found.head.winner, refused)) {
-      lacks = refused;
-    } else if (!has_own_bits(*named, found.head, found.reason)) {
-      // Its bits would have to be compiled.
-    } else if (!cache_.artifact(found.head.winner.artifact)) {
-      lacks = MissReason::artifact_missing;
-    } else {
-      return {.match = found.match, .reason = found.reason};
+    if (found.match <= options_.min_match) {
+      if (!candidate_of(*named, found.head.winner, refused)) {
+        lacks = refused;
+      } else if (has_own_bits(*named, found.head, found.reason)) {  // else they would be compiled
+        if (cache_.artifact(found.head.winner.artifact)) {
+          return {.match = found.match, .reason = found.reason};
+        }
+        lacks = MissReason::artifact_missing;
+      }
     }
     if (first) missing.reason = lacks;
     first = false;

@@ -167,8 +167,9 @@ Result<std::vector<Problem>> parse_worklist(std::string_view text, std::string_v
 
 Result<Shard> parse_shard(std::string_view text) {
   Shard shard;
-  const char* end = text.data() + text.size();
-  const auto index = std::from_chars(text.data(), end, shard.index);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto index = std::from_chars(begin, end, shard.index);
   const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
   if (slash) {
     const auto count = std::from_chars(index.ptr + 1, end, shard.count);

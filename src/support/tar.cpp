@@ -28,6 +28,7 @@ struct Library {
   X(archive_entry_pathname) X(archive_entry_size) X(archive_entry_filetype) \
   X(archive_entry_hardlink) X(archive_entry_uid) X(archive_entry_gid)
 // clang-format on
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name cannot stand in parentheses
 #define KERNWRIGHT_MEMBER(name) decltype(&::name) name = nullptr;
   KERNWRIGHT_LIBARCHIVE(KERNWRIGHT_MEMBER)
 #undef KERNWRIGHT_MEMBER

@@ -50,8 +50,8 @@ class BundleTest : public ::testing::Test {
     return export_bundle(cache_, dir_ / name, {.sku = {}, .secret_key = key});
   }
   Result<InstallReport> install(const std::string& name = "bundle",
-                                InstallOptions options = {.trusted_keys = {},
-                                                          .allow_unsigned = true}) {
+                                const InstallOptions& options = {.trusted_keys = {},
+                                                                 .allow_unsigned = true}) {
     return install_bundle(dir_ / name, dir_ / "fleet", options);
   }
   std::string refused(const std::string& name = "bundle") {

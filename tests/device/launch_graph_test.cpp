@@ -131,7 +131,7 @@ TEST_F(LaunchGraphTest, SetsThatComeOnceLeaveTheOthersReady) {
   }
   EXPECT_EQ(used.size(), 1U) << "changing one again and again is cheaper";
   const std::ptrdiff_t before = changes();
-  for (const DevicePointer x : {0x100, 0x110, 0x120}) {
+  for (const DevicePointer x : {0x100U, 0x110U, 0x120U}) {
     ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
   }
   EXPECT_EQ(changes(), before);
@@ -140,11 +140,11 @@ TEST_F(LaunchGraphTest, SetsThatComeOnceLeaveTheOthersReady) {
 TEST_F(LaunchGraphTest, ASetThatComesBackTakesThePlaceOfTheOneNotUsedForLongest) {
   const auto graph = make();
   ASSERT_TRUE(graph);
-  for (const DevicePointer x : {0x110, 0x120, 0x100, 0x500, 0x600, 0x500, 0x700, 0x800}) {
+  for (const DevicePointer x : {0x110U, 0x120U, 0x100U, 0x500U, 0x600U, 0x500U, 0x700U, 0x800U}) {
     ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
   }
   const std::ptrdiff_t before = changes();
-  for (const DevicePointer x : {0x500, 0x100, 0x120}) {
+  for (const DevicePointer x : {0x500U, 0x100U, 0x120U}) {
     ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
     EXPECT_EQ(launched(**graph)[0], x);
   }
@@ -156,7 +156,7 @@ TEST_F(LaunchGraphTest, ASetThatComesBackTakesThePlaceOfTheOneNotUsedForLongest)
 TEST_F(LaunchGraphTest, AFailedRebindLeavesTheArgumentsAndIsMadeGoodLater) {
   const auto graph = make();
   ASSERT_TRUE(graph);
-  for (const DevicePointer x : {0x110, 0x120, 0x130}) {
+  for (const DevicePointer x : {0x110U, 0x120U, 0x130U}) {
     ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
   }
   driver_.failures["cuGraphExecKernelNodeSetParams"] = CUDA_ERROR_OUT_OF_MEMORY;
