@@ -22,6 +22,7 @@ constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from 
 constexpr double kLatencyUs = 1.0;          ///< from a load to its data, the memory under load
 constexpr double kExchangeUs = 0.5;         ///< blocks of a cluster add up their sums
 constexpr double kCopyStartUs = 2.0;        ///< a launch in front, until the next one runs
+constexpr double kPromoteClocks = 60;       ///< until sums of a part are there to be added
 constexpr double kTensorSlack = 1.15;   ///< one warpgroup does not keep the tensor cores busy alone
 constexpr double kSplitLines = 1.8;     ///< loads of rows that start between lines of the L2
 constexpr double kSingleElements = 25;  ///< stages of mma.sync where no wider copy is aligned
@@ -35,10 +36,13 @@ double mma_sync_share(int sm_arch) {
 
 /// What the model reads of a candidate. Names that a template does not have keep these values.
 struct Tile {
-  double bm = 128, bn = 128, bk = 64, stages = 4, cm = 1, cn = 1, group = 8;
+  double bm = 128, bn = 128, stages = 4, cm = 1, cn = 1, group = 8;
+  double bk = 64;                                ///< in words of 16 bits, whatever the elements
+  double consumers = 1;                          ///< warpgroups that multiply with wgmma
   double warps_m = 0, warps_n = 0, warps_k = 1;  ///< mma.sync templates alone
   double align_k = 8;                            ///< elements of the widest copy
   bool persistent = false;
+  bool promoted = false;  ///< sums of each stage are added outside of the tensor cores
 
   bool mma_sync() const { return warps_m > 0; }
 };
@@ -59,9 +63,12 @@ Tile read_tile(const Scope& scope) {
   read("WARPS_N", tile.warps_n);
   read("WARPS_K", tile.warps_k);
   read("ALIGN_K", tile.align_k);
-  double persistent = 0;
+  read("CONSUMERS", tile.consumers);
+  double persistent = 0, promoted = 0;
   read("PERSISTENT", persistent);
+  read("PROMOTED", promoted);
   tile.persistent = persistent != 0;
+  tile.promoted = promoted != 0;
   return tile;
 }
 
@@ -70,23 +77,28 @@ Tile read_tile(const Scope& scope) {
 double stage_clocks(const Tile& t, double element, double tensor_rate, double l2_rate,
                     double resident, bool whole_lines) {
   const bool lone = !t.mma_sync() && t.bm == 64 && resident < 2;
-  const double flops = 2 * t.bm * t.bn * t.bk;
-  const double stage_bytes = (t.bm + t.bn) * t.bk * element;
+  const double row_bytes = t.bk * 2;
+  const double flops = 2 * t.bm * t.bn * row_bytes / element;
+  const double stage_bytes = (t.bm + t.bn) * row_bytes;
   double tensor = flops / tensor_rate;
   double smem = stage_bytes / kSmemBytesPerClock;
   double overhead = 20;
   if (t.mma_sync()) {
     // Every warp reads its own rows and columns of the stage through ldmatrix.
-    smem += (t.bm * t.warps_n + t.bn * t.warps_m) * t.bk * element / kSmemBytesPerClock;
+    smem += (t.bm * t.warps_n + t.bn * t.warps_m) * row_bytes / kSmemBytesPerClock;
     overhead = 80 / resident;  // a barrier of the block, and the addresses of its copies
   } else {
     // wgmma reads b once per 64 rows of a.
     tensor *= lone ? 1.20 : 1.03;
-    smem += t.bk * element / 32 * (t.bm / 64) * (16 + t.bn / 4);
+    smem += row_bytes / 32 * (t.bm / 64) * (16 + t.bn / 4);
+    if (t.promoted) {  // a warpgroup adds one register a clock while the others multiply
+      const double blocks = t.bm / 64 / t.consumers;
+      tensor = std::max(tensor, tensor / t.consumers + blocks * (kPromoteClocks + t.bn / 2));
+    }
     if (lone) overhead = 60;
   }
   const double l2 =
-      (t.bm / t.cn + t.bn / t.cm) * t.bk * element / l2_rate * (whole_lines ? 1 : kSplitLines);
+      (t.bm / t.cn + t.bn / t.cm) * row_bytes / l2_rate * (whole_lines ? 1 : kSplitLines);
   // A short ring waits for its loads; blocks on the same SM wait at the same time.
   const double wait = (kLoadLatencyClocks + l2) / (std::max(t.stages - 1, 1.0) * resident);
   // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other.
@@ -133,7 +145,7 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const auto registers = scope.find("REGISTERS").value_or(0);
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
 
-  const double bytes = (m * k + n * k + m * n) * element;
+  const double bytes = (m * k + n * k) * element + m * n * value("out_bytes", 2);
   const double flying = std::min(std::min(blocks, sms * resident) * in_flight, bytes);
   const double memory_rate = kMemoryShare * profile.dram_gbps * 1e3;
   const double l2_rate =
@@ -142,8 +154,8 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double ask = flying / kLatencyUs / memory_rate;
   const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
   const double l2_us = (tiles_m * n + tiles_n * m) * k * element / l2_rate;
-  // A wgmma of 64 rows by bm and 16 of k is over in bm / 2 clocks, and its operands in 16 + bm / 4.
-  const double products = tiles_m * std::ceil(tiles_n * bn / 64) * std::ceil(k / 16);
+  // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4.
+  const double products = tiles_m * std::ceil(tiles_n * bn / 64) * std::ceil(k * element / 32);
   const double tensor_us = products * std::max(bm / 2 * kTensorSlack, 16 + bm / 4) /
                            (std::min(blocks, sms) * kSustainedClock * profile.sm_clock_mhz);
 
@@ -177,7 +189,8 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   // Per SM and clock the hardware does a power of two; the datasheet's rate is at another clock.
   const double dense = profile.dense_16bit_tflops * 1e6 / (sms * profile.sm_clock_mhz);
   double tensor_rate = std::exp2(std::round(std::log2(std::max(dense, 1.0))));
-  if (t.mma_sync()) tensor_rate *= mma_sync_share(profile.sm_arch);
+  const double narrow = t.mma_sync() ? 1 : 2 / element;  // mma.sync gets fp8 widened
+  tensor_rate *= t.mma_sync() ? mma_sync_share(profile.sm_arch) : narrow;
 
   const double tiles_m = std::ceil(std::ceil(m / t.bm) / t.cm) * t.cm;
   const double tiles_n = std::ceil(std::ceil(n / t.bn) / t.cn) * t.cn;
@@ -189,10 +202,11 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   const auto fitting = static_cast<double>(resident_blocks(candidate, profile, 0));
   const double resident = t.persistent ? 1 : std::min(fitting, per_sm);
 
-  const double steps = std::ceil(k / t.bk);
+  const double steps = std::ceil(k * element / (t.bk * 2));
   const double l2_rate = std::min(kL2PortBytesPerClock, kL2BytesPerClockPerSm * sms / active);
-  const auto row_bytes = static_cast<std::int64_t>(k * element);
-  const bool whole_lines = row_bytes % 128 == 0 || copies(candidate);
+  const double row_of_b = scope.find("b_layout") == scope.find("b_layout_kn") ? n : k;
+  const bool whole_lines = copies(candidate) || (std::fmod(k * element, 128) == 0 &&
+                                                 std::fmod(row_of_b * element, 128) == 0);
   const double stage = stage_clocks(t, element, tensor_rate, l2_rate, resident, whole_lines);
 
   double epilogue = 600 + t.bm * t.bn / 20;
@@ -217,11 +231,13 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
     traffic = std::max(inputs, tiles / active * wave);
   }
   const double memory_us =
-      kMemoryStartUs + (traffic + m * n * element) / (kMemoryShare * profile.dram_gbps * 1e3);
+      kMemoryStartUs +
+      (traffic + m * n * static_cast<double>(scope.find("out_bytes").value_or(2))) /
+          (kMemoryShare * profile.dram_gbps * 1e3);
 
   const double longer = std::max(sm_us, memory_us);
   const double shorter = std::min(sm_us, memory_us);
-  const double roof_us = 2 * m * n * k / (kPowerShare * profile.dense_16bit_tflops * 1e6);
+  const double roof_us = 2 * m * n * k / (kPowerShare * narrow * profile.dense_16bit_tflops * 1e6);
   // At the power limit the tile that moves fewer bytes to the SMs wins.
   const double moved = (t.bm / t.cn + t.bn / t.cm) / (t.bm * t.bn) * 32;
   return std::max(longer + kOverlap * shorter, roof_us) * (1 + 0.01 * moved);

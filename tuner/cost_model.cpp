@@ -20,6 +20,21 @@ constexpr Model kModels[] = {
     {"reduce", detail::predict_rows_us},    {"vector_add", detail::predict_streaming_us},
 };
 
+/// The rate of the tensor cores for the narrowest input, that of fp32 where it is wider than 16
+/// bits. Whether a kernel can use them is its own affair.
+double arithmetic_tflops(const Operation& operation, const Problem& normalized,
+                         const DeviceProfile& profile) {
+  const auto shapes = operation.tensor_shapes(normalized);
+  std::int64_t narrowest = 8;
+  if (shapes) {
+    for (const TensorShape& shape : *shapes) {
+      if (shape.role != TensorRole::out) narrowest = std::min(narrowest, byte_size(shape.dtype));
+    }
+  }
+  if (narrowest == 1 && profile.sm_arch >= 89) return 2 * profile.dense_16bit_tflops;
+  return narrowest <= 2 ? profile.dense_16bit_tflops : profile.fp32_tflops;
+}
+
 }  // namespace
 
 double roofline_us(const Operation& operation, const Problem& normalized,
@@ -27,11 +42,7 @@ double roofline_us(const Operation& operation, const Problem& normalized,
   const Scope scope = operation.scope(normalized);
   const auto flops = operation.flops.evaluate(scope);
   const auto bytes = operation.bytes.evaluate(scope);
-  // Tensor cores are there for 16-bit inputs; whether a kernel can use them is its own affair.
-  const bool narrow = std::any_of(
-      operation.type_variables.begin(), operation.type_variables.end(),
-      [&](const TypeVariable& v) { return byte_size(operation.dtype(normalized, v.name)) == 2; });
-  const double tflops = narrow ? profile.dense_16bit_tflops : profile.fp32_tflops;
+  const double tflops = arithmetic_tflops(operation, normalized, profile);
   const double arithmetic_us =
       flops && tflops > 0 ? static_cast<double>(flops.value()) / (tflops * 1e6) : 0;
   const double memory_us = bytes && profile.dram_gbps > 0

@@ -10,6 +10,7 @@
 #include "compile/compile_pool.h"
 #include "compile/cubin.h"
 #include "compile/render.h"
+#include "support/text.h"
 
 namespace kernwright {
 namespace {
@@ -157,6 +158,63 @@ TEST_F(TemplateContractToolkitTest, TheHopperMatmulIsMadeOfWgmmaAndTma) {
   // A serialised wgmma waits about twice for every instruction.
   EXPECT_LE(count.count("DEPBAR"), count.count("HGMMA"));
   EXPECT_EQ(count.count("LDL") + count.count("STL") + count.count("CALL"), 0);
+}
+
+// Of each template and problem some valid configurations, evenly spread.
+TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWgmma) {
+  constexpr std::size_t kSamples = 6;
+  struct Expected {
+    const char* kernel_template;
+    const char* entry;
+    const char* problem;
+    const char* instruction;
+  };
+  const Operation& operation = **catalog_->operation("matmul");
+  const DeviceProfile profile = *find_profile("h200");
+  for (const Expected& expected : {
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4096 n=6144 k=4096 dtype=fp8_e4m3 out=bf16", "QGMMA"},
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4096 n=6144 k=4096 dtype=fp8_e4m3 out=bf16 accumulate=fast", "QGMMA"},
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4000 n=6144 k=4103 dtype=fp8_e4m3 out=fp16 scaling=alpha bias=column "
+                    "activation=gelu_erf residual=scaled",
+                    "QGMMA"},
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4096 n=6144 k=4096 dtype=bf16 b_layout=kn", "HGMMA"},
+           Expected{"matmul/skinny", "matmul_skinny",
+                    "matmul m=100 n=6144 k=4096 dtype=fp8_e4m3 out=bf16", "QGMMA"},
+           Expected{"matmul/skinny", "matmul_skinny",
+                    "matmul m=4096 n=17 k=4096 dtype=fp8_e4m3 out=fp32 accumulate=fast", "QGMMA"},
+           Expected{"matmul/skinny", "matmul_skinny",
+                    "matmul m=100 n=6144 k=4096 dtype=fp16 b_layout=kn", "HGMMA"},
+       }) {
+    const KernelTemplate& made = **catalog_->kernel_template(expected.kernel_template);
+    const Problem problem = *operation.normalize(*Problem::parse(expected.problem));
+    std::vector<Candidate> valid;
+    for (std::int64_t i = 0; i < made.space.size(); ++i) {
+      auto candidate = make_candidate(made, operation, problem, made.space.at(i), profile);
+      if (candidate) valid.push_back(*std::move(candidate));
+    }
+    ASSERT_GE(valid.size(), kSamples) << expected.problem;
+    std::vector<Compile> compiles;
+    for (std::size_t i = 0; i < kSamples; ++i) {
+      const Candidate& candidate = valid[i * (valid.size() - 1) / (kSamples - 1)];
+      compiles.push_back({concat(problem.text(), ": ", candidate.id()), made.allowed_spill_bytes,
+                          expected.entry, pool_->submit(render(candidate, *catalog_, 90))});
+    }
+    expect_clean(compiles);
+    for (const Compile& compile : compiles) {
+      const CompileResult& kernel = compile.result.get();
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      const InstructionCounts count =
+          of_kernel(*count_instructions((*kernel)->bits), expected.entry);
+      EXPECT_GE(count.count(expected.instruction), 4) << compile.label;
+      EXPECT_LE(count.count("DEPBAR"), count.count(expected.instruction)) << compile.label;
+      EXPECT_EQ(count.count("HMMA"), 0) << compile.label;
+      EXPECT_EQ(count.count("LDL") + count.count("STL") + count.count("CALL"), 0) << compile.label;
+    }
+  }
 }
 
 TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {

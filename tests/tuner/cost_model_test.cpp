@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/catalog.h"
+#include "support/text.h"
 #include "tuner/tuning_session.h"
 
 namespace kernwright {
@@ -60,6 +61,14 @@ TEST_F(CostModelTest, TheRooflineIsTheLargerOfFlopsAndBytes) {
               0.01);
 }
 
+TEST_F(CostModelTest, TheRooflineIsThatOfTheNarrowestInput) {
+  const double bf16 = roofline("matmul m=8192 n=8192 k=8192 dtype=bf16");
+  EXPECT_DOUBLE_EQ(roofline("matmul m=8192 n=8192 k=8192 dtype=bf16 out=fp8_e4m3"), bf16);
+  EXPECT_DOUBLE_EQ(roofline("matmul m=8192 n=8192 k=8192 dtype=fp8_e4m3 out=bf16"), bf16 / 2);
+  EXPECT_NEAR(roofline("matmul m=1 n=8192 k=8192 dtype=fp8_e4m3"),
+              roofline("matmul m=1 n=8192 k=8192 dtype=bf16") / 2, 0.01);
+}
+
 // What won among configurations measured on an H200.
 TEST_F(CostModelTest, SmallProductsTakeSmallTiles) {
   const Predicted predicted(*catalog_, "matmul m=1024 n=1024 k=1024 dtype=bf16");
@@ -74,6 +83,37 @@ TEST_F(CostModelTest, LargeProductsTakeLargeTiles) {
   const Configuration& best = predicted.best().configuration;
   EXPECT_EQ(best.at("BM") * best.at("BN"), 128 * 256) << predicted.best().id();
   EXPECT_NEAR(predicted.best_us(), 190, 25);
+}
+
+// cuBLASLt took 111 us for fp8 on an H200, 182 for bf16.
+TEST_F(CostModelTest, Fp8CostsAboutHalfAndPromotingALittle) {
+  const auto wave = [&](const char* types) {
+    const Predicted predicted(*catalog_, concat("matmul m=4096 n=4096 k=4096 ", types));
+    EXPECT_EQ(predicted.best().kernel_template->name, "matmul/persistent_wave") << types;
+    return predicted.best_us();
+  };
+  const double bf16 = wave("dtype=bf16");
+  const double fast = wave("dtype=fp8_e4m3 out=bf16 accumulate=fast");
+  const double full = wave("dtype=fp8_e4m3 out=bf16");
+  EXPECT_GT(fast, 0.48 * bf16);
+  EXPECT_LT(fast, 0.62 * bf16);
+  EXPECT_GE(full, fast);
+  EXPECT_LT(full, 1.3 * fast);
+}
+
+TEST_F(CostModelTest, FewRowsOfFp8CostHalfTheReading) {
+  const Predicted predicted(*catalog_, "matmul m=16 n=28672 k=4096 dtype=fp8_e4m3 out=bf16");
+  EXPECT_EQ(predicted.best().kernel_template->name, "matmul/skinny");
+  EXPECT_NEAR(predicted.best_us(), 30.7, 3);
+}
+
+TEST_F(CostModelTest, BAsKnCostsWhatItDoesAsNk) {
+  for (const char* sizes : {"m=4096 n=4096 k=4096", "m=16 n=4096 k=4096"}) {
+    const Predicted nk(*catalog_, concat("matmul dtype=bf16 ", sizes));
+    const Predicted kn(*catalog_, concat("matmul dtype=bf16 b_layout=kn ", sizes));
+    EXPECT_NEAR(kn.best_us() / nk.best_us(), 1, 0.05) << sizes;
+    EXPECT_EQ(kn.best().kernel_template->name, nk.best().kernel_template->name) << sizes;
+  }
 }
 
 TEST_F(CostModelTest, OddRowsCostTheirCopies) {

@@ -1,6 +1,6 @@
 #pragma once
-// Copies rows of 16-bit elements, which may start anywhere, to rows that start at whole lines: the
-// form that TMA can address.
+// Copies rows, which may start at any byte, to rows that start at whole lines: the form that TMA
+// can address.
 
 #include <kernwright/element_shift.cuh>
 #include <kernwright/vector.cuh>
@@ -8,66 +8,73 @@
 namespace kernwright {
 
 constexpr int kPadThreads = 256;
-constexpr int kPadColumns = 1024;  // of a row that a warp copies
-constexpr int kPadLoads = kPadColumns / (8 * 32);
+constexpr int kPadBytes = 2048;  // of a row that a warp copies
+constexpr int kPadLoads = kPadBytes / (16 * 32);
 
-// Elements `first` to `first` + 7 of `count`, where 8 divides `first`; those beyond the end are 0.
-template <typename T>
-__device__ __forceinline__ Packed<16> load_eight(const T* elements, long long first,
+// Bytes `first` to `first` + 15 of `count`, where 16 divides `first`; those beyond the end are 0.
+__device__ __forceinline__ Packed<16> load_piece(const unsigned char* bytes, long long first,
                                                  long long count) {
-  if (first + 8 <= count) return load<Load::read_only, 16>(elements + first);
+  if (first + 16 <= count) return load<Load::read_only, 16>(bytes + first);
   Packed<16> x{};
-  for (int i = 0; i < 8 && first + i < count; ++i) {
-    x.word[i / 2] |= static_cast<unsigned>(elements[first + i].bits) << i % 2 * 16;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    if (first + i < count) {
+      x.word[i / 4] |= static_cast<unsigned>(bytes[first + i]) << i % 4 * 8;
+    }
   }
   return x;
 }
 
 // The same for any `first`, by two aligned loads and a shift.
-template <typename T>
-__device__ __forceinline__ Packed<16> load_eight_anywhere(const T* elements, long long first,
-                                                          long long count) {
-  const int shift = static_cast<int>(first % 8);
-  const Packed<16> low = load_eight(elements, first - shift, count);
+__device__ __forceinline__ Packed<16> load_piece_anywhere(const unsigned char* bytes,
+                                                          long long first, long long count) {
+  const int shift = static_cast<int>(first % 16);
+  const Packed<16> low = load_piece(bytes, first - shift, count);
   if (shift == 0) return low;
-  const Packed<16> high = load_eight(elements, first - shift + 8, count);
-  unsigned words[8];
+  const Packed<16> high = load_piece(bytes, first - shift + 16, count);
+  unsigned words[9] = {};
 #pragma unroll
   for (int i = 0; i < 8; ++i) words[i] = i < 4 ? low.word[i] : high.word[i - 4];
-  shift_elements<4>(words, shift);
-  return {{words[0], words[1], words[2], words[3]}};
+  shift_elements<5>(words, shift / 2);
+  Packed<16> x;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x.word[i] = __funnelshift_r(words[i], words[i + 1], shift % 2 * 8);
+  return x;
 }
 
-// Run by a grid of kPadThreads threads a block and at least a warp for each kPadColumns columns of
-// each row: copies a[m, k] and b[n, k] to rows of `pitch` elements, a multiple of 8. What lies
-// between k and the pitch is not for use.
+// Run by a grid of kPadThreads threads a block and at least a warp for each kPadBytes of each row:
+// copies m rows of a and n rows of b, k elements each, to rows of `pitch` elements, a multiple of
+// 16 bytes. What lies between k and the pitch is not for use.
 template <typename T>
 __device__ __forceinline__ void pad_rows(const T* a, const T* b, T* padded_a, T* padded_b, int m,
                                          int n, int k, int pitch) {
-  const int parts = (k + kPadColumns - 1) / kPadColumns;
+  const long long row_bytes = static_cast<long long>(k) * sizeof(T);
+  const long long parts = (row_bytes + kPadBytes - 1) / kPadBytes;
   const long long warp = (static_cast<long long>(blockIdx.x) * kPadThreads + threadIdx.x) / 32;
   long long row = warp / parts;
-  const int first = static_cast<int>(warp % parts) * kPadColumns + threadIdx.x % 32 * 8;
-  const T* from = a;
-  T* to = padded_a;
+  const long long first = warp % parts * kPadBytes + threadIdx.x % 32 * 16;
+  auto from = reinterpret_cast<const unsigned char*>(a);
+  auto to = reinterpret_cast<unsigned char*>(padded_a);
   long long rows = m;
   if (row >= m) {
     row -= m;
-    from = b;
-    to = padded_b;
+    from = reinterpret_cast<const unsigned char*>(b);
+    to = reinterpret_cast<unsigned char*>(padded_b);
     rows = n;
   }
   if (row >= rows) return;
   Packed<16> x[kPadLoads];
 #pragma unroll
   for (int i = 0; i < kPadLoads; ++i) {
-    const int column = first + i * 256;
-    if (column < k) x[i] = load_eight_anywhere(from, row * k + column, rows * k);
+    const long long at = first + i * 512;
+    if (at < row_bytes) x[i] = load_piece_anywhere(from, row * row_bytes + at, rows * row_bytes);
   }
 #pragma unroll
   for (int i = 0; i < kPadLoads; ++i) {
-    const int column = first + i * 256;
-    if (column < k) store<Store::plain>(to + row * pitch + column, x[i]);
+    const long long at = first + i * 512;
+    if (at < row_bytes) {
+      store<Store::plain>(to + row * (static_cast<long long>(pitch) * sizeof(T)) + at, x[i]);
+    }
   }
 }
 

@@ -1,18 +1,30 @@
 #pragma once
-// wgmma m64nNk16 (sm_90a): d[64, N] += a[64, 16] * b[N, 16]^T in fp32, both operands in shared
-// memory, k innermost, rows of 128 bytes in the 128-byte swizzle. Register i of a thread holds row
-// 16 * warp + lane / 4 + 8 * (i / 2 % 2), column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators
-// belong to the hardware from wgmma_issue to the wgmma_wait that covers it.
+// wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32 for K = 32 bytes, both operands in
+// shared memory. Register i of a thread holds row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and column
+// 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators belong to the hardware from wgmma_issue to the
+// wgmma_wait that covers it.
+//
+// An operand lies in rows of 128 bytes in the 128-byte swizzle, 8 rows in a group of 1024 bytes,
+// and groups are aligned to that. K-major, a row is a row of the operand: the next K are 32 bytes
+// on, the next 64 rows 8192. MN-major, for 16-bit types alone, a row is one k of 64 rows of the
+// operand: the next K = 16 are 2048 bytes on.
 
 #include <kernwright/types.cuh>
 
 namespace kernwright {
 
-// Describes rows of 128 swizzled bytes from `address`, whose 8-row groups are aligned to 1024. A
-// later k or row group is reached by adding its byte offset / 16.
-__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address) {
+enum class Major { k, mn };
+
+// Describes an operand from `address` on; another part of it is reached by adding the distance in
+// bytes / 16. K-major, groups of 8 rows follow one another (the stride offset) and the leading
+// offset has no meaning. MN-major, those of 8 k do (the stride offset again), and `next_64` bytes
+// lie between rows of the operand and those 64 on (the leading offset).
+template <Major M = Major::k>
+__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
+                                                               unsigned next_64 = 0) {
   constexpr unsigned long long kGroupBytes = 1024, kSwizzle128 = 1;
-  return (address & 0x3ffff) >> 4 | 1ull << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128 << 62;
+  const unsigned long long leading = M == Major::k ? 1 : next_64 >> 4;
+  return (address & 0x3ffff) >> 4 | leading << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128 << 62;
 }
 
 // Before the first issue, and whenever ordinary code touched the accumulators.
@@ -151,49 +163,58 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
   KW_REGISTERS_120, "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), \
       "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
 
-#define KW_ASM(N, R, TYPE, A, B, P)                                                             \
-  asm volatile("{ .reg .pred p; setp.ne.b32 p, " P                                              \
-               ", 0;\n"                                                                         \
-               "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KW_TEXT_##R \
-               "}, " A ", " B ", p, 1, 1, 0, 0; }"                                              \
-               : KW_REGISTERS_##R                                                               \
-               : "l"(a), "l"(b), "r"(accumulate))
-#define KW_SHAPE(N, R, A, B, P)                                                             \
-  template <>                                                                               \
-  struct WgmmaShape<N> {                                                                    \
-    static __device__ __forceinline__ void issue(bf16, float (&d)[R], unsigned long long a, \
-                                                 unsigned long long b, int accumulate) {    \
-      KW_ASM(N, R, "bf16", A, B, P);                                                        \
-    }                                                                                       \
-    static __device__ __forceinline__ void issue(fp16, float (&d)[R], unsigned long long a, \
-                                                 unsigned long long b, int accumulate) {    \
-      KW_ASM(N, R, "f16", A, B, P);                                                         \
-    }                                                                                       \
+#define KW_ASM(N, R, KIND, A, B, P, MAJORS, ...)                            \
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, " P                          \
+               ", 0;\n"                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" KW_TEXT_##R \
+               "}, " A ", " B ", p, 1, 1" MAJORS "; }"                      \
+               : KW_REGISTERS_##R                                           \
+               : "l"(a), "l"(b), "r"(accumulate)__VA_OPT__(, ) __VA_ARGS__)
+#define KW_ISSUE_16(N, R, TYPE, KIND, A, B, P, MA, MB)                                   \
+  template <Major MajorA, Major MajorB>                                                  \
+  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], unsigned long long a, \
+                                               unsigned long long b, int accumulate) {   \
+    KW_ASM(N, R, KIND, A, B, P, ", " MA ", " MB, "n"(MajorA == Major::mn),               \
+           "n"(MajorB == Major::mn));                                                    \
+  }
+#define KW_SHAPE(N, R, A, B, P, MA, MB)                                                         \
+  template <>                                                                                   \
+  struct WgmmaShape<N> {                                                                        \
+    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", A, B, P, MA, MB)                               \
+    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", A, B, P, MA, MB)                                 \
+    template <Major MajorA, Major MajorB>                                                       \
+    static __device__ __forceinline__ void issue(fp8_e4m3, float (&d)[R], unsigned long long a, \
+                                                 unsigned long long b, int accumulate) {        \
+      static_assert(MajorA == Major::k && MajorB == Major::k);                                  \
+      KW_ASM(N, R, "k32.f32.e4m3.e4m3", A, B, P, "");                                           \
+    }                                                                                           \
   };
-KW_SHAPE(8, 4, "%4", "%5", "%6")
-KW_SHAPE(16, 8, "%8", "%9", "%10")
-KW_SHAPE(32, 16, "%16", "%17", "%18")
-KW_SHAPE(48, 24, "%24", "%25", "%26")
-KW_SHAPE(64, 32, "%32", "%33", "%34")
-KW_SHAPE(80, 40, "%40", "%41", "%42")
-KW_SHAPE(96, 48, "%48", "%49", "%50")
-KW_SHAPE(112, 56, "%56", "%57", "%58")
-KW_SHAPE(128, 64, "%64", "%65", "%66")
-KW_SHAPE(144, 72, "%72", "%73", "%74")
-KW_SHAPE(160, 80, "%80", "%81", "%82")
-KW_SHAPE(176, 88, "%88", "%89", "%90")
-KW_SHAPE(192, 96, "%96", "%97", "%98")
-KW_SHAPE(208, 104, "%104", "%105", "%106")
-KW_SHAPE(224, 112, "%112", "%113", "%114")
-KW_SHAPE(240, 120, "%120", "%121", "%122")
-KW_SHAPE(256, 128, "%128", "%129", "%130")
+KW_SHAPE(8, 4, "%4", "%5", "%6", "%7", "%8")
+KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12")
+KW_SHAPE(32, 16, "%16", "%17", "%18", "%19", "%20")
+KW_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28")
+KW_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36")
+KW_SHAPE(80, 40, "%40", "%41", "%42", "%43", "%44")
+KW_SHAPE(96, 48, "%48", "%49", "%50", "%51", "%52")
+KW_SHAPE(112, 56, "%56", "%57", "%58", "%59", "%60")
+KW_SHAPE(128, 64, "%64", "%65", "%66", "%67", "%68")
+KW_SHAPE(144, 72, "%72", "%73", "%74", "%75", "%76")
+KW_SHAPE(160, 80, "%80", "%81", "%82", "%83", "%84")
+KW_SHAPE(176, 88, "%88", "%89", "%90", "%91", "%92")
+KW_SHAPE(192, 96, "%96", "%97", "%98", "%99", "%100")
+KW_SHAPE(208, 104, "%104", "%105", "%106", "%107", "%108")
+KW_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116")
+KW_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124")
+KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132")
 #undef KW_SHAPE
+#undef KW_ISSUE_16
 #undef KW_ASM
 
-template <typename T, int N>
+// `a` and `b` describe operands of T, MajorA and MajorB say how they lie.
+template <typename T, int N, Major MajorA = Major::k, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long long a,
                                             unsigned long long b, bool accumulate) {
-  WgmmaShape<N>::issue(T{}, d, a, b, accumulate);
+  WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
 }
 
 }  // namespace kernwright

@@ -1,5 +1,5 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands and result, accumulated in fp32
-// (Hopper).
+// D[m, n] = A[m, k] * B[n, k]^T, or with b_layout=kn A[m, k] * B[k, n], row-major, operands of 16
+// or 8 bits and a 16-bit result, accumulated in fp32 (Hopper).
 //
 // One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
 // wgmma, BM / CONSUMERS rows each. A cluster of CM x CN blocks takes neighbouring tiles; what its
@@ -11,6 +11,9 @@
 // first k steps of the next one, so that the tensor cores do not wait for it. A block's last tile
 // leaves through the ring, which nothing will fill again. The bias and the residual of a tile come
 // through the ring too, behind its operands, so that they are there when its sums are.
+//
+// Of fp8 products the tensor cores keep about 14 bits of a sum. PROMOTED, a stage's are summed
+// there and then added to sums in fp32: one warpgroup adds while the others multiply.
 //
 // Rows that do not start at multiples of 16 bytes are beyond TMA. Such operands are copied by a
 // launch in front, matmul_pad; such rows of D are stored element by element from the staging.
@@ -32,15 +35,19 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 constexpr int kCluster = CM * CN;
-constexpr int kBoxK = 64;                     // columns of a TMA box: 128 bytes, the swizzle's span
-constexpr int kBoxes = BK / kBoxK;            // boxes per operand and stage
+constexpr int kRowBytes = 128;  // of a TMA box: the swizzle's span
+constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
+constexpr int kBoxes = DEPTH / kBoxK;         // boxes along k of a stage
 constexpr int kBlocks = BM / CONSUMERS / 64;  // 64-row blocks per consumer
 constexpr int kChunks =
     (BN + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
-constexpr int kRowBytes = kBoxK * 2;
 constexpr int kWarpRows = 16;
 constexpr int kStagingBuffers = 2;
+// As [k, n], B comes in boxes of 64 columns and all of a stage's k; a cluster's slices are of k
+// then.
+constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
+constexpr unsigned kBlockBytesB = DEPTH * kRowBytes;  // of such a box
 
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
 struct Storage {
@@ -52,7 +59,9 @@ struct Storage {
 };
 static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
 static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
-static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && BK % kBoxK == 0);
+static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && DEPTH % kBoxK == 0);
+static_assert(kMajorB == Major::k || (BN % 64 == 0 && DEPTH % (8 * CM) == 0));
+static_assert(!PROMOTED || DEPTH <= 128, "more products than the tensor cores may sum");
 static_assert(CHUNK * 2 == 128, "a staged row is one span of the swizzle");
 static_assert(kChunks <= STAGES * kBoxes, "the last tile leaves through the ring");
 
@@ -169,15 +178,26 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     const int row_b = schedule.column() + rank_m * (BN / CM);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      take_stage((BM + BN) * BK * 2);
+      take_stage(STAGE_BYTES);
       const unsigned full = at.full(ring.stage);
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {
-        const int x = step * BK + box * kBoxK;
+        const int x = step * DEPTH + box * kBoxK;
         load<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x, row_a,
                  full, kRowRanks << rank_m);
-        load<CM>(at.b(ring.stage) + (box * BN + rank_m * (BN / CM)) * kRowBytes, map_b, x, row_b,
-                 full, kColumnRanks << (rank_n * CM));
+        if constexpr (kMajorB == Major::k) {
+          load<CM>(at.b(ring.stage) + (box * BN + rank_m * (BN / CM)) * kRowBytes, map_b, x, row_b,
+                   full, kColumnRanks << (rank_n * CM));
+        }
+      }
+      if constexpr (kMajorB == Major::mn) {
+        constexpr int kSlice = DEPTH / CM;
+#pragma unroll
+        for (int block = 0; block < BN / 64; ++block) {
+          load<CM>(at.b(ring.stage) + block * kBlockBytesB + rank_m * kSlice * kRowBytes, map_b,
+                   schedule.column() + block * 64, step * DEPTH + rank_m * kSlice, full,
+                   kColumnRanks << (rank_n * CM));
+        }
       }
       ring.advance();
     }
@@ -253,6 +273,26 @@ __device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
   }
 }
 
+// What a consumer multiplies of a stage: kProducts times 32 bytes of k.
+constexpr int kProducts = BK / 16;
+class Operands {
+ public:
+  __device__ __forceinline__ Operands(Addresses at, int stage, int first_row)
+      : a_(wgmma_descriptor(at.a(stage) + first_row * kRowBytes)),
+        b_(wgmma_descriptor<kMajorB>(at.b(stage), kBlockBytesB)) {}
+
+  // Issues product `k` of block `i` of 64 rows, to be added to d or put in its place.
+  __device__ __forceinline__ void issue(float (&d)[BN / 2], int i, int k, bool add) const {
+    const int box = k / 4, inside = k % 4 * 32;
+    const int offset_b = kMajorB == Major::k ? box * BN * kRowBytes + inside : k * 16 * kRowBytes;
+    wgmma_issue<dtype_t, BN, Major::k, kMajorB>(
+        d, a_ + ((box * BM + i * 64) * kRowBytes + inside) / 16, b_ + offset_b / 16, add);
+  }
+
+ private:
+  unsigned long long a_, b_;
+};
+
 // Run by one consumer warpgroup.
 __device__ __forceinline__ void consume(const Target& target, const Addends& addends,
                                         Schedule& schedule, Addresses at, int steps, int consumer) {
@@ -320,25 +360,22 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     }
   };
 
-  while (schedule.next()) {
-    float d[kBlocks][BN / 2];
+  auto await_stage = [&] {
+    mbarrier_wait(at.full(ring.stage), ring.parity);
+    return Operands(at, ring.stage, first_row);
+  };
+  auto multiply = [&](float(&d)[kBlocks][BN / 2]) {
     int previous = -1;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-      mbarrier_wait(at.full(ring.stage), ring.parity);
-      const unsigned long long a = wgmma_descriptor(at.a(ring.stage) + first_row * kRowBytes);
-      const unsigned long long b = wgmma_descriptor(at.b(ring.stage));
+      const Operands operands = await_stage();
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) wgmma_pin(d[i]);
       wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < BK / 16; ++k) {
-        const int box = k / 4, inside = k % 4 * 32;
+      for (int k = 0; k < kProducts; ++k) {
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) {
-          wgmma_issue<dtype_t, BN>(d[i], a + ((box * BM + i * 64) * kRowBytes + inside) / 16,
-                                   b + (box * BN * kRowBytes + inside) / 16, (step | k) != 0);
-        }
+        for (int i = 0; i < kBlocks; ++i) operands.issue(d[i], i, k, (step | k) != 0);
       }
       wgmma_commit();
       if constexpr (OVERLAP) {
@@ -353,6 +390,44 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) wgmma_pin(d[i]);
     release(previous);
+  };
+  auto multiply_promoted = [&](float(&d)[kBlocks][BN / 2]) {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+#pragma unroll
+      for (float& x : d[i]) x = 0;
+    }
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      const Operands operands = await_stage();
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        float part[BN / 2];
+        wgmma_pin(part);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < kProducts; ++k) operands.issue(part, i, k, k != 0);
+        wgmma_commit();
+        if constexpr (OVERLAP) {
+          if (i == 0 && stored < kStores) store_waiting();
+        }
+        wgmma_wait<0>();
+        wgmma_pin(part);
+        if (i == kBlocks - 1) release(ring.stage);
+#pragma unroll
+        for (int j = 0; j < BN / 2; ++j) d[i][j] += part[j];
+      }
+      ring.advance();
+    }
+  };
+
+  while (schedule.next()) {
+    float d[kBlocks][BN / 2];
+    if constexpr (PROMOTED) {
+      multiply_promoted(d);
+    } else {
+      multiply(d);
+    }
 
     const int row = schedule.row() + first_row + warp * kWarpRows, column = schedule.column();
     if constexpr (OVERLAP) {
@@ -409,7 +484,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
   const bool first_warp = __shfl_sync(~0u, threadIdx.x / 32, 0) == 0;
-  const int steps = (k + BK - 1) / BK;
+  const int steps = (k + DEPTH - 1) / DEPTH;
 
   if (first_warp && elect_one()) {
     tma_prefetch(map_a);

@@ -1,6 +1,7 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands, accumulated in fp32, for few rows
-// of A or, TRANSPOSED, few of B (Hopper). Here `a` is the operand with few rows, m of them, and `b`
-// the other: TRANSPOSED gives the problem's own the other way round, and D is then [n, m].
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, operands of 16 or 8 bits, accumulated in fp32, for few
+// rows of A or, TRANSPOSED, few of B (Hopper). Here `a` is the operand with few rows, m of them,
+// and `b` the other: TRANSPOSED gives the problem's own the other way round, and D is then [n, m].
+// With b_layout=kn, never TRANSPOSED, b is [k, n].
 //
 // The product is computed transposed: rows of b, of which there are many, take the 64 rows of
 // wgmma, and a is one operand of BM rows. Little but reading b costs time, so what counts is how
@@ -10,6 +11,9 @@
 // The SPLIT blocks of a cluster take a slice of k each. Every block owns a part of the tile; it
 // gets everybody's sums of that part straight into its shared memory, and adds them in the order
 // of the ranks. Nobody writes to a block any more when it leaves.
+//
+// Of fp8 products the tensor cores keep about 14 bits of a sum: PROMOTED, they sum 128 of k at a
+// time, and these sums are added in fp32.
 //
 // Rows that do not start at multiples of 16 bytes are beyond TMA: matmul_pad, a launch in front,
 // copies such operands.
@@ -29,14 +33,19 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kBoxK = 64;  // columns of a TMA box: 128 bytes, the swizzle's span
-constexpr int kRowBytes = kBoxK * 2;
-constexpr int kBoxes = BK / kBoxK;                     // per operand and stage
+constexpr int kRowBytes = 128;  // of a TMA box: the swizzle's span
+constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
+constexpr int kBoxes = DEPTH / kBoxK;  // boxes along k of a stage
+constexpr int kProducts = BK / 16;     // of 32 bytes of k
+// As [k, n], b comes in boxes of 64 columns and all of a stage's k.
+constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
+constexpr int kBlockBytesB = DEPTH * kRowBytes;        // of such a box
 constexpr int kFragments = BM / 8;                     // float4 per consumer thread
 constexpr int kUnits = kFragments * CONSUMER_THREADS;  // float4 of a tile
 constexpr int kOwned = kUnits / SPLIT;                 // of these, summed by one block
 static_assert(kUnits % SPLIT == 0 && kOwned * SPLIT * 16 == BM * BN * 4);
-static_assert(BN % 64 == 0 && BK % kBoxK == 0 && BM % 8 == 0);
+static_assert(BN % 64 == 0 && DEPTH % kBoxK == 0 && BM % 8 == 0);
+static_assert(kMajorB == Major::k || !TRANSPOSED);
 
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
 struct Addresses {
@@ -72,34 +81,67 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     mbarrier_arrive_expect(full, STAGE_BYTES);
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box) {
-      const int x = step * BK + box * kBoxK;
-      tma_load_once(at.b(ring.stage) + box * BN * kRowBytes, map_b, x, row_b, full);
+      const int x = step * DEPTH + box * kBoxK;
+      if constexpr (kMajorB == Major::k) {
+        tma_load_once(at.b(ring.stage) + box * BN * kRowBytes, map_b, x, row_b, full);
+      }
       tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, row_a, full);
+    }
+    if constexpr (kMajorB == Major::mn) {
+#pragma unroll
+      for (int block = 0; block < BN / 64; ++block) {
+        tma_load_once(at.b(ring.stage) + block * kBlockBytesB, map_b, row_b + block * 64,
+                      step * DEPTH, full);
+      }
     }
     ring.advance();
   }
 }
 
+// Multiplies `count` times 32 bytes of k of a stage from `first` on, and adds that to d or puts it
+// there.
+__device__ __forceinline__ void multiply(float (&d)[BM / 2], unsigned long long b,
+                                         unsigned long long a, int first, int count, bool add) {
+  wgmma_pin(d);
+  wgmma_fence();
+#pragma unroll
+  for (int k = first; k < first + count; ++k) {
+    const int box = k / 4, inside = k % 4 * 32;
+    const int offset_b = kMajorB == Major::k ? box * BN * kRowBytes + inside : k * 16 * kRowBytes;
+    wgmma_issue<dtype_t, BM, kMajorB, Major::k>(
+        d, b + offset_b / 16, a + (box * BM * kRowBytes + inside) / 16, add || k != first);
+  }
+  wgmma_commit();
+  wgmma_wait<0>();
+  wgmma_pin(d);
+}
+
 // Run by all consumer warpgroups: 64 rows of B each.
 __device__ __forceinline__ void consume(float (&sums)[BM / 2], Addresses at, int first, int last) {
+  constexpr int kRowsOfConsumer = kMajorB == Major::k ? 64 * kRowBytes : kBlockBytesB;
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
   Ring<STAGES> ring;
+  if constexpr (PROMOTED) {
+#pragma unroll
+    for (float& sum : sums) sum = 0;
+  }
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
     mbarrier_wait(at.full(ring.stage), ring.parity);
-    const unsigned long long b = wgmma_descriptor(at.b(ring.stage) + consumer * 64 * kRowBytes);
+    const unsigned long long b =
+        wgmma_descriptor<kMajorB>(at.b(ring.stage) + consumer * kRowsOfConsumer, kBlockBytesB);
     const unsigned long long a = wgmma_descriptor(at.a(ring.stage));
-    wgmma_pin(sums);
-    wgmma_fence();
+    if constexpr (PROMOTED) {
 #pragma unroll
-    for (int k = 0; k < BK / 16; ++k) {
-      const int box = k / 4, inside = k % 4 * 32;
-      wgmma_issue<dtype_t, BM>(sums, b + (box * BN * kRowBytes + inside) / 16,
-                               a + (box * BM * kRowBytes + inside) / 16, step != first || k != 0);
+      for (int box = 0; box < kBoxes; ++box) {  // 128 of k each
+        float part[BM / 2];
+        multiply(part, b, a, box * 4, 4, false);
+#pragma unroll
+        for (int i = 0; i < BM / 2; ++i) sums[i] += part[i];
+      }
+    } else {
+      multiply(sums, b, a, 0, kProducts, step != first);
     }
-    wgmma_commit();
-    wgmma_wait<0>();
-    wgmma_pin(sums);
     if (threadIdx.x % 32 == 0) mbarrier_arrive(at.empty(ring.stage));
     ring.advance();
   }
@@ -180,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const bool producer = warp == CONSUMER_THREADS / 32;
   const int rank = blockIdx.x % SPLIT;
   const int row_a = blockIdx.y * BM, row_b = blockIdx.x / SPLIT * BN;
-  const int steps = (k + BK - 1) / BK;
+  const int steps = (k + DEPTH - 1) / DEPTH;
   const int first = rank * steps / SPLIT, last = (rank + 1) * steps / SPLIT;
   const Tile tile{FewRows(d, alpha, column_bias, beta, addend, m, n), row_a, row_b};
 
