@@ -16,9 +16,11 @@ using Status = int;
 constexpr int kFp32 = 0;
 constexpr int kFp16 = 2;
 constexpr int kBf16 = 14;
+constexpr int kFp8E4m3 = 28;
 constexpr int kComputeFp32 = 68;
 constexpr int kTransposed = 1;
-constexpr int kTransposeA = 3;         // attribute of a product
+constexpr int kTransposeA = 3;  // attributes of a product
+constexpr int kFastAccumulate = 25;
 constexpr int kMaxWorkspaceBytes = 1;  // attribute of a preference
 constexpr int kRequested = 32;
 
@@ -71,6 +73,11 @@ Result<void> check(Status status, const char* function) {
   return Error{ErrorCode::device, concat(function, " returned status ", status)};
 }
 
+int code_of(DType dtype) {
+  if (dtype == DType::fp8_e4m3) return kFp8E4m3;
+  return dtype == DType::fp16 ? kFp16 : kBf16;
+}
+
 /// An object of the library and what destroys it.
 struct Owned {
   Object object = nullptr;
@@ -91,11 +98,13 @@ class Matmul final : public CublasLtMatmul {
   explicit Matmul(std::shared_ptr<const CublasLt> library)
       : library_(std::move(library)), lt_(static_cast<const Library&>(*library_)) {}
 
-  Result<void> prepare(const MatmulSize& size, DType dtype, std::int64_t workspace_bytes) {
+  Result<void> prepare(const MatmulSize& size, const CublasLtTypes& types,
+                       std::int64_t workspace_bytes) {
     const Functions& f = lt_.functions;
     const auto m = static_cast<std::uint64_t>(size.m), n = static_cast<std::uint64_t>(size.n);
     const auto k = static_cast<std::uint64_t>(size.k);
-    const int element = dtype == DType::fp16 ? kFp16 : kBf16;
+    const int operands = code_of(types.operands), result = code_of(types.result);
+    const auto fast = static_cast<std::int8_t>(types.fast);
     workspace_bytes_ = static_cast<std::size_t>(workspace_bytes);
     Owned preference;
     product_.destroy = f.product_destroy;
@@ -115,8 +124,14 @@ class Matmul final : public CublasLtMatmul {
           !ok) {
         return ok;
       }
-      for (auto [layout, rows, columns] :
-           {std::tuple{&left_, k, n}, std::tuple{&right_, k, m}, std::tuple{&result_, n, m}}) {
+      if (auto ok = check(f.product_set(product_.object, kFastAccumulate, &fast, sizeof(fast)),
+                          "cublasLtMatmulDescSetAttribute");
+          !ok) {
+        return ok;
+      }
+      for (auto [layout, element, rows, columns] :
+           {std::tuple{&left_, operands, k, n}, std::tuple{&right_, operands, k, m},
+            std::tuple{&result_, result, n, m}}) {
         if (auto ok = check(f.layout_create(&layout->object, element, rows, columns,
                                             static_cast<std::int64_t>(rows)),
                             "cublasLtMatrixLayoutCreate");
@@ -214,10 +229,10 @@ Result<std::shared_ptr<const CublasLt>> CublasLt::open() {
 }
 
 Result<std::unique_ptr<const CublasLtMatmul>> CublasLtMatmul::make(
-    std::shared_ptr<const CublasLt> library, const MatmulSize& size, DType dtype,
+    std::shared_ptr<const CublasLt> library, const MatmulSize& size, const CublasLtTypes& types,
     std::int64_t workspace_bytes) {
   auto matmul = std::make_unique<Matmul>(std::move(library));
-  if (auto ready = matmul->prepare(size, dtype, workspace_bytes); !ready) return ready.error();
+  if (auto ready = matmul->prepare(size, types, workspace_bytes); !ready) return ready.error();
   return std::unique_ptr<const CublasLtMatmul>(std::move(matmul));
 }
 

@@ -24,13 +24,21 @@ class CublasLt {
   virtual std::size_t version() const = 0;
 };
 
-/// One product d[m,n] = a[m,k] * b[n,k]^T, row-major, 16-bit in and out, accumulated in fp32, by
-/// every algorithm that the library's heuristic returns for it, its first choice first.
+/// What a product is made of and accumulated in: bf16, fp16 or fp8_e4m3; a result of 16 bits.
+struct CublasLtTypes {
+  DType operands = DType::bf16;
+  DType result = DType::bf16;
+  bool fast = false;  ///< sums of fp8 products may stay in the tensor cores
+};
+
+/// One product d[m,n] = a[m,k] * b[n,k]^T, row-major, accumulated in fp32, by every algorithm that
+/// the library's heuristic returns for it, its first choice first.
 class CublasLtMatmul {
  public:
-  /// Asks for 32 algorithms. `dtype` is bf16 or fp16. Errors: `unavailable` where there is none.
+  /// Asks for 32 algorithms. Errors: `unavailable` where there is none.
   static Result<std::unique_ptr<const CublasLtMatmul>> make(std::shared_ptr<const CublasLt> library,
-                                                            const MatmulSize& size, DType dtype,
+                                                            const MatmulSize& size,
+                                                            const CublasLtTypes& types,
                                                             std::int64_t workspace_bytes);
   virtual ~CublasLtMatmul() = default;
 

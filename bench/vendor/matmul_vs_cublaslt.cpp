@@ -122,11 +122,23 @@ MatmulSize size_of(const Problem& problem) {
   return size;
 }
 
-DType dtype_of(const Problem& problem) {
-  for (const auto& [name, value] : problem.flags()) {
-    if (value == "fp16") return DType::fp16;
+/// Errors: cuBLASLt's side is a plain product of b as [n, k] into 16 bits.
+Result<CublasLtTypes> types_of(const ServiceCore::Named& named) {
+  CublasLtTypes types{named.operation->dtype(named.problem, "dtype"),
+                      named.operation->dtype(named.problem, "out")};
+  for (const auto& [name, value] : named.problem.flags()) {
+    if (name == "accumulate") {
+      types.fast = value == "fast";
+    } else if (name != "dtype" && name != "out") {
+      return Error{ErrorCode::invalid_argument,
+                   concat(name, "=", value, ": no product that cuBLASLt is measured with")};
+    }
   }
-  return DType::bf16;
+  if (byte_size(types.result) != 2) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("out=", to_string(types.result), ": a result of 16 bits expected")};
+  }
+  return types;
 }
 
 /// All competitors over one problem. `persistent` and `unscheduled` are null where the template
@@ -261,11 +273,15 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
 }
 
 Result<void> Bench::run(const Problem& problem) {
+  const auto named = core_.name(problem);
+  if (!named) return named.error();
+  const auto types = types_of(*named);
+  if (!types) return types.error();
   const auto answer = obtain(core_, problem, seconds_);
   if (!answer) return answer.error();
   const auto kernel = core_.get_best_kernel(problem);
   if (!kernel) return kernel.error();
-  auto peer = CublasLtMatmul::make(cublaslt_, size_of(problem), dtype_of(problem), kWorkspaceBytes);
+  auto peer = CublasLtMatmul::make(cublaslt_, size_of(problem), *types, kWorkspaceBytes);
   if (!peer) return peer.error();
   const auto contest = Contest::make(core_, device_, problem);
   if (!contest) return contest.error();

@@ -242,7 +242,7 @@ Result<Peer::Verdict> Peer::examine(const MatmulSize& size, DType dtype, std::ui
   const auto checker = Checker::make(device, data_ops, *named->operation, named->problem,
                                      core_->catalog(), core_->pool(), *sets);
   if (!checker) return checker.error();
-  const auto product = CublasLtMatmul::make(library_, size, dtype, kWorkspaceBytes);
+  const auto product = CublasLtMatmul::make(library_, size, {dtype, dtype}, kWorkspaceBytes);
   if (!product) return product.error();
   const auto workspace = device.allocate(kWorkspaceBytes);
   if (!workspace) return workspace.error();
