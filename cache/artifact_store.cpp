@@ -4,14 +4,13 @@
 #include <utility>
 
 #include "cache/entry_file.h"
+#include "cache/field_writer.h"
 #include "cache/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
-
-using Json = FieldReader::Json;
 
 constexpr std::string_view kKind = "artifact";
 constexpr std::string_view kSuffix = ".kwa";
@@ -28,17 +27,17 @@ std::string_view to_string(OutputKind kind) {
 }  // namespace
 
 std::string encode_artifact(const CompiledKernel& kernel) {
-  Json entries = Json::array();
-  for (const KernelEntry& entry : kernel.entries) {
-    entries.push_back({{"name", entry.name}, {"resources", json_of(entry.resources)}});
-  }
-  const Json metadata = {{"output", to_string(kernel.output)},
-                         {"target", kernel.target},
-                         {"entries", std::move(entries)},
-                         {"warnings", kernel.warnings},
-                         {"log", kernel.log},
-                         {"seconds", kernel.seconds}};
-  return concat(dump(metadata), '\n', kernel.bits);
+  FieldWriter metadata;
+  metadata.write("output", to_string(kernel.output));
+  metadata.write("target", kernel.target);
+  metadata.each_object("entries", kernel.entries, [&](const KernelEntry& entry) {
+    metadata.write("name", entry.name);
+    metadata.write("resources", entry.resources);
+  });
+  metadata.write("warnings", kernel.warnings);
+  metadata.write("log", kernel.log);
+  metadata.write("seconds", kernel.seconds);
+  return concat(metadata.text(), '\n', kernel.bits);
 }
 
 Result<CompiledKernel> decode_artifact(std::string_view payload) {

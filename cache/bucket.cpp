@@ -37,7 +37,7 @@ std::string bucket_pattern(const Operation& operation, const Problem& normalized
     const Dim& dim = operation.dims[i];
     const bool open = dim.match == DimMatch::bucket && dim.distance > 1;
     any = any || open;
-    pattern += concat(' ', name, '=', open ? "*" : std::to_string(size));
+    pattern += concat(' ', name, '=', open ? "?" : std::to_string(size));
   }
   for (const auto& [name, value] : normalized.flags()) pattern += concat(' ', name, '=', value);
   return any ? pattern : std::string();

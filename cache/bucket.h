@@ -14,7 +14,7 @@ namespace kernwright {
 std::optional<double> bucket_distance(const Operation& operation, const Problem& a,
                                       const Problem& b);
 
-/// The problem's canonical text with `*` for the dims that may differ; empty where none may.
+/// The problem's canonical text with `?` for the dims that may differ; empty where none may.
 std::string bucket_pattern(const Operation& operation, const Problem& normalized);
 
 }  // namespace kernwright

@@ -60,9 +60,7 @@ bool is_old(const fs::path& file, std::chrono::duration<double> age) {
 
 bool always_before(const RecordRun& a, const RecordRun& b) {
   if (a.head.environment != b.head.environment) return false;
-  const auto newer = [](const RecordRun& run) {
-    return std::tie(run.head.created, run.file.native());
-  };
+  const auto newer = [](const RecordRun& run) { return std::tie(run.head.created, run.file); };
   return a.head.grade <= b.head.grade && a.head.trust <= b.head.trust && newer(a) > newer(b);
 }
 

@@ -113,8 +113,8 @@ Lookup<EntryFile> decode_front(std::string_view bytes, const Frame& frame,
                                  std::string(covered.substr(frame.key_at + frame.key_bytes))});
 }
 
-Lookup<EntryFile> located(Lookup<EntryFile> entry, const std::filesystem::path& path) {
-  if (!entry) entry.detail = concat(path.native(), ": ", entry.detail);
+Lookup<EntryFile> located(Lookup<EntryFile> entry, const std::string& path) {
+  if (!entry) entry.detail = concat(path, ": ", entry.detail);
   return entry;
 }
 
@@ -163,7 +163,7 @@ Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected
   return entry;
 }
 
-Lookup<EntryFile> read_entry(const std::filesystem::path& path, std::string_view expected_kind) {
+Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind) {
   Result<InputFile> file = InputFile::open(path);
   if (!file) return unread(file.error());
   if (file->bytes() > kMaxFileBytes) {
@@ -174,7 +174,7 @@ Lookup<EntryFile> read_entry(const std::filesystem::path& path, std::string_view
   return located(decode_entry(*bytes, expected_kind), path);
 }
 
-Lookup<EntryFile> read_front(const std::filesystem::path& path, std::string_view expected_kind) {
+Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind) {
   Result<InputFile> file = InputFile::open(path);
   if (!file) return unread(file.error());
   Result<std::string> bytes = file->read(0, kFirstRead);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -28,10 +27,10 @@ Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected
 
 /// Reads and decodes a file. Further reasons: `absent`; `unreadable` with what the file system
 /// said.
-Lookup<EntryFile> read_entry(const std::filesystem::path& path, std::string_view expected_kind);
+Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind);
 
 /// The same but for the body, of which only the length is checked: costs one short read.
-Lookup<EntryFile> read_front(const std::filesystem::path& path, std::string_view expected_kind);
+Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind);
 
 /// The miss of a `Lookup` that failed, for a lookup of another type.
 template <typename T, typename U>

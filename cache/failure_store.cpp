@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "cache/field_writer.h"
 #include "cache/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -10,27 +11,27 @@
 namespace kernwright {
 namespace {
 
-using Json = FieldReader::Json;
-
 std::string_view operation_of(std::string_view problem) {
   return problem.substr(0, problem.find(' '));
 }
 
 std::string to_json(const Failure& failure) {
-  const Json json = {{"problem", failure.problem},
-                     {"template", failure.kernel_template},
-                     {"configuration", json_of(failure.configuration)},
-                     {"scope",
-                      {{"sku", failure.scope.sku},
-                       {"target", failure.scope.target},
-                       {"driver", failure.scope.driver},
-                       {"compiler", failure.scope.compiler},
-                       {"template_digest", failure.scope.template_digest}}},
-                     {"outcome", to_string(failure.outcome)},
-                     {"severity", to_string(*lasting_severity(failure.outcome))},
-                     {"detail", failure.detail},
-                     {"time", failure.time}};
-  return dump(json);
+  FieldWriter json;
+  json.write("problem", failure.problem);
+  json.write("template", failure.kernel_template);
+  json.write("configuration", failure.configuration);
+  json.object("scope", [&] {
+    json.write("sku", failure.scope.sku);
+    json.write("target", failure.scope.target);
+    json.write("driver", failure.scope.driver);
+    json.write("compiler", failure.scope.compiler);
+    json.write("template_digest", failure.scope.template_digest);
+  });
+  json.write("outcome", to_string(failure.outcome));
+  json.write("severity", to_string(*lasting_severity(failure.outcome)));
+  json.write("detail", failure.detail);
+  json.write("time", failure.time);
+  return json.text();
 }
 
 Result<Failure> parse_failure(std::string_view line) {

@@ -1,7 +1,5 @@
 #include "cache/json_fields.h"
 
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "support/text.h"
@@ -149,32 +147,6 @@ bool FieldReader::expect(const Json& value, Json::value_t type, const std::strin
 
 void FieldReader::set_defect(const std::string& path, std::string_view what) {
   if (!defect_) defect_ = concat(path, ": ", what);
-}
-
-Json json_of(const Resources& resources) {
-  return {{"registers", resources.registers},
-          {"spill_store_bytes", resources.spill_store_bytes},
-          {"spill_load_bytes", resources.spill_load_bytes},
-          {"stack_bytes", resources.stack_bytes},
-          {"static_smem_bytes", resources.static_smem_bytes},
-          {"barriers", resources.barriers}};
-}
-
-Json json_of(const Configuration& configuration) {
-  Json json = Json::object();
-  for (const auto& [name, value] : configuration.values()) json[name] = value;
-  return json;
-}
-
-Json json_numbers(const std::vector<double>& values) {
-  constexpr double kExact = 0x1p53;
-  Json json = Json::array();
-  for (const double value : values) {
-    const bool whole = std::abs(value) < kExact && std::trunc(value) == value &&
-                       !(value == 0 && std::signbit(value));
-    json.push_back(whole ? Json(static_cast<std::int64_t>(value)) : Json(value));
-  }
-  return json;
 }
 
 std::string dump(const Json& json) {

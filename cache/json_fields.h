@@ -109,11 +109,6 @@ Result<void> parse_fields(std::string_view json, std::string_view what, const Pa
   return {};
 }
 
-FieldReader::Json json_of(const Resources& resources);
-FieldReader::Json json_of(const Configuration& configuration);
-/// Whole numbers without their fraction, which reading gives back.
-FieldReader::Json json_numbers(const std::vector<double>& values);
-
 /// One line of text. Bytes that are not UTF-8 become replacement characters.
 std::string dump(const FieldReader::Json& json);
 

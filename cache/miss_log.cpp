@@ -5,6 +5,7 @@
 #include <map>
 #include <system_error>
 
+#include "cache/field_writer.h"
 #include "cache/json_fields.h"
 #include "cache/miss.h"
 #include "support/files.h"
@@ -53,13 +54,15 @@ Result<void> MissLog::append(const Miss& miss) const {
   const std::uintmax_t bytes = std::filesystem::file_size(path_, error);
   if (error) std::filesystem::create_directories(path_.parent_path(), error);
   if (!error && bytes != static_cast<std::uintmax_t>(-1) && bytes >= kMostBytes) return {};
-  return append_line(path_, dump({{"problem", miss.key.problem},
-                                  {"target", miss.key.target},
-                                  {"sku", miss.key.sku},
-                                  {"policy", miss.key.policy.text()},
-                                  {"match", to_string(miss.match)},
-                                  {"reason", to_string(miss.reason)},
-                                  {"time", miss.time}}));
+  FieldWriter json;
+  json.write("problem", miss.key.problem);
+  json.write("target", miss.key.target);
+  json.write("sku", miss.key.sku);
+  json.write("policy", miss.key.policy.text());
+  json.write("match", to_string(miss.match));
+  json.write("reason", to_string(miss.reason));
+  json.write("time", miss.time);
+  return append_line(path_, json.text());
 }
 
 std::vector<MissCount> MissLog::counts() const {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cache/field_writer.h"
 #include "cache/json_fields.h"
 #include "support/text.h"
 
@@ -28,16 +29,18 @@ std::optional<OverrideAction> parse_override_action(std::string_view text) {
 }
 
 std::string to_json(const Override& override) {
-  return dump({{"problem", override.key.problem},
-               {"target", override.key.target},
-               {"sku", override.key.sku},
-               {"policy", override.key.policy.text()},
-               {"action", to_string(override.action)},
-               {"template", override.kernel_template},
-               {"configuration", json_of(override.configuration)},
-               {"why", override.why},
-               {"number", override.number},
-               {"created", override.created}});
+  FieldWriter json;
+  json.write("problem", override.key.problem);
+  json.write("target", override.key.target);
+  json.write("sku", override.key.sku);
+  json.write("policy", override.key.policy.text());
+  json.write("action", to_string(override.action));
+  json.write("template", override.kernel_template);
+  json.write("configuration", override.configuration);
+  json.write("why", override.why);
+  json.write("number", override.number);
+  json.write("created", override.created);
+  return json.text();
 }
 
 Result<Override> parse_override(std::string_view json) {

@@ -2,76 +2,67 @@
 
 #include <utility>
 
+#include "cache/field_writer.h"
 #include "cache/json_fields.h"
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
 
-using Json = FieldReader::Json;
-
-Json json_of(const Slowdown& slowdown) {
-  return {{"estimate", slowdown.estimate}, {"low", slowdown.low}, {"high", slowdown.high}};
+void write_ranked(FieldWriter& json, const RankedConfiguration& ranked) {
+  json.write("template", ranked.kernel_template);
+  json.write("configuration", ranked.configuration);
+  json.write("artifact", ranked.artifact);
+  json.write("samples_us", ranked.measurement.samples_us);
+  json.write("sm_mhz", ranked.measurement.sm_mhz);
+  json.write("predicted_us", ranked.predicted_us);
+  json.write("resources", ranked.resources);
+  json.write("smem_bytes", ranked.smem_bytes);
+  json.write("workspace_bytes", ranked.workspace_bytes);
+  json.write("launch_gap_us", ranked.launch_gap_us);
+  json.object("slowdown", [&] {
+    json.write("estimate", ranked.slowdown.estimate);
+    json.write("low", ranked.slowdown.low);
+    json.write("high", ranked.slowdown.high);
+  });
+  json.write("is_default", ranked.is_default);
+  json.write("is_incumbent", ranked.is_incumbent);
+  json.write("tied", ranked.tied);
+  json.write("deterministic", ranked.deterministic);
+  json.write("warned", ranked.warned);
+  json.write("in_blocks", ranked.in_blocks);
 }
 
-Json json_of(const RankedConfiguration& ranked) {
-  return {{"template", ranked.kernel_template},
-          {"configuration", json_of(ranked.configuration)},
-          {"artifact", ranked.artifact},
-          {"samples_us", json_numbers(ranked.measurement.samples_us)},
-          {"sm_mhz", json_numbers(ranked.measurement.sm_mhz)},
-          {"predicted_us", ranked.predicted_us},
-          {"resources", json_of(ranked.resources)},
-          {"smem_bytes", ranked.smem_bytes},
-          {"workspace_bytes", ranked.workspace_bytes},
-          {"launch_gap_us", ranked.launch_gap_us},
-          {"slowdown", json_of(ranked.slowdown)},
-          {"is_default", ranked.is_default},
-          {"is_incumbent", ranked.is_incumbent},
-          {"tied", ranked.tied},
-          {"deterministic", ranked.deterministic},
-          {"warned", ranked.warned},
-          {"in_blocks", ranked.in_blocks}};
+void write_check(FieldWriter& json, const CheckReport& check) {
+  json.write("max_error", check.max_error);
+  json.write("mismatches", check.mismatches);
+  json.write("elements", check.elements);
+  json.write("first_mismatch", check.first_mismatch);
+  json.write("exact", check.exact);
+  json.write("guarded", check.guarded);
+  json.write("unmapped", check.unmapped);
+  json.write("repeats", check.repeats);
+  json.write("deterministic", check.deterministic);
+  json.write("after_timing", check.after_timing);
 }
 
-Json json_of(const CheckReport& check) {
-  return {{"max_error", check.max_error},
-          {"mismatches", check.mismatches},
-          {"elements", check.elements},
-          {"first_mismatch", check.first_mismatch},
-          {"exact", check.exact},
-          {"guarded", check.guarded},
-          {"unmapped", check.unmapped},
-          {"repeats", check.repeats},
-          {"deterministic", check.deterministic},
-          {"after_timing", check.after_timing}};
+void write_rounds(FieldWriter& json, const FinalRounds& rounds) {
+  json.write("sm_reference_us", rounds.sm_reference_us);
+  json.write("dram_reference_us", rounds.dram_reference_us);
+  json.write("dropped", rounds.dropped);
+  json.write("block_rounds", rounds.block_rounds);
 }
 
-Json json_of(const Audit& audit) {
-  Json rows = Json::array();
-  for (const AuditRow& row : audit.rows) {
-    rows.push_back({{"check", row.check}, {"trust", to_string(row.trust)}, {"detail", row.detail}});
-  }
-  return rows;
-}
-
-Json json_of(const FinalRounds& rounds) {
-  return {{"sm_reference_us", json_numbers(rounds.sm_reference_us)},
-          {"dram_reference_us", json_numbers(rounds.dram_reference_us)},
-          {"dropped", rounds.dropped},
-          {"block_rounds", rounds.block_rounds}};
-}
-
-Json json_of(const SearchSummary& search) {
-  return {{"strategy", search.strategy},
-          {"seed", search.seed},
-          {"rejected", search.rejected},
-          {"compiled", search.compiled},
-          {"failed", search.failed},
-          {"raced", search.raced},
-          {"seeds", search.seeds},
-          {"stop_reason", search.stop_reason},
-          {"regret_estimate", search.regret_estimate}};
+void write_search(FieldWriter& json, const SearchSummary& search) {
+  json.write("strategy", search.strategy);
+  json.write("seed", search.seed);
+  json.write("rejected", search.rejected);
+  json.write("compiled", search.compiled);
+  json.write("failed", search.failed);
+  json.write("raced", search.raced);
+  json.write("seeds", search.seeds);
+  json.write("stop_reason", search.stop_reason);
+  json.write("regret_estimate", search.regret_estimate);
 }
 
 void read_key(FieldReader& fields, RecordKey& key) {
@@ -210,7 +201,7 @@ std::string_view to_string(RecordGrade grade) {
 }
 
 std::string RecordKey::text() const {
-  return concat(problem, "; target=", target, " sku=", sku, ' ', policy.text());
+  return problem + "; target=" + target + " sku=" + sku + ' ' + policy.text();
 }
 
 FinalTimes final_times(const RankedConfiguration& ranked, const FinalRounds& rounds) {
@@ -228,39 +219,49 @@ FinalTimes final_times(const RankedConfiguration& ranked, const FinalRounds& rou
 }
 
 std::string to_json(const TuningRecord& record) {
-  Json runners_up = Json::array();
-  for (const RankedConfiguration& ranked : record.runners_up) runners_up.push_back(json_of(ranked));
-  const Json json = {{"key",
-                      {{"problem", record.key.problem},
-                       {"target", record.key.target},
-                       {"sku", record.key.sku},
-                       {"policy", record.key.policy.text()}}},
-                     {"environment",
-                      {{"template_digest", record.environment.template_digest},
-                       {"compiler", record.environment.compiler},
-                       {"driver", record.environment.driver},
-                       {"kernwright", record.environment.kernwright}}},
-                     {"grade", to_string(record.grade)},
-                     {"winner", json_of(record.winner)},
-                     {"runners_up", std::move(runners_up)},
-                     {"baseline", record.baseline ? json_of(*record.baseline) : Json()},
-                     {"check", json_of(record.check)},
-                     {"trust", to_string(record.trust)},
-                     {"audit", json_of(record.audit)},
-                     {"verdict", to_string(record.verdict)},
-                     {"rounds", json_of(record.rounds)},
-                     {"search", json_of(record.search)},
-                     {"settle_ms", record.settle_ms},
-                     {"idle_seconds", record.idle_seconds},
-                     {"longest_idle_ms", record.longest_idle_ms},
-                     {"candidates", record.candidates},
-                     {"measured", record.measured},
-                     {"device_name", record.device_name},
-                     {"device_uuid", record.device_uuid},
-                     {"roofline_us", record.roofline_us},
-                     {"wall_seconds", record.wall_seconds},
-                     {"created", record.created}};
-  return dump(json);
+  FieldWriter json;
+  json.object("key", [&] {
+    json.write("problem", record.key.problem);
+    json.write("target", record.key.target);
+    json.write("sku", record.key.sku);
+    json.write("policy", record.key.policy.text());
+  });
+  json.object("environment", [&] {
+    json.write("template_digest", record.environment.template_digest);
+    json.write("compiler", record.environment.compiler);
+    json.write("driver", record.environment.driver);
+    json.write("kernwright", record.environment.kernwright);
+  });
+  json.write("grade", to_string(record.grade));
+  json.object("winner", [&] { write_ranked(json, record.winner); });
+  json.each_object("runners_up", record.runners_up,
+                   [&](const RankedConfiguration& ranked) { write_ranked(json, ranked); });
+  if (record.baseline) {
+    json.object("baseline", [&] { write_ranked(json, *record.baseline); });
+  } else {
+    json.write("baseline", nullptr);
+  }
+  json.object("check", [&] { write_check(json, record.check); });
+  json.write("trust", to_string(record.trust));
+  json.each_object("audit", record.audit.rows, [&](const AuditRow& row) {
+    json.write("check", row.check);
+    json.write("trust", to_string(row.trust));
+    json.write("detail", row.detail);
+  });
+  json.write("verdict", to_string(record.verdict));
+  json.object("rounds", [&] { write_rounds(json, record.rounds); });
+  json.object("search", [&] { write_search(json, record.search); });
+  json.write("settle_ms", record.settle_ms);
+  json.write("idle_seconds", record.idle_seconds);
+  json.write("longest_idle_ms", record.longest_idle_ms);
+  json.write("candidates", record.candidates);
+  json.write("measured", record.measured);
+  json.write("device_name", record.device_name);
+  json.write("device_uuid", record.device_uuid);
+  json.write("roofline_us", record.roofline_us);
+  json.write("wall_seconds", record.wall_seconds);
+  json.write("created", record.created);
+  return json.text();
 }
 
 Result<TuningRecord> parse_record(std::string_view json) {

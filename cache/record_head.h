@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,7 +48,7 @@ Result<RecordHead> decode_head(std::string_view bytes);
 
 /// One file of a record store.
 struct RecordRun {
-  std::filesystem::path file;
+  std::string file;
   RecordHead head;
 };
 

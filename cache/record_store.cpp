@@ -1,7 +1,6 @@
 #include "cache/record_store.h"
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kFolder = "v1/records";
 constexpr std::string_view kRecord = "record";
 constexpr std::string_view kRecordSuffix = ".kwr";
 constexpr std::string_view kOverride = "override";
@@ -29,17 +29,20 @@ constexpr std::string_view kOverrideSuffix = ".kwo";
 constexpr std::size_t kSlugLength = 100;
 constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// A character of a key as it stands in a name.
+char plain(char c) {
+  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  return letter || is_digit(c) || c == '=' || c == '-' ? c : '_';
+}
+
 /// `text` as one name of a path, for people: what tells keys apart is the digest beside it.
 std::string slug(std::string_view text) {
   std::string name(text.substr(0, kSlugLength));
-  for (char& c : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '=' || c == '-';
-    if (!plain) c = '_';
-  }
+  std::transform(name.begin(), name.end(), name.begin(), plain);
   return name.empty() ? "_" : name;
 }
-
-fs::path records_folder(const fs::path& root) { return root / "v1" / "records"; }
 
 std::string_view operation_of(std::string_view problem) {
   return problem.substr(0, problem.find(' '));
@@ -69,29 +72,29 @@ std::string run_name(std::string_view suffix) {
 }
 
 template <typename T>
-Lookup<T> corrupt(const fs::path& path, std::string_view what) {
-  return Lookup<T>::miss(MissReason::corrupt, concat(path.native(), ": ", what));
+Lookup<T> corrupt(const std::string& path, std::string_view what) {
+  return Lookup<T>::miss(MissReason::corrupt, concat(path, ": ", what));
 }
 
 template <typename T>
-Lookup<T> misplaced(const fs::path& path, const RecordKey& key) {
+Lookup<T> misplaced(const std::string& path, const RecordKey& key) {
   return Lookup<T>::miss(
       MissReason::key_mismatch,
-      concat(path.native(), ": holds the ", path.extension() == kRecordSuffix ? kRecord : kOverride,
-             " of ", key.text()));
+      concat(path, ": holds the ", path.ends_with(kRecordSuffix) ? kRecord : kOverride, " of ",
+             key.text()));
 }
 
 template <typename T>
-Lookup<T> other_key(const fs::path& path, std::string_view frame, const RecordKey& key) {
-  return Lookup<T>::miss(MissReason::key_mismatch,
-                         concat(path.native(), ": the frame's key \"", frame,
-                                "\" is not the record's, \"", key.text(), '"'));
+Lookup<T> other_key(const std::string& path, std::string_view frame, const RecordKey& key) {
+  return Lookup<T>::miss(
+      MissReason::key_mismatch,
+      concat(path, ": the frame's key \"", frame, "\" is not the record's, \"", key.text(), '"'));
 }
 
 /// A record of format version 1: its payload is the evidence, and there is no body.
 bool is_plain(const EntryFile& entry) { return entry.payload.starts_with('{'); }
 
-Lookup<RecordHead> read_head(const fs::path& path) {
+Lookup<RecordHead> read_head(const std::string& path) {
   const Lookup<EntryFile> entry = read_front(path, kRecord);
   if (!entry) return same_miss<RecordHead>(entry);
   if (is_plain(*entry.value)) {
@@ -107,7 +110,7 @@ Lookup<RecordHead> read_head(const fs::path& path) {
   return Lookup<RecordHead>::hit(*std::move(head));
 }
 
-Lookup<Override> read_override(const fs::path& path) {
+Lookup<Override> read_override(const std::string& path) {
   const Lookup<EntryFile> entry = read_entry(path, kOverride);
   if (!entry) return same_miss<Override>(entry);
   Result<Override> override = parse_override(entry.value->payload);
@@ -118,24 +121,28 @@ Lookup<Override> read_override(const fs::path& path) {
   return Lookup<Override>::hit(*std::move(override));
 }
 
-/// Whether `name`, of a key's folder, can be that of a problem like `pattern`, in which each `*`
-/// stands for digits. Names are cut: past their end all is possible, and the head decides.
-bool may_be_like(std::string_view name, std::string_view pattern) {
-  if (name.size() <= kDigestLength) return false;
-  name.remove_suffix(kDigestLength + 1);
-  const bool cut = name.size() >= kSlugLength;
+/// Whether `text` is `pattern`, in which each `?` stands for digits.
+bool is_like(std::string_view text, std::string_view pattern, bool cut = false) {
   std::size_t at = 0;
   for (const char c : pattern) {
-    if (at >= name.size()) return cut;
-    if (c != '*') {
-      if (name[at++] != slug(std::string_view(&c, 1))[0]) return false;
+    if (at >= text.size()) return cut;
+    if (c != '?') {
+      if (text[at++] != c) return false;
       continue;
     }
     const std::size_t begin = at;
-    while (at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0) ++at;
+    while (at < text.size() && is_digit(text[at])) ++at;
     if (at == begin) return false;
   }
-  return at == name.size();
+  return at == text.size();
+}
+
+/// Whether a key's folder of that name can be of a problem like the one `pattern` was made of, with
+/// `plain` characters. Names are cut: past their end all is possible.
+bool may_be_like(std::string_view name, std::string_view pattern) {
+  if (name.size() <= kDigestLength) return false;
+  name.remove_suffix(kDigestLength + 1);
+  return is_like(name, pattern, /*cut=*/name.size() >= kSlugLength);
 }
 
 /// Every file below `folder` with that suffix, sorted.
@@ -153,21 +160,24 @@ std::vector<fs::path> files_below(const fs::path& folder, std::string_view suffi
 
 }  // namespace
 
-RecordStore::RecordStore(fs::path root) : root_(std::move(root)) {}
+RecordPlace::RecordPlace(RecordKey of)
+    : key(std::move(of)),
+      text(key.text()),
+      folder(std::string(kFolder) + '/' + slug(key.target) + '/' + slug(key.sku) + '/' +
+             slug(operation_of(key.problem)) + '/' + slug(shape_of(key.problem)) + '-' +
+             digest_of(text).hex().substr(0, kDigestLength)) {}
 
-fs::path RecordStore::folder(const RecordKey& key) const {
-  const std::string digest = digest_of(key.text()).hex().substr(0, kDigestLength);
-  return records_folder(root_) / slug(key.target) / slug(key.sku) /
-         slug(operation_of(key.problem)) / (slug(shape_of(key.problem)) + '-' + digest);
-}
+RecordStore::RecordStore(const fs::path& root) : root_((root / "").native()) {}
 
-RecordStore::Found RecordStore::get(const RecordKey& key) const {
+fs::path RecordStore::records_folder() const { return root_ + std::string(kFolder); }
+
+RecordStore::Found RecordStore::get(const RecordPlace& place) const {
   Found found;
   const auto defect = [&found](MissReason reason, std::string detail) {
     if (found.defects.empty()) found.reason = reason;
     found.defects.push_back(std::move(detail));
   };
-  const fs::path folder = this->folder(key);
+  const std::string folder = root_ + place.folder + '/';
   Result<std::vector<std::string>> names = read_directory(folder);
   if (!names) {
     if (names.error().code != ErrorCode::not_found) {
@@ -177,18 +187,18 @@ RecordStore::Found RecordStore::get(const RecordKey& key) const {
   }
   std::vector<std::pair<std::string, Override>> overrides;
   for (const std::string& name : *names) {
-    const fs::path file = folder / name;
+    std::string file = folder + name;
     if (name.ends_with(kRecordSuffix)) {
       Lookup<RecordHead> head = read_head(file);
-      if (head && head.value->key != key) head = misplaced<RecordHead>(file, head.value->key);
+      if (head && head.value->key != place.key) head = misplaced<RecordHead>(file, head.value->key);
       if (head) {
-        found.runs.push_back({file, *std::move(head.value)});
+        found.runs.push_back({std::move(file), *std::move(head.value)});
       } else {
         defect(head.reason, std::move(head.detail));
       }
     } else if (name.ends_with(kOverrideSuffix)) {
       Lookup<Override> override = read_override(file);
-      if (override && override.value->key != key) {
+      if (override && override.value->key != place.key) {
         override = misplaced<Override>(file, override.value->key);
       }
       if (override) {
@@ -199,7 +209,7 @@ RecordStore::Found RecordStore::get(const RecordKey& key) const {
     }
   }
   std::sort(found.runs.begin(), found.runs.end(), [](const RecordRun& a, const RecordRun& b) {
-    return std::tie(a.head.created, a.file.native()) > std::tie(b.head.created, b.file.native());
+    return std::tie(a.head.created, a.file) > std::tie(b.head.created, b.file);
   });
   std::sort(overrides.begin(), overrides.end(), [](const auto& a, const auto& b) {
     return std::tie(a.second.number, a.first) < std::tie(b.second.number, b.first);
@@ -211,33 +221,38 @@ RecordStore::Found RecordStore::get(const RecordKey& key) const {
 
 Result<fs::path> RecordStore::put(const TuningRecord& record) const {
   std::string json = to_json(record);
-  const Result<TuningRecord> back = parse_record(json);
-  if (!back) {
-    return Error{ErrorCode::invalid_argument, "would not read back: " + back.error().message};
+  // What is not finite is written as null: read back, it is named.
+  if (json.find("null") != std::string::npos) {
+    const Result<TuningRecord> back = parse_record(json);
+    if (!back) {
+      return Error{ErrorCode::invalid_argument, "would not read back: " + back.error().message};
+    }
   }
-  fs::path path = folder(record.key) / run_name(kRecordSuffix);
+  const RecordPlace place(record.key);
+  fs::path path = folder(place) / run_name(kRecordSuffix);
   const Result<void> published =
-      publish_file(path, encode_entry({std::string(kRecord), record.key.text(),
+      publish_file(path, encode_entry({std::string(kRecord), place.text,
                                        encode_head(head_of(record)), std::move(json)}));
   if (!published) return published.error();
   return path;
 }
 
 Result<fs::path> RecordStore::put(Override override) const {
+  const RecordPlace place(override.key);
   override.number = 1;
-  for (const Override& earlier : get(override.key).overrides) {
+  for (const Override& earlier : get(place).overrides) {
     override.number = std::max(override.number, earlier.number + 1);
   }
-  fs::path path = folder(override.key) / run_name(kOverrideSuffix);
-  const Result<void> published = publish_file(
-      path, encode_entry({std::string(kOverride), override.key.text(), to_json(override)}));
+  fs::path path = folder(place) / run_name(kOverrideSuffix);
+  const Result<void> published =
+      publish_file(path, encode_entry({std::string(kOverride), place.text, to_json(override)}));
   if (!published) return published.error();
   return path;
 }
 
 std::vector<RecordRun> RecordStore::heads(std::string_view operation) const {
   std::vector<RecordRun> runs;
-  const fs::path folder = records_folder(root_);
+  const fs::path folder = records_folder();
   for (const std::string& target : list_directory(folder)) {
     for (const std::string& sku : list_directory(folder / target)) {
       for (const fs::path& file :
@@ -253,16 +268,19 @@ std::vector<RecordRun> RecordStore::heads(std::string_view operation) const {
 
 std::vector<RecordRun> RecordStore::like(const RecordKey& shape) const {
   std::vector<RecordRun> runs;
-  const fs::path folder = records_folder(root_) / slug(shape.target) / slug(shape.sku) /
-                          slug(operation_of(shape.problem));
+  const fs::path folder =
+      records_folder() / slug(shape.target) / slug(shape.sku) / slug(operation_of(shape.problem));
+  std::string pattern(shape_of(shape.problem));
+  for (char& c : pattern) c = c == '?' ? c : plain(c);
   for (const std::string& name : list_directory(folder)) {
-    if (!may_be_like(name, shape_of(shape.problem))) continue;
+    if (!may_be_like(name, pattern)) continue;
     for (const std::string& file : list_directory(folder / name)) {
       if (!file.ends_with(kRecordSuffix)) continue;
       Lookup<RecordHead> head = read_head(folder / name / file);
       if (!head) continue;
       const RecordKey& key = head.value->key;
-      if (key.target != shape.target || key.sku != shape.sku || !(key.policy == shape.policy)) {
+      if (key.target != shape.target || key.sku != shape.sku || !(key.policy == shape.policy) ||
+          !is_like(key.problem, shape.problem)) {
         continue;
       }
       runs.push_back({folder / name / file, *std::move(head.value)});
@@ -273,7 +291,7 @@ std::vector<RecordRun> RecordStore::like(const RecordKey& shape) const {
 
 std::vector<RecordStore::Listed> RecordStore::list() const {
   std::vector<Listed> listed;
-  for (const fs::path& path : files_below(records_folder(root_), kRecordSuffix)) {
+  for (const fs::path& path : files_below(records_folder(), kRecordSuffix)) {
     Lookup<TuningRecord> record = read_record(path);
     if (record && folder(record.value->key) != path.parent_path()) {
       record = misplaced<TuningRecord>(path, record.value->key);
@@ -285,7 +303,7 @@ std::vector<RecordStore::Listed> RecordStore::list() const {
 
 std::vector<RecordStore::ListedOverride> RecordStore::list_overrides() const {
   std::vector<ListedOverride> listed;
-  for (const fs::path& path : files_below(records_folder(root_), kOverrideSuffix)) {
+  for (const fs::path& path : files_below(records_folder(), kOverrideSuffix)) {
     Lookup<Override> override = read_override(path);
     if (override && folder(override.value->key) != path.parent_path()) {
       override = misplaced<Override>(path, override.value->key);
@@ -295,7 +313,7 @@ std::vector<RecordStore::ListedOverride> RecordStore::list_overrides() const {
   return listed;
 }
 
-Lookup<TuningRecord> read_record(const fs::path& file) {
+Lookup<TuningRecord> read_record(const std::string& file) {
   const Lookup<EntryFile> entry = read_entry(file, kRecord);
   if (!entry) return same_miss<TuningRecord>(entry);
   const bool plain = is_plain(*entry.value);

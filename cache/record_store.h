@@ -13,12 +13,22 @@
 
 namespace kernwright {
 
+/// A key with the folder of its files below the root of any store: costs a digest, so a lookup
+/// makes it once for all layers.
+struct RecordPlace {
+  RecordPlace(RecordKey of);
+
+  RecordKey key;
+  std::string text;    ///< of the key
+  std::string folder;  ///< "v1/records/<target>/<sku>/<operation>/<key>"
+};
+
 /// Tuning records, and what people decided of them: one directory per key, one immutable file per
 /// run and decision, nothing merged in place. Thread-safe, and safe against other processes on the
 /// same directory.
 class RecordStore {
  public:
-  explicit RecordStore(std::filesystem::path root);
+  explicit RecordStore(const std::filesystem::path& root);
 
   /// The heads of all readable records of a key, newest first, decisions oldest first, and what was
   /// wrong with the other files.
@@ -28,7 +38,7 @@ class RecordStore {
     std::vector<std::string> defects;
     MissReason reason = MissReason::absent;  ///< where `runs` is empty
   };
-  Found get(const RecordKey& key) const;
+  Found get(const RecordPlace& place) const;
 
   /// Publishes one more run under its key. Errors: `io`; `invalid_argument` for a record that would
   /// not read back, naming the field.
@@ -41,7 +51,7 @@ class RecordStore {
   std::vector<RecordRun> heads(std::string_view operation) const;
 
   /// The heads of the readable records of `target` and `sku` whose problem has the text of `shape`
-  /// but for the dims that are written `*` in it: "matmul m=* n=4096 k=4096 dtype=bf16".
+  /// but for the dims that are written `?` in it: "matmul m=? n=4096 k=4096 dtype=bf16".
   std::vector<RecordRun> like(const RecordKey& shape) const;
 
   /// Every record file below the root, sorted by path, decoded whole or with its defect.
@@ -59,13 +69,15 @@ class RecordStore {
   std::vector<ListedOverride> list_overrides() const;
 
   /// Where the files of a key lie.
-  std::filesystem::path folder(const RecordKey& key) const;
+  std::filesystem::path folder(const RecordPlace& place) const { return root_ + place.folder; }
 
  private:
-  std::filesystem::path root_;
+  std::filesystem::path records_folder() const;
+
+  std::string root_;  ///< with a slash at its end, where it is not empty
 };
 
 /// The whole record of a file. Reasons as `read_entry`; `corrupt` where head and evidence differ.
-Lookup<TuningRecord> read_record(const std::filesystem::path& file);
+Lookup<TuningRecord> read_record(const std::string& file);
 
 }  // namespace kernwright

@@ -20,18 +20,15 @@ namespace fs = std::filesystem;
 /// Marks the directory as ours, and as one that backups skip. It serves people and tools, not
 /// lookups, so a failure does not matter.
 void mark(const fs::path& root) {
-  const std::pair<const char*, const char*> files[] = {
-      {"FORMAT", "kernwright cache, layout v1\n"},
-      {"CACHEDIR.TAG",
-       "Signature: 8a477f597d28d172789f06886806bc55\n"
-       "# This directory holds what kernwright can make again. See https://bford.info/cachedir/\n"},
-  };
-  for (const auto& [name, text] : files) {
-    std::error_code error;
-    if (!fs::exists(root / name, error) && !error) {
-      static_cast<void>(publish_file(root / name, text));
-    }
-  }
+  std::error_code error;
+  const fs::path tag = root / "CACHEDIR.TAG";
+  if (fs::exists(tag, error) || error) return;
+  static_cast<void>(publish_file(root / "FORMAT", "kernwright cache, layout v1\n"));
+  // Last: where it is, both are.
+  static_cast<void>(publish_file(
+      tag,
+      "Signature: 8a477f597d28d172789f06886806bc55\n"
+      "# This directory holds what kernwright can make again. See https://bford.info/cachedir/\n"));
 }
 
 /// How well a record fits, had it been measured, and why that is not `exact`: of several reasons
@@ -87,7 +84,7 @@ std::vector<GradedRecord> in_order(std::vector<Ranked> ranked) {
 /// evidence cannot be read. Of its template, if it is another than the winner's, the record does
 /// not know the digest: then its bits may be of another text, and count as none.
 template <typename Fits>
-bool promote(RecordHead& head, const fs::path& file, const Fits& fits) {
+bool promote(RecordHead& head, const std::string& file, const Fits& fits) {
   const Lookup<TuningRecord> record = read_record(file);
   if (!record) return false;
   for (const RankedConfiguration& ranked : record.value->runners_up) {
@@ -156,8 +153,9 @@ Answers TieredCache::lookup(const RecordKey& key, const Now& now,
   Answers answers;
   std::vector<RecordStore::Found> layers;
   layers.reserve(records_.size());
+  const RecordPlace place(key);
   for (const RecordStore& store : records_) {
-    RecordStore::Found& found = layers.emplace_back(store.get(key));
+    RecordStore::Found& found = layers.emplace_back(store.get(place));
     if (found.runs.empty()) keep_first(answers.reason, found.reason);
     std::move(found.defects.begin(), found.defects.end(), std::back_inserter(answers.defects));
   }

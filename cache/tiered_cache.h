@@ -20,7 +20,7 @@ struct GradedRecord {
   Match match = Match::none;
   MissReason reason = MissReason::none;  ///< why it is not `exact`
   /// Where the evidence lies; empty where there is none: a pin that no record knows.
-  std::filesystem::path file = {};
+  std::string file = {};
 };
 
 /// What a lookup found.

@@ -148,7 +148,7 @@ Result<void> append_line(const fs::path& path, std::string_view line) {
 Result<std::vector<std::string>> read_directory(const fs::path& path) {
   const std::unique_ptr<DIR, CloseDirectory> directory(file_calls().opendir(path.c_str()));
   if (!directory) {
-    if (errno == ENOENT) return Error{ErrorCode::not_found, concat("no folder ", path.native())};
+    if (errno == ENOENT) return Error{ErrorCode::not_found, "no folder " + path.native()};
     return io_error("read", path, errno);
   }
   std::vector<std::string> names;

@@ -187,11 +187,26 @@ TEST_F(RecordStoreTest, FindsProblemsThatDifferInOpenDimsAlone) {
   other.key.policy.l2 = L2State::warm;
   ASSERT_TRUE(store_.put(other));
   RecordKey shape = sample_key(1);
-  shape.problem = "matmul m=* n=6144 k=4096 dtype=bf16";
+  shape.problem = "matmul m=? n=6144 k=4096 dtype=bf16";
   std::multiset<std::string> found;
   for (const RecordRun& run : store_.like(shape)) found.insert(run.head.key.problem);
   EXPECT_EQ(found, (std::multiset<std::string>{sample_key(1).problem, sample_key(17).problem,
                                                sample_key(4096).problem}));
+}
+
+TEST_F(RecordStoreTest, AFormulaIsNoOpenDim) {
+  TuningRecord record = sample_record(1);
+  for (const char* problem : {"elementwise n=64 formula=a*x+y", "elementwise n=4096 formula=a*x+y",
+                              "elementwise n=64 formula=a/x+y"}) {
+    record.key.problem = problem;
+    ASSERT_TRUE(store_.put(record));
+  }
+  RecordKey shape = record.key;
+  shape.problem = "elementwise n=? formula=a*x+y";
+  std::multiset<std::string> found;
+  for (const RecordRun& run : store_.like(shape)) found.insert(run.head.key.problem);
+  EXPECT_EQ(found, (std::multiset<std::string>{"elementwise n=4096 formula=a*x+y",
+                                               "elementwise n=64 formula=a*x+y"}));
 }
 
 TEST_F(RecordStoreTest, ARecordThatWouldNotReadBackIsRefused) {

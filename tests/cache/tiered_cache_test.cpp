@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/entry_file.h"
 #include "model/catalog.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -204,6 +205,46 @@ TEST_F(TieredCacheTest, WhatWasMeasuredOfOtherCodeComesAfterWhateverTrust) {
   EXPECT_EQ(found[0].match, Match::exact);
   EXPECT_EQ(found[1].match, Match::seed);
   EXPECT_EQ(found[2].match, Match::predicted);
+}
+
+TEST_F(TieredCacheTest, AClockThatJumpsCostsTheOrderAmongEqualsAlone) {
+  TuningRecord record = sample_record(1);
+  const auto put = [&](Trust trust, const char* created) {
+    record.trust = trust;
+    record.created = created;
+    ASSERT_TRUE(cache_.put_record(record));
+  };
+  put(Trust::b, "2099-01-01T00:00:00Z");
+  put(Trust::a, "1970-01-01T00:00:00Z");
+  put(Trust::b, "2026-11-20T10:00:00Z");
+  std::vector<std::string> order;
+  for (const GradedRecord& found : lookup(cache_)) {
+    EXPECT_EQ(found.match, Match::exact);
+    order.push_back(found.head.created);
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"1970-01-01T00:00:00Z", "2099-01-01T00:00:00Z",
+                                             "2026-11-20T10:00:00Z"}));
+}
+
+TEST_F(TieredCacheTest, WhatALaterVersionAddsToTheDirectoryCostsNothing) {
+  ASSERT_TRUE(cache_.put_record(sample_record(1)));
+  TuningRecord later = sample_record(1);
+  later.environment.kernwright = "9.9";
+  later.created = "2099-01-01T00:00:00Z";
+  std::string json = to_json(later);
+  json.insert(1, R"("new": {"of": [9.9]}, )");
+  const fs::path folder = cache_.records().folder(later.key);
+  ASSERT_TRUE(publish_file(folder / "later.kwr",
+                           encode_entry({"record", later.key.text(),
+                                         encode_head(head_of(later)) + "new fields", json})));
+  ASSERT_TRUE(publish_file(folder / "a.new", "a file of a kind that is not known"));
+  ASSERT_TRUE(publish_file(dir_ / "user" / "v2" / "records" / "x", "another layout"));
+  const Answers found = cache_.lookup(later.key, made_with(), same_template);
+  ASSERT_EQ(found.records.size(), 2U);
+  EXPECT_EQ(found.records[0].match, Match::exact);
+  EXPECT_EQ(found.records[1].match, Match::recheck);
+  EXPECT_EQ(found.records[1].reason, MissReason::other_kernwright);
+  EXPECT_TRUE(found.defects.empty());
 }
 
 TEST_F(TieredCacheTest, AnExactRecordOfALaterLayerBeatsASeedOfTheUsers) {

@@ -34,6 +34,12 @@ Enum read_enum(FieldReader& fields, std::string_view name, Enum last) {
 
 // --- Parts ---------------------------------------------------------------------------------------
 
+Json json_of(const Configuration& configuration) {
+  Json json = Json::object();
+  for (const auto& [name, value] : configuration.values()) json[name] = value;
+  return json;
+}
+
 Json json_of(const Runner::Step& step) {
   return {{"outcome", to_string(step.outcome)}, {"detail", step.detail}};
 }
