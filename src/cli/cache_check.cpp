@@ -7,6 +7,7 @@
 #include "cache/tiered_cache.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
+#include "model/device_profile.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -33,8 +34,9 @@ class Recompiler {
  public:
   explicit Recompiler(const CacheFlags& flags) : flags_(flags) {}
 
-  /// Nothing where there is no toolkit or no such SKU.
+  /// Errors: there is no toolkit, or it fails.
   Result<ServiceCore::Recompiled> recompile(const RecordHead& head) {
+    if (!find_profile(head.key.sku)) return ServiceCore::Recompiled::other_code;
     std::shared_ptr<ServiceCore>& service = services_[head.key.sku];
     if (!service) {
       ServiceOptions options = flags_.service.options();
@@ -151,7 +153,7 @@ Status verify_cache(const CacheFlags& flags) {
   } else {
     if (flags.recompile) {
       print(concat(recompiled, " winners compiled again, ", not_comparable,
-                   " of other code or another compiler"));
+                   " of other code, another compiler or an unknown SKU"));
     }
     print(concat(records.size(), " records, ", artifacts.size(), " artifacts, ",
                  defects.rows().size(), " defects"));

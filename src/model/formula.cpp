@@ -59,6 +59,13 @@ class Parser {
     }
     Part whole = parse_sum(0);
     if (ok() && peek() != '\0') expected("an operator or the end");
+    if (!ok()) return {};
+    // In a problem's text a value of digits alone is a dim.
+    if (std::all_of(whole.text.begin(), whole.text.end(), is_digit)) whole.text += ".0";
+    if (whole.text.size() > kMaxLength) {
+      error_ =
+          concat("formula of ", whole.text.size(), " characters in normal form > ", kMaxLength);
+    }
     return whole;
   }
 

@@ -112,8 +112,12 @@ class Normalizer {
   void check_names() {
     for (std::size_t i = 0; i < problem_.dims().size(); ++i) {
       const auto& [name, size] = problem_.dims()[i];
-      const bool known = std::any_of(operation_.dims.begin(), operation_.dims.end(),
-                                     [&](const Dim& dim) { return dim.name == name; });
+      const auto named = [&](const auto& item) { return item.name == name; };
+      // A formula of digits alone is a dim as far as a problem's text can tell.
+      const bool known =
+          std::any_of(operation_.dims.begin(), operation_.dims.end(), named) ||
+          std::any_of(operation_.flags.begin(), operation_.flags.end(),
+                      [&](const Flag& flag) { return flag.is_formula() && named(flag); });
       if (!known)
         fail(concat("no dim ", name, "=", size, ", dims are ", names_of(operation_.dims)));
       if (find_entry(problem_.dims(), name) - problem_.dims().begin() !=
@@ -177,6 +181,8 @@ class Normalizer {
     const auto given = find_entry(problem_.flags(), flag.name);
     if (flag.is_formula()) {
       if (given != problem_.flags().end()) return formula_of(flag, given->second);
+      const auto digits = find_entry(problem_.dims(), flag.name);
+      if (digits != problem_.dims().end()) return formula_of(flag, std::to_string(digits->second));
       fail(concat(flag.name, " is missing, it is a formula over ", names_of(flag.variables)));
       return {};
     }

@@ -218,9 +218,9 @@ Result<Artifact> ServiceCore::compile(const Candidate& candidate) {
 
 Result<ServiceCore::Recompiled> ServiceCore::recompile(const RecordHead& head) {
   const Result<Problem> problem = Problem::parse(head.key.problem);
-  if (!problem) return problem.error();
+  if (!problem) return Recompiled::other_code;
   const Result<Named> named = name(*problem);
-  if (!named) return named.error();
+  if (!named) return Recompiled::other_code;
   const Result<std::string> compiler = load_compiler();
   if (!compiler) return compiler.error();
   MissReason refused = MissReason::none;

@@ -92,8 +92,8 @@ class ServiceCore {
   Result<void> canary(const Problem& problem);
 
   /// Compiles a record's winner again, whatever is stored, and compares the bits. `other_code`: its
-  /// template's text or the compiler is another today. Errors: `unavailable` without a toolkit;
-  /// those of `name` and of the compiler.
+  /// operation, its template's text or the compiler is another today. Errors: `unavailable` without
+  /// a toolkit; those of the compiler.
   enum class Recompiled { same, differs, other_code };
   Result<Recompiled> recompile(const RecordHead& head);
 

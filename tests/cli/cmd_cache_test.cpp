@@ -118,26 +118,40 @@ TEST_F(CacheTest, PinsAndBansAreKeptListedAndLifted) {
   EXPECT_EQ(kernwright({"cache", "verify"}).exit_code, 0);
 }
 
-TEST_F(CacheToolkitTest, MissesBecomeAWorklist) {
-  EXPECT_EQ(kernwright({"prewarm",
-                        write("list.json", R"({"problems": [
-    "vector_add n=65536 dtype=bf16"]})")
-                            .string(),
-                        "--sku", "h200"})
-                .exit_code,
-            0);
+TEST_F(CacheToolkitTest, MissesBecomeAWorklistAndCompileToTheSameBytesAgain) {
+  const std::filesystem::path asked = write("list.json", R"({"problems": [
+    "vector_add n=65536 dtype=bf16",
+    {"operation": "elementwise", "dims": {"n": 4096},
+     "flags": {"dtype": "bf16", "formula": ["a * x + y", "-max(x, -2.5) + 1", "2"]}}]})");
+  EXPECT_EQ(kernwright({"prewarm", asked.string(), "--sku", "h200"}).exit_code, 0);
   const nlohmann::json misses = kernwright({"cache", "misses", "--json"}).json();
-  ASSERT_EQ(misses["misses"].size(), 1U) << misses;
+  ASSERT_EQ(misses["misses"].size(), 4U) << misses;
   EXPECT_EQ(misses["misses"][0]["reason"], "absent");
   const Ran list = kernwright({"cache", "misses", "--worklist"});
-  EXPECT_EQ(list.json()["problems"], nlohmann::json({"vector_add n=65536 dtype=bf16"}));
-}
+  EXPECT_EQ(list.json()["problems"],
+            nlohmann::json({"elementwise n=4096 dtype=bf16 formula=-max(x,-2.5)+1",
+                            "elementwise n=4096 dtype=bf16 formula=2.0",
+                            "elementwise n=4096 dtype=bf16 formula=a*x+y",
+                            "vector_add n=65536 dtype=bf16"}));
+  const Ran covered =
+      kernwright({"prewarm", "--verify", write("misses.json", list.out).string(), "--sku", "h200"});
+  EXPECT_EQ(covered.exit_code, 0) << covered.out << covered.err;
 
-TEST_F(CacheToolkitTest, CompilingAgainGivesTheSameBytes) {
   const Ran same = kernwright({"cache", "verify", "--recompile", "--json"});
   EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
-  EXPECT_EQ(same.json()["recompiled"], 1);
+  EXPECT_EQ(same.json()["recompiled"], 5);
   EXPECT_EQ(same.json()["not_comparable"], 0);
+}
+
+TEST_F(CacheToolkitTest, AFormulaOfDigitsAloneIsNoDim) {
+  const std::filesystem::path list =
+      write("list.json", R"({"problems": ["elementwise n=64 dtype=fp32 formula=2"]})");
+  const Ran ran = kernwright({"prewarm", list.string(), "--sku", "h200"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("formula=2.0"), std::string::npos) << ran.out;
+  const Ran unknown =
+      kernwright({"tune", "elementwise", "m=64", "dtype=fp32", "formula=x", "--sku", "h200"});
+  EXPECT_NE(unknown.err.find("no dim m=64, dims are n"), std::string::npos) << unknown.err;
 }
 
 TEST_F(CacheToolkitTest, TidyingKeepsWhatIsServed) {

@@ -26,6 +26,20 @@ TEST(FormulaTest, NormalFormHasNeitherSpacesNorNeedlessParentheses) {
   EXPECT_EQ(parsed("2.0*x+1e3+1.0e-7").text(), "2*x+1000+1e-07");
 }
 
+TEST(FormulaTest, NormalFormOfANumberIsNotOfDigitsAlone) {
+  EXPECT_EQ(parsed("2").text(), "2.0");
+  EXPECT_EQ(parsed("(0012)").text(), "12.0");
+  EXPECT_EQ(parsed("2.0").text(), "2.0");
+  EXPECT_EQ(parsed("2.0").code(), "Value(2.0)");
+  EXPECT_EQ(parsed("-2").text(), "-2");
+}
+
+TEST(FormulaTest, RefusesANormalFormThatItWouldNotReadAgain) {
+  std::string text = "1e9";
+  while (text.size() < 250) text += "*1e9";
+  EXPECT_EQ(error(text), "formula of 377 characters in normal form > 256");
+}
+
 TEST(FormulaTest, NormalFormKeepsTheOrderOfOperations) {
   for (const char* text : {"x+(y+a)", "x-(y-a)", "x/(y/a)", "x*(y*a)", "(x+y)*a", "x*(y+a)",
                            "-(x+y)", "x-(-y)", "x*(-y)", "-(-x)", "(-x)*y+1"}) {
