@@ -10,20 +10,12 @@
 #include "tuner/checker.h"
 #include "tuner/examiner.h"
 #include "tuner/reference_kernels.h"
-#include "tuner/sample_length.h"
+#include "tuner/unit_sampler.h"
 #include "tuner/workspace.h"
 
 namespace kernwright {
 namespace {
 
-/// Launches of the first, rough timing that the length of a sample is derived from.
-constexpr int kProbeUnits = 4;
-/// The reference kernel that fills idle time, bound by the SMs: about 0.1 ms.
-constexpr double kFillerSeconds = 1e-4;
-/// What building a graph costs the host, with and per unit; less is better than more, because a
-/// sample waits for the filler.
-constexpr double kGraphSeconds = 2e-4;
-constexpr double kGraphUnitSeconds = 3e-6;
 /// An audit reads facts of GPU and host for some tens of milliseconds.
 constexpr double kAuditSeconds = 0.04;
 /// Unloading takes the host 0.4 ms, in which the device idles: a few at a time after the race. With
@@ -32,17 +24,10 @@ constexpr std::size_t kKeptDropped = 16;
 /// One disagreement of the timers may be an accident; more of them than this share are not.
 constexpr double kTimerShare = 0.02;
 
-/// Units of work ready for timing.
-struct Timed {
-  std::shared_ptr<LoadedProgram> program;
-  std::vector<LaunchArguments> arguments;  ///< one per timed set
-  std::unique_ptr<Device::TimedUnits> units;
-  int length = 0;  ///< units in the graph
-};
-
+/// The graph goes before the program.
 struct Loaded {
   Subject subject;
-  Timed timed;
+  TimedWork timed;
   ExecutionPlan launches;  ///< the plan's launches alone
 };
 
@@ -51,21 +36,19 @@ class DeviceRunner final : public Runner {
   DeviceRunner(Device& device, DataOps& data_ops, BufferSets sets, Checker checker,
                ReferenceKernels references, const DeviceRunnerOptions& options)
       : device_(device),
-        data_ops_(data_ops),
         sets_(std::move(sets)),
         checker_(std::move(checker)),
         references_(std::move(references)),
         workspace_(red_zone_bytes(sets_.shapes())),
         examiner_(device, data_ops, sets_, checker_, workspace_, *references_.dram(),
                   options.disposable),
-        sample_us_(options.sample_ms * 1000),
+        sampler_(device, data_ops, sets_, references_, options.policy.l2, options.sample_ms * 1000),
         audit_(options.audit) {
-    flushes_ = options.policy.l2 != L2State::warm && !sets_.passes_l2();
     for (const TensorShape& shape : sets_.shapes()) {
       in_place_ = in_place_ || shape.role == TensorRole::inout;
     }
-    sm_reference_ = {references_.sm(), std::vector<LaunchArguments>(1), nullptr, 0};
-    dram_reference_ = {references_.dram(), std::vector<LaunchArguments>(1), nullptr, 0};
+    sm_reference_.sets = {{{references_.sm().get(), {}}}};
+    dram_reference_.sets = {{{references_.dram().get(), {}}}};
   }
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
@@ -78,7 +61,7 @@ class DeviceRunner final : public Runner {
   Result<Audit> audit() override;
   DeviceUse take_use() override { return device_.take_use(); }
   void fill(double seconds) override {
-    enqueue_filler(seconds);
+    sampler_.fill(seconds);
     static_cast<void>(device_.wait());
   }
   void drop(Id id) override;
@@ -90,37 +73,19 @@ class DeviceRunner final : public Runner {
     const Outcome outcome = device_.last_failure();
     return {outcome == Outcome::ok ? Outcome::launch_failed : outcome, error.message};
   }
-  Timed& timed(Id id) {
-    return id == kSmReference     ? sm_reference_
-           : id == kDramReference ? dram_reference_
-                                  : loaded_.at(id).timed;
-  }
-  /// Gives the device something to do while the host prepares more. That it could not be started
-  /// shows in the next call.
-  void enqueue_filler(double seconds);
-  /// The graph of so many units, built while the device is at work.
-  Result<std::unique_ptr<Device::TimedUnits>> build_graph(const Timed& timed, int units);
-  /// `once`: no set may be used twice in a sample.
-  Result<void> build_units(Timed& timed, bool once);
-  /// Brings the L2 into the state in which a candidate's sample begins.
-  Result<void> prepare_l2();
-  Result<Sample> take_sample(Timed& timed, bool of_candidate);
-  Sampled sample_of(Timed& timed, bool of_candidate);
+  Sampled sample_of(Id id);
 
   Device& device_;
-  DataOps& data_ops_;
   BufferSets sets_;
   Checker checker_;
   ReferenceKernels references_;
   Workspace workspace_;
   Examiner examiner_;
-  double sample_us_;
+  UnitSampler sampler_;
   std::function<Audit(const std::function<void()>&)> audit_;
   bool in_place_ = false;
-  /// The sets do not pass the L2: it is emptied before every sample, which uses each set once.
-  bool flushes_ = false;
-  Timed sm_reference_;
-  Timed dram_reference_;
+  TimedWork sm_reference_;
+  TimedWork dram_reference_;
   std::map<Id, Loaded> loaded_;
   std::deque<Loaded> dropped_;
   std::map<std::string, double> launch_gaps_us_;  ///< by launch shape
@@ -141,8 +106,8 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
   if (moved.value()) {  // graphs built before hold the old address
     for (auto& [id, other] : loaded_) {
       other.timed.units.reset();
-      for (LaunchArguments& arguments : other.timed.arguments) {
-        arguments.workspace = workspace_.address();
+      for (WorkUnit& set : other.timed.sets) {
+        set.front().arguments.workspace = workspace_.address();
       }
     }
   }
@@ -156,9 +121,8 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
   for (const Scalar& scalar : candidate.plan.scalars) {
     subject.scalars.push_back(scalar.checked_value);
   }
-  loaded.timed.program = subject.program;
   for (int set = 0; set < sets_.count(); ++set) {
-    loaded.timed.arguments.push_back(examiner_.arguments(subject, set));
+    loaded.timed.sets.push_back({{subject.program.get(), examiner_.arguments(subject, set)}});
   }
   loaded.launches.launches = candidate.plan.launches;
   prepared.id = next_id_++;
@@ -166,55 +130,10 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
   return prepared;
 }
 
-void DeviceRunner::enqueue_filler(double seconds) {
-  const int launches = static_cast<int>(seconds / kFillerSeconds);
-  for (int i = 0; i < launches; ++i) {
-    if (!device_.enqueue(*references_.sm(), {})) return;
-  }
-}
-
-Result<std::unique_ptr<Device::TimedUnits>> DeviceRunner::build_graph(const Timed& timed,
-                                                                      int units) {
-  enqueue_filler(kGraphSeconds + units * kGraphUnitSeconds);
-  return device_.prepare_timing(*timed.program, timed.arguments, units);
-}
-
-Result<void> DeviceRunner::build_units(Timed& timed, bool once) {
-  auto probe = build_graph(timed, kProbeUnits);
-  if (!probe) return probe.error();
-  const auto unit = device_.sample(*probe.value());
-  if (!unit) return unit.error();
-  const SampleLength length =
-      sample_length(unit.value().us, sample_us_, static_cast<int>(timed.arguments.size()), once);
-  auto units = build_graph(timed, length.units);
-  if (!units) return units.error();
-  units.value()->replays = length.replays;
-  timed.length = length.units;
-  // The first replay pays for paging in the code.
-  if (const auto first = device_.sample(*units.value()); !first) return first.error();
-  timed.units = std::move(units).value();
-  return {};
-}
-
-Result<void> DeviceRunner::prepare_l2() {
-  if (flushes_) {
-    if (auto done = device_.enqueue(*references_.dram(), {}); !done) return done;
-  }
-  return sets_.produce_warm(data_ops_);
-}
-
-Result<Sample> DeviceRunner::take_sample(Timed& timed, bool of_candidate) {
-  if (timed.units == nullptr) {
-    if (auto done = build_units(timed, of_candidate && flushes_); !done) return done.error();
-  }
-  if (of_candidate) {
-    if (auto done = prepare_l2(); !done) return done.error();
-  }
-  return device_.sample(*timed.units);
-}
-
-Runner::Sampled DeviceRunner::sample_of(Timed& timed, bool of_candidate) {
-  const auto sample = take_sample(timed, of_candidate);
+Runner::Sampled DeviceRunner::sample_of(Id id) {
+  const auto sample = id == kSmReference     ? sampler_.sample_bare(sm_reference_)
+                      : id == kDramReference ? sampler_.sample_bare(dram_reference_)
+                                             : sampler_.sample(loaded_.at(id).timed);
   if (!sample) return {failure(sample.error()), {}};
   return {{}, sample.value()};
 }
@@ -229,14 +148,11 @@ void DeviceRunner::drop(Id id) {
 Result<Runner::Checked> DeviceRunner::check_after_timing(Id id) {
   Loaded& loaded = loaded_.at(id);
   if (in_place_) return examiner_.examine_once(loaded.subject);
-  if (loaded.timed.units == nullptr) {
-    if (auto done = build_units(loaded.timed, flushes_); !done) {
-      return Checked{failure(done.error()), loaded.subject.report};
-    }
+  if (auto done = sampler_.build(loaded.timed); !done) {
+    return Checked{failure(done.error()), loaded.subject.report};
   }
   const bool all_sets = loaded.timed.length >= sets_.count();
-  return examiner_.examine_replay(loaded.subject, all_sets,
-                                  [&] { return sample_of(loaded.timed, true).step; });
+  return examiner_.examine_replay(loaded.subject, all_sets, [&] { return sample_of(id).step; });
 }
 
 Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> order) {
@@ -248,7 +164,7 @@ Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> or
       result.push_back({known->second, {}});
       continue;
     }
-    result.push_back(sample_of(timed(id), id >= 0));
+    result.push_back(sample_of(id));
     if (result.back().step.outcome != Outcome::ok) failed.emplace(id, result.back().step);
   }
   return result;
@@ -262,14 +178,15 @@ Result<double> DeviceRunner::launch_gap_us(Id id) {
   }
   auto program = references_.empty(device_, plan);
   if (!program) return program.error();
-  Timed empty{std::move(program).value(), std::vector<LaunchArguments>(1), nullptr, 0};
-  const auto sample = take_sample(empty, false);
+  TimedWork empty;
+  empty.sets = {{{program.value().get(), {}}}};
+  const auto sample = sampler_.sample_bare(empty);
   if (!sample) return sample.error();
   return launch_gaps_us_.emplace(shape, sample.value().us).first->second;
 }
 
 Result<Audit> DeviceRunner::audit() {
-  Audit audit = audit_ ? audit_([this] { enqueue_filler(kAuditSeconds); }) : Audit{};
+  Audit audit = audit_ ? audit_([this] { sampler_.fill(kAuditSeconds); }) : Audit{};
   if (auto done = device_.wait(); !done) return done.error();
   const TimerCheck check = device_.take_timer_check();
   AuditRow row{"event_timer", Trust::a,

@@ -81,8 +81,7 @@ class CudaDevice final : public Device {
   Result<void> wait() override {
     return begin([] { return DriverStatus{}; }, true);
   }
-  Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
-                                                     std::span<const LaunchArguments> arguments,
+  Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
@@ -213,22 +212,27 @@ Result<void> CudaDevice::enqueue_beside(const LoadedProgram& program,
 }
 
 Result<std::unique_ptr<Device::TimedUnits>> CudaDevice::prepare_timing(
-    const LoadedProgram& program, std::span<const LaunchArguments> arguments, int units) {
-  const PreparedProgram& work = prepared(program);
-  if (arguments.empty() || units < 1) {
+    std::span<const WorkUnit> sets, int units) {
+  if (sets.empty() || units < 1) {
     return context_->fail(Outcome::launch_failed, {ErrorCode::invalid_argument,
                                                    concat("nothing to time: ", units, " units of ",
-                                                          arguments.size(), " argument sets")});
+                                                          sets.size(), " argument sets")});
   }
-  for (const LaunchArguments& set : arguments) {
-    if (Result<void> fits = check_arguments(work.plan(), set); !fits) {
-      return context_->fail(Outcome::launch_failed, fits.error());
+  std::vector<std::vector<SequenceStep>> prepared_sets;
+  for (const WorkUnit& set : sets) {
+    std::vector<SequenceStep>& steps = prepared_sets.emplace_back();
+    for (const ProgramLaunch& launch : set) {
+      const PreparedProgram& work = prepared(*launch.program);
+      if (Result<void> fits = check_arguments(work.plan(), launch.arguments); !fits) {
+        return context_->fail(Outcome::launch_failed, fits.error());
+      }
+      steps.push_back({.program = &work, .arguments = launch.arguments, .early = false});
     }
   }
   if (Result<void> usable = context_->usable(); !usable) return usable.error();
   const ContextScope scope(context_->api(), context_->context());
   if (Result<void> current = context_->check(scope.status()); !current) return current.error();
-  Result<std::unique_ptr<TimedGraph>> graph = TimedGraph::make(context_, work, arguments, units);
+  Result<std::unique_ptr<TimedGraph>> graph = TimedGraph::make(context_, prepared_sets, units);
   if (!graph) return graph.error();
   return std::unique_ptr<TimedUnits>(std::move(*graph));
 }

@@ -45,6 +45,15 @@ struct LaunchArguments {
   std::vector<DevicePointer> magnitudes;
 };
 
+/// One launch of a program.
+struct ProgramLaunch {
+  const LoadedProgram* program = nullptr;
+  LaunchArguments arguments;
+};
+
+/// What is timed as one: launches that follow each other.
+using WorkUnit = std::vector<ProgramLaunch>;
+
 /// What the audit and records say of a live device.
 struct DeviceIdentity {
   std::string uuid;
@@ -89,15 +98,23 @@ class Device {
   }
 
   /// Prepares a sequence of units of work (one argument set each, rotated so that the L2 is cold)
-  /// as one graph for timing. `arguments` is repeated round-robin until `units` launches are in the
-  /// graph. The units must be dropped before the program.
+  /// as one graph for timing. `sets` is repeated round-robin until `units` of them are in the
+  /// graph. What is returned must be dropped before the programs.
   class TimedUnits {
    public:
     virtual ~TimedUnits() = default;
     int replays = 1;  ///< of the graph in one sample
   };
-  virtual Result<std::unique_ptr<TimedUnits>> prepare_timing(
-      const LoadedProgram& program, std::span<const LaunchArguments> arguments, int units) = 0;
+  virtual Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
+                                                             int units) = 0;
+  /// The same where a unit is one launch of `program`.
+  Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
+                                                     std::span<const LaunchArguments> arguments,
+                                                     int units) {
+    std::vector<WorkUnit> sets;
+    for (const LaunchArguments& set : arguments) sets.push_back({{&program, set}});
+    return prepare_timing(sets, units);
+  }
 
   /// One sample: replays the graph between two events, with a clock stamp outside of either.
   virtual Result<Sample> sample(TimedUnits& units) = 0;

@@ -52,11 +52,13 @@ struct FakeProgram final : LoadedProgram {
   std::uint64_t text_hash = 0;
 };
 
+const FakeProgram& fake_of(const LoadedProgram& program) {
+  return static_cast<const FakeProgram&>(program);
+}
+
 struct FakeUnits final : Device::TimedUnits {
-  FakeUnits(const FakeProgram& loaded, std::vector<LaunchArguments> arguments, int count)
-      : program(loaded), sets(std::move(arguments)), units(count) {}
-  const FakeProgram& program;
-  std::vector<LaunchArguments> sets;  ///< whose outputs nobody compares are left out
+  FakeUnits(std::vector<WorkUnit> kept, int count) : sets(std::move(kept)), units(count) {}
+  std::vector<WorkUnit> sets;  ///< whose outputs nobody compares are left out
   int units;
   std::uint64_t samples = 0;
 };
@@ -127,8 +129,7 @@ class FakeDevice final : public Device {
     return enqueue(program, arguments);
   }
   Result<void> wait() override { return usable(); }
-  Result<std::unique_ptr<TimedUnits>> prepare_timing(const LoadedProgram& program,
-                                                     std::span<const LaunchArguments> arguments,
+  Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
@@ -275,7 +276,7 @@ void FakeDevice::apply(const FakeProgram& program, const LaunchArguments& argume
 }
 
 Result<void> FakeDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments) {
-  const auto& fake = static_cast<const FakeProgram&>(program);
+  const FakeProgram& fake = fake_of(program);
   if (Result<void> checked = check(fake.plan, arguments); !checked) return checked;
   work(fake.behavior.time_us);
   if (Result<void> failed = injected(fake); !failed) return failed;
@@ -288,35 +289,45 @@ Result<void> FakeDevice::enqueue(const LoadedProgram& program, const LaunchArgum
 }
 
 Result<std::unique_ptr<Device::TimedUnits>> FakeDevice::prepare_timing(
-    const LoadedProgram& program, std::span<const LaunchArguments> arguments, int units) {
-  const auto& fake = static_cast<const FakeProgram&>(program);
-  if (arguments.empty() || units < 1) {
+    std::span<const WorkUnit> sets, int units) {
+  if (sets.empty() || units < 1) {
     return fail(Outcome::launch_failed,
-                {ErrorCode::invalid_argument, concat("nothing to time: ", units, " units of ",
-                                                     arguments.size(), " argument sets")});
+                {ErrorCode::invalid_argument,
+                 concat("nothing to time: ", units, " units of ", sets.size(), " argument sets")});
   }
-  for (const LaunchArguments& set : arguments) {
-    if (Result<void> checked = check(fake.plan, set); !checked) return checked.error();
+  for (const WorkUnit& set : sets) {
+    for (const ProgramLaunch& launch : set) {
+      Result<void> checked = check(fake_of(*launch.program).plan, launch.arguments);
+      if (!checked) return checked.error();
+    }
   }
-  const std::size_t used = std::min(arguments.size(), static_cast<std::size_t>(units));
-  std::vector<LaunchArguments> sets{arguments.front()};
-  if (used > 1) sets.push_back(arguments[used - 1]);
-  return std::unique_ptr<TimedUnits>(std::make_unique<FakeUnits>(fake, std::move(sets), units));
+  const std::size_t used = std::min(sets.size(), static_cast<std::size_t>(units));
+  std::vector<WorkUnit> kept{sets.front()};
+  if (used > 1) kept.push_back(sets[used - 1]);
+  return std::unique_ptr<TimedUnits>(std::make_unique<FakeUnits>(std::move(kept), units));
 }
 
 Result<Sample> FakeDevice::sample(TimedUnits& units) {
   auto& fake = static_cast<FakeUnits&>(units);
   if (Result<void> alive = usable(); !alive) return alive.error();
-  if (Result<void> failed = injected(fake.program); !failed) return failed.error();
-  const std::uint64_t random = mix(options_.seed ^ mix(fake.program.text_hash ^ fake.samples++));
+  double exact_us = 0;
+  std::uint64_t text_hash = 0;
+  for (const ProgramLaunch& launch : fake.sets.front()) {
+    const FakeProgram& program = fake_of(*launch.program);
+    if (Result<void> failed = injected(program); !failed) return failed.error();
+    exact_us += program.behavior.time_us;
+    text_hash ^= program.text_hash;
+  }
+  const std::uint64_t random = mix(options_.seed ^ mix(text_hash ^ fake.samples++));
   const double jitter = static_cast<double>(random >> 11) * 0x1p-52 - 1;  // [-1, 1)
   const double sm_mhz = options_.sm_mhz(now_seconds());
-  const double time_us =
-      fake.program.behavior.time_us * (1 + options_.noise * jitter) * kFullClock / sm_mhz;
+  const double time_us = exact_us * (1 + options_.noise * jitter) * kFullClock / sm_mhz;
   const double total_us = time_us * fake.units * fake.replays;
   work(total_us);
   timer_check_.add(total_us, total_us * (1 + options_.timer_error));
-  for (const LaunchArguments& set : fake.sets) apply(fake.program, set);
+  for (const WorkUnit& set : fake.sets) {
+    for (const ProgramLaunch& launch : set) apply(fake_of(*launch.program), launch.arguments);
+  }
   return Sample{time_us, sm_mhz, now_seconds()};
 }
 

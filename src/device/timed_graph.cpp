@@ -83,10 +83,9 @@ void StreamGate::watch(const std::stop_token& stop) {
   }
 }
 
-Result<std::unique_ptr<TimedGraph>> TimedGraph::make(const std::shared_ptr<CudaContext>& context,
-                                                     const PreparedProgram& program,
-                                                     std::span<const LaunchArguments> arguments,
-                                                     int units) {
+Result<std::unique_ptr<TimedGraph>> TimedGraph::make(
+    const std::shared_ptr<CudaContext>& context, std::span<const std::vector<SequenceStep>> sets,
+    int units) {
   const DriverApi& api = context->api();
   CUgraph graph = nullptr;
   if (Result<void> made = context->check({"cuGraphCreate", api.graph_create(&graph, 0)}); !made) {
@@ -95,11 +94,12 @@ Result<std::unique_ptr<TimedGraph>> TimedGraph::make(const std::shared_ptr<CudaC
   const ContextOwned<GraphHandle> owned_graph(context, GraphHandle(api, graph));
   GraphTail tail;
   for (int unit = 0; unit < units; ++unit) {
-    const LaunchArguments& set = arguments[static_cast<std::size_t>(unit) % arguments.size()];
-    if (Result<void> appended =
-            context->check(program.append_to(graph, context->context(), set, tail));
-        !appended) {
-      return appended.error();
+    for (const SequenceStep& step : sets[static_cast<std::size_t>(unit) % sets.size()]) {
+      if (Result<void> appended = context->check(
+              step.program->append_to(graph, context->context(), step.arguments, tail));
+          !appended) {
+        return appended.error();
+      }
     }
   }
   CUgraphExec exec = nullptr;

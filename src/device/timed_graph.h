@@ -12,6 +12,7 @@
 #include "device/clock_stamps.h"
 #include "device/cuda_context.h"
 #include "device/device.h"
+#include "device/launch_graph.h"
 #include "device/prepared_program.h"
 #include <kernwright/result.h>
 
@@ -55,8 +56,7 @@ class StreamGate {
 class TimedGraph final : public Device::TimedUnits {
  public:
   static Result<std::unique_ptr<TimedGraph>> make(const std::shared_ptr<CudaContext>& context,
-                                                  const PreparedProgram& program,
-                                                  std::span<const LaunchArguments> arguments,
+                                                  std::span<const std::vector<SequenceStep>> sets,
                                                   int units);
 
   /// Replays the graph `replays` times; the time per unit includes the launch gaps inside the
