@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "compile/render.h"
+#include "model/unfused_form.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -120,9 +121,14 @@ class Checker {
     }
   }
 
-  void add_reference(const Operation& operation) {
+  /// The reference of an operation, and whether its unfused form fits together.
+  void add_operation(const Operation& operation) {
     const DeviceProfile profile = *find_profile(kReferenceProfile);
     for (const Problem& problem : problems_to_try(operation)) {
+      const Result<UnfusedForm> form = unfused_form(catalog_, operation, problem);
+      if (!form && form.error().code != ErrorCode::not_found) {
+        add_defect(operation.name, form.error().message);
+      }
       if (Result<ExecutionPlan> plan = make_reference_plan(operation, problem, profile); !plan) {
         add_defect(operation.name, concat(problem.text(), ": ", plan.error().message));
         continue;
@@ -291,7 +297,7 @@ class Check : public Command {
     Checker checker(catalog, samples_, json);
     int templates = 0;
     for (const Operation& operation : catalog.operations()) {
-      if (is_checked(operation.folder)) checker.add_reference(operation);
+      if (is_checked(operation.folder)) checker.add_operation(operation);
     }
     for (const KernelTemplate& kernel_template : catalog.templates()) {
       if (!is_checked(kernel_template.manifest_file)) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/embedded_files.h"
+#include "model/find_named.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -52,13 +53,6 @@ Result<TemplateFolder> read_folder(const fs::path& path) {
     }
   }
   return folder;
-}
-
-template <typename Item>
-const Item* find_named(const std::vector<Item>& items, std::string_view name) {
-  const auto found =
-      std::find_if(items.begin(), items.end(), [&](const Item& item) { return item.name == name; });
-  return found == items.end() ? nullptr : &*found;
 }
 
 template <typename Item>

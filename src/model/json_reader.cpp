@@ -76,15 +76,19 @@ bool JsonReader::boolean() const {
 
 Expression JsonReader::expression(std::span<const std::string> names) const {
   const auto* text = get<std::string>("expression in a string");
-  if (!text) return {};
-  Result<Expression> parsed = Expression::parse(*text);
+  return text ? expression_of(*text, names) : Expression();
+}
+
+Expression JsonReader::expression_of(std::string_view text,
+                                     std::span<const std::string> names) const {
+  Result<Expression> parsed = Expression::parse(text);
   if (!parsed) {
-    fail(concat("\"", *text, "\": ", parsed.error().message));
+    fail(concat("\"", text, "\": ", parsed.error().message));
     return {};
   }
   for (const std::string& name : parsed->names()) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    fail(concat("\"", *text, "\": unknown name \"", name, "\", known are ", join(names)));
+    fail(concat("\"", text, "\": unknown name \"", name, "\", known are ", join(names)));
   }
   return *std::move(parsed);
 }

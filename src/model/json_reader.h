@@ -47,6 +47,7 @@ class JsonReader {
 
   bool present() const { return node_ != nullptr; }
   bool is_object() const { return node_ && node_->object(); }
+  bool is_array() const { return node_ && node_->array(); }
   bool is(std::string_view text) const {
     return node_ && node_->string() && *node_->string() == text;
   }
@@ -74,6 +75,8 @@ class JsonReader {
   bool boolean() const;
   /// A string that `parse` accepts as an expression, each of whose names is in `names`.
   Expression expression(std::span<const std::string> names) const;
+  /// The same of `text`, a part of the value.
+  Expression expression_of(std::string_view text, std::span<const std::string> names) const;
   /// The same where the value is missing: `fallback` is its text.
   Expression expression_or(std::string_view fallback, std::span<const std::string> names) const;
   /// An array of expressions.

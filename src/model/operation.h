@@ -11,6 +11,7 @@
 #include "model/formula.h"
 #include "model/launch_spec.h"
 #include "model/rule.h"
+#include "model/unfused.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 
@@ -115,8 +116,9 @@ struct Operation {
   std::optional<Expression> exact_when;  ///< of which problems that is true; none means all
   Tolerance tolerance;
   Expression flops;
-  Expression bytes;  ///< the fewest bytes device memory must move
-  Problem example;   ///< one real shape, for `make tune` and tests
+  Expression bytes;                  ///< the fewest bytes device memory must move
+  Problem example;                   ///< one real shape, for `make tune` and tests
+  std::vector<UnfusedStep> unfused;  ///< the same as separate kernels; empty: it is one as it is
   LaunchSpec reference;
   std::string reference_source;
   std::string folder;  ///< for messages

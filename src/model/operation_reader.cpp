@@ -46,7 +46,8 @@ class OperationReader {
 
   Operation read() {
     json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "requires", "tensors",
-                       "scalars", "inputs", "tolerance", "flops", "bytes", "example", "reference"});
+                       "scalars", "inputs", "tolerance", "flops", "bytes", "unfused", "example",
+                       "reference"});
     operation_.name = json_.required("operation").value_name();
     operation_.description = json_.required("description").string();
     read_dims(json_.required("dims"));
@@ -61,6 +62,7 @@ class OperationReader {
     read_tolerance(json_.required("tolerance"));
     operation_.flops = json_.required("flops").expression(names_);
     operation_.bytes = json_.required("bytes").expression(names_);
+    operation_.unfused = detail::read_unfused(json_.optional("unfused"), operation_, names_);
     read_reference(json_.required("reference"));
     if (json_.diagnostics().ok()) read_example(json_.required("example"));
     return std::move(operation_);

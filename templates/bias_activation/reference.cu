@@ -5,6 +5,7 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 __device__ Activated activate(double x) {
+  if (activation == activation_none) return {x, fabs(x)};
   if (activation == activation_gelu_erf) return reference_gelu_erf(x);
   if (activation == activation_silu) return reference_silu(x);
   if (activation == activation_relu) return reference_relu(x);

@@ -50,6 +50,14 @@ TEST_F(CheckToolkitTest, ASyntaxErrorOfTheReferenceHasItsLine) {
   expect_defect({"scaled_add/reference.cu(10)", "\"values\" is undefined"});
 }
 
+TEST_F(CheckToolkitTest, AnUnfusedFormThatDoesNotFitTogetherIsADefect) {
+  edit("operation.json", "\"example\":",
+       R"("unfused": [{"problem": "vector_add n={n + 1} dtype={dtype}",
+                      "tensors": {"a": "x", "b": "y", "c": "z"}}], "example":)");
+  expect_defect(
+      {"DEFECT  scaled_add", "tensor a: 16777217 elements of bf16, but x has 16777216 of bf16"});
+}
+
 TEST_F(CheckToolkitTest, ADtypeThatDoesNotCompileIsADefectAlthoughTheExampleDoes) {
   edit("tiles/kernel.cu", "dtype_t a[ITEMS];", "bf16 a[ITEMS];");
   expect_defect({"DEFECT  scaled_add/tiles", "dtype=fp32", "kernel.cu(15)"});

@@ -309,7 +309,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "\"flops\"", "\"flop\"",
             "o.json:15: flop: unknown key, known are operation, description, dims, dtypes, flags, "
-            "requires, tensors, scalars, inputs, tolerance, flops, bytes, example, reference"},
+            "requires, tensors, scalars, inputs, tolerance, flops, bytes, unfused, example, "
+            "reference"},
         Refused{"2 * m * n\"", "2 * m * k\"",
                 "o.json:15: flops: \"2 * m * k\": unknown name \"k\", known are dtype_bf16, "
                 "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n"},

@@ -6,6 +6,7 @@
 #include "model/candidate.h"
 #include "model/catalog.h"
 #include "model/config_header.h"
+#include "model/unfused_form.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
@@ -209,6 +210,104 @@ TEST(OperationContractTest, SomeTemplateTakesTheExample) {
       taken = taken || applies(*made, operation, operation.example, h200()).has_value();
     }
     EXPECT_TRUE(taken) << operation.name;
+  }
+}
+
+/// Every combination of an operation's dtypes and flags at the sizes of its example.
+std::vector<Problem> combinations(const Operation& operation) {
+  std::vector<Problem> problems{operation.example};
+  const auto vary = [&](const std::string& name, const std::vector<std::string>& values) {
+    std::vector<Problem> varied;
+    for (const Problem& problem : problems) {
+      for (const std::string& value : values) varied.push_back(problem.with(name, value));
+    }
+    problems = std::move(varied);
+  };
+  for (const TypeVariable& variable : operation.type_variables) {
+    std::vector<std::string> names;
+    for (const DType dtype : variable.dtypes) names.emplace_back(to_string(dtype));
+    vary(variable.name, names);
+  }
+  for (const Flag& flag : operation.flags) {
+    if (!flag.is_formula()) vary(flag.name, flag.values);
+  }
+  return problems;
+}
+
+TEST(OperationContractTest, UnfusedFormsFitTogether) {
+  for (const Operation& operation : catalog().operations()) {
+    std::set<std::size_t> used;
+    for (const Problem& problem : combinations(operation)) {
+      const Result<Problem> normalized = operation.normalize(problem);
+      if (!normalized) continue;
+      const Result<UnfusedForm> form = unfused_form(catalog(), operation, *normalized);
+      if (!form) {
+        EXPECT_EQ(form.error().code, ErrorCode::not_found) << form.error().message;
+        continue;
+      }
+      for (std::size_t i = 0; i < operation.unfused.size(); ++i) {
+        const std::optional<Expression>& when = operation.unfused[i].when;
+        if (!when || *when->evaluate(operation.scope(*normalized)) != 0) used.insert(i);
+      }
+    }
+    EXPECT_EQ(used.size(), operation.unfused.size()) << operation.name << ": a step never occurs";
+  }
+}
+
+TEST(OperationContractTest, UnfusedFormsAreTheKernelsThatOneWouldWrite) {
+  const auto kernels = [](const std::string& text) {
+    const Problem problem = Problem::parse(text).value();
+    const Operation& operation = *catalog().operation(problem.operation()).value();
+    const Result<UnfusedForm> form =
+        unfused_form(catalog(), operation, operation.normalize(problem).value());
+    if (!form) return std::vector<std::string>{form.error().message};
+    std::vector<std::string> texts;
+    for (const UnfusedKernel& kernel : form->kernels) texts.push_back(kernel.problem.text());
+    return texts;
+  };
+  using Kernels = std::vector<std::string>;
+  EXPECT_EQ(kernels("matmul m=64 n=14336 k=4096 dtype=bf16 bias=column activation=gelu_tanh "
+                    "residual=add scaling=alpha"),
+            (Kernels{"matmul m=64 n=14336 k=4096 dtype=bf16 scaling=alpha",
+                     "bias_activation rows=64 columns=14336 dtype=bf16 residual=add"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16 activation=silu "
+                    "residual=scaled"),
+            (Kernels{"matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16",
+                     "elementwise n=32768 dtype=bf16 formula=silu(x)",
+                     "elementwise n=32768 dtype=bf16 formula=x+b*y"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 activation=silu"),
+            (Kernels{"matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16",
+                     "elementwise n=32768 dtype=bf16 out=fp8_e4m3 formula=silu(x)"}));
+  EXPECT_EQ(
+      kernels("rmsnorm rows=4 columns=64 dtype=bf16 out=fp8_e4m3 residual=add"),
+      (Kernels{"elementwise n=256 dtype=bf16 formula=x+y", "rmsnorm rows=4 columns=64 dtype=bf16",
+               "elementwise n=256 dtype=bf16 out=fp8_e4m3 formula=a*x"}));
+  EXPECT_EQ(kernels("layernorm rows=4 columns=64 dtype=fp16 residual=add bias=none"),
+            (Kernels{"elementwise n=256 dtype=fp16 formula=x+y",
+                     "layernorm rows=4 columns=64 dtype=fp16 bias=none"}));
+  EXPECT_EQ(kernels("gated_activation rows=4 columns=64 dtype=fp32 out=fp8_e4m3"),
+            (Kernels{"elementwise n=256 dtype=fp32 formula=silu(x)",
+                     "elementwise n=256 dtype=fp32 out=fp8_e4m3 formula=a*x*y"}));
+  EXPECT_EQ(kernels("bias_activation rows=4 columns=64 dtype=bf16 activation=relu_squared "
+                    "residual=add out=fp32"),
+            (Kernels{"bias_activation rows=4 columns=64 dtype=bf16 activation=none",
+                     "elementwise n=256 dtype=bf16 formula=relu(x)*relu(x)",
+                     "elementwise n=256 dtype=bf16 out=fp32 formula=x+y"}));
+  EXPECT_EQ(kernels("softmax rows=4 columns=64 dtype=bf16 mask=additive"),
+            (Kernels{"elementwise n=256 dtype=bf16 formula=a*x+y",
+                     "softmax rows=4 columns=64 dtype=bf16"}));
+  EXPECT_EQ(kernels("rope tokens=2 heads=4 kv_heads=2 head_dim=8 dtype=bf16 append=cache"),
+            (Kernels{"rope tokens=2 heads=4 kv_heads=2 head_dim=8 dtype=bf16",
+                     "elementwise n=32 dtype=bf16 formula=x"}));
+  for (const char* whole :
+       {"matmul m=4 n=8 k=8 dtype=bf16", "rmsnorm rows=4 columns=64 dtype=bf16",
+        "gated_activation rows=4 columns=64 dtype=bf16 layout=packed",
+        "bias_activation rows=4 columns=64 dtype=bf16 activation=none",
+        "softmax rows=4 columns=64 dtype=bf16 mask=causal", "reduce rows=4 columns=64 dtype=bf16",
+        "rope tokens=2 heads=4 kv_heads=2 head_dim=8 dtype=bf16",
+        "elementwise n=64 dtype=bf16 formula=a*x+y", "vector_add n=64 dtype=bf16"}) {
+    EXPECT_EQ(kernels(whole),
+              (Kernels{std::string(whole) + " has no unfused form: it is one kernel as it is"}));
   }
 }
 

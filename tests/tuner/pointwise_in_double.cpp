@@ -10,6 +10,7 @@ namespace {
 
 /// An activation's value and magnitude.
 std::pair<double, double> activate(std::string_view activation, double x) {
+  if (activation == "none") return {x, std::fabs(x)};
   if (activation == "relu") return {std::max(x, 0.0), std::max(x, 0.0)};
   if (activation == "relu_squared") return {std::max(x, 0.0) * x, std::max(x, 0.0) * x};
   if (activation == "gelu_erf") {

@@ -228,6 +228,7 @@ std::vector<Case> cases() {
        bias_activation_in_double,
        {"bias_activation rows=1 columns=1 dtype=fp32",
         "bias_activation rows=7 columns=127 dtype=bf16 residual=add",
+        "bias_activation rows=7 columns=100 dtype=bf16 activation=none",
         "bias_activation rows=7 columns=100 dtype=fp16 activation=gelu_erf",
         "bias_activation rows=7 columns=100 dtype=fp32 activation=silu",
         "bias_activation rows=7 columns=100 dtype=bf16 activation=relu residual=add",

@@ -223,7 +223,8 @@ TEST_F(TemplatesGpuTest, PointwiseDefaultsAreRightWithEveryFlag) {
             "gated_activation activation=gelu_erf out=fp32",
             "gated_activation activation=relu layout=packed",
             "gated_activation layout=packed out=fp8_e4m3", "bias_activation",
-            "bias_activation activation=gelu_erf", "bias_activation activation=silu residual=add",
+            "bias_activation activation=none residual=add", "bias_activation activation=gelu_erf",
+            "bias_activation activation=silu residual=add",
             "bias_activation activation=relu out=fp32",
             "bias_activation activation=relu_squared out=bf16"}) {
         problems.push_back(concat(flags, " ", shape, " dtype=", dtype));

@@ -14,6 +14,7 @@ constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr bool kResidual = residual == residual_add;
 
 __device__ __forceinline__ float activate(float x) {
+  if constexpr (activation == activation_none) return x;
   if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
   if constexpr (activation == activation_silu) return silu(x);
   if constexpr (activation == activation_relu) return relu(x);
