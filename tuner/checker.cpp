@@ -91,25 +91,6 @@ double reduction_terms(const Operation& operation, const Problem& normalized) {
   return terms ? std::max(1.0, static_cast<double>(terms.value())) : 1;
 }
 
-/// Rounding of one stored output. The reference is fp32, so no format counts as finer.
-double output_unit(DType dtype) {
-  switch (dtype) {
-    case DType::fp64:
-    case DType::fp32:
-      return 0x1p-24;
-    case DType::fp16:
-      return 0x1p-11;
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::fp8_e4m3:
-      return 0x1p-4;
-    case DType::int8:
-    case DType::int32:
-      return 0;
-  }
-  return 0;
-}
-
 /// "d[3,17]" for flat index `index`.
 std::string position(const TensorShape& shape, std::int64_t index) {
   std::vector<std::int64_t> at(shape.extent.size());
@@ -136,11 +117,29 @@ Result<double> download_element(Device& device, DevicePointer array, DType dtype
 
 }  // namespace
 
+double rounding_unit(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+    case DType::fp32:
+      return 0x1p-24;
+    case DType::fp16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::fp8_e4m3:
+      return 0x1p-4;
+    case DType::int8:
+    case DType::int32:
+      return 0;
+  }
+  return 0;
+}
+
 ErrorBound error_bound(const Operation& operation, const Problem& normalized,
                        const std::vector<TensorShape>& shapes, const TensorShape& output) {
   const double unit = accumulate_unit(operation.tolerance.accumulate, shapes);
   const double terms = reduction_terms(operation, normalized);
-  return {kErrorFactor * std::sqrt(terms) * unit, output_unit(output.dtype)};
+  return {kErrorFactor * std::sqrt(terms) * unit, rounding_unit(output.dtype)};
 }
 
 std::optional<InputDistribution> exact_distribution(const Operation& operation,
@@ -306,6 +305,10 @@ Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
   const auto findings = data_ops.take_findings();
   if (!findings) return findings.error();
   return report(device, 0, addresses, findings.value(), first.value());
+}
+
+void Checker::widen(double units) {
+  for (Output& output : outputs_) output.bound.accumulate_unit += units;
 }
 
 std::vector<MemoryRegion> Checker::outputs(std::span<const DevicePointer> addresses) const {

@@ -16,6 +16,9 @@
 
 namespace kernwright {
 
+/// Rounding of one stored element. References are fp32, so no format counts as finer.
+double rounding_unit(DType dtype);
+
 /// The error a correct kernel may make in `output`: c * sqrt(reduction) * u_acc and u_out, with c =
 /// 8 and the units of the formats involved.
 ErrorBound error_bound(const Operation& operation, const Problem& normalized,
@@ -49,6 +52,9 @@ class Checker {
 
   /// Compares every output of set 0 with the reference, and waits.
   Result<CheckReport> compare(Device& device, DataOps& data_ops, const BufferSets& sets) const;
+
+  /// Allows errors of so many units of the magnitude more, except of the exact set.
+  void widen(double units);
 
   /// The regions of the outputs at `addresses`.
   std::vector<MemoryRegion> outputs(std::span<const DevicePointer> addresses) const;

@@ -1,10 +1,59 @@
+#include <cstdio>
+#include <optional>
+
 #include "cli/command.h"
 #include "cli/output.h"
+#include "service/unfused_report.h"
 #include "support/text.h"
 #include "tuner/search_strategy.h"
 
 namespace kernwright::cli {
 namespace {
+
+Json side_json(const UnfusedReport& report, const UnfusedReport::Side& side) {
+  Json json = {{"kernels", side.launches}, {"bytes", side.bytes}, {"us", side.us}};
+  if (report.measured) json["max_error"] = side.max_error;
+  return json;
+}
+
+Json unfused_json(const UnfusedReport& report) {
+  Json steps = Json::array();
+  for (const UnfusedReport::Kernel& kernel : report.kernels) {
+    steps.push_back({{"problem", kernel.problem},
+                     {"template", kernel.kernel_template},
+                     {"configuration", kernel.configuration},
+                     {"kernels", kernel.launches},
+                     {"bytes", kernel.bytes},
+                     {"us", kernel.us}});
+  }
+  Json json = {{"grade", report.measured ? "measured" : "predicted"},
+               {"fused", side_json(report, report.fused)},
+               {"unfused", side_json(report, report.unfused)},
+               {"ratio", report.ratio()}};
+  json["unfused"]["steps"] = std::move(steps);
+  return json;
+}
+
+void print_unfused(const UnfusedReport& report) {
+  print(report.measured ? "  measured in turn, each side as one graph; a step's time is its own"
+                        : "  times are predicted by the cost models, nothing was measured");
+  const auto row = [](const char* name, int launches, std::int64_t bytes, double us,
+                      const std::string& note) {
+    char figures[96];
+    std::snprintf(figures, sizeof figures, "  %-10s %7d %12.3f MB %12s  ", name, launches,
+                  static_cast<double>(bytes) * 1e-6, format_us(us).c_str());
+    print(figures + note);
+  };
+  print("  side       kernels           bytes         time");
+  row("fused", report.fused.launches, report.fused.bytes, report.fused.us, "");
+  char ratio[48];
+  std::snprintf(ratio, sizeof ratio, "%.3g times the fused", report.ratio());
+  row("unfused", report.unfused.launches, report.unfused.bytes, report.unfused.us, ratio);
+  for (const UnfusedReport::Kernel& kernel : report.kernels) {
+    row("  step", kernel.launches, kernel.bytes, kernel.us,
+        concat(kernel.problem, ": ", kernel.kernel_template, " ", kernel.configuration));
+  }
+}
 
 class Tune : public Command {
  public:
@@ -22,6 +71,10 @@ class Tune : public Command {
                   llvm::cl::init("portfolio"), llvm::cl::sub(sub)),
         seed_("seed", llvm::cl::desc("Of inputs and search, default 1"), llvm::cl::init(1),
               llvm::cl::sub(sub)),
+        unfused_("unfused",
+                 llvm::cl::desc("Tune the same as separate kernels too, the budget shared\n"
+                                "equally, and compare: kernels, bytes, time"),
+                 llvm::cl::sub(sub)),
         trial_log_("trial-log", llvm::cl::desc("Where trials are appended; default: in the cache"),
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
 
@@ -31,24 +84,52 @@ class Tune : public Command {
     if (Result<void> fits = check_options(); !fits) return report(fits.error());
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
-    const std::shared_ptr<ServiceCore> service = *std::move(opened);
-    TuningOptions options;
-    options.budget.seconds = seconds_;
-    if (trials_ > 0) options.budget.trials = trials_;
-    options.strategy = strategy_;
-    options.seed = seed_;
-    options.trial_log = trial_log_.getValue();
-    Result<TuningResult> result = tune_or_predict(*service, *problem, std::move(options), json);
+    ServiceCore& service = **opened;
+    if (unfused_) return compare(service, *problem);
+    Result<TuningResult> result = tune_or_predict(service, *problem, options(seconds_), json);
     if (!result) return report(result.error());
     if (json) {
       print_json(result_json(*result));
     } else {
-      print_result(*result, service->profile());
+      print_result(*result, service.profile());
     }
     return Status::ok;
   }
 
  private:
+  TuningOptions options(double seconds) const {
+    TuningOptions options;
+    options.budget.seconds = seconds;
+    if (trials_ > 0) options.budget.trials = trials_;
+    options.strategy = strategy_;
+    options.seed = seed_;
+    options.trial_log = trial_log_.getValue();
+    return options;
+  }
+
+  Status compare(ServiceCore& service, const Problem& problem) const {
+    std::optional<TuningResult> fused;  // asked for first
+    const auto tune = [&](const Problem& each, int problems) -> Result<TuningRecord> {
+      Result<TuningResult> result =
+          tune_or_predict(service, each, options(seconds_ / problems), json);
+      if (!result) return result.error();
+      TuningRecord record = result->record;
+      if (!fused) fused = *std::move(result);
+      return record;
+    };
+    const Result<UnfusedReport> compared = report_unfused(service, problem, tune, seed_);
+    if (!compared) return report(compared.error());
+    if (json) {
+      Json all = result_json(*fused);
+      all["unfused"] = unfused_json(*compared);
+      print_json(all);
+    } else {
+      print_result(*fused, service.profile());
+      print_unfused(*compared);
+    }
+    return Status::ok;
+  }
+
   /// What only the search would notice, or, where nothing is measured, nobody.
   Result<void> check_options() const {
     if (trials_.getNumOccurrences() > 0 && trials_ < 1) {
@@ -70,6 +151,7 @@ class Tune : public Command {
   llvm::cl::opt<int> trials_;
   llvm::cl::opt<std::string> strategy_;
   llvm::cl::opt<std::uint64_t> seed_;
+  llvm::cl::opt<bool> unfused_;
   llvm::cl::opt<std::string> trial_log_;
 };
 

@@ -24,6 +24,7 @@
 #include "service/measuring.h"
 #include "tuner/data_ops.h"
 #include "tuner/tuning_session.h"
+#include "tuner/unfused_comparison.h"
 #include <kernwright/kernel.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
@@ -69,6 +70,11 @@ class ServiceCore {
 
   /// Ranks by the cost model, compiles the best `compile_count` and stores a predicted record.
   Result<TuningResult> predict(const Problem& problem, int compile_count);
+
+  /// Compares a fused kernel with its problem's unfused form, in this process, with the lock of the
+  /// GPU. Errors: those of `kernwright::compare_unfused`; `unavailable` where the GPU cannot be
+  /// had.
+  Result<UnfusedComparison> compare_unfused(const UnfusedMatch& match, std::uint64_t seed);
 
   /// The candidate's bits: from the artifact store, or compiled and stored.
   Result<Artifact> compile(const Candidate& candidate);

@@ -120,6 +120,20 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   return result;
 }
 
+Result<UnfusedComparison> ServiceCore::compare_unfused(const UnfusedMatch& match,
+                                                       std::uint64_t seed) {
+  const std::lock_guard lock(measuring_mutex_);
+  const auto gpu = GpuLock::acquire(identity_.uuid,
+                                    [this](std::string_view line) { log(LogLevel::info, line); });
+  if (!gpu) return gpu.error();
+  const auto device = surroundings_.open_device(options_.device);
+  if (!device) return device.error();
+  const auto data_ops = surroundings_.make_data_ops(**device, *pool_);
+  if (!data_ops) return data_ops.error();
+  return kernwright::compare_unfused(**device, **data_ops, *catalog_, *pool_, match, options_.l2,
+                                     seed);
+}
+
 Result<TuningResult> ServiceCore::predict(const Problem& problem, int compile_count) {
   Result<Named> named = name(problem);
   if (!named) return std::move(named).error();

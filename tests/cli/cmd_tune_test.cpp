@@ -1,3 +1,4 @@
+#include "support/text.h"
 #include "tests/cli/run_program.h"
 
 namespace kernwright {
@@ -42,6 +43,57 @@ TEST_F(TuneToolkitTest, ForASkuItPredictsAndShowFindsTheRecord) {
 
   // Another SKU's record is no answer.
   EXPECT_EQ(kernwright(command("show", {"--sku", "a100_80"})).exit_code, 1);
+}
+
+TEST_F(TuneToolkitTest, TheUnfusedFormIsPredictedBesideTheFusedKernel) {
+  const std::vector<std::string> problem = {"tune",
+                                            "matmul",
+                                            "m=64",
+                                            "n=512",
+                                            "k=256",
+                                            "dtype=bf16",
+                                            "bias=column",
+                                            "activation=silu",
+                                            "residual=scaled",
+                                            "--sku",
+                                            "h200",
+                                            "--unfused"};
+  std::vector<std::string> as_json = problem;
+  as_json.emplace_back("--json");
+  const Ran ran = kernwright(as_json);
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const nlohmann::json tuned = ran.json();
+  EXPECT_EQ(tuned["problem"],
+            "matmul m=64 n=512 k=256 dtype=bf16 bias=column activation=silu residual=scaled");
+  const nlohmann::json& both = tuned["unfused"];
+  EXPECT_EQ(both["grade"], "predicted");
+  EXPECT_EQ(both["fused"]["us"], tuned["winner"]["predicted_us"]);
+  const nlohmann::json& steps = both["unfused"]["steps"];
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(steps[0]["problem"], "matmul m=64 n=512 k=256 dtype=bf16");
+  EXPECT_EQ(steps[2]["problem"], "elementwise n=32768 dtype=bf16 formula=x+b*y");
+  EXPECT_EQ(steps[2]["bytes"], 3 * 32768 * 2);
+  double us = 0;
+  for (const auto& step : steps) us += step["us"].get<double>();
+  EXPECT_DOUBLE_EQ(both["unfused"]["us"].get<double>(), us);
+  EXPECT_GE(both["unfused"]["kernels"], 3);
+  EXPECT_GT(both["unfused"]["bytes"], both["fused"]["bytes"]);
+  EXPECT_GT(both["ratio"], 1);
+
+  const Ran text = kernwright(problem);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("times are predicted by the cost models, nothing was measured"),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("bias_activation rows=64 columns=512 dtype=bf16 activation=silu: "),
+            std::string::npos)
+      << text.out;
+
+  const Ran none = kernwright(command("tune", {"--sku", "h200", "--unfused"}));
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_NE(none.err.find("vector_add n=100003 dtype=bf16 has no unfused form: it is one kernel"),
+            std::string::npos)
+      << none.err;
 }
 
 TEST_F(TuneToolkitTest, TheStateOfTheL2IsPartOfTheKey) {
@@ -91,6 +143,27 @@ TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
   const Ran swept = kernwright({"sweep", list});
   EXPECT_NE(swept.out.find("already in the cache"), std::string::npos) << swept.out;
+}
+
+TEST_F(TuneGpuTest, TheUnfusedFormIsMeasuredBesideTheFusedKernel) {
+  for (const char* problem :
+       {"rmsnorm rows=4096 columns=4096 dtype=bf16 residual=add",
+        "matmul m=512 n=1024 k=512 dtype=bf16 bias=column activation=gelu_tanh residual=add"}) {
+    std::vector<std::string> words{"tune"};
+    for (const std::string_view word : split(problem, ' ')) words.emplace_back(word);
+    words.insert(words.end(), {"--unfused", "--seconds", "12", "--json"});
+    const Ran ran = kernwright(words);
+    ASSERT_EQ(ran.exit_code, 0) << ran.err;
+    const nlohmann::json both = ran.json()["unfused"];
+    EXPECT_EQ(both["grade"], "measured");
+    EXPECT_GT(both["fused"]["max_error"], 0);
+    EXPECT_LE(both["unfused"]["max_error"], 1);
+    EXPECT_GT(both["ratio"], 1) << both;
+    EXPECT_LT(both["ratio"], 4) << both;
+    double alone = 0;
+    for (const auto& step : both["unfused"]["steps"]) alone += step["us"].get<double>();
+    EXPECT_NEAR(both["unfused"]["us"].get<double>() / alone, 1, 0.4) << both;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,121 @@
+#include "service/unfused_report.h"
+
+#include <functional>
+#include <gmock/gmock.h>
+
+#include "tests/service/core_fixture.h"
+#include "tests/sum_of_three.h"
+
+namespace kernwright {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// rmsnorm with a residual: an addition and a norm.
+class UnfusedReportTest : public ServiceCoreTest {
+ protected:
+  UnfusedReportTest() { problem_ = rmsnorm(16, 256, DType::bf16).with("residual", "add"); }
+
+  Result<UnfusedReport> report(ServiceCore& core) {
+    return report_unfused(
+        core, problem_,
+        [&](const Problem& problem, int problems) -> Result<TuningRecord> {
+          asked_.push_back(problem.text());
+          EXPECT_EQ(problems, problems_);
+          Result<TuningResult> result =
+              core.has_device() ? core.tune(problem, few_trials()) : core.predict(problem, 1);
+          if (!result) return result.error();
+          return result->record;
+        },
+        1);
+  }
+
+  std::vector<std::string> asked_;
+  int problems_ = 3;
+};
+
+TEST_F(UnfusedReportTest, MeasuresBothOnADevice) {
+  const auto core = open();
+  const Result<UnfusedReport> compared = report(*core);
+  ASSERT_TRUE(compared) << compared.error().message;
+  EXPECT_EQ(asked_, (std::vector<std::string>{"rmsnorm rows=16 columns=256 dtype=bf16 residual=add",
+                                              "elementwise n=4096 dtype=bf16 formula=x+y",
+                                              "rmsnorm rows=16 columns=256 dtype=bf16"}));
+  EXPECT_TRUE(compared->measured);
+  EXPECT_EQ(compared->fused.launches, 1);
+  EXPECT_EQ(compared->fused.bytes, (4 * 4096 + 256) * 2);
+  ASSERT_EQ(compared->kernels.size(), 2U);
+  EXPECT_EQ(compared->kernels[0].bytes, 3 * 4096 * 2);
+  EXPECT_EQ(compared->kernels[1].bytes, (2 * 4096 + 256) * 2);
+  EXPECT_EQ(compared->unfused.launches, 2);
+  EXPECT_EQ(compared->unfused.bytes, (5 * 4096 + 256) * 2);
+  EXPECT_EQ(compared->kernels[1].kernel_template, "rmsnorm/row");
+  // The fake's times are exact, and those of a graph of two kernels their sum.
+  EXPECT_DOUBLE_EQ(compared->fused.us, compared->fused_kernel.us);
+  EXPECT_DOUBLE_EQ(compared->unfused.us, compared->kernels[0].us + compared->kernels[1].us);
+  EXPECT_DOUBLE_EQ(compared->ratio(), compared->unfused.us / compared->fused.us);
+}
+
+TEST_F(UnfusedReportTest, PredictsWithoutOne) {
+  const auto core = open(MissPolicy::predict, "h200");
+  const Result<UnfusedReport> compared = report(*core);
+  ASSERT_TRUE(compared) << compared.error().message;
+  EXPECT_FALSE(compared->measured);
+  EXPECT_GT(compared->fused.us, 0);
+  EXPECT_DOUBLE_EQ(compared->unfused.us, compared->kernels[0].us + compared->kernels[1].us);
+  EXPECT_GT(compared->ratio(), 1);
+  EXPECT_EQ(compared->unfused.launches, 2);
+}
+
+TEST_F(UnfusedReportTest, AKernelThatOccursTwiceIsTunedOnce) {
+  const ScopedTempDir folder;
+  write_sum_of_three(folder.path());
+  template_dirs_ = {folder.path().string()};
+  problem_ = Problem::parse("sum_of_three n=1000 dtype=fp32").value();
+  problems_ = 2;
+  const auto core = open(MissPolicy::predict, "h200");
+  const Result<UnfusedReport> compared = report(*core);
+  ASSERT_TRUE(compared) << compared.error().message;
+  EXPECT_EQ(asked_.size(), 2U);
+  EXPECT_EQ(compared->kernels.size(), 2U);
+}
+
+TEST_F(UnfusedReportTest, SaysWhereThereIsNothingToCompare) {
+  problem_ = rmsnorm(16, 256, DType::bf16);
+  const auto core = open();
+  const Result<UnfusedReport> none = report(*core);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::not_found);
+  EXPECT_THAT(none.error().message, HasSubstr("has no unfused form: it is one kernel as it is"));
+  EXPECT_EQ(asked_, std::vector<std::string>{});
+}
+
+/// What the addition of the unfused form ends in.
+std::function<Outcome(const ExecutionPlan&)> addition_ends_in(Outcome outcome) {
+  return [outcome](const ExecutionPlan& plan) {
+    return plan.tensors.size() == 3 && plan.tensors[2].name == "r" ? outcome : Outcome::ok;
+  };
+}
+
+TEST_F(UnfusedReportTest, AFailureNamesTheKernel) {
+  world_.outcome = addition_ends_in(Outcome::out_of_memory);
+  const auto core = open();
+  const Result<UnfusedReport> failed = report(*core);
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().message, HasSubstr("elementwise n=4096 dtype=bf16 formula=x+y: "));
+}
+
+TEST_F(UnfusedReportTest, AWrongResultIsFound) {
+  world_.outcome = addition_ends_in(Outcome::wrong_result);  // its reference's too
+  const auto core = open();
+  const Result<UnfusedReport> wrong = report(*core);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::internal);
+  EXPECT_THAT(wrong.error().message,
+              HasSubstr("the unfused form of rmsnorm rows=16 columns=256 dtype=bf16 residual=add "
+                        "gives another result than the reference: 4096 of 8192 elements beyond "
+                        "the bound, the first sum[0,0]: -77 != 1"));
+}
+
+}  // namespace
+}  // namespace kernwright
