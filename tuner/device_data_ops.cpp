@@ -112,7 +112,7 @@ class DeviceDataOps final : public DataOps {
     if (auto done = launch(*programs.value()->compare,
                            {actual, reference, magnitude, place(number.value())},
                            {static_cast<double>(elements), bound.accumulate_unit, bound.output_unit,
-                            error_floor(dtype), bound.exact ? 1.0 : 0.0});
+                            error_floor(dtype), range_end(dtype), bound.exact ? 1.0 : 0.0});
         !done) {
       return done.error();
     }
@@ -207,7 +207,7 @@ class DeviceDataOps final : public DataOps {
     Programs programs;
     for (auto& [plan, program] :
          {std::pair{plan_of("kernwright_draw", 1, {kF, kI, kI, kI}, blocks), &programs.draw},
-          std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kI}, blocks),
+          std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kF, kI}, blocks),
                     &programs.compare},
           std::pair{
               plan_of("kernwright_hash", kRegions + 1, std::vector<DType>(kRegions, kF), blocks),

@@ -140,4 +140,15 @@ double error_floor(DType dtype) {
   return 0;
 }
 
+double range_end(DType dtype) {
+  switch (dtype) {
+    case DType::fp16:
+      return 0x1p16;  // what rounds to this number overflows to infinity
+    case DType::fp8_e4m3:
+      return 448;  // saturates
+    default:
+      return std::numeric_limits<double>::infinity();
+  }
+}
+
 }  // namespace kernwright

@@ -18,4 +18,8 @@ void store_element(void* data, DType dtype, std::int64_t index, double value);
 /// integer result is still met exactly.
 double error_floor(DType dtype);
 
+/// Where the range of `dtype` ends as far as comparing goes: results and references that lie
+/// beyond, infinite ones too, are taken to lie there. Infinite for formats as wide as fp32.
+double range_end(DType dtype);
+
 }  // namespace kernwright

@@ -19,6 +19,9 @@ double rounded(DType dtype, double value) {
   return load_element(&storage, dtype, 0);
 }
 
+/// NaN stays NaN.
+double limited(double x, double end) { return x > end ? end : x < -end ? -end : x; }
+
 /// Work on memory of this process, addressed as a fake device does. The formulas are those of
 /// kernels/data_ops.cu.
 class HostDataOps final : public DataOps {
@@ -48,17 +51,18 @@ class HostDataOps final : public DataOps {
                                       DevicePointer reference, DevicePointer magnitude,
                                       const ErrorBound& bound) override {
     const double floor = error_floor(dtype);
+    const double end = range_end(dtype);
     Finding found;
     for (std::int64_t i = 0; i < elements; ++i) {
       double r = load_element(at(reference), DType::fp32, i);
       double limit = 0;
-      if (bound.exact) {
-        r = rounded(dtype, r);
-      } else {
+      if (bound.exact) r = rounded(dtype, r);
+      r = limited(r, end);
+      if (!bound.exact) {
         const double terms = load_element(at(magnitude), DType::fp32, i);
         limit = bound.accumulate_unit * terms + bound.output_unit * std::fabs(r) + floor;
       }
-      const double error = std::fabs(load_element(at(actual), dtype, i) - r);
+      const double error = std::fabs(limited(load_element(at(actual), dtype, i), end) - r);
       if (error != 0) {
         const double ratio = error / limit;
         found.max_error = std::max(found.max_error, ratio < kWorstError ? ratio : kWorstError);

@@ -91,6 +91,24 @@ TEST_F(DataOpsGpuTest, ComparesAsTheHostCompares) {
   both();
 }
 
+TEST_F(DataOpsGpuTest, WhatAnOutputCannotHoldIsComparedAtItsEnd) {
+  const auto reference = upload({70000, -1e9F, 60000, 60000});
+  const auto magnitude = upload({1, 1, 1, 1});
+  const auto mismatches = [&](std::uint16_t first, std::uint16_t second, std::uint16_t third) {
+    const std::vector<std::uint16_t> actual{first, second, third, 0x7b53};  // the last 60000
+    const auto buffer = allocate(8);
+    EXPECT_TRUE(device_->upload(buffer->address(), std::as_bytes(std::span(actual))));
+    return ops_
+        ->compare(buffer->address(), DType::fp16, 4, reference->address(), magnitude->address(),
+                  {1e-3, 0x1p-11})
+        .value()
+        .mismatches;
+  };
+  EXPECT_EQ(mismatches(0x7c00, 0xfc00, 0x7b53), 0);
+  EXPECT_EQ(mismatches(0xfc00, 0x7c00, 0x7c00), 3);
+  EXPECT_EQ(mismatches(0x7e00, 0x7e00, 0x7e00), 3) << "NaN";
+}
+
 TEST_F(DataOpsGpuTest, ComparesExactlyInEveryFormat) {
   constexpr std::int64_t kElements = 5'001;
   for (const DType dtype : dtypes()) {

@@ -156,5 +156,26 @@ TEST_F(HostDataOpsTest, NanAndInfinityNeverPass) {
   EXPECT_EQ(compare({1}, {nan}, {1, 1}).mismatches, 1);
 }
 
+TEST_F(HostDataOpsTest, WhatAnOutputCannotHoldIsComparedAtItsEnd) {
+  const std::vector<float> reference{70000, -1e9F, 65519, 60000, 60000};
+  const std::vector<float> magnitude(5, 1);
+  const auto mismatches = [&](DType dtype, std::initializer_list<double> values) {
+    std::vector<std::uint16_t> actual(5);
+    std::int64_t i = 0;
+    for (const double value : values) store_element(actual.data(), dtype, i++, value);
+    const auto report = ops_->compare(address(actual.data()), dtype, 5, address(reference.data()),
+                                      address(magnitude.data()), {1e-3, 0x1p-11});
+    EXPECT_TRUE(report);
+    return report.value().mismatches;
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(mismatches(DType::fp16, {inf, -inf, 65504, 60000, 60000}), 0);
+  EXPECT_EQ(mismatches(DType::fp16, {-inf, inf, inf, inf, nan}), 4) << "65519 is next to infinity";
+  EXPECT_EQ(mismatches(DType::fp16, {nan, 60000, 60000, 60000, 60000}), 3);
+  EXPECT_EQ(mismatches(DType::fp8_e4m3, {1000, -448, 448, 448, 448}), 0) << "it saturates";
+  EXPECT_EQ(mismatches(DType::fp8_e4m3, {416, 448, 448, 448, 448}), 2);
+}
+
 }  // namespace
 }  // namespace kernwright
