@@ -138,6 +138,7 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double m = value("FEW", value("m", 1)), n = value("MANY", value("n", 1)), k = value("k", 1);
   const double element = value("dtype_bytes", 2);
   const double split = value("SPLIT", 1);
+  const double stack = value("STACK", 1);  // matrices of n rows
   const double bm = value("BM", 8), bn = value("BN", 64);
   const double tiles_m = std::ceil(m / bm), tiles_n = std::ceil(n / bn);
   const double blocks = tiles_m * tiles_n * split;
@@ -145,7 +146,7 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const auto registers = scope.find("REGISTERS").value_or(0);
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
 
-  const double bytes = (m * k + n * k) * element + m * n * value("out_bytes", 2);
+  const double bytes = (m * k + stack * n * k) * element + m * n * value("out_bytes", 2);
   const double flying = std::min(std::min(blocks, sms * resident) * in_flight, bytes);
   const double memory_rate = kMemoryShare * profile.dram_gbps * 1e3;
   const double l2_rate =
@@ -153,9 +154,10 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   // The rate that the bytes in flight allow, and the memory's, without a corner between them.
   const double ask = flying / kLatencyUs / memory_rate;
   const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
-  const double l2_us = (tiles_m * n + tiles_n * m) * k * element / l2_rate;
+  const double l2_us = (tiles_m * n * stack + tiles_n * m) * k * element / l2_rate;
   // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4.
-  const double products = tiles_m * std::ceil(tiles_n * bn / 64) * std::ceil(k * element / 32);
+  const double products =
+      tiles_m * std::ceil(tiles_n * bn / 64) * stack * std::ceil(k * element / 32);
   const double tensor_us = products * std::max(bm / 2 * kTensorSlack, 16 + bm / 4) /
                            (std::min(blocks, sms) * kSustainedClock * profile.sm_clock_mhz);
 
@@ -164,7 +166,7 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double most = waves > 1 ? waves * resident : std::ceil(blocks / sms);
   const double uneven = 1 + 0.3 * (most * sms / blocks - 1);
   const double restart_us = (waves - 1) * kTileStartClocks / resident / profile.sm_clock_mhz;
-  const double sent = bm * bn * 4 * (split - 1) / split;
+  const double sent = bm * bn * stack * 4 * (split - 1) / split;
   const double exchange_us = split > 1 ? kExchangeUs * (1 + split / 16) +
                                              sent / kL2PortBytesPerClock / profile.sm_clock_mhz
                                        : 0;
@@ -179,7 +181,7 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
     return static_cast<double>(scope.find(name).value_or(1));
   };
   const double m = dim("m");
-  const double n = dim("n");
+  const double n = dim("n") * static_cast<double>(scope.find("STACK").value_or(1));  // rows of b
   const double k = dim("k");
   const double element = static_cast<double>(scope.find("dtype_bytes").value_or(2));
   const Tile t = read_tile(scope);
@@ -232,7 +234,7 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   }
   const double memory_us =
       kMemoryStartUs +
-      (traffic + m * n * static_cast<double>(scope.find("out_bytes").value_or(2))) /
+      (traffic + m * dim("n") * static_cast<double>(scope.find("out_bytes").value_or(2))) /
           (kMemoryShare * profile.dram_gbps * 1e3);
 
   const double longer = std::max(sm_us, memory_us);

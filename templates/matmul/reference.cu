@@ -12,25 +12,32 @@ __device__ double activate(double x) {
   return x;
 }
 
+constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows in b
+
 // No activation is steeper: its derivative stays below 1.13 (gelu) and 1.1 (silu), so that an error
 // of the sum is at most this much larger behind it.
 constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
 
-// How much more than the bound for fp32 an error of the sums may be. Tensor cores keep about 14
-// bits where they add fp8 products: a sum that stays there may be off by 2^-11 of its terms; sums
-// of 128 terms, added in fp32, by 2^-12 each, whose signs differ.
+// What the checks accept of an error of sums in fp32, relative to their magnitude.
+__device__ float unit(float terms) { return 8 * sqrtf(terms) * 0x1p-22f; }
+
+// How much more than that an error of the sums may be. Tensor cores keep about 14 bits where they
+// add fp8 products: a sum that stays there may be off by 2^-11 of its terms; sums of 128 terms,
+// added in fp32, by 2^-12 each, whose signs differ.
 __device__ float coarser(float terms) {
   if (dtype != dtype_fp8_e4m3) return 1;
   const float of_terms =
       accumulate == accumulate_fast ? 0x1p-11f : 0x1p-12f / sqrtf(ceilf(terms / 128));
-  return fmaxf(of_terms / (8 * sqrtf(terms) * 0x1p-22f), 1.0f);
+  return fmaxf(of_terms / unit(terms), 1.0f);
 }
 
 // value[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n], b also
 // as [k, n], not rounded to the operation's type, and magnitude[m, n] the same of absolute values,
-// with the activation's steepest slope in its place. One block of 256 threads per 64x64 tile, 4x4
-// outputs per thread. Products are added in fp32 over 32 of k at a time and those sums in fp64, so
-// the error does not grow with k.
+// with the activation's steepest slope in its place. Gated, b is the gate's [n, k] and another, and
+// value = activation(alpha * a * gate^T) * alpha * a * other^T; the errors of both factors e X and
+// e Y make e (|x| Y + |y| X + e X Y). One block of 256 threads per 64x64 tile, 4x4 outputs per
+// thread. Products are added in fp32 over 32 of k at a time and those sums in fp64, so the error
+// does not grow with k.
 extern "C" __global__ void __launch_bounds__(256)
     matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
                      const out_t* addend, float* value, float* magnitude, long long m_size,
@@ -45,48 +52,63 @@ extern "C" __global__ void __launch_bounds__(256)
   const int row = threadIdx.x / 16 * 4;
   const int column = threadIdx.x % 16 * 4;
 
-  double sum[4][4] = {};
-  float absolute[4][4] = {};
-  for (long long k_first = 0; k_first < k_size; k_first += kDepth) {
-    for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
-      const int r = i / kDepth;
-      const int c = i % kDepth;
-      const bool in_k = k_first + c < k_size;
-      const bool in_a = in_k && m_first + r < m_size;
-      const bool in_b = in_k && n_first + r < n_size;
-      tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k_size + k_first + c]) : 0.0f;
-      const long long at_b = b_layout == b_layout_nk ? (n_first + r) * k_size + k_first + c
-                                                     : (k_first + c) * n_size + n_first + r;
-      tile_b[c][r] = in_b ? to_float(b[at_b]) : 0.0f;
-    }
-    __syncthreads();
-    float part[4][4] = {};
-    for (int c = 0; c < kDepth; ++c) {
-      for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) {
-          const float x = tile_a[c][row + i];
-          const float y = tile_b[c][column + j];
-          part[i][j] += x * y;
-          absolute[i][j] += fabsf(x) * fabsf(y);
+  double sum[kStack][4][4] = {};
+  float absolute[kStack][4][4] = {};
+#pragma unroll
+  for (int half = 0; half < kStack; ++half) {
+    const long long b_first = half * n_size + n_first;
+    for (long long k_first = 0; k_first < k_size; k_first += kDepth) {
+      for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
+        const int r = i / kDepth;
+        const int c = i % kDepth;
+        const bool in_k = k_first + c < k_size;
+        const bool in_a = in_k && m_first + r < m_size;
+        const bool in_b = in_k && n_first + r < n_size;
+        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k_size + k_first + c]) : 0.0f;
+        const long long at_b = b_layout == b_layout_nk
+                                   ? (b_first + r) * k_size + k_first + c
+                                   : (k_first + c) * kStack * n_size + b_first + r;
+        tile_b[c][r] = in_b ? to_float(b[at_b]) : 0.0f;
+      }
+      __syncthreads();
+      float part[4][4] = {};
+      for (int c = 0; c < kDepth; ++c) {
+        for (int i = 0; i < 4; ++i) {
+          for (int j = 0; j < 4; ++j) {
+            const float x = tile_a[c][row + i];
+            const float y = tile_b[c][column + j];
+            part[i][j] += x * y;
+            absolute[half][i][j] += fabsf(x) * fabsf(y);
+          }
         }
       }
+      for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) sum[half][i][j] += part[i][j];
+      }
+      __syncthreads();
     }
-    for (int i = 0; i < 4; ++i) {
-      for (int j = 0; j < 4; ++j) sum[i][j] += part[i][j];
-    }
-    __syncthreads();
   }
+  const float terms = static_cast<float>(k_size);
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) {
       if (m_first + row + i < m_size && n_first + column + j < n_size) {
         const long long at = (m_first + row + i) * n_size + n_first + column + j;
         const float shift = bias == bias_column ? to_float(column_bias[n_first + column + j]) : 0;
         const float added = residual != residual_none ? to_float(addend[at]) : 0;
-        value[at] = static_cast<float>(activate(static_cast<double>(alpha) * sum[i][j] + shift) +
-                                       static_cast<double>(beta) * added);
-        const float terms = absolute[i][j] * coarser(static_cast<float>(k_size));
-        magnitude[at] =
-            kSteepest * (fabsf(alpha) * terms + fabsf(shift)) + fabsf(beta) * fabsf(added);
+        const double factor = alpha;
+        const float scale = fabsf(alpha) * coarser(terms);
+        const double activated = activate(factor * sum[0][i][j] + shift);
+        const float steep = kSteepest * (scale * absolute[0][i][j] + fabsf(shift));
+        if (gate == gate_stacked) {
+          const double other = factor * sum[kStack - 1][i][j];
+          const float uncertain = scale * absolute[kStack - 1][i][j];
+          value[at] = static_cast<float>(activated * other);
+          magnitude[at] = static_cast<float>(fabs(activated) * uncertain +
+                                             steep * (fabs(other) + unit(terms) * uncertain));
+        } else {
+          value[at] = static_cast<float>(activated + static_cast<double>(beta) * added);
+          magnitude[at] = steep + fabsf(beta) * fabsf(added);
+        }
       }
     }
   }

@@ -217,6 +217,56 @@ TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWg
   }
 }
 
+// The main loop is that of the bare product with as many rows of b; both sums of an element are in
+// one thread, so nothing but the activation is added.
+TEST_F(TemplateContractToolkitTest, GatedMatmulsCompileCleanlyWithTheBareMainLoop) {
+  const Operation& matmul = **catalog_->operation("matmul");
+  const auto submit = [&](std::string_view name, std::string_view problem,
+                          std::vector<std::pair<std::string, std::int64_t>> changed) {
+    const KernelTemplate& made = **catalog_->kernel_template(name);
+    auto values = made.default_configuration.values();
+    for (auto& [parameter, value] : values) {
+      for (const auto& [other, to] : changed) value = parameter == other ? to : value;
+    }
+    const auto candidate = make_candidate(made, matmul, *matmul.normalize(*Problem::parse(problem)),
+                                          Configuration(std::move(values)), *find_profile("h200"));
+    EXPECT_TRUE(candidate) << candidate.error().message;
+    return pool_->submit(render(*candidate, *catalog_, 90));
+  };
+  struct Case {
+    const char* name;
+    const char* sizes;
+    std::vector<std::pair<std::string, std::int64_t>> changed;
+  };
+  const std::vector<Case> cases = {
+      {"persistent_wave", "m=4096 n=6144 k=4096", {}},
+      {"persistent_wave", "m=4096 n=6144 k=4096", {{"CM", 2}}},
+      {"persistent_wave", "m=4096 n=6144 k=4096", {{"BM", 256}, {"BN", 128}}},
+      {"persistent_wave", "m=4096 n=6144 k=4096", {{"BN", 176}, {"STAGES", 5}}},
+      {"skinny", "m=64 n=6144 k=4096", {{"BM", 64}, {"STAGES", 3}}},
+      {"skinny", "m=16 n=6144 k=4096", {{"BM", 16}, {"STAGES", 3}}}};
+  std::vector<Compile> compiles;
+  for (const Case& one : cases) {
+    const std::string name = "matmul/" + std::string(one.name);
+    const std::string entry = "matmul_" + std::string(one.name);
+    const std::string problem = "matmul " + std::string(one.sizes) + " dtype=bf16";
+    const auto bare = submit(name, problem, one.changed);
+    const auto products = of_kernel(*count_instructions((*bare.get())->bits), entry);
+    for (const char* activation : {"silu", "gelu_tanh", "gelu_erf"}) {
+      const std::string gated = problem + " gate=stacked activation=" + activation;
+      compiles.push_back({name + ", " + gated, 0, entry, submit(name, gated, one.changed)});
+      const CompileResult& kernel = compiles.back().result.get();
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      const auto count = of_kernel(*count_instructions((*kernel)->bits), entry);
+      const int stack = one.name == std::string("skinny") ? 2 : 1;
+      EXPECT_EQ(count.count("HGMMA"), stack * products.count("HGMMA")) << gated;
+      EXPECT_LE(count.count("DEPBAR"), products.count("DEPBAR")) << gated;
+      EXPECT_EQ(count.count("LDL") + count.count("STL") + count.count("CALL"), 0) << gated;
+    }
+  }
+  expect_clean(compiles);
+}
+
 TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
   const auto compile = [&](const char* name) {
     const KernelTemplate& made = **catalog_->kernel_template(name);

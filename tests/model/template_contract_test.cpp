@@ -7,6 +7,7 @@
 #include "model/catalog.h"
 #include "model/config_header.h"
 #include "model/unfused_form.h"
+#include "support/text.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
@@ -278,6 +279,14 @@ TEST(OperationContractTest, UnfusedFormsAreTheKernelsThatOneWouldWrite) {
   EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 activation=silu"),
             (Kernels{"matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16",
                      "elementwise n=32768 dtype=bf16 out=fp8_e4m3 formula=silu(x)"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=bf16 activation=gelu_erf gate=stacked"),
+            (Kernels{"matmul m=64 n=1024 k=64 dtype=bf16",
+                     "gated_activation rows=64 columns=512 dtype=bf16 activation=gelu_erf "
+                     "layout=packed"}));
+  EXPECT_EQ(
+      kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 activation=silu gate=stacked"),
+      (Kernels{"matmul m=64 n=1024 k=64 dtype=fp8_e4m3 out=bf16",
+               "gated_activation rows=64 columns=512 dtype=bf16 out=fp8_e4m3 layout=packed"}));
   EXPECT_EQ(
       kernels("rmsnorm rows=4 columns=64 dtype=bf16 out=fp8_e4m3 residual=add"),
       (Kernels{"elementwise n=256 dtype=bf16 formula=x+y", "rmsnorm rows=4 columns=64 dtype=bf16",
@@ -308,6 +317,34 @@ TEST(OperationContractTest, UnfusedFormsAreTheKernelsThatOneWouldWrite) {
         "elementwise n=64 dtype=bf16 formula=a*x+y", "vector_add n=64 dtype=bf16"}) {
     EXPECT_EQ(kernels(whole),
               (Kernels{std::string(whole) + " has no unfused form: it is one kernel as it is"}));
+  }
+}
+
+TEST(OperationContractTest, AGatedMatmulHasTwoMatricesInB) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto problem = [&](std::string_view flags) {
+    return matmul.normalize(
+        Problem::parse(concat("matmul m=3 n=5 k=7 dtype=bf16 gate=stacked ", flags)).value());
+  };
+  const auto extents = [&](std::string_view flags) {
+    std::vector<std::vector<std::int64_t>> all;
+    const auto shapes = matmul.tensor_shapes(problem(flags).value());
+    for (const TensorShape& shape : shapes.value()) {
+      all.push_back(shape.extent);
+    }
+    return all;
+  };
+  using Extents = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(extents("activation=silu"), (Extents{{3, 7}, {10, 7}, {3, 5}}));
+  EXPECT_EQ(extents("b_layout=kn"), (Extents{{3, 7}, {7, 10}, {3, 5}}));
+  const Scope scope = matmul.scope(problem("").value());
+  EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 3 * 10 * 7);
+  EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * (3 * 7 + 10 * 7 + 3 * 5));
+  for (const char* added : {"bias=column", "residual=add", "residual=scaled"}) {
+    const auto refused = problem(added);
+    ASSERT_FALSE(refused) << added;
+    EXPECT_NE(refused.error().message.find("nothing is added to it"), std::string::npos)
+        << refused.error().message;
   }
 }
 

@@ -32,6 +32,8 @@ TEST(ExactDistributionTest, SignsWhereTheOutputWouldOverflow) {
 TEST(ExactDistributionTest, NoneWhereNothingIsExact) {
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=65505 dtype=fp16"), std::nullopt);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=8 dtype=bf16 activation=silu"), std::nullopt);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=8 dtype=bf16 gate=stacked"), std::nullopt)
+      << "products of sums pass the exact range";
   EXPECT_EQ(exact_for("rmsnorm rows=8 columns=64 dtype=bf16"), std::nullopt);
 }
 

@@ -116,6 +116,17 @@ TEST_F(CostModelTest, BAsKnCostsWhatItDoesAsNk) {
   }
 }
 
+TEST_F(CostModelTest, GatedProductsCostWhatTheirTwoProductsDo) {
+  for (const int m : {8, 64, 2048}) {
+    const std::string sizes = "matmul m=" + std::to_string(m) + " k=4096 dtype=bf16 ";
+    const Predicted gated(*catalog_, sizes + "n=14336 gate=stacked activation=silu");
+    const Predicted both(*catalog_, sizes + "n=28672");
+    EXPECT_GT(gated.best_us(), 0.9 * both.best_us()) << gated.best().id();
+    EXPECT_LT(gated.best_us(), 1.05 * both.best_us()) << gated.best().id();
+    EXPECT_EQ(gated.best().kernel_template->name, both.best().kernel_template->name);
+  }
+}
+
 TEST_F(CostModelTest, OddRowsCostTheirCopies) {
   const Predicted odd(*catalog_, "matmul m=4096 n=4096 k=4097 dtype=bf16");
   const Predicted even(*catalog_, "matmul m=4096 n=4096 k=4104 dtype=bf16");
@@ -206,9 +217,11 @@ TEST_F(CostModelTest, RowsCostMoreWhereTooLittleIsOnItsWay) {
 }
 
 TEST_F(CostModelTest, NoPredictionIsBelowTheRoofline) {
-  for (const char* text : {"matmul m=4096 n=6144 k=4096 dtype=bf16",
-                           "matmul m=16 n=4096 k=4096 dtype=fp16", "matmul m=1 n=1 k=1 dtype=bf16",
-                           "rmsnorm rows=1 columns=1 dtype=fp32", "vector_add n=1 dtype=fp16"}) {
+  for (const char* text :
+       {"matmul m=4096 n=6144 k=4096 dtype=bf16", "matmul m=16 n=4096 k=4096 dtype=fp16",
+        "matmul m=1 n=1 k=1 dtype=bf16", "matmul m=2048 n=14336 k=4096 dtype=bf16 gate=stacked",
+        "matmul m=64 n=14336 k=4096 dtype=bf16 gate=stacked", "rmsnorm rows=1 columns=1 dtype=fp32",
+        "vector_add n=1 dtype=fp16"}) {
     const Predicted predicted(*catalog_, text);
     EXPECT_GE(predicted.best_us(), 0.999 * roofline(text)) << text;
   }

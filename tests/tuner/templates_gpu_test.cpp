@@ -157,6 +157,25 @@ TEST_F(TemplatesGpuTest, MatmulTypesAndLayoutsAreRightAtOddSizes) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, GatedMatmulsAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const char* sizes :
+       {"m=1 n=7 k=8", "m=5 n=1001 k=4104", "m=13 n=1001 k=24", "m=61 n=264 k=72",
+        "m=127 n=127 k=7", "m=129 n=1000 k=40", "m=1500 n=808 k=264", "m=300 n=3 k=1000",
+        "m=1500 n=801 k=259", "m=64 n=2048 k=4096", "m=200 n=1000 k=1033"}) {
+    for (const char* kinds :
+         {"dtype=bf16", "dtype=bf16 activation=silu", "dtype=fp16 activation=gelu_tanh",
+          "dtype=fp16 activation=gelu_erf scaling=alpha", "dtype=bf16 activation=silu out=fp32",
+          "dtype=bf16 activation=silu out=fp8_e4m3", "dtype=bf16 activation=silu b_layout=kn",
+          "dtype=fp16 activation=gelu_tanh b_layout=kn",
+          "dtype=fp8_e4m3 activation=silu out=bf16 scaling=alpha",
+          "dtype=fp8_e4m3 activation=silu accumulate=fast scaling=alpha"}) {
+      problems.push_back(concat("matmul ", sizes, " gate=stacked ", kinds));
+    }
+  }
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, RmsnormDefaultsAreRightAtOddSizes) {
   std::vector<std::string> problems;
   for (const char* dtype : {"bf16", "fp16", "fp32"}) {
@@ -328,7 +347,13 @@ TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
         "matmul m=49 n=1000 k=1096 dtype=bf16 b_layout=kn",
         "matmul m=200 n=776 k=1033 dtype=fp16 b_layout=kn bias=column",
         "matmul m=515 n=777 k=1093 dtype=fp16 b_layout=kn",
-        "matmul m=515 n=776 k=1096 dtype=bf16 b_layout=kn out=fp32"}},
+        "matmul m=515 n=776 k=1096 dtype=bf16 b_layout=kn out=fp32",
+        "matmul m=2515 n=808 k=136 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=1501 n=803 k=515 dtype=fp16 activation=gelu_tanh gate=stacked scaling=alpha",
+        "matmul m=49 n=333 k=1096 dtype=bf16 activation=gelu_erf gate=stacked",
+        "matmul m=100 n=1000 k=2056 dtype=fp16 activation=silu gate=stacked",
+        "matmul m=13 n=777 k=1033 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=515 n=777 k=1093 dtype=fp16 activation=silu gate=stacked b_layout=kn"}},
       {"rmsnorm",
        {"rmsnorm rows=301 columns=4104 dtype=bf16", "rmsnorm rows=77 columns=771 dtype=fp32",
         "rmsnorm rows=3001 columns=1024 dtype=fp16 residual=add",
@@ -382,6 +407,10 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "matmul m=127 n=264 k=1000 dtype=bf16 bias=column residual=add",
         "matmul m=9 n=1001 k=1000 dtype=fp16 bias=column activation=silu residual=add",
         "rmsnorm rows=77 columns=771 dtype=fp32",
+        "matmul m=300 n=264 k=1000 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=300 n=261 k=517 dtype=fp16 activation=silu gate=stacked b_layout=kn",
+        "matmul m=33 n=261 k=1027 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=9 n=1001 k=2056 dtype=bf16 activation=gelu_tanh gate=stacked",
         "matmul m=300 n=261 k=1027 dtype=bf16",
         "matmul m=300 n=5 k=4097 dtype=fp16",
         "matmul m=5 n=1001 k=1031 dtype=bf16",

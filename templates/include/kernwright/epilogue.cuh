@@ -1,7 +1,8 @@
 #pragma once
 // What a matrix product does with its sums before it rounds them: activation(alpha * sum +
 // bias[column]) + beta * residual[row, column], each part where the problem's flags ask for it.
-// Without any of them nothing is left of this in the machine code.
+// Without any of them nothing is left of this in the machine code. A gated product makes one
+// element of two sums, activation(alpha * gate) * alpha * other.
 
 #include <kernwright/activation.cuh>
 #include <kernwright/config.cuh>
@@ -12,6 +13,7 @@ namespace kernwright {
 constexpr bool kScaling = config::scaling == config::scaling_alpha;
 constexpr bool kBias = config::bias == config::bias_column;
 constexpr bool kActivation = config::activation != config::activation_none;
+constexpr bool kGated = config::gate == config::gate_stacked;
 constexpr bool kResidual = config::residual != config::residual_none;
 
 __device__ __forceinline__ float activate(float x) {
@@ -24,6 +26,9 @@ __device__ __forceinline__ float activate(float x) {
 
 __device__ __forceinline__ float scale(float alpha, float sum) {
   return kScaling ? alpha * sum : sum;
+}
+__device__ __forceinline__ float gated(float alpha, float gate, float other) {
+  return activate(scale(alpha, gate)) * scale(alpha, other);
 }
 __device__ __forceinline__ float residual_factor(float beta) {
   return config::residual == config::residual_scaled ? beta : 1;
@@ -53,6 +58,11 @@ class Epilogue {
     float one[1] = {x};
     apply(one, row, column);
     return one[0];
+  }
+
+  // An element of a gated product from its sums.
+  __device__ __forceinline__ float gated(float gate, float other) const {
+    return kernwright::gated(alpha_, gate, other);
   }
 
   // Asks the L2 for what a tile will need, long before it is needed. `thread` of `Threads`.

@@ -21,13 +21,14 @@ class FewRows {
         m_(m),
         n_(n) {}
 
-  // Finishes, rounds and stores the sum of a row of a and one of b, if there are such rows.
-  __device__ __forceinline__ void store(int row_a, int row_b, float x) const {
+  // Finishes, rounds and stores the sum of a row of a and one of b, if there are such rows. A
+  // gate's comes with the `other` that it opens.
+  __device__ __forceinline__ void store(int row_a, int row_b, float x, float other) const {
     if (row_a >= m_ || row_b >= n_) return;
     const long long row = kTransposed ? row_b : row_a;
     const int column = kTransposed ? row_a : row_b;
     d_[row * (kTransposed ? m_ : n_) + column] =
-        from_float<Element>(epilogue_.apply(x, row, column));
+        from_float<Element>(kGated ? epilogue_.gated(x, other) : epilogue_.apply(x, row, column));
   }
 
   // Asks the L2 for what a tile of d will need, long before it is needed. `thread` of `Threads`.

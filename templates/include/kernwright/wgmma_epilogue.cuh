@@ -48,6 +48,19 @@ __device__ __forceinline__ void activate_all(float (&d)[Blocks][Registers]) {
   }
 }
 
+// Makes the first half of the columns the elements of a gated product: they are its gates, and what
+// these open is the other half.
+template <int Blocks, int Registers>
+__device__ __forceinline__ void gate_all(float (&d)[Blocks][Registers], float alpha) {
+  constexpr int kHalf = Registers / 2;
+  static_assert(kHalf % 4 == 0, "whole groups of 8 columns");
+#pragma unroll
+  for (int i = 0; i < Blocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < kHalf; ++j) d[i][j] = gated(alpha, d[i][j], d[i][j + kHalf]);
+  }
+}
+
 // Adds `factor` times 64 columns from `first` on of the warp's 16 rows of one block, which lie at
 // shared address `rows`: 128 bytes each in the 128-byte swizzle. Columns before `begin` are left
 // alone. Both are known to the compiler.

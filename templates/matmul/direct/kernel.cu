@@ -11,8 +11,8 @@
 // Where k is no multiple of 8, rows start at any element. A lane then reads the 16-byte pieces that
 // hold 8 UNROLL consecutive elements, one more than these would fill, and shifts them into place.
 //
-// A block owns BN rows of B. Its warps take batches of k in turn; their sums meet in shared memory
-// and are added in the order of the warps.
+// A block owns BN rows of B, gated BN of either half. Its warps take batches of k in turn; their
+// sums meet in shared memory and are added in the order of the warps.
 
 #include <kernwright/config.cuh>
 #include <kernwright/element_shift.cuh>
@@ -26,9 +26,10 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kRowsA = BM / 8, kRowsB = BN / 8;  // rows of a tile that a lane reads
-constexpr int kLaneK = 8;                        // elements of a load
-constexpr int kLoadK = 4 * kLaneK;               // of the lanes of a row together
+constexpr int kColumns = BN / 8;                           // groups of 8 columns of D
+constexpr int kRowsA = BM / 8, kRowsB = kColumns * STACK;  // rows of a tile that a lane reads
+constexpr int kLaneK = 8;                                  // elements of a load
+constexpr int kLoadK = 4 * kLaneK;                         // of the lanes of a row together
 static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kRowsB);
 
 // `Loads` loads of each row.
@@ -160,7 +161,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
   for (int i = 0; i < kRowsA; ++i) rows.a[i] = row_of(a, i * 8 + lane / 4, m, k);
 #pragma unroll
-  for (int i = 0; i < kRowsB; ++i) rows.b[i] = row_of(b, first_b + i * 8 + lane / 4, n, k);
+  for (int i = 0; i < kRowsB; ++i) {
+    const dtype_t* const half = b + static_cast<long long>(i / kColumns) * n * k;
+    rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, k);
+  }
 
   float sums[kRowsB][4] = {};
   const int batched = ALIGNED_K ? k : max(k - 8, 0);  // 8 more are read where rows are shifted
@@ -192,16 +196,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __syncthreads();
   const FewRows target(d, alpha, column_bias, beta, addend, m, n);
 #pragma unroll 1
-  for (int fragment = warp; fragment < FRAGMENTS; fragment += WARPS) {
-    float2 sum = parts[0][fragment][lane];
+  for (int group = warp; group < kRowsA * kColumns; group += WARPS) {
+    float2 sums[STACK];
 #pragma unroll
-    for (int from = 1; from < WARPS; ++from) {
-      const float2 x = parts[from][fragment][lane];
-      sum = {sum.x + x.x, sum.y + x.y};
+    for (int half = 0; half < STACK; ++half) {
+      const int fragment = group / kColumns * kRowsB + half * kColumns + group % kColumns;
+      float2& sum = sums[half];
+      sum = parts[0][fragment][lane];
+#pragma unroll
+      for (int from = 1; from < WARPS; ++from) {
+        const float2 x = parts[from][fragment][lane];
+        sum = {sum.x + x.x, sum.y + x.y};
+      }
     }
-    const int row_a = fragment / kRowsB * 8 + lane / 4;
-    const int row_b = first_b + fragment % kRowsB * 8 + lane % 4 * 2;
-    target.store(row_a, row_b, sum.x);
-    target.store(row_a, row_b + 1, sum.y);
+    const float2 sum = sums[0], other = sums[STACK - 1];
+    const int row_a = group / kColumns * 8 + lane / 4;
+    const int row_b = first_b + group % kColumns * 8 + lane % 4 * 2;
+    target.store(row_a, row_b, sum.x, other.x);
+    target.store(row_a, row_b + 1, sum.y, other.y);
   }
 }

@@ -15,6 +15,9 @@
 // Of fp8 products the tensor cores keep about 14 bits of a sum. PROMOTED, a stage's are summed
 // there and then added to sums in fp32: one warpgroup adds while the others multiply.
 //
+// Gated, a stage holds BN / 2 rows of B's gates and the same rows of its other half: each consumer
+// thread has both sums of an element in its accumulators, and COLUMNS = BN / 2 leave a tile.
+//
 // Rows that do not start at multiples of 16 bytes are beyond TMA. Such operands are copied by a
 // launch in front, matmul_pad; such rows of D are stored element by element from the staging.
 
@@ -37,10 +40,11 @@ using namespace kernwright::config;
 constexpr int kCluster = CM * CN;
 constexpr int kRowBytes = 128;  // of a TMA box: the swizzle's span
 constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
-constexpr int kBoxes = DEPTH / kBoxK;         // boxes along k of a stage
-constexpr int kBlocks = BM / CONSUMERS / 64;  // 64-row blocks per consumer
+constexpr int kBoxes = DEPTH / kBoxK;             // boxes along k of a stage
+constexpr int kBlocks = BM / CONSUMERS / 64;      // 64-row blocks per consumer
+constexpr int kSlices = CM > STACK ? CM : STACK;  // boxes of B that a stage takes for 64 of k
 constexpr int kChunks =
-    (BN + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
+    (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
 constexpr int kWarpRows = 16;
 constexpr int kStagingBuffers = 2;
@@ -60,7 +64,8 @@ struct Storage {
 static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
 static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
 static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && DEPTH % kBoxK == 0);
-static_assert(kMajorB == Major::k || (BN % 64 == 0 && DEPTH % (8 * CM) == 0));
+static_assert(BN % (8 * kSlices) == 0 && kSlices % CM == 0 && COLUMNS >= CHUNK);
+static_assert(kMajorB == Major::k || (COLUMNS % 64 == 0 && DEPTH % (8 * CM) == 0));
 static_assert(!PROMOTED || DEPTH <= 128, "more products than the tensor cores may sum");
 static_assert(CHUNK * 2 == 128, "a staged row is one span of the swizzle");
 static_assert(kChunks <= STAGES * kBoxes, "the last tile leaves through the ring");
@@ -87,7 +92,7 @@ class Schedule {
  public:
   __device__ Schedule(int m, int n, int group)
       : rows_((m + BM * CM - 1) / (BM * CM)),
-        columns_((n + BN * CN - 1) / (BN * CN)),
+        columns_((n + COLUMNS * CN - 1) / (COLUMNS * CN)),
         group_(group),
         rank_(blockIdx.x % kCluster),
         tile_(blockIdx.x / kCluster) {}
@@ -100,7 +105,7 @@ class Schedule {
     const int height = rows_ - first < group_ ? rows_ - first : group_;
     const int column = divide(in_band, height, in_column);
     row_ = ((first + in_column) * CM + rank_m()) * BM;
-    column_ = (column * CN + rank_n()) * BN;
+    column_ = (column * CN + rank_n()) * COLUMNS;
     tile_ += gridDim.x / kCluster;
     return true;
   }
@@ -148,7 +153,7 @@ __device__ __forceinline__ void load(unsigned destination, const TensorMap& map,
 __device__ __forceinline__ constexpr int chunk_row(int index) { return index / kChunks * 64; }
 __device__ __forceinline__ constexpr int chunk_column(int index) {
   const int column = index % kChunks * CHUNK;
-  return column + CHUNK <= BN ? column : BN - CHUNK;
+  return column + CHUNK <= COLUMNS ? column : COLUMNS - CHUNK;
 }
 
 // What the epilogue adds to the sums, and its factors.
@@ -166,6 +171,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
                                         int steps) {
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
+  constexpr int kSliceB = BN / kSlices;
   const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
   Ring<STAGES> ring;
   auto take_stage = [&](unsigned bytes) {
@@ -175,7 +181,6 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   await_previous_kernel();  // for the copies
   while (schedule.next()) {
     const int row_a = schedule.row() + rank_n * (BM / CN);
-    const int row_b = schedule.column() + rank_m * (BN / CM);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       take_stage(STAGE_BYTES);
@@ -186,17 +191,23 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
         load<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x, row_a,
                  full, kRowRanks << rank_m);
         if constexpr (kMajorB == Major::k) {
-          load<CM>(at.b(ring.stage) + (box * BN + rank_m * (BN / CM)) * kRowBytes, map_b, x, row_b,
-                   full, kColumnRanks << (rank_n * CM));
+#pragma unroll
+          for (int i = 0; i < kSlices; i += CM) {
+            const int slice = rank_m + i;
+            const int row_b = schedule.column() + slice * (STACK == 1 ? kSliceB : addends.n);
+            load<CM>(at.b(ring.stage) + (box * BN + slice * kSliceB) * kRowBytes, map_b, x, row_b,
+                     full, kColumnRanks << (rank_n * CM));
+          }
         }
       }
       if constexpr (kMajorB == Major::mn) {
         constexpr int kSlice = DEPTH / CM;
 #pragma unroll
         for (int block = 0; block < BN / 64; ++block) {
+          const int half = block * 64 / COLUMNS;
+          const int column_b = schedule.column() + block * 64 + half * (addends.n - COLUMNS);
           load<CM>(at.b(ring.stage) + block * kBlockBytesB + rank_m * kSlice * kRowBytes, map_b,
-                   schedule.column() + block * 64, step * DEPTH + rank_m * kSlice, full,
-                   kColumnRanks << (rank_n * CM));
+                   column_b, step * DEPTH + rank_m * kSlice, full, kColumnRanks << (rank_n * CM));
         }
       }
       ring.advance();
@@ -340,12 +351,16 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     ring.advance();
   };
   auto finish = [&](float(&d)[kBlocks][BN / 2]) {
-    if constexpr (kScaling) scale_all(d, addends.alpha);
-    if constexpr (kBias) {
-      add_columns<out_t>(d, await_addend());
-      release_addend();
+    if constexpr (kGated) {
+      gate_all(d, addends.alpha);
+    } else {
+      if constexpr (kScaling) scale_all(d, addends.alpha);
+      if constexpr (kBias) {
+        add_columns<out_t>(d, await_addend());
+        release_addend();
+      }
+      if constexpr (kActivation) activate_all(d);
     }
-    if constexpr (kActivation) activate_all(d);
     if constexpr (kResidual) {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {

@@ -15,6 +15,9 @@
 // Of fp8 products the tensor cores keep about 14 bits of a sum: PROMOTED, they sum 128 of k at a
 // time, and these sums are added in fp32.
 //
+// Gated, a stage holds BN rows of b's gates and the same rows of its other half, and a consumer has
+// 64 of either: a unit of its sums are then two that make one element.
+//
 // Rows that do not start at multiples of 16 bytes are beyond TMA: matmul_pad, a launch in front,
 // copies such operands.
 
@@ -39,17 +42,25 @@ constexpr int kBoxes = DEPTH / kBoxK;  // boxes along k of a stage
 constexpr int kProducts = BK / 16;     // of 32 bytes of k
 // As [k, n], b comes in boxes of 64 columns and all of a stage's k.
 constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
-constexpr int kBlockBytesB = DEPTH * kRowBytes;        // of such a box
-constexpr int kFragments = BM / 8;                     // float4 per consumer thread
-constexpr int kUnits = kFragments * CONSUMER_THREADS;  // float4 of a tile
+constexpr int kBlockBytesB = DEPTH * kRowBytes;  // of such a box
+constexpr int kRowsB = BN * STACK;               // of a stage
+constexpr int kHalfBytesB = kMajorB == Major::k ? BN * kRowBytes : BN / 64 * kBlockBytesB;
+constexpr int kFragments = BM / 8;                     // units per consumer thread
+constexpr int kUnits = kFragments * CONSUMER_THREADS;  // of a tile: 2 x 2 elements each
 constexpr int kOwned = kUnits / SPLIT;                 // of these, summed by one block
 static_assert(kUnits % SPLIT == 0 && kOwned * SPLIT * 16 == BM * BN * 4);
 static_assert(BN % 64 == 0 && DEPTH % kBoxK == 0 && BM % 8 == 0);
 static_assert(kMajorB == Major::k || !TRANSPOSED);
 
+// The sums of a consumer thread, and those of a unit.
+using Sums = float[STACK][BM / 2];
+struct Unit {
+  float4 sums[STACK];
+};
+
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
 struct Addresses {
-  static constexpr unsigned kA = STAGES * BN * BK * 2;
+  static constexpr unsigned kA = STAGES * kRowsB * BK * 2;
   static constexpr unsigned kPartial = SUMS_IN_RING ? 0 : STAGES * STAGE_BYTES;
   static constexpr unsigned kFull = STAGES * STAGE_BYTES + (SUMS_IN_RING ? 0 : PARTIAL_BYTES);
   static constexpr unsigned kEmpty = kFull + 8 * STAGES;
@@ -58,20 +69,21 @@ struct Addresses {
   static_assert(!SUMS_IN_RING || PARTIAL_BYTES <= STAGES * STAGE_BYTES);
 
   unsigned base;
-  __device__ unsigned b(int stage) const { return base + stage * (BN * BK * 2); }
+  __device__ unsigned b(int stage) const { return base + stage * (kRowsB * BK * 2); }
   __device__ unsigned a(int stage) const { return base + kA + stage * (BM * BK * 2); }
-  // Sums of this block's part of the tile, one row of kOwned per rank.
-  __device__ unsigned partial(int rank, int unit) const {
-    return base + kPartial + (rank * kOwned + unit) * 16;
+  // Sums of this block's part of the tile, rows of kOwned for each rank.
+  __device__ unsigned partial(int rank, int half, int unit) const {
+    return base + kPartial + ((rank * STACK + half) * kOwned + unit) * 16;
   }
   __device__ unsigned full(int stage) const { return base + kFull + 8 * stage; }    // has landed
   __device__ unsigned empty(int stage) const { return base + kEmpty + 8 * stage; }  // was read
   __device__ unsigned received() const { return base + kReceived; }  // all partial sums are here
 };
 
-// Run by one thread.
+// Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
-                                        Addresses at, int row_a, int row_b, int first, int last) {
+                                        Addresses at, int row_a, int row_b, int rows_b, int first,
+                                        int last) {
   Ring<STAGES> ring;
   await_previous_kernel();  // for the copies
 #pragma unroll 1
@@ -83,15 +95,20 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     for (int box = 0; box < kBoxes; ++box) {
       const int x = step * DEPTH + box * kBoxK;
       if constexpr (kMajorB == Major::k) {
-        tma_load_once(at.b(ring.stage) + box * BN * kRowBytes, map_b, x, row_b, full);
+#pragma unroll
+        for (int half = 0; half < STACK; ++half) {
+          tma_load_once(at.b(ring.stage) + (box * kRowsB + half * BN) * kRowBytes, map_b, x,
+                        row_b + half * rows_b, full);
+        }
       }
       tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, row_a, full);
     }
     if constexpr (kMajorB == Major::mn) {
 #pragma unroll
-      for (int block = 0; block < BN / 64; ++block) {
-        tma_load_once(at.b(ring.stage) + block * kBlockBytesB, map_b, row_b + block * 64,
-                      step * DEPTH, full);
+      for (int block = 0; block < kRowsB / 64; ++block) {
+        const int half = block * 64 / BN;
+        tma_load_once(at.b(ring.stage) + block * kBlockBytesB, map_b,
+                      row_b + block * 64 + half * (rows_b - BN), step * DEPTH, full);
       }
     }
     ring.advance();
@@ -100,30 +117,40 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 
 // Multiplies `count` times 32 bytes of k of a stage from `first` on, and adds that to d or puts it
 // there.
-__device__ __forceinline__ void multiply(float (&d)[BM / 2], unsigned long long b,
-                                         unsigned long long a, int first, int count, bool add) {
-  wgmma_pin(d);
+__device__ __forceinline__ void multiply(Sums& d, unsigned long long b, unsigned long long a,
+                                         int first, int count, bool add) {
+#pragma unroll
+  for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
   wgmma_fence();
 #pragma unroll
   for (int k = first; k < first + count; ++k) {
     const int box = k / 4, inside = k % 4 * 32;
-    const int offset_b = kMajorB == Major::k ? box * BN * kRowBytes + inside : k * 16 * kRowBytes;
-    wgmma_issue<dtype_t, BM, kMajorB, Major::k>(
-        d, b + offset_b / 16, a + (box * BM * kRowBytes + inside) / 16, add || k != first);
+    const int offset_b =
+        kMajorB == Major::k ? box * kRowsB * kRowBytes + inside : k * 16 * kRowBytes;
+#pragma unroll
+    for (int half = 0; half < STACK; ++half) {
+      wgmma_issue<dtype_t, BM, kMajorB, Major::k>(d[half], b + (half * kHalfBytesB + offset_b) / 16,
+                                                  a + (box * BM * kRowBytes + inside) / 16,
+                                                  add || k != first);
+    }
   }
   wgmma_commit();
   wgmma_wait<0>();
-  wgmma_pin(d);
+#pragma unroll
+  for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
 }
 
-// Run by all consumer warpgroups: 64 rows of B each.
-__device__ __forceinline__ void consume(float (&sums)[BM / 2], Addresses at, int first, int last) {
+// Run by all consumer warpgroups: 64 rows of B each, of either half.
+__device__ __forceinline__ void consume(Sums& sums, Addresses at, int first, int last) {
   constexpr int kRowsOfConsumer = kMajorB == Major::k ? 64 * kRowBytes : kBlockBytesB;
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
   Ring<STAGES> ring;
   if constexpr (PROMOTED) {
 #pragma unroll
-    for (float& sum : sums) sum = 0;
+    for (int half = 0; half < STACK; ++half) {
+#pragma unroll
+      for (float& sum : sums[half]) sum = 0;
+    }
   }
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
@@ -134,10 +161,13 @@ __device__ __forceinline__ void consume(float (&sums)[BM / 2], Addresses at, int
     if constexpr (PROMOTED) {
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {  // 128 of k each
-        float part[BM / 2];
+        Sums part;
         multiply(part, b, a, box * 4, 4, false);
 #pragma unroll
-        for (int i = 0; i < BM / 2; ++i) sums[i] += part[i];
+        for (int half = 0; half < STACK; ++half) {
+#pragma unroll
+          for (int i = 0; i < BM / 2; ++i) sums[half][i] += part[half][i];
+        }
       }
     } else {
       multiply(sums, b, a, 0, kProducts, step != first);
@@ -147,8 +177,14 @@ __device__ __forceinline__ void consume(float (&sums)[BM / 2], Addresses at, int
   }
 }
 
-__device__ __forceinline__ float4 fragment(const float (&sums)[BM / 2], int index) {
-  return {sums[4 * index], sums[4 * index + 1], sums[4 * index + 2], sums[4 * index + 3]};
+__device__ __forceinline__ Unit unit_of(const Sums& sums, int index) {
+  Unit unit;
+#pragma unroll
+  for (int half = 0; half < STACK; ++half) {
+    const float* const x = &sums[half][4 * index];
+    unit.sums[half] = {x[0], x[1], x[2], x[3]};
+  }
+  return unit;
 }
 
 // A tile of D: its first rows of a and of b.
@@ -157,16 +193,16 @@ struct Tile {
   int row_a, row_b;
 };
 
-// Stores fragment `index` of consumer thread `thread`: two rows of a, from 8 * index, by two rows
-// of b.
+// Stores unit `index` of consumer thread `thread`: two rows of a, from 8 * index, by two rows of b.
 __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thread,
-                                      const float4& x) {
+                                      const Unit& unit) {
   const int row_a = tile.row_a + index * 8 + static_cast<int>(thread % 4) * 2;
   const int row_b = tile.row_b + static_cast<int>(thread / 32 * 16 + thread % 32 / 4);
-  tile.d.store(row_a, row_b, x.x);
-  tile.d.store(row_a + 1, row_b, x.y);
-  tile.d.store(row_a, row_b + 8, x.z);
-  tile.d.store(row_a + 1, row_b + 8, x.w);
+  const float4 &x = unit.sums[0], &other = unit.sums[STACK - 1];
+  tile.d.store(row_a, row_b, x.x, other.x);
+  tile.d.store(row_a + 1, row_b, x.y, other.y);
+  tile.d.store(row_a, row_b + 8, x.z, other.z);
+  tile.d.store(row_a + 1, row_b + 8, x.w, other.w);
 }
 
 __device__ __forceinline__ float4 load_partial(unsigned address) {
@@ -179,26 +215,34 @@ __device__ __forceinline__ float4 load_partial(unsigned address) {
 }
 
 // Sends the sums to the blocks that own them, adds up what this block owns, and stores it.
-__device__ __forceinline__ void reduce(const float (&sums)[BM / 2], Addresses at, const Tile& tile,
-                                       int rank) {
+__device__ __forceinline__ void reduce(const Sums& sums, Addresses at, const Tile& tile, int rank) {
   const unsigned thread = threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kFragments; ++i) {
     const unsigned unit = i * CONSUMER_THREADS + thread, owner = unit / kOwned;
-    cluster_store(cluster_address(at.partial(rank, unit % kOwned), owner), fragment(sums, i),
-                  cluster_address(at.received(), owner));
+    const Unit mine = unit_of(sums, i);
+#pragma unroll
+    for (int half = 0; half < STACK; ++half) {
+      cluster_store(cluster_address(at.partial(rank, half, unit % kOwned), owner), mine.sums[half],
+                    cluster_address(at.received(), owner));
+    }
   }
   mbarrier_wait(at.received(), 0);
 #pragma unroll 1
   for (unsigned i = thread; i < kOwned; i += CONSUMER_THREADS) {
-    float4 sum = load_partial(at.partial(0, i));
+    Unit whole;
 #pragma unroll
-    for (int from = 1; from < SPLIT; ++from) {
-      const float4 x = load_partial(at.partial(from, i));
-      sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
+    for (int half = 0; half < STACK; ++half) {
+      float4& sum = whole.sums[half];
+      sum = load_partial(at.partial(0, half, i));
+#pragma unroll
+      for (int from = 1; from < SPLIT; ++from) {
+        const float4 x = load_partial(at.partial(from, half, i));
+        sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
+      }
     }
     const unsigned unit = rank * kOwned + i;
-    store(tile, unit / CONSUMER_THREADS, unit % CONSUMER_THREADS, sum);
+    store(tile, unit / CONSUMER_THREADS, unit % CONSUMER_THREADS, whole);
   }
 }
 
@@ -241,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncwarp();
     named_barrier_arrive<1>(THREADS);
     if constexpr (SPLIT > 1) cluster_arrive_relaxed();
-    if (elect_one()) produce(map_a, map_b, at, row_a, row_b, first, last);
+    if (elect_one()) produce(map_a, map_b, at, row_a, row_b, n, first, last);
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
     if constexpr (SUMS_IN_RING) {
@@ -255,7 +299,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_wait();
     }
     tile.d.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, row_a, row_b);
-    float sums[BM / 2];
+    Sums sums;
     consume(sums, at, first, last);
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
@@ -265,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       reduce(sums, at, tile, rank);
     } else {
 #pragma unroll
-      for (int i = 0; i < kFragments; ++i) store(tile, i, threadIdx.x, fragment(sums, i));
+      for (int i = 0; i < kFragments; ++i) store(tile, i, threadIdx.x, unit_of(sums, i));
     }
   }
 }

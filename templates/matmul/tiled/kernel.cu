@@ -21,6 +21,7 @@ constexpr int kStoreStride =  // elements: 16 bytes of padding keep the staged r
     BN + 16 / STAGED_BYTES;   // another's banks
 constexpr long long kK = k;
 constexpr long long kN = n;
+constexpr long long kPitchB = kNk ? kK : STACK * kN;
 
 // Place of a 16-byte chunk in a row of a stage: any eight consecutive rows hold the same chunk in
 // eight different bank groups, so ldmatrix and the copies are free of conflicts.
@@ -33,15 +34,18 @@ __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
 // One of the two ways that a stage of an operand is copied: rows of `Columns` elements in pieces of
 // `Align`. Rows are those of the operand and columns run along k, or, with RowsAreK, the other way
 // round. Pieces beyond `depth` of k become zero. What lies beyond the `outer` rows or columns of
-// the operand is left alone, because nothing of it is ever stored. `from` is this thread's own
-// first piece. All other pieces lie at constant distances from it: kept as addresses of their own
-// they would fill the register file.
-template <int Rows, int Columns, int Align, bool RowsAreK>
+// the operand is left alone, because nothing of it is ever stored. An operand of `Stack` matrices,
+// n rows or columns apart, gives as many to the tile of each. `from` is this thread's own first
+// piece. All other pieces lie at constant distances from it: kept as addresses of their own they
+// would fill the register file.
+template <int Rows, int Columns, int Align, bool RowsAreK, int Stack>
 __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int outer,
                                           long long depth) {
-  constexpr long long kPitch = RowsAreK ? kN : kK;
+  constexpr long long kPitch = RowsAreK ? kPitchB : kK;
   constexpr int kPieces = Columns / Align;  // of a row; they and THREADS are powers of two
   constexpr int kBytes = Align * kElement;
+  constexpr int kShare = (RowsAreK ? Columns : Rows) / Stack;  // of the tile, of one matrix
+  constexpr long long kToNext = (kN - kShare) * (RowsAreK ? 1 : kPitch);
 #pragma unroll
   for (int first = 0; first < Rows * kPieces; first += THREADS) {
     const int down = first / kPieces;
@@ -51,10 +55,12 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
     const int byte = column * kElement;
     const unsigned to = destination + row * Columns * kElement +
                         swizzle<Columns * kElement>(row, byte / 16) * 16 + byte % 16;
-    const dtype_t* const piece = from + down * kPitch + right;
+    const int across = RowsAreK ? column : row;
+    const int matrix = Stack == 1 ? 0 : across / kShare;
+    const dtype_t* const piece = from + down * kPitch + right + matrix * kToNext;
     const bool exists = (RowsAreK ? row : column) < depth;
     const bool inside = Rows * kPieces >= THREADS || row < Rows;  // else some threads have no piece
-    if (inside && (RowsAreK ? column : row) < outer) {
+    if (inside && across - matrix * kShare < outer) {
       if constexpr (kBytes < 4) {  // no asynchronous copy is that short
         const unsigned bits = exists ? load<Load::plain, kBytes>(piece).word[0] : 0;
         if constexpr (kBytes == 2) {
@@ -75,7 +81,7 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
 template <int Columns, int Align, bool RowsAreK>
 __device__ __forceinline__ long long first_piece() {
   constexpr int kPieces = Columns / Align;
-  return threadIdx.x / kPieces * (RowsAreK ? kN : kK) + threadIdx.x % kPieces * Align;
+  return threadIdx.x / kPieces * (RowsAreK ? kPitchB : kK) + threadIdx.x % kPieces * Align;
 }
 
 // sum += a * b^T of one step: 16 of k, or 32 of fp8, widened to fp16. A lane's word of fp8 holds
@@ -123,7 +129,7 @@ __device__ __forceinline__ void stage_pair(unsigned char* to, float first, float
   }
 }
 
-// A piece of the result from where it is staged.
+// A piece of the result from where it is staged. Gates are staged beside what they open.
 template <typename Out, int Count>
 __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsigned char* staged,
                                                                     const Epilogue& epilogue,
@@ -134,13 +140,21 @@ __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsign
     float x[Count];
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] = reinterpret_cast<const float*>(staged)[i];
-    epilogue.apply(x, row, column);
+    if constexpr (kGated) {
+#pragma unroll
+      for (int i = 0; i < Count; ++i) {
+        x[i] = epilogue.gated(x[i], reinterpret_cast<const float*>(staged)[i + COLUMNS]);
+      }
+    } else {
+      epilogue.apply(x, row, column);
+    }
     return pack<Out, Count * sizeof(Out)>(x);
   }
 }
 
-// One block computes one BM x BN tile of d. Blocks walk `group` rows of tiles down before they step
-// right, so that concurrent blocks share their operands in L2.
+// One block computes one BM x COLUMNS tile of d, COLUMNS being BN or, gated, half of it. Blocks
+// walk `group` rows of tiles down before they step right, so that concurrent blocks share their
+// operands in L2.
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                  out_t* __restrict__ d, long long m_size, int group,
@@ -150,14 +164,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const unsigned ring = shared_address(shared);
 
   const unsigned tiles_m = static_cast<unsigned>((m_size + BM - 1) / BM);
-  constexpr unsigned kTilesN = static_cast<unsigned>(ceil_div(n, BN));
+  constexpr unsigned kTilesN = static_cast<unsigned>(ceil_div(n, COLUMNS));
   const unsigned band = blockIdx.x / (group * kTilesN) * group;
   const unsigned in_band = blockIdx.x % (group * kTilesN);
   const unsigned height = ::min(tiles_m - band, static_cast<unsigned>(group));
   const long long m_first = static_cast<long long>(band + in_band % height) * BM;
-  const long long n_first = static_cast<long long>(in_band / height) * BN;
+  const long long n_first = static_cast<long long>(in_band / height) * COLUMNS;
   const int rows = static_cast<int>(::min(m_size - m_first, static_cast<long long>(BM)));
-  const int columns = static_cast<int>(::min(kN - n_first, static_cast<long long>(BN)));
+  const int columns = static_cast<int>(::min(kN - n_first, static_cast<long long>(COLUMNS)));
   const dtype_t* from_a = a + m_first * kK + first_piece<DEPTH, ALIGN_K, false>();
   const dtype_t* from_b =
       b + n_first * (kNk ? kK : 1) +
@@ -173,14 +187,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   auto copy_stage = [&](int slot) {
     if (depth > 0) {
       const unsigned to = ring + slot * kStageBytes;
-      copy_tile<BM, DEPTH, ALIGN_K, false>(to, from_a, rows, depth);
+      copy_tile<BM, DEPTH, ALIGN_K, false, 1>(to, from_a, rows, depth);
       if constexpr (kNk) {
-        copy_tile<BN, DEPTH, ALIGN_K, false>(to + BM * kRowBytes, from_b, columns, depth);
+        copy_tile<BN, DEPTH, ALIGN_K, false, STACK>(to + BM * kRowBytes, from_b, columns, depth);
       } else {
-        copy_tile<DEPTH, BN, ALIGN_B, true>(to + BM * kRowBytes, from_b, columns, depth);
+        copy_tile<DEPTH, BN, ALIGN_B, true, STACK>(to + BM * kRowBytes, from_b, columns, depth);
       }
       from_a += DEPTH;
-      from_b += DEPTH * (kNk ? 1 : kN);
+      from_b += DEPTH * (kNk ? 1 : kPitchB);
       depth -= DEPTH;
     }
     cp_async_commit();  // an empty group keeps the count of groups equal to the count of stages
@@ -295,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
   __syncthreads();
 
-  constexpr int kStores = BN / ALIGN_N;  // of a row
+  constexpr int kStores = COLUMNS / ALIGN_N;  // of a row
   const Epilogue epilogue(alpha, column_bias, beta, addend, m_size, n);
 #pragma unroll 4
   for (int piece = threadIdx.x; piece < BM * kStores; piece += THREADS) {
