@@ -96,8 +96,12 @@ class Collector {
  public:
   Collector(const ModelUse& use, const Catalog& catalog) : use_(use), catalog_(catalog) {}
 
-  void matmul(std::int64_t n, std::int64_t k) {
-    for (const std::int64_t m : use_.tokens) add(kernwright::matmul({m, n, k}, use_.dtype));
+  void matmul(std::int64_t n, std::int64_t k, const Problem::Flags& flags = {}) {
+    for (const std::int64_t m : use_.tokens) {
+      Problem problem = kernwright::matmul({m, n, k}, use_.dtype);
+      for (const auto& [name, value] : flags) problem = problem.with(name, value);
+      add(problem);
+    }
   }
   void rows(const std::string& operation, std::int64_t columns, Problem::Flags flags = {}) {
     flags.emplace_back("dtype", std::string(to_string(use_.dtype)));
@@ -169,6 +173,10 @@ Result<ModelWorklist> model_worklist(std::string_view config, std::string_view f
     collector.matmul((model.rms_norm ? 2 : 1) * intermediate, model.hidden);
     collector.matmul(model.hidden, intermediate);
     if (const auto gate = gate_of(model.activation); gate && model.rms_norm) {
+      // Engines ask for the first half in one kernel, or for the bare product and its gating.
+      if (*gate != "relu") {  // products have no such activation
+        collector.matmul(intermediate, model.hidden, {{"activation", *gate}, {"gate", "stacked"}});
+      }
       collector.rows("gated_activation", intermediate,
                      {{"activation", *gate}, {"layout", "packed"}});
     } else {

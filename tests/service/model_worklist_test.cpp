@@ -24,13 +24,14 @@ class ModelWorklistTest : public ::testing::Test {
     return model_worklist(config, "config.json",
                           {.tokens = std::move(tokens), .tensor_parallel = parts}, *catalog_);
   }
-  /// The products, as "n k".
+  /// The products, as "n k", and " gated" where they are.
   static std::vector<std::string> products(const ModelWorklist& list) {
     std::vector<std::string> found;
     for (const Problem& problem : list.problems) {
       if (problem.operation() != "matmul") continue;
       found.push_back(std::to_string(problem.dims()[1].second) + " " +
                       std::to_string(problem.dims()[2].second));
+      if (problem.text().ends_with(" activation=silu gate=stacked")) found.back() += " gated";
     }
     return found;
   }
@@ -46,8 +47,9 @@ class ModelWorklistTest : public ::testing::Test {
 TEST_F(ModelWorklistTest, HasTheProductsOfEveryLayerAndTheHead) {
   const Result<ModelWorklist> list = make(kConfig);
   ASSERT_TRUE(list) << list.error().message;
-  EXPECT_EQ(products(*list), (std::vector<std::string>{"6144 4096", "4096 4096", "28672 4096",
-                                                       "4096 14336", "128256 4096"}));
+  EXPECT_EQ(products(*list),
+            (std::vector<std::string>{"6144 4096", "4096 4096", "28672 4096", "4096 14336",
+                                      "14336 4096 gated", "128256 4096"}));
   EXPECT_NE(std::find_if(list->problems.begin(), list->problems.end(),
                          [](const Problem& problem) {
                            return problem.text().starts_with("rmsnorm rows=16 columns=4096");
@@ -59,14 +61,14 @@ TEST_F(ModelWorklistTest, TensorParallelismSplitsColumnsThenRows) {
   const Result<ModelWorklist> list = make(kConfig, 16);
   ASSERT_TRUE(list) << list.error().message;
   EXPECT_EQ(products(*list), (std::vector<std::string>{"512 4096", "4096 256", "1792 4096",
-                                                       "4096 896", "8016 4096"}))
+                                                       "4096 896", "896 4096 gated", "8016 4096"}))
       << "two heads and one repeated key and value head each";
 }
 
 TEST_F(ModelWorklistTest, EveryTokenCountIsARowCount) {
   const Result<ModelWorklist> list = make(kConfig, 1, {1, 8, 8192});
   ASSERT_TRUE(list);
-  EXPECT_EQ(products(*list).size(), 15U);
+  EXPECT_EQ(products(*list).size(), 18U);
 }
 
 TEST_F(ModelWorklistTest, ExpertsAndOlderModelsAreLeftOutWithANote) {
@@ -88,7 +90,19 @@ TEST_F(ModelWorklistTest, AModelWithinAModelIsRead) {
   const Result<ModelWorklist> list =
       make("{\"model_type\": \"sees\", \"text_config\": " + std::string(kConfig) + "}");
   ASSERT_TRUE(list) << list.error().message;
+  EXPECT_EQ(products(*list).size(), 6U);
+}
+
+TEST_F(ModelWorklistTest, AGateThatProductsDoNotHaveIsAKernelOfItsOwn) {
+  const Result<ModelWorklist> list = make(replaced(kConfig, "silu", "relu"));
+  ASSERT_TRUE(list);
   EXPECT_EQ(products(*list).size(), 5U);
+  EXPECT_NE(std::find_if(list->problems.begin(), list->problems.end(),
+                         [](const Problem& problem) {
+                           return problem.text().starts_with("gated_activation") &&
+                                  problem.text().find("activation=relu") != std::string::npos;
+                         }),
+            list->problems.end());
 }
 
 TEST_F(ModelWorklistTest, WhatIsMissingOrDoesNotDivideIsNamed) {
