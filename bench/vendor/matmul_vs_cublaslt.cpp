@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -122,23 +123,36 @@ MatmulSize size_of(const Problem& problem) {
   return size;
 }
 
-/// Errors: cuBLASLt's side is a plain product of b as [n, k] into 16 bits.
-Result<CublasLtTypes> types_of(const ServiceCore::Named& named) {
-  CublasLtTypes types{named.operation->dtype(named.problem, "dtype"),
-                      named.operation->dtype(named.problem, "out")};
+/// What cuBLASLt is measured with: the product of a and b as [n, k] into 16 bits. Of a problem with
+/// a bias, an activation or a gate it is the `bare` product alone, with all rows of b.
+struct PeerProduct {
+  MatmulSize size;
+  CublasLtTypes types;
+  bool bare = false;
+};
+
+/// Errors: no such product.
+Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
+  PeerProduct product;
+  product.size = size_of(named.problem);
+  product.types = {named.operation->dtype(named.problem, "dtype"),
+                   named.operation->dtype(named.problem, "out")};
   for (const auto& [name, value] : named.problem.flags()) {
     if (name == "accumulate") {
-      types.fast = value == "fast";
+      product.types.fast = value == "fast";
+    } else if (name == "bias" || name == "activation" || name == "gate") {
+      product.bare = true;
+      if (name == "gate") product.size.n *= 2;
     } else if (name != "dtype" && name != "out") {
       return Error{ErrorCode::invalid_argument,
                    concat(name, "=", value, ": no product that cuBLASLt is measured with")};
     }
   }
-  if (byte_size(types.result) != 2) {
+  if (byte_size(product.types.result) != 2) {
     return Error{ErrorCode::invalid_argument,
-                 concat("out=", to_string(types.result), ": a result of 16 bits expected")};
+                 concat("out=", to_string(product.types.result), ": a result of 16 bits expected")};
   }
-  return types;
+  return product;
 }
 
 /// All competitors over one problem. `persistent` and `unscheduled` are null where the template
@@ -150,6 +164,7 @@ struct Field {
   Competitor* persistent = nullptr;
   Competitor* unscheduled = nullptr;
   bool one_wave = false;  ///< of `persistent`: without it the launch would be the same
+  std::unique_ptr<DeviceBuffer> bare_results;  ///< of cuBLASLt, where d is not what it computes
   std::string note;
 };
 
@@ -175,8 +190,10 @@ class Bench {
                                       const Configuration& configuration);
   Result<void> enter_algorithms(Field& field, const Contest& contest,
                                 const std::shared_ptr<const CublasLtMatmul>& peer,
-                                DevicePointer workspace);
-  Result<void> report(const Field& field, const Answer& answer, const Competitor& best);
+                                const PeerProduct& product, DevicePointer workspace);
+  /// `size`: of the product that cuBLASLt computes.
+  Result<void> report(const Field& field, const Answer& answer, const MatmulSize& size,
+                      const Competitor& best);
 
   ServiceCore& core_;
   BenchDevice& device_;
@@ -222,10 +239,11 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
   field.ours->name = concat(kernel.summary().kernel_template, " ", kernel.summary().configuration);
   field.ours->launch = [kernel, &contest, workspace](CUstream stream, int set) {
     const auto pointer = [](DevicePointer address) { return reinterpret_cast<void*>(address); };
-    return kernel.launch(stream,
-                         {pointer(contest.address(set, 0)), pointer(contest.address(set, 1)),
-                          pointer(contest.address(set, 2))},
-                         pointer(workspace));
+    std::vector<Arg> tensors;
+    for (std::size_t i = 0; i < contest.sets().shapes().size(); ++i) {
+      tensors.emplace_back(pointer(contest.address(set, i)));
+    }
+    return kernel.launch(stream, tensors.data(), tensors.size(), pointer(workspace));
   };
   if (auto right = contest.check(*field.ours); !right) return right.error();
 
@@ -249,15 +267,32 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
 
 Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
                                      const std::shared_ptr<const CublasLtMatmul>& peer,
-                                     DevicePointer workspace) {
+                                     const PeerProduct& product, DevicePointer workspace) {
+  std::function<DevicePointer(int)> result = [&contest](int set) {
+    return contest.address(set, 2);
+  };
+  if (product.bare) {
+    constexpr std::int64_t kAlignment = 256;
+    const std::int64_t bytes =
+        (product.size.m * product.size.n * 2 + kAlignment - 1) / kAlignment * kAlignment;
+    auto allocated = device_.device->allocate(bytes * contest.sets().count());
+    if (!allocated) return allocated.error();
+    field.bare_results = *std::move(allocated);
+    result = [first = field.bare_results->address(), bytes](int set) {
+      return first + static_cast<DevicePointer>(set * bytes);
+    };
+    field.note = "cuBLASLt's is the bare product, not compared with ours";
+  }
   for (int i = 0; i < peer->algorithms(); ++i) {
     Competitor& entered = field.all.emplace_back();
     entered.name = concat("cuBLASLt algorithm ", i);
-    entered.launch = [peer, i, &contest, workspace](CUstream stream, int set) {
-      return peer->launch(stream, i, contest.address(set, 0), contest.address(set, 1),
-                          contest.address(set, 2), workspace);
+    entered.launch = [peer, i, &contest, result, workspace](CUstream stream, int set) {
+      return peer->launch(stream, i, contest.address(set, 0), contest.address(set, 1), result(set),
+                          workspace);
     };
-    if (auto right = contest.check(entered)) {
+    if (product.bare) {
+      field.algorithms.push_back(&entered);
+    } else if (auto right = contest.check(entered)) {
       field.algorithms.push_back(&entered);
     } else if (right.error().code == ErrorCode::internal) {
       field.note += concat(field.note.empty() ? "" : "; ", right.error().message);
@@ -275,13 +310,13 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
 Result<void> Bench::run(const Problem& problem) {
   const auto named = core_.name(problem);
   if (!named) return named.error();
-  const auto types = types_of(*named);
-  if (!types) return types.error();
+  const auto product = peer_product(*named);
+  if (!product) return product.error();
   const auto answer = obtain(core_, problem, seconds_);
   if (!answer) return answer.error();
   const auto kernel = core_.get_best_kernel(problem);
   if (!kernel) return kernel.error();
-  auto peer = CublasLtMatmul::make(cublaslt_, size_of(problem), *types, kWorkspaceBytes);
+  auto peer = CublasLtMatmul::make(cublaslt_, product->size, product->types, kWorkspaceBytes);
   if (!peer) return peer.error();
   const auto contest = Contest::make(core_, device_, problem);
   if (!contest) return contest.error();
@@ -293,7 +328,8 @@ Result<void> Bench::run(const Problem& problem) {
   if (auto done = enter_ours(field, *contest, *kernel, *answer, (*workspace)->address()); !done) {
     return done;
   }
-  if (auto done = enter_algorithms(field, *contest, *std::move(peer), (*workspace)->address());
+  if (auto done =
+          enter_algorithms(field, *contest, *std::move(peer), *product, (*workspace)->address());
       !done) {
     return done;
   }
@@ -315,10 +351,11 @@ Result<void> Bench::run(const Problem& problem) {
     }
   }
   if (auto done = contest->sample(finalists, kRounds); !done) return done;
-  return report(field, *answer, *best);
+  return report(field, *answer, product->size, *best);
 }
 
-Result<void> Bench::report(const Field& field, const Answer& answer, const Competitor& best) {
+Result<void> Bench::report(const Field& field, const Answer& answer, const MatmulSize& size,
+                           const Competitor& best) {
   const Competitor& ours = *field.ours;
   const Competitor& first = *field.algorithms.front();
   Json persistent_us, non_persistent_us;
@@ -330,7 +367,6 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Compe
     if (!field.unscheduled || us < field.unscheduled->median_us()) non_persistent_us = us;
     note += concat(note.empty() ? "" : "; ", "one wave: both schedules are the same launch");
   }
-  const MatmulSize size = size_of(*Problem::parse(answer.record.key.problem));
   const double flops =
       2.0 * static_cast<double>(size.m) * static_cast<double>(size.n) * static_cast<double>(size.k);
   for (const auto& [peer, competitor] :
