@@ -57,7 +57,7 @@ class Artifacts {
 /// A store of records, numbered by the m of their problem.
 class Records {
  public:
-  explicit Records(fs::path root) : root_(root), store_(std::move(root)) {}
+  explicit Records(const fs::path& root) : root_(root), store_(root) {}
 
   bool put(int number) const { return store_.put(sample_record(number)).has_value(); }
   MissReason get(int number) const {

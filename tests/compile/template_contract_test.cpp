@@ -222,7 +222,7 @@ TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWg
 TEST_F(TemplateContractToolkitTest, GatedMatmulsCompileCleanlyWithTheBareMainLoop) {
   const Operation& matmul = **catalog_->operation("matmul");
   const auto submit = [&](std::string_view name, std::string_view problem,
-                          std::vector<std::pair<std::string, std::int64_t>> changed) {
+                          const std::vector<std::pair<std::string, std::int64_t>>& changed) {
     const KernelTemplate& made = **catalog_->kernel_template(name);
     auto values = made.default_configuration.values();
     for (auto& [parameter, value] : values) {
@@ -247,14 +247,14 @@ TEST_F(TemplateContractToolkitTest, GatedMatmulsCompileCleanlyWithTheBareMainLoo
       {"skinny", "m=16 n=6144 k=4096", {{"BM", 16}, {"STAGES", 3}}}};
   std::vector<Compile> compiles;
   for (const Case& one : cases) {
-    const std::string name = "matmul/" + std::string(one.name);
-    const std::string entry = "matmul_" + std::string(one.name);
-    const std::string problem = "matmul " + std::string(one.sizes) + " dtype=bf16";
+    const std::string name = concat("matmul/", one.name);
+    const std::string entry = concat("matmul_", one.name);
+    const std::string problem = concat("matmul ", one.sizes, " dtype=bf16");
     const auto bare = submit(name, problem, one.changed);
     const auto products = of_kernel(*count_instructions((*bare.get())->bits), entry);
     for (const char* activation : {"silu", "gelu_tanh", "gelu_erf"}) {
-      const std::string gated = problem + " gate=stacked activation=" + activation;
-      compiles.push_back({name + ", " + gated, 0, entry, submit(name, gated, one.changed)});
+      const std::string gated = concat(problem, " gate=stacked activation=", activation);
+      compiles.push_back({concat(name, ", ", gated), 0, entry, submit(name, gated, one.changed)});
       const CompileResult& kernel = compiles.back().result.get();
       ASSERT_TRUE(kernel) << kernel.error().message;
       const auto count = of_kernel(*count_instructions((*kernel)->bits), entry);
