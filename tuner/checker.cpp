@@ -26,22 +26,9 @@ double accumulate_unit(DType accumulate, const std::vector<TensorShape>& shapes)
   const bool narrow = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
     return shape.role != TensorRole::out && byte_size(shape.dtype) < 4;
   });
-  switch (accumulate) {
-    case DType::fp64:
-      return 0x1p-53;
-    case DType::fp32:
-      return narrow ? 0x1p-22 : 0x1p-24;
-    case DType::fp16:
-      return 0x1p-11;
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::fp8_e4m3:
-      return 0x1p-4;
-    case DType::int8:
-    case DType::int32:
-      return 0;
-  }
-  return 0;
+  if (accumulate == DType::fp64) return 0x1p-53;
+  if (accumulate == DType::fp32 && narrow) return 0x1p-22;
+  return rounding_unit(accumulate);
 }
 
 /// The largest sum of small integers that is exact in the accumulator. Tensor cores keep about 14
