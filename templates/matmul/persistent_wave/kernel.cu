@@ -131,6 +131,8 @@ struct Addresses {
   unsigned base;
   __device__ unsigned a(int stage) const { return base + stage * sizeof(Storage::a[0]); }
   __device__ unsigned b(int stage) const { return base + kB + stage * sizeof(Storage::b[0]); }
+  // Where B is else: a consumer's last rows leave through A, maybe before others read the bias.
+  __device__ unsigned bias(int stage) const { return b(stage); }
   __device__ unsigned staging(int warp) const {
     return base + kStaging + warp * sizeof(Storage::staging[0]);
   }
@@ -165,7 +167,7 @@ struct Addends {
 };
 
 // Run by one thread: fills the ring with this block's slices of every tile's operands, then with
-// its bias, a stage, and its residual, a stage for each chunk of columns: where A is else.
+// its bias, a stage, and its residual, a stage for each chunk of columns.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule, Addresses at,
                                         int steps) {
@@ -217,7 +219,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       const unsigned bytes = columns > 0 ? columns * sizeof(out_t) : 0;
       take_stage(bytes);
       if (bytes > 0) {
-        bulk_load(at.a(ring.stage), addends.bias + schedule.column(), bytes, at.full(ring.stage));
+        bulk_load(at.bias(ring.stage), addends.bias + schedule.column(), bytes,
+                  at.full(ring.stage));
       }
       ring.advance();
     }
@@ -340,10 +343,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     }
   };
 
-  auto await_addend = [&] {
-    mbarrier_wait(at.full(ring.stage), ring.parity);
-    return at.a(ring.stage);
-  };
+  auto await_addend = [&] { mbarrier_wait(at.full(ring.stage), ring.parity); };
   auto release_addend = [&] {  // ordinary loads have read it
     tma_store_fence();
     __syncwarp();
@@ -356,7 +356,8 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     } else {
       if constexpr (kScaling) scale_all(d, addends.alpha);
       if constexpr (kBias) {
-        add_columns<out_t>(d, await_addend());
+        await_addend();
+        add_columns<out_t>(d, at.bias(ring.stage));
         release_addend();
       }
       if constexpr (kActivation) activate_all(d);
@@ -364,7 +365,8 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     if constexpr (kResidual) {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        const unsigned rows = await_addend() + (first_row + warp * kWarpRows) * kRowBytes;
+        await_addend();
+        const unsigned rows = at.a(ring.stage) + (first_row + warp * kWarpRows) * kRowBytes;
 #pragma unroll
         for (int i = 0; i < kBlocks; ++i) {  // what the chunk before has is not added again
           add_rows<out_t>(d[i], rows + i * 64 * kRowBytes, chunk_column(chunk), chunk * CHUNK,
