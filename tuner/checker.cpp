@@ -294,8 +294,11 @@ Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
   return report(device, 0, addresses, findings.value(), first.value());
 }
 
-void Checker::widen(double units) {
-  for (Output& output : outputs_) output.bound.accumulate_unit += units;
+void Checker::widen(double units, double absolute) {
+  for (Output& output : outputs_) {
+    output.bound.accumulate_unit += units;
+    output.bound.absolute += absolute;
+  }
 }
 
 std::vector<MemoryRegion> Checker::outputs(std::span<const DevicePointer> addresses) const {
@@ -322,7 +325,7 @@ Result<std::string> Checker::describe(Device& device, int set, DevicePointer act
   if (exact) return concat(text, " (exact)");
   const double bound = output.bound.accumulate_unit * magnitude.value() +
                        output.bound.output_unit * std::fabs(reference.value()) +
-                       error_floor(shape.dtype);
+                       output.bound.absolute + error_floor(shape.dtype);
   return concat(text, " (bound ", bound, ")");
 }
 

@@ -53,8 +53,9 @@ class Checker {
   /// Compares every output of set 0 with the reference, and waits.
   Result<CheckReport> compare(Device& device, DataOps& data_ops, const BufferSets& sets) const;
 
-  /// Allows errors of so many units of the magnitude more, except of the exact set.
-  void widen(double units);
+  /// Allows errors of so many units of the magnitude and so much besides more, except of the exact
+  /// set.
+  void widen(double units, double absolute);
 
   /// The regions of the outputs at `addresses`.
   std::vector<MemoryRegion> outputs(std::span<const DevicePointer> addresses) const;

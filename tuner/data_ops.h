@@ -27,12 +27,13 @@ constexpr bool is_integer(DType dtype) { return dtype == DType::int8 || dtype ==
 inline constexpr double kWorstError = 1e30;
 
 /// The bound of one checked tensor: |x - r| <= accumulate_unit * magnitude + output_unit * |r| +
-/// error_floor(dtype), both x and r taken no further than range_end(dtype). Where `exact`, x must
-/// equal r rounded to the tensor's dtype.
+/// absolute + error_floor(dtype), both x and r taken no further than range_end(dtype). Where
+/// `exact`, x must equal r rounded to the tensor's dtype.
 struct ErrorBound {
   double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc
   double output_unit = 0;      ///< rounding of the output dtype
   bool exact = false;
+  double absolute = 0;  ///< of values that were subnormal on their way
 };
 
 /// Bytes in device memory, anywhere within an allocation.

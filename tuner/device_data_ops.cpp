@@ -112,7 +112,7 @@ class DeviceDataOps final : public DataOps {
     if (auto done = launch(*programs.value()->compare,
                            {actual, reference, magnitude, place(number.value())},
                            {static_cast<double>(elements), bound.accumulate_unit, bound.output_unit,
-                            error_floor(dtype), range_end(dtype), bound.exact ? 1.0 : 0.0});
+                            error_floor(dtype) + bound.absolute, range_end(dtype), bound.exact ? 1.0 : 0.0});
         !done) {
       return done.error();
     }

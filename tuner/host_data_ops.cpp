@@ -50,7 +50,7 @@ class HostDataOps final : public DataOps {
   Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, std::int64_t elements,
                                       DevicePointer reference, DevicePointer magnitude,
                                       const ErrorBound& bound) override {
-    const double floor = error_floor(dtype);
+    const double floor = error_floor(dtype) + bound.absolute;
     const double end = range_end(dtype);
     Finding found;
     for (std::int64_t i = 0; i < elements; ++i) {

@@ -8,6 +8,7 @@
 #include "support/text.h"
 #include "tuner/buffer_sets.h"
 #include "tuner/checker.h"
+#include "tuner/element.h"
 #include "tuner/reference_kernels.h"
 #include "tuner/unit_sampler.h"
 
@@ -21,6 +22,8 @@ constexpr std::uint8_t kNotANumber = 0xFF;
 /// An activation passes an error of its argument on at most 3 times as large as its magnitude says
 /// (gelu_tanh far below 0), and the result is rounded once more.
 constexpr double kRoundingsInBetween = 4;
+/// What a value in between is multiplied by is drawn from a normal distribution that ends at 5.8.
+constexpr double kLargestFactor = 6;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -92,10 +95,13 @@ class Arena {
   /// Allows for the roundings between the kernels.
   void widen_bound() {
     double units = 0;
+    double absolute = 0;
     for (std::size_t i = match_.form.fused_tensors; i < match_.form.tensors.size(); ++i) {
-      units += kRoundingsInBetween * rounding_unit(match_.form.tensors[i].dtype);
+      const DType dtype = match_.form.tensors[i].dtype;
+      units += kRoundingsInBetween * rounding_unit(dtype);
+      absolute += kLargestFactor * error_floor(dtype);
     }
-    checker_.widen(units);
+    checker_.widen(units, absolute);
   }
 
  private:

@@ -21,14 +21,16 @@ constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
 // What the checks accept of an error of sums in fp32, relative to their magnitude.
 __device__ float unit(float terms) { return 8 * sqrtf(terms) * 0x1p-22f; }
 
-// How much more than that an error of the sums may be. Tensor cores keep about 14 bits where they
-// add fp8 products: a sum that stays there may be off by 2^-11 of its terms; sums of 128 terms,
-// added in fp32, by 2^-12 each, whose signs differ.
-__device__ float coarser(float terms) {
-  if (dtype != dtype_fp8_e4m3) return 1;
-  const float of_terms =
-      accumulate == accumulate_fast ? 0x1p-11f : 0x1p-12f / sqrtf(ceilf(terms / 128));
-  return fmaxf(of_terms / unit(terms), 1.0f);
+// The magnitude by which an error of a sum is judged: that of its absolute terms, but of fp8
+// products more, since tensor cores keep about 14 bits of what they add. Sums of 128 terms, added
+// in fp32, may be off by 2^-12 each, whose signs differ. A sum that stays there may be off by 2^-11
+// of its terms, and is cut off towards 0 after every 32 of them, by 2^-14 of what it is in the end.
+__device__ float uncertainty(float terms, float absolute, float sum) {
+  if (dtype != dtype_fp8_e4m3) return absolute;
+  const float error = accumulate == accumulate_fast
+                          ? 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum)
+                          : 0x1p-12f / sqrtf(ceilf(terms / 128)) * absolute;
+  return fmaxf(error / unit(terms), absolute);
 }
 
 // value[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n], b also
@@ -96,15 +98,18 @@ extern "C" __global__ void __launch_bounds__(256)
         const float shift = bias == bias_column ? to_float(column_bias[n_first + column + j]) : 0;
         const float added = residual != residual_none ? to_float(addend[at]) : 0;
         const double factor = alpha;
-        const float scale = fabsf(alpha) * coarser(terms);
+        const auto uncertain = [&](int half) {
+          return fabsf(alpha) *
+                 uncertainty(terms, absolute[half][i][j], static_cast<float>(sum[half][i][j]));
+        };
         const double activated = activate(factor * sum[0][i][j] + shift);
-        const float steep = kSteepest * (scale * absolute[0][i][j] + fabsf(shift));
+        const float steep = kSteepest * (uncertain(0) + fabsf(shift));
         if (gate == gate_stacked) {
           const double other = factor * sum[kStack - 1][i][j];
-          const float uncertain = scale * absolute[kStack - 1][i][j];
+          const float of_other = uncertain(kStack - 1);
           value[at] = static_cast<float>(activated * other);
-          magnitude[at] = static_cast<float>(fabs(activated) * uncertain +
-                                             steep * (fabs(other) + unit(terms) * uncertain));
+          magnitude[at] = static_cast<float>(fabs(activated) * of_other +
+                                             steep * (fabs(other) + unit(terms) * of_other));
         } else {
           value[at] = static_cast<float>(activated + static_cast<double>(beta) * added);
           magnitude[at] = steep + fabsf(beta) * fabsf(added);
