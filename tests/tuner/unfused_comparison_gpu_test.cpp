@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <optional>
 
 #include "compile/render.h"
 #include "support/text.h"
 #include "tests/tuner/gpu_world.h"
+#include "tuner/tuning_session.h"
 #include "tuner/unfused_comparison.h"
 
 namespace kernwright {
@@ -10,20 +12,27 @@ namespace {
 
 class UnfusedComparisonGpuTest : public GpuWorld {
  protected:
-  /// The default of the first template that takes the problem.
-  std::optional<ProvenKernel> default_kernel(const Operation& op, const Problem& problem) {
-    for (const KernelTemplate* made : catalog_->templates_of(op.name)) {
-      if (!applies(*made, op, problem, device_->profile())) continue;
-      auto candidate =
-          make_candidate(*made, op, problem, made->default_configuration, device_->profile());
-      if (!candidate) continue;
-      const CompileResult compiled =
-          pool_->submit(render(*candidate, *catalog_, device_->profile().sm_arch)).get();
-      EXPECT_TRUE(compiled) << compiled.error().message;
-      if (compiled) return ProvenKernel{*std::move(candidate), *compiled};
+  /// Of the first template that takes the problem: its default where that is valid, else its first
+  /// candidate.
+  std::optional<ProvenKernel> some_kernel(const Operation& op, const Problem& problem) {
+    const auto list = enumerate_candidates(*catalog_, op, problem, device_->profile());
+    if (!list || list.value().candidates.empty()) {
+      ADD_FAILURE() << "no candidate for " << problem.text();
+      return std::nullopt;
     }
-    ADD_FAILURE() << "no template for " << problem.text();
-    return std::nullopt;
+    const std::vector<Candidate>& all = list.value().candidates;
+    const auto chosen = std::find_if(all.begin(), all.end(), [&](const Candidate& candidate) {
+      return candidate.kernel_template == all.front().kernel_template &&
+             candidate.configuration == candidate.kernel_template->default_configuration;
+    });
+    const Candidate& candidate = chosen == all.end() ? all.front() : *chosen;
+    const CompileResult compiled =
+        pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
+    if (!compiled) {
+      ADD_FAILURE() << compiled.error().message;
+      return std::nullopt;
+    }
+    return ProvenKernel{candidate, *compiled};
   }
 
   void compare(const std::string& text) {
@@ -34,11 +43,11 @@ class UnfusedComparisonGpuTest : public GpuWorld {
     auto form = unfused_form(*catalog_, op, problem);
     ASSERT_TRUE(form) << form.error().message;
     match.form = *std::move(form);
-    auto fused = default_kernel(op, problem);
+    auto fused = some_kernel(op, problem);
     ASSERT_TRUE(fused);
     match.fused = *std::move(fused);
     for (const UnfusedKernel& kernel : match.form.kernels) {
-      auto step = default_kernel(*kernel.operation, kernel.problem);
+      auto step = some_kernel(*kernel.operation, kernel.problem);
       ASSERT_TRUE(step);
       match.kernels.push_back(*std::move(step));
     }
@@ -84,7 +93,9 @@ TEST_F(UnfusedComparisonGpuTest, EveryEpilogueIsThatOfSeparateKernels) {
         "dtype=bf16 bias=column activation=silu residual=scaled scaling=alpha",
         "dtype=bf16 activation=gelu_erf", "dtype=fp16 activation=silu residual=add",
         "dtype=bf16 activation=gelu_tanh residual=scaled", "dtype=bf16 residual=add",
-        "dtype=fp16 residual=scaled b_layout=kn out=fp32"}) {
+        "dtype=fp16 residual=scaled b_layout=kn out=fp32",
+        "dtype=bf16 activation=silu gate=stacked",
+        "dtype=fp16 activation=gelu_tanh gate=stacked"}) {
     for (const char* shape : {"m=333 n=776 k=1096", "m=16 n=1024 k=512"}) {
       compare(concat("matmul ", flags, " ", shape));
     }
