@@ -23,7 +23,8 @@ constexpr Opcode kOpcodes[] = {
     {0x9c5, "DEPBAR"},  {0x9c8, "USETMAXREG"}, {0x5b4, "UTMALDG"}, {0x3b4, "UTMALDG.MULTICAST"},
     {0x3b5, "UTMASTG"}, {0x3b6, "UTMAREDG"},   {0x3ba, "UBLKCP"},  {0x844, "STSM"},
     {0x83b, "LDSM"},    {0xfae, "LDGSTS"},     {0x983, "LDL"},     {0x387, "STL"},
-    {0x2ca, "R2UR"},    {0x944, "CALL"},       {0x943, "CALL"},
+    {0x2ca, "R2UR"},    {0x944, "CALL"},       {0x943, "CALL"},    {0x981, "LDG"},
+    {0x986, "STG"},     {0x82d, "PREEXIT"},    {0x82e, "ACQBULK"},
 };
 
 std::string_view opcode_name(std::uint16_t code) {
@@ -69,10 +70,11 @@ InstructionCounts count(std::string kernel, std::string_view text) {
   counts.kernel = std::move(kernel);
   for (std::size_t at = 0; at + kInstructionBytes <= text.size(); at += kInstructionBytes) {
     const std::uint16_t code = *load<std::uint16_t>(text, at) & 0xfff;
-    ++counts.total;
     if (const std::string_view name = opcode_name(code); !name.empty()) {
       ++counts.by_name[std::string(name)];
+      counts.first.emplace(name, counts.total);
     }
+    ++counts.total;
   }
   return counts;
 }

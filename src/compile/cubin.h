@@ -15,6 +15,7 @@ struct InstructionCounts {
   std::string kernel;
   int total = 0;
   std::map<std::string, int> by_name;  ///< "HGMMA", "HMMA", "LDL", "STL", "UTMALDG", ...
+  std::map<std::string, int> first;    ///< place of the first of each name
 
   int count(std::string_view name) const;
 };

@@ -52,6 +52,8 @@ TEST(CubinTest, CountsInstructionsByTheirLowTwelveBits) {
   EXPECT_EQ(counts->front().count("HMMA"), 1);
   EXPECT_EQ(counts->front().count("LDL"), 1);
   EXPECT_EQ(counts->front().count("STL"), 0);
+  EXPECT_EQ(counts->front().first,
+            (std::map<std::string, int>{{"HGMMA", 0}, {"HMMA", 2}, {"LDL", 3}}));
 }
 
 TEST(CubinTest, WhatIsNoElfFileIsCorrupt) {

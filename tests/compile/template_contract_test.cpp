@@ -124,6 +124,43 @@ TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
   expect_clean(compiles);
 }
 
+// griddepcontrol.wait is ACQBULK. Where TMA brings the operands one thread waits for all, and its
+// code lies behind that of the others.
+TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
+  const DeviceProfile profile = *find_profile("h200");
+  for (const KernelTemplate& made : catalog_->templates()) {
+    const Operation& operation = **catalog_->operation(made.operation);
+    std::size_t checked = 0;
+    for (const Problem& problem : variations(operation)) {
+      if (checked > 0 || !applies(made, operation, problem, profile)) continue;
+      const auto candidate =
+          make_candidate(made, operation, problem, made.default_configuration, profile);
+      ASSERT_TRUE(candidate) << made.name << ": " << candidate.error().message;
+      const CompileResult kernel =
+          pool_->submit(render(*candidate, *catalog_, profile.sm_arch)).get();
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      const auto counts = count_instructions((*kernel)->bits);
+      ASSERT_TRUE(counts) << counts.error().message;
+      for (const LaunchPlan& launch : candidate->plan.launches) {
+        if (!launch.waits) continue;
+        const InstructionCounts count = of_kernel(*counts, launch.kernel);
+        ASSERT_EQ(count.count("ACQBULK"), 1) << made.name << ' ' << launch.kernel;
+        EXPECT_EQ(count.count("PREEXIT"), 1) << made.name << ' ' << launch.kernel;
+        const bool by_tma = count.count("UTMALDG") > 0;
+        for (const char* access : {"UTMALDG", "UBLKCP", "LDGSTS", "LDG", "STG"}) {
+          if (count.count(access) == 0 || (by_tma && access != std::string_view("UTMALDG"))) {
+            continue;
+          }
+          EXPECT_LT(count.first.at("ACQBULK"), count.first.at(access))
+              << made.name << ' ' << launch.kernel << ' ' << access;
+        }
+        ++checked;
+      }
+    }
+    EXPECT_GT(checked, 0U) << made.name << " never waits";
+  }
+}
+
 TEST_F(TemplateContractToolkitTest, ReferencesCompile) {
   std::vector<Compile> compiles;
   for (const Operation& operation : catalog_->operations()) {

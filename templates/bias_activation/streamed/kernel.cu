@@ -1,5 +1,6 @@
 #include <kernwright/activation.cuh>
 #include <kernwright/config.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/stream.cuh>
 #include <kernwright/vector.cuh>
 
@@ -27,6 +28,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     bias_activation_streamed(const dtype_t* __restrict__ x, const dtype_t* __restrict__ b,
                              const dtype_t* __restrict__ r, out_t* __restrict__ y,
                              long long row_count) {
+  await_previous_kernel();
+  release_next_kernel();
   const Place place(blockIdx.x, row_count);
   const long long first = place.row * columns + place.column;
   constexpr long long kStep = static_cast<long long>(LINE_ROWS) * columns;

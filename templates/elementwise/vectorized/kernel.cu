@@ -1,5 +1,6 @@
 #include <kernwright/config.cuh>
 #include <kernwright/formula.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/vector.cuh>
 
 using namespace kernwright;
@@ -33,6 +34,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     elementwise_vectorized(const dtype_t* __restrict__ x, const y_dtype_t* __restrict__ y,
                            const z_dtype_t* __restrict__ z, const w_dtype_t* __restrict__ w,
                            out_t* __restrict__ r, long long count, float a, float b) {
+  await_previous_kernel();
+  release_next_kernel();
   const long long tile = static_cast<long long>(blockIdx.x) * TILE;
   const int rest = static_cast<int>(::min(count - tile, static_cast<long long>(TILE)));
   Input<formula_x, dtype_t> xs;

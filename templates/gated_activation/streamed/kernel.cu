@@ -1,5 +1,6 @@
 #include <kernwright/activation.cuh>
 #include <kernwright/config.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/stream.cuh>
 #include <kernwright/vector.cuh>
 
@@ -30,6 +31,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     gate = x;
     up = x + columns;
   }
+  await_previous_kernel();
+  release_next_kernel();
   const Place place(blockIdx.x, row_count);
   const long long from = place.row * kPitch + place.column;
   const long long to = place.row * columns + place.column;

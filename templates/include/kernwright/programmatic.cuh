@@ -11,7 +11,9 @@ __device__ __forceinline__ void release_next_kernel() {
 #endif
 }
 
-// Returns when the kernel before this one has ended and its writes are visible.
+// Returns when the kernel before this one has ended and its writes are visible. A kernel whose
+// launch says "waits" has called it before it touches memory. Where the launch was an ordinary one
+// both cost nothing.
 __device__ __forceinline__ void await_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -7,8 +7,8 @@
 //
 // With STAGES = 0 a block owns ROWS_PER_BLOCK rows and loads them straight into registers. With
 // more it takes rows in turn, and each group has a ring of that many rows in shared memory, which
-// bulk copies fill ahead. With PROGRAMMATIC the kernel starts while the one before it ends. All
-// these names come from the manifest; STREAMS is how many tensors are read.
+// bulk copies fill ahead. All these names come from the manifest; STREAMS is how many tensors are
+// read.
 
 #include <kernwright/config.cuh>
 #include <kernwright/mbarrier.cuh>
@@ -96,10 +96,8 @@ class Feed {
   __device__ __forceinline__ Feed(const dtype_t* const (&tensors)[STREAMS], long long row_count,
                                   const Share& share)
       : share_(share), row_count_(row_count) {
-    if constexpr (PROGRAMMATIC) {
-      release_next_kernel();
-      await_previous_kernel();
-    }
+    release_next_kernel();
+    await_previous_kernel();
     block_row_ = static_cast<long long>(blockIdx.x / CLUSTER) * ROWS_PER_BLOCK;
 #pragma unroll
     for (int i = 0; i < STREAMS; ++i) tensors_[i] = tensors[i];

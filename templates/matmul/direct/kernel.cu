@@ -18,6 +18,7 @@
 #include <kernwright/element_shift.cuh>
 #include <kernwright/few_rows.cuh>
 #include <kernwright/mma.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/vector.cuh>
 
@@ -165,6 +166,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const dtype_t* const half = b + static_cast<long long>(i / kColumns) * n * k;
     rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, k);
   }
+  await_previous_kernel();
+  release_next_kernel();
 
   float sums[kRowsB][4] = {};
   const int batched = ALIGNED_K ? k : max(k - 8, 0);  // 8 more are read where rows are shifted

@@ -180,7 +180,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
     mbarrier_arrive_expect(at.full(ring.stage), bytes);
   };
-  await_previous_kernel();  // for the copies
+  await_previous_kernel();
+  release_next_kernel();
   while (schedule.next()) {
     const int row_a = schedule.row() + rank_n * (BM / CN);
 #pragma unroll 1
@@ -488,6 +489,7 @@ extern "C" __global__ void __launch_bounds__(kPadThreads)
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
                int pitch) {
   release_next_kernel();
+  await_previous_kernel();
   pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
 }
 

@@ -85,7 +85,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
                                         Addresses at, int row_a, int row_b, int rows_b, int first,
                                         int last) {
   Ring<STAGES> ring;
-  await_previous_kernel();  // for the copies
+  await_previous_kernel();
+  release_next_kernel();
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
@@ -253,6 +254,7 @@ extern "C" __global__ void __launch_bounds__(kPadThreads)
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
                int pitch) {
   release_next_kernel();
+  await_previous_kernel();
   pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
 }
 

@@ -3,6 +3,7 @@
 #include <kernwright/epilogue.cuh>
 #include <kernwright/ldmatrix.cuh>
 #include <kernwright/mma.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/vector.cuh>
 
 using namespace kernwright;
@@ -162,6 +163,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                  float alpha, float beta) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
+  await_previous_kernel();
+  release_next_kernel();
 
   const unsigned tiles_m = static_cast<unsigned>((m_size + BM - 1) / BM);
   constexpr unsigned kTilesN = static_cast<unsigned>(ceil_div(n, COLUMNS));

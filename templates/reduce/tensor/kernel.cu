@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     reduce_tensor_parts(const dtype_t* __restrict__ x, float* __restrict__ parts, long long count) {
   __shared__ float warp_parts[THREADS / 32];
   release_next_kernel();
-  if constexpr (PROGRAMMATIC) await_previous_kernel();
+  await_previous_kernel();
   const long long vectors = count / kLanes;
   float sum[VECTORS];
 #pragma unroll

@@ -1,4 +1,5 @@
 #include <kernwright/config.cuh>
+#include <kernwright/programmatic.cuh>
 #include <kernwright/vector.cuh>
 
 using namespace kernwright;
@@ -69,6 +70,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                   const dtype_t* __restrict__ v, const float* __restrict__ cosine,
                   const float* __restrict__ sine, dtype_t* __restrict__ q_out,
                   dtype_t* __restrict__ k_out, dtype_t* __restrict__ v_out, long long token_count) {
+  await_previous_kernel();
+  release_next_kernel();
   const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
   const long long token = task / (GROUPS * UNITS);
   if (token >= token_count) return;
