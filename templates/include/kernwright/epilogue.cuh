@@ -90,9 +90,6 @@ class Epilogue {
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] += factor * lane<Element>(packed, i);
   }
-  static __device__ __forceinline__ void prefetch_line(const Element* from) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-  }
 
   const Element* bias_;
   const Element* residual_;

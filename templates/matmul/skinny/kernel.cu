@@ -29,6 +29,7 @@
 #include <kernwright/programmatic.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
+#include <kernwright/vector.cuh>
 #include <kernwright/wgmma.cuh>
 
 namespace {
@@ -79,6 +80,26 @@ struct Addresses {
   __device__ unsigned empty(int stage) const { return base + kEmpty + 8 * stage; }  // was read
   __device__ unsigned received() const { return base + kReceived; }  // all partial sums are here
 };
+
+// Asks the L2 for the first stages of b while the kernel ahead may still run, which b is seldom the
+// work of. Run by all consumer threads, which have nothing else to do.
+__device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int row_b, int rows_b,
+                                                int first, int last) {
+  if constexpr (kMajorB == Major::k) {
+    if (k * sizeof(dtype_t) % 16 != 0) return;  // a copy is read instead
+    constexpr int kLine = 128 / sizeof(dtype_t);
+    constexpr int kLines = DEPTH / kLine;
+    const int lines = min(last - first, STAGES) * kLines;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kRowsB * lines; i += CONSUMER_THREADS) {
+      const int place = i / lines, half = place / BN, row = row_b + place % BN;
+      const int column = first * DEPTH + i % lines * kLine;
+      if (row < rows_b && column < k) {
+        prefetch_line(b + (static_cast<long long>(half) * rows_b + row) * k + column);
+      }
+    }
+  }
+}
 
 // Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
@@ -261,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(kPadThreads)
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                   out_t* __restrict__ d, int m, int n, int k, const out_t* __restrict__ column_bias,
-                  const out_t* __restrict__ addend, float alpha, float beta) {
+                  const out_t* __restrict__ addend, float alpha, float beta, const dtype_t* b) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -295,6 +316,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_wait();
     }
   } else {
+    prefetch_stages(b, k, row_b, n, first, last);
     named_barrier_sync(1, THREADS);
     if constexpr (SPLIT > 1) {  // all blocks run, and their barriers are ready
       cluster_arrive_relaxed();
