@@ -69,18 +69,6 @@ __device__ __forceinline__ void prefetch_line(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-// The same for `bytes` from any address on, but for the last bytes that do not fill 16 (sm_90;
-// nothing before).
-__device__ __forceinline__ void prefetch_bytes(const void* address, unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  const auto first = reinterpret_cast<unsigned long long>(address);
-  const unsigned whole = static_cast<unsigned>(first % 16 + bytes) / 16 * 16;
-  if (whole == 0) return;
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first / 16 * 16), "r"(whole)
-               : "memory");
-#endif
-}
-
 template <Store Hint, int Bytes>
 __device__ __forceinline__ void store(void* address, const Packed<Bytes>& x) {
   static_assert(Bytes == 1 || Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);

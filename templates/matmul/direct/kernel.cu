@@ -31,9 +31,9 @@ constexpr int kColumns = BN / 8;                           // groups of 8 column
 constexpr int kRowsA = BM / 8, kRowsB = kColumns * STACK;  // rows of a tile that a lane reads
 constexpr int kLaneK = 8;                                  // elements of a load
 constexpr int kLoadK = 4 * kLaneK;                         // of the lanes of a row together
-constexpr int kPrefetched = 8192;                          // bytes of a row, at most
+constexpr int kLine = 64;                                  // elements of one line
+constexpr int kPrefetched = 4096;                          // elements of a row, at most
 static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kRowsB);
-static_assert(BN * STACK <= THREADS, "a thread for each row of b");
 
 // `Loads` loads of each row.
 template <int Loads>
@@ -169,10 +169,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, k);
   }
   // While the kernel ahead may still run, which b is seldom the work of.
-  if (threadIdx.x < BN * STACK) {
-    const int row = first_b + static_cast<int>(threadIdx.x % BN);
-    const dtype_t* const half = b + static_cast<long long>(threadIdx.x / BN) * n * k;
-    if (row < n) prefetch_bytes(row_of(half, row, n, k), min(k * 2LL, 0LL + kPrefetched));
+#pragma unroll
+  for (int i = warp; i < BN * STACK; i += WARPS) {
+    const dtype_t* const row =
+        row_of(b + static_cast<long long>(i / BN) * n * k, first_b + i % BN, n, k);
+    for (int first = lane * kLine; first < min(k, kPrefetched); first += 32 * kLine) {
+      prefetch_line(row + first);
+    }
   }
   await_previous_kernel();
   release_next_kernel();
