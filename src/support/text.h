@@ -1,5 +1,6 @@
 #pragma once
 
+#include <locale>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -7,11 +8,12 @@
 
 namespace kernwright {
 
-/// Concatenates the arguments' text: strings, characters and numbers. Error messages are put
-/// together with it.
+/// Concatenates the arguments' text: strings, characters and numbers, these without separators of
+/// thousands whatever the process's locale is. Keys and error messages are put together with it.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   (out << ... << parts);
   return std::move(out).str();
 }

@@ -1,12 +1,26 @@
 #include "support/text.h"
 
 #include <gtest/gtest.h>
+#include <locale>
 
 namespace kernwright {
 namespace {
 
 TEST(TextTest, ConcatTakesStringsCharactersAndNumbers) {
   EXPECT_EQ(concat("m=", 4096, ' ', std::string("k"), '=', -1.5), "m=4096 k=-1.5");
+}
+
+struct Thousands : std::numpunct<char> {
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+  char do_decimal_point() const override { return ','; }
+};
+
+TEST(TextTest, ConcatDoesNotFollowTheProcessesLocale) {
+  const std::locale before = std::locale::global(std::locale(std::locale(), new Thousands));
+  const std::string text = concat(4096, ' ', -1.5);
+  std::locale::global(before);
+  EXPECT_EQ(text, "4096 -1.5");
 }
 
 TEST(TextTest, SplitKeepsEmptyParts) {
