@@ -391,6 +391,34 @@ TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
   }
 }
 
+// More tiles than multiprocessors, so that tiles wait; k that ends before they have left and after.
+TEST_F(TemplatesGpuTest, MatmulsThatFinishATileDuringTheNextAreRight) {
+  const KernelTemplate& made = **catalog_->kernel_template("matmul/persistent_wave");
+  if (!made.runs_on(device_->profile().sm_arch)) GTEST_SKIP() << "for Hopper alone";
+  std::uint64_t seed = 500;
+  for (const char* text :
+       {"matmul m=1500 n=3080 k=72 dtype=bf16 bias=column activation=gelu_tanh",
+        "matmul m=3100 n=3080 k=520 dtype=fp16 scaling=alpha bias=column activation=gelu_erf",
+        "matmul m=1500 n=3083 k=515 dtype=bf16 activation=silu",
+        "matmul m=1500 n=3080 k=1096 dtype=bf16 b_layout=kn activation=gelu_tanh",
+        "matmul m=3100 n=1608 k=520 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=1501 n=1603 k=72 dtype=fp16 activation=gelu_tanh gate=stacked scaling=alpha",
+        "matmul m=1500 n=3080 k=520 dtype=bf16 b_layout=kn gate=stacked",
+        "matmul m=1500 n=3080 k=1040 dtype=fp8_e4m3 out=bf16 bias=column activation=silu",
+        "matmul m=3100 n=3080 k=144 dtype=fp8_e4m3 out=fp16 accumulate=fast activation=gelu_erf",
+        "matmul m=1500 n=1608 k=528 dtype=fp8_e4m3 out=bf16 activation=silu gate=stacked"}) {
+    const Problem problem = normalized(text);
+    CandidateList list = enumerate(problem);
+    std::erase_if(list.candidates, [](const Candidate& candidate) {
+      return candidate.scope.find("LATE").value_or(0) == 0;
+    });
+    const auto chosen = some(list, made.name, 8);
+    EXPECT_GE(chosen.size(), 4U) << text;
+    check(problem, list, chosen, seed++);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
   for (const char* text :
        {"bias_activation rows=301 columns=1000 dtype=bf16 residual=add",

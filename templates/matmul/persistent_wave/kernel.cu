@@ -8,9 +8,10 @@
 //
 // The epilogue belongs to the warp: its 16 rows of D, rounded, go out in chunks of CHUNK columns
 // through its own staging. With OVERLAP the rounded tile stays in registers and leaves during the
-// first k steps of the next one, so that the tensor cores do not wait for it. A block's last tile
-// leaves through the ring, which nothing will fill again. The bias and the residual of a tile come
-// through the ring too, behind its operands, so that they are there when its sums are.
+// first k steps of the next one, so that the tensor cores do not wait for it. LATE, its sums stay
+// and are activated or gated there too, a piece a step. A block's last tile leaves through the
+// ring, which nothing will fill again. The bias and the residual of a tile come through the ring
+// too, behind its operands, so that they are there when its sums are.
 //
 // Of fp8 products the tensor cores keep about 14 bits of a sum. PROMOTED, a stage's are summed
 // there and then added to sums in fp32: one warpgroup adds while the others multiply.
@@ -46,6 +47,11 @@ constexpr int kSlices = CM > STACK ? CM : STACK;  // boxes of B that a stage tak
 constexpr int kChunks =
     (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
+// LATE, a tile's columns are finished piece by piece, one a k step. The two special functions of an
+// element take a warp 8 clocks a column and a step of its products 2 * BN: a piece takes no longer.
+constexpr int kPiece = BN >= 160 ? 32 : 16;
+constexpr int kPieces = (COLUMNS + kPiece - 1) / kPiece;
+constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps in which a waiting tile leaves
 constexpr int kWarpRows = 16;
 constexpr int kStagingBuffers = 2;
 // As [k, n], B comes in boxes of 64 columns and all of a stage's k; a cluster's slices are of k
@@ -69,6 +75,7 @@ static_assert(kMajorB == Major::k || (COLUMNS % 64 == 0 && DEPTH % (8 * CM) == 0
 static_assert(!PROMOTED || DEPTH <= 128, "more products than the tensor cores may sum");
 static_assert(CHUNK * 2 == 128, "a staged row is one span of the swizzle");
 static_assert(kChunks <= STAGES * kBoxes, "the last tile leaves through the ring");
+static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0 && COLUMNS % 8 == 0));
 
 // Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
 // first load.
@@ -245,6 +252,36 @@ __device__ __forceinline__ void round_chunk(const float (&d)[kBlocks][BN / 2], i
   for (int j = 0; j < CHUNK / 4; ++j) words[j] = pack_pair<out_t>(first[2 * j], first[2 * j + 1]);
 }
 
+// Finishes a piece of the sums of a waiting tile; `words`, rounded pairs, are a ring of the last
+// CHUNK columns.
+__device__ __forceinline__ void finish_piece(const float (&sums)[BN / 2], int piece, float alpha,
+                                             unsigned (&words)[CHUNK / 4]) {
+#pragma unroll
+  for (int pair = 0; pair < kPiece / 4; ++pair) {
+    const int i = piece * kPiece / 2 + 2 * pair;
+    if (i >= COLUMNS / 2) break;
+    float x[2 * STACK];
+#pragma unroll
+    for (int j = 0; j < 2 * STACK; ++j) x[j] = sums[i + j % 2 + j / 2 * (COLUMNS / 2)];
+    wgmma_pin(x);  // else the compiler may activate all sums in front of the k steps
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      if constexpr (kGated) {
+        x[j] = gated(alpha, x[j], x[j + 2]);
+      } else {
+        x[j] = activate(x[j]);
+      }
+    }
+    words[i / 2 % (CHUNK / 4)] = pack_pair<out_t>(x[0], x[1]);
+  }
+}
+
+// The chunk that finishing a piece completes, if any: every one ends with a piece.
+__device__ __forceinline__ constexpr int completed_chunk(int piece) {
+  const int end = (piece + 1) * kPiece;
+  return end % CHUNK == 0 || end >= COLUMNS ? piece * kPiece / CHUNK : -1;
+}
+
 // D, and the map of it where TMA can address its rows.
 struct Target {
   const TensorMap& map;
@@ -317,8 +354,11 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
   const unsigned staging = at.staging(consumer * 4 + warp);
   Ring<STAGES> ring;
   int buffer = 0;
-  unsigned waiting[kStores][CHUNK / 4];  // the previous tile, rounded, its next chunk in front
-  int stored = kStores, waiting_row = 0, waiting_column = 0;
+  // The previous tile, rounded, its next chunk in front. LATE its sums, and in waiting[0] what
+  // finish_piece made of the last of them. `stored` of its kLeaving parts are done.
+  unsigned waiting[kStores][CHUNK / 4];
+  float sums[BN / 2];
+  int stored = kLeaving, waiting_row = 0, waiting_column = 0;
 
   auto store_staged = [&](const unsigned(&words)[CHUNK / 4], int column, int row) {
     if (lane == 0) tma_store_wait_read<kStagingBuffers - 1>();
@@ -327,13 +367,29 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     buffer ^= 1;
   };
   auto store_waiting = [&] {
-    store_staged(waiting[0], waiting_column + chunk_column(stored),
-                 waiting_row + chunk_row(stored));
+    if constexpr (LATE) {
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {  // an index would put the array into memory
+        if (piece != stored) continue;
+        finish_piece(sums, piece, addends.alpha, waiting[0]);
+        const int chunk = completed_chunk(piece);
+        if (chunk < 0) continue;
+        unsigned words[CHUNK / 4];
+#pragma unroll
+        for (int j = 0; j < CHUNK / 4; ++j) {
+          words[j] = waiting[0][(chunk_column(chunk) / 4 + j) % (CHUNK / 4)];
+        }
+        store_staged(words, waiting_column + chunk_column(chunk), waiting_row);
+      }
+    } else {
+      store_staged(waiting[0], waiting_column + chunk_column(stored),
+                   waiting_row + chunk_row(stored));
+#pragma unroll
+      for (int i = 0; i + 1 < kStores; ++i)  // an index would put the array into memory
+#pragma unroll
+        for (int j = 0; j < CHUNK / 4; ++j) waiting[i][j] = waiting[i + 1][j];
+    }
     ++stored;
-#pragma unroll
-    for (int i = 0; i + 1 < kStores; ++i)  // an index would put the array into memory
-#pragma unroll
-      for (int j = 0; j < CHUNK / 4; ++j) waiting[i][j] = waiting[i + 1][j];
   };
   auto release = [&](int stage) {
     if constexpr (kCluster == 1) {
@@ -351,17 +407,19 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     release(ring.stage);
     ring.advance();
   };
+  auto scale_and_bias = [&](float(&d)[kBlocks][BN / 2]) {
+    if constexpr (kScaling && !kGated) scale_all(d, addends.alpha);  // gating scales both sums
+    if constexpr (kBias) {
+      await_addend();
+      add_columns<out_t>(d, at.bias(ring.stage));
+      release_addend();
+    }
+  };
   auto finish = [&](float(&d)[kBlocks][BN / 2]) {
     if constexpr (kGated) {
       gate_all(d, addends.alpha);
-    } else {
-      if constexpr (kScaling) scale_all(d, addends.alpha);
-      if constexpr (kBias) {
-        await_addend();
-        add_columns<out_t>(d, at.bias(ring.stage));
-        release_addend();
-      }
-      if constexpr (kActivation) activate_all(d);
+    } else if constexpr (kActivation) {
+      activate_all(d);
     }
     if constexpr (kResidual) {
 #pragma unroll
@@ -397,7 +455,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
       }
       wgmma_commit();
       if constexpr (OVERLAP) {
-        if (stored < kStores) store_waiting();
+        if (stored < kLeaving) store_waiting();
       }
       wgmma_wait<1>();
       if (previous >= 0) release(previous);
@@ -415,8 +473,9 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
 #pragma unroll
       for (float& x : d[i]) x = 0;
     }
+    int step = 0;
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
+    do {  // a loop that might run no step would cost registers: LATE spills
       const Operands operands = await_stage();
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
@@ -427,7 +486,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
         for (int k = 0; k < kProducts; ++k) operands.issue(part, i, k, k != 0);
         wgmma_commit();
         if constexpr (OVERLAP) {
-          if (i == 0 && stored < kStores) store_waiting();
+          if (i == 0 && stored < kLeaving) store_waiting();
         }
         wgmma_wait<0>();
         wgmma_pin(part);
@@ -436,7 +495,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
         for (int j = 0; j < BN / 2; ++j) d[i][j] += part[j];
       }
       ring.advance();
-    }
+    } while (++step < steps);
   };
 
   while (schedule.next()) {
@@ -450,9 +509,10 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     const int row = schedule.row() + first_row + warp * kWarpRows, column = schedule.column();
     if constexpr (OVERLAP) {
 #pragma unroll 1
-      while (stored < kStores) store_waiting();
+      while (stored < kLeaving) store_waiting();
     }
-    finish(d);
+    scale_and_bias(d);
+    if (!LATE || schedule.is_last()) finish(d);
     if (schedule.is_last()) {
       named_barrier_sync(2 + consumer, 128);  // the warpgroup has read its rows of A
 #pragma unroll
@@ -464,9 +524,15 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
         store_chunk(words, target, at.a(place / kBoxes) + line * kRowBytes,
                     column + chunk_column(index), row + chunk_row(index));
       }
+      if constexpr (LATE) break;  // else the sums before would be kept beside these
     } else if constexpr (OVERLAP) {
+      if constexpr (LATE) {
 #pragma unroll
-      for (int index = 0; index < kStores; ++index) round_chunk(d, index, waiting[index]);
+        for (int i = 0; i < BN / 2; ++i) sums[i] = d[0][i];
+      } else {
+#pragma unroll
+        for (int index = 0; index < kStores; ++index) round_chunk(d, index, waiting[index]);
+      }
       stored = 0;
       waiting_row = row;
       waiting_column = column;
