@@ -23,6 +23,7 @@ constexpr double kLatencyUs = 1.0;          ///< from a load to its data, the me
 constexpr double kExchangeUs = 0.5;         ///< blocks of a cluster add up their sums
 constexpr double kCopyStartUs = 2.0;        ///< a launch in front, until the next one runs
 constexpr double kPromoteClocks = 60;       ///< until sums of a part are there to be added
+constexpr double kActivatedPerClock = 8;    ///< elements per SM: 2 of 16 special functions each
 constexpr double kTensorSlack = 1.15;   ///< one warpgroup does not keep the tensor cores busy alone
 constexpr double kSplitLines = 1.8;     ///< loads of rows that start between lines of the L2
 constexpr double kSingleElements = 25;  ///< stages of mma.sync where no wider copy is aligned
@@ -43,6 +44,7 @@ struct Tile {
   double align_k = 8;                            ///< elements of the widest copy
   bool persistent = false;
   bool promoted = false;  ///< sums of each stage are added outside of the tensor cores
+  bool late = false;      ///< a tile is activated while the next one is multiplied
 
   bool mma_sync() const { return warps_m > 0; }
 };
@@ -64,11 +66,13 @@ Tile read_tile(const Scope& scope) {
   read("WARPS_K", tile.warps_k);
   read("ALIGN_K", tile.align_k);
   read("CONSUMERS", tile.consumers);
-  double persistent = 0, promoted = 0;
+  double persistent = 0, promoted = 0, late = 0;
   read("PERSISTENT", persistent);
   read("PROMOTED", promoted);
+  read("LATE", late);
   tile.persistent = persistent != 0;
   tile.promoted = promoted != 0;
+  tile.late = late != 0;
   return tile;
 }
 
@@ -181,7 +185,8 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
     return static_cast<double>(scope.find(name).value_or(1));
   };
   const double m = dim("m");
-  const double n = dim("n") * static_cast<double>(scope.find("STACK").value_or(1));  // rows of b
+  const double stack = static_cast<double>(scope.find("STACK").value_or(1));
+  const double n = dim("n") * stack;  // rows of b
   const double k = dim("k");
   const double element = static_cast<double>(scope.find("dtype_bytes").value_or(2));
   const Tile t = read_tile(scope);
@@ -213,13 +218,16 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
 
   double epilogue = 600 + t.bm * t.bn / 20;
   if (t.warps_k > 1) epilogue += 300 + (t.warps_k - 1) * t.bm * t.bn * 8 / kSmemBytesPerClock;
+  const bool activated = scope.find("activation") != scope.find("activation_none");
+  const double activation = activated ? t.bm * t.bn / stack / kActivatedPerClock : 0;
   const double body = steps * stage;
   double clocks = kPrologueClocks;
   if (t.persistent) {
     clocks += per_sm * (body + 0.6 * epilogue) + 0.4 * epilogue;
+    clocks += (t.late ? 1 : per_sm) * activation;
   } else {
     // Start and end of a block hide behind the others on its SM.
-    clocks += per_sm * body + (per_sm / resident) * epilogue +
+    clocks += per_sm * body + (per_sm / resident) * (epilogue + activation) +
               (std::ceil(per_sm / resident) - 1) * kTileStartClocks / resident;
   }
   const double sm_us = clocks / clock_mhz;
