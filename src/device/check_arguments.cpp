@@ -20,17 +20,6 @@ bool uses(const ExecutionPlan& plan, ArgumentKind kind) {
 
 }  // namespace
 
-ArgumentView::ArgumentView(const LaunchArguments& arguments)
-    : tensors(arguments.tensors),
-      scalars(arguments.scalars),
-      workspace(arguments.workspace),
-      references(arguments.references),
-      magnitudes(arguments.magnitudes) {}
-
-ArgumentView::ArgumentView(std::span<const DevicePointer> tensor_pointers,
-                           std::span<const double> scalar_values, DevicePointer workspace_pointer)
-    : tensors(tensor_pointers), scalars(scalar_values), workspace(workspace_pointer) {}
-
 Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& arguments) {
   const std::size_t count = plan.tensors.size();
   if (arguments.tensors.size() != count) {

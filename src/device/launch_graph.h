@@ -34,8 +34,8 @@ class LaunchGraph {
  public:
   static constexpr std::size_t kStates = 4;
 
-  /// The arguments must have passed `check_arguments`. Errors: `invalid_argument` where the calling
-  /// thread has no current context; `device`.
+  /// The arguments must have passed `check_arguments`; references and magnitudes are not among
+  /// them. Errors: `invalid_argument` where the calling thread has no current context; `device`.
   static Result<std::unique_ptr<LaunchGraph>> make(const DriverApi& api,
                                                    std::vector<SequenceStep> steps);
   LaunchGraph(const LaunchGraph&) = delete;
@@ -57,10 +57,25 @@ class LaunchGraph {
   /// An executable graph and what its nodes have been given.
   struct State {
     GraphExecHandle exec;
-    std::vector<LaunchArguments> arguments;  ///< by step
-    bool torn = false;                       ///< some of its nodes have got others
-    std::uint64_t used = 0;                  ///< when it became active; 0: never
+    std::vector<DevicePointer> tensors;  ///< of all steps, one after the other
+    std::vector<double> scalars;
+    bool torn = false;       ///< some of its nodes have got others
+    std::uint64_t used = 0;  ///< when it became active; 0: never
     std::uint64_t fingerprint = 0;
+  };
+  struct Range {
+    std::size_t first;
+    std::size_t count;
+  };
+  struct Step {
+    const PreparedProgram* program;
+    bool early;
+    DevicePointer workspace;
+    Range tensors;  ///< its own of a state's
+    Range scalars;
+    std::vector<KernelNode> kernels;
+
+    ArgumentView arguments(const State& state) const;
   };
 
   LaunchGraph(const DriverApi& api, CUcontext context, GraphHandle graph)
@@ -71,6 +86,7 @@ class LaunchGraph {
   /// Where a set goes that is not ready: to a place that was never used, to the one not used for
   /// longest where the set comes back, else to the place of sets that come once.
   State& place_for(std::uint64_t fingerprint);
+  bool holds(const State& state, std::span<const ArgumentView> arguments) const;
   DriverStatus change(State& state, std::span<const ArgumentView> arguments) const;
   void activate(State& state) {
     active_ = &state;
@@ -80,11 +96,6 @@ class LaunchGraph {
   const DriverApi& api_;
   CUcontext context_;
   GraphHandle graph_;  ///< never changed: its nodes name those of the executable graphs
-  struct Step {
-    const PreparedProgram* program;
-    bool early;
-    std::vector<KernelNode> kernels;
-  };
   std::vector<Step> steps_;
   std::array<State, kStates> states_;  ///< the last one for sets that come once
   /// Fingerprints of the sets that were there last.

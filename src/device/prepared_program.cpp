@@ -88,6 +88,12 @@ Result<void> check_plan(const ExecutionPlan& plan) {
   return {};
 }
 
+// What a kernel reads for parameters that the plan does not give and for what the problem does not
+// have. CUDA allows 32,764 bytes of them.
+constexpr std::array<std::byte, 32'764> kZeros{};
+
+std::uintptr_t address_of(const void* object) { return reinterpret_cast<std::uintptr_t>(object); }
+
 /// Never dereferenced: any address is good for checking and encoding all but the address.
 constexpr CUdeviceptr kPlaceholderAddress = CUdeviceptr{1} << 32;
 
@@ -115,18 +121,25 @@ Result<void> PreparedProgram::prepare(std::string_view cubin, DriverStatus& stat
   for (const LaunchPlan& launch : plan_.launches) {
     if (Result<void> prepared = prepare_launch(launch, status); !prepared) return prepared;
   }
-  std::int64_t offset = 0;
+  DevicePointer offset = 0;
   for (const WorkspacePlan& workspace : plan_.workspaces) {
+    const auto bytes = static_cast<std::size_t>(workspace.bytes);
+    if (workspace.zeroed && bytes > 0) zeroed_.push_back({offset, bytes});
     workspace_offsets_.push_back(offset);
-    offset += (workspace.bytes + 255) / 256 * 256;
+    offset += (bytes + 255) / 256 * 256;
   }
   for (const TensorMapPlan& map : plan_.tensor_maps) {
-    status = encode_tensor_map(api_, map, kPlaceholderAddress, tensor_maps_.emplace_back());
+    PreparedTensorMap& prepared = tensor_maps_.emplace_back();
+    prepared.tensor = map.tensor;
+    if (map.workspace != TensorMapPlan::kInTensor) {
+      prepared.workspace_offset = workspace_offsets_[map.workspace];
+    }
+    status = encode_tensor_map(api_, map, kPlaceholderAddress, prepared.encoded);
     if (!status) {
       return Error{ErrorCode::device,
                    concat("tensor map ", map.name, ": ", driver_error(api_, status).message)};
     }
-    address_words_.push_back(find_address_word(api_, tensor_maps_.back()));
+    prepared.address_word = find_address_word(api_, prepared.encoded);
   }
   return {};
 }
@@ -137,26 +150,78 @@ Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverSta
             api_.library_get_kernel(&prepared.kernel, library_.get(), launch.kernel.c_str())};
   if (!status) return unfit(launch, driver_error(api_, status).message);
   if (Result<void> fits = check_limits(launch, prepared.kernel, status); !fits) return fits;
-  if (Result<void> fits = check_parameters(launch, prepared.kernel, status); !fits) return fits;
+  const Result<std::size_t> declared = check_parameters(launch, prepared.kernel, status);
+  if (!declared) return declared.error();
   if (Result<void> set = set_kernel_attributes(launch, prepared.kernel, status); !set) return set;
+  prepare_parameters(launch, *declared, prepared);
 
-  Attributes& attributes = prepared.attributes;
+  prepared.config.gridDimX = launch.grid[0];
+  prepared.config.gridDimY = launch.grid[1];
+  prepared.config.gridDimZ = launch.grid[2];
+  prepared.config.blockDimX = launch.block[0];
+  prepared.config.blockDimY = launch.block[1];
+  prepared.config.blockDimZ = launch.block[2];
+  prepared.config.sharedMemBytes = launch.dynamic_smem;
   if (volume(launch.cluster) > 1) {
-    CUlaunchAttribute& attribute = attributes.list[attributes.count++];
+    CUlaunchAttribute& attribute = prepared.attributes[prepared.node_attributes++];
     attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     attribute.value.clusterDim.x = launch.cluster[0];
     attribute.value.clusterDim.y = launch.cluster[1];
     attribute.value.clusterDim.z = launch.cluster[2];
   }
   if (launch.cooperative) {
-    CUlaunchAttribute& attribute = attributes.list[attributes.count++];
+    CUlaunchAttribute& attribute = prepared.attributes[prepared.node_attributes++];
     attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     attribute.value.cooperative = 1;
   }
-  attributes.of_node = attributes.count;
-  if (launch.programmatic) attributes.add_programmatic();
-  launches_.push_back(prepared);
+  CUlaunchAttribute& programmatic = prepared.attributes[prepared.node_attributes];
+  programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  programmatic.value.programmaticStreamSerializationAllowed = 1;
+  prepared.programmatic = launch.programmatic;
+  launches_.push_back(std::move(prepared));
   return {};
+}
+
+void PreparedProgram::prepare_parameters(const LaunchPlan& launch, std::size_t declared,
+                                         PreparedLaunch& prepared) const {
+  prepared.parameters.assign(declared, {Source::address, address_of(kZeros.data())});
+  const auto word = [](Source source, std::size_t index) {
+    return Parameter{source, index * sizeof(std::uint64_t)};
+  };
+  for (std::size_t i = 0; i < launch.arguments.size(); ++i) {
+    const ArgumentPlan& argument = launch.arguments[i];
+    Parameter& parameter = prepared.parameters[i];
+    // Little-endian: a narrower parameter is read from the low bytes of a word.
+    if (carries_value(argument)) {
+      parameter = {Source::address, address_of(&argument.value)};
+      continue;
+    }
+    if (argument.index == ArgumentPlan::kAbsent) continue;
+    switch (argument.kind) {
+      case ArgumentKind::tensor:
+        parameter = word(Source::tensors, argument.index);
+        break;
+      case ArgumentKind::reference:
+        parameter = word(Source::references, argument.index);
+        break;
+      case ArgumentKind::magnitude:
+        parameter = word(Source::magnitudes, argument.index);
+        break;
+      case ArgumentKind::tensor_map:
+        parameter = {Source::tensor_maps, argument.index * sizeof(CUtensorMap)};
+        break;
+      case ArgumentKind::workspace:
+        if (plan_.workspaces[argument.index].bytes == 0) break;
+        [[fallthrough]];
+      case ArgumentKind::scalar:
+        parameter = word(Source::computed, prepared.computed.size());
+        prepared.computed.push_back(argument);
+        break;
+      case ArgumentKind::int32:
+      case ArgumentKind::int64:
+        break;
+    }
+  }
 }
 
 Result<void> PreparedProgram::check_limits(const LaunchPlan& launch, CUkernel kernel,
@@ -195,23 +260,26 @@ Result<void> PreparedProgram::check_limits(const LaunchPlan& launch, CUkernel ke
   return {};
 }
 
-Result<void> PreparedProgram::check_parameters(const LaunchPlan& launch, CUkernel kernel,
-                                               DriverStatus& status) const {
-  for (std::size_t i = 0; i < launch.arguments.size(); ++i) {
+Result<std::size_t> PreparedProgram::check_parameters(const LaunchPlan& launch, CUkernel kernel,
+                                                      DriverStatus& status) const {
+  const std::size_t given = launch.arguments.size();
+  for (std::size_t i = 0; i <= kMaxArguments; ++i) {
     std::size_t offset = 0;
     std::size_t bytes = 0;
     status = {"cuKernelGetParamInfo", api_.kernel_get_param_info(kernel, i, &offset, &bytes)};
     if (status.result == CUDA_ERROR_INVALID_VALUE) {
-      return unfit(launch,
-                   concat("takes ", i, " parameters; the plan gives ", launch.arguments.size()));
+      status = {};
+      if (i >= given) return i;
+      return unfit(launch, concat("takes ", i, " parameters; the plan gives ", given));
     }
     if (!status) return driver_error(api_, status);
-    if (const std::size_t given = argument_bytes(launch.arguments[i]); given != bytes) {
+    if (i >= given) continue;
+    if (const std::size_t taken = argument_bytes(launch.arguments[i]); taken != bytes) {
       return unfit(launch,
-                   concat("parameter ", i, " has ", bytes, " bytes; the plan gives ", given));
+                   concat("parameter ", i, " has ", bytes, " bytes; the plan gives ", taken));
     }
   }
-  return {};
+  return unfit(launch, concat("takes more than ", kMaxArguments, " parameters"));
 }
 
 Result<void> PreparedProgram::set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,9 +18,15 @@ namespace kernwright {
 
 /// `LaunchArguments` without ownership.
 struct ArgumentView {
-  ArgumentView(const LaunchArguments& arguments);
-  ArgumentView(std::span<const DevicePointer> tensors, std::span<const double> scalars,
-               DevicePointer workspace);
+  ArgumentView(const LaunchArguments& arguments)
+      : tensors(arguments.tensors),
+        scalars(arguments.scalars),
+        workspace(arguments.workspace),
+        references(arguments.references),
+        magnitudes(arguments.magnitudes) {}
+  ArgumentView(std::span<const DevicePointer> tensor_pointers,
+               std::span<const double> scalar_values, DevicePointer workspace_pointer)
+      : tensors(tensor_pointers), scalars(scalar_values), workspace(workspace_pointer) {}
 
   std::span<const DevicePointer> tensors;
   std::span<const double> scalars;
@@ -44,19 +51,19 @@ struct GraphTail {
   int nodes = 0;  ///< of the whole graph
 };
 
-/// One launch of a program as a node of a graph.
+/// One launch of a program as a node of a graph, with all that its arguments do not change.
 struct KernelNode {
   CUgraphNode node = nullptr;
-  CUfunction function = nullptr;
+  CUDA_KERNEL_NODE_PARAMS params{};
 };
 
 /// A cubin loaded for one execution plan, with everything prepared that does not change between
 /// launches: kernels resolved, their attributes set, limits and parameter sizes checked, tensor
-/// maps encoded. Immutable and bound to no context, so that any thread may launch it; a launch
-/// builds its arguments on the stack. Streams and graphs get the same launches from here.
+/// maps encoded, and for every parameter where it is read. Immutable and bound to no context, so
+/// that any thread may launch it. Streams and graphs get the same launches from here.
 class PreparedProgram {
  public:
-  static constexpr std::size_t kMaxArguments = 32;  ///< of one kernel
+  static constexpr std::size_t kMaxArguments = 32;  ///< of one kernel, and its parameters
   static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
 
   /// Loads for `device`. A context must be current where the plan has tensor maps. Errors:
@@ -66,6 +73,9 @@ class PreparedProgram {
                                                        std::string_view cubin,
                                                        const ExecutionPlan& plan,
                                                        DriverStatus& status);
+
+  PreparedProgram(const PreparedProgram&) = delete;  // parameters are read from its plan
+  PreparedProgram& operator=(const PreparedProgram&) = delete;
 
   const ExecutionPlan& plan() const { return plan_; }
 
@@ -93,27 +103,44 @@ class PreparedProgram {
   void abandon() { library_.abandon(); }
 
  private:
-  struct Attributes {
-    std::array<CUlaunchAttribute, 3> list{};  ///< cluster dimension, cooperative, programmatic
-    unsigned int of_node = 0;                 ///< without the last, which is an edge in a graph
-    unsigned int count = 0;
+  static constexpr std::size_t kMaxAttributes = 3;  ///< cluster, cooperative, programmatic
 
-    void add_programmatic() {
-      CUlaunchAttribute& attribute = list[count++];
-      attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-      attribute.value.programmaticStreamSerializationAllowed = 1;
-    }
+  /// What the parameters of a launch are read from.
+  enum class Source { address, tensors, references, magnitudes, tensor_maps, computed };
+  static constexpr std::size_t kSources = 6;
+  struct Parameter {
+    Source source = Source::address;
+    std::uintptr_t offset = 0;  ///< bytes; of `address` the address itself, in this program
   };
   struct PreparedLaunch {
     CUkernel kernel = nullptr;
-    Attributes attributes;
+    CUlaunchConfig config{};           ///< without stream and attributes
+    unsigned int node_attributes = 0;  ///< those that a graph's node has too; programmatic follows
+    bool programmatic = false;
+    std::vector<Parameter> parameters;   ///< as many as the kernel declares
+    std::vector<ArgumentPlan> computed;  ///< scalars and workspaces, which have to be worked out
+    std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
   };
-  using TensorMaps = std::array<CUtensorMap, kMaxTensorMaps>;
+  struct PreparedTensorMap {
+    CUtensorMap encoded{};  ///< with an address that is never used
+    std::optional<std::size_t> address_word;
+    std::size_t tensor = 0;
+    std::optional<DevicePointer> workspace_offset;  ///< of a map that lies in the workspace
+  };
+  struct ZeroedWorkspace {
+    DevicePointer offset = 0;
+    std::size_t bytes = 0;
+  };
 
-  /// Values of one launch's arguments and the pointers that the driver reads them through.
-  struct PackedArguments {
-    std::array<std::uint64_t, kMaxArguments> values;
-    std::array<void*, kMaxArguments + 1> pointers;
+  /// A launch under way, on the stack.
+  struct Frame {
+    explicit Frame(const ArgumentView& view);
+
+    const ArgumentView& arguments;
+    std::array<std::uintptr_t, kSources> sources;
+    std::array<std::uint64_t, kMaxArguments> computed;
+    std::array<void*, kMaxArguments> parameters;
+    std::array<CUtensorMap, kMaxTensorMaps> tensor_maps;
   };
 
   PreparedProgram(const DriverApi& api, CUdevice device, const ExecutionPlan& plan)
@@ -121,26 +148,28 @@ class PreparedProgram {
 
   Result<void> prepare(std::string_view cubin, DriverStatus& status);
   Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
+  void prepare_parameters(const LaunchPlan& launch, std::size_t declared,
+                          PreparedLaunch& prepared) const;
   Result<void> check_limits(const LaunchPlan& launch, CUkernel kernel, DriverStatus& status) const;
-  Result<void> check_parameters(const LaunchPlan& launch, CUkernel kernel,
-                                DriverStatus& status) const;
+  /// How many the kernel declares; there may be more than the plan gives.
+  Result<std::size_t> check_parameters(const LaunchPlan& launch, CUkernel kernel,
+                                       DriverStatus& status) const;
   Result<void> set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
                                      DriverStatus& status) const;
   std::size_t argument_bytes(const ArgumentPlan& argument) const;
 
-  DriverStatus place_tensor_maps(const ArgumentView& arguments, TensorMaps& maps) const;
-  void pack(const LaunchPlan& launch, const ArgumentView& arguments, TensorMaps& maps,
-            PackedArguments& packed) const;
-  std::uint64_t argument_bits(const ArgumentPlan& argument, const ArgumentView& arguments) const;
+  DriverStatus place_tensor_maps(Frame& frame) const;
+  void place_parameters(const PreparedLaunch& launch, Frame& frame) const;
+  std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments) const;
 
   const DriverApi& api_;
   CUdevice device_;
   ExecutionPlan plan_;
   LibraryHandle library_;
+  std::vector<DevicePointer> workspace_offsets_;
+  std::vector<ZeroedWorkspace> zeroed_;
+  std::vector<PreparedTensorMap> tensor_maps_;
   std::vector<PreparedLaunch> launches_;
-  std::vector<std::int64_t> workspace_offsets_;
-  std::vector<CUtensorMap> tensor_maps_;                   ///< with an address that is never used
-  std::vector<std::optional<std::size_t>> address_words_;  ///< of the tensor maps
 };
 
 }  // namespace kernwright

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -58,15 +59,15 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+  Result(Error error) : error_(std::move(error)) {}
 
-  bool has_value() const noexcept { return state_.index() == 0; }
+  bool has_value() const noexcept { return !error_.has_value(); }
   explicit operator bool() const noexcept { return has_value(); }
-  const Error& error() const& { return *std::get_if<1>(&state_); }
-  Error&& error() && { return std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& { return *error_; }
+  Error&& error() && { return *std::move(error_); }
 
  private:
-  std::variant<std::monostate, Error> state_;
+  std::optional<Error> error_;
 };
 
 }  // namespace kernwright

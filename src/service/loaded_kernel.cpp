@@ -48,13 +48,14 @@ LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
     : summary_(std::move(summary)),
       plan_(std::move(plan)),
       arguments_(describe_arguments(plan_)),
+      why_not_(std::move(why_not)),
       workspace_bytes_(plan_.workspace_bytes()),
       launcher_(std::move(launcher)),
-      why_not_(std::move(why_not)),
       check_launches_(check_launches) {
   for (const TensorShape& tensor : plan_.tensors) {
     crooked_bits_.push_back(static_cast<DevicePointer>(tensor.alignment) - 1);
   }
+  for (const Scalar& scalar : plan_.scalars) default_scalars_.push_back(scalar.default_value);
 }
 
 Error LoadedKernel::bad_argument(std::size_t position, std::string_view problem) const {
@@ -82,7 +83,7 @@ Result<void> LoadedKernel::bind(const Arg* arguments, std::size_t count,
                                 BoundArguments& bound) const {
   if (!launcher_) return why_not_;
   const std::size_t tensors = crooked_bits_.size();
-  const std::size_t scalars = plan_.scalars.size();
+  const std::size_t scalars = default_scalars_.size();
   if (count < tensors || count > tensors + scalars || tensors > BoundArguments::kMaxTensors ||
       scalars > BoundArguments::kMaxScalars) {
     return bad_count(count);
@@ -95,7 +96,7 @@ Result<void> LoadedKernel::bind(const Arg* arguments, std::size_t count,
   for (std::size_t i = 0; i < scalars; ++i) {
     const std::size_t position = tensors + i;
     if (position >= count) {
-      bound.scalars_[i] = plan_.scalars[i].default_value;
+      bound.scalars_[i] = default_scalars_[i];
       continue;
     }
     if (!arguments[position].is_scalar()) {

@@ -76,11 +76,13 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   KernelSummary summary_;
   ExecutionPlan plan_;
   std::vector<ArgumentInfo> arguments_;
+  Error why_not_;
+  // What every launch reads, side by side.
   std::int64_t workspace_bytes_ = 0;
   /// What an address must not have, by tensor: the bits below its alignment.
   std::vector<DevicePointer> crooked_bits_;
+  std::vector<double> default_scalars_;
   std::unique_ptr<Launcher> launcher_;
-  Error why_not_;
   bool check_launches_;
 };
 

@@ -1,6 +1,8 @@
 #include "device/launch_graph.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -53,11 +55,11 @@ class LaunchGraphTest : public ::testing::Test {
   }
 
   /// Rebinds to tensors x, y and z.
-  static DriverStatus rebind(LaunchGraph& graph, DevicePointer x, DevicePointer y,
-                             DevicePointer z) {
+  static DriverStatus rebind(LaunchGraph& graph, DevicePointer x, DevicePointer y, DevicePointer z,
+                             double scalar = 1) {
     const std::array<DevicePointer, 2> first{x, y};
     const std::array<DevicePointer, 1> second{z};
-    const std::array<double, 1> alpha{1};
+    const std::array<double, 1> alpha{scalar};
     const std::array<ArgumentView, 2> views{ArgumentView(first, {}, kWorkspace),
                                             ArgumentView(second, alpha, 0)};
     return graph.rebind(views);
@@ -135,6 +137,36 @@ TEST_F(LaunchGraphTest, SetsThatComeOnceLeaveTheOthersReady) {
     ASSERT_TRUE(rebind(**graph, x, 0x200, 0x300));
   }
   EXPECT_EQ(changes(), before);
+}
+
+TEST_F(LaunchGraphTest, MoreSetsInTurnThanAreRememberedAreChangedEachTime) {
+  const auto graph = make();
+  ASSERT_TRUE(graph);
+  ASSERT_TRUE(rebind(**graph, 0x110, 0x200, 0x300));
+  ASSERT_TRUE(rebind(**graph, 0x120, 0x200, 0x300));
+  constexpr DevicePointer kSets = LaunchGraph::kStates + 1;
+  for (DevicePointer i = 0; i < 3 * kSets; ++i) {
+    const std::ptrdiff_t before = changes();
+    ASSERT_TRUE(rebind(**graph, 0x1000 + i % kSets * 16, 0x200, 0x300));
+    EXPECT_EQ(changes(), before + 2) << "both kernels of the step change";
+  }
+}
+
+TEST_F(LaunchGraphTest, ScalarsAreTheSameWhereTheirBitsAre) {
+  const auto graph = make();
+  ASSERT_TRUE(graph);
+  const auto alpha = [&] {
+    EXPECT_TRUE((*graph)->launch(nullptr));
+    return driver_.executables[driver_.graph_launches.back()][2].value(1);
+  };
+  for (const double scalar : {0.0, -0.0, std::nan("")}) {
+    const std::ptrdiff_t before = changes();
+    ASSERT_TRUE(rebind(**graph, 0x100, 0x200, 0x300, scalar));
+    EXPECT_EQ(alpha(), std::bit_cast<std::uint64_t>(scalar));
+    EXPECT_EQ(changes(), before + 1);
+    ASSERT_TRUE(rebind(**graph, 0x100, 0x200, 0x300, scalar));
+    EXPECT_EQ(changes(), before + 1);
+  }
 }
 
 TEST_F(LaunchGraphTest, ASetThatComesBackTakesThePlaceOfTheOneNotUsedForLongest) {

@@ -96,6 +96,46 @@ TEST_F(LauncherTest, PacksEveryKindOfArgument) {
   EXPECT_EQ(read<std::uint64_t>(arguments[8]), 0U) << "an absent tensor";
 }
 
+TEST_F(LauncherTest, PacksTheReferencesAndMagnitudesOfAReferenceKernel) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {32}),
+                  tensor("d", TensorRole::out, DType::bf16, {32})};
+  plan.launches = {launch("first", {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::reference, 1),
+                           refer(ArgumentKind::magnitude, 1), refer(ArgumentKind::reference, 0)})};
+  driver_.kernels["first"] = parameter_sizes(plan, plan.launches[0]);
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  LaunchArguments arguments;
+  arguments.tensors = {0x1000, 0x2000};
+  arguments.references = {0, 0x3000};
+  arguments.magnitudes = {0, 0x4000};
+  ASSERT_TRUE((*launcher)->program().enqueue(nullptr, arguments));
+  const FakeDriver::Launch& launched = driver_.launches[0];
+  EXPECT_EQ(launched.value(0), 0x1000U);
+  EXPECT_EQ(launched.value(1), 0x3000U);
+  EXPECT_EQ(launched.value(2), 0x4000U);
+  EXPECT_EQ(launched.value(3), 0U);
+}
+
+TEST_F(LauncherTest, ParametersThatThePlanDoesNotGiveAreZeros) {
+  ExecutionPlan plan;
+  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::int32, 7)})};
+  driver_.kernels["second"] = {4, 8, 300};
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  ASSERT_TRUE((*launcher)->launch(nullptr, {}, {}, 0));
+  const auto& arguments = driver_.launches[0].arguments;
+  EXPECT_EQ(read<std::int32_t>(arguments[0]), 7);
+  EXPECT_EQ(arguments[1], std::vector<std::byte>(8));
+  EXPECT_EQ(arguments[2], std::vector<std::byte>(300));
+
+  driver_.kernels["second"] = std::vector<std::size_t>(32, 4);
+  EXPECT_TRUE(load(plan));
+  driver_.kernels["second"].push_back(4);
+  EXPECT_THAT(refusal(plan), HasSubstr("kernel second: takes more than 32 parameters"));
+}
+
 TEST_F(LauncherTest, ATensorMapOfACopyLiesInItsWorkspace) {
   ExecutionPlan plan = full_plan();
   plan.tensor_maps[0].workspace = 2;
