@@ -37,8 +37,10 @@ constexpr int kThreads = 16;
 constexpr std::size_t kPointers = 9;
 constexpr std::size_t kMaps = 3;
 constexpr std::int64_t kBytes = 1 << 20;
-// Enough for no set to be among those that are ready.
-constexpr std::size_t kManySets = 2 * LaunchGraph::kStates;
+// The first sets stay ready once they were bound. The others take turns: they are more than a
+// `LaunchGraph` remembers, so that each comes as if for the first time.
+constexpr std::size_t kReadySets = LaunchGraph::kStates - 1;
+constexpr std::size_t kManySets = kReadySets + LaunchGraph::kStates + 1;
 
 constexpr const char* kSource = R"(
 struct alignas(64) TensorMap { unsigned long long opaque[16]; };
@@ -240,7 +242,13 @@ class Lane {
         stream_(gpu.stream()),
         raw_(gpu, subject.cubin, subject.plan, subject.memory),
         baked_(take(subject.kernel->handle().bake(subject.arguments(0), subject.count()))),
-        rebound_(take(subject.kernel->handle().bake(subject.arguments(0), subject.count()))) {}
+        rebound_(take(subject.kernel->handle().bake(subject.arguments(0), subject.count()))) {
+    for (std::size_t set = 1; set < kReadySets; ++set) {
+      if (auto bound = rebound_.rebind(subject.arguments(set), subject.count()); !bound) {
+        fail(bound.error());
+      }
+    }
+  }
 
   CUstream stream() const { return stream_.get(); }
 
@@ -248,10 +256,10 @@ class Lane {
     const auto ours = [this] {
       return subject_.kernel->handle().launch(stream(), subject_.arguments(0), subject_.count());
     };
-    const auto rebind = [this](std::size_t sets) {
-      return [this, sets, turn = std::size_t{0}]() mutable -> Result<void> {
-        turn = (turn + 1) % sets;
-        Result<void> bound = rebound_.rebind(subject_.arguments(turn), subject_.count());
+    const auto rebind = [this](std::size_t first, std::size_t end) {
+      return [this, first, end, set = first]() mutable -> Result<void> {
+        if (++set == end) set = first;
+        Result<void> bound = rebound_.rebind(subject_.arguments(set), subject_.count());
         return bound ? rebound_.launch(stream()) : bound;
       };
     };
@@ -261,15 +269,15 @@ class Lane {
         {"cuLaunchKernelEx of a CUkernel", [this] { return raw_.launch_any(stream()); }, {}, {}},
         {"baked", [this] { return baked_.launch(stream()); }, {}, {}},
         {"cuGraphLaunch", [this] { return raw_.launch_graph(stream()); }, {}, {}},
-        {"rebind", rebind(kManySets), {}, {}},
+        {"rebind", rebind(kReadySets, kManySets), {}, {}},
         {"SetParams + cuGraphLaunch",
-         [this, turn = std::size_t{0}]() mutable {
-           turn = (turn + 1) % kManySets;
-           return raw_.change_and_launch(stream(), turn);
+         [this, set = kReadySets]() mutable {
+           if (++set == kManySets) set = kReadySets;
+           return raw_.change_and_launch(stream(), set);
          },
          {},
          {}},
-        {"rebind_alternating", rebind(2), {}, {}},
+        {"rebind_alternating", rebind(0, 2), {}, {}},
         {"launch_checked",
          [this] {
            return subject_.kernel->handle().launch_checked(stream(), subject_.arguments(0),
