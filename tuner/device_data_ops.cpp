@@ -109,10 +109,10 @@ class DeviceDataOps final : public DataOps {
     if (!programs) return programs.error();
     auto number = reserve(1);
     if (!number) return number;
-    if (auto done = launch(*programs.value()->compare,
-                           {actual, reference, magnitude, place(number.value())},
-                           {static_cast<double>(elements), bound.accumulate_unit, bound.output_unit,
-                            error_floor(dtype) + bound.absolute, range_end(dtype), bound.exact ? 1.0 : 0.0});
+    if (auto done = launch(
+            *programs.value()->compare, {actual, reference, magnitude, place(number.value())},
+            {static_cast<double>(elements), bound.accumulate_unit, bound.output_unit,
+             error_floor(dtype) + bound.absolute, range_end(dtype), bound.exact ? 1.0 : 0.0});
         !done) {
       return done.error();
     }
