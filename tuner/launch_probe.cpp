@@ -22,7 +22,6 @@ constexpr int kMaxBlocks = 16;
 constexpr double kSteady = 0.02;
 constexpr double kInterrupted = 1.5;  // times the median of its block
 constexpr int kStreamRuns = 9;
-constexpr int kOverlaps = 20;
 constexpr double kFullClock = 0.97;    // of the usual one
 constexpr double kRecoveryUs = 0.5e6;  // for a clock that the power limit held down
 
@@ -89,14 +88,6 @@ Result<LaunchProbe::Block> LaunchProbe::block(Device::TimedUnits& units) {
   return Block{us, static_cast<double>(interrupted), median(clocks)};
 }
 
-Result<void> LaunchProbe::overlap_streams() {
-  for (int i = 0; i < kOverlaps; ++i) {
-    if (auto done = device_.enqueue(*kernel_, {}); !done) return done;
-    if (auto done = device_.enqueue_beside(*kernel_, {}); !done) return done;
-  }
-  return device_.wait();
-}
-
 Result<void> LaunchProbe::recover(double usual_sm_mhz) {
   const double begin = clock_();
   while (clock_() - begin < kRecoveryUs) {
@@ -138,7 +129,6 @@ Result<double> LaunchProbe::stream_launch_us() {
 
 Result<LaunchCost> LaunchProbe::measure(double usual_sm_mhz) {
   LaunchCost cost;
-  if (auto done = overlap_streams(); !done) return done.error();
   if (auto recovered = recover(usual_sm_mhz); !recovered) return recovered.error();
   // The chain first: it is the longest, and wakes the GPU for the others.
   auto chain = steady(*chain_);
@@ -160,7 +150,7 @@ LaunchBaseline::LaunchBaseline(const std::filesystem::path& cache_root,
   std::string name = concat(device.uuid, '-', device.driver_version);
   // A version such as "CUDA 12.4" is no part of a path.
   std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
-  path_ = cache_root / "launch" / concat(name, ".json");
+  path_ = cache_root / "probe" / concat(name, ".json");
 }
 
 std::optional<LaunchCost> LaunchBaseline::load() const {

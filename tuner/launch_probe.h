@@ -37,10 +37,8 @@ class LaunchProbe {
   static Result<LaunchProbe> make(Device& device, CompilePool& pool, Clock clock);
 
   /// Replays until two blocks agree, which also wakes a GPU that has slept: tens of milliseconds.
-  /// Work of two streams overlaps first, as the checks of finalists make it: from then on a process
-  /// mostly pays more for a graph node (0.69 us instead of 0.51 on an H200), and only equals
-  /// compare. A GPU that comes from its power limit gets up to half a second to return to
-  /// `usual_sm_mhz`, since a launch takes as many cycles at every clock. 0: not known.
+  /// A GPU that comes from its power limit gets up to half a second to return to `usual_sm_mhz`,
+  /// since a launch takes as many cycles at every clock. 0: not known.
   Result<LaunchCost> measure(double usual_sm_mhz = 0);
 
  private:
@@ -57,7 +55,6 @@ class LaunchProbe {
     double sm_mhz = 0;
   };
   Result<Block> block(Device::TimedUnits& units);
-  Result<void> overlap_streams();
   Result<void> recover(double usual_sm_mhz);
   Result<Steady> steady(Device::TimedUnits& units);
   Result<double> stream_launch_us();

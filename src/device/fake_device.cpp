@@ -126,7 +126,6 @@ class FakeDevice final : public Device {
   Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) override;
   Result<void> enqueue_beside(const LoadedProgram& program,
                               const LaunchArguments& arguments) override {
-    options_.on_beside();
     return enqueue(program, arguments);
   }
   Result<void> wait() override { return usable(); }

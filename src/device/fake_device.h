@@ -41,9 +41,8 @@ struct FakeDeviceOptions {
   std::function<bool(const ExecutionPlan& plan, const LaunchArguments& arguments)> faults;
   /// SM clock of a sample taken then; programs take their time at 1980 MHz, and longer below.
   std::function<double(double seconds)> sm_mhz = [](double) { return 1980; };
-  std::function<void()> on_beside = [] {};  ///< called by every launch on the second stream
-  double timer_error = 0;                   ///< of the global timer against the events, relative
-  double noise = 0;  ///< relative amplitude of the deterministic jitter of samples
+  double timer_error = 0;  ///< of the global timer against the events, relative
+  double noise = 0;        ///< relative amplitude of the deterministic jitter of samples
   std::uint64_t seed = 1;
 };
 

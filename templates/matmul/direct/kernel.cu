@@ -31,8 +31,6 @@ constexpr int kColumns = BN / 8;                           // groups of 8 column
 constexpr int kRowsA = BM / 8, kRowsB = kColumns * STACK;  // rows of a tile that a lane reads
 constexpr int kLaneK = 8;                                  // elements of a load
 constexpr int kLoadK = 4 * kLaneK;                         // of the lanes of a row together
-constexpr int kLine = 64;                                  // elements of one line
-constexpr int kPrefetched = 4096;                          // elements of a row, at most
 static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kRowsB);
 
 // `Loads` loads of each row.
@@ -167,15 +165,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   for (int i = 0; i < kRowsB; ++i) {
     const dtype_t* const half = b + static_cast<long long>(i / kColumns) * n * k;
     rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, k);
-  }
-  // While the kernel ahead may still run, which b is seldom the work of.
-#pragma unroll
-  for (int i = warp; i < BN * STACK; i += WARPS) {
-    const dtype_t* const row =
-        row_of(b + static_cast<long long>(i / BN) * n * k, first_b + i % BN, n, k);
-    for (int first = lane * kLine; first < min(k, kPrefetched); first += 32 * kLine) {
-      prefetch_line(row + first);
-    }
   }
   await_previous_kernel();
   release_next_kernel();
