@@ -133,8 +133,9 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
   const char* source = stored ? "baseline" : "profile";
   // Events tick once a microsecond, which is much of the little that lies between two of them.
   // Samples are graph replays: what a launch on a stream costs the host shows hooks, but distorts
-  // nothing. Fresh processes on one quiet H200 host lay between 2.76 and 3.83 us. A graph node costs
-  // up to 1.35 times as much once two streams have overlapped, which finalists' checks bring about.
+  // nothing. Fresh processes on one quiet H200 host lay between 2.76 and 3.83 us. A graph node
+  // costs up to 1.35 times as much once two streams have overlapped, which finalists' checks bring
+  // about.
   struct Value {
     const char* name;
     double now, usual, tick, slack;
