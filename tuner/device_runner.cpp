@@ -18,8 +18,8 @@ namespace {
 
 /// An audit reads facts of GPU and host for some tens of milliseconds.
 constexpr double kAuditSeconds = 0.04;
-/// Unloading takes the host 0.4 ms, in which the device idles: what a search drops mostly goes behind
-/// its last sample.
+/// Unloading takes the host 0.4 ms, in which the device idles: what a search drops mostly goes
+/// behind its last sample.
 constexpr std::size_t kKeptDropped = 256;
 /// One disagreement of the timers may be an accident; more of them than this share are not.
 constexpr double kTimerShare = 0.02;
