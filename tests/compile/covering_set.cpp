@@ -1,0 +1,90 @@
+#include "tests/compile/covering_set.h"
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+namespace kernwright {
+namespace {
+
+/// Numbers the pairs of values densely, those of each two columns in one range.
+class Pairs {
+ public:
+  explicit Pairs(const std::vector<std::vector<std::int64_t>>& rows) : rows_(rows) {
+    const std::size_t columns = rows.empty() ? 0 : rows.front().size();
+    values_.resize(columns);
+    for (std::size_t column = 0; column < columns; ++column) {
+      std::vector<std::int64_t>& values = values_[column];
+      for (const std::vector<std::int64_t>& row : rows) values.push_back(row[column]);
+      std::sort(values.begin(), values.end());
+      values.erase(std::unique(values.begin(), values.end()), values.end());
+    }
+    std::size_t count = 0;
+    for (std::size_t a = 0; a < columns; ++a) {
+      for (std::size_t b = 0; b < a; ++b) {
+        starts_.push_back(count);
+        count += values_[a].size() * values_[b].size();
+      }
+    }
+    covered_.resize(count);
+  }
+
+  /// The pairs of a row that no row given to `cover` has.
+  std::size_t gain(std::size_t row) const {
+    std::size_t gain = 0;
+    visit(row, [&](std::size_t pair) { gain += covered_[pair] ? 0 : 1; });
+    return gain;
+  }
+  void cover(std::size_t row) {
+    visit(row, [&](std::size_t pair) { covered_[pair] = true; });
+  }
+
+ private:
+  template <typename Visitor>
+  void visit(std::size_t row, Visitor&& visitor) const {
+    std::vector<std::size_t> places;
+    std::size_t start = 0;
+    for (std::size_t a = 0; a < values_.size(); ++a) {
+      const std::vector<std::int64_t>& values = values_[a];
+      places.push_back(static_cast<std::size_t>(
+          std::lower_bound(values.begin(), values.end(), rows_[row][a]) - values.begin()));
+      for (std::size_t b = 0; b < a; ++b) {
+        visitor(starts_[start++] + places[a] * values_[b].size() + places[b]);
+      }
+    }
+  }
+
+  const std::vector<std::vector<std::int64_t>>& rows_;
+  std::vector<std::vector<std::int64_t>> values_;  ///< of each column, ascending
+  std::vector<std::size_t> starts_;                ///< of the ranges, in the order of `visit`
+  std::vector<bool> covered_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> covering_set(const std::vector<std::vector<std::int64_t>>& rows) {
+  Pairs pairs(rows);
+  // A row's gain only falls: what heads the queue with a gain that still holds is the best.
+  using Entry = std::pair<std::size_t, std::size_t>;  // gain; places left from the end
+  std::priority_queue<Entry> queue;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    queue.emplace(pairs.gain(row), rows.size() - row);
+  }
+  std::vector<std::size_t> chosen;
+  while (!queue.empty()) {
+    const auto [known, from_end] = queue.top();
+    queue.pop();
+    const std::size_t row = rows.size() - from_end;
+    const std::size_t gain = pairs.gain(row);
+    if (gain == 0) continue;
+    if (gain < known) {
+      queue.emplace(gain, from_end);
+      continue;
+    }
+    pairs.cover(row);
+    chosen.push_back(row);
+  }
+  return chosen;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,315 @@
+// What every matmul template must be compiled to wherever its manifest lets it: instantiations in
+// which all pairs of values occur, of parameters, dtypes, flags and alignments, on an H200.
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <map>
+#include <numbers>
+#include <set>
+
+#include "compile/compile_pool.h"
+#include "compile/cubin.h"
+#include "compile/render.h"
+#include "support/text.h"
+#include "tests/compile/covering_set.h"
+
+namespace kernwright {
+namespace {
+
+using Row = std::vector<std::int64_t>;
+
+/// Of 1, 2, 4, 8 and 16 the largest that divides `size`.
+std::int64_t alignment(std::int64_t size) { return std::min<std::int64_t>(size & -size, 16); }
+
+/// Problems of all dtypes, flags, alignments and size classes, spread evenly over their product.
+class ProblemSpace {
+ public:
+  explicit ProblemSpace(const Operation& operation)
+      : operation_(operation), space_(parameters(operation)) {}
+
+  /// Those of `looks` points that are problems of the operation.
+  std::vector<Problem> spread(int looks) const {
+    std::vector<Problem> problems;
+    double at = 0;
+    for (int look = 0; look < looks; ++look) {
+      at = std::fmod(at + std::numbers::phi, 1.0);
+      const auto index = static_cast<std::int64_t>(at * static_cast<double>(space_.size()));
+      if (auto problem = operation_.normalize(problem_at(space_.at(index)))) {
+        problems.push_back(*std::move(problem));
+      }
+    }
+    return problems;
+  }
+
+ private:
+  static std::vector<Parameter> parameters(const Operation& operation) {
+    // An n or k of 16 times something, and what is taken from or added to it.
+    const std::vector<std::int64_t> offsets{0, 8, 4, 2, 1};
+    std::vector<Parameter> parameters{{.name = "m", .values = {5, 16, 60, 250, 4096}},
+                                      {.name = "n", .values = {16, 512, 2048, 6144}},
+                                      {.name = "below n", .values = offsets},
+                                      {.name = "k", .values = {256, 4096}},
+                                      {.name = "above k", .values = offsets}};
+    const auto add = [&](const std::string& name, std::size_t values) {
+      parameters.push_back({.name = name, .values = {}});
+      for (std::size_t i = 0; i < values; ++i) {
+        parameters.back().values.push_back(static_cast<std::int64_t>(i));
+      }
+    };
+    for (const TypeVariable& variable : operation.type_variables) {
+      add(variable.name, variable.dtypes.size());
+    }
+    for (const Flag& flag : operation.flags) add(flag.name, flag.values.size());
+    return parameters;
+  }
+
+  Problem problem_at(const Configuration& point) const {
+    Problem::Flags flags;
+    const auto index = [&](const std::string& name) {
+      return static_cast<std::size_t>(point.at(name));
+    };
+    for (const TypeVariable& variable : operation_.type_variables) {
+      flags.emplace_back(variable.name, to_string(variable.dtypes[index(variable.name)]));
+    }
+    for (const Flag& flag : operation_.flags) {
+      flags.emplace_back(flag.name, flag.values[index(flag.name)]);
+    }
+    return Problem::make(operation_.name,
+                         {{"m", point.at("m")},
+                          {"n", point.at("n") - point.at("below n")},
+                          {"k", point.at("k") + point.at("above k")}},
+                         std::move(flags));
+  }
+
+  const Operation& operation_;
+  ParameterSpace space_;
+};
+
+class MatmulInstantiationsToolkitTest : public ::testing::Test {
+ protected:
+  // 400 in all, so that the compiles stay a matter of minutes.
+  static constexpr std::size_t kMostOfATemplate = 100;
+  static constexpr int kLooks = 60'000;
+  // Beside those in which all pairs of flags, sizes and alignments occur. Rules hold for some
+  // combinations of three and more: with 60 more problems their configurations are found.
+  static constexpr std::size_t kMoreProblems = 60;
+
+  struct Compile {
+    const Candidate* candidate;
+    std::string label;
+    std::shared_future<CompileResult> result;
+    InstructionCounts count;  ///< of the kernel that multiplies
+  };
+
+  void SetUp() override {
+    const std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
+    const Result<std::string> identity = compiler->identity();
+    if (!identity) GTEST_SKIP() << identity.error().message;
+    pool_ = std::make_unique<CompilePool>(compiler, CompilePoolOptions{});
+    auto catalog = Catalog::load({});
+    ASSERT_TRUE(catalog) << catalog.error().message;
+    catalog_ = *catalog;
+  }
+
+  /// Instantiations of a template, compiled: free of local memory, calls and warnings. Of those
+  /// with more of an epilogue than a bias, this share may spill: tuning drops them.
+  void compile(std::string_view name, double spilling_share = 0) {
+    ASSERT_NO_FATAL_FAILURE(choose(**catalog_->kernel_template(name)));
+    for (const Candidate& candidate : chosen_) {
+      compiles_.push_back({&candidate,
+                           concat(candidate.problem.text(), ": ", candidate.id()),
+                           pool_->submit(render(candidate, *catalog_, profile_.sm_arch)),
+                           {}});
+    }
+    std::size_t spilling = 0;
+    for (Compile& compile : compiles_) {
+      const CompileResult& result = compile.result.get();
+      ASSERT_TRUE(result) << compile.label << ": " << result.error().message;
+      const CompiledKernel& kernel = **result;
+      const bool spills = kernel.resources().spill_bytes() >
+                          compile.candidate->kernel_template->allowed_spill_bytes;
+      if (spills) {
+        EXPECT_TRUE(spilling_share > 0 && is_fused(*compile.candidate))
+            << compile.label << " spills " << kernel.resources().spill_bytes();
+        ++spilling;
+      }
+      EXPECT_TRUE(kernel.warnings.empty()) << compile.label << ": " << kernel.warnings.front();
+      const auto counts = count_instructions(kernel.bits);
+      ASSERT_TRUE(counts) << counts.error().message;
+      for (const InstructionCounts& count : *counts) {
+        EXPECT_EQ(count.count("LDL") + count.count("STL") > 0, spills && is_main(compile, count))
+            << compile.label << ", " << count.kernel;
+        if (is_main(compile, count)) compile.count = count;
+      }
+      EXPECT_GT(compile.count.total, 0) << compile.label;
+      EXPECT_EQ(compile.count.count("CALL"), 0) << compile.label;
+    }
+    EXPECT_LE(spilling, spilling_share * static_cast<double>(compiles_.size()));
+  }
+
+  /// Wgmma of the dtype's kind that is not serialised, which would wait about twice for each, fed
+  /// by TMA.
+  void expect_wgmma_and_tma() const {
+    for (const Compile& compile : compiles_) {
+      const Candidate& candidate = *compile.candidate;
+      const bool fp8 = candidate.operation->dtype(candidate.problem, "dtype") == DType::fp8_e4m3;
+      EXPECT_GT(compile.count.count(fp8 ? "QGMMA" : "HGMMA"), 0) << compile.label;
+      EXPECT_EQ(compile.count.count(fp8 ? "HGMMA" : "QGMMA"), 0) << compile.label;
+      EXPECT_EQ(compile.count.count("HMMA"), 0) << compile.label;
+      EXPECT_LE(compile.count.count("DEPBAR"),
+                compile.count.count("HGMMA") + compile.count.count("QGMMA"))
+          << compile.label;
+      EXPECT_GT(compile.count.count("UTMALDG") + compile.count.count("UTMALDG.MULTICAST"), 0)
+          << compile.label;
+    }
+  }
+
+  void expect_mma() const {
+    for (const Compile& compile : compiles_) {
+      EXPECT_GT(compile.count.count("HMMA"), 0) << compile.label;
+    }
+  }
+
+  const DeviceProfile profile_ = *find_profile("h200");
+  std::unique_ptr<CompilePool> pool_;
+  std::shared_ptr<const Catalog> catalog_;
+  std::vector<Candidate> chosen_;
+  std::vector<Compile> compiles_;
+
+ private:
+  static bool is_main(const Compile& compile, const InstructionCounts& count) {
+    return count.kernel == compile.candidate->plan.launches.back().kernel;
+  }
+
+  static bool is_fused(const Candidate& candidate) {
+    return candidate.scope.find("activation") != candidate.scope.find("activation_none") ||
+           candidate.scope.find("gate") != candidate.scope.find("gate_none") ||
+           candidate.scope.find("residual") != candidate.scope.find("residual_none");
+  }
+
+  /// The columns of a problem: what of it the compiler sees.
+  static Row problem_row(const Operation& operation, const Problem& problem) {
+    const Scope scope = operation.scope(problem);
+    Row row;
+    for (const TypeVariable& variable : operation.type_variables) {
+      row.push_back(*scope.find(variable.name));
+    }
+    for (const Flag& flag : operation.flags) row.push_back(*scope.find(flag.name));
+    row.push_back(alignment(*scope.find("n")));
+    row.push_back(alignment(*scope.find("k")));
+    return row;
+  }
+
+  std::vector<Problem> problems_for(const KernelTemplate& made, const Operation& operation) const {
+    std::vector<Problem> problems = ProblemSpace(operation).spread(kLooks);
+    std::erase_if(problems, [&](const Problem& problem) {
+      return !applies(made, operation, problem, profile_);
+    });
+    std::vector<Row> rows;
+    for (const Problem& problem : problems) {
+      rows.push_back(problem_row(operation, problem));
+      const Scope scope = operation.scope(problem);
+      // Of n and k without what makes their alignment.
+      rows.back().insert(rows.back().end(),
+                         {*scope.find("m"), (*scope.find("n") + 15) / 16, *scope.find("k") / 16});
+    }
+    std::vector<Problem> chosen;
+    for (const std::size_t row : covering_set(rows)) chosen.push_back(problems[row]);
+    problems.resize(std::min(problems.size(), kMoreProblems));
+    chosen.insert(chosen.end(), problems.begin(), problems.end());
+    return chosen;
+  }
+
+  /// Leaves in `chosen_` valid candidates in which all pairs occur that occur in any.
+  void choose(const KernelTemplate& made) {
+    const Operation& operation = **catalog_->operation(made.operation);
+    const std::vector<Problem> problems = problems_for(made, operation);
+    // Of candidates that are the same to the compiler, the first.
+    std::map<Row, std::pair<const Problem*, std::int64_t>> candidates;
+    for (const Problem& problem : problems) {
+      const Row of_problem = problem_row(operation, problem);
+      for (std::int64_t i = 0; i < made.space.size(); ++i) {
+        const Configuration configuration = made.space.at(i);
+        const auto candidate = make_candidate(made, operation, problem, configuration, profile_);
+        if (!candidate) continue;
+        Row row;
+        for (const Parameter& parameter : made.space.parameters()) {
+          if (parameter.binding == Binding::compile) {
+            row.push_back(configuration.at(parameter.name));
+          }
+        }
+        row.insert(row.end(), of_problem.begin(), of_problem.end());
+        // Derived values count as what they decide: 0, 1 or more.
+        for (const Derived& derived : made.derived) {
+          row.push_back(std::min<std::int64_t>(*candidate->scope.find(derived.name), 2));
+        }
+        candidates.emplace(std::move(row), std::pair(&problem, i));
+      }
+    }
+    std::vector<Row> rows;
+    for (const auto& [row, candidate] : candidates) rows.push_back(row);
+
+    std::vector<Row> chosen_rows;
+    for (const std::size_t row : covering_set(rows)) {
+      chosen_rows.push_back(rows[row]);
+      const auto& [problem, point] = candidates.at(rows[row]);
+      chosen_.push_back(*make_candidate(made, operation, *problem, made.space.at(point), profile_));
+    }
+    EXPECT_LE(chosen_.size(), kMostOfATemplate);
+    expect_all_pairs(chosen_rows, rows);
+    expect_all_values(made, rows);
+  }
+
+  static void expect_all_pairs(const std::vector<Row>& chosen, const std::vector<Row>& rows) {
+    ASSERT_FALSE(rows.empty());
+    for (std::size_t a = 0; a < rows.front().size(); ++a) {
+      for (std::size_t b = 0; b < a; ++b) {
+        std::set<std::pair<std::int64_t, std::int64_t>> covered;
+        for (const Row& row : chosen) covered.emplace(row[a], row[b]);
+        for (const Row& row : rows) {
+          ASSERT_TRUE(covered.contains({row[a], row[b]}))
+              << row[a] << " in column " << a << " with " << row[b] << " in column " << b;
+        }
+      }
+    }
+  }
+
+  /// Whether the problems give every value of the manifest a valid candidate.
+  static void expect_all_values(const KernelTemplate& made, const std::vector<Row>& rows) {
+    std::size_t column = 0;
+    for (const Parameter& parameter : made.space.parameters()) {
+      if (parameter.binding != Binding::compile) continue;
+      std::set<std::int64_t> values;
+      for (const Row& row : rows) values.insert(row[column]);
+      EXPECT_EQ(values, std::set(parameter.values.begin(), parameter.values.end()))
+          << parameter.name;
+      ++column;
+    }
+  }
+};
+
+TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByTma) {
+  // 8 of 71, large tiles. No bound on their registers tells them from those that fit: with bias,
+  // gelu_tanh and residual 128x192 spills 96 bytes, 128x208 40, and 256x144 none.
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.15));
+  expect_wgmma_and_tma();
+}
+
+TEST_F(MatmulInstantiationsToolkitTest, ThoseOfSkinnyAreCleanWgmmaFedByTma) {
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny"));
+  expect_wgmma_and_tma();
+}
+
+TEST_F(MatmulInstantiationsToolkitTest, ThoseOfDirectAreCleanMma) {
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/direct"));
+  expect_mma();
+}
+
+TEST_F(MatmulInstantiationsToolkitTest, ThoseOfTiledAreCleanMma) {
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled"));
+  expect_mma();
+}
+
+}  // namespace
+}  // namespace kernwright
