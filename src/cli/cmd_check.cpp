@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <numbers>
 #include <optional>
 #include <set>
@@ -20,27 +21,30 @@ constexpr const char* kSampleProfiles[] = {"a100_80", "a10g", "l40s", "h200"};
 constexpr const char* kReferenceProfile = "h200";
 // How many points of a space are looked at to find the samples.
 constexpr int kLooks = 1000;
+// How many compiles are held, each with its text and its cubin, before the first is told.
+constexpr std::size_t kMostPending = 256;
 
-/// The operation's example, then the example with each other dtype, each other value of a flag, and
-/// every dim that is matched by bucket at 1: what a template must compile for where it applies.
-std::vector<Problem> problems_to_try(const Operation& operation) {
-  std::vector<Problem> problems{operation.example};
+/// The problem, then with each other dtype.
+void add_dtypes(const Operation& operation, const Problem& problem, std::vector<Problem>& to) {
+  to.push_back(problem);
   for (const TypeVariable& variable : operation.type_variables) {
     for (const DType dtype : variable.dtypes) {
-      problems.push_back(operation.example.with(variable.name, std::string(to_string(dtype))));
+      to.push_back(problem.with(variable.name, std::string(to_string(dtype))));
     }
   }
-  for (const Flag& flag : operation.flags) {
-    for (const std::string& value : flag.values) {
-      problems.push_back(operation.example.with(flag.name, value));
-    }
-  }
+}
+
+/// The operation's example with every dim that is matched by bucket at 1.
+Problem smallest_example(const Operation& operation) {
   Problem::Dims smallest = operation.example.dims();
   for (std::size_t i = 0; i < smallest.size(); ++i) {
     if (operation.dims[i].match == DimMatch::bucket) smallest[i].second = 1;
   }
-  problems.push_back(Problem::make(operation.name, std::move(smallest), operation.example.flags()));
+  return Problem::make(operation.name, std::move(smallest), operation.example.flags());
+}
 
+/// Those of them that the operation takes, each once.
+std::vector<Problem> normalize(const Operation& operation, const std::vector<Problem>& problems) {
   std::vector<Problem> normalized;
   for (const Problem& problem : problems) {
     Result<Problem> given = operation.normalize(problem);
@@ -50,6 +54,28 @@ std::vector<Problem> problems_to_try(const Operation& operation) {
     }
   }
   return normalized;
+}
+
+/// The operation's example, then the example with each other dtype, each other value of a flag, and
+/// of the smallest size: what a template must compile for where it applies.
+std::vector<Problem> problems_to_try(const Operation& operation) {
+  std::vector<Problem> problems;
+  add_dtypes(operation, operation.example, problems);
+  for (const Flag& flag : operation.flags) {
+    for (const std::string& value : flag.values) {
+      problems.push_back(operation.example.with(flag.name, value));
+    }
+  }
+  problems.push_back(smallest_example(operation));
+  return normalize(operation, problems);
+}
+
+/// What whole spaces are compiled for: the example, and the smallest, in every dtype.
+std::vector<Problem> problems_of_all(const Operation& operation) {
+  std::vector<Problem> problems;
+  add_dtypes(operation, operation.example, problems);
+  add_dtypes(operation, smallest_example(operation), problems);
+  return normalize(operation, problems);
 }
 
 /// Why the compiled kernel cannot be what the manifest describes; empty where it can.
@@ -70,28 +96,43 @@ std::string missing_entry(const Candidate& candidate, const CompiledKernel& comp
   return {};
 }
 
+struct CheckOptions {
+  std::vector<std::string> profiles;  ///< to check templates for
+  bool all = false;                   ///< every configuration in place of samples
+  int samples = 0;
+  bool quiet = false;
+};
+
 /// Compiles what it is given ahead and tells the results in that order.
 class Checker {
  public:
-  Checker(const Catalog& catalog, int samples, bool quiet)
+  Checker(const Catalog& catalog, CheckOptions options)
       : catalog_(catalog),
-        samples_(samples),
-        quiet_(quiet),
+        options_(std::move(options)),
         pool_(std::shared_ptr<Compiler>(make_toolkit_compiler()), {}) {}
 
-  /// Every configuration is checked by the rules alone; the default for every problem to try, and
-  /// `samples` spread evenly over the space, are compiled for every sample architecture.
+  /// The default for every problem to try, and `samples` spread evenly over the space, are compiled
+  /// for every profile; with `all` the whole space, for fewer problems.
   void add_template(const KernelTemplate& kernel_template) {
     const Operation& operation = **catalog_.operation(kernel_template.operation);
-    const std::vector<Problem> problems = problems_to_try(operation);
+    std::vector<Problem> problems = problems_to_try(operation);
+    if (options_.all) {
+      std::vector<Problem> plain = problems_of_all(operation);
+      const DeviceProfile profile = *find_profile(options_.profiles.front());
+      const bool takes_one = std::any_of(plain.begin(), plain.end(), [&](const Problem& problem) {
+        return applies(kernel_template, operation, problem, profile).has_value();
+      });
+      if (takes_one) problems = std::move(plain);  // else it is for a flag's value
+    }
     std::string refusal;
     bool default_holds = false;
     bool runs = false;
-    for (const char* id : kSampleProfiles) {
+    for (const std::string& id : options_.profiles) {
       const DeviceProfile profile = *find_profile(id);
       if (!kernel_template.runs_on(profile.sm_arch)) continue;
       runs = true;
-      int wanted = samples_;  // for the first problem that the template takes; then the default
+      // For the first problem that the template takes; for the others the default.
+      int wanted = options_.samples;
       for (const Problem& problem : problems) {
         if (Result<void> fits = applies(kernel_template, operation, problem, profile); !fits) {
           if (refusal.empty()) refusal = fits.error().message;
@@ -105,17 +146,21 @@ class Checker {
         } else if (!default_holds) {
           refusal = standard.error().message;
         }
+        if (options_.all) {
+          add_all(kernel_template, operation, problem, profile);
+          continue;
+        }
         add_samples(kernel_template, operation, problem, profile,
                     standard ? wanted : std::max(wanted, 1));
         wanted = 0;
       }
     }
-    if (!runs) {
+    if (!runs && options_.profiles.size() > 1) {
       add_defect(kernel_template.name, concat(kernel_template.manifest_file,
                                               ": arch: no profile "
                                               "to check with has sm_",
                                               kernel_template.arch.min));
-    } else if (!default_holds) {
+    } else if (runs && !default_holds) {
       add_defect(kernel_template.name,
                  concat("the default configuration holds for no problem tried: ", refusal));
     }
@@ -142,14 +187,8 @@ class Checker {
 
   /// Waits for all compiles and prints their rows. Errors: `unavailable` without a compiler.
   Result<void> finish() {
-    for (Pending& pending : pending_) {
-      if (pending.compile.valid()) {
-        const CompileResult& compiled = pending.compile.get();
-        if (!compiled && compiled.error().code == ErrorCode::unavailable) return compiled.error();
-        judge(pending, compiled);
-      }
-      tell(pending);
-    }
+    while (!pending_.empty()) tell_first();
+    if (no_compiler_) return *no_compiler_;
     return {};
   }
 
@@ -186,6 +225,15 @@ class Checker {
     }
   }
 
+  void add_all(const KernelTemplate& kernel_template, const Operation& operation,
+               const Problem& problem, const DeviceProfile& profile) {
+    for (std::int64_t i = 0; i < kernel_template.space.size(); ++i) {
+      Result<Candidate> candidate =
+          make_candidate(kernel_template, operation, problem, kernel_template.space.at(i), profile);
+      if (candidate) add_compile(*candidate, profile, false);
+    }
+  }
+
   /// False where the same text is compiled already.
   bool add_compile(const Candidate& candidate, const DeviceProfile& profile, bool is_default) {
     const KernelTemplate& kernel_template = *candidate.kernel_template;
@@ -202,11 +250,27 @@ class Checker {
     if (!seen_.insert(request.digest("").hex()).second) return false;
     pending.compile = pool_.submit(std::move(request));
     pending_.push_back(std::move(pending));
+    if (pending_.size() > kMostPending) tell_first();
     return true;
   }
 
   void add_defect(std::string name, std::string defect) {
     pending_.push_back({.name = std::move(name), .defect = std::move(defect)});
+  }
+
+  void tell_first() {
+    Pending pending = std::move(pending_.front());
+    pending_.pop_front();
+    if (no_compiler_) return;
+    if (pending.compile.valid()) {
+      const CompileResult& compiled = pending.compile.get();
+      if (!compiled && compiled.error().code == ErrorCode::unavailable) {
+        no_compiler_ = compiled.error();
+        return;
+      }
+      judge(pending, compiled);
+    }
+    tell(pending);
   }
 
   static void judge(Pending& pending, const CompileResult& compiled) {
@@ -244,7 +308,7 @@ class Checker {
     pending.json["problem"] = pending.problem;
     pending.json["configuration"] = pending.configuration;
     rows_.push_back(std::move(pending.json));
-    if (quiet_) return;
+    if (options_.quiet) return;
     std::string line = pending.defect.empty() ? "ok    " : "DEFECT";
     for (const std::string* part :
          {&pending.name, &pending.target, &pending.problem, &pending.configuration}) {
@@ -256,11 +320,11 @@ class Checker {
   }
 
   const Catalog& catalog_;
-  int samples_;
-  bool quiet_;
+  CheckOptions options_;
   CompilePool pool_;
   std::set<std::string> seen_;
-  std::vector<Pending> pending_;
+  std::deque<Pending> pending_;
+  std::optional<Error> no_compiler_;
   Json rows_ = Json::array();
   int compiles_ = 0;
   int defects_ = 0;
@@ -276,12 +340,31 @@ class Check : public Command {
         samples_("samples",
                  llvm::cl::desc("Configurations per template and architecture beside the default, "
                                 "4 unless said"),
-                 llvm::cl::init(4), llvm::cl::sub(sub)) {}
+                 llvm::cl::init(4), llvm::cl::sub(sub)),
+        all_("all",
+             llvm::cl::desc("Every configuration in place of samples, in every dtype, for one SKU: "
+                            "h200 unless said"),
+             llvm::cl::sub(sub)),
+        sku_("sku", llvm::cl::desc("Check for this SKU alone, e.g. h200"),
+             llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)) {}
 
   Status run() override {
     if (samples_ < 0) {
       return report({ErrorCode::invalid_argument,
                      concat("--samples is ", samples_.getValue(), ", it must be 0 or more")});
+    }
+    if (all_ && samples_.getNumOccurrences() > 0) {
+      return report({ErrorCode::invalid_argument, "--all leaves nothing to --samples"});
+    }
+    CheckOptions options{.profiles = {std::begin(kSampleProfiles), std::end(kSampleProfiles)},
+                         .all = all_,
+                         .samples = samples_,
+                         .quiet = json};
+    if (all_ || !sku_.empty()) {
+      options.profiles = {sku_.empty() ? kReferenceProfile : sku_.getValue()};
+      if (Result<DeviceProfile> found = find_profile(options.profiles.front()); !found) {
+        return report({ErrorCode::invalid_argument, found.error().message});
+      }
     }
     std::vector<std::filesystem::path> folders;
     if (!path_.empty()) folders.emplace_back(path_.getValue());
@@ -294,7 +377,7 @@ class Check : public Command {
     }
     const Catalog& catalog = **loaded;
 
-    Checker checker(catalog, samples_, json);
+    Checker checker(catalog, std::move(options));
     int templates = 0;
     for (const Operation& operation : catalog.operations()) {
       if (is_checked(operation.folder)) checker.add_operation(operation);
@@ -329,6 +412,8 @@ class Check : public Command {
 
   llvm::cl::opt<std::string> path_;
   llvm::cl::opt<int> samples_;
+  llvm::cl::opt<bool> all_;
+  llvm::cl::opt<std::string> sku_;
 };
 
 }  // namespace

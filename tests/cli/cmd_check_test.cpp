@@ -40,6 +40,52 @@ TEST_F(CheckToolkitTest, AFolderOfOnesOwnIsCheckedAloneForEveryDtypeAndArchitect
                                              "scaled_add n=16777216 dtype=fp32"}));
 }
 
+TEST_F(CheckToolkitTest, AllCompilesEveryValidConfigurationInEveryDtypeForOneSku) {
+  for (const auto& [options, target] :
+       {std::pair<std::vector<std::string>, std::string>{{}, "sm_90"},
+        {{"--sku", "a100_80"}, "sm_80"}}) {
+    std::vector<std::string> words{"check", templates(), "--all", "--json"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Ran ran = kernwright(std::move(words));
+    ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+    const nlohmann::json report = ran.json();
+    std::set<std::pair<std::string, std::string>> compiled;
+    for (const nlohmann::json& row : report["compiled"]) {
+      if (row["template"] != "scaled_add/tiles") continue;
+      EXPECT_EQ(row["target"], target);
+      compiled.emplace(row["problem"], row["configuration"]);
+    }
+    // Of 25 configurations 19 have a tile of 256 to 4096.
+    EXPECT_EQ(compiled.size(), 2 * 19U);
+  }
+}
+
+TEST_F(CheckToolkitTest, AllOfATemplateForOneFlagsValueIsCompiledForThat) {
+  edit("operation.json", "\"tensors\": [",
+       R"("flags": {"order": {"values": ["xy", "yx"], "default": "xy"}}, "tensors": [)");
+  edit("tiles/manifest.json", "\"dims\":", R"("when": ["order == order_yx"], "dims":)");
+  const Ran ran = kernwright({"check", templates(), "--all", "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const nlohmann::json report = ran.json();
+  std::size_t compiled = 0;
+  for (const nlohmann::json& row : report["compiled"]) {
+    if (row["template"] != "scaled_add/tiles") continue;
+    EXPECT_EQ(row["problem"], "scaled_add n=16777216 dtype=bf16 order=yx");
+    ++compiled;
+  }
+  EXPECT_EQ(compiled, 19U);
+}
+
+TEST_F(CheckToolkitTest, ADefectThatNoSampleHasIsAmongAll) {
+  edit("tiles/kernel.cu", "dtype_t b[ITEMS];",
+       "static_assert(THREADS != 512 || ITEMS != 8 || sizeof(dtype_t) == 2);\n  dtype_t b[ITEMS];");
+  EXPECT_EQ(kernwright({"check", templates(), "--samples", "0"}).exit_code, 0);
+  const Ran ran = kernwright({"check", templates(), "--all"});
+  EXPECT_EQ(ran.exit_code, 1) << ran.err;
+  EXPECT_NE(ran.out.find("dtype=fp32  THREADS=512 ITEMS=8"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find(" 1 defects"), std::string::npos) << ran.out;
+}
+
 TEST_F(CheckToolkitTest, ASyntaxErrorHasTheSourcesLine) {
   edit("tiles/kernel.cu", "a[i] = x[first + i * THREADS];", "a[i] = x[first + i * THREADS]");
   expect_defect({"scaled_add/tiles/kernel.cu(16)", "expected a \";\""});

@@ -73,6 +73,8 @@ TEST_F(UsageTest, OptionsSayWhichValuesTheyTake) {
   expect_usage(tune({"--sku", "h200", "--seconds", "soon"}), {"--seconds", "soon"});
   expect_usage(tune({"--sku", "h200", "--trials", "0"}), {"--trials is 0", "1 or more"});
   expect_usage({"check", "--samples", "-1"}, {"--samples is -1", "0 or more"});
+  expect_usage({"check", "--samples", "2", "--all"}, {"--all", "--samples"});
+  expect_usage({"check", "--all", "--sku", "h9000"}, {"\"h9000\"", "h200", "rtx_4090"});
 }
 
 TEST_F(UsageTest, WorklistsAreReadBeforeAnythingElse) {
