@@ -40,7 +40,7 @@ std::uint64_t fingerprint_of(std::span<const ArgumentView> arguments) {
 }  // namespace
 
 Result<std::unique_ptr<LaunchGraph>> LaunchGraph::make(const DriverApi& api,
-                                                       std::vector<SequenceStep> steps) {
+                                                       const std::vector<SequenceStep>& steps) {
   const Result<CUcontext> context = current_context(api);
   if (!context) return context.error();
   CUgraph graph = nullptr;
@@ -48,11 +48,11 @@ Result<std::unique_ptr<LaunchGraph>> LaunchGraph::make(const DriverApi& api,
     return driver_error(api, status);
   }
   std::unique_ptr<LaunchGraph> made(new LaunchGraph(api, *context, GraphHandle(api, graph)));
-  if (Result<void> prepared = made->prepare(std::move(steps)); !prepared) return prepared.error();
+  if (Result<void> prepared = made->prepare(steps); !prepared) return prepared.error();
   return made;
 }
 
-Result<void> LaunchGraph::prepare(std::vector<SequenceStep> steps) {
+Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
   GraphTail tail;
   State initial;
   for (const SequenceStep& step : steps) {

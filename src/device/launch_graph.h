@@ -37,7 +37,7 @@ class LaunchGraph {
   /// The arguments must have passed `check_arguments`; references and magnitudes are not among
   /// them. Errors: `invalid_argument` where the calling thread has no current context; `device`.
   static Result<std::unique_ptr<LaunchGraph>> make(const DriverApi& api,
-                                                   std::vector<SequenceStep> steps);
+                                                   const std::vector<SequenceStep>& steps);
   LaunchGraph(const LaunchGraph&) = delete;
   LaunchGraph& operator=(const LaunchGraph&) = delete;
   ~LaunchGraph();
@@ -81,7 +81,7 @@ class LaunchGraph {
   LaunchGraph(const DriverApi& api, CUcontext context, GraphHandle graph)
       : api_(api), context_(context), graph_(std::move(graph)) {}
 
-  Result<void> prepare(std::vector<SequenceStep> steps);
+  Result<void> prepare(const std::vector<SequenceStep>& steps);
   DriverStatus upload() const;
   /// Where a set goes that is not ready: to a place that was never used, to the one not used for
   /// longest where the set comes back, else to the place of sets that come once.

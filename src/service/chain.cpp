@@ -192,7 +192,7 @@ Result<Chain> ChainBuilder::build() const {
     state->programmatic = *std::move(graph);
     for (SequenceStep& step : *steps) step.early = false;
   }
-  auto graph = LaunchGraph::make(state->api(), *std::move(steps));
+  auto graph = LaunchGraph::make(state->api(), *steps);
   if (!graph) return Error{graph.error().code, concat(state->text, ": ", graph.error().message)};
   state->plain = *std::move(graph);
   return Chain(std::move(state));
