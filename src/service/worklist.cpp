@@ -183,11 +183,16 @@ Result<Shard> parse_shard(std::string_view text) {
 }
 
 std::vector<Problem> shard_of(std::vector<Problem> normalized, const Shard& shard) {
-  std::sort(normalized.begin(), normalized.end(),
-            [](const Problem& a, const Problem& b) { return a.text() < b.text(); });
+  std::vector<std::pair<std::string, Problem>> by_text;  // a text is dear, a sort asks for many
+  by_text.reserve(normalized.size());
+  for (Problem& problem : normalized) {
+    std::string text = problem.text();
+    by_text.emplace_back(std::move(text), std::move(problem));
+  }
+  std::ranges::sort(by_text, {}, &std::pair<std::string, Problem>::first);
   std::vector<Problem> part;
-  for (std::size_t i = shard.index - 1; i < normalized.size(); i += shard.count) {
-    part.push_back(std::move(normalized[i]));
+  for (std::size_t i = shard.index - 1; i < by_text.size(); i += shard.count) {
+    part.push_back(std::move(by_text[i].second));
   }
   return part;
 }

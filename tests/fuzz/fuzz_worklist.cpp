@@ -1,8 +1,10 @@
 // What a worklist or a model's config may hold: text of whatever kind.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <string_view>
 
 #include "model/catalog.h"
@@ -35,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       covered += shard_of(*problems, {index, 3}).size();
     }
     require(covered == problems->size());
-    for (const Problem& problem : *problems) {
+    constexpr std::size_t kRead = 1000;  // of a short text that stands for many more
+    for (const Problem& problem : std::span(*problems).first(std::min(kRead, problems->size()))) {
       if (const auto operation = (*catalog)->operation(problem.operation())) {
         const auto normalized = (*operation)->normalize(problem);
         if (!normalized) continue;
