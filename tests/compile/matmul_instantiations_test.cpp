@@ -8,11 +8,11 @@
 #include <numbers>
 #include <set>
 
-#include "compile/compile_pool.h"
 #include "compile/cubin.h"
 #include "compile/render.h"
 #include "support/text.h"
 #include "tests/compile/covering_set.h"
+#include "tests/compile/toolkit_world.h"
 
 namespace kernwright {
 namespace {
@@ -86,7 +86,7 @@ class ProblemSpace {
   ParameterSpace space_;
 };
 
-class MatmulInstantiationsToolkitTest : public ::testing::Test {
+class MatmulInstantiationsToolkitTest : public ToolkitWorld {
  protected:
   // 400 in all, so that the compiles stay a matter of minutes.
   static constexpr std::size_t kMostOfATemplate = 100;
@@ -101,16 +101,6 @@ class MatmulInstantiationsToolkitTest : public ::testing::Test {
     std::shared_future<CompileResult> result;
     InstructionCounts count;  ///< of the kernel that multiplies
   };
-
-  void SetUp() override {
-    const std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
-    const Result<std::string> identity = compiler->identity();
-    if (!identity) GTEST_SKIP() << identity.error().message;
-    pool_ = std::make_unique<CompilePool>(compiler, CompilePoolOptions{});
-    auto catalog = Catalog::load({});
-    ASSERT_TRUE(catalog) << catalog.error().message;
-    catalog_ = *catalog;
-  }
 
   /// Instantiations of a template, compiled: free of local memory, calls and warnings. Of those
   /// with more of an epilogue than a bias, this share may spill: tuning drops them.
@@ -172,8 +162,6 @@ class MatmulInstantiationsToolkitTest : public ::testing::Test {
   }
 
   const DeviceProfile profile_ = *find_profile("h200");
-  std::unique_ptr<CompilePool> pool_;
-  std::shared_ptr<const Catalog> catalog_;
   std::vector<Candidate> chosen_;
   std::vector<Compile> compiles_;
 

@@ -7,10 +7,10 @@
 #include <limits>
 #include <set>
 
-#include "compile/compile_pool.h"
 #include "compile/cubin.h"
 #include "compile/render.h"
 #include "support/text.h"
+#include "tests/compile/toolkit_world.h"
 
 namespace kernwright {
 namespace {
@@ -63,7 +63,7 @@ InstructionCounts of_kernel(const std::vector<InstructionCounts>& counts, std::s
   return found == counts.end() ? InstructionCounts{} : *found;
 }
 
-class TemplateContractToolkitTest : public ::testing::Test {
+class TemplateContractToolkitTest : public ToolkitWorld {
  protected:
   struct Compile {
     std::string label;
@@ -71,16 +71,6 @@ class TemplateContractToolkitTest : public ::testing::Test {
     std::string entry;
     std::shared_future<CompileResult> result;
   };
-
-  void SetUp() override {
-    const std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
-    const Result<std::string> identity = compiler->identity();
-    if (!identity) GTEST_SKIP() << identity.error().message;
-    pool_ = std::make_unique<CompilePool>(compiler, CompilePoolOptions{});
-    auto catalog = Catalog::load({});
-    ASSERT_TRUE(catalog) << catalog.error().message;
-    catalog_ = *catalog;
-  }
 
   static void expect_clean(const std::vector<Compile>& compiles) {
     for (const Compile& compile : compiles) {
@@ -95,9 +85,6 @@ class TemplateContractToolkitTest : public ::testing::Test {
           << compile.label << ": no entry " << compile.entry;
     }
   }
-
-  std::unique_ptr<CompilePool> pool_;
-  std::shared_ptr<const Catalog> catalog_;
 };
 
 TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
