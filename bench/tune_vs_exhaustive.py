@@ -38,10 +38,14 @@ def stored_record(cache, after):
     for path in sorted((cache / "v1" / "records").rglob("*")):
         if not path.is_file() or path.stat().st_mtime < after:
             continue
-        data = path.read_bytes()
-        # The entry's frame lies around the JSON.
-        text = data[data.index(b"{"):].decode("utf-8", "replace")
-        return json.JSONDecoder().raw_decode(text)[0]
+        # The entry's frame lies around the JSON, and its digests may hold a brace.
+        text = path.read_bytes().decode("latin-1")
+        at = text.find("{")
+        while at >= 0:
+            try:
+                return json.JSONDecoder().raw_decode(text, at)[0]
+            except ValueError:
+                at = text.find("{", at + 1)
     return None
 
 

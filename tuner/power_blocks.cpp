@@ -11,20 +11,28 @@
 namespace kernwright {
 namespace {
 
-/// Clocks that differ by less than this are equal.
+/// Clocks that differ by less than this are equal: taken once each, and by pairs, where a device
+/// that follows slowly shows a small part of what they would differ by in the long run.
 constexpr double kClockSpread = 0.01;
+constexpr double kPairedClockSpread = 0.003;
 /// Who is that much slower at a shared clock is so at its own: limits cost up to 17 %.
 constexpr double kReach = 0.2;
 constexpr std::size_t kBlockFinalists = 3;
-constexpr int kBlockPasses = 4;  ///< A B C, C B A and once more
-/// A short block: an H200's clock follows a new kernel within 4 to 32 ms.
-constexpr double kShortSeconds = 0.1;
-/// A long one lasts so many times the device's settling time, and a second at least. Of either the
-/// second half counts, as so many rounds, each the median of its part.
+/// The second half of a block counts, as `rounds`, each the median of its part. Passes go A B C,
+/// C B A and so on.
+struct Plan {
+  double seconds = 0;
+  int passes = 0;
+  std::size_t rounds = 0;
+};
+/// An H200's clock follows a new kernel within 4 to 32 ms, and drifts by some percent from one
+/// block to the next: so each is one value, and there are as many as an interval needs.
+constexpr Plan kShort{0.064, kMinRounds, 1};
+constexpr Plan kLook{0.1, 1, 8};
+/// A long one lasts so many times the device's settling time, and a second at least.
+constexpr Plan kLong{1, 4, 8};
 constexpr double kSettlings = 3;
-constexpr double kLongSeconds = 1;
-constexpr std::size_t kRoundsPerBlock = 8;
-constexpr std::size_t kBlockOrder = 8;        ///< samples per call within a block
+constexpr std::size_t kBlockOrder = 4;        ///< samples per call within a block
 constexpr std::size_t kMostInBlock = 20'000;  ///< where the clock stands still
 
 class Blocks {
@@ -45,7 +53,8 @@ class Blocks {
   bool fits(std::size_t blocks, double seconds) const {
     return options_.clock_seconds() + static_cast<double>(blocks) * seconds <= options_.alone_until;
   }
-  Result<End> sample_block(std::size_t entry, double seconds, std::vector<Sample>& rounds);
+  Plan plan() const;
+  Result<End> sample_block(std::size_t entry, const Plan& plan, std::vector<Sample>& rounds);
   Result<End> look_alone(Taken& alone);
   Result<End> sample_all(std::vector<std::size_t> turn, Taken& taken);
   Result<void> end(End how);
@@ -63,6 +72,22 @@ double median_of(const std::vector<Sample>& samples, double Sample::* member) {
   std::vector<double> values;
   for (const Sample& sample : samples) values.push_back(sample.*member);
   return median(std::move(values));
+}
+
+/// By their ratio to that of the first in the same round, since clocks also drift.
+bool clocks_differ(const std::map<std::size_t, std::vector<Sample>>& taken, double spread) {
+  const std::vector<Sample>& first = taken.begin()->second;
+  std::vector<double> clocks;
+  for (const auto& [entry, samples] : taken) {
+    std::vector<double> ratios;
+    for (std::size_t round = 0; round < samples.size(); ++round) {
+      if (first[round].sm_mhz <= 0 || samples[round].sm_mhz <= 0) return true;
+      ratios.push_back(samples[round].sm_mhz / first[round].sm_mhz);
+    }
+    clocks.push_back(median(std::move(ratios)));
+  }
+  const auto [low, high] = std::minmax_element(clocks.begin(), clocks.end());
+  return *high > (1 + spread) * *low;
 }
 
 /// Entries of the result that may be the best alone, the default and the incumbent like any other.
@@ -91,15 +116,22 @@ std::vector<std::size_t> Blocks::best_alone(const Taken& alone) const {
   return order;
 }
 
+Plan Blocks::plan() const {
+  if (!options_.long_blocks) return kShort;
+  Plan plan = kLong;
+  plan.seconds = std::max(plan.seconds, kSettlings * options_.settle_seconds);
+  return plan;
+}
+
 /// One finalist alone, long enough for the clock to settle.
-Result<Blocks::End> Blocks::sample_block(std::size_t entry, double seconds,
+Result<Blocks::End> Blocks::sample_block(std::size_t entry, const Plan& plan,
                                          std::vector<Sample>& rounds) {
   const std::size_t contender = result_.finalists[entry].contender;
   const std::vector<Runner::Id> order(kBlockOrder, contenders_[contender].id);
   const int epoch = runner_.epoch();
   const double start = options_.clock_seconds();
   std::vector<Sample> settled;
-  for (std::size_t taken = 0; options_.clock_seconds() - start < seconds && taken < kMostInBlock;
+  for (std::size_t taken = 0; options_.clock_seconds() - start < plan.seconds && taken < kMostInBlock;
        taken += order.size()) {
     auto sampled = runner_.sample(order);
     if (!sampled) return sampled.error();
@@ -109,15 +141,15 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, double seconds,
       return End::failed;
     }
     if (runner_.epoch() != epoch) return End::not_comparable;
-    if (options_.clock_seconds() - start <= seconds / 2) continue;
+    if (options_.clock_seconds() - start <= plan.seconds / 2) continue;
     for (const Runner::Sampled& one : sampled.value()) settled.push_back(one.sample);
   }
-  if (settled.size() < kRoundsPerBlock) return End::not_comparable;
-  for (std::size_t part = 0; part < kRoundsPerBlock; ++part) {
+  if (settled.size() < plan.rounds) return End::not_comparable;
+  for (std::size_t part = 0; part < plan.rounds; ++part) {
     std::vector<double> us;
     std::vector<double> mhz;
-    const std::size_t end = (part + 1) * settled.size() / kRoundsPerBlock;
-    for (std::size_t i = part * settled.size() / kRoundsPerBlock; i < end; ++i) {
+    const std::size_t end = (part + 1) * settled.size() / plan.rounds;
+    for (std::size_t i = part * settled.size() / plan.rounds; i < end; ++i) {
       us.push_back(settled[i].us);
       mhz.push_back(settled[i].sm_mhz);
     }
@@ -129,22 +161,20 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, double seconds,
 Result<Blocks::End> Blocks::look_alone(Taken& alone) {
   const std::vector<std::size_t> entries = within_reach();
   if (entries.size() < 2) return End::settled;
-  if (!fits(entries.size(), kShortSeconds)) return End::no_time;
+  if (!fits(entries.size(), kLook.seconds)) return End::no_time;
   for (const std::size_t entry : entries) {
-    auto end = sample_block(entry, kShortSeconds, alone[entry]);
+    auto end = sample_block(entry, kLook, alone[entry]);
     if (!end || end.value() != End::settled) return end;
   }
   return End::settled;
 }
 
 Result<Blocks::End> Blocks::sample_all(std::vector<std::size_t> turn, Taken& taken) {
-  const double seconds = options_.long_blocks
-                             ? std::max(kLongSeconds, kSettlings * options_.settle_seconds)
-                             : kShortSeconds;
-  if (!fits(kBlockPasses * turn.size(), seconds)) return End::no_time;
-  for (int pass = 0; pass < kBlockPasses; ++pass) {
+  const Plan plan = this->plan();
+  if (!fits(static_cast<std::size_t>(plan.passes) * turn.size(), plan.seconds)) return End::no_time;
+  for (int pass = 0; pass < plan.passes; ++pass) {
     for (const std::size_t entry : turn) {
-      auto end = sample_block(entry, seconds, taken[entry]);
+      auto end = sample_block(entry, plan, taken[entry]);
       if (!end || end.value() != End::settled) return end;
     }
     std::reverse(turn.begin(), turn.end());
@@ -176,10 +206,7 @@ Result<void> Blocks::run() {
   if (!looked) return looked.error();
   if (looked.value() != End::settled) return end(looked.value());
   if (alone.empty()) return {};
-  std::vector<double> clocks;
-  for (const auto& [entry, samples] : alone) clocks.push_back(median_of(samples, &Sample::sm_mhz));
-  const auto [low, high] = std::minmax_element(clocks.begin(), clocks.end());
-  result_.power_limited = *low <= 0 || *high > (1 + kClockSpread) * *low;
+  result_.power_limited = clocks_differ(alone, kClockSpread);
   if (!result_.power_limited) return {};
 
   const std::vector<std::size_t> turn = best_alone(alone);
@@ -187,6 +214,8 @@ Result<void> Blocks::run() {
   auto sampled = sample_all(turn, taken);
   if (!sampled) return sampled.error();
   if (sampled.value() == End::settled) {
+    result_.power_limited = clocks_differ(taken, kPairedClockSpread);
+    if (!result_.power_limited) return {};
     for (const auto& [entry, more] : taken) {
       RaceResult::Entry& finalist = result_.finalists[entry];
       finalist.samples.insert(finalist.samples.end(), more.begin(), more.end());

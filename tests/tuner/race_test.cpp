@@ -364,9 +364,27 @@ TEST(RaceTest, ShortBlocksDecideTooAndCostTrust) {
   const auto result = race.run();
   ASSERT_TRUE(result);
   EXPECT_EQ(winner(result.value()), 2U);
-  EXPECT_EQ(result.value().rounds.block_rounds, 32);
+  EXPECT_EQ(result.value().rounds.block_rounds, 10);
   EXPECT_EQ(result.value().audit.trust(), Trust::b);
-  EXPECT_LT(race.runner.seconds, 3);
+  EXPECT_LT(race.runner.seconds, 4);
+}
+
+TEST(RaceTest, AClockThatDriftsForAllIsNoDifference) {
+  ScriptedRace race({14, 10, 10.3, 10.6, 12});
+  race.options.power = PowerMode::sustained;
+  const auto drift = [](double seconds) { return 1 - 0.06 * std::min(seconds, 5.0); };
+  race.runner.time_us = [&race, drift](Runner::Id id, double seconds) {
+    return (id < 0 ? 100 : race.us[static_cast<std::size_t>(id)]) / drift(seconds);
+  };
+  race.runner.sm_mhz = [drift](Runner::Id, double seconds) { return 1980 * drift(seconds); };
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(winner(result.value()), 1U);
+  EXPECT_EQ(result.value().decision.verdict, Verdict::win);
+  EXPECT_FALSE(result.value().power_limited);
+  EXPECT_EQ(result.value().rounds.block_rounds, 0);
+  EXPECT_GT(race.runner.samples[1], race.runner.samples[4] + 300) << "blocks were not taken";
+  EXPECT_TRUE(trusted(result.value()));
 }
 
 TEST(RaceTest, WhatDoesNotFitTheTimeIsNotBegunAndCostsTrust) {
