@@ -64,24 +64,64 @@ double successive_correlation(std::span<const double> values) {
   return squares > 0 ? products / squares : 0;
 }
 
+/// The same of the n (n + 1) / 2 means of two of n values, each with itself too, where these lie
+/// symmetrically: the largest k with 2 P(T < k) <= kDoubt, T Wilcoxon's signed-rank statistic.
+int signed_rank_statistic(int n) {
+  std::vector<double> ways{1};  // in which some of the ranks 1 to n add up to the index
+  for (int rank = 1; rank <= n; ++rank) {
+    ways.resize(ways.size() + static_cast<std::size_t>(rank));
+    for (std::size_t sum = ways.size(); sum-- > static_cast<std::size_t>(rank);) {
+      ways[sum] += ways[sum - static_cast<std::size_t>(rank)];
+    }
+  }
+  double below = 0;
+  for (int k = 0; k < static_cast<int>(ways.size()); ++k) {
+    below += ways[static_cast<std::size_t>(k)] * std::pow(0.5, n);
+    if (2 * below > kDoubt) return k;
+  }
+  return 0;
+}
+
+std::vector<double> pairwise_means(std::span<const double> values) {
+  std::vector<double> means;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t j = i; j < values.size(); ++j) means.push_back((values[i] + values[j]) / 2);
+  }
+  return means;
+}
+
 struct Comparison {
   Slowdown slowdown;
   bool known = false;  ///< there were rounds enough for the interval
 };
 
+/// Where finalists share rounds little is known of the noise. In blocks the clock makes it, the
+/// same for all, so that differences are symmetric; it is large, and there are few.
+enum class Pairing { rounds, blocks };
+
 /// Of paired differences in the order of their rounds.
-Comparison compare(std::vector<double> differences) {
+Comparison compare(std::vector<double> differences, Pairing pairing = Pairing::rounds) {
   const auto n = static_cast<int>(differences.size());
   const double correlation = successive_correlation(differences);
   // By chance alone it exceeds 1 / sqrt(n) in one of six cases.
   const bool correlated = correlation > std::max(kCorrelated, 1 / std::sqrt(n));
   const double independent = correlated ? n * (1 - correlation) / (1 + correlation) : n;
+  auto whole = static_cast<int>(independent);
+  int k = 0;
+  if (pairing == Pairing::blocks) {
+    k = signed_rank_statistic(whole);
+    whole = whole * (whole + 1) / 2;
+    differences = pairwise_means(differences);
+  } else {
+    k = order_statistic(whole);
+  }
   std::sort(differences.begin(), differences.end());
-  const auto whole = static_cast<int>(independent);
-  const int k = order_statistic(whole);
+  const auto last = static_cast<int>(differences.size()) - 1;
   // The same quantile of all differences as the k-th of as many independent ones.
-  const auto at = static_cast<std::size_t>(k > 0 ? (k - 1) * n / whole : 0);
-  return {{median(differences), differences[at], differences[differences.size() - 1 - at]}, k > 0};
+  const int at = k > 0 ? (k - 1) * (last + 1) / whole : 0;
+  return {{median(differences), differences[static_cast<std::size_t>(at)],
+           differences[static_cast<std::size_t>(last - at)]},
+          k > 0};
 }
 
 std::vector<double> difference(std::span<const double> a, std::span<const double> b) {
@@ -104,8 +144,8 @@ std::vector<double> counted(std::span<const double> samples, std::span<const int
 /// The finals in logarithms, without the rounds that do not count.
 class Finals {
  public:
-  Finals(std::span<const Finalist> finalists, const FinalRounds& rounds)
-      : finalists_(finalists), bimodal_(finalists.size(), false) {
+  Finals(std::span<const Finalist> finalists, const FinalRounds& rounds, Pairing pairing)
+      : finalists_(finalists), pairing_(pairing), bimodal_(finalists.size(), false) {
     for (const Finalist& f : finalists) logs_.push_back(counted(f.samples_us, rounds.dropped));
     for (const auto* reference : {&rounds.sm_reference_us, &rounds.dram_reference_us}) {
       if (!reference->empty()) references_.push_back(counted(*reference, rounds.dropped));
@@ -118,7 +158,7 @@ class Finals {
   std::size_t rounds(std::size_t i) const { return logs_[i].size(); }
   bool bimodal(std::size_t i) const { return bimodal_[i]; }
   Comparison slowdown(std::size_t i, std::size_t than) const {
-    return compare(difference(logs_[i], logs_[than]));
+    return compare(difference(logs_[i], logs_[than]), pairing_);
   }
 
   /// The fastest over the first `least` rounds, of those that have them.
@@ -213,6 +253,7 @@ class Finals {
   }
 
   std::span<const Finalist> finalists_;
+  Pairing pairing_;
   std::vector<std::vector<double>> logs_;
   std::vector<std::vector<double>> references_;
   std::vector<bool> bimodal_;
@@ -279,8 +320,9 @@ std::size_t choose(const Finals& finals, std::span<const Finalist> finalists,
   return winner;
 }
 
-Decision decide_rounds(std::span<const Finalist> finalists, const FinalRounds& rounds) {
-  const Finals finals(finalists, rounds);
+Decision decide_rounds(std::span<const Finalist> finalists, const FinalRounds& rounds,
+                       Pairing pairing = Pairing::rounds) {
+  const Finals finals(finalists, rounds, pairing);
   Decision decision;
   decision.standings.resize(finalists.size());
   std::size_t longest = 0;
@@ -330,7 +372,7 @@ Decision decide_blocks(std::span<const Finalist> finalists, const FinalRounds& r
     samples.erase(begin, samples.end());
   }
   Decision decision = decide_rounds(by_rounds, rounds);
-  const Decision blocks = decide_rounds(by_blocks, {});
+  const Decision blocks = decide_rounds(by_blocks, {}, Pairing::blocks);
   decision.winner = in_blocks[blocks.winner];
   decision.leader = in_blocks[blocks.leader];
   decision.verdict = blocks.verdict;

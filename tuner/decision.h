@@ -80,7 +80,8 @@ struct Decision {
 /// Of a tie wins the incumbent, then the default, then by `Traits`; but nobody new wins whose
 /// estimate is beyond `kEquivalence`, nor one that is not clearly faster than a default that is
 /// slower itself. So a winner that is neither incumbent nor default is faster than the default
-/// beyond doubt. `finalists` is not empty, and each has a sample in a round that counts.
+/// beyond doubt. Those that have blocks are judged by these among themselves, with intervals of
+/// signed ranks. `finalists` is not empty, and each has a sample in a round that counts.
 Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds);
 
 /// The same from a record alone: winner first, then the runners-up.

@@ -14,23 +14,25 @@ namespace {
 /// Clocks that differ by less than this are equal: taken once each, and by pairs, where a device
 /// that follows slowly shows a small part of what they would differ by in the long run.
 constexpr double kClockSpread = 0.01;
-constexpr double kPairedClockSpread = 0.003;
+constexpr double kPairedClockSpread = 0.002;
 /// Who is that much slower at a shared clock is so at its own: limits cost up to 17 %.
 constexpr double kReach = 0.2;
 constexpr std::size_t kBlockFinalists = 3;
-/// The second half of a block counts, as `rounds`, each the median of its part. Passes go A B C,
-/// C B A and so on.
+/// What follows the first `settling` part of a block counts, as `rounds`. Passes go A B C, C B A
+/// and so on.
 struct Plan {
   double seconds = 0;
+  double settling = 0;
   int passes = 0;
   std::size_t rounds = 0;
 };
-/// An H200's clock follows a new kernel within 4 to 32 ms, and drifts by some percent from one
-/// block to the next: so each is one value, and there are as many as an interval needs.
-constexpr Plan kShort{0.064, kMinRounds, 1};
-constexpr Plan kLook{0.1, 1, 8};
+/// An H200 sets its clock anew every 16 ms or so, by up to some percent, and is where a new kernel
+/// wants it after 4 to 32 ms: short blocks are one value each, and many. Passes are even in number,
+/// for the drift.
+constexpr Plan kShort{0.056, 0.5, 12, 1};
+constexpr Plan kLook{0.1, 0.5, 1, 8};
 /// A long one lasts so many times the device's settling time, and a second at least.
-constexpr Plan kLong{1, 4, 8};
+constexpr Plan kLong{1, 0.5, 4, 8};
 constexpr double kSettlings = 3;
 constexpr std::size_t kBlockOrder = 4;        ///< samples per call within a block
 constexpr std::size_t kMostInBlock = 20'000;  ///< where the clock stands still
@@ -72,6 +74,14 @@ double median_of(const std::vector<Sample>& samples, double Sample::* member) {
   std::vector<double> values;
   for (const Sample& sample : samples) values.push_back(sample.*member);
   return median(std::move(values));
+}
+
+/// The mean without a quarter at either end: between two clocks a median would be one of them.
+double midmean(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto cut = static_cast<std::ptrdiff_t>(values.size() / 4);
+  return std::accumulate(values.begin() + cut, values.end() - cut, 0.0) /
+         static_cast<double>(static_cast<std::ptrdiff_t>(values.size()) - 2 * cut);
 }
 
 /// By their ratio to that of the first in the same round, since clocks also drift.
@@ -131,7 +141,8 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, const Plan& plan,
   const int epoch = runner_.epoch();
   const double start = options_.clock_seconds();
   std::vector<Sample> settled;
-  for (std::size_t taken = 0; options_.clock_seconds() - start < plan.seconds && taken < kMostInBlock;
+  for (std::size_t taken = 0;
+       options_.clock_seconds() - start < plan.seconds && taken < kMostInBlock;
        taken += order.size()) {
     auto sampled = runner_.sample(order);
     if (!sampled) return sampled.error();
@@ -141,7 +152,7 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, const Plan& plan,
       return End::failed;
     }
     if (runner_.epoch() != epoch) return End::not_comparable;
-    if (options_.clock_seconds() - start <= plan.seconds / 2) continue;
+    if (options_.clock_seconds() - start <= plan.settling * plan.seconds) continue;
     for (const Runner::Sampled& one : sampled.value()) settled.push_back(one.sample);
   }
   if (settled.size() < plan.rounds) return End::not_comparable;
@@ -153,7 +164,8 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, const Plan& plan,
       us.push_back(settled[i].us);
       mhz.push_back(settled[i].sm_mhz);
     }
-    rounds.push_back({median(std::move(us)), median(std::move(mhz)), settled[end - 1].at_seconds});
+    rounds.push_back(
+        {midmean(std::move(us)), midmean(std::move(mhz)), settled[end - 1].at_seconds});
   }
   return End::settled;
 }

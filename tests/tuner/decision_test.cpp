@@ -354,6 +354,28 @@ TEST(DecisionTest, BlocksDecideAmongThoseThatHaveThem) {
   EXPECT_EQ(decision.standings[2].place, Place::slower);
 }
 
+TEST(DecisionTest, IntervalsOfBlocksAreThoseOfSignedRanks) {
+  std::vector<Finalist> all = {finalist("fast", normal(10, 0.002, 1)),
+                               finalist("slow", normal(10, 0.002, 2))};
+  FinalRounds rounds;
+  rounds.sm_reference_us = normal(100, 0.002, 4);
+  rounds.dram_reference_us = normal(100, 0.002, 5);
+  rounds.block_rounds = 12;
+  for (int i = 0; i < 12; ++i) {
+    all[0].samples_us.push_back(10);
+    // One of them is faster; by order statistics of 12 the interval would begin there.
+    constexpr double kPercent[] = {-0.4, 3, 1, 4, 2, 6, 3, 5, 1, 4, 2, 5};
+    all[1].samples_us.push_back(10 * std::exp(kPercent[i] / 100));
+  }
+  const Decision decision = decide(all, rounds);
+  EXPECT_EQ(decision.leader, 0U);
+  EXPECT_EQ(decision.standings[1].place, Place::slower);
+  // P(T <= 2) = 3 / 4096, so the third smallest mean of two: -0.4, 0.3, 0.3, 0.8, 0.8 and so on.
+  EXPECT_NEAR(decision.standings[1].slowdown.low, 0.003, 1e-6);
+  EXPECT_NEAR(decision.standings[1].slowdown.estimate, 0.03, 0.0025);
+  EXPECT_EQ(decision.verdict, Verdict::win);
+}
+
 TEST(DecisionTest, WhoDroppedOutOfTheRoundsMayWinTheBlocks) {
   std::vector<Finalist> all = {finalist("hot", normal(10, 0.002, 1)),
                                finalist("cool", normal(10.3, 0.002, 2, 16))};

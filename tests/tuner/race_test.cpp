@@ -364,7 +364,7 @@ TEST(RaceTest, ShortBlocksDecideTooAndCostTrust) {
   const auto result = race.run();
   ASSERT_TRUE(result);
   EXPECT_EQ(winner(result.value()), 2U);
-  EXPECT_EQ(result.value().rounds.block_rounds, 10);
+  EXPECT_EQ(result.value().rounds.block_rounds, 12);
   EXPECT_EQ(result.value().audit.trust(), Trust::b);
   EXPECT_LT(race.runner.seconds, 4);
 }
