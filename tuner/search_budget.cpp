@@ -11,7 +11,10 @@ constexpr double kSettleShare = 0.05;
 constexpr double kMostSettleSeconds = 3;
 constexpr double kAloneShare = 0.08;
 constexpr double kMostAloneSeconds = 0.8;
-/// Short blocks follow where the finalists' clocks differ, which is not known before.
+/// Short blocks follow where the finalists' clocks differ, which is not known before: a race takes
+/// what screening left over, but not what they would need.
+constexpr double kBlocksShare = 0.2;
+constexpr double kMostBlocksSeconds = 2;
 constexpr double kOverrun = 0.15;
 /// Long power blocks take tens of seconds, which only long sessions have.
 constexpr double kLongSeconds = 60;
@@ -35,7 +38,10 @@ double SearchBudget::alone_reserve() const {
 }
 
 void SearchBudget::limit(RaceOptions& race, double started, double elapsed) const {
-  const double left = seconds_ - alone_reserve() - elapsed;
+  const bool blocks = power_ == PowerMode::sustained && !long_blocks();
+  const double left = seconds_ - alone_reserve() -
+                      (blocks ? std::min(kBlocksShare * seconds_, kMostBlocksSeconds) : 0) -
+                      elapsed;
   race.seconds = std::max(race_reserve(), std::min(kMostRaceSeconds, left));
   race.finals_seconds = std::min(race.finals_seconds, race.seconds / 2);
   race.power = power_;

@@ -25,8 +25,10 @@ TEST(SearchBudgetTest, ARaceGetsItsShareWhateverIsLeft) {
   EXPECT_DOUBLE_EQ(limits(10, 7.2).seconds, 2);
   EXPECT_DOUBLE_EQ(limits(10, 12).seconds, 2) << "late";
   EXPECT_DOUBLE_EQ(limits(10, 3).seconds, 4) << "early, but no more than is of use";
+  EXPECT_DOUBLE_EQ(limits(10, 4.5).seconds, 2.7) << "blocks may need 2 s";
+  EXPECT_DOUBLE_EQ(limits(10, 4.5, PowerMode::burst).seconds, 4) << "there are none";
   EXPECT_DOUBLE_EQ(limits(100, 80).seconds, 20) << "long sessions race longer";
-  EXPECT_DOUBLE_EQ(limits(1, 0.7).finals_seconds, 0.11) << "half of it";
+  EXPECT_DOUBLE_EQ(limits(1, 0.7).finals_seconds, 0.1) << "half of it";
 }
 
 TEST(SearchBudgetTest, RunningAloneEndsSoonAfterTheBudgetExceptInLongSessions) {
