@@ -4,6 +4,7 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <utility>
 
+#include "model/candidate_maker.h"
 #include "support/text.h"
 #include "tuner/cost_model.h"
 #include "tuner/tuning_session.h"
@@ -46,12 +47,14 @@ std::vector<Part> enumerate_template(const KernelTemplate& kernel_template,
                                      const DeviceProfile& profile, const PointSample& points) {
   std::vector<Part> parts(
       static_cast<std::size_t>((points.count() + kPointsPerTask - 1) / kPointsPerTask));
+  const CandidateMaker maker(kernel_template, operation, normalized, profile);
   oneapi::tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t p) {
     const std::int64_t begin = static_cast<std::int64_t>(p) * kPointsPerTask;
     const std::int64_t end = std::min(begin + kPointsPerTask, points.count());
     for (std::int64_t i = begin; i < end; ++i) {
-      auto candidate = make_candidate(kernel_template, operation, normalized,
-                                      kernel_template.space.at(points.at(i)), profile);
+      const Configuration configuration = kernel_template.space.at(points.at(i));
+      if (!maker.obeys_rules(configuration)) continue;
+      auto candidate = maker.make(configuration);
       if (!candidate) continue;
       parts[p].predicted_us.push_back(predict_us(candidate.value(), profile));
       parts[p].candidates.push_back(std::move(candidate).value());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "model/candidate_maker.h"
 #include "model/plan_builder.h"
 #include "support/text.h"
 
@@ -14,39 +15,6 @@ Error rejected(std::string message) { return {ErrorCode::invalid_argument, std::
 /// A rejection by what stands at `line` of the manifest.
 Error rejected_at(const KernelTemplate& kernel_template, int line, std::string_view message) {
   return rejected(concat(kernel_template.manifest_file, ":", line, ": ", message));
-}
-
-/// Enters the configuration's values; they must be those of the space's lists, in its order.
-Result<void> bind_parameters(const ParameterSpace& space, const Configuration& configuration,
-                             Scope& scope) {
-  const auto& values = configuration.values();
-  const std::vector<Parameter>& parameters = space.parameters();
-  if (values.size() != parameters.size()) {
-    return rejected(concat("configuration \"", configuration.text(), "\" has ", values.size(),
-                           " values for ", parameters.size(), " parameters"));
-  }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto& [name, value] = values[i];
-    const Parameter& parameter = parameters[i];
-    if (name != parameter.name) {
-      return rejected(concat("configuration \"", configuration.text(), "\" has ", name,
-                             " in the place of parameter ", parameter.name));
-    }
-    if (std::find(parameter.values.begin(), parameter.values.end(), value) ==
-        parameter.values.end()) {
-      return rejected(concat("parameter ", name, ": ", value, " is not in its list of values"));
-    }
-    scope.set(name, value);
-  }
-  return {};
-}
-
-Result<void> check_rules(const KernelTemplate& kernel_template, const Scope& scope) {
-  for (const Rule& rule : kernel_template.rules) {
-    const std::string failure = rule.failure(scope);
-    if (!failure.empty()) return rejected_at(kernel_template, rule.line, failure);
-  }
-  return {};
 }
 
 }  // namespace
@@ -70,40 +38,112 @@ Result<void> applies(const KernelTemplate& kernel_template, const Operation& ope
   return detail::applies_in(kernel_template, operation.scope(normalized), profile);
 }
 
-Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
-                                 const Problem& normalized, const Configuration& configuration,
-                                 const DeviceProfile& profile) {
-  Candidate candidate;
-  candidate.kernel_template = &kernel_template;
-  candidate.operation = &operation;
-  Scope& scope = candidate.scope;
-  scope = operation.scope(normalized);
-  if (Result<void> applied = detail::applies_in(kernel_template, scope, profile); !applied) {
-    return std::move(applied).error();
+CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Operation& operation,
+                               const Problem& normalized, const DeviceProfile& profile)
+    : kernel_template_(kernel_template),
+      operation_(operation),
+      normalized_(normalized),
+      profile_(profile),
+      scope_(operation.scope(normalized)),
+      applies_(detail::applies_in(kernel_template, scope_, profile)) {
+  profile.add_to(scope_);
+  for (const Rule& rule : kernel_template.rules) {
+    std::size_t needs = 0;
+    for (std::size_t i = 0; i < kernel_template.derived.size(); ++i) {
+      const auto& names = rule.expression.names();
+      if (std::find(names.begin(), names.end(), kernel_template.derived[i].name) != names.end()) {
+        needs = i + 1;
+      }
+    }
+    rules_.push_back({rule.expression, needs});
   }
-  profile.add_to(scope);
-  if (Result<void> bound = bind_parameters(kernel_template.space, configuration, scope); !bound) {
+  std::stable_sort(rules_.begin(), rules_.end(),
+                   [](const EarlyRule& a, const EarlyRule& b) { return a.needs < b.needs; });
+}
+
+/// Enters the configuration's values; they must be those of the space's lists, in its order.
+Result<void> CandidateMaker::bind_parameters(const Configuration& configuration,
+                                             Scope& scope) const {
+  const auto& values = configuration.values();
+  const std::vector<Parameter>& parameters = kernel_template_.space.parameters();
+  if (values.size() != parameters.size()) {
+    return rejected(concat("configuration \"", configuration.text(), "\" has ", values.size(),
+                           " values for ", parameters.size(), " parameters"));
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto& [name, value] = values[i];
+    const Parameter& parameter = parameters[i];
+    if (name != parameter.name) {
+      return rejected(concat("configuration \"", configuration.text(), "\" has ", name,
+                             " in the place of parameter ", parameter.name));
+    }
+    if (std::find(parameter.values.begin(), parameter.values.end(), value) ==
+        parameter.values.end()) {
+      return rejected(concat("parameter ", name, ": ", value, " is not in its list of values"));
+    }
+    scope.set(name, value);
+  }
+  return {};
+}
+
+bool CandidateMaker::obeys_rules(const Configuration& configuration) const {
+  Scope scope = scope_;
+  if (!bind_parameters(configuration, scope)) return false;
+  auto rule = rules_.begin();
+  const auto obeys = [&](std::size_t known) {
+    for (; rule != rules_.end() && rule->needs <= known; ++rule) {
+      const Result<std::int64_t> holds = rule->expression.evaluate(scope);
+      if (!holds || *holds == 0) return false;
+    }
+    return true;
+  };
+  if (!obeys(0)) return false;
+  for (std::size_t i = 0; i < kernel_template_.derived.size(); ++i) {
+    const Derived& derived = kernel_template_.derived[i];
+    const Result<std::int64_t> value = derived.expression.evaluate(scope);
+    if (!value) return false;
+    scope.set(derived.name, *value);
+    if (!obeys(i + 1)) return false;
+  }
+  return true;
+}
+
+Result<Candidate> CandidateMaker::make(const Configuration& configuration) const {
+  if (!applies_) return applies_.error();
+  Candidate candidate;
+  candidate.kernel_template = &kernel_template_;
+  candidate.operation = &operation_;
+  Scope& scope = candidate.scope;
+  scope = scope_;
+  if (Result<void> bound = bind_parameters(configuration, scope); !bound) {
     return std::move(bound).error();
   }
-  for (const Derived& derived : kernel_template.derived) {
+  for (const Derived& derived : kernel_template_.derived) {
     const Result<std::int64_t> value = derived.expression.evaluate(scope);
     if (!value) {
       return rejected_at(
-          kernel_template, derived.line,
+          kernel_template_, derived.line,
           concat("derived value ", derived.name, " failed: ", value.error().message));
     }
     scope.set(derived.name, *value);
   }
-  if (Result<void> checked = check_rules(kernel_template, scope); !checked) {
-    return std::move(checked).error();
+  for (const Rule& rule : kernel_template_.rules) {
+    const std::string failure = rule.failure(scope);
+    if (!failure.empty()) return rejected_at(kernel_template_, rule.line, failure);
   }
   Result<ExecutionPlan> plan =
-      detail::make_plan(kernel_template, operation, normalized, scope, profile);
+      detail::make_plan(kernel_template_, operation_, normalized_, scope, profile_);
   if (!plan) return std::move(plan).error();
   candidate.plan = *std::move(plan);
-  candidate.problem = normalized;
+  candidate.problem = normalized_;
   candidate.configuration = configuration;
   return candidate;
+}
+
+Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
+                                 const Problem& normalized, const Configuration& configuration,
+                                 const DeviceProfile& profile) {
+  return CandidateMaker(kernel_template, operation, normalized, profile).make(configuration);
 }
 
 }  // namespace kernwright
