@@ -1,7 +1,7 @@
 // What the cache costs: a hit, a miss, a publication, opening a directory of many records, through
 // the file system that TMPDIR names; and a hit in memory, beside a map behind a mutex. Files were
 // just written, so reads come from the page cache, as they do for a process that starts soon after
-// another; a cold disk adds its own latency. Nothing is synced, as in use. `--records N` says how
+// another; a cold disk adds its own latency. Nothing is synced, as in use. `--records` says how
 // many others the largest directory has.
 
 #include <algorithm>
@@ -32,6 +32,9 @@ namespace kernwright {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kUsage =
+    "usage: cache [--records 100000] [--json FILE], and the options of Google Benchmark\n";
 
 /// The directory all benchmarks work in; removed by `main`.
 fs::path& folder() {
@@ -288,6 +291,7 @@ int run(int argc, char** argv) {
   const std::int64_t most = integer_option(argc, argv, "--records", 100'000);
   benchmark::RegisterBenchmark("open_and_hit", open_and_hit)->Arg(0)->Arg(1000)->Arg(most);
   benchmark::Initialize(&argc, argv);
+  expect_options(argc, argv, kUsage);
   Result<BenchJson> json = BenchJson::open(option_value(argc, argv, "--json").value_or(""), "cache",
                                            command, cpu_device());
   if (!json) {

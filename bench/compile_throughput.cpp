@@ -1,7 +1,5 @@
 // Candidates compiled per second with 1 to all cores, over a fixed set of candidates, and the time
 // of a single compile. NVRTC's own disk cache is off, as in every compile. Needs no GPU.
-//
-//   compile_throughput [--json FILE]
 
 #include <algorithm>
 #include <array>
@@ -21,6 +19,7 @@
 namespace kernwright {
 namespace {
 
+constexpr const char* kUsage = "usage: compile_throughput [--json FILE]\n";
 constexpr const char* kTemplates[] = {"vector_add/vectorized", "matmul/tiled",
                                       "matmul/persistent_wave"};
 constexpr std::size_t kPerTemplate = 32;
@@ -113,6 +112,7 @@ std::vector<int> thread_counts(int cores) {
 }
 
 int run(int argc, const char* const* argv) {
+  expect_options(argc, argv, kUsage);
   const std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
   const std::string identity = take(compiler->identity());
   BenchJson json =

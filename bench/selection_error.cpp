@@ -1,8 +1,6 @@
 // How often a race chooses a wrong winner, under models of noise, on synthetic and recorded spaces,
 // beside the choices of a plain minimum and a plain median of as many samples. Needs no GPU.
 //
-//   selection_error [--landscapes DIR] [--json FILE] [--trials 10000] [--model NAME|all] [--seed S]
-//
 // A space with more than one recorded sample brings noise of its own, so the models add to it only
 // what the device does; one recorded without clocks was also recorded without batching, where
 // nothing can tell a clock step from a slow kernel: those are reported, not judged.
@@ -32,6 +30,9 @@
 namespace kernwright {
 namespace {
 
+constexpr const char* kUsage =
+    "usage: selection_error [--landscapes DIR] [--json FILE] [--trials 10000]\n"
+    "                       [--model NAME|all] [--seed 1]\n";
 constexpr int kTrials = 10000;
 constexpr std::size_t kLadderBest = 64;
 constexpr std::size_t kLadderRandom = 192;
@@ -245,6 +246,7 @@ std::vector<Model> chosen_models(const std::string& name) {
 }
 
 int run(int argc, const char* const* argv) {
+  expect_options(argc, argv, kUsage);
   const auto trials = static_cast<int>(integer_option(argc, argv, "--trials", kTrials));
   const auto seed = static_cast<std::uint64_t>(integer_option(argc, argv, "--seed", 1));
   const std::vector<Model> models =

@@ -259,6 +259,7 @@ nlohmann::ordered_json summary(const std::vector<nlohmann::ordered_json>& rows) 
 }
 
 int run(int argc, const char* const* argv) {
+  expect_options(argc, argv, kUsage);
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
   const Options options = read_options(argc, argv);
   std::vector<std::string> names = {options.strategy};

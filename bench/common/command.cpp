@@ -23,6 +23,22 @@ Number positive_option(int argc, const char* const* argv, std::string_view name,
   return value;
 }
 
+/// Whether `usage` has an option of this name, and takes a value for it.
+struct Known {
+  bool option = false;
+  bool has_value = false;
+};
+
+Known look_up(std::string_view usage, std::string_view name) {
+  for (std::size_t at = usage.find(name); at != std::string_view::npos;
+       at = usage.find(name, at + 1)) {
+    const std::string_view behind = usage.substr(at + name.size());
+    if (behind.starts_with(']')) return {true, false};
+    if (behind.starts_with(' ')) return {true, true};
+  }
+  return {};
+}
+
 }  // namespace
 
 int report(const Error& error) {
@@ -42,6 +58,28 @@ bool lacks_arguments(int argc, const char* const* argv, const char* usage) {
   const bool lacks = argc <= 1 || (argc == 3 && std::string_view(argv[1]) == "--json");
   if (lacks) std::fputs(usage, stderr);
   return lacks;
+}
+
+void expect_options(int argc, const char* const* argv, std::string_view usage) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (!word.starts_with("--")) continue;
+    if (word == "--help") {
+      std::fwrite(usage.data(), 1, usage.size(), stdout);
+      std::exit(0);
+    }
+    const Known known = look_up(usage, word);
+    const bool lacks_value = known.has_value && i + 1 == argc;
+    if (known.option && !lacks_value) {
+      i += known.has_value ? 1 : 0;
+      continue;
+    }
+    const std::string message =
+        concat(program_invocation_short_name, ": ",
+               lacks_value ? "a value is missing after " : "no option ", word, "\n", usage);
+    std::fputs(message.c_str(), stderr);
+    std::exit(2);
+  }
 }
 
 std::optional<std::string> option_value(int argc, const char* const* argv, std::string_view name) {

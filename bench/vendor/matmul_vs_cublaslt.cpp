@@ -428,14 +428,7 @@ int run_all(ServiceCore& core, const std::vector<Problem>& problems, double seco
 }
 
 int run(int argc, char** argv) {
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view name = argv[i];
-    if (i + 1 == argc ||
-        (name != "--shapes" && name != "--seconds" && name != "--json" && name != "--cache")) {
-      std::fputs(kUsage, stderr);
-      return 2;
-    }
-  }
+  expect_options(argc, argv, kUsage);
   const auto problems = parse_shapes(option_value(argc, argv, "--shapes").value_or(kShapes));
   const double seconds =
       std::strtod(option_value(argc, argv, "--seconds").value_or("20").c_str(), nullptr);

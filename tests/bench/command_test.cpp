@@ -46,6 +46,21 @@ TEST(CommandDeathTest, WhatIsNoPositiveNumberOrMissingEndsTheBench) {
   EXPECT_EXIT(text_option(kWords, words, "--out"), ends, "--out is missing");
 }
 
+TEST(CommandDeathTest, WhatIsNoOptionOfTheUsageEndsTheBench) {
+  const auto check = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "mutants");
+    expect_options(static_cast<int>(words.size()), words.data(),
+                   "usage: mutants [--json FILE] [--seconds N]\n               [--compile-only]\n");
+  };
+  check({"--json", "--out.json", "--compile-only", "--seconds", "3"});
+  check({"aa", "--compile-only"});
+  const auto ends = ::testing::ExitedWithCode(2);
+  EXPECT_EXIT(check({"--second", "3"}), ends, "no option --second\nusage: mutants");
+  EXPECT_EXIT(check({"--compile-only", "--trials"}), ends, "no option --trials");
+  EXPECT_EXIT(check({"--seconds"}), ends, "a value is missing after --seconds");
+  EXPECT_EXIT(check({"--help"}), ::testing::ExitedWithCode(0), "");
+}
+
 TEST(CommandTest, WhatIsNotThereIsNoFailureOfTheBench) {
   EXPECT_EQ(report({ErrorCode::unavailable, "no GPU"}), kCannotRun);
   EXPECT_EQ(report({ErrorCode::device, "lost"}), 1);
