@@ -360,7 +360,7 @@ std::vector<LaunchPath> time_threads(const Gpu& gpu, const Subject& subject, int
         std::vector<double> host_us, period_us;
         for (int round = 0; round < rounds; ++round) {
           together.arrive_and_wait();
-          if (auto timed = time_paths(gpu.api, lanes[i].stream(), {&path, 1}, 1); !timed) {
+          if (auto timed = time_paths(gpu.api, lanes[i].stream(), {&path, 1}, {}); !timed) {
             fail(timed.error());
           }
           host_us.push_back(path.host_us.front());
@@ -419,7 +419,7 @@ int run(int argc, const char* const* argv) {
     {
       Lane lane(gpu, subject);
       std::vector<LaunchPath> paths = lane.paths();
-      if (auto timed = time_paths(gpu.api, lane.stream(), paths, rounds); !timed) {
+      if (auto timed = time_paths(gpu.api, lane.stream(), paths, {.rounds = rounds}); !timed) {
         return report(timed.error());
       }
       write_rows(subject, 1, paths, json);

@@ -53,6 +53,19 @@ void write_rounds(FieldWriter& json, const FinalRounds& rounds) {
   json.write("block_rounds", rounds.block_rounds);
 }
 
+void write_launch_paths(FieldWriter& json, const LaunchPaths& paths) {
+  json.each_object("launch_paths", paths.times, [&](const PathTime& time) {
+    json.write("path", to_string(time.path));
+    json.write("host_us", time.host_us);
+    json.write("period_us", time.period_us);
+  });
+  if (paths.best) {
+    json.write("best_path", to_string(*paths.best));
+  } else {
+    json.write("best_path", nullptr);
+  }
+}
+
 void write_search(FieldWriter& json, const SearchSummary& search) {
   json.write("strategy", search.strategy);
   json.write("seed", search.seed);
@@ -162,6 +175,26 @@ void read_rounds(FieldReader& fields, FinalRounds& rounds) {
   fields.read("block_rounds", rounds.block_rounds);
 }
 
+/// A path by its name, which has to be there.
+KernelPath read_path(FieldReader& fields, std::string_view name) {
+  std::string text;
+  fields.read(name, text);
+  const std::optional<KernelPath> path = parse_kernel_path(text);
+  if (!path) fields.fail(name, concat('"', text, "\" is no launch path"));
+  return path.value_or(KernelPath::stream);
+}
+
+void read_launch_paths(FieldReader& fields, LaunchPaths& paths) {
+  if (!fields.contains("launch_paths")) return;
+  fields.each_object("launch_paths", [&](FieldReader& nested) {
+    PathTime& time = paths.times.emplace_back();
+    time.path = read_path(nested, "path");
+    nested.read("host_us", time.host_us);
+    nested.read("period_us", time.period_us);
+  });
+  if (fields.has("best_path")) paths.best = read_path(fields, "best_path");
+}
+
 void read_search(FieldReader& fields, SearchSummary& search) {
   fields.read("strategy", search.strategy);
   fields.read("seed", search.seed);
@@ -186,6 +219,7 @@ void read_evidence(FieldReader& fields, TuningRecord& record) {
   if (fields.contains("rounds")) {
     fields.object("rounds", [&](FieldReader& nested) { read_rounds(nested, record.rounds); });
   }
+  read_launch_paths(fields, record.launch_paths);
   if (fields.contains("search")) {
     fields.object("search", [&](FieldReader& nested) { read_search(nested, record.search); });
   }
@@ -250,6 +284,7 @@ std::string to_json(const TuningRecord& record) {
   });
   json.write("verdict", to_string(record.verdict));
   json.object("rounds", [&] { write_rounds(json, record.rounds); });
+  write_launch_paths(json, record.launch_paths);
   json.object("search", [&] { write_search(json, record.search); });
   json.write("settle_ms", record.settle_ms);
   json.write("idle_seconds", record.idle_seconds);

@@ -108,6 +108,7 @@ struct TuningRecord {
   Audit audit;  ///< before, during and after
   Verdict verdict = Verdict::unresolved;
   FinalRounds rounds;
+  LaunchPaths launch_paths;  ///< of the winner
   SearchSummary search;
   double settle_ms = 0;        ///< until the reference kernels were steady
   double idle_seconds = 0;     ///< from the first sample on, in which the device had no work

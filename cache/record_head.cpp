@@ -38,6 +38,7 @@ RecordHead head_of(const TuningRecord& record) {
                   .roofline_us = record.roofline_us,
                   .created = record.created,
                   .artifacts = {}};
+  head.winner.best_path = record.launch_paths.best;
   const auto add = [&head](const RankedConfiguration& ranked) {
     const std::string& digest = ranked.artifact;
     if (digest.empty() || digest == head.winner.artifact) return;
@@ -79,6 +80,7 @@ std::string encode_head(const RecordHead& head) {
   writer.text(head.created);
   writer.integer(static_cast<std::uint32_t>(head.artifacts.size()));
   for (const std::string& digest : head.artifacts) writer.text(digest);
+  writer.text(head.winner.best_path ? to_string(*head.winner.best_path) : "");
   return bytes;
 }
 
@@ -114,6 +116,8 @@ Result<RecordHead> decode_head(std::string_view bytes) {
   for (auto left = reader.integer<std::uint32_t>(); left > 0 && reader.ok(); --left) {
     head.artifacts.emplace_back(reader.text());
   }
+  // Heads of before it was measured end here.
+  if (reader.left() > 0) head.winner.best_path = parse_kernel_path(reader.text());
   if (!reader.ok()) return Error{ErrorCode::corrupt, "record head: it ends before its fields do"};
   if (!grade || !trust) return Error{ErrorCode::corrupt, "record head: no such grade or trust"};
   if (!l2 || !launch || !power) {

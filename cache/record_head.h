@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ struct HeadWinner {
   std::string artifact;     ///< digest of its bits, hex; empty where it has none yet
   double measured_us = 0;   ///< median of the rounds; 0: it was only predicted
   double predicted_us = 0;  ///< 0: there is no prediction
+  std::optional<KernelPath> best_path = std::nullopt;  ///< nothing: not measured
 
   /// As `Candidate::id`.
   std::string id() const { return kernel_template + " " + configuration.text(); }
@@ -37,7 +39,8 @@ struct RecordHead {
 };
 
 RecordHead head_of(const TuningRecord& record);
-/// The winner's part of a configuration of `record`.
+/// The part of a configuration of a record that is served. Its launch paths were measured of the
+/// record's winner alone.
 HeadWinner winner_of(const RankedConfiguration& ranked, const FinalRounds& rounds);
 
 /// Binary, see cache/README.md. `decode_head(encode_head(h))` gives h back, doubles bit by bit.

@@ -18,6 +18,11 @@ namespace {
 
 /// An audit reads facts of GPU and host for some tens of milliseconds.
 constexpr double kAuditSeconds = 0.04;
+/// For the launch paths of a winner. As many buffer sets as an engine that swaps two buffers has.
+constexpr double kPathSeconds = 0.1;
+constexpr std::size_t kPathSets = 2;
+/// Of graphs of one launch, before that.
+constexpr double kPathGraphSeconds = 0.003;
 /// Unloading takes the host 0.4 ms, in which the device idles: what a search drops mostly goes
 /// behind its last sample.
 constexpr std::size_t kKeptDropped = 256;
@@ -58,6 +63,7 @@ class DeviceRunner final : public Runner {
   Result<Checked> check_after_timing(Id id) override;
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
+  Result<LaunchPaths> launch_paths(Id id) override;
   Result<Audit> audit() override;
   DeviceUse take_use() override { return device_.take_use(); }
   void fill(double seconds) override {
@@ -183,6 +189,16 @@ Result<double> DeviceRunner::launch_gap_us(Id id) {
   const auto sample = sampler_.sample_bare(empty);
   if (!sample) return sample.error();
   return launch_gaps_us_.emplace(shape, sample.value().us).first->second;
+}
+
+Result<LaunchPaths> DeviceRunner::launch_paths(Id id) {
+  const Loaded& loaded = loaded_.at(id);
+  std::vector<LaunchArguments> sets;
+  for (const WorkUnit& set : loaded.timed.sets) {
+    if (sets.size() < kPathSets) sets.push_back(set.front().arguments);
+  }
+  sampler_.fill(kPathGraphSeconds);
+  return device_.time_launch_paths(*loaded.subject.program, sets, kPathSeconds);
 }
 
 Result<Audit> DeviceRunner::audit() {

@@ -70,6 +70,10 @@ class Runner {
   /// Microseconds per unit of an empty kernel launched with the candidate's shapes.
   virtual Result<double> launch_gap_us(Id id) = 0;
 
+  /// What launching the candidate costs on every launch path, on its timed buffers. Empty where
+  /// nothing is launched.
+  virtual Result<LaunchPaths> launch_paths(Id /*id*/) { return LaunchPaths{}; }
+
   /// The state of the environment in which samples were taken since the last audit.
   virtual Result<Audit> audit() = 0;
 

@@ -418,6 +418,10 @@ Result<void> Search::finals() {
   if (finals_.finalists.empty()) return none_passed(in_.problem, trials_);
   for (const FinalsResult::Entry& entry : finals_.finalists)
     note(in_.log.append(trials_[entry.trial]));
+  if (const Result<LaunchPaths>& paths = finals_.launch_paths; !paths) {
+    if (in_.runner.lost()) return paths.error();
+    notes_.push_back(concat("the launch paths could not be measured: ", paths.error().message));
+  }
   return audit();
 }
 
@@ -455,6 +459,7 @@ SearchResult Search::conclude() {
   if (decision.disturbed) record.trust = Trust::c;
   record.verdict = decision.verdict;
   record.rounds = finals_.race.rounds;
+  if (finals_.launch_paths) record.launch_paths = *std::move(finals_.launch_paths);
   record.search.strategy = o_.strategy;
   record.search.seed = o_.seed;
   record.search.rejected = skipped_;

@@ -137,6 +137,10 @@ Result<FinalsResult> SearchFinals::run() {
     const auto kept = keep(result_.race.finalists[i], result_.race.decision.standings[i]);
     if (!kept) return kept.error();
   }
+  if (!result_.race.finalists.empty()) {
+    const RaceResult::Entry& winner = result_.race.finalists[result_.race.decision.winner];
+    result_.launch_paths = in_.runner.launch_paths(survivors_[entered_[winner.contender]].id);
+  }
   survivors_.unload_all();
   return std::move(result_);
 }

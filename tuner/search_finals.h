@@ -32,6 +32,7 @@ struct FinalsResult {
   };
   std::vector<Entry> finalists;  ///< entry i belongs to finalist i of the race
   RaceResult race;
+  Result<LaunchPaths> launch_paths = LaunchPaths{};  ///< of the winner, or why they are not known
 };
 
 /// Lets the survivors race, the default and the incumbent among them, and puts what was found into

@@ -9,11 +9,6 @@ namespace kernwright::cli {
 namespace {
 
 Json dispatch_json(const Dispatch& dispatch) {
-  Json paths = Json::array();
-  for (const Dispatch::Path& path : dispatch.paths) {
-    paths.push_back(
-        {{"path", path.name}, {"host_us", path.host_us}, {"period_us", path.period_us}});
-  }
   Json hooks = Json::array();
   for (const AuditRow& row : dispatch.hooks) {
     hooks.push_back({{"check", row.check}, {"detail", row.detail}});
@@ -27,8 +22,9 @@ Json dispatch_json(const Dispatch& dispatch) {
           {"driver_us", dispatch.driver_us},
           {"gap_us", dispatch.gap_us},
           {"kernel_us", dispatch.kernel_us},
-          {"paths", std::move(paths)},
-          {"best_path", dispatch.best_path},
+          {"paths", paths_json(dispatch.paths)},
+          {"best_path", path_json(dispatch.paths.best)},
+          {"recorded_best_path", path_json(dispatch.kernel.best_path)},
           {"hooks", std::move(hooks)}};
 }
 
@@ -49,11 +45,16 @@ void print_dispatch(const Dispatch& dispatch) {
   row("gap", dispatch.gap_us, "an empty kernel of the same geometry, as a graph's node");
   row("kernel", dispatch.kernel_us, "beyond that, with the L2 warm");
   print(concat("  ", padded("path", 10), padded("host", 12), "period back to back"));
-  for (const Dispatch::Path& path : dispatch.paths) {
-    print(concat("  ", padded(path.name, 10), padded(format_us(path.host_us), 12),
-                 padded(format_us(path.period_us), 12),
-                 path.name == dispatch.best_path ? "best" : ""));
+  const std::optional<KernelPath>& recorded = dispatch.kernel.best_path;
+  for (const PathTime& time : dispatch.paths.times) {
+    const bool best = time.path == dispatch.paths.best;
+    const bool was_best = time.path == recorded;
+    print(concat("  ", padded(std::string(to_string(time.path)), 10),
+                 padded(format_us(time.host_us), 12), padded(format_us(time.period_us), 12),
+                 best ? "best" : "", best && was_best ? ", " : "",
+                 was_best ? "best when it was tuned" : ""));
   }
+  if (!recorded) print("  no best path is recorded");
   for (const AuditRow& hook : dispatch.hooks) {
     print(concat("  distorted by ", hook.check, ": ", hook.detail));
   }

@@ -71,6 +71,17 @@ Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
   return json;
 }
 
+std::string paths_line(const LaunchPaths& paths) {
+  if (!paths.best) return "  launch paths: not measured";
+  std::string line =
+      concat("  launched best by ", to_string(*paths.best), "; back to back (host):");
+  for (const PathTime& time : paths.times) {
+    line += concat(&time == &paths.times.front() ? " " : ", ", to_string(time.path), " ",
+                   format_us(time.period_us), " (", format_us(time.host_us), ")");
+  }
+  return line;
+}
+
 std::map<std::string, int> outcomes(const TuningResult& result) {
   std::map<std::string, int> counts;
   for (const Trial& trial : result.trials) ++counts[std::string(to_string(trial.outcome))];
@@ -122,6 +133,19 @@ void ProgressLine::update(std::string_view text, double now_seconds) {
   std::fflush(stderr);
 }
 
+Json paths_json(const LaunchPaths& paths) {
+  Json json = Json::array();
+  for (const PathTime& time : paths.times) {
+    json.push_back(
+        {{"path", to_string(time.path)}, {"host_us", time.host_us}, {"period_us", time.period_us}});
+  }
+  return json;
+}
+
+Json path_json(const std::optional<KernelPath>& path) {
+  return path ? Json(to_string(*path)) : Json();
+}
+
 Json record_json(const TuningRecord& record) {
   Json json = {{"problem", record.key.problem},
                {"target", record.key.target},
@@ -168,6 +192,8 @@ Json record_json(const TuningRecord& record) {
                       {"seeds", record.search.seeds},
                       {"stop_reason", record.search.stop_reason},
                       {"regret_estimate", record.search.regret_estimate}};
+    json["launch_paths"] = paths_json(record.launch_paths);
+    json["best_path"] = path_json(record.launch_paths.best);
     json["settle_ms"] = record.settle_ms;
     json["idle_seconds"] = record.idle_seconds;
     json["longest_idle_ms"] = record.longest_idle_ms;
@@ -206,6 +232,7 @@ void print_record(const TuningRecord& record, const DeviceProfile& profile) {
     print(concat("  verdict ", to_string(record.verdict), ", trust ", to_string(record.trust),
                  "; stopped by ", record.search.stop_reason, ", what was not tried may be ",
                  percent(record.search.regret_estimate, 1), " faster"));
+    print(paths_line(record.launch_paths));
     for (const AuditRow& row : record.audit.rows) {
       if (row.trust == Trust::a) continue;
       print(concat("  ", to_string(row.trust), " for ", row.check, ": ", row.detail));

@@ -42,6 +42,11 @@ class ProgressLine {
   double printed_ = -1e9;
 };
 
+/// An array of {path, host_us, period_us}.
+Json paths_json(const LaunchPaths& paths);
+/// Its name; null where it is not known.
+Json path_json(const std::optional<KernelPath>& path);
+
 /// What a record says, for people and as JSON.
 Json record_json(const TuningRecord& record);
 void print_record(const TuningRecord& record, const DeviceProfile& profile);

@@ -1,6 +1,7 @@
 #include "device/cuda_device.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "device/clock_stamps.h"
@@ -9,6 +10,8 @@
 #include "device/driver.h"
 #include "device/driver_device.h"
 #include "device/fenced_memory.h"
+#include "device/kernel_paths.h"
+#include "device/launch_graph.h"
 #include "device/prepared_program.h"
 #include "device/timed_graph.h"
 #include "support/text.h"
@@ -45,6 +48,11 @@ class CudaProgram final : public LoadedProgram {
   std::shared_ptr<CudaContext> context_;
   std::unique_ptr<PreparedProgram> program_;
 };
+
+/// Launch paths are timed again and again within their seconds, with trains that let a kernel of a
+/// tenth of a millisecond have several rounds in 0.1 s.
+constexpr int kPathRounds = 31;
+constexpr double kPathTrainUs = 3'000;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -84,6 +92,9 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
+  Result<LaunchPaths> time_launch_paths(const LoadedProgram& program,
+                                        std::span<const LaunchArguments> sets,
+                                        double seconds) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
   DeviceUse take_use() override { return use_.take(now_seconds()); }
 
@@ -245,6 +256,50 @@ Result<Sample> CudaDevice::sample(TimedUnits& units) {
   auto sample = static_cast<TimedGraph&>(units).sample(gate_.get(), stamps_.get(), timer_check_);
   use_.done(now_seconds());
   return sample;
+}
+
+Result<LaunchPaths> CudaDevice::time_launch_paths(const LoadedProgram& program,
+                                                  std::span<const LaunchArguments> sets,
+                                                  double seconds) {
+  const PreparedProgram& work = prepared(program);
+  const DriverApi& api = context_->api();
+  for (const LaunchArguments& set : sets) {
+    if (Result<void> fits = check_arguments(work.plan(), set); !fits) {
+      return context_->fail(Outcome::launch_failed, fits.error());
+    }
+  }
+  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  const ContextScope scope(api, context_->context());
+  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  std::vector<std::unique_ptr<LaunchGraph>> graphs;  // one per set, and one for all
+  for (std::size_t i = 0; i <= sets.size(); ++i) {
+    auto graph = LaunchGraph::make(api, {{.program = &work, .arguments = sets[i % sets.size()]}});
+    if (!graph) return context_->fail(Outcome::launch_failed, graph.error());
+    graphs.push_back(*std::move(graph));
+  }
+  if (Result<void> done = wait(); !done) return done.error();
+  const CUstream stream = context_->stream();
+  const auto told = [this](const DriverStatus& status) { return context_->check(status); };
+  const KernelCalls calls{
+      .stream = [&](std::size_t set) { return told(work.enqueue(stream, sets[set])); },
+      .graph = [&](std::size_t set) { return told(graphs[set]->launch(stream)); },
+      .rebind =
+          [&](std::size_t set) {
+            const std::array<ArgumentView, 1> views{ArgumentView(sets[set])};
+            const DriverStatus bound = graphs.back()->rebind(views);
+            return told(bound ? graphs.back()->launch(stream) : bound);
+          }};
+  use_.queued(now_seconds());
+  auto paths =
+      time_kernel_paths(api, stream, calls, sets.size(),
+                        {.rounds = kPathRounds, .seconds = seconds, .train_us = kPathTrainUs});
+  // Tells what a failure means, and leaves nothing under way that uses the graphs.
+  const Result<void> done = wait();
+  if (lost()) {
+    for (auto& graph : graphs) static_cast<void>(graph.release());  // as all of a lost context
+  }
+  if (!done) return done.error();
+  return paths;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "device/timer_check.h"
 #include "model/candidate.h"
 #include "model/device_profile.h"
+#include "model/evidence.h"
 #include "model/measurement.h"
 #include <kernwright/result.h>
 
@@ -118,6 +119,12 @@ class Device {
 
   /// One sample: replays the graph between two events, with a clock stamp outside of either.
   virtual Result<Sample> sample(TimedUnits& units) = 0;
+
+  /// Launches the program along every path, for about so many seconds, and waits. On each path the
+  /// sets take turns, so that what the L2 holds is no property of a path.
+  virtual Result<LaunchPaths> time_launch_paths(const LoadedProgram& program,
+                                                std::span<const LaunchArguments> sets,
+                                                double seconds) = 0;
 
   /// What the samples since the last call said of the timers.
   virtual TimerCheck take_timer_check() = 0;

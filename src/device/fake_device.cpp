@@ -132,6 +132,9 @@ class FakeDevice final : public Device {
   Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
+  Result<LaunchPaths> time_launch_paths(const LoadedProgram& program,
+                                        std::span<const LaunchArguments> sets,
+                                        double seconds) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
   DeviceUse take_use() override { return use_.take(now_seconds()); }
 
@@ -329,6 +332,21 @@ Result<Sample> FakeDevice::sample(TimedUnits& units) {
     for (const ProgramLaunch& launch : set) apply(fake_of(*launch.program), launch.arguments);
   }
   return Sample{time_us, sm_mhz, now_seconds()};
+}
+
+Result<LaunchPaths> FakeDevice::time_launch_paths(const LoadedProgram& program,
+                                                  std::span<const LaunchArguments> sets,
+                                                  double /*seconds*/) {
+  for (const LaunchArguments& set : sets) {
+    if (Result<void> done = enqueue(program, set); !done) return done.error();
+  }
+  // Of an H200's host, see bench/results.
+  const auto time = [&](KernelPath path, double host_us) {
+    return PathTime{path, host_us, std::max(host_us, fake_of(program).behavior.time_us)};
+  };
+  return LaunchPaths{
+      {time(KernelPath::stream, 3.2), time(KernelPath::graph, 1.2), time(KernelPath::rebind, 1.3)},
+      KernelPath::graph};
 }
 
 }  // namespace

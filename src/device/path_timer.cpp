@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "support/text.h"
 
@@ -14,7 +15,11 @@ constexpr int kUntimed = 4;
 constexpr int kMaxBurst = 32;
 constexpr double kBurstUs = 2'000;
 constexpr int kMaxBackToBack = 512;
-constexpr double kBackToBackUs = 20'000;
+
+/// Periods that differ by less are equal, however sure the difference is.
+constexpr double kTie = 0.01;
+constexpr double kErrors = 4;
+constexpr double kSigmaPerMad = 1.4826;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -36,16 +41,21 @@ Result<void> repeat(const LaunchPath& path, int launches) {
   return {};
 }
 
-Result<void> time_once(const DriverApi& api, CUstream stream, LaunchPath& path) {
+Result<void> time_once(const DriverApi& api, CUstream stream, LaunchPath& path, double train_us) {
   const auto synchronize = [&]() -> Result<void> {
     const DriverStatus status{"cuStreamSynchronize", api.stream_synchronize(stream)};
     if (!status) return driver_error(api, status);
     return {};
   };
-  const Clock::time_point begin = Clock::now();
-  if (Result<void> done = repeat(path, kUntimed); !done) return done;
-  if (Result<void> done = synchronize(); !done) return done;
-  const double expected_us = us_per_launch(begin, Clock::now(), kUntimed);
+  // The first launch tells where more of them would take too long.
+  double expected_us = 0;
+  for (const int untimed : {1, kUntimed}) {
+    const Clock::time_point begin = Clock::now();
+    if (Result<void> done = repeat(path, untimed); !done) return done;
+    if (Result<void> done = synchronize(); !done) return done;
+    expected_us = us_per_launch(begin, Clock::now(), untimed);
+    if (expected_us * kUntimed > train_us) break;
+  }
   const auto launches_in = [&](double us, int most) {
     return std::clamp(static_cast<int>(us / expected_us), 2, most);
   };
@@ -57,12 +67,30 @@ Result<void> time_once(const DriverApi& api, CUstream stream, LaunchPath& path) 
   path.host_us.push_back(us_per_launch(first, Clock::now(), burst));
   if (Result<void> done = synchronize(); !done) return done;
 
-  const int many = launches_in(kBackToBackUs, kMaxBackToBack);
+  const int many = launches_in(train_us, kMaxBackToBack);
   const Clock::time_point second = Clock::now();
   if (Result<void> done = repeat(path, many); !done) return done;
   if (Result<void> done = synchronize(); !done) return done;
   path.period_us.push_back(us_per_launch(second, Clock::now(), many));
   return {};
+}
+
+std::vector<double> differences(std::span<const double> ours, std::span<const double> peers) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < std::min(ours.size(), peers.size()); ++i) {
+    differences.push_back(ours[i] - peers[i]);
+  }
+  return differences;
+}
+
+/// Whether the rounds do not tell the periods apart.
+bool ties(const LaunchPath& path, const LaunchPath& fastest) {
+  std::vector<double> longer_us = differences(path.period_us, fastest.period_us);
+  const double estimate_us = median(longer_us);
+  const auto rounds = static_cast<double>(longer_us.size());
+  for (double& us : longer_us) us = std::abs(us - estimate_us);
+  const double error_us = kSigmaPerMad * median(std::move(longer_us)) / std::sqrt(rounds);
+  return estimate_us <= std::max(kTie * fastest.median_period_us(), kErrors * error_us);
 }
 
 }  // namespace
@@ -71,26 +99,34 @@ double LaunchPath::median_host_us() const { return median(host_us); }
 double LaunchPath::median_period_us() const { return median(period_us); }
 
 Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchPath> paths,
-                        int rounds) {
+                        const PathTiming& timing) {
   for (LaunchPath& path : paths) {
     path.host_us.clear();
     path.period_us.clear();
   }
-  for (int round = 0; round < rounds; ++round) {
+  const Clock::time_point begin = Clock::now();
+  for (int round = 0; round < timing.rounds; ++round) {
+    const std::chrono::duration<double> elapsed = Clock::now() - begin;
+    if (round > 0 && elapsed.count() >= timing.seconds) break;
     for (std::size_t i = 0; i < paths.size(); ++i) {
       LaunchPath& path = paths[(i + static_cast<std::size_t>(round)) % paths.size()];
-      if (Result<void> timed = time_once(api, stream, path); !timed) return timed;
+      if (Result<void> timed = time_once(api, stream, path, timing.train_us); !timed) return timed;
     }
   }
   return {};
 }
 
-double median_difference_us(const LaunchPath& ours, const LaunchPath& peer) {
-  std::vector<double> differences;
-  for (std::size_t i = 0; i < std::min(ours.host_us.size(), peer.host_us.size()); ++i) {
-    differences.push_back(ours.host_us[i] - peer.host_us[i]);
+std::size_t best_path(std::span<const LaunchPath> paths) {
+  const auto fastest = std::ranges::min_element(paths, {}, &LaunchPath::median_period_us);
+  auto best = fastest;
+  for (auto path = paths.begin(); path != paths.end(); ++path) {
+    if (ties(*path, *fastest) && path->median_host_us() < best->median_host_us()) best = path;
   }
-  return median(std::move(differences));
+  return static_cast<std::size_t>(best - paths.begin());
+}
+
+double median_difference_us(const LaunchPath& ours, const LaunchPath& peer) {
+  return median(differences(ours.host_us, peer.host_us));
 }
 
 }  // namespace kernwright

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,13 +24,24 @@ struct LaunchPath {
   double median_period_us() const;
 };
 
-/// Times the paths in turn, `rounds` of each, starting with another one each round; what they held
-/// before is dropped. Host times are those of
-/// up to 32 launches in a row on an empty stream, so that its queue does not fill; periods those of
-/// up to 512, or 20 ms.
-/// The stream's context is current.
+/// How long paths are timed: for so many rounds, or until so many seconds are over and at least
+/// once.
+struct PathTiming {
+  int rounds = 1;
+  double seconds = std::numeric_limits<double>::infinity();
+  double train_us = 20'000;  ///< of launches back to back, at most 512
+};
+
+/// Times the paths in turn, starting with another one each round; what they held before is dropped.
+/// Host times are those of up to 32 launches in a row on an empty stream, so that its queue does
+/// not fill. The stream's context is current.
 Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchPath> paths,
-                        int rounds);
+                        const PathTiming& timing);
+
+/// The path of the shortest period, or, of those that tie with it, that of the least host time.
+/// Those tie whose period is longer by at most 1 %, or by no more than the rounds can tell: four
+/// standard errors of the paired differences, from their median deviation.
+std::size_t best_path(std::span<const LaunchPath> paths);
 
 /// The middle of paired differences, `ours` minus `peer`, of the host's times.
 double median_difference_us(const LaunchPath& ours, const LaunchPath& peer);

@@ -48,8 +48,9 @@ void kw_release(kw_kernel* kernel);
 /* Device bytes a launch needs as workspace. */
 size_t kw_workspace_bytes(const kw_kernel* kernel);
 
-/* A JSON object: problem, template, configuration, match, measured_us, predicted_us, arguments.
- * Valid until the kernel is released. */
+/* A JSON object: problem, template, configuration, match, measured_us, predicted_us, arguments,
+ * best_path ("stream", "graph" or "rebind"; null where that was not measured). Valid until the
+ * kernel is released. */
 const char* kw_describe(const kw_kernel* kernel);
 
 /* Launches on `stream` in the current context: device pointers of the tensors in the operation's
@@ -124,8 +125,8 @@ int kw_add_chain_to_capture(const kw_chain* chain, void* stream);
  * "programmatic_graph". A new chain is launched as a "graph". */
 int kw_set_chain_path(kw_chain* chain, const char* path);
 
-/* Times every path on `stream` and stays with the one of the shortest period. The chain's results
- * are overwritten. */
+/* Times every path on `stream` and stays with the one of the shortest period; of those that tie, with
+ * the one that costs the host least. The chain's results are overwritten. */
 int kw_tune_chain(kw_chain* chain, void* stream);
 
 /* A JSON object: kernels, memory_bytes, path, and every path with host_us and period_us once tuned.

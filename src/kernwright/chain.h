@@ -84,8 +84,9 @@ class KERNWRIGHT_API Chain {
   /// Errors: `invalid_argument` for a path that `paths` does not name; `device`.
   Result<void> set_path(ChainPath path);
 
-  /// Times every path on `stream` in turn and stays with the one of the shortest period. Launches
-  /// the chain up to some thousand times on the present addresses: its results are overwritten.
+  /// Times every path on `stream` in turn and stays with the one of the shortest period; of those
+  /// that tie, with the one that costs the host least. Launches the chain up to some thousand times
+  /// on the present addresses: its results are overwritten.
   Result<std::vector<ChainTime>> tune(void* stream);
 
   /// Device bytes of buffers and workspaces.

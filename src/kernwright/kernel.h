@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <kernwright/dtype.h>
 #include <kernwright/export.h>
+#include <kernwright/kernel_path.h>
 #include <kernwright/match.h>
 #include <kernwright/result.h>
 
@@ -57,6 +59,9 @@ struct KernelSummary {
   double measured_us = 0;                ///< median when tuned; 0 where it was only predicted
   double predicted_us = 0;               ///< 0 where there is no prediction
   double roofline_us = 0;
+  /// On which a train of launches was fastest when it was tuned; nothing where that was not
+  /// measured.
+  std::optional<KernelPath> best_path = std::nullopt;
 };
 
 /// A handle to a loaded kernel with its launch plan for one problem. Cheap to copy; refers to an
@@ -98,6 +103,8 @@ class KERNWRIGHT_API Kernel {
 
   const KernelSummary& summary() const;
   Match match() const { return summary().match; }
+  /// See `KernelSummary::best_path`. The host is part of it: `kernwright dispatch` measures anew.
+  std::optional<KernelPath> best_path() const { return summary().best_path; }
 
   /// The same handle, holding a reference: usable after the service has closed.
   Kernel pin() const;

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kTrusts = {"A", "B", "C"};
 constexpr std::array<std::string_view, 3> kVerdicts = {"win", "tie", "unresolved"};
+constexpr std::array<std::string_view, 3> kPaths = {"stream", "graph", "rebind"};
 
 template <typename Enum, std::size_t Count>
 std::optional<Enum> parse(const std::array<std::string_view, Count>& names, std::string_view text) {
@@ -27,6 +28,11 @@ std::string_view to_string(Verdict verdict) {
 }
 std::optional<Verdict> parse_verdict(std::string_view text) {
   return parse<Verdict>(kVerdicts, text);
+}
+
+std::string_view to_string(KernelPath path) { return kPaths.at(static_cast<std::size_t>(path)); }
+std::optional<KernelPath> parse_kernel_path(std::string_view text) {
+  return parse<KernelPath>(kPaths, text);
 }
 
 Trust Audit::trust() const {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <kernwright/kernel_path.h>
+
 namespace kernwright {
 
 /// How far a measuring environment can be trusted. A record of a lower level never outranks one of
@@ -51,6 +53,25 @@ struct Slowdown {
   double high = 0;
 
   friend bool operator==(const Slowdown&, const Slowdown&) = default;
+};
+
+std::optional<KernelPath> parse_kernel_path(std::string_view text);
+
+/// What a kernel takes on one launch path, medians.
+struct PathTime {
+  KernelPath path = KernelPath::stream;
+  double host_us = 0;    ///< the calling thread's time per launch
+  double period_us = 0;  ///< of launches back to back
+
+  friend bool operator==(const PathTime&, const PathTime&) = default;
+};
+
+/// A kernel on every launch path. Without times it was not measured, and no path is the best.
+struct LaunchPaths {
+  std::vector<PathTime> times;
+  std::optional<KernelPath> best;
+
+  friend bool operator==(const LaunchPaths&, const LaunchPaths&) = default;
 };
 
 }  // namespace kernwright

@@ -49,6 +49,8 @@ std::string describe(const Kernel& kernel) {
                          {"extent", argument.extent},
                          {"alignment", argument.alignment}});
   }
+  nlohmann::ordered_json best_path;  // null where it is not known
+  if (summary.best_path) best_path = to_string(*summary.best_path);
   const nlohmann::ordered_json json = {{"problem", summary.problem},
                                        {"template", summary.kernel_template},
                                        {"configuration", summary.configuration},
@@ -58,6 +60,7 @@ std::string describe(const Kernel& kernel) {
                                        {"measured_us", summary.measured_us},
                                        {"predicted_us", summary.predicted_us},
                                        {"roofline_us", summary.roofline_us},
+                                       {"best_path", std::move(best_path)},
                                        {"workspace_bytes", kernel.workspace_bytes()},
                                        {"arguments", std::move(arguments)}};
   return json.dump();

@@ -125,17 +125,15 @@ Result<std::vector<ChainTime>> Chain::tune(void* stream) {
                      {},
                      {}});
   }
-  if (Result<void> done = time_paths(state_->api(), handle, timed, kTuneRounds); !done) {
+  if (Result<void> done = time_paths(state_->api(), handle, timed, {.rounds = kTuneRounds});
+      !done) {
     return done.error();
   }
   std::vector<ChainTime> times;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     times.push_back({candidates[i], timed[i].median_host_us(), timed[i].median_period_us()});
   }
-  const auto best = std::min_element(
-      times.begin(), times.end(),
-      [](const ChainTime& a, const ChainTime& b) { return a.period_us < b.period_us; });
-  if (Result<void> set = set_path(best->path); !set) return set.error();
+  if (Result<void> set = set_path(candidates[best_path(timed)]); !set) return set.error();
   return times;
 }
 

@@ -33,7 +33,8 @@ KernelSummary summarize(const Problem& normalized, const RecordHead& head, Match
           .reason = reason,
           .measured_us = head.winner.measured_us,
           .predicted_us = head.winner.predicted_us,
-          .roofline_us = head.roofline_us};
+          .roofline_us = head.roofline_us,
+          .best_path = head.winner.best_path};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "device/context_memory.h"
 #include "device/driver_device.h"
+#include "device/kernel_paths.h"
 #include "device/launch_graph.h"
 #include "device/path_timer.h"
 #include "support/text.h"
@@ -153,7 +154,7 @@ Result<double> time_units(const DriverApi& api, CUstream stream, const PreparedP
                   },
                   .host_us = {},
                   .period_us = {}};
-  if (Result<void> timed = time_paths(api, stream, {&path, 1}, kRounds); !timed) {
+  if (Result<void> timed = time_paths(api, stream, {&path, 1}, {.rounds = kRounds}); !timed) {
     return timed.error();
   }
   return path.median_period_us() / static_cast<double>(kNodes);
@@ -180,38 +181,27 @@ Result<double> time_gaps(ServiceCore& core, const DriverApi& api, CUstream strea
   return time_units(api, stream, (*launcher)->program(), ArgumentView({}, {}, 0));
 }
 
-Result<void> time_launches(const LoadedKernel& kernel, const Buffers& buffers, CUstream stream,
-                           Dispatch& dispatch) {
+Result<LaunchPaths> time_launches(const LoadedKernel& kernel, const Buffers& buffers,
+                                  CUstream stream) {
   const std::size_t count = buffers.set(0).size();
-  Result<BakedLaunch> baked = kernel.bake(buffers.set(0).data(), count);
-  if (!baked) return baked.error();
-  Result<BakedLaunch> rebound = kernel.bake(buffers.set(0).data(), count);
-  if (!rebound) return rebound.error();
-  std::size_t turn = 0;
-  std::array<LaunchPath, 3> paths{
-      LaunchPath{
-          "stream",
-          [&] { return kernel.launch(stream, buffers.set(0).data(), count, buffers.workspace()); },
-          {},
-          {}},
-      LaunchPath{"graph", [&] { return baked->launch(stream); }, {}, {}},
-      LaunchPath{"rebind",
-                 [&] {
-                   turn = (turn + 1) % kSets;
-                   Result<void> bound = rebound->rebind(buffers.set(turn).data(), count);
-                   return bound ? rebound->launch(stream) : bound;
-                 },
-                 {},
-                 {}}};
-  if (Result<void> timed = time_paths(kernel.launcher()->api(), stream, paths, kRounds); !timed) {
-    return timed;
+  std::vector<BakedLaunch> baked;  // one per set, and one for all
+  for (std::size_t i = 0; i <= kSets; ++i) {
+    Result<BakedLaunch> launch = kernel.bake(buffers.set(i % kSets).data(), count);
+    if (!launch) return launch.error();
+    baked.push_back(*std::move(launch));
   }
-  for (const LaunchPath& path : paths) {
-    dispatch.paths.push_back({path.name, path.median_host_us(), path.median_period_us()});
-  }
-  dispatch.best_path =
-      std::ranges::min_element(dispatch.paths, {}, &Dispatch::Path::period_us)->name;
-  return {};
+  const KernelCalls calls{
+      .stream =
+          [&](std::size_t set) {
+            return kernel.launch(stream, buffers.set(set).data(), count, buffers.workspace());
+          },
+      .graph = [&](std::size_t set) { return baked[set].launch(stream); },
+      .rebind =
+          [&](std::size_t set) {
+            Result<void> bound = baked.back().rebind(buffers.set(set).data(), count);
+            return bound ? baked.back().launch(stream) : bound;
+          }};
+  return time_kernel_paths(kernel.launcher()->api(), stream, calls, kSets, {.rounds = kRounds});
 }
 
 }  // namespace
@@ -240,10 +230,10 @@ Result<Dispatch> measure_dispatch(ServiceCore& core, const Problem& problem) {
   const Result<double> packing_us = time_packing(core, *kernel, *buffers);
   if (!packing_us) return packing_us.error();
   dispatch.packing_us = *packing_us;
-  if (auto timed = time_launches(*kernel, *buffers, stream, dispatch); !timed) {
-    return timed.error();
-  }
-  dispatch.driver_us = std::max(0.0, dispatch.paths.front().host_us - *packing_us);
+  Result<LaunchPaths> paths = time_launches(*kernel, *buffers, stream);
+  if (!paths) return paths.error();
+  dispatch.paths = *std::move(paths);
+  dispatch.driver_us = std::max(0.0, dispatch.paths.times.front().host_us - *packing_us);
 
   BoundArguments bound;
   const std::vector<Arg>& arguments = buffers->set(0);

@@ -21,14 +21,8 @@ struct Dispatch {
   double gap_us = 0;      ///< a graph's node with an empty kernel of the same geometry
   double kernel_us = 0;   ///< what a node with this kernel takes beyond that
 
-  /// One way to launch: "stream", "graph" (baked), "rebind" (baked, two sets of buffers in turn).
-  struct Path {
-    std::string name;
-    double host_us = 0;    ///< the calling thread's time per launch
-    double period_us = 0;  ///< of launches back to back
-  };
-  std::vector<Path> paths;
-  std::string best_path;  ///< of the shortest period
+  /// Of two sets of buffers in turn.
+  LaunchPaths paths;
 
   /// What was found in this process that distorts launches: profilers' libraries and variables.
   std::vector<AuditRow> hooks;

@@ -57,6 +57,8 @@ class ByteReader {
     bytes_.remove_prefix(count);
     return taken;
   }
+  /// Bytes that were not read.
+  std::size_t left() const { return bytes_.size(); }
   bool ok() const { return ok_; }
 
  private:

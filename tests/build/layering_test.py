@@ -24,6 +24,7 @@ FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner
 # A public header belongs to the layer that implements it: what is not named here, to service.
 PUBLIC = {"export.h": "support", "result.h": "support", "dtype.h": "support", "problem.h": "model",
           "l2_state.h": "model",
+          "kernel_path.h": "model",
           "match.h": "cache"}
 # Third-party headers that only some layers may see; none of them may be in a public header.
 RESTRICTED = {"llvm": ["support", "cli"], "tbb": ["compile", "tuner", "service"],

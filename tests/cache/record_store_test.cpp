@@ -137,6 +137,21 @@ TEST_F(RecordStoreTest, AHeadThatIsNotThatOfItsEvidenceIsADefect) {
   EXPECT_EQ(read_record(*path).reason, MissReason::corrupt);
 }
 
+TEST_F(RecordStoreTest, AHeadFromBeforeLaunchPathsWereMeasuredKnowsNone) {
+  TuningRecord record = sample_record(1);
+  const std::string whole = encode_head(head_of(record));
+  EXPECT_EQ(decode_head(whole)->winner.best_path, KernelPath::graph);
+  record.launch_paths = {};
+  std::string bytes = encode_head(head_of(record));
+  EXPECT_EQ(decode_head(bytes)->winner.best_path, std::nullopt);
+  bytes.resize(bytes.size() - sizeof(std::uint32_t));  // the length of no name
+  const Result<RecordHead> old = decode_head(bytes);
+  ASSERT_TRUE(old) << old.error().message;
+  EXPECT_EQ(*old, head_of(record));
+  ASSERT_TRUE(whole.ends_with("graph"));
+  EXPECT_FALSE(decode_head(whole.substr(0, whole.size() - 1)));
+}
+
 TEST_F(RecordStoreTest, ALookupDoesNotReadTheEvidence) {
   const Result<fs::path> path = store_.put(sample_record(1));
   ASSERT_TRUE(path);

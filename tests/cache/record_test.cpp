@@ -137,6 +137,16 @@ TEST(RecordTest, APredictionHasNoBaselineAndNoSamples) {
   EXPECT_TRUE(back->runners_up.empty());
 }
 
+TEST(RecordTest, LaunchPathsThatWereNotMeasuredAreNone) {
+  TuningRecord record = sample_record(1);
+  record.launch_paths = {};
+  const std::string json = to_json(record);
+  EXPECT_THAT(json, HasSubstr(R"("launch_paths":[],"best_path":null)"));
+  const Result<TuningRecord> back = parse_record(json);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(back->launch_paths, LaunchPaths{});
+}
+
 TEST(RecordTest, EveryFieldOfTheKeyMakesAnotherText) {
   const RecordKey key = sample_key(1);
   EXPECT_EQ(key.text(),
@@ -167,8 +177,8 @@ TEST(RecordTest, UnknownFieldsAreIgnored) {
 /// What a record of version 0.1 does not have, by the object that has it now.
 const std::map<std::string, std::set<std::string>> kNewer = {
     {"",
-     {"trust", "audit", "verdict", "rounds", "search", "settle_ms", "idle_seconds",
-      "longest_idle_ms"}},
+     {"trust", "audit", "verdict", "rounds", "launch_paths", "best_path", "search", "settle_ms",
+      "idle_seconds", "longest_idle_ms"}},
     {"ranked",
      {"sm_mhz", "smem_bytes", "workspace_bytes", "launch_gap_us", "slowdown", "is_default",
       "is_incumbent", "tied", "deterministic", "warned", "in_blocks"}},
@@ -188,6 +198,7 @@ TEST(RecordTest, EvidenceComesBack) {
   EXPECT_EQ(back->audit, record.audit);
   EXPECT_EQ(back->verdict, Verdict::tie);
   EXPECT_EQ(back->rounds, record.rounds);
+  EXPECT_EQ(back->launch_paths, record.launch_paths);
   EXPECT_EQ(back->search.seed, record.search.seed);
   EXPECT_EQ(back->search.regret_estimate, 0.02);
   EXPECT_EQ(back->settle_ms, 412.5);
@@ -223,6 +234,7 @@ TEST(RecordTest, ARecordOfVersionOneHasTheLeastTrust) {
   EXPECT_TRUE(back->audit.rows.empty());
   EXPECT_TRUE(back->winner.measurement.sm_mhz.empty());
   EXPECT_TRUE(back->winner.deterministic);
+  EXPECT_EQ(back->launch_paths, LaunchPaths{});
   EXPECT_EQ(back->winner.measurement.samples_us, sample_record(1).winner.measurement.samples_us);
 }
 
@@ -250,9 +262,9 @@ TEST(RecordTest, EveryMissingFieldIsNamed) {
   const ordered_json whole = ordered_json::parse(to_json(sample_record(1)));
   int checked = 0;
   // Every object of the record, by its path in the error.
-  for (const char* path :
-       {"", "/key", "/environment", "/winner", "/winner/resources", "/runners_up/1", "/baseline",
-        "/baseline/resources", "/check", "/rounds", "/search", "/winner/slowdown", "/audit/0"}) {
+  for (const char* path : {"", "/key", "/environment", "/winner", "/winner/resources",
+                           "/runners_up/1", "/baseline", "/baseline/resources", "/check", "/rounds",
+                           "/search", "/winner/slowdown", "/audit/0", "/launch_paths/0"}) {
     const ordered_json::json_pointer pointer(path);
     for (const auto& item : whole[pointer].items()) {
       if (item.key() == "baseline" || is_newer(path, item.key())) continue;
@@ -265,7 +277,7 @@ TEST(RecordTest, EveryMissingFieldIsNamed) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 13 + 4 + 4 + 6 + 6 + 6 + 6 + 6 + 4 + 4 + 9 + 3 + 3);
+  EXPECT_EQ(checked, 13 + 4 + 4 + 6 + 6 + 6 + 6 + 6 + 4 + 4 + 9 + 3 + 3 + 3);
 }
 
 TEST(RecordTest, EveryFieldOfAnotherTypeIsRefused) {
@@ -296,6 +308,10 @@ TEST(RecordTest, ErrorsNameTheFieldByItsPath) {
             "record: key.policy: \"l2=hot\" is no measure policy");
   EXPECT_EQ(error_after([](ordered_json& json) { json["audit"][0]["trust"] = "D"; }),
             "record: audit[0].trust: \"D\" is none of its values");
+  EXPECT_EQ(error_after([](ordered_json& json) { json["launch_paths"][1]["path"] = "teletype"; }),
+            "record: launch_paths[1].path: \"teletype\" is no launch path");
+  EXPECT_EQ(error_after([](ordered_json& json) { json["best_path"] = "teletype"; }),
+            "record: best_path: \"teletype\" is no launch path");
   EXPECT_EQ(error_after([](ordered_json& json) { json["rounds"]["dropped"][1] = 1e30; }),
             "record: rounds.dropped[1]: a 32-bit integer expected, not 1e+30");
   EXPECT_EQ(error_after([](ordered_json& json) { json["search"]["seed"] = -1; }),

@@ -50,6 +50,8 @@ inline TuningRecord sample_record(int m) {
   record.audit.rows = {{"power_cap", Trust::b, "600 W, 700 W by default"}, {"mig", Trust::a, ""}};
   record.verdict = Verdict::tie;
   record.rounds = {{100.5, 101}, {33.25, 1.0 / 3}, {1, 7}, 3};
+  record.launch_paths = {{{KernelPath::stream, 3.25, 1.0 / 3}, {KernelPath::graph, 1.5, 5.125}},
+                         KernelPath::graph};
   record.search = {"portfolio", 0xffffffffffffffff, 3, 80, 2, 24, 5, "budget", 0.02};
   record.settle_ms = 412.5;
   record.idle_seconds = 1.25;

@@ -338,6 +338,7 @@ TEST_F(OverridesTest, OfABannedWinnerTheRunnerUpIsServed) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].head.winner.configuration, second_.configuration);
   EXPECT_EQ(found[0].head.winner.artifact, second_.artifact);
+  EXPECT_EQ(found[0].head.winner.best_path, std::nullopt) << "the winner's is not its own";
   EXPECT_EQ(found[0].match, Match::recheck);
   EXPECT_EQ(found[0].reason, MissReason::banned);
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <thread>
 
 #include "device/driver_device.h"
@@ -265,6 +266,51 @@ TEST_F(CudaDeviceTest, TimingChainsEveryNodeAndRotatesTheSets) {
     EXPECT_EQ(second.attributes.at(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim.x, 2U);
     EXPECT_EQ(second.attributes.size(), 1U);
   }
+}
+
+TEST_F(CudaDeviceTest, OnEveryLaunchPathTheSetsTakeTurns) {
+  {
+    const auto device = open();
+    const auto program = load(*device);
+    LaunchArguments other = arguments_;
+    other.tensors = {0x11000};
+    const LaunchArguments sets[] = {arguments_, other};
+    const auto paths = device->time_launch_paths(*program, sets, 1e-3);
+    ASSERT_TRUE(paths) << paths.error().message;
+    ASSERT_EQ(paths->times.size(), 3U);
+    ASSERT_TRUE(paths->best);
+    for (const PathTime& time : paths->times) {
+      EXPECT_GT(time.host_us, 0) << to_string(time.path);
+      EXPECT_GT(time.period_us, 0) << to_string(time.path);
+    }
+    std::map<std::uint64_t, int> streamed;
+    for (const FakeDriver::Launch& launched : driver_.launches) {
+      if (!launched.in_graph && launched.kernel == "first") ++streamed[launched.value(0)];
+    }
+    ASSERT_EQ(streamed.size(), 2U);
+    EXPECT_NEAR(streamed[0x10000], streamed[0x11000], 1);
+    std::map<std::uint64_t, int> replayed;
+    for (const CUgraphExec exec : driver_.graph_launches) {
+      ++replayed[driver_.executables.at(exec).front().value(0)];
+    }
+    ASSERT_EQ(replayed.size(), 2U) << "of a graph each, and of one that is bound to both";
+    EXPECT_NEAR(replayed[0x10000], replayed[0x11000], 2);
+    EXPECT_GT(device->take_use().busy_seconds, 0);
+  }
+  EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
+}
+
+TEST_F(CudaDeviceTest, ALaunchPathThatFailsLeavesNothingBehind) {
+  {
+    const auto device = open();
+    const auto program = load(*device);
+    driver_.failures["cuGraphInstantiate"] = CUDA_ERROR_OUT_OF_MEMORY;
+    const auto paths = device->time_launch_paths(*program, {&arguments_, 1}, 1e-3);
+    ASSERT_FALSE(paths);
+    EXPECT_THAT(paths.error().message, HasSubstr("cuGraphInstantiate"));
+    EXPECT_FALSE(device->lost());
+  }
+  EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
 }
 
 TEST_F(CudaDeviceTest, ASampleIsTheReplaysTimePerUnitBehindAGate) {

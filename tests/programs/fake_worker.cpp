@@ -153,6 +153,12 @@ class FakeRunner final : public Runner {
     act("gap", candidates_.at(id));
     return 1.5;
   }
+  Result<LaunchPaths> launch_paths(Id id) override {
+    const Step step = act("paths", candidates_.at(id));
+    if (step.outcome != Outcome::ok) return Error{ErrorCode::device, step.detail};
+    return LaunchPaths{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
+                       KernelPath::rebind};
+  }
   Result<Audit> audit() override {
     act("audit", 0);
     return Audit{{{"power_cap", Trust::b, "700 of 700 W"}}};

@@ -94,6 +94,7 @@ TEST(CApiToolkitTest, AKernelIsPredictedAndDescribedForASku) {
   const nlohmann::json description = nlohmann::json::parse(kw_describe(kernel));
   EXPECT_EQ(description["problem"], "vector_add n=1000 dtype=fp32");
   EXPECT_EQ(description["match"], "predicted");
+  EXPECT_TRUE(description["best_path"].is_null());
   ASSERT_EQ(description["arguments"].size(), 3U);
   EXPECT_EQ(description["arguments"][2]["output"], true);
   EXPECT_EQ(description["arguments"][0]["extent"][0], 1000);

@@ -22,6 +22,7 @@ TEST_F(ServiceCoreTest, APredictionIsServedAtOnceAndSaysSo) {
   EXPECT_EQ(kernel->summary().problem, "vector_add n=4096 dtype=bf16");
   EXPECT_GT(kernel->summary().predicted_us, 0);
   EXPECT_EQ(kernel->summary().measured_us, 0);
+  EXPECT_EQ(kernel->best_path(), std::nullopt);
 }
 
 TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolkit) {
@@ -34,6 +35,7 @@ TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolk
     ASSERT_TRUE(kernel) << kernel.error().message;
     EXPECT_EQ(kernel->match(), Match::exact);
     EXPECT_GT(kernel->summary().measured_us, 0);
+    EXPECT_EQ(kernel->best_path(), KernelPath::graph);
     winner = kernel->summary().configuration;
     EXPECT_EQ(winner, tuned->record.winner.configuration.text());
   }
@@ -45,6 +47,7 @@ TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolk
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::exact);
   EXPECT_EQ(kernel->summary().configuration, winner);
+  EXPECT_EQ(kernel->best_path(), KernelPath::graph);
   EXPECT_EQ(world_.compiles, 0);
   EXPECT_EQ(world_.identities, 0) << "the toolkit was asked for on a hit";
 }

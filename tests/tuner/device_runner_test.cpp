@@ -391,6 +391,17 @@ TEST_F(DeviceRunnerTest, ALaunchGapIsTakenOncePerShape) {
   EXPECT_EQ(clock_.now_us(), before);
 }
 
+TEST_F(DeviceRunnerTest, LaunchPathsAreMeasuredOnTheTimedBuffers) {
+  const auto runner = open();
+  ASSERT_TRUE(runner);
+  const Runner::Id id = prepare(*runner.value(), 2).value().id;
+  const auto paths = runner.value()->launch_paths(id);
+  ASSERT_TRUE(paths) << paths.error().message;
+  ASSERT_EQ(paths->times.size(), 3U);
+  for (const PathTime& time : paths->times) EXPECT_GE(time.period_us, 20) << to_string(time.path);
+  EXPECT_EQ(paths->best, KernelPath::graph);
+}
+
 TEST_F(DeviceRunnerTest, TheAuditAddsTheTimersToWhatItIsGiven) {
   DeviceRunnerOptions options;
   options.audit = [](const auto& released) {
@@ -531,6 +542,7 @@ TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
   const auto result = session.run();
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result.value().record.winner.configuration.at("A"), 1);
+  EXPECT_EQ(result.value().record.launch_paths.best, KernelPath::graph);
   for (const Trial& trial : result.value().trials) {
     const bool wrong = trial.kernel_template == "toy/plain" && trial.configuration.at("A") == 5;
     EXPECT_EQ(trial.outcome, wrong ? Outcome::wrong_result : Outcome::ok) << trial.id();

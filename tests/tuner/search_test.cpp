@@ -203,6 +203,43 @@ TEST(SearchTest, UnresolvedFinalsAreNotTrustedFully) {
   EXPECT_TRUE(result->record.winner.is_default);
 }
 
+TEST(SearchTest, TheLaunchPathsOfTheWinnerAreRecorded) {
+  const LaunchPaths paths{{{KernelPath::stream, 3, 5}, {KernelPath::graph, 1, 4}},
+                          KernelPath::graph};
+  ToySession toy;
+  toy.runner.time_us = bowl_us;
+  std::vector<std::string> asked;
+  toy.runner.paths = [&](const Candidate& candidate) {
+    asked.push_back(candidate.id());
+    return paths;
+  };
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->record.launch_paths, paths);
+  const RankedConfiguration& winner = result->record.winner;
+  EXPECT_EQ(asked, std::vector{winner.kernel_template + " " + winner.configuration.text()});
+}
+
+TEST(SearchTest, ARunnerThatLaunchesNothingHasNoLaunchPaths) {
+  ToySession toy;
+  toy.runner.time_us = bowl_us;
+  const auto result = toy.run();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->record.launch_paths, LaunchPaths{});
+  EXPECT_TRUE(result->notes.empty());
+}
+
+TEST(SearchTest, LaunchPathsThatFailCostTheRecordNothingElse) {
+  ToySession toy;
+  toy.runner.time_us = bowl_us;
+  toy.runner.paths = [](const Candidate&) { return Error{ErrorCode::device, "refused"}; };
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->record.launch_paths, LaunchPaths{});
+  EXPECT_EQ(result->notes,
+            std::vector<std::string>{"the launch paths could not be measured: refused"});
+}
+
 TEST(SearchTest, AWinnerThatLaunchesForTooLongIsLabelled) {
   ToySession toy;
   toy.runner.time_us = bowl_us;

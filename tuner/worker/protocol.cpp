@@ -16,10 +16,11 @@ using Json = FieldReader::Json;
 
 // In the order of the variants.
 constexpr std::array<std::string_view, std::variant_size_v<Request>> kRequests = {
-    "hello", "open", "prepare", "check",   "check_after_timing", "sample", "gap",
+    "hello", "open", "prepare", "check",   "check_after_timing", "sample", "gap", "paths",
     "audit", "drop", "close",   "compiled"};
 constexpr std::array<std::string_view, std::variant_size_v<AnyReply>> kReplies = {
-    "hello", "open", "prepare", "check", "sampled", "gap", "audit", "done", "compile", "error"};
+    "hello", "open",  "prepare", "check",   "sampled", "gap",
+    "paths", "audit", "done",    "compile", "error"};
 
 template <typename Enum>
 Enum read_enum(FieldReader& fields, std::string_view name, Enum last) {
@@ -136,6 +137,31 @@ void read_compile(FieldReader& fields, CompileRequest& request) {
   request.output = read_enum(fields, "output", OutputKind::lto_ir);
 }
 
+Json json_of(const LaunchPaths& paths) {
+  Json times = Json::array();
+  for (const PathTime& time : paths.times) {
+    times.push_back(
+        {{"path", to_string(time.path)}, {"host_us", time.host_us}, {"period_us", time.period_us}});
+  }
+  return {{"times", std::move(times)}, {"best", paths.best ? to_string(*paths.best) : ""}};
+}
+void read_paths(FieldReader& fields, LaunchPaths& paths) {
+  const auto path = [](FieldReader& from, std::string_view name) {
+    std::string text;
+    from.read(name, text);
+    const auto parsed = parse_kernel_path(text);
+    if (!parsed && !text.empty()) from.fail(name, concat('"', text, "\" is no launch path"));
+    return parsed;
+  };
+  fields.each_object("times", [&](FieldReader& item) {
+    PathTime& time = paths.times.emplace_back();
+    time.path = path(item, "path").value_or(KernelPath::stream);
+    item.read("host_us", time.host_us);
+    item.read("period_us", time.period_us);
+  });
+  paths.best = path(fields, "best");
+}
+
 Json json_of(const DeviceUse& use) {
   return {{"begin_seconds", use.begin_seconds},
           {"end_seconds", use.end_seconds},
@@ -174,6 +200,7 @@ Json fields_of(const CheckRequest& r) {
 Json fields_of(const CheckAfterTimingRequest& r) { return {{"id", r.id}}; }
 Json fields_of(const SampleRequest& r) { return {{"order", r.order}}; }
 Json fields_of(const LaunchGapRequest& r) { return {{"id", r.id}}; }
+Json fields_of(const LaunchPathsRequest& r) { return {{"id", r.id}}; }
 Json fields_of(const AuditRequest&) { return Json::object(); }
 Json fields_of(const DropRequest& r) { return {{"id", r.id}}; }
 Json fields_of(const CloseRequest&) { return Json::object(); }
@@ -210,6 +237,7 @@ void read(FieldReader& fields, CheckRequest& r) {
 void read(FieldReader& fields, CheckAfterTimingRequest& r) { fields.read("id", r.id); }
 void read(FieldReader& fields, SampleRequest& r) { fields.read("order", r.order); }
 void read(FieldReader& fields, LaunchGapRequest& r) { fields.read("id", r.id); }
+void read(FieldReader& fields, LaunchPathsRequest& r) { fields.read("id", r.id); }
 void read(FieldReader&, AuditRequest&) {}
 void read(FieldReader& fields, DropRequest& r) { fields.read("id", r.id); }
 void read(FieldReader&, CloseRequest&) {}
@@ -235,6 +263,7 @@ Json fields_of(const SampledReply& r) {
           {"at_seconds", r.sampled.sample.at_seconds}};
 }
 Json fields_of(const LaunchGapReply& r) { return {{"us", r.us}}; }
+Json fields_of(const LaunchPathsReply& r) { return json_of(r.paths); }
 Json fields_of(const AuditReply& r) { return {{"rows", json_of(r.audit)}}; }
 Json fields_of(const DoneReply&) { return Json::object(); }
 Json fields_of(const CompileReply& r) { return json_of(r.request); }
@@ -262,6 +291,7 @@ void read(FieldReader& fields, SampledReply& r) {
   fields.read("at_seconds", r.sampled.sample.at_seconds);
 }
 void read(FieldReader& fields, LaunchGapReply& r) { fields.read("us", r.us); }
+void read(FieldReader& fields, LaunchPathsReply& r) { read_paths(fields, r.paths); }
 void read(FieldReader& fields, AuditReply& r) { read_audit(fields, r.audit); }
 void read(FieldReader&, DoneReply&) {}
 void read(FieldReader& fields, CompileReply& r) { read_compile(fields, r.request); }

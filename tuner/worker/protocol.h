@@ -17,7 +17,7 @@
 namespace kernwright::detail {
 
 /// Both sides come from one build; another number means that they do not.
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 
 /// The first request: starts CUDA on the GPU. The rest is for the audit, see `AuditorOptions`.
 struct HelloRequest {
@@ -59,6 +59,9 @@ struct SampleRequest {
 struct LaunchGapRequest {
   Runner::Id id = -1;
 };
+struct LaunchPathsRequest {
+  Runner::Id id = -1;
+};
 struct AuditRequest {};
 struct DropRequest {
   Runner::Id id = -1;
@@ -72,9 +75,10 @@ struct CompiledRequest {
   std::string error;
 };
 
-using Request = std::variant<HelloRequest, OpenRequest, PrepareRequest, CheckRequest,
-                             CheckAfterTimingRequest, SampleRequest, LaunchGapRequest, AuditRequest,
-                             DropRequest, CloseRequest, CompiledRequest>;
+using Request =
+    std::variant<HelloRequest, OpenRequest, PrepareRequest, CheckRequest, CheckAfterTimingRequest,
+                 SampleRequest, LaunchGapRequest, LaunchPathsRequest, AuditRequest, DropRequest,
+                 CloseRequest, CompiledRequest>;
 
 struct HelloReply {
   int protocol = kProtocol;
@@ -95,6 +99,9 @@ struct SampledReply {
 struct LaunchGapReply {
   double us = 0;
 };
+struct LaunchPathsReply {
+  LaunchPaths paths;
+};
 struct AuditReply {
   Audit audit;
 };
@@ -108,8 +115,9 @@ struct ErrorReply {
   Error error;
 };
 
-using AnyReply = std::variant<HelloReply, OpenReply, PrepareReply, CheckReply, SampledReply,
-                              LaunchGapReply, AuditReply, DoneReply, CompileReply, ErrorReply>;
+using AnyReply =
+    std::variant<HelloReply, OpenReply, PrepareReply, CheckReply, SampledReply, LaunchGapReply,
+                 LaunchPathsReply, AuditReply, DoneReply, CompileReply, ErrorReply>;
 
 struct Reply {
   AnyReply content;

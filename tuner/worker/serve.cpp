@@ -107,6 +107,10 @@ class Server {
     return with_runner([&](Runner& runner) { return runner.launch_gap_us(r.id); },
                        [](double us) { return LaunchGapReply{us}; });
   }
+  Result<void> answer(const LaunchPathsRequest& r) {
+    return with_runner([&](Runner& runner) { return runner.launch_paths(r.id); },
+                       [](LaunchPaths paths) { return LaunchPathsReply{std::move(paths)}; });
+  }
   Result<void> answer(const AuditRequest&) {
     return with_runner([](Runner& runner) { return runner.audit(); },
                        [](Audit audit) { return AuditReply{std::move(audit)}; });

@@ -45,6 +45,7 @@ class WorkerRunner final : public Runner {
   Result<Checked> check_after_timing(Id id) override;
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
+  Result<LaunchPaths> launch_paths(Id id) override;
   Result<Audit> audit() override;
   DeviceUse take_use() override { return worker_.take_use(); }
   void drop(Id id) override;
@@ -88,6 +89,8 @@ class WorkerRunner final : public Runner {
   /// later checks are held against went with that one. A reply, a step, or neither and the failure.
   Result<Asked> load(Live& live, std::optional<Step>& failure);
   Result<Checked> ask_check(Live& live, const MakeRequest& request, double seconds);
+  /// What asks for a figure of a candidate has no step to tell: its end is an error.
+  Result<AnyReply> ask_of(Live& live, const MakeRequest& request, double seconds);
   double check_seconds(const Live& live, CheckDepth depth) const;
 
   /// Samples of one process: all of `order`, or those before the entry that failed.
@@ -301,18 +304,35 @@ Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> or
   }
 }
 
-Result<double> WorkerRunner::launch_gap_us(Id id) {
-  Live& live = live_.at(id);
-  Result<Asked> asked =
-      ask(live, [](Id there) { return LaunchGapRequest{there}; }, kSlowFloors * floor_seconds());
+Result<AnyReply> WorkerRunner::ask_of(Live& live, const MakeRequest& request, double seconds) {
+  Result<Asked> asked = ask(live, request, seconds);
   if (!asked) return asked.error();
   if (!asked->reply) {
     return Error{ErrorCode::device,
                  concat(live.name, ": ", to_string(asked->step.outcome), ' ', asked->step.detail)};
   }
-  const auto* gap = std::get_if<LaunchGapReply>(&*asked->reply);
-  if (gap == nullptr) return unexpected(*asked->reply);
+  return *std::move(asked->reply);
+}
+
+Result<double> WorkerRunner::launch_gap_us(Id id) {
+  const Result<AnyReply> reply = ask_of(
+      live_.at(id), [](Id there) { return LaunchGapRequest{there}; },
+      kSlowFloors * floor_seconds());
+  if (!reply) return reply.error();
+  const auto* gap = std::get_if<LaunchGapReply>(&*reply);
+  if (gap == nullptr) return unexpected(*reply);
   return gap->us;
+}
+
+Result<LaunchPaths> WorkerRunner::launch_paths(Id id) {
+  Live& live = live_.at(id);
+  Result<AnyReply> reply = ask_of(
+      live, [](Id there) { return LaunchPathsRequest{there}; },
+      kSlowFloors * patience(live, kSampleUnits));
+  if (!reply) return reply.error();
+  auto* paths = std::get_if<LaunchPathsReply>(&*reply);
+  if (paths == nullptr) return unexpected(*reply);
+  return std::move(paths->paths);
 }
 
 Result<Audit> WorkerRunner::audit() {

@@ -136,6 +136,9 @@ TEST_F(WorkerRunnerTest, MeasuresThroughTheWorker) {
   ASSERT_TRUE(after);
   EXPECT_TRUE(after->report.after_timing);
   EXPECT_EQ(runner_->launch_gap_us(id).value(), 1.5);
+  EXPECT_EQ(runner_->launch_paths(id).value(),
+            (LaunchPaths{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
+                         KernelPath::rebind}));
   EXPECT_EQ(runner_->audit().value(), (Audit{{{"power_cap", Trust::b, "700 of 700 W"}}}));
   runner_->drop(id);
   EXPECT_EQ(runner_->epoch(), 0);
@@ -242,6 +245,17 @@ INSTANTIATE_TEST_SUITE_P(
                     Fault{"illegal_address", Outcome::illegal_address, "sticky"},
                     Fault{"launch_failed", Outcome::launch_failed, "sticky"}),
     [](const auto& fault) { return fault.param.behaviour; });
+
+TEST_F(WorkerRunnerTest, LaunchPathsThatEndTheProcessAreAnErrorAndItIsReplaced) {
+  run({"paths:3=segv"});
+  const Runner::Id bad = prepare(3).id;
+  const auto paths = runner_->launch_paths(bad);
+  ASSERT_FALSE(paths);
+  EXPECT_NE(paths.error().message.find("worker_died"), std::string::npos) << paths.error().message;
+  EXPECT_FALSE(runner_->lost());
+  const Runner::Id good = prepare(2).id;
+  EXPECT_TRUE(runner_->launch_paths(good));
+}
 
 TEST_F(WorkerRunnerTest, OutOfMemoryKeepsTheProcess) {
   run({"prepare:3=out_of_memory", "check:5=out_of_memory"});
@@ -391,7 +405,7 @@ TEST_F(WorkerRunnerTest, OtherTemplatesAreRefused) {
 TEST_F(WorkerRunnerTest, AnotherProtocolIsRefused) {
   const auto started = start({"hello=other_protocol"});
   ASSERT_FALSE(started);
-  EXPECT_THAT(started.error().message, HasSubstr("speaks protocol 99, not 2"));
+  EXPECT_THAT(started.error().message, HasSubstr("speaks protocol 99, not 3"));
 }
 
 TEST_F(WorkerRunnerTest, AWorkerThatDoesNotStartIsAnError) {
