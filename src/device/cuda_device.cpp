@@ -99,6 +99,10 @@ class CudaDevice final : public Device {
   DeviceUse take_use() override { return use_.take(now_seconds()); }
 
  private:
+  /// The same in the current context, with `graphs` to be filled: one per set, and one for all.
+  Result<LaunchPaths> time_launch_paths(const PreparedProgram& work,
+                                        std::span<const LaunchArguments> sets, double seconds,
+                                        std::vector<std::unique_ptr<LaunchGraph>>& graphs);
   /// Runs `call` with the context current, unless it is lost. `call` returns a DriverStatus.
   template <typename Call>
   Result<void> begin(Call call, bool wait = false);
@@ -262,16 +266,29 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(const LoadedProgram& program,
                                                   std::span<const LaunchArguments> sets,
                                                   double seconds) {
   const PreparedProgram& work = prepared(program);
-  const DriverApi& api = context_->api();
   for (const LaunchArguments& set : sets) {
     if (Result<void> fits = check_arguments(work.plan(), set); !fits) {
       return context_->fail(Outcome::launch_failed, fits.error());
     }
   }
   if (Result<void> usable = context_->usable(); !usable) return usable.error();
-  const ContextScope scope(api, context_->context());
+  const ContextScope scope(context_->api(), context_->context());
   if (Result<void> current = context_->check(scope.status()); !current) return current.error();
-  std::vector<std::unique_ptr<LaunchGraph>> graphs;  // one per set, and one for all
+  std::vector<std::unique_ptr<LaunchGraph>> graphs;
+  auto paths = time_launch_paths(work, sets, seconds, graphs);
+  // Tells what a failure means, and leaves nothing under way that uses the graphs.
+  const Result<void> done = lost() ? Result<void>() : wait();
+  if (lost()) {
+    for (const auto& graph : graphs) graph->abandon();
+  }
+  if (!done) return done.error();
+  return paths;
+}
+
+Result<LaunchPaths> CudaDevice::time_launch_paths(
+    const PreparedProgram& work, std::span<const LaunchArguments> sets, double seconds,
+    std::vector<std::unique_ptr<LaunchGraph>>& graphs) {
+  const DriverApi& api = context_->api();
   for (std::size_t i = 0; i <= sets.size(); ++i) {
     auto graph = LaunchGraph::make(api, {{.program = &work, .arguments = sets[i % sets.size()]}});
     if (!graph) return context_->fail(Outcome::launch_failed, graph.error());
@@ -290,16 +307,8 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(const LoadedProgram& program,
             return told(bound ? graphs.back()->launch(stream) : bound);
           }};
   use_.queued(now_seconds());
-  auto paths =
-      time_kernel_paths(api, stream, calls, sets.size(),
-                        {.rounds = kPathRounds, .seconds = seconds, .train_us = kPathTrainUs});
-  // Tells what a failure means, and leaves nothing under way that uses the graphs.
-  const Result<void> done = wait();
-  if (lost()) {
-    for (auto& graph : graphs) static_cast<void>(graph.release());  // as all of a lost context
-  }
-  if (!done) return done.error();
-  return paths;
+  return time_kernel_paths(api, stream, calls, sets.size(),
+                           {.rounds = kPathRounds, .seconds = seconds, .train_us = kPathTrainUs});
 }
 
 }  // namespace

@@ -103,6 +103,11 @@ LaunchGraph::~LaunchGraph() {
   graph_.reset();
 }
 
+void LaunchGraph::abandon() {
+  for (State& state : states_) state.exec.abandon();
+  graph_.abandon();
+}
+
 ArgumentView LaunchGraph::Step::arguments(const State& state) const {
   return {{state.tensors.data() + tensors.first, tensors.count},
           {state.scalars.data() + scalars.first, scalars.count},

@@ -53,6 +53,9 @@ class LaunchGraph {
   /// Allocates nothing. After a failure the arguments are those of before.
   DriverStatus rebind(std::span<const ArgumentView> arguments);
 
+  /// Leaves the driver's graphs as they are on destruction, see `DriverHandle::abandon`.
+  void abandon();
+
  private:
   /// An executable graph and what its nodes have been given.
   struct State {

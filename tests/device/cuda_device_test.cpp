@@ -313,6 +313,16 @@ TEST_F(CudaDeviceTest, ALaunchPathThatFailsLeavesNothingBehind) {
   EXPECT_TRUE(driver_.alive.empty()) << *driver_.alive.begin();
 }
 
+TEST_F(CudaDeviceTest, GraphsOfALostContextAreLeftAlone) {
+  const auto device = open();
+  const auto program = load(*device);
+  driver_.stream_state = CUDA_ERROR_ILLEGAL_ADDRESS;
+  EXPECT_FALSE(device->time_launch_paths(*program, {&arguments_, 1}, 1e-3));
+  EXPECT_TRUE(device->lost());
+  EXPECT_EQ(device->last_failure(), Outcome::illegal_address);
+  EXPECT_EQ(driver_.alive.count("graph"), 2U) << "one of the set, and one of all";
+}
+
 TEST_F(CudaDeviceTest, ASampleIsTheReplaysTimePerUnitBehindAGate) {
   const auto device = open();
   const auto program = load(*device);
