@@ -233,13 +233,7 @@ Json Bench::measure(std::int64_t rows, std::int64_t columns) {
 }
 
 int run(int argc, const char* const* argv) {
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view name = argv[i];
-    if (i + 1 == argc || (name != "--rounds" && name != "--json")) {
-      std::fputs(kUsage, stderr);
-      return 2;
-    }
-  }
+  expect_options(argc, argv, kUsage);
   const auto rounds = static_cast<int>(integer_option(argc, argv, "--rounds", 101));
   const auto device = take(open_cuda_device(0));
   if (device->profile().sm_arch < 90) {

@@ -384,13 +384,7 @@ std::vector<LaunchPath> time_threads(const Gpu& gpu, const Subject& subject, int
 }
 
 int run(int argc, const char* const* argv) {
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view name = argv[i];
-    if (i + 1 == argc || (name != "--rounds" && name != "--json")) {
-      std::fputs(kUsage, stderr);
-      return 2;
-    }
-  }
+  expect_options(argc, argv, kUsage);
   const auto rounds = static_cast<int>(integer_option(argc, argv, "--rounds", 101));
   const CudaDeviceInfo info = take(describe_cuda_device(0));
   if (info.profile.sm_arch < 90) {
