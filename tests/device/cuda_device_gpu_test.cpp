@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstdlib>
 #include <numeric>
 
@@ -319,6 +320,51 @@ TEST_F(DeviceGpuTest, SeveralReplaysAreOneSample) {
   ASSERT_TRUE(sample);
   EXPECT_LT(sample->us, 20);
   EXPECT_EQ(download<int>(arguments.tensors[0], 1)[0], 1024);
+}
+
+TEST_F(DeviceGpuTest, EveryLaunchPathIsTimedOnAllSetsAlike) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {1})};
+  plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, 1)})};
+  const auto program = load(plan);
+  ASSERT_TRUE(program);
+  std::vector<LaunchArguments> sets(2);
+  for (LaunchArguments& set : sets) {
+    set.tensors = {allocate(16)};
+    ASSERT_TRUE(device_->fill(set.tensors[0], 0, 16));
+  }
+  const Result<LaunchPaths> paths = device_->time_launch_paths(*program, sets, 0.05);
+  ASSERT_TRUE(paths) << paths.error().message;
+  ASSERT_EQ(paths->times.size(), 3U);
+  ASSERT_TRUE(paths->best);
+  for (const PathTime& time : paths->times) {
+    EXPECT_GT(time.host_us, 0.2) << to_string(time.path);
+    EXPECT_LT(time.host_us, 100) << to_string(time.path);
+    EXPECT_GT(time.period_us, 0.2) << to_string(time.path);
+    EXPECT_LT(time.period_us, 100) << to_string(time.path);
+  }
+  const int first = download<int>(sets[0].tensors[0], 1)[0];
+  EXPECT_GT(first, 500);
+  EXPECT_NEAR(download<int>(sets[1].tensors[0], 1)[0], first, 3) << "once per path";
+}
+
+TEST_F(DeviceGpuTest, LaunchPathsOfALongKernelTieAndTakeAboutTheTimeGiven) {
+  ExecutionPlan plan;
+  plan.launches = {launch("spin_us", {1, 1, 1}, {1, 1, 1}, {number(ArgumentKind::int64, 2000)})};
+  const auto program = load(plan);
+  ASSERT_TRUE(program);
+  const LaunchArguments arguments;
+  const auto begin = std::chrono::steady_clock::now();
+  const Result<LaunchPaths> paths = device_->time_launch_paths(*program, {&arguments, 1}, 0.1);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  ASSERT_TRUE(paths) << paths.error().message;
+  EXPECT_LT(seconds.count(), 0.3);
+  for (const PathTime& time : paths->times) {
+    EXPECT_GE(time.period_us, 1950) << to_string(time.path);
+    EXPECT_LE(time.period_us, 2100) << to_string(time.path);
+    EXPECT_LT(time.host_us, 100) << to_string(time.path) << ": the queue does not fill";
+  }
 }
 
 TEST_F(DeviceGpuTest, WorkBesideRunsAtTheSameTime) {
