@@ -2,23 +2,29 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
+#include "model/find_named.h"
 #include "support/text.h"
 
 namespace kernwright {
 
 std::optional<double> bucket_distance(const Operation& operation, const Problem& a,
                                       const Problem& b) {
-  if (a.operation() != b.operation() || a.flags() != b.flags() ||
-      a.dims().size() != operation.dims.size() || b.dims().size() != operation.dims.size()) {
-    return std::nullopt;
+  if (a.operation() != b.operation() || a.flags() != b.flags()) return std::nullopt;
+  for (const Problem* problem : {&a, &b}) {
+    for (const auto& [name, size] : problem->dims()) {
+      if (!find_named(operation.dims, name)) return std::nullopt;
+    }
   }
+  const std::vector<std::int64_t> sizes_of_a = operation.sizes(a);
+  const std::vector<std::int64_t> sizes_of_b = operation.sizes(b);
   double farthest = 1;
   for (std::size_t i = 0; i < operation.dims.size(); ++i) {
     const Dim& dim = operation.dims[i];
-    const std::int64_t of_a = a.dims()[i].second;
-    const std::int64_t of_b = b.dims()[i].second;
-    if (a.dims()[i].first != dim.name || b.dims()[i].first != dim.name) return std::nullopt;
+    const std::int64_t of_a = sizes_of_a[i];
+    const std::int64_t of_b = sizes_of_b[i];
+    if (of_a < 1 || of_b < 1) return std::nullopt;
     if (of_a == of_b) continue;
     if (dim.match != DimMatch::bucket || dim.family(of_a) != dim.family(of_b)) return std::nullopt;
     const double ratio =
@@ -32,9 +38,8 @@ std::optional<double> bucket_distance(const Operation& operation, const Problem&
 std::string bucket_pattern(const Operation& operation, const Problem& normalized) {
   std::string pattern = normalized.operation();
   bool any = false;
-  for (std::size_t i = 0; i < normalized.dims().size(); ++i) {
-    const auto& [name, size] = normalized.dims()[i];
-    const Dim& dim = operation.dims[i];
+  for (const auto& [name, size] : normalized.dims()) {
+    const Dim& dim = *find_named(operation.dims, name);
     const bool open = dim.match == DimMatch::bucket && dim.distance > 1;
     any = any || open;
     pattern += concat(' ', name, '=', open ? "?" : std::to_string(size));

@@ -20,11 +20,11 @@ struct Neighbour {
   std::string key;  ///< breaks ties, so that the order of the records never decides
 };
 
-std::int64_t dim(const Problem& problem, std::string_view name) {
-  const auto& dims = problem.dims();
-  const auto found =
-      std::find_if(dims.begin(), dims.end(), [&](const auto& d) { return d.first == name; });
-  return found == dims.end() ? 1 : found->second;
+/// Whether a dim is left at its default, which other dims say already.
+bool is_usual(const Problem& normalized, const Dim& declared) {
+  return declared.default_size && std::ranges::none_of(normalized.dims(), [&](const auto& dim) {
+           return dim.first == declared.name;
+         });
 }
 
 std::string_view flag(const Problem& problem, const Flag& declared) {
@@ -102,9 +102,14 @@ std::optional<double> neighbour_distance(const Operation& operation, const Probl
     if (operation.dtype(a, type.name) != operation.dtype(b, type.name)) return std::nullopt;
   }
   double squares = 0;
-  for (const Dim& declared : operation.dims) {
-    const double ratio = std::log2(static_cast<double>(dim(a, declared.name)) /
-                                   static_cast<double>(dim(b, declared.name)));
+  const std::vector<std::int64_t> sizes_of_a = operation.sizes(a);
+  const std::vector<std::int64_t> sizes_of_b = operation.sizes(b);
+  for (std::size_t i = 0; i < sizes_of_a.size(); ++i) {
+    if (is_usual(a, operation.dims[i]) && is_usual(b, operation.dims[i])) continue;
+    const auto size = [](std::int64_t known) {
+      return static_cast<double>(std::max<std::int64_t>(known, 1));
+    };
+    const double ratio = std::log2(size(sizes_of_a[i]) / size(sizes_of_b[i]));
     squares += ratio * ratio;
   }
   const auto differing =

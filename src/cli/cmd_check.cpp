@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "compile/render.h"
+#include "model/find_named.h"
 #include "model/unfused_form.h"
 #include "support/text.h"
 
@@ -37,8 +38,8 @@ void add_dtypes(const Operation& operation, const Problem& problem, std::vector<
 /// The operation's example with every dim that is matched by bucket at 1.
 Problem smallest_example(const Operation& operation) {
   Problem::Dims smallest = operation.example.dims();
-  for (std::size_t i = 0; i < smallest.size(); ++i) {
-    if (operation.dims[i].match == DimMatch::bucket) smallest[i].second = 1;
+  for (auto& [name, size] : smallest) {
+    if (find_named(operation.dims, name)->match == DimMatch::bucket) size = 1;
   }
   return Problem::make(operation.name, std::move(smallest), operation.example.flags());
 }

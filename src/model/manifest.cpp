@@ -98,8 +98,14 @@ class ManifestReader {
         dim.fail(concat("\"", binding, "\" is not one of runtime, constant"));
       }
     }
-    for (const Dim& dim : operation_.dims) {
-      if (!contains(bound, dim.name)) json.fail(concat("dim ", dim.name, " is missing"));
+    for (const Dim& dim : operation_.dims) {  // those left out are as usual
+      if (contains(bound, dim.name)) continue;
+      if (dim.default_size) {
+        made_.when.push_back(
+            detail::literal(concat(dim.name, " == (", dim.default_size->text(), ")")));
+      } else {
+        json.fail(concat("dim ", dim.name, " is missing"));
+      }
     }
     // What the compiler knows: all names of the problem but the run-time dims.
     for (const std::string& name : names_) {

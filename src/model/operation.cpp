@@ -39,8 +39,9 @@ std::int64_t flag_index(const Flag& flag, const Problem& normalized) {
   return std::find(flag.values.begin(), flag.values.end(), given->second) - flag.values.begin();
 }
 
-/// Gives every name of a problem with its value to `visit`, constants first: expressions use them
-/// less than dims, and a scope is searched from the back. `normalized` null: all values are 0.
+/// Gives every name of a problem but its dims with its value to `visit`, constants first:
+/// expressions use them less, and a scope is searched from the back. `normalized` null: all values
+/// are 0.
 template <typename Visit>
 void visit_names(const Operation& operation, const Problem* normalized, const Visit& visit) {
   for (const TypeVariable& variable : operation.type_variables) {
@@ -71,9 +72,13 @@ void visit_names(const Operation& operation, const Problem* normalized, const Vi
     visit(std::string(variable.name), static_cast<std::int64_t>(dtype));
     visit(variable.name + "_bytes", byte_size(dtype));
   }
-  for (std::size_t i = 0; i < operation.dims.size(); ++i) {
-    visit(std::string(operation.dims[i].name), normalized ? normalized->dims()[i].second : 0);
-  }
+}
+
+Scope scope_without_dims(const Operation& operation, const Problem& problem) {
+  Scope values;
+  visit_names(operation, &problem,
+              [&](std::string key, std::int64_t value) { values.set(std::move(key), value); });
+  return values;
 }
 
 /// The checks of `Operation::normalize`: remembers the first error.
@@ -88,7 +93,9 @@ class Normalizer {
     }
     check_names();
     Problem::Dims dims;
-    for (const Dim& dim : operation_.dims) dims.emplace_back(dim.name, dim_of(dim));
+    for (const Dim& dim : operation_.dims) {
+      if (const std::int64_t size = dim_of(dim); size != 0) dims.emplace_back(dim.name, size);
+    }
     Problem::Flags flags;
     for (const TypeVariable& variable : operation_.type_variables) {
       std::string dtype = dtype_of(variable);
@@ -100,6 +107,7 @@ class Normalizer {
         flags.emplace_back(flag.name, std::move(value));
       }
     }
+    if (error_.empty()) leave_defaults_out(dims, flags);
     if (!error_.empty()) return Error{ErrorCode::invalid_argument, std::move(error_)};
     return Problem::make(operation_.name, std::move(dims), std::move(flags));
   }
@@ -144,14 +152,37 @@ class Normalizer {
     }
   }
 
+  /// 0 where it is left out.
   std::int64_t dim_of(const Dim& dim) {
     const auto given = find_entry(problem_.dims(), dim.name);
     if (given == problem_.dims().end()) {
-      fail(concat("dim ", dim.name, " is missing, dims are ", names_of(operation_.dims)));
+      if (!dim.default_size) {
+        fail(concat("dim ", dim.name, " is missing, dims are ", names_of(operation_.dims)));
+      }
       return 0;
     }
     if (given->second < 1) fail(concat("dim ", dim.name, "=", given->second, " is less than 1"));
     return given->second;
+  }
+
+  /// Takes the dims away that are what they would be anyway.
+  void leave_defaults_out(Problem::Dims& dims, const Problem::Flags& flags) {
+    Scope values = scope_without_dims(operation_, Problem::make(operation_.name, {}, flags));
+    for (const Dim& dim : operation_.dims) {
+      const auto given = find_entry(dims, dim.name);
+      std::int64_t size = given == dims.end() ? 0 : given->second;
+      if (dim.default_size) {
+        const Result<std::int64_t> usual = dim.default_size->evaluate(values);
+        if (!usual) return fail(concat("dim ", dim.name, ": ", usual.error().message));
+        if (given == dims.end()) {
+          size = *usual;
+          if (size < 1) return fail(concat("dim ", dim.name, "=", size, " is less than 1"));
+        } else if (size == *usual) {
+          dims.erase(given);
+        }
+      }
+      values.set(dim.name, size);
+    }
   }
 
   std::string dtype_of(const TypeVariable& variable) {
@@ -220,7 +251,10 @@ std::int64_t TensorShape::elements() const {
   return count;
 }
 
-std::int64_t TensorShape::bytes() const { return elements() * byte_size(dtype); }
+std::int64_t TensorShape::bytes() const {
+  if (pitch == 0) return elements() * byte_size(dtype);
+  return ((elements() / columns() - 1) * pitch + columns()) * byte_size(dtype);
+}
 
 Result<Problem> Operation::normalize(const Problem& problem) const {
   Result<Problem> normalized = Normalizer(*this, problem).normalize();
@@ -236,16 +270,32 @@ Result<Problem> Operation::normalize(const Problem& problem) const {
 }
 
 Scope Operation::scope(const Problem& normalized) const {
-  Scope values;
-  visit_names(*this, &normalized,
-              [&](std::string key, std::int64_t value) { values.set(std::move(key), value); });
+  Scope values = scope_without_dims(*this, normalized);
+  for (const Dim& dim : dims) {
+    const auto given = find_entry(normalized.dims(), dim.name);
+    std::int64_t size = given == normalized.dims().end() ? 0 : given->second;
+    if (size == 0 && dim.default_size) {
+      const Result<std::int64_t> usual = dim.default_size->evaluate(values);
+      size = usual ? *usual : 0;
+    }
+    values.set(dim.name, size);
+  }
   return values;
+}
+
+std::vector<std::int64_t> Operation::sizes(const Problem& normalized) const {
+  const Scope values = scope(normalized);
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(dims.size());
+  for (const Dim& dim : dims) sizes.push_back(*values.find(dim.name));
+  return sizes;
 }
 
 std::vector<std::string> Operation::value_names() const {
   std::vector<std::string> names;
   visit_names(*this, nullptr,
               [&](std::string key, std::int64_t) { names.push_back(std::move(key)); });
+  for (const Dim& dim : dims) names.push_back(dim.name);
   return names;
 }
 
@@ -292,6 +342,20 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
       }
       size_bytes = product;
       shape.extent.push_back(*size);
+    }
+    if (tensor.pitch) {
+      const Result<std::int64_t> pitch = tensor.pitch->evaluate(values);
+      if (!pitch) return failed(pitch.error().message);
+      if (*pitch < shape.columns()) {
+        return failed(concat("pitch \"", tensor.pitch->text(), "\" is ", *pitch, " < ",
+                             shape.columns(), ", the elements of a row"));
+      }
+      std::int64_t product = 0;
+      const std::int64_t rows_bytes = size_bytes / shape.columns();
+      if (__builtin_mul_overflow(rows_bytes, *pitch, &product)) {
+        return failed(concat(rows_bytes, " * ", *pitch, " bytes overflow 64 bits"));
+      }
+      shape.pitch = *pitch == shape.columns() ? 0 : *pitch;
     }
     shapes.push_back(std::move(shape));
   }

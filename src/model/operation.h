@@ -21,12 +21,14 @@ namespace kernwright {
 enum class DimMatch { exact, bucket };
 
 /// A dim matched by bucket is answered by the nearest tuned size of the same family whose ratio to
-/// it is at most `distance`. `edges` are the largest sizes of all families but the last.
+/// it is at most `distance`. `edges` are the largest sizes of all families but the last. A dim with
+/// a `default_size`, over flags, dtypes and the dims before it, may be left out of a problem.
 struct Dim {
   std::string name;
   DimMatch match = DimMatch::exact;
   std::vector<std::int64_t> edges = {};
   double distance = 1;
+  std::optional<Expression> default_size = {};
 
   /// The ordinal of the family that `size` belongs to.
   std::size_t family(std::int64_t size) const;
@@ -53,17 +55,18 @@ struct Flag {
 
 enum class TensorRole { in, out, inout };
 
-/// A contiguous row-major tensor. Its dtype is that of type variable `dtype_variable`, or
-/// `fixed_dtype` where that is empty.
+/// A row-major tensor, whose rows, the innermost extent, may lie apart. Its dtype is that of type
+/// variable `dtype_variable`, or `fixed_dtype` where that is empty.
 struct Tensor {
   std::string name;
   TensorRole role = TensorRole::in;
   std::string dtype_variable;
   DType fixed_dtype = DType::fp32;
-  std::vector<Expression> extent;  ///< outermost first
-  std::int64_t alignment = 16;     ///< bytes the caller's pointer is promised to be aligned to
-  std::optional<Expression> when;  ///< absent from the launch where false
-  bool warm = false;               ///< an input that l2=mixed finds in the L2
+  std::vector<Expression> extent;   ///< outermost first
+  std::optional<Expression> pitch;  ///< elements from row to row; none: they are contiguous
+  std::int64_t alignment = 16;      ///< bytes the caller's pointer is promised to be aligned to
+  std::optional<Expression> when;   ///< absent from the launch where false
+  bool warm = false;                ///< an input that l2=mixed finds in the L2
 };
 
 struct Scalar {
@@ -92,9 +95,13 @@ struct TensorShape {
   DType dtype = DType::fp32;
   std::vector<std::int64_t> extent;
   std::int64_t alignment = 16;
-  bool warm = false;  ///< an input that l2=mixed finds in the L2
+  bool warm = false;       ///< an input that l2=mixed finds in the L2
+  std::int64_t pitch = 0;  ///< elements from row to row; 0 where they are contiguous
 
+  std::int64_t columns() const { return extent.back(); }
+  std::int64_t row_pitch() const { return pitch == 0 ? columns() : pitch; }
   std::int64_t elements() const;
+  /// From the first element to the last: what lies between rows counts.
   std::int64_t bytes() const;
 };
 
@@ -127,6 +134,10 @@ struct Operation {
   /// normal form: its `text()` is the canonical text. Errors: `invalid_argument` naming the
   /// operation, the field and both the value given and the values allowed.
   Result<Problem> normalize(const Problem& problem) const;
+
+  /// The size of every dim of a normalised problem, in declared order. Of one that is not normal
+  /// what it lacks is 0.
+  std::vector<std::int64_t> sizes(const Problem& normalized) const;
 
   /// The names of a normalised problem in the expression language: dims, flags, dtypes, their
   /// value constants, `<type variable>_bytes`, and for formulas `<flag>_<variable>`, 1 where it is

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "model/device_profile.h"
 #include "model/json_reader.h"
@@ -55,6 +56,7 @@ class OperationReader {
     read_flags(json_.optional("flags"));
     names_ = operation_.value_names();
     check_names();
+    read_default_sizes(json_.required("dims"));
     operation_.requirements = detail::read_rules(json_.optional("requires"), names_);
     for (const JsonReader& tensor : json_.required("tensors").elements()) read_tensor(tensor);
     for (const JsonReader& scalar : json_.optional("scalars").elements()) read_scalar(scalar);
@@ -71,7 +73,7 @@ class OperationReader {
  private:
   void read_dims(const JsonReader& json) {
     for (const auto& [name, dim] : json.members()) {
-      dim.expect_keys({"bind", "edges", "distance"});
+      dim.expect_keys({"bind", "edges", "distance", "default"});
       expect_name(dim, name);
       const DimMatch match = read_enum<DimMatch>(
           dim.required("bind"), {{"exact", DimMatch::exact}, {"bucket", DimMatch::bucket}});
@@ -79,6 +81,18 @@ class OperationReader {
       read_families(dim, operation_.dims.back());
     }
     if (operation_.dims.empty()) json.fail("an operation has at least one dim");
+  }
+
+  /// They may name what stands before the dim, which comes last among the names.
+  void read_default_sizes(const JsonReader& json) {
+    std::size_t known = names_.size() - operation_.dims.size();
+    std::size_t i = 0;
+    for (const auto& [name, entry] : json.members()) {
+      const JsonReader size = entry.optional("default");
+      Dim& dim = operation_.dims[i++];
+      if (size.present()) dim.default_size = size.expression(std::span(names_).first(known));
+      ++known;
+    }
   }
 
   static void read_families(const JsonReader& json, Dim& dim) {
@@ -205,7 +219,7 @@ class OperationReader {
   }
 
   void read_tensor(const JsonReader& json) {
-    json.expect_keys({"name", "role", "dtype", "extent", "alignment", "when", "l2"});
+    json.expect_keys({"name", "role", "dtype", "extent", "pitch", "alignment", "when", "l2"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
@@ -224,6 +238,9 @@ class OperationReader {
     }
     tensor.extent = json.required("extent").expressions(names_);
     if (tensor.extent.empty()) json.fail("a tensor has at least one extent");
+    if (const JsonReader pitch = json.optional("pitch"); pitch.present()) {
+      tensor.pitch = pitch.expression(names_);
+    }
     if (const JsonReader alignment = json.optional("alignment"); alignment.present()) {
       tensor.alignment = alignment.integer();
       if (tensor.alignment < 1 || (tensor.alignment & (tensor.alignment - 1)) != 0) {

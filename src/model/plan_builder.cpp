@@ -60,7 +60,7 @@ class PlanBuilder {
     for (std::size_t i = tensor.extent.size(); i-- > 0;) {
       map.dims.push_back(static_cast<std::uint64_t>(tensor.extent[i]));
       const bool innermost = i + 1 == tensor.extent.size();
-      stride *= innermost ? row_pitch(spec, map, tensor.extent[i]) : tensor.extent[i];
+      stride *= innermost ? row_pitch(spec, map, tensor) : tensor.extent[i];
       if (i > 0) map.strides_bytes.push_back(static_cast<std::uint64_t>(stride));
       const std::int64_t box = evaluate("box", spec.box[i]);
       expect(box >= 1 && box <= 256, "box", spec.box[i], box, "in 1 to 256");
@@ -119,17 +119,19 @@ class PlanBuilder {
   }
 
  private:
-  /// Elements from a row of the map to the next: of the tensor, whose rows have `columns`, or of
-  /// its copy, which then becomes the map's source.
-  std::int64_t row_pitch(const TensorMapSpec& spec, TensorMapPlan& map, std::int64_t columns) {
-    if (spec.copy.empty()) return columns;
+  /// Elements from a row of the map to the next: of the tensor, or of its copy, which then becomes
+  /// the map's source.
+  std::int64_t row_pitch(const TensorMapSpec& spec, TensorMapPlan& map, const TensorShape& tensor) {
+    if (spec.copy.empty()) return tensor.row_pitch();
     const std::size_t copy = index_of(plan_.workspaces, spec.copy);
-    if (copy == ArgumentPlan::kAbsent || plan_.workspaces[copy].bytes == 0) return columns;
+    if (copy == ArgumentPlan::kAbsent || plan_.workspaces[copy].bytes == 0) {
+      return tensor.row_pitch();
+    }
     map.workspace = copy;
     const std::int64_t pitch = evaluate("pitch", spec.pitch);
     // Two factors of 2^32 are beyond any device, and their product fits.
-    expect(pitch >= columns && pitch <= (std::int64_t{1} << 32), "pitch", spec.pitch, pitch,
-           concat("in ", columns, " to 2^32"));
+    expect(pitch >= tensor.columns() && pitch <= (std::int64_t{1} << 32), "pitch", spec.pitch,
+           pitch, concat("in ", tensor.columns(), " to 2^32"));
     return pitch;
   }
 

@@ -167,14 +167,11 @@ bool ServiceCore::has_own_bits(const Named& named, const RecordHead& head,
       catalog_->kernel_template(head.winner.kernel_template);
   const Result<Problem> measured = Problem::parse(head.key.problem);
   if (!found || !measured) return false;
-  const auto& dims = named.problem.dims();
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    const auto& constant = (*found)->constant_dims;
-    const bool compiled_in =
-        std::find(constant.begin(), constant.end(), dims[i].first) != constant.end();
-    if (compiled_in && dims[i] != measured->dims()[i]) return false;
-  }
-  return true;
+  const Scope asked = named.operation->scope(named.problem);
+  const Scope known = named.operation->scope(*measured);
+  return std::ranges::all_of((*found)->constant_dims, [&](const std::string& dim) {
+    return asked.find(dim) == known.find(dim);
+  });
 }
 
 Result<ServiceCore::Fetched> ServiceCore::fetch(const Named& named, const RecordHead& head,

@@ -9,6 +9,7 @@
 
 #include "compile/cubin.h"
 #include "compile/render.h"
+#include "model/find_named.h"
 #include "support/text.h"
 #include "tests/compile/toolkit_world.h"
 
@@ -30,8 +31,8 @@ std::vector<DeviceProfile> one_profile_per_arch() {
 std::vector<Problem> variations(const Operation& operation) {
   std::vector<Problem> problems;
   Problem::Dims smallest = operation.example.dims();
-  for (std::size_t i = 0; i < smallest.size(); ++i) {
-    if (operation.dims[i].match == DimMatch::bucket) smallest[i].second = 1;
+  for (auto& [name, size] : smallest) {
+    if (find_named(operation.dims, name)->match == DimMatch::bucket) size = 1;
   }
   const Problem small =
       Problem::make(operation.name, std::move(smallest), operation.example.flags());

@@ -208,6 +208,36 @@ TEST_F(CandidateTest, ATensorMapReadsTheCopyWhereThereIsOne) {
   EXPECT_EQ(direct->plan.tensor_maps[0].strides_bytes, std::vector<std::uint64_t>{208});
 }
 
+TEST_F(CandidateTest, ATensorMapFollowsRowsThatLieApart) {
+  const std::string text =
+      replaced(replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
+                        R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", "default": "n"}})"),
+               R"("dtype": "dtype", "extent": ["m", "n"]},)",
+               R"("dtype": "dtype", "extent": ["m", "n"], "pitch": "pitch"},)");
+  operation_ = parse_operation(text, "scale/operation.json", "").value();
+  const auto problem = [&](std::string_view wanted) {
+    return operation_.normalize(Problem::parse(wanted).value()).value();
+  };
+  const Problem wider = problem("scale m=100 n=256 pitch=264 dtype=bf16");
+  template_ = scale_template(operation_);
+  const Result<Candidate> refused = make(configuration(8, 2, 4), wider);
+  ASSERT_FALSE(refused) << "a manifest that does not name a dim is for its default";
+  EXPECT_EQ(refused.error().message, "scale/boxes applies when \"pitch == (n)\": 264 != 256");
+  EXPECT_TRUE(make(configuration(8, 2, 4), problem("scale m=100 n=256 dtype=bf16")));
+
+  template_ = scale_template(operation_, replaced(kScaleManifest, R"("n": "constant"})",
+                                                  R"("n": "constant", "pitch": "runtime"})"));
+  const Result<Candidate> made = make(configuration(8, 2, 4), wider);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->plan.tensor_maps[0].dims, (std::vector<std::uint64_t>{256, 100}));
+  EXPECT_EQ(made->plan.tensor_maps[0].strides_bytes, std::vector<std::uint64_t>{528});
+  const Result<Candidate> odd =
+      make(configuration(8, 2, 4), problem("scale m=100 n=256 pitch=257 dtype=bf16"));
+  ASSERT_FALSE(odd);
+  EXPECT_EQ(without_place(odd.error().message),
+            "tensor map map_a: a stride of 514 bytes is no multiple of 16");
+}
+
 TEST_F(CandidateTest, ACopyHasTheRightPitchAndRoomForAllRows) {
   const auto refusal = [&](std::string_view pitch, std::string_view bytes) {
     template_ = scale_template(operation_, with_copy(pitch, bytes));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/candidate.h"
+#include "support/text.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
@@ -133,6 +134,66 @@ TEST(OperationTest, NormalizeOrdersAndLeavesDefaultsOut) {
   EXPECT_EQ(normalized(Problem::make("scale", {{"m", 2}, {"n", 3}},
                                      {{"weight", "none"}, {"dtype", "fp32"}})),
             "scale m=2 n=3 dtype=fp32 weight=none");
+}
+
+/// The scale operation whose rows may lie `pitch` elements apart.
+Result<Operation> with_pitch(std::string_view usual = "n") {
+  std::string text = replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
+                              concat(R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", )",
+                                     R"("default": ")", usual, R"("}})"));
+  return parse_operation(replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+                                  R"("dtype": "dtype", "extent": ["m", "n"], "pitch": "pitch"},)"),
+                         "o.json", "");
+}
+
+TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
+  const auto operation = with_pitch();
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto problem = [&](std::string_view text) {
+    return operation->normalize(Problem::parse(text).value()).value();
+  };
+  const Problem usual = problem("scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(usual.text(), "scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(usual, problem("scale pitch=3 m=2 n=3 dtype=fp32"));
+  EXPECT_EQ(operation->scope(usual).find("pitch"), 3);
+  EXPECT_EQ(operation->sizes(usual), (std::vector<std::int64_t>{2, 3, 3}));
+  const Problem wider = problem("scale pitch=5 n=3 m=2 dtype=fp32");
+  EXPECT_EQ(wider.text(), "scale m=2 n=3 pitch=5 dtype=fp32");
+  EXPECT_EQ(wider, problem(wider.text()));
+  EXPECT_EQ(operation->sizes(wider), (std::vector<std::int64_t>{2, 3, 5}));
+  EXPECT_EQ(operation->value_names().size(), operation->scope(wider).entries().size());
+  const auto refused = operation->normalize(Problem::parse("scale n=3 dtype=fp32").value());
+  EXPECT_EQ(refused.error().message, "scale: dim m is missing, dims are m, n, pitch");
+  const auto none =
+      operation->normalize(Problem::parse("scale m=2 n=3 pitch=0 dtype=fp32").value());
+  EXPECT_EQ(none.error().message, "scale: dim pitch=0 is less than 1");
+}
+
+TEST(OperationTest, ADefaultSizeIsMadeOfWhatStandsBeforeTheDim) {
+  EXPECT_EQ(with_pitch("weight == weight_none ? m : n * dtype_bytes")->sizes(scale_problem(2, 3)),
+            (std::vector<std::int64_t>{2, 3, 6}));
+  EXPECT_EQ(with_pitch("pitch").error().message,
+            "o.json:4: dims.pitch.default: \"pitch\": unknown name \"pitch\", known are "
+            "dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
+  EXPECT_EQ(with_pitch("m - 64").error().message,
+            "o.json:17: example: scale: dim pitch=0 is less than 1");
+}
+
+TEST(OperationTest, RowsMayLieApart) {
+  const Operation operation = with_pitch().value();
+  const auto shapes = [&](std::string_view text) {
+    return operation.tensor_shapes(operation.normalize(Problem::parse(text).value()).value());
+  };
+  const auto apart = shapes("scale m=2 n=3 pitch=5 dtype=bf16").value();
+  EXPECT_EQ(apart[0].elements(), 6);
+  EXPECT_EQ(apart[0].row_pitch(), 5);
+  EXPECT_EQ(apart[0].bytes(), 16) << "the last row ends with its elements";
+  EXPECT_EQ(apart[1].row_pitch(), 3);
+  EXPECT_EQ(shapes("scale m=2 n=3 dtype=bf16")->front().pitch, 0);
+  EXPECT_EQ(shapes("scale m=2 n=3 pitch=2 dtype=bf16").error().message,
+            "scale: tensor a: pitch \"pitch\" is 2 < 3, the elements of a row");
+  EXPECT_EQ(shapes("scale m=4 n=4 pitch=2305843009213693952 dtype=bf16").error().message,
+            "scale: tensor a: 8 * 2305843009213693952 bytes overflow 64 bits");
 }
 
 /// The scale operation with a second type variable that follows the first.
