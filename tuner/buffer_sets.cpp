@@ -38,7 +38,7 @@ int SetCount::count() const {
 std::int64_t red_zone_bytes(std::span<const TensorShape> shapes) {
   std::int64_t row = 0;
   for (const TensorShape& shape : shapes) {
-    row = std::max(row, shape.extent.back() * byte_size(shape.dtype));
+    row = std::max(row, shape.row_pitch() * byte_size(shape.dtype));
   }
   return std::clamp(aligned(kTileRows * row), kLeastZone, kLargestZone);
 }
@@ -169,13 +169,20 @@ Result<void> BufferSets::poison(Device& device, DataOps& data_ops, int set,
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     Result<void> done;
     if (shapes_[i].role == TensorRole::out) {
-      done = device.fill(address(set, i), byte, shapes_[i].bytes());
+      done = poison_output(device, data_ops, i, address(set, i), byte);
     } else if (shapes_[i].role == TensorRole::inout) {
       done = draw(data_ops, set, i, address(set, i));
     }
     if (!done) return done;
   }
   return {};
+}
+
+Result<void> BufferSets::poison_output(Device& device, DataOps& data_ops, std::size_t tensor,
+                                       DevicePointer at, std::uint8_t byte) const {
+  const TensorShape& shape = shapes_[tensor];
+  if (auto done = device.fill(at, byte, shape.bytes()); !done) return done;
+  return data_ops.fill_gaps(at, shape.dtype, shape);
 }
 
 Result<void> BufferSets::draw(DataOps& data_ops, int set, std::size_t tensor,
@@ -188,7 +195,7 @@ Result<void> BufferSets::draw(DataOps& data_ops, int set, std::size_t tensor,
   } else if (set != twin() && !is_warm(tensor)) {
     stream += static_cast<std::uint64_t>(set) * shapes_.size();
   }
-  return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor].elements(), distribution,
+  return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor], distribution,
                        hash_at(seed_, stream));
 }
 

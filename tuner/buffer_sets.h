@@ -76,6 +76,10 @@ class BufferSets {
   /// Fills the outputs of a set with a byte, and draws its in-place tensors anew.
   Result<void> poison(Device& device, DataOps& data_ops, int set, std::uint8_t byte) const;
 
+  /// Fills an output that lies `at` some place with a byte, what lies between its rows apart.
+  Result<void> poison_output(Device& device, DataOps& data_ops, std::size_t tensor,
+                             DevicePointer at, std::uint8_t byte) const;
+
   /// Draws what `tensor` holds in `set` to another place.
   Result<void> draw(DataOps& data_ops, int set, std::size_t tensor, DevicePointer to) const;
 

@@ -78,12 +78,13 @@ double reduction_terms(const Operation& operation, const Problem& normalized) {
   return terms ? std::max(1.0, static_cast<double>(terms.value())) : 1;
 }
 
-/// "d[3,17]" for flat index `index`.
-std::string position(const TensorShape& shape, std::int64_t index) {
+/// "d[3,17]" for a place in the tensor's span.
+std::string position(const TensorShape& shape, std::int64_t place) {
   std::vector<std::int64_t> at(shape.extent.size());
   for (std::size_t i = at.size(); i-- > 0;) {
-    at[i] = index % shape.extent[i];
-    index /= shape.extent[i];
+    const std::int64_t size = i + 1 == at.size() ? shape.row_pitch() : shape.extent[i];
+    at[i] = place % size;
+    place /= size;
   }
   std::string text = concat(shape.name, "[");
   for (std::size_t i = 0; i < at.size(); ++i) text += concat(i == 0 ? "" : ",", at[i]);
@@ -256,9 +257,9 @@ Result<std::size_t> Checker::enqueue(DataOps& data_ops, int set,
   for (const Output& output : outputs_) {
     const TensorShape& shape = shapes_[output.tensor];
     const ErrorBound bound = exact ? ErrorBound{0, 0, true} : output.bound;
-    const auto number = data_ops.enqueue_compare(
-        addresses[output.tensor], shape.dtype, shape.elements(),
-        exact ? output.exact : output.value, exact ? 0 : output.magnitude, bound);
+    const auto number = data_ops.enqueue_compare(addresses[output.tensor], shape.dtype, shape,
+                                                 exact ? output.exact : output.value,
+                                                 exact ? 0 : output.magnitude, bound);
     if (!number) return number;
     if (&output == &outputs_.front()) first = number.value();
   }
@@ -310,10 +311,16 @@ std::vector<MemoryRegion> Checker::outputs(std::span<const DevicePointer> addres
 }
 
 Result<std::string> Checker::describe(Device& device, int set, DevicePointer actual,
-                                      const Output& output, std::int64_t index) const {
+                                      const Output& output, std::int64_t place) const {
   const TensorShape& shape = shapes_[output.tensor];
+  const std::int64_t column = place % shape.row_pitch();
+  if (column >= shape.columns()) {
+    return concat(position(shape, place), ": written, behind the ", shape.columns(),
+                  " elements of a row");
+  }
+  const std::int64_t index = place / shape.row_pitch() * shape.columns() + column;
   const bool exact = set == BufferSets::kExactSet;
-  auto value = download_element(device, actual, shape.dtype, index);
+  auto value = download_element(device, actual, shape.dtype, place);
   auto reference =
       download_element(device, exact ? output.exact : output.value, DType::fp32, index);
   auto magnitude = download_element(device, output.magnitude, DType::fp32, index);
@@ -321,7 +328,7 @@ Result<std::string> Checker::describe(Device& device, int set, DevicePointer act
   if (!reference) return reference.error();
   if (!magnitude) return magnitude.error();
   const std::string text =
-      concat(position(shape, index), ": ", value.value(), " != ", reference.value());
+      concat(position(shape, place), ": ", value.value(), " != ", reference.value());
   if (exact) return concat(text, " (exact)");
   const double bound = output.bound.accumulate_unit * magnitude.value() +
                        output.bound.output_unit * std::fabs(reference.value()) +

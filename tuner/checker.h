@@ -74,7 +74,7 @@ class Checker {
                              const ExecutionPlan& plan, const BufferSets& sets, int set) const;
   Result<void> expect_finite(DataOps& data_ops, bool exact) const;
   Result<std::string> describe(Device& device, int set, DevicePointer actual, const Output& output,
-                               std::int64_t index) const;
+                               std::int64_t place) const;
 
   std::vector<TensorShape> shapes_;
 

@@ -4,10 +4,10 @@
 
 namespace kernwright {
 
-Result<CheckReport> DataOps::compare(DevicePointer actual, DType dtype, std::int64_t elements,
+Result<CheckReport> DataOps::compare(DevicePointer actual, DType dtype, const Layout& layout,
                                      DevicePointer reference, DevicePointer magnitude,
                                      const ErrorBound& bound) {
-  const auto number = enqueue_compare(actual, dtype, elements, reference, magnitude, bound);
+  const auto number = enqueue_compare(actual, dtype, layout, reference, magnitude, bound);
   if (!number) return number.error();
   const auto findings = take_findings();
   if (!findings) return findings.error();
@@ -15,7 +15,7 @@ Result<CheckReport> DataOps::compare(DevicePointer actual, DType dtype, std::int
   CheckReport report;
   report.max_error = found.max_error;
   report.mismatches = found.mismatches;
-  report.elements = elements;
+  report.elements = layout.elements;
   if (found.mismatches != 0) report.first_mismatch = concat(found.first);
   return report;
 }

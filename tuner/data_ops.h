@@ -36,6 +36,29 @@ struct ErrorBound {
   double absolute = 0;  ///< of values that were subnormal on their way
 };
 
+/// Where the elements of a tensor lie: in rows of `columns`, `pitch` elements apart.
+struct Layout {
+  std::int64_t elements = 0;
+  std::int64_t columns = 0;
+  std::int64_t pitch = 0;
+
+  // NOLINTBEGIN(google-explicit-constructor): so many elements, or those of a tensor.
+  Layout(std::int64_t contiguous) : elements(contiguous), columns(contiguous), pitch(contiguous) {}
+  Layout(const TensorShape& shape)
+      : elements(shape.elements()), columns(shape.columns()), pitch(shape.row_pitch()) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  bool contiguous() const { return pitch == columns; }
+  /// Elements from the first to the last and what lies between rows.
+  std::int64_t span() const {
+    return contiguous() ? elements : (elements / columns - 1) * pitch + columns;
+  }
+};
+
+/// What lies between the rows of a tensor holds these bytes, a NaN in every format, and has to keep
+/// them.
+inline constexpr std::uint8_t kGapByte = 0xFF;
+
 /// Bytes in device memory, anywhere within an allocation.
 struct MemoryRegion {
   DevicePointer address = 0;
@@ -46,7 +69,7 @@ struct MemoryRegion {
 struct Finding {
   double max_error = 0;         ///< in units of the bound
   std::int64_t mismatches = 0;  ///< beyond it, NaN included
-  std::int64_t first = -1;      ///< the flat index of the first of them
+  std::int64_t first = -1;  ///< the place of the first of them, in elements of the tensor's span
   std::uint64_t hash = 0;
 };
 
@@ -60,13 +83,18 @@ class DataOps {
 
   virtual ~DataOps() = default;
 
-  virtual Result<void> draw(DevicePointer to, DType dtype, std::int64_t elements,
+  /// Element i lies in row i / columns. What lies between rows becomes `kGapByte`.
+  virtual Result<void> draw(DevicePointer to, DType dtype, const Layout& layout,
                             InputDistribution distribution, std::uint64_t seed) = 0;
 
-  /// Compares `elements` of `actual` (in `dtype`) with fp32 `reference` and `magnitude`; the latter
-  /// may be 0 where the bound is exact. NaN never passes. Gives the number of its finding.
+  /// Fills what lies between rows with `kGapByte`.
+  virtual Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) = 0;
+
+  /// Compares the elements of `actual` (in `dtype`) with those of fp32 `reference` and `magnitude`,
+  /// which are contiguous; the latter may be 0 where the bound is exact. NaN never passes, and what
+  /// lies between rows must hold `kGapByte`. Gives the number of its finding.
   virtual Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype,
-                                              std::int64_t elements, DevicePointer reference,
+                                              const Layout& layout, DevicePointer reference,
                                               DevicePointer magnitude, const ErrorBound& bound) = 0;
 
   /// A hash of every region, of its bytes and their places in it; findings are numbered from the
@@ -77,8 +105,8 @@ class DataOps {
   virtual Result<std::vector<Finding>> take_findings() = 0;
 
   /// A comparison that is waited for; findings outstanding are lost. `first_mismatch` of the report
-  /// holds the flat index only.
-  Result<CheckReport> compare(DevicePointer actual, DType dtype, std::int64_t elements,
+  /// holds the place only.
+  Result<CheckReport> compare(DevicePointer actual, DType dtype, const Layout& layout,
                               DevicePointer reference, DevicePointer magnitude,
                               const ErrorBound& bound);
 };

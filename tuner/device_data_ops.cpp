@@ -90,19 +90,34 @@ class DeviceDataOps final : public DataOps {
   DeviceDataOps(Device& device, CompilePool& pool, std::unique_ptr<DeviceBuffer> findings)
       : device_(device), pool_(pool), findings_(std::move(findings)) {}
 
-  Result<void> draw(DevicePointer to, DType dtype, std::int64_t elements,
+  Result<void> draw(DevicePointer to, DType dtype, const Layout& layout,
                     InputDistribution distribution, std::uint64_t seed) override {
     auto programs = programs_for(dtype);
     if (!programs) return programs.error();
     if (is_integer(dtype) && distribution == InputDistribution::normal) {
       distribution = InputDistribution::small_integers;
     }
-    return launch(*programs.value()->draw, {to},
-                  {static_cast<double>(elements), int_bits(seed), int_bits(seed >> 32),
-                   static_cast<double>(distribution)});
+    if (auto done =
+            launch(*programs.value()->draw, {to},
+                   {static_cast<double>(layout.elements), static_cast<double>(layout.columns),
+                    static_cast<double>(layout.pitch), int_bits(seed), int_bits(seed >> 32),
+                    static_cast<double>(distribution)});
+        !done) {
+      return done;
+    }
+    return fill_gaps(to, dtype, layout);
   }
 
-  Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, std::int64_t elements,
+  Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) override {
+    if (layout.contiguous()) return {};
+    auto programs = programs_for(dtype);
+    if (!programs) return programs.error();
+    return launch(*programs.value()->fill_gaps, {to},
+                  {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
+                   static_cast<double>(layout.pitch)});
+  }
+
+  Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, const Layout& layout,
                                       DevicePointer reference, DevicePointer magnitude,
                                       const ErrorBound& bound) override {
     auto programs = programs_for(dtype);
@@ -111,7 +126,8 @@ class DeviceDataOps final : public DataOps {
     if (!number) return number;
     if (auto done = launch(
             *programs.value()->compare, {actual, reference, magnitude, place(number.value())},
-            {static_cast<double>(elements), bound.accumulate_unit, bound.output_unit,
+            {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
+             static_cast<double>(layout.pitch), bound.accumulate_unit, bound.output_unit,
              error_floor(dtype) + bound.absolute, range_end(dtype), bound.exact ? 1.0 : 0.0});
         !done) {
       return done.error();
@@ -164,6 +180,7 @@ class DeviceDataOps final : public DataOps {
  private:
   struct Programs {
     std::shared_ptr<LoadedProgram> draw;
+    std::shared_ptr<LoadedProgram> fill_gaps;
     std::shared_ptr<LoadedProgram> compare;
     std::shared_ptr<LoadedProgram> hash;
   };
@@ -206,8 +223,10 @@ class DeviceDataOps final : public DataOps {
     constexpr DType kI = DType::int32;
     Programs programs;
     for (auto& [plan, program] :
-         {std::pair{plan_of("kernwright_draw", 1, {kF, kI, kI, kI}, blocks), &programs.draw},
-          std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kF, kI}, blocks),
+         {std::pair{plan_of("kernwright_draw", 1, {kF, kF, kF, kI, kI, kI}, blocks),
+                    &programs.draw},
+          std::pair{plan_of("kernwright_fill_gaps", 1, {kF, kF, kF}, blocks), &programs.fill_gaps},
+          std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kF, kF, kF, kI}, blocks),
                     &programs.compare},
           std::pair{
               plan_of("kernwright_hash", kRegions + 1, std::vector<DType>(kRegions, kF), blocks),

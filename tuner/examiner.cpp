@@ -335,7 +335,7 @@ Result<Step> Examiner::run_fenced_at(Subject& subject, bool at_end,
       const TensorShape& shape = sets_.shapes()[i];
       addresses.push_back(place(i, shape.bytes(), shape.alignment));
       auto done = shape.role == TensorRole::out
-                      ? device_.fill(addresses[i], kPoisons[0], shape.bytes())
+                      ? sets_.poison_output(device_, data_ops_, i, addresses[i], kPoisons[0])
                       : sets_.draw(data_ops_, set, i, addresses[i]);
       if (!done) return failed(done.error());
     }

@@ -26,10 +26,10 @@ double limited(double x, double end) { return x > end ? end : x < -end ? -end : 
 /// kernels/data_ops.cu.
 class HostDataOps final : public DataOps {
  public:
-  Result<void> draw(DevicePointer to, DType dtype, std::int64_t elements,
+  Result<void> draw(DevicePointer to, DType dtype, const Layout& layout,
                     InputDistribution distribution, std::uint64_t seed) override {
     void* data = at(to);
-    for (std::int64_t i = 0; i < elements; ++i) {
+    for (std::int64_t i = 0; i < layout.elements; ++i) {
       const std::uint64_t bits = hash_at(seed, static_cast<std::uint64_t>(i));
       double value = 0;
       if (distribution == InputDistribution::signs) {
@@ -42,18 +42,33 @@ class HostDataOps final : public DataOps {
         const double angle = 2 * std::numbers::pi * static_cast<double>(v);
         value = std::sqrt(-2 * std::log(u)) * static_cast<float>(std::cos(angle));
       }
-      store_element(data, dtype, i, value);
+      store_element(data, dtype, i / layout.columns * layout.pitch + i % layout.columns, value);
+    }
+    return fill_gaps(to, dtype, layout);
+  }
+
+  Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) override {
+    const auto size = static_cast<DevicePointer>(byte_size(dtype));
+    const auto gap = static_cast<DevicePointer>(layout.pitch - layout.columns) * size;
+    for (std::int64_t end = layout.columns; end < layout.span(); end += layout.pitch) {
+      std::memset(at(to + static_cast<DevicePointer>(end) * size), kGapByte, gap);
     }
     return {};
   }
 
-  Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, std::int64_t elements,
+  Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, const Layout& layout,
                                       DevicePointer reference, DevicePointer magnitude,
                                       const ErrorBound& bound) override {
     const double floor = error_floor(dtype) + bound.absolute;
     const double end = range_end(dtype);
     Finding found;
-    for (std::int64_t i = 0; i < elements; ++i) {
+    for (std::int64_t place = 0; place < layout.span(); ++place) {
+      const std::int64_t column = place % layout.pitch;
+      if (column >= layout.columns) {
+        if (!is_gap(actual, dtype, place) && found.mismatches++ == 0) found.first = place;
+        continue;
+      }
+      const std::int64_t i = place / layout.pitch * layout.columns + column;
       double r = load_element(at(reference), DType::fp32, i);
       double limit = 0;
       if (bound.exact) r = rounded(dtype, r);
@@ -62,13 +77,13 @@ class HostDataOps final : public DataOps {
         const double terms = load_element(at(magnitude), DType::fp32, i);
         limit = bound.accumulate_unit * terms + bound.output_unit * std::fabs(r) + floor;
       }
-      const double error = std::fabs(limited(load_element(at(actual), dtype, i), end) - r);
+      const double error = std::fabs(limited(load_element(at(actual), dtype, place), end) - r);
       if (error != 0) {
         const double ratio = error / limit;
         found.max_error = std::max(found.max_error, ratio < kWorstError ? ratio : kWorstError);
       }
       if (!(error <= limit)) {
-        if (found.mismatches++ == 0) found.first = i;
+        if (found.mismatches++ == 0) found.first = place;
       }
     }
     findings_.push_back(found);
@@ -89,6 +104,12 @@ class HostDataOps final : public DataOps {
 
  private:
   static void* at(DevicePointer address) { return reinterpret_cast<void*>(address); }
+
+  static bool is_gap(DevicePointer array, DType dtype, std::int64_t place) {
+    const auto size = static_cast<std::size_t>(byte_size(dtype));
+    const auto* bytes = static_cast<const std::uint8_t*>(at(array)) + place * byte_size(dtype);
+    return std::all_of(bytes, bytes + size, [](std::uint8_t byte) { return byte == kGapByte; });
+  }
 
   /// By whole words of 8 bytes, of which only those of the region count.
   static std::uint64_t hash(const MemoryRegion& region) {

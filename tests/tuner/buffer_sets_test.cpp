@@ -99,6 +99,19 @@ TEST_F(BufferSetsTest, CheckedTensorsLieBetweenRedZonesToTheByte) {
   EXPECT_EQ(make({}).watched().size(), 4U);
 }
 
+TEST_F(BufferSetsTest, PoisonSparesWhatLiesBetweenRows) {
+  TensorShape c = shape("c", TensorRole::out, {3, 10});
+  c.dtype = DType::fp32;
+  c.pitch = 16;
+  const auto sets = BufferSets::make(*device_, *ops_, {c}, L2State::warm, 1);
+  ASSERT_TRUE(sets) << sets.error().message;
+  ASSERT_TRUE(sets->poison(*device_, *ops_, 0, 0x7B));
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(sets->address(0, 0));
+  for (std::int64_t i = 0; i < c.bytes(); ++i) {
+    EXPECT_EQ(bytes[i], i % 64 < 40 ? 0x7B : kGapByte) << i;
+  }
+}
+
 TEST_F(BufferSetsTest, DamageIsToldFromTheNearerSide) {
   WatchedRegion zone;
   zone.before = "a";

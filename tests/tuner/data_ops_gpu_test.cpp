@@ -91,6 +91,43 @@ TEST_F(DataOpsGpuTest, ComparesAsTheHostCompares) {
   both();
 }
 
+TEST_F(DataOpsGpuTest, RowsThatLieApartAreHandledAsTheHostHandlesThem) {
+  TensorShape shape;
+  shape.extent = {211, 33};
+  shape.pitch = 37;
+  for (const DType dtype : dtypes()) {
+    shape.dtype = dtype;
+    const auto device = allocate(shape.bytes());
+    std::vector<char> host(static_cast<std::size_t>(shape.bytes()));
+    const auto at_host = reinterpret_cast<DevicePointer>(host.data());
+    ASSERT_TRUE(ops_->draw(device->address(), dtype, shape, InputDistribution::signs, 9));
+    ASSERT_TRUE(host_->draw(at_host, dtype, shape, InputDistribution::signs, 9));
+    EXPECT_EQ(download<char>(device->address(), shape.bytes()), host) << to_string(dtype);
+
+    std::vector<float> reference(static_cast<std::size_t>(shape.elements()));
+    ASSERT_TRUE(host_->draw(reinterpret_cast<DevicePointer>(reference.data()), DType::fp32,
+                            shape.elements(), InputDistribution::signs, 9));
+    const auto uploaded = upload(reference);
+    const auto first = [&] {
+      return ops_->compare(device->address(), dtype, shape, uploaded->address(), 0, {0, 0, true})
+          .value()
+          .first_mismatch;
+    };
+    EXPECT_EQ(first(), "") << to_string(dtype);
+    const auto damage = [&](std::int64_t place) {
+      const std::int64_t size = byte_size(dtype);
+      ASSERT_TRUE(
+          device_->fill(device->address() + static_cast<DevicePointer>(place * size), 0x2C, size));
+    };
+    damage(100 * 37 + 5);
+    EXPECT_EQ(first(), concat(100 * 37 + 5)) << to_string(dtype);
+    damage(70 * 37 + 34);
+    EXPECT_EQ(first(), concat(70 * 37 + 34)) << "between rows, " << to_string(dtype);
+    ASSERT_TRUE(ops_->fill_gaps(device->address(), dtype, shape));
+    EXPECT_EQ(first(), concat(100 * 37 + 5)) << to_string(dtype);
+  }
+}
+
 TEST_F(DataOpsGpuTest, WhatAnOutputCannotHoldIsComparedAtItsEnd) {
   const auto reference = upload({70000, -1e9F, 60000, 60000});
   const auto magnitude = upload({1, 1, 1, 1});

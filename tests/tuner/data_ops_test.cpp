@@ -56,6 +56,35 @@ TEST_F(HostDataOpsTest, AnElementDependsOnSeedAndIndexAlone) {
   EXPECT_NE(all, other);
 }
 
+TEST_F(HostDataOpsTest, WhatLiesBetweenRowsIsLeftAsItIs) {
+  TensorShape shape;
+  shape.extent = {3, 4};
+  shape.pitch = 7;
+  std::vector<float> apart(3 * 7, 5);
+  std::vector<float> together(3 * 4);
+  ASSERT_TRUE(ops_->draw(address(apart.data()), DType::fp32, shape, InputDistribution::normal, 7));
+  ASSERT_TRUE(ops_->draw(address(together.data()), DType::fp32, 12, InputDistribution::normal, 7));
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    EXPECT_EQ(apart[i / 4 * 7 + i % 4], together[i]) << i;
+  }
+  EXPECT_TRUE(std::isnan(apart[4]) && std::isnan(apart[6]) && std::isnan(apart[13]));
+  EXPECT_EQ(apart[18], 5) << "behind the last row";
+
+  const auto compare = [&] {
+    return ops_
+        ->compare(address(apart.data()), DType::fp32, shape, address(together.data()), 0,
+                  {0, 0, true})
+        .value();
+  };
+  EXPECT_EQ(compare().mismatches, 0);
+  EXPECT_EQ(compare().elements, 12);
+  apart[7] += 1;
+  EXPECT_EQ(compare().first_mismatch, "7");
+  apart[5] = 0;
+  EXPECT_EQ(compare().mismatches, 2);
+  EXPECT_EQ(compare().first_mismatch, "5") << "between rows";
+}
+
 TEST_F(HostDataOpsTest, SmallIntegersAreMinusThreeToThree) {
   std::vector<std::uint16_t> values(7000);
   ASSERT_TRUE(ops_->draw(address(values.data()), DType::bf16, std::ssize(values),

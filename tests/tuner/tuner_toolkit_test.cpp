@@ -41,7 +41,7 @@ TEST_F(TunerToolkitTest, TheDataKernelsCompileForEveryElementType) {
         ops.value()->draw(buffer.value()->address(), dtype, 64, InputDistribution::normal, 1);
     EXPECT_TRUE(drawn) << drawn.error().message;
   }
-  EXPECT_EQ(loads, 3 * 7);
+  EXPECT_EQ(loads, 4 * 7);
 }
 
 TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {

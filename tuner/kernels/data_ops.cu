@@ -36,7 +36,7 @@ struct Rounded<signed char> {
 struct Finding {
   unsigned long long max_error;  // bits of a non-negative double, which order like the double
   unsigned long long mismatches;
-  unsigned long long first;  // complement of the smallest index
+  unsigned long long first;  // complement of the smallest place
   unsigned long long hash;
 };
 
@@ -57,10 +57,21 @@ __device__ long long stride() { return static_cast<long long>(gridDim.x) * block
 constexpr int kSmallIntegers = 1;
 constexpr int kSigns = 2;
 
+// Rows of so many elements, `pitch` apart.
+struct Layout {
+  __device__ Layout(double columns, double pitch)
+      : columns(static_cast<long long>(columns)), pitch(static_cast<long long>(pitch)) {}
+  __device__ bool contiguous() const { return columns == pitch; }
+
+  long long columns, pitch;
+};
+
 // Numbers that may pass 32 bits come as doubles, which hold them exactly to 2^53.
-extern "C" __global__ void kernwright_draw(element* to, double elements, int seed_low,
-                                           int seed_high, int distribution) {
+extern "C" __global__ void kernwright_draw(element* to, double elements, double columns,
+                                           double pitch, int seed_low, int seed_high,
+                                           int distribution) {
   const long long count = static_cast<long long>(elements);
+  const Layout layout(columns, pitch);
   const unsigned long long seed = static_cast<unsigned long long>(static_cast<unsigned>(seed_high))
                                       << 32 |
                                   static_cast<unsigned>(seed_low);
@@ -76,8 +87,32 @@ extern "C" __global__ void kernwright_draw(element* to, double elements, int see
       const float v = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
       value = sqrtf(-2 * logf(u)) * cospif(2 * v);
     }
-    to[i] = Rounded<element>::of(value);
+    const long long place =
+        layout.contiguous() ? i : i / layout.columns * layout.pitch + i % layout.columns;
+    to[place] = Rounded<element>::of(value);
   }
+}
+
+constexpr unsigned char kGapByte = 0xFF;  // as in data_ops.h
+
+// `span`: elements from the first to the last and what lies between rows.
+extern "C" __global__ void kernwright_fill_gaps(element* to, double span, double columns,
+                                                double pitch) {
+  const Layout layout(columns, pitch);
+  for (long long i = first_index(); i < static_cast<long long>(span); i += stride()) {
+    if (i % layout.pitch < layout.columns) continue;
+    for (unsigned byte = 0; byte < sizeof(element); ++byte) {
+      reinterpret_cast<unsigned char*>(to + i)[byte] = kGapByte;
+    }
+  }
+}
+
+__device__ bool is_gap(const element* at) {
+  bool same = true;
+  for (unsigned byte = 0; byte < sizeof(element); ++byte) {
+    same = same && reinterpret_cast<const unsigned char*>(at)[byte] == kGapByte;
+  }
+  return same;
 }
 
 // NaN stays NaN.
@@ -86,15 +121,26 @@ __device__ double limited(double x, double range_end) {
 }
 
 extern "C" __global__ void kernwright_compare(const element* actual, const float* reference,
-                                              const float* magnitude, Finding* finding,
-                                              double elements, double accumulate_unit,
+                                              const float* magnitude, Finding* finding, double span,
+                                              double columns, double pitch, double accumulate_unit,
                                               double output_unit, double floor, double range_end,
                                               int exact) {
-  const long long count = static_cast<long long>(elements);
+  const Layout layout(columns, pitch);
   double worst = 0;
   unsigned long long mismatches = 0;
   unsigned long long first = 0;
-  for (long long i = first_index(); i < count; i += stride()) {
+  for (long long place = first_index(); place < static_cast<long long>(span); place += stride()) {
+    long long i = place;
+    if (!layout.contiguous()) {
+      const long long column = place % layout.pitch;
+      i = place / layout.pitch * layout.columns + column;
+      if (column >= layout.columns) {
+        if (is_gap(actual + place)) continue;
+        ++mismatches;
+        if (first == 0) first = ~static_cast<unsigned long long>(place);
+        continue;
+      }
+    }
     double r = reference[i];
     double bound = 0;
     if (exact) r = widen(Rounded<element>::of(reference[i]));
@@ -102,12 +148,12 @@ extern "C" __global__ void kernwright_compare(const element* actual, const float
     if (!exact) {
       bound = accumulate_unit * magnitude[i] + output_unit * fabs(r) + floor;
     }
-    const double error = fabs(limited(widen(actual[i]), range_end) - r);
+    const double error = fabs(limited(widen(actual[place]), range_end) - r);
     const bool passes = error <= bound;  // false for NaN
     if (error != 0) worst = fmax(worst, error / bound < 1e30 ? error / bound : 1e30);
     if (!passes) {
       ++mismatches;
-      if (first == 0) first = ~static_cast<unsigned long long>(i);
+      if (first == 0) first = ~static_cast<unsigned long long>(place);
     }
   }
   unsigned long long worst_bits = static_cast<unsigned long long>(__double_as_longlong(worst));
