@@ -41,7 +41,7 @@ struct Tile {
   double bk = 64;                                ///< in words of 16 bits, whatever the elements
   double consumers = 1;                          ///< warpgroups that multiply with wgmma
   double warps_m = 0, warps_n = 0, warps_k = 1;  ///< mma.sync templates alone
-  double align_k = 8;                            ///< elements of the widest copy
+  double align = 8;                              ///< elements of the widest copy of both operands
   bool persistent = false;
   bool promoted = false;  ///< sums of each stage are added outside of the tensor cores
   bool late = false;      ///< a tile is activated while the next one is multiplied
@@ -64,7 +64,10 @@ Tile read_tile(const Scope& scope) {
   read("WARPS_M", tile.warps_m);
   read("WARPS_N", tile.warps_n);
   read("WARPS_K", tile.warps_k);
-  read("ALIGN_K", tile.align_k);
+  double align_b = tile.align;
+  read("ALIGN_A", tile.align);
+  read("ALIGN_B", align_b);
+  tile.align = std::min(tile.align, align_b);
   read("CONSUMERS", tile.consumers);
   double persistent = 0, promoted = 0, late = 0;
   read("PERSISTENT", persistent);
@@ -108,7 +111,7 @@ double stage_clocks(const Tile& t, double element, double tensor_rate, double l2
   // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other.
   const double cluster = t.cm * t.cn > 1 ? 1.03 : 1;
   const double clocks = std::max({tensor, smem, l2, wait}) * cluster + overhead;
-  return t.align_k == 1 ? kSingleElements * clocks : clocks;
+  return t.align == 1 ? kSingleElements * clocks : clocks;
 }
 
 /// Whether tensor maps address copies, whose rows are whole lines.
@@ -143,14 +146,15 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double element = value("dtype_bytes", 2);
   const double split = value("SPLIT", 1);
   const double stack = value("STACK", 1);  // matrices of n rows
+  const double batch = value("batch", 1);
   const double bm = value("BM", 8), bn = value("BN", 64);
   const double tiles_m = std::ceil(m / bm), tiles_n = std::ceil(n / bn);
-  const double blocks = tiles_m * tiles_n * split;
+  const double blocks = batch * tiles_m * tiles_n * split;
   const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
   const auto registers = scope.find("REGISTERS").value_or(0);
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
 
-  const double bytes = (m * k + stack * n * k) * element + m * n * value("out_bytes", 2);
+  const double bytes = batch * ((m * k + stack * n * k) * element + m * n * value("out_bytes", 2));
   const double flying = std::min(std::min(blocks, sms * resident) * in_flight, bytes);
   const double memory_rate = kMemoryShare * profile.dram_gbps * 1e3;
   const double l2_rate =
@@ -158,10 +162,10 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   // The rate that the bytes in flight allow, and the memory's, without a corner between them.
   const double ask = flying / kLatencyUs / memory_rate;
   const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
-  const double l2_us = (tiles_m * n * stack + tiles_n * m) * k * element / l2_rate;
+  const double l2_us = batch * (tiles_m * n * stack + tiles_n * m) * k * element / l2_rate;
   // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4.
   const double products =
-      tiles_m * std::ceil(tiles_n * bn / 64) * stack * std::ceil(k * element / 32);
+      batch * tiles_m * std::ceil(tiles_n * bn / 64) * stack * std::ceil(k * element / 32);
   const double tensor_us = products * std::max(bm / 2 * kTensorSlack, 16 + bm / 4) /
                            (std::min(blocks, sms) * kSustainedClock * profile.sm_clock_mhz);
 
@@ -188,6 +192,7 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   const double stack = static_cast<double>(scope.find("STACK").value_or(1));
   const double n = dim("n") * stack;  // rows of b
   const double k = dim("k");
+  const double batch = dim("batch");
   const double element = static_cast<double>(scope.find("dtype_bytes").value_or(2));
   const Tile t = read_tile(scope);
   const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
@@ -201,7 +206,7 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
 
   const double tiles_m = std::ceil(std::ceil(m / t.bm) / t.cm) * t.cm;
   const double tiles_n = std::ceil(std::ceil(n / t.bn) / t.cn) * t.cn;
-  const double tiles = tiles_m * tiles_n;
+  const double tiles = batch * tiles_m * tiles_n;
   const double cluster = t.cm * t.cn;
   const double slots = std::max(std::floor(sms / cluster) * cluster, cluster);
   const double active = std::min(tiles, slots);
@@ -211,9 +216,8 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
 
   const double steps = std::ceil(k * element / (t.bk * 2));
   const double l2_rate = std::min(kL2PortBytesPerClock, kL2BytesPerClockPerSm * sms / active);
-  const double row_of_b = scope.find("b_layout") == scope.find("b_layout_kn") ? n : k;
-  const bool whole_lines = copies(candidate) || (std::fmod(k * element, 128) == 0 &&
-                                                 std::fmod(row_of_b * element, 128) == 0);
+  const bool whole_lines = copies(candidate) || (std::fmod(dim("lda") * element, 128) == 0 &&
+                                                 std::fmod(dim("ldb") * element, 128) == 0);
   const double stage = stage_clocks(t, element, tensor_rate, l2_rate, resident, whole_lines);
 
   double epilogue = 600 + t.bm * t.bn / 20;
@@ -233,7 +237,7 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   const double sm_us = clocks / clock_mhz;
 
   // Inputs are read again by every wave of tiles, unless they stay in the L2.
-  const double inputs = (m * k + n * k) * element;
+  const double inputs = batch * (m * k + n * k) * element;
   double traffic = inputs;
   if (inputs > 0.5 * static_cast<double>(profile.l2_bytes)) {
     const double rows = std::min(t.group, tiles_m);
@@ -242,12 +246,13 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   }
   const double memory_us =
       kMemoryStartUs +
-      (traffic + m * dim("n") * static_cast<double>(scope.find("out_bytes").value_or(2))) /
+      (traffic + batch * m * dim("n") * static_cast<double>(scope.find("out_bytes").value_or(2))) /
           (kMemoryShare * profile.dram_gbps * 1e3);
 
   const double longer = std::max(sm_us, memory_us);
   const double shorter = std::min(sm_us, memory_us);
-  const double roof_us = 2 * m * n * k / (kPowerShare * narrow * profile.dense_16bit_tflops * 1e6);
+  const double roof_us =
+      batch * 2 * m * n * k / (kPowerShare * narrow * profile.dense_16bit_tflops * 1e6);
   // At the power limit the tile that moves fewer bytes to the SMs wins.
   const double moved = (t.bm / t.cn + t.bn / t.cm) / (t.bm * t.bn) * 32;
   return std::max(longer + kOverlap * shorter, roof_us) * (1 + 0.01 * moved);

@@ -133,6 +133,11 @@ struct PeerProduct {
 
 /// Errors: no such product.
 Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
+  for (const auto& [name, value] : named.problem.dims()) {
+    if (name == "m" || name == "n" || name == "k") continue;
+    return Error{ErrorCode::invalid_argument,
+                 concat(name, "=", value, ": one product of contiguous rows expected")};
+  }
   PeerProduct product;
   product.size = size_of(named.problem);
   product.types = {named.operation->dtype(named.problem, "dtype"),

@@ -37,20 +37,29 @@ __device__ float uncertainty(float terms, float absolute, float sum) {
 // as [k, n], not rounded to the operation's type, and magnitude[m, n] the same of absolute values,
 // with the activation's steepest slope in its place. Gated, b is the gate's [n, k] and another, and
 // value = activation(alpha * a * gate^T) * alpha * a * other^T; the errors of both factors e X and
-// e Y make e (|x| Y + |y| X + e X Y). One block of 256 threads per 64x64 tile, 4x4 outputs per
-// thread. Products are added in fp32 over 32 of k at a time and those sums in fp64, so the error
-// does not grow with k.
+// e Y make e (|x| Y + |y| X + e X Y). A batch is so many of these one behind the other. Rows of a
+// and b lie lda and ldb elements apart, all else is contiguous. One block of 256 threads per 64x64
+// tile, 4x4 outputs per thread. Products are added in fp32 over 32 of k at a time and those sums in
+// fp64, so the error does not grow with k.
 extern "C" __global__ void __launch_bounds__(256)
     matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
                      const out_t* addend, float* value, float* magnitude, long long m_size,
-                     long long n_size, long long k_size, float alpha, float beta) {
+                     long long n_size, long long k_size, long long lda, long long ldb, float alpha,
+                     float beta) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
   __shared__ float tile_a[kDepth][kTile + 4];
   __shared__ float tile_b[kDepth][kTile + 4];
   const long long tiles_n = (n_size + kTile - 1) / kTile;
-  const long long m_first = blockIdx.x / tiles_n * kTile;
-  const long long n_first = blockIdx.x % tiles_n * kTile;
+  const long long tiles = (m_size + kTile - 1) / kTile * tiles_n;
+  const long long batch = blockIdx.x / tiles;
+  const long long m_first = blockIdx.x % tiles / tiles_n * kTile;
+  const long long n_first = blockIdx.x % tiles % tiles_n * kTile;
+  a += batch * m_size * lda;
+  b += batch * (b_layout == b_layout_nk ? kStack * n_size : k_size) * ldb;
+  addend += batch * m_size * n_size;
+  value += batch * m_size * n_size;
+  magnitude += batch * m_size * n_size;
   const int row = threadIdx.x / 16 * 4;
   const int column = threadIdx.x % 16 * 4;
 
@@ -66,10 +75,9 @@ extern "C" __global__ void __launch_bounds__(256)
         const bool in_k = k_first + c < k_size;
         const bool in_a = in_k && m_first + r < m_size;
         const bool in_b = in_k && n_first + r < n_size;
-        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k_size + k_first + c]) : 0.0f;
-        const long long at_b = b_layout == b_layout_nk
-                                   ? (b_first + r) * k_size + k_first + c
-                                   : (k_first + c) * kStack * n_size + b_first + r;
+        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * lda + k_first + c]) : 0.0f;
+        const long long at_b = b_layout == b_layout_nk ? (b_first + r) * ldb + k_first + c
+                                                       : (k_first + c) * ldb + b_first + r;
         tile_b[c][r] = in_b ? to_float(b[at_b]) : 0.0f;
       }
       __syncthreads();

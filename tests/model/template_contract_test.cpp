@@ -6,6 +6,7 @@
 #include "model/candidate.h"
 #include "model/catalog.h"
 #include "model/config_header.h"
+#include "model/find_named.h"
 #include "model/unfused_form.h"
 #include "support/text.h"
 #include "tests/model/samples.h"
@@ -63,9 +64,9 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
   /// The example with every dim that is matched by bucket divided by `divisor`.
   Problem with_buckets_over(std::int64_t divisor) const {
     Problem::Dims dims = operation_.example.dims();
-    for (std::size_t i = 0; i < dims.size(); ++i) {
-      if (operation_.dims[i].match != DimMatch::bucket) continue;
-      dims[i].second = std::max<std::int64_t>(dims[i].second / divisor, 1);
+    for (auto& [name, size] : dims) {
+      if (find_named(operation_.dims, name)->match != DimMatch::bucket) continue;
+      size = std::max<std::int64_t>(size / divisor, 1);
     }
     return Problem::make(operation_.name, dims, operation_.example.flags());
   }
@@ -346,6 +347,82 @@ TEST(OperationContractTest, AGatedMatmulHasTwoMatricesInB) {
     EXPECT_NE(refused.error().message.find("nothing is added to it"), std::string::npos)
         << refused.error().message;
   }
+}
+
+TEST(OperationContractTest, AMatmulMayBeOneOfABatchWithinWiderMatrices) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto named = [&](std::string_view text) {
+    const auto problem = matmul.normalize(Problem::parse(concat("matmul ", text)).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  EXPECT_EQ(named("m=3 n=5 k=7 batch=1 lda=7 ldb=7 ldd=5 dtype=bf16"),
+            "matmul m=3 n=5 k=7 dtype=bf16");
+  EXPECT_EQ(named("m=3 n=5 k=7 ldb=10 gate=stacked b_layout=kn dtype=bf16"),
+            "matmul m=3 n=5 k=7 dtype=bf16 b_layout=kn gate=stacked");
+  const std::string apart = "matmul m=3 n=5 k=7 batch=2 lda=8 ldb=9 ldd=6 dtype=bf16";
+  EXPECT_EQ(named("ldd=6 ldb=9 lda=8 batch=2 m=3 n=5 k=7 dtype=bf16"), apart);
+  EXPECT_EQ(named("m=3 n=5 k=7 lda=6 dtype=bf16"),
+            "matmul: rule \"lda >= k\" failed: 6 < 7 (a row of a has k elements)");
+  EXPECT_EQ(named("m=3 n=5 k=7 ldd=4 dtype=bf16"),
+            "matmul: rule \"ldd >= n\" failed: 4 < 5 (a row of d has n elements)");
+  EXPECT_NE(named("m=3 n=5 k=7 ldb=9 gate=stacked b_layout=kn dtype=bf16").find("9 < 10"),
+            std::string::npos);
+
+  const Problem problem = *Problem::parse(apart);
+  const auto shapes = matmul.tensor_shapes(problem).value();
+  using Sizes = std::vector<std::int64_t>;
+  ASSERT_EQ(shapes.size(), 3U);
+  EXPECT_EQ(shapes[0].extent, (Sizes{6, 7}));
+  EXPECT_EQ(shapes[0].bytes(), 2 * (5 * 8 + 7));
+  EXPECT_EQ(shapes[1].extent, (Sizes{10, 7}));
+  EXPECT_EQ(shapes[1].bytes(), 2 * (9 * 9 + 7));
+  EXPECT_EQ(shapes[2].extent, (Sizes{6, 5}));
+  EXPECT_EQ(shapes[2].bytes(), 2 * (5 * 6 + 5));
+  const Scope scope = matmul.scope(problem);
+  EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 2 * 3 * 5 * 7);
+  EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * 2 * (3 * 7 + 5 * 7 + 3 * 5));
+}
+
+TEST(OperationContractTest, AnUnfusedFormReadsWhatLiesApartAndWritesWhatDoesNot) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto form = [&](std::string_view text) {
+    return unfused_form(catalog(), matmul, matmul.normalize(Problem::parse(text).value()).value());
+  };
+  const auto batch =
+      form("matmul m=3 n=5 k=7 batch=2 lda=8 dtype=bf16 bias=column activation=silu");
+  ASSERT_TRUE(batch) << batch.error().message;
+  EXPECT_EQ(batch->kernels[0].problem.text(), "matmul m=3 n=5 k=7 batch=2 lda=8 dtype=bf16");
+  EXPECT_EQ(batch->kernels[1].problem.text(),
+            "bias_activation rows=6 columns=5 dtype=bf16 activation=silu");
+  const auto apart = form("matmul m=3 n=5 k=7 ldd=6 dtype=bf16 activation=silu");
+  ASSERT_FALSE(apart);
+  EXPECT_NE(apart.error().message.find("but those of d are of 5, 6 apart"), std::string::npos)
+      << apart.error().message;
+}
+
+// What each template takes of it, besides contiguous rows.
+TEST(OperationContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto takers = [&](std::string_view text) {
+    const Problem problem = matmul.normalize(Problem::parse(text).value()).value();
+    std::string names;
+    for (const KernelTemplate* made : catalog().templates_of("matmul")) {
+      bool valid = false;
+      for (std::int64_t i = 0; i < made->space.size() && !valid; ++i) {
+        valid = make_candidate(*made, matmul, problem, made->space.at(i), h200()).has_value();
+      }
+      if (valid) names += concat(names.empty() ? "" : " ", made->name.substr(7));
+    }
+    return names;
+  };
+  EXPECT_EQ(takers("matmul m=16 n=512 k=512 batch=3 lda=1536 ldb=520 ldd=1024 dtype=bf16"),
+            "direct persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=13 n=511 k=515 batch=3 lda=1537 ldb=529 ldd=1025 dtype=bf16"),
+            "direct persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=300 n=512 k=512 batch=3 ldb=1024 dtype=bf16 b_layout=kn"),
+            "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=300 n=512 k=512 ldb=1023 dtype=bf16 b_layout=kn"), "tiled");
+  EXPECT_EQ(takers("matmul m=300 n=512 k=500 batch=3 dtype=bf16 b_layout=kn"), "tiled");
 }
 
 TEST(OperationContractTest, PublicShapesAreProblemsOfTheCatalog) {

@@ -43,17 +43,19 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
   const double steepest = activation.empty() ? 1 : 1.13;
   const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22;
   const std::size_t rows_b = gated ? 2 * n : n;
+  // Of product i / m of a batch.
   const auto sum_of = [&](std::size_t i, std::size_t j) {
+    const double* const own_b = b.data() + i / m * k * rows_b;
     Sum sum;
     for (std::size_t l = 0; l < k; ++l) {
-      const double product = alpha * a[i * k + l] * (kn ? b[l * rows_b + j] : b[j * k + l]);
+      const double product = alpha * a[i * k + l] * (kn ? own_b[l * rows_b + j] : own_b[j * k + l]);
       sum.value += product;
       sum.terms += std::fabs(product);
     }
     return sum;
   };
   Outputs out;
-  for (std::size_t i = 0; i < m; ++i) {
+  for (std::size_t i = 0; i < d.at("batch") * m; ++i) {
     for (std::size_t j = 0; j < n; ++j) {
       const Sum sum = sum_of(i, j);
       if (gated) {
@@ -212,7 +214,10 @@ std::vector<Case> cases() {
         "matmul m=7 n=127 k=33 dtype=fp16 gate=stacked",
         "matmul m=65 n=129 k=257 dtype=bf16 activation=silu gate=stacked",
         "matmul m=7 n=127 k=3 dtype=fp16 activation=gelu_tanh gate=stacked b_layout=kn",
-        "matmul m=70 n=3 k=65 dtype=bf16 scaling=alpha activation=gelu_erf gate=stacked out=fp32"}},
+        "matmul m=70 n=3 k=65 dtype=bf16 scaling=alpha activation=gelu_erf gate=stacked out=fp32",
+        "matmul m=7 n=70 k=33 batch=5 dtype=bf16 bias=column residual=add",
+        "matmul m=65 n=9 k=33 batch=3 lda=40 ldb=27 ldd=11 dtype=fp16 b_layout=kn",
+        "matmul m=65 n=9 k=33 batch=2 lda=34 ldb=40 ldd=64 dtype=bf16 gate=stacked"}},
       {"rmsnorm",
        [](In in, Sizes d, Of p) { return rmsnorm_in_double(in, d, dtype_of(p)); },
        {"rmsnorm rows=1 columns=1 dtype=fp32", "rmsnorm rows=7 columns=1000 dtype=bf16",
@@ -290,11 +295,16 @@ void ReferenceGpuTest::check(const Case& item, std::string_view text) {
     if (shapes[i].role == TensorRole::out) continue;
     const auto raw = download<char>(sets.value().address(0, i), shapes[i].bytes());
     for (std::int64_t e = 0; e < shapes[i].elements(); ++e) {
-      inputs[shapes[i].name].push_back(load_element(raw.data(), shapes[i].dtype, e));
+      const std::int64_t row = e / shapes[i].columns();
+      const std::int64_t place = row * shapes[i].row_pitch() + e % shapes[i].columns();
+      inputs[shapes[i].name].push_back(load_element(raw.data(), shapes[i].dtype, place));
     }
   }
   Dims dims;
-  for (const auto& [name, value] : problem.dims()) dims[name] = static_cast<std::size_t>(value);
+  const std::vector<std::int64_t> sizes = op.sizes(problem);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    dims[op.dims[i].name] = static_cast<std::size_t>(sizes[i]);
+  }
   const Outputs expected = item.compute(inputs, dims, problem);
 
   const ExecutionPlan plan = make_reference_plan(op, problem, device_->profile()).value();

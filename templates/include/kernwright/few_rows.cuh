@@ -1,7 +1,7 @@
 #pragma once
 // The result of a product one of whose operands has few rows. Kernels call that one a, of m rows,
 // and the other b, of n rows; config::TRANSPOSED says that they are the problem's b and a, whose
-// d is then [n, m].
+// d is then [n, m]. Rows of d begin `ldd` elements apart.
 
 #include <kernwright/config.cuh>
 #include <kernwright/epilogue.cuh>
@@ -15,11 +15,12 @@ class FewRows {
   static constexpr bool kTransposed = config::TRANSPOSED;
 
   __device__ FewRows(Element* d, float alpha, const Element* bias, float beta,
-                     const Element* residual, int m, int n)
+                     const Element* residual, int m, int n, int ldd)
       : epilogue_(alpha, bias, beta, residual, kTransposed ? n : m, kTransposed ? m : n),
         d_(d),
         m_(m),
-        n_(n) {}
+        n_(n),
+        ldd_(ldd) {}
 
   // Finishes, rounds and stores the sum of a row of a and one of b, if there are such rows. A
   // gate's comes with the `other` that it opens.
@@ -27,7 +28,7 @@ class FewRows {
     if (row_a >= m_ || row_b >= n_) return;
     const long long row = kTransposed ? row_b : row_a;
     const int column = kTransposed ? row_a : row_b;
-    d_[row * (kTransposed ? m_ : n_) + column] =
+    d_[row * ldd_ + column] =
         from_float<Element>(kGated ? epilogue_.gated(x, other) : epilogue_.apply(x, row, column));
   }
 
@@ -44,7 +45,7 @@ class FewRows {
  private:
   Epilogue epilogue_;
   Element* d_;
-  int m_, n_;
+  int m_, n_, ldd_;
 };
 
 }  // namespace kernwright

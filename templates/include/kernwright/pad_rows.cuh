@@ -43,11 +43,12 @@ __device__ __forceinline__ Packed<16> load_piece_anywhere(const unsigned char* b
 }
 
 // Run by a grid of kPadThreads threads a block and at least a warp for each kPadBytes of each row:
-// copies m rows of a and n rows of b, k elements each, to rows of `pitch` elements, a multiple of
-// 16 bytes. What lies between k and the pitch is not for use.
+// copies m rows of a and n rows of b, k elements each that begin `lda` and `ldb` elements apart, to
+// rows of `pitch` elements, a multiple of 16 bytes. What lies between k and the pitch is not for
+// use.
 template <typename T>
 __device__ __forceinline__ void pad_rows(const T* a, const T* b, T* padded_a, T* padded_b, int m,
-                                         int n, int k, int pitch) {
+                                         int n, int k, int pitch, int lda, int ldb) {
   const long long row_bytes = static_cast<long long>(k) * sizeof(T);
   const long long parts = (row_bytes + kPadBytes - 1) / kPadBytes;
   const long long warp = (static_cast<long long>(blockIdx.x) * kPadThreads + threadIdx.x) / 32;
@@ -55,19 +56,22 @@ __device__ __forceinline__ void pad_rows(const T* a, const T* b, T* padded_a, T*
   const long long first = warp % parts * kPadBytes + threadIdx.x % 32 * 16;
   auto from = reinterpret_cast<const unsigned char*>(a);
   auto to = reinterpret_cast<unsigned char*>(padded_a);
-  long long rows = m;
+  long long rows = m, apart = lda;
   if (row >= m) {
     row -= m;
+    apart = ldb;
     from = reinterpret_cast<const unsigned char*>(b);
     to = reinterpret_cast<unsigned char*>(padded_b);
     rows = n;
   }
   if (row >= rows) return;
+  apart *= sizeof(T);
+  const long long end = (rows - 1) * apart + row_bytes;
   Packed<16> x[kPadLoads];
 #pragma unroll
   for (int i = 0; i < kPadLoads; ++i) {
     const long long at = first + i * 512;
-    if (at < row_bytes) x[i] = load_piece_anywhere(from, row * row_bytes + at, rows * row_bytes);
+    if (at < row_bytes) x[i] = load_piece_anywhere(from, row * apart + at, end);
   }
 #pragma unroll
   for (int i = 0; i < kPadLoads; ++i) {

@@ -8,8 +8,12 @@
 // batch, UNROLL for each row, are under way before the first is used; meanwhile other warps
 // multiply.
 //
-// Where k is no multiple of 8, rows start at any element. A lane then reads the 16-byte pieces that
-// hold 8 UNROLL consecutive elements, one more than these would fill, and shifts them into place.
+// Where k, lda or ldb is no multiple of 8, rows start or end at any element. A lane then reads the
+// 16-byte pieces that hold 8 UNROLL consecutive elements, one more than these would fill, and
+// shifts them into place.
+//
+// Rows of A, B and D begin lda, ldb and ldd elements apart. Products of a batch lie one behind the
+// other, and take a row of the grid each.
 //
 // A block owns BN rows of B, gated BN of either half. Its warps take batches of k in turn; their
 // sums meet in shared memory and are added in the order of the warps.
@@ -47,8 +51,9 @@ struct Rows {
   const dtype_t* b[kRowsB];
 };
 
-__device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row, int rows, int k) {
-  return matrix + static_cast<long long>(min(row, rows - 1)) * k;
+__device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row, int rows,
+                                                 int pitch) {
+  return matrix + static_cast<long long>(min(row, rows - 1)) * pitch;
 }
 
 // 8 UNROLL elements from any one on.
@@ -153,18 +158,26 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowsB][4], const Batch<L
 // With no bound on the blocks the compiler would hold loads back to save registers.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_direct(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                  out_t* __restrict__ d, int m, int n, int k, const out_t* __restrict__ column_bias,
-                  const out_t* __restrict__ addend, float alpha, float beta) {
+                  out_t* __restrict__ d, int m, int n, int k, int lda, int ldb, int ldd,
+                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
+                  float alpha, float beta) {
   __shared__ float2 parts[WARPS][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first_b = static_cast<int>(blockIdx.x) * BN;
+  if constexpr (batch > 1) {
+    const long long index = blockIdx.y;
+    a += index * m * lda;
+    b += index * STACK * n * ldb;
+    d += index * (TRANSPOSED ? n : m) * ldd;
+    if constexpr (kResidual) addend += index * m * n;
+  }
   Rows rows;
 #pragma unroll
-  for (int i = 0; i < kRowsA; ++i) rows.a[i] = row_of(a, i * 8 + lane / 4, m, k);
+  for (int i = 0; i < kRowsA; ++i) rows.a[i] = row_of(a, i * 8 + lane / 4, m, lda);
 #pragma unroll
   for (int i = 0; i < kRowsB; ++i) {
-    const dtype_t* const half = b + static_cast<long long>(i / kColumns) * n * k;
-    rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, k);
+    const dtype_t* const half = b + static_cast<long long>(i / kColumns) * n * ldb;
+    rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, ldb);
   }
   await_previous_kernel();
   release_next_kernel();
@@ -197,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   }
   __syncthreads();
-  const FewRows target(d, alpha, column_bias, beta, addend, m, n);
+  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd);
 #pragma unroll 1
   for (int group = warp; group < kRowsA * kColumns; group += WARPS) {
     float2 sums[STACK];

@@ -19,6 +19,9 @@
 // Gated, a stage holds BN / 2 rows of B's gates and the same rows of its other half: each consumer
 // thread has both sums of an element in its accumulators, and COLUMNS = BN / 2 leave a tile.
 //
+// Products of a batch lie one behind the other, as more rows of all tensors, and so do their tiles
+// in the schedule.
+//
 // Rows that do not start at multiples of 16 bytes are beyond TMA. Such operands are copied by a
 // launch in front, matmul_pad; such rows of D are stored element by element from the staging.
 
@@ -104,11 +107,12 @@ class Schedule {
         rank_(blockIdx.x % kCluster),
         tile_(blockIdx.x / kCluster) {}
 
-  // Moves to the next tile; row() and column() are those of its first element.
+  // Moves to the next tile; row() and column() are those of its first element in its product.
   __device__ __forceinline__ bool next() {
-    if (tile_ >= rows_ * columns_) return false;
-    int in_band, in_column;
-    const int first = divide(tile_, group_ * columns_, in_band) * group_;
+    if (tile_ >= batch * rows_ * columns_) return false;
+    int in_batch = tile_, in_band, in_column;
+    if constexpr (batch > 1) product_ = divide(tile_, rows_ * columns_, in_batch);
+    const int first = divide(in_batch, group_ * columns_, in_band) * group_;
     const int height = rows_ - first < group_ ? rows_ - first : group_;
     const int column = divide(in_band, height, in_column);
     row_ = ((first + in_column) * CM + rank_m()) * BM;
@@ -116,15 +120,17 @@ class Schedule {
     tile_ += gridDim.x / kCluster;
     return true;
   }
-  __device__ bool is_last() const { return tile_ >= rows_ * columns_; }
+  __device__ bool is_last() const { return tile_ >= batch * rows_ * columns_; }
   __device__ int row() const { return row_; }
   __device__ int column() const { return column_; }
+  // The first of so many rows that are the product's.
+  __device__ int first_of(int rows) const { return batch == 1 ? 0 : product_ * rows; }
   __device__ int rank_m() const { return rank_ % CM; }
   __device__ int rank_n() const { return rank_ / CM; }
 
  private:
   const int rows_, columns_, group_, rank_;
-  int tile_, row_ = 0, column_ = 0;
+  int tile_, product_ = 0, row_ = 0, column_ = 0;
 };
 
 // Storage by 32-bit shared address.
@@ -170,14 +176,14 @@ struct Addends {
   const TensorMap& map_residual;
   const out_t* bias;
   float alpha, beta;
-  int n;
+  int m, n;
 };
 
 // Run by one thread: fills the ring with this block's slices of every tile's operands, then with
 // its bias, a stage, and its residual, a stage for each chunk of columns.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule, Addresses at,
-                                        int steps) {
+                                        int k, int steps) {
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
   constexpr int kSliceB = BN / kSlices;
@@ -190,7 +196,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   await_previous_kernel();
   release_next_kernel();
   while (schedule.next()) {
-    const int row_a = schedule.row() + rank_n * (BM / CN);
+    const int row_a = schedule.first_of(addends.m) + schedule.row() + rank_n * (BM / CN);
+    const int first_b = kMajorB == Major::k ? schedule.first_of(STACK * addends.n) : 0;
+    const int first_k = kMajorB == Major::k ? 0 : schedule.first_of(k);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       take_stage(STAGE_BYTES);
@@ -204,7 +212,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 #pragma unroll
           for (int i = 0; i < kSlices; i += CM) {
             const int slice = rank_m + i;
-            const int row_b = schedule.column() + slice * (STACK == 1 ? kSliceB : addends.n);
+            const int row_b =
+                first_b + schedule.column() + slice * (STACK == 1 ? kSliceB : addends.n);
             load<CM>(at.b(ring.stage) + (box * BN + slice * kSliceB) * kRowBytes, map_b, x, row_b,
                      full, kColumnRanks << (rank_n * CM));
           }
@@ -217,7 +226,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
           const int half = block * 64 / COLUMNS;
           const int column_b = schedule.column() + block * 64 + half * (addends.n - COLUMNS);
           load<CM>(at.b(ring.stage) + block * kBlockBytesB + rank_m * kSlice * kRowBytes, map_b,
-                   column_b, step * DEPTH + rank_m * kSlice, full, kColumnRanks << (rank_n * CM));
+                   column_b, first_k + step * DEPTH + rank_m * kSlice, full,
+                   kColumnRanks << (rank_n * CM));
         }
       }
       ring.advance();
@@ -237,7 +247,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       for (int chunk = 0; chunk < kChunks; ++chunk) {
         take_stage(BM * CHUNK * sizeof(out_t));
         tma_load(at.a(ring.stage), addends.map_residual, schedule.column() + chunk_column(chunk),
-                 schedule.row(), at.full(ring.stage));
+                 schedule.first_of(addends.m) + schedule.row(), at.full(ring.stage));
         ring.advance();
       }
     }
@@ -282,21 +292,22 @@ __device__ __forceinline__ constexpr int completed_chunk(int piece) {
   return end % CHUNK == 0 || end >= COLUMNS ? piece * kPiece / CHUNK : -1;
 }
 
-// D, and the map of it where TMA can address its rows.
+// D, rows of which begin ldd elements apart, and the map of it where TMA can address them.
 struct Target {
   const TensorMap& map;
   out_t* d;
-  int m, n;
+  int m, n, ldd;
 };
 
-// Stores a staged chunk without TMA: the warp goes from row to row.
-__device__ __forceinline__ void store_rows(const Target& target, unsigned slot, int column,
-                                           int row) {
+// Stores a staged chunk without TMA: the warp goes from row to row. `row` is one of the product
+// whose first row of D is `first`.
+__device__ __forceinline__ void store_rows(const Target& target, unsigned slot, int column, int row,
+                                           int first) {
   const int lane = threadIdx.x % 32;
 #pragma unroll 2
   for (int line = 0; line < kWarpRows; ++line) {
     if (row + line >= target.m) break;
-    out_t* const to = target.d + static_cast<long long>(row + line) * target.n + column;
+    out_t* const to = target.d + static_cast<long long>(first + row + line) * target.ldd + column;
 #pragma unroll
     for (int i = lane; i < CHUNK; i += 32) {
       const unsigned from = slot + line * CHUNK * 2 + ((i / 8) ^ (line & 7)) * 16 + i % 8 * 2;
@@ -305,10 +316,11 @@ __device__ __forceinline__ void store_rows(const Target& target, unsigned slot, 
   }
 }
 
-// Writes 16 rows of a chunk to `slot` in the swizzle of its row length, and starts their store.
+// Writes 16 rows of a chunk to `slot` in the swizzle of its row length, and starts their store. TMA
+// leaves out what lies beyond all rows: those beyond the product's own are sent there.
 __device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
                                             const Target& target, unsigned slot, int column,
-                                            int row) {
+                                            int row, int first) {
   const int lane = threadIdx.x % 32, line = lane % kWarpRows, half = lane / kWarpRows;
 #pragma unroll
   for (int j = 0; j < CHUNK / 16; ++j) {
@@ -316,12 +328,13 @@ __device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
                 words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
   }
   if constexpr (ALIGNED_D) {
+    row = batch == 1 || row < target.m ? first + row : batch * target.m;
     tma_store_fence();
     __syncwarp();
     if (lane == 0) tma_store(target.map, slot, column, row);
   } else {
     __syncwarp();
-    store_rows(target, slot, column, row);
+    store_rows(target, slot, column, row, first);
   }
 }
 
@@ -358,12 +371,13 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
   // finish_piece made of the last of them. `stored` of its kLeaving parts are done.
   unsigned waiting[kStores][CHUNK / 4];
   float sums[BN / 2];
-  int stored = kLeaving, waiting_row = 0, waiting_column = 0;
+  int stored = kLeaving, waiting_row = 0, waiting_column = 0, waiting_first = 0;
 
-  auto store_staged = [&](const unsigned(&words)[CHUNK / 4], int column, int row) {
+  auto store_staged = [&](const unsigned(&words)[CHUNK / 4], int column, int row, int first) {
     if (lane == 0) tma_store_wait_read<kStagingBuffers - 1>();
     __syncwarp();
-    store_chunk(words, target, staging + buffer * sizeof(Storage::staging[0][0]), column, row);
+    store_chunk(words, target, staging + buffer * sizeof(Storage::staging[0][0]), column, row,
+                first);
     buffer ^= 1;
   };
   auto store_waiting = [&] {
@@ -379,11 +393,11 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
         for (int j = 0; j < CHUNK / 4; ++j) {
           words[j] = waiting[0][(chunk_column(chunk) / 4 + j) % (CHUNK / 4)];
         }
-        store_staged(words, waiting_column + chunk_column(chunk), waiting_row);
+        store_staged(words, waiting_column + chunk_column(chunk), waiting_row, waiting_first);
       }
     } else {
       store_staged(waiting[0], waiting_column + chunk_column(stored),
-                   waiting_row + chunk_row(stored));
+                   waiting_row + chunk_row(stored), waiting_first);
 #pragma unroll
       for (int i = 0; i + 1 < kStores; ++i)  // an index would put the array into memory
 #pragma unroll
@@ -507,6 +521,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     }
 
     const int row = schedule.row() + first_row + warp * kWarpRows, column = schedule.column();
+    const int first = schedule.first_of(target.m);
     if constexpr (OVERLAP) {
 #pragma unroll 1
       while (stored < kLeaving) store_waiting();
@@ -522,7 +537,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
         const int place = index % kChunks;
         const int line = place % kBoxes * BM + first_row + chunk_row(index) + warp * kWarpRows;
         store_chunk(words, target, at.a(place / kBoxes) + line * kRowBytes,
-                    column + chunk_column(index), row + chunk_row(index));
+                    column + chunk_column(index), row + chunk_row(index), first);
       }
       if constexpr (LATE) break;  // else the sums before would be kept beside these
     } else if constexpr (OVERLAP) {
@@ -536,12 +551,13 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
       stored = 0;
       waiting_row = row;
       waiting_column = column;
+      waiting_first = first;
     } else {
 #pragma unroll
       for (int index = 0; index < kStores; ++index) {
         unsigned words[CHUNK / 4];
         round_chunk(d, index, words);
-        store_staged(words, column + chunk_column(index), row + chunk_row(index));
+        store_staged(words, column + chunk_column(index), row + chunk_row(index), first);
       }
     }
   }
@@ -553,17 +569,18 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
 extern "C" __global__ void __launch_bounds__(kPadThreads)
     matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
-               int pitch) {
+               int pitch, int lda, int ldb) {
   release_next_kernel();
   await_previous_kernel();
-  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
+  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_persistent_wave(const __grid_constant__ TensorMap map_a,
                            const __grid_constant__ TensorMap map_b,
                            const __grid_constant__ TensorMap map_d, out_t* __restrict__ d, int m,
-                           int n, int k, int group, const __grid_constant__ TensorMap map_residual,
+                           int n, int k, int ldd, int group,
+                           const __grid_constant__ TensorMap map_residual,
                            const out_t* __restrict__ column_bias, float alpha, float beta) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
@@ -582,7 +599,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if constexpr (ALIGNED_D) tma_prefetch(map_d);
   }
   Schedule schedule(m, n, group);
-  const Addends addends{map_residual, column_bias, alpha, beta, n};
+  const Addends addends{map_residual, column_bias, alpha, beta, m, n};
   if constexpr (kCluster > 1) {
     __syncwarp();
     cluster_arrive();
@@ -595,7 +612,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       if constexpr (kCluster == 1) named_barrier_arrive<1>(32 + 128 * CONSUMERS);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
       if (elect_one()) {
-        produce(map_a, map_b, addends, schedule, at, steps);
+        produce(map_a, map_b, addends, schedule, at, k, steps);
       }
       __syncwarp();
     } else {
@@ -604,7 +621,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   } else {
     if constexpr (kCluster == 1) named_barrier_sync(1, 32 + 128 * CONSUMERS);
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
-    consume(Target{map_d, d, m, n}, addends, schedule, at, steps, role - 1);
+    consume(Target{map_d, d, m, n, ldd}, addends, schedule, at, steps, role - 1);
   }
   if constexpr (kCluster > 1) {  // a block that left could still be written to or arrived at
     cluster_arrive();

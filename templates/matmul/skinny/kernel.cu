@@ -1,7 +1,8 @@
 // D[m, n] = A[m, k] * B[n, k]^T, row-major, operands of 16 or 8 bits, accumulated in fp32, for few
 // rows of A or, TRANSPOSED, few of B (Hopper). Here `a` is the operand with few rows, m of them,
 // and `b` the other: TRANSPOSED gives the problem's own the other way round, and D is then [n, m].
-// With b_layout=kn, never TRANSPOSED, b is [k, n].
+// With b_layout=kn, never TRANSPOSED, b is [k, n]. Rows of b and D begin ldb and ldd elements
+// apart.
 //
 // The product is computed transposed: rows of b, of which there are many, take the 64 rows of
 // wgmma, and a is one operand of BM rows. Little but reading b costs time, so what counts is how
@@ -17,6 +18,9 @@
 //
 // Gated, a stage holds BN rows of b's gates and the same rows of its other half, and a consumer has
 // 64 of either: a unit of its sums are then two that make one element.
+//
+// Products of a batch lie one behind the other, as more rows of all tensors, and take a layer of
+// the grid each.
 //
 // Rows that do not start at multiples of 16 bytes are beyond TMA: matmul_pad, a launch in front,
 // copies such operands.
@@ -81,12 +85,19 @@ struct Addresses {
   __device__ unsigned received() const { return base + kReceived; }  // all partial sums are here
 };
 
+// The first of so many rows that are this block's product's.
+template <typename Index>
+__device__ __forceinline__ Index first_of_batch(int rows) {
+  return batch == 1 ? 0 : static_cast<Index>(blockIdx.z) * rows;
+}
+
 // Asks the L2 for the first stages of b while the kernel ahead may still run, which b is seldom the
 // work of. Run by all consumer threads, which have nothing else to do.
-__device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int row_b, int rows_b,
-                                                int first, int last) {
+__device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb, int row_b,
+                                                int rows_b, int first, int last) {
   if constexpr (kMajorB == Major::k) {
-    if (k * sizeof(dtype_t) % 16 != 0) return;  // a copy is read instead
+    if (ldb * sizeof(dtype_t) % 16 != 0) return;  // a copy is read instead
+    b += first_of_batch<long long>(STACK * rows_b) * ldb;
     constexpr int kLine = 128 / sizeof(dtype_t);
     constexpr int kLines = DEPTH / kLine;
     const int lines = min(last - first, STAGES) * kLines;
@@ -95,7 +106,7 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int row
       const int place = i / lines, half = place / BN, row = row_b + place % BN;
       const int column = first * DEPTH + i % lines * kLine;
       if (row < rows_b && column < k) {
-        prefetch_line(b + (static_cast<long long>(half) * rows_b + row) * k + column);
+        prefetch_line(b + (static_cast<long long>(half) * rows_b + row) * ldb + column);
       }
     }
   }
@@ -103,9 +114,12 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int row
 
 // Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
-                                        Addresses at, int row_a, int row_b, int rows_b, int first,
-                                        int last) {
+                                        Addresses at, int row_a, int row_b, int rows_a, int rows_b,
+                                        int k, int first, int last) {
   Ring<STAGES> ring;
+  row_a += first_of_batch<int>(rows_a);
+  if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * rows_b);
+  const int first_k = kMajorB == Major::k ? 0 : first_of_batch<int>(k);
   await_previous_kernel();
   release_next_kernel();
 #pragma unroll 1
@@ -130,7 +144,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       for (int block = 0; block < kRowsB / 64; ++block) {
         const int half = block * 64 / BN;
         tma_load_once(at.b(ring.stage) + block * kBlockBytesB, map_b,
-                      row_b + block * 64 + half * (rows_b - BN), step * DEPTH, full);
+                      row_b + block * 64 + half * (rows_b - BN), first_k + step * DEPTH, full);
       }
     }
     ring.advance();
@@ -273,16 +287,17 @@ __device__ __forceinline__ void reduce(const Sums& sums, Addresses at, const Til
 extern "C" __global__ void __launch_bounds__(kPadThreads)
     matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
-               int pitch) {
+               int pitch, int lda, int ldb) {
   release_next_kernel();
   await_previous_kernel();
-  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch);
+  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                  out_t* __restrict__ d, int m, int n, int k, const out_t* __restrict__ column_bias,
-                  const out_t* __restrict__ addend, float alpha, float beta, const dtype_t* b) {
+                  out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,
+                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
+                  float alpha, float beta, const dtype_t* b) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -291,7 +306,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int row_a = blockIdx.y * BM, row_b = blockIdx.x / SPLIT * BN;
   const int steps = (k + DEPTH - 1) / DEPTH;
   const int first = rank * steps / SPLIT, last = (rank + 1) * steps / SPLIT;
-  const Tile tile{FewRows(d, alpha, column_bias, beta, addend, m, n), row_a, row_b};
+  d += first_of_batch<long long>(TRANSPOSED ? n : m) * ldd;
+  if constexpr (kResidual) addend += first_of_batch<long long>(m) * n;
+  const Tile tile{FewRows(d, alpha, column_bias, beta, addend, m, n, ldd), row_a, row_b};
 
   if (producer) {
     if (elect_one()) {
@@ -308,7 +325,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncwarp();
     named_barrier_arrive<1>(THREADS);
     if constexpr (SPLIT > 1) cluster_arrive_relaxed();
-    if (elect_one()) produce(map_a, map_b, at, row_a, row_b, n, first, last);
+    if (elect_one()) produce(map_a, map_b, at, row_a, row_b, m, n, k, first, last);
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
     if constexpr (SUMS_IN_RING) {
@@ -316,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_wait();
     }
   } else {
-    prefetch_stages(b, k, row_b, n, first, last);
+    prefetch_stages(b, k, ldb, row_b, n, first, last);
     named_barrier_sync(1, THREADS);
     if constexpr (SPLIT > 1) {  // all blocks run, and their barriers are ready
       cluster_arrive_relaxed();

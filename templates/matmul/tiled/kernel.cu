@@ -22,7 +22,10 @@ constexpr int kStoreStride =  // elements: 16 bytes of padding keep the staged r
     BN + 16 / STAGED_BYTES;   // another's banks
 constexpr long long kK = k;
 constexpr long long kN = n;
-constexpr long long kPitchB = kNk ? kK : STACK * kN;
+// Elements from row to row.
+constexpr long long kPitchA = lda;
+constexpr long long kPitchB = ldb;
+constexpr long long kPitchD = ldd;
 
 // Place of a 16-byte chunk in a row of a stage: any eight consecutive rows hold the same chunk in
 // eight different bank groups, so ldmatrix and the copies are free of conflicts.
@@ -39,14 +42,13 @@ __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
 // n rows or columns apart, gives as many to the tile of each. `from` is this thread's own first
 // piece. All other pieces lie at constant distances from it: kept as addresses of their own they
 // would fill the register file.
-template <int Rows, int Columns, int Align, bool RowsAreK, int Stack>
+template <int Rows, int Columns, int Align, long long Pitch, bool RowsAreK, int Stack>
 __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int outer,
                                           long long depth) {
-  constexpr long long kPitch = RowsAreK ? kPitchB : kK;
   constexpr int kPieces = Columns / Align;  // of a row; they and THREADS are powers of two
   constexpr int kBytes = Align * kElement;
   constexpr int kShare = (RowsAreK ? Columns : Rows) / Stack;  // of the tile, of one matrix
-  constexpr long long kToNext = (kN - kShare) * (RowsAreK ? 1 : kPitch);
+  constexpr long long kToNext = (kN - kShare) * (RowsAreK ? 1 : Pitch);
 #pragma unroll
   for (int first = 0; first < Rows * kPieces; first += THREADS) {
     const int down = first / kPieces;
@@ -58,7 +60,7 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
                         swizzle<Columns * kElement>(row, byte / 16) * 16 + byte % 16;
     const int across = RowsAreK ? column : row;
     const int matrix = Stack == 1 ? 0 : across / kShare;
-    const dtype_t* const piece = from + down * kPitch + right + matrix * kToNext;
+    const dtype_t* const piece = from + down * Pitch + right + matrix * kToNext;
     const bool exists = (RowsAreK ? row : column) < depth;
     const bool inside = Rows * kPieces >= THREADS || row < Rows;  // else some threads have no piece
     if (inside && across - matrix * kShare < outer) {
@@ -79,10 +81,10 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
 }
 
 // This thread's own first piece of such a tile.
-template <int Columns, int Align, bool RowsAreK>
+template <int Columns, int Align, long long Pitch>
 __device__ __forceinline__ long long first_piece() {
   constexpr int kPieces = Columns / Align;
-  return threadIdx.x / kPieces * (RowsAreK ? kPitchB : kK) + threadIdx.x % kPieces * Align;
+  return threadIdx.x / kPieces * Pitch + threadIdx.x % kPieces * Align;
 }
 
 // sum += a * b^T of one step: 16 of k, or 32 of fp8, widened to fp16. A lane's word of fp8 holds
@@ -155,7 +157,7 @@ __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsign
 
 // One block computes one BM x COLUMNS tile of d, COLUMNS being BN or, gated, half of it. Blocks
 // walk `group` rows of tiles down before they step right, so that concurrent blocks share their
-// operands in L2.
+// operands in L2. Products of a batch lie one behind the other, and so do their blocks.
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                  out_t* __restrict__ d, long long m_size, int group,
@@ -168,17 +170,25 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   const unsigned tiles_m = static_cast<unsigned>((m_size + BM - 1) / BM);
   constexpr unsigned kTilesN = static_cast<unsigned>(ceil_div(n, COLUMNS));
-  const unsigned band = blockIdx.x / (group * kTilesN) * group;
-  const unsigned in_band = blockIdx.x % (group * kTilesN);
+  unsigned tile = blockIdx.x;
+  if constexpr (batch > 1) {
+    const long long index = tile / (tiles_m * kTilesN);
+    tile %= tiles_m * kTilesN;
+    a += index * m_size * kPitchA;
+    b += index * (kNk ? STACK * kN : kK) * kPitchB;
+    d += index * m_size * kPitchD;
+    if constexpr (kResidual) addend += index * m_size * kN;
+  }
+  const unsigned band = tile / (group * kTilesN) * group;
+  const unsigned in_band = tile % (group * kTilesN);
   const unsigned height = ::min(tiles_m - band, static_cast<unsigned>(group));
   const long long m_first = static_cast<long long>(band + in_band % height) * BM;
   const long long n_first = static_cast<long long>(in_band / height) * COLUMNS;
   const int rows = static_cast<int>(::min(m_size - m_first, static_cast<long long>(BM)));
   const int columns = static_cast<int>(::min(kN - n_first, static_cast<long long>(COLUMNS)));
-  const dtype_t* from_a = a + m_first * kK + first_piece<DEPTH, ALIGN_K, false>();
+  const dtype_t* from_a = a + m_first * kPitchA + first_piece<DEPTH, ALIGN_A, kPitchA>();
   const dtype_t* from_b =
-      b + n_first * (kNk ? kK : 1) +
-      (kNk ? first_piece<DEPTH, ALIGN_K, false>() : first_piece<BN, ALIGN_B, true>());
+      b + n_first * (kNk ? kPitchB : 1) + first_piece<kNk ? DEPTH : BN, ALIGN_B, kPitchB>();
   long long depth = kK;  // of k from the next stage to copy on
 
   const int lane_id = threadIdx.x % 32;
@@ -190,11 +200,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   auto copy_stage = [&](int slot) {
     if (depth > 0) {
       const unsigned to = ring + slot * kStageBytes;
-      copy_tile<BM, DEPTH, ALIGN_K, false, 1>(to, from_a, rows, depth);
+      copy_tile<BM, DEPTH, ALIGN_A, kPitchA, false, 1>(to, from_a, rows, depth);
       if constexpr (kNk) {
-        copy_tile<BN, DEPTH, ALIGN_K, false, STACK>(to + BM * kRowBytes, from_b, columns, depth);
+        copy_tile<BN, DEPTH, ALIGN_B, kPitchB, false, STACK>(to + BM * kRowBytes, from_b, columns,
+                                                             depth);
       } else {
-        copy_tile<DEPTH, BN, ALIGN_B, true, STACK>(to + BM * kRowBytes, from_b, columns, depth);
+        copy_tile<DEPTH, BN, ALIGN_B, kPitchB, true, STACK>(to + BM * kRowBytes, from_b, columns,
+                                                            depth);
       }
       from_a += DEPTH;
       from_b += DEPTH * (kNk ? 1 : kPitchB);
@@ -312,17 +324,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
   __syncthreads();
 
-  constexpr int kStores = COLUMNS / ALIGN_N;  // of a row
+  constexpr int kStores = COLUMNS / ALIGN_D;  // of a row
   const Epilogue epilogue(alpha, column_bias, beta, addend, m_size, n);
 #pragma unroll 4
   for (int piece = threadIdx.x; piece < BM * kStores; piece += THREADS) {
     const int row = piece / kStores;
-    const int column = piece % kStores * ALIGN_N;
+    const int column = piece % kStores * ALIGN_D;
     if (row < rows && column < columns) {
       const unsigned char* const staged = shared + (row * kStoreStride + column) * STAGED_BYTES;
-      const auto value = finish_piece<out_t, ALIGN_N>(staged, epilogue, m_first + row,
+      const auto value = finish_piece<out_t, ALIGN_D>(staged, epilogue, m_first + row,
                                                       static_cast<int>(n_first) + column);
-      store<Store::plain>(d + (m_first + row) * kN + n_first + column, value);
+      store<Store::plain>(d + (m_first + row) * kPitchD + n_first + column, value);
     }
   }
 }

@@ -1,0 +1,112 @@
+// What the matmul templates must be compiled to for products of a batch and for rows that lie
+// apart.
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <string_view>
+
+#include "compile/render.h"
+#include "support/text.h"
+#include "tests/compile/toolkit_world.h"
+
+namespace kernwright {
+namespace {
+
+class MatmulStridesToolkitTest : public ToolkitWorld {
+ protected:
+  /// Valid candidates of a template, evenly spread over its space.
+  std::vector<Candidate> samples(std::string_view name, std::string_view text,
+                                 std::size_t count) const {
+    const KernelTemplate& made = **catalog_->kernel_template(name);
+    const Operation& operation = **catalog_->operation("matmul");
+    const auto problem = operation.normalize(*Problem::parse(text));
+    EXPECT_TRUE(problem) << problem.error().message;
+    std::vector<Candidate> valid;
+    for (std::int64_t i = 0; i < made.space.size(); ++i) {
+      auto candidate = make_candidate(made, operation, *problem, made.space.at(i), profile_);
+      if (candidate) valid.push_back(*std::move(candidate));
+    }
+    EXPECT_GE(valid.size(), count) << name << ", " << text;
+    if (valid.size() < count) return valid;
+    std::vector<Candidate> chosen;
+    for (std::size_t i = 0; i < count; ++i) {
+      chosen.push_back(valid[i * (valid.size() - 1) / std::max<std::size_t>(count - 1, 1)]);
+    }
+    return chosen;
+  }
+
+  std::shared_future<CompileResult> submit(const Candidate& candidate) {
+    return pool_->submit(render(candidate, *catalog_, profile_.sm_arch));
+  }
+
+  const DeviceProfile profile_ = *find_profile("h200");
+};
+
+TEST_F(MatmulStridesToolkitTest, SamplesOfEachTemplateCompileCleanly) {
+  struct Expected {
+    const char* kernel_template;
+    const char* problem;
+  };
+  struct Compile {
+    std::string label;
+    std::shared_future<CompileResult> result;
+  };
+  std::vector<Compile> compiles;
+  for (const Expected& expected : {
+           Expected{"matmul/tiled", "m=333 n=200 k=328 batch=3 lda=336 ldb=400 ldd=208 dtype=bf16"},
+           Expected{"matmul/tiled", "m=77 n=75 k=99 batch=3 ldb=100 dtype=fp16 b_layout=kn"},
+           Expected{"matmul/skinny", "m=12 n=1000 k=1024 batch=4 lda=3072 ldd=2000 dtype=bf16"},
+           Expected{"matmul/skinny",
+                    "m=700 n=60 k=1021 batch=4 lda=1023 dtype=fp8_e4m3 out=bf16 residual=add"},
+           Expected{"matmul/skinny", "m=60 n=1000 k=1024 batch=4 ldb=1008 dtype=bf16 b_layout=kn"},
+           Expected{"matmul/direct", "m=12 n=1000 k=1024 batch=4 lda=3072 ldd=2000 dtype=bf16"},
+           Expected{"matmul/direct", "m=1000 n=5 k=1024 batch=4 lda=1025 dtype=fp16"},
+           Expected{"matmul/persistent_wave",
+                    "m=1104 n=1096 k=320 batch=5 lda=328 ldd=1104 dtype=bf16"},
+           Expected{"matmul/persistent_wave",
+                    "m=1100 n=1096 k=320 batch=5 dtype=bf16 activation=silu"},
+           Expected{"matmul/persistent_wave",
+                    "m=1500 n=1603 k=259 batch=2 ldd=1604 dtype=fp8_e4m3 out=fp16"},
+           Expected{"matmul/persistent_wave",
+                    "m=1104 n=1096 k=320 batch=5 ldb=1200 dtype=bf16 b_layout=kn"},
+       }) {
+    for (const Candidate& candidate :
+         samples(expected.kernel_template, concat("matmul ", expected.problem), 3)) {
+      compiles.push_back(
+          {concat(candidate.problem.text(), ": ", candidate.id()), submit(candidate)});
+    }
+  }
+  for (const Compile& compile : compiles) {
+    const CompileResult& result = compile.result.get();
+    ASSERT_TRUE(result) << compile.label << ": " << result.error().message;
+    EXPECT_EQ((**result).resources().spill_bytes(), 0) << compile.label;
+    EXPECT_TRUE((**result).warnings.empty())
+        << compile.label << ": " << (**result).warnings.front();
+  }
+}
+
+// One compile serves all pitches where n and k are arguments, and a batch of one is none.
+TEST_F(MatmulStridesToolkitTest, PitchesAreArgumentsWhereTheSizesAre) {
+  for (const char* name : {"matmul/skinny", "matmul/direct"}) {
+    const Candidate contiguous = samples(name, "matmul m=8 n=1000 k=1024 dtype=bf16", 1).front();
+    const Candidate apart =
+        samples(name, "matmul m=8 n=1000 k=1024 lda=3072 ldd=2000 dtype=bf16", 1).front();
+    EXPECT_EQ(render(contiguous, *catalog_, 90).digest(""), render(apart, *catalog_, 90).digest(""))
+        << name;
+    const Candidate batch = samples(name, "matmul m=8 n=1000 k=1024 batch=2 dtype=bf16", 1).front();
+    EXPECT_NE(render(contiguous, *catalog_, 90).digest(""), render(batch, *catalog_, 90).digest(""))
+        << name;
+  }
+}
+
+TEST_F(MatmulStridesToolkitTest, TheReferenceCompiles) {
+  const Operation& operation = **catalog_->operation("matmul");
+  const Problem problem = *operation.normalize(
+      *Problem::parse("matmul m=7 n=70 k=33 batch=5 lda=40 dtype=bf16 gate=stacked"));
+  const CompileResult result =
+      pool_->submit(render_reference(operation, problem, *catalog_, 90)).get();
+  ASSERT_TRUE(result) << result.error().message;
+}
+
+}  // namespace
+}  // namespace kernwright
