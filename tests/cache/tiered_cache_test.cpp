@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/bucket.h"
 #include "cache/entry_file.h"
 #include "model/catalog.h"
 #include "support/files.h"
@@ -408,6 +409,22 @@ class BucketTest : public TieredCacheTest {
   }
   std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
 };
+
+TEST_F(BucketTest, ADimWithADefaultCountsWhetherGivenOrNot) {
+  const Operation& operation = *catalog_->operation("matmul").value();
+  const auto distance = [&](std::string_view a, std::string_view b) {
+    return bucket_distance(operation, Problem::parse(a).value(), Problem::parse(b).value());
+  };
+  const std::string_view plain = "matmul m=300 n=512 k=64 dtype=bf16";
+  const std::string_view wider = "matmul m=360 n=512 k=64 ldd=1024 dtype=bf16";
+  EXPECT_EQ(distance(plain, "matmul m=360 n=512 k=64 dtype=bf16"), 1.2);
+  EXPECT_EQ(distance("matmul m=300 n=512 k=64 ldd=1024 dtype=bf16", wider), 1.2);
+  EXPECT_EQ(distance(plain, wider), std::nullopt);
+  EXPECT_EQ(distance(plain, "matmul m=360 n=512 k=64 batch=2 dtype=bf16"), std::nullopt);
+  EXPECT_EQ(distance("matmul m=300 n=512 dtype=bf16", plain), std::nullopt);
+  EXPECT_EQ(bucket_pattern(operation, Problem::parse(wider).value()),
+            "matmul m=? n=512 k=64 ldd=1024 dtype=bf16");
+}
 
 TEST_F(BucketTest, TheNearestOfTheFamilyWithinTheDistanceComesFirst) {
   for (const int m : {64, 128, 129, 2048, 4096, 5000}) {

@@ -64,7 +64,7 @@ TEST_F(MatmulStridesToolkitTest, SamplesOfEachTemplateCompileCleanly) {
            Expected{"matmul/persistent_wave",
                     "m=1104 n=1096 k=320 batch=5 lda=328 ldd=1104 dtype=bf16"},
            Expected{"matmul/persistent_wave",
-                    "m=1100 n=1096 k=320 batch=5 dtype=bf16 activation=silu"},
+                    "m=1100 n=1096 k=320 batch=5 dtype=bf16 bias=column"},
            Expected{"matmul/persistent_wave",
                     "m=1500 n=1603 k=259 batch=2 ldd=1604 dtype=fp8_e4m3 out=fp16"},
            Expected{"matmul/persistent_wave",

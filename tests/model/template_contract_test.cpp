@@ -425,6 +425,35 @@ TEST(OperationContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
   EXPECT_EQ(takers("matmul m=300 n=512 k=500 batch=3 dtype=bf16 b_layout=kn"), "tiled");
 }
 
+TEST(OperationContractTest, MatmulTemplatesCopyTheOperandAloneThatTmaCannotAddress) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto copied = [&](const char* name, std::string_view pitches) {
+    const KernelTemplate& made = *catalog().kernel_template(name).value();
+    const Problem problem =
+        matmul
+            .normalize(
+                Problem::parse(concat("matmul m=200 n=512 k=512 dtype=bf16", pitches)).value())
+            .value();
+    for (std::int64_t i = 0; i < made.space.size(); ++i) {
+      const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
+      if (!candidate) continue;
+      std::string operands;
+      for (const WorkspacePlan& workspace : candidate->plan.workspaces) {
+        if (workspace.bytes > 0) operands += workspace.name;
+      }
+      EXPECT_EQ(candidate->plan.launches.size(), operands.empty() ? 1U : 2U);
+      return operands;
+    }
+    return std::string("no candidate");
+  };
+  for (const char* name : {"matmul/persistent_wave", "matmul/skinny"}) {
+    EXPECT_EQ(copied(name, " lda=1024 ldb=520"), "");
+    EXPECT_EQ(copied(name, " lda=1023 ldb=520"), "padded_a");
+    EXPECT_EQ(copied(name, " ldb=513"), "padded_b");
+    EXPECT_EQ(copied(name, " lda=1023 ldb=513"), "padded_apadded_b");
+  }
+}
+
 TEST(OperationContractTest, PublicShapesAreProblemsOfTheCatalog) {
   for (const Problem& problem :
        {matmul({.m = 1, .n = 2, .k = 3}, DType::fp16),

@@ -69,6 +69,19 @@ TEST_F(CostModelTest, TheRooflineIsThatOfTheNarrowestInput) {
               roofline("matmul m=1 n=8192 k=8192 dtype=bf16") / 2, 0.01);
 }
 
+TEST_F(CostModelTest, ABatchCostsWhatItsProductsCost) {
+  const std::string large = "matmul m=4096 n=4096 k=4096 dtype=bf16";
+  EXPECT_DOUBLE_EQ(roofline(large + " batch=4"), 4 * roofline(large));
+  const double one = Predicted(*catalog_, large).best_us();
+  const double four = Predicted(*catalog_, large + " batch=4").best_us();
+  EXPECT_GT(four, 3.5 * one);
+  EXPECT_LT(four, 4.1 * one);
+  // Small products fill the device together.
+  const std::string small = "matmul m=128 n=128 k=1024 dtype=bf16";
+  const double few = Predicted(*catalog_, small).best_us();
+  EXPECT_LT(Predicted(*catalog_, small + " batch=16").best_us(), 3 * few);
+}
+
 // What won among configurations measured on an H200.
 TEST_F(CostModelTest, SmallProductsTakeSmallTiles) {
   const Predicted predicted(*catalog_, "matmul m=1024 n=1024 k=1024 dtype=bf16");
