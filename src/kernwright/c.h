@@ -125,8 +125,8 @@ int kw_add_chain_to_capture(const kw_chain* chain, void* stream);
  * "programmatic_graph". A new chain is launched as a "graph". */
 int kw_set_chain_path(kw_chain* chain, const char* path);
 
-/* Times every path on `stream` and stays with the one of the shortest period; of those that tie, with
- * the one that costs the host least. The chain's results are overwritten. */
+/* Times every path on `stream` and stays with the one of the shortest period; of those that tie,
+ * with the one that costs the host least. The chain's results are overwritten. */
 int kw_tune_chain(kw_chain* chain, void* stream);
 
 /* A JSON object: kernels, memory_bytes, path, and every path with host_us and period_us once tuned.
