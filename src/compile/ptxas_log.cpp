@@ -27,6 +27,12 @@ int number_before(std::string_view line, std::string_view unit) {
   return number;
 }
 
+void add_once(std::vector<std::string>& warnings, std::string warning) {
+  if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end()) {
+    warnings.push_back(std::move(warning));
+  }
+}
+
 }  // namespace
 
 PtxasReport parse_ptxas_log(std::string_view log) {
@@ -38,11 +44,8 @@ PtxasReport parse_ptxas_log(std::string_view log) {
     // Says so for serialised wgmma and for an ignored setmaxnreg (C7504 to C7514, C7520) and
     // nothing else; waits that the compiler injects without loss (C7517, C7519) do not.
     if (line.find("Potential Performance Loss") != std::string_view::npos) {
-      std::string warning(trim(line.substr(std::min(line.find('('), line.size()))));
-      if (std::find(report.warnings.begin(), report.warnings.end(), warning) ==
-          report.warnings.end()) {
-        report.warnings.push_back(std::move(warning));
-      }
+      add_once(report.warnings,
+               std::string(trim(line.substr(std::min(line.find('('), line.size())))));
     } else if (const auto entry = quoted_after(line, "Compiling entry function '");
                !entry.empty()) {
       report.entries.push_back({std::string(entry), {}});
@@ -50,6 +53,7 @@ PtxasReport parse_ptxas_log(std::string_view log) {
       const std::string_view name = trim(line.substr(at + kProperties.size()));
       const bool is_entry = !report.entries.empty() && report.entries.back().name == name;
       current = is_entry ? &report.entries.back().resources : &called;
+      if (!is_entry) add_once(report.warnings, concat(name, " is called, not inlined"));
     } else if (line.find(" bytes stack frame") != std::string_view::npos) {
       current->stack_bytes =
           std::max(current->stack_bytes, number_before(line, " bytes stack frame"));

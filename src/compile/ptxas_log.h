@@ -11,7 +11,8 @@ namespace kernwright {
 /// What ptxas says with `-v`, through NVRTC and through nvJitLink alike.
 struct PtxasReport {
   std::vector<KernelEntry> entries;
-  std::vector<std::string> warnings;  ///< the lines that say that speed is lost, each once
+  /// What says that speed is lost, each once: wgmma that waits for itself, functions called.
+  std::vector<std::string> warnings;
 };
 
 /// Reads the resources of every kernel entry from `log`. Spills of functions that were not inlined

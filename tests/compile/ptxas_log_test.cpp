@@ -42,6 +42,7 @@ TEST(PtxasLogTest, SpillsOfACalledFunctionCountForTheEntry) {
   ASSERT_EQ(report.entries.size(), 1U);
   EXPECT_EQ(report.entries[0].resources.spill_bytes(), 1380);
   EXPECT_EQ(report.entries[0].resources.stack_bytes, 552);
+  EXPECT_EQ(report.warnings, (std::vector<std::string>{"_Z4deepPKfi is called, not inlined"}));
 }
 
 TEST(PtxasLogTest, KeepsTheLinesThatSaySpeedIsLostAndNoOthers) {
