@@ -15,6 +15,7 @@ Digest CompileRequest::digest(std::string_view compiler) const {
   for (const std::string& option : options) hasher.add("option", option);
   hasher.add("headers", static_cast<std::int64_t>(headers.size()));
   for (const auto& [header, text] : headers) hasher.add("name", header).add("text", text);
+  for (const LinkedInput& input : linked) hasher.add("linked", input.lto_ir);
   hasher.add("source", source);
   return hasher.finish();
 }

@@ -14,6 +14,12 @@ namespace kernwright {
 /// What a compile leaves: a cubin ready to load, or LTO-IR for `link`.
 enum class OutputKind { cubin, lto_ir };
 
+/// LTO-IR that a compile is linked with. `name` is for messages.
+struct LinkedInput {
+  std::string name;
+  std::string lto_ir;
+};
+
 /// Text, options and target: everything a compile depends on, and nothing else.
 struct CompileRequest {
   std::string name;  ///< of the source in messages, "matmul/tiled/kernel.cu"
@@ -22,9 +28,10 @@ struct CompileRequest {
   std::vector<std::string> options;  ///< beyond those that `Compiler` always gives
   std::string target;                ///< "sm_90a"
   OutputKind output = OutputKind::cubin;
+  std::vector<LinkedInput> linked;  ///< into a cubin, by nvJitLink
 
-  /// Digest of source, headers, options, target, output kind and `compiler` (its identity, see
-  /// `Compiler::identity`): the artifact's key.
+  /// Digest of source, headers, options, target, output kind, what is linked and `compiler` (its
+  /// identity, see `Compiler::identity`): the artifact's key.
   Digest digest(std::string_view compiler) const;
 };
 
@@ -39,8 +46,9 @@ struct CompiledKernel {
   std::string bits;  ///< cubin or LTO-IR
   OutputKind output = OutputKind::cubin;
   std::string target;
-  std::vector<KernelEntry> entries;   ///< empty for LTO-IR
-  std::vector<std::string> warnings;  ///< that cost speed: serialised wgmma, ignored setmaxnreg
+  std::vector<KernelEntry> entries;  ///< empty for LTO-IR
+  /// That cost speed: serialised wgmma, ignored setmaxnreg, functions that were not inlined.
+  std::vector<std::string> warnings;
   std::string log;
   double seconds = 0;  ///< wall time of the compile
 

@@ -158,6 +158,7 @@ class ToolkitCompiler final : public Compiler {
 
  private:
   const Result<Nvrtc>& nvrtc() { return nvrtc_.get(&Nvrtc::load); }
+  Result<CompiledKernel> compile_and_link(const CompileRequest& request);
 
   Lazy<Nvrtc> nvrtc_;
   Lazy<NvJitLink> linker_;
@@ -165,6 +166,7 @@ class ToolkitCompiler final : public Compiler {
 };
 
 Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
+  if (!request.linked.empty()) return compile_and_link(request);
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();
   const Nvrtc& nvrtc = *loaded;
@@ -216,6 +218,27 @@ Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
   }
   kernel.seconds = seconds_since(start);
   return kernel;
+}
+
+Result<CompiledKernel> ToolkitCompiler::compile_and_link(const CompileRequest& request) {
+  CompileRequest own = request;
+  own.linked.clear();
+  own.output = OutputKind::lto_ir;
+  Result<CompiledKernel> compiled = compile(own);
+  if (!compiled) return compiled;
+  std::vector<std::string> inputs{std::move(compiled->bits)};
+  std::string names;
+  for (const LinkedInput& input : request.linked) {
+    inputs.push_back(input.lto_ir);
+    names += concat(names.empty() ? "" : ", ", input.name);
+  }
+  Result<CompiledKernel> linked = link(inputs, request.target);
+  if (!linked) {
+    return Error{linked.error().code,
+                 concat(request.name, " with ", names, ": ", linked.error().message)};
+  }
+  linked->seconds += compiled->seconds;
+  return linked;
 }
 
 Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto_ir,

@@ -25,6 +25,7 @@ TEST(CompileRequestTest, EveryPartThatTheResultDependsOnChangesTheDigest) {
       [](CompileRequest& r) { r.options.pop_back(); },
       [](CompileRequest& r) { r.target = "sm_90"; },
       [](CompileRequest& r) { r.output = OutputKind::lto_ir; },
+      [](CompileRequest& r) { r.linked.push_back({"function", "bytes"}); },
   };
   const Digest original = sample().digest("nvrtc 13.0");
   EXPECT_EQ(original, sample().digest("nvrtc 13.0"));
