@@ -69,7 +69,7 @@ class DispatchCommand : public Command {
         words_(sub) {}
 
   Status run() override {
-    Result<Problem> problem = words_.parse();
+    Result<Problem> problem = words_.parse(service_);
     if (!problem) return report(problem.error());
     Result<std::shared_ptr<ServiceCore>> service = service_.open();
     if (!service) return report(service.error());

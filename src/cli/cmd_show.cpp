@@ -13,7 +13,7 @@ class Show : public Command {
         words_(sub) {}
 
   Status run() override {
-    Result<Problem> problem = words_.parse();
+    Result<Problem> problem = words_.parse(service_);
     if (!problem) return report(problem.error());
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());

@@ -79,7 +79,7 @@ class Tune : public Command {
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
 
   Status run() override {
-    Result<Problem> problem = words_.parse();
+    Result<Problem> problem = words_.parse(service_);
     if (!problem) return report(problem.error());
     if (Result<void> fits = check_options(); !fits) return report(fits.error());
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();

@@ -1,6 +1,7 @@
 #include "cli/command.h"
 
 #include "cli/output.h"
+#include "model/user_function.h"
 #include "service/worklist.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -14,6 +15,10 @@ ServiceFlags::ServiceFlags(llvm::cl::SubCommand& sub)
                        llvm::cl::value_desc("DIR"), llvm::cl::sub(sub)),
       templates("templates", llvm::cl::desc("Folder of own templates (repeatable)"),
                 llvm::cl::value_desc("DIR"), llvm::cl::sub(sub)),
+      epilogues("epilogue",
+                llvm::cl::desc("A function for matmul's results, NAME.cu or NAME.ltoir; several\n"
+                               "are told apart by epilogue=NAME (repeatable)"),
+                llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)),
       sku("sku", llvm::cl::desc("Work for this SKU without a GPU, e.g. h200"),
           llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)),
       device("device", llvm::cl::desc("The GPU's number"), llvm::cl::value_desc("N"),
@@ -30,6 +35,7 @@ ServiceOptions ServiceFlags::options() const {
   options.cache = cache;
   options.read_only_caches = {read_only_caches.begin(), read_only_caches.end()};
   options.template_dirs = {templates.begin(), templates.end()};
+  options.epilogues = {epilogues.begin(), epilogues.end()};
   options.sku = sku;
   options.device = device;
   options.l2 = l2;
@@ -43,7 +49,7 @@ ProblemWords::ProblemWords(llvm::cl::SubCommand& sub)
     : words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
             llvm::cl::desc("OPERATION dim=value ... flag=value ..."), llvm::cl::sub(sub)) {}
 
-Result<Problem> ProblemWords::parse() const {
+Result<Problem> ProblemWords::parse(const ServiceFlags& service) const {
   if (words.empty()) {
     return Error{ErrorCode::invalid_argument,
                  "no problem given: OPERATION dim=value ..., such as "
@@ -51,7 +57,12 @@ Result<Problem> ProblemWords::parse() const {
   }
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return Problem::parse(text);
+  Result<Problem> problem = Problem::parse(text);
+  if (!problem || service.epilogues.size() != 1) return problem;
+  for (const auto& [name, value] : problem->flags()) {
+    if (name == "epilogue") return problem;
+  }
+  return problem->with("epilogue", UserFunction::name_of(service.epilogues[0]));
 }
 
 WorklistFile::WorklistFile(llvm::cl::SubCommand& sub)

@@ -35,6 +35,7 @@ struct ServiceFlags {
   llvm::cl::opt<std::string> cache;
   llvm::cl::list<std::string> read_only_caches;
   llvm::cl::list<std::string> templates;
+  llvm::cl::list<std::string> epilogues;
   llvm::cl::opt<std::string> sku;
   llvm::cl::opt<int> device;
   llvm::cl::opt<L2State> l2;
@@ -43,8 +44,9 @@ struct ServiceFlags {
 /// The positional words `OPERATION dim=value ...`.
 struct ProblemWords {
   explicit ProblemWords(llvm::cl::SubCommand& sub);
-  /// Errors: `invalid_argument` where there are none, or one is not `name=value`.
-  Result<Problem> parse() const;
+  /// One --epilogue is the problem's where that names none. Errors: `invalid_argument` where there
+  /// are no words, or one is not `name=value`.
+  Result<Problem> parse(const ServiceFlags& service) const;
 
   llvm::cl::list<std::string> words;
 };

@@ -6,9 +6,24 @@
 namespace kernwright {
 namespace {
 
+/// The functions that a problem brings along: source as the header that `config_header` includes,
+/// LTO-IR to be linked.
+void add_functions(CompileRequest& request, const Operation& operation, const Problem& normalized) {
+  for (const Flag& flag : operation.flags) {
+    const UserFunction* const given = operation.function(normalized, flag);
+    if (given && given->is_lto_ir) {
+      request.linked.push_back(
+          {concat(flag.name, ", which has to define ", flag.declaration), given->bytes});
+    } else if (given) {
+      request.headers.emplace_back(flag.name + ".cu", given->bytes);
+    }
+  }
+}
+
 /// All device headers are offered: which ones a source includes is for the compiler to find.
 CompileRequest make_request(std::string name, std::string source, std::string config,
-                            const Catalog& catalog, std::string target) {
+                            const Catalog& catalog, std::string target, const Operation& operation,
+                            const Problem& normalized) {
   CompileRequest request;
   request.name = std::move(name);
   request.source = std::move(source);
@@ -17,6 +32,7 @@ CompileRequest make_request(std::string name, std::string source, std::string co
   for (const DeviceHeader& header : catalog.headers()) {
     request.headers.emplace_back(header.name, header.text);
   }
+  add_functions(request, operation, normalized);
   return request;
 }
 
@@ -26,14 +42,14 @@ CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm
   const KernelTemplate& kernel_template = *candidate.kernel_template;
   return make_request(concat(kernel_template.name, "/", kernel_template.source_file),
                       kernel_template.source, config_header(candidate), catalog,
-                      kernel_template.target(sm_arch));
+                      kernel_template.target(sm_arch), *candidate.operation, candidate.problem);
 }
 
 CompileRequest render_reference(const Operation& operation, const Problem& normalized,
                                 const Catalog& catalog, int sm_arch) {
   return make_request(operation.name + "/reference.cu", operation.reference_source,
                       reference_config_header(operation, normalized), catalog,
-                      concat("sm_", sm_arch));
+                      concat("sm_", sm_arch), operation, normalized);
 }
 
 }  // namespace kernwright

@@ -7,8 +7,8 @@
 
 namespace kernwright {
 
-/// The compile request of a candidate: the template's source, the generated configuration and the
-/// device headers. Candidates that differ only in run-time parameters give equal requests.
+/// The compile request of a candidate: the template's source, the generated configuration, device
+/// headers, the problem's function. Candidates that differ in run-time parameters alone give one.
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch);
 
 /// The compile request of an operation's reference kernel.

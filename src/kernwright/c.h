@@ -29,6 +29,7 @@ typedef struct kw_options {
   const char* l2;         /* tuned for an L2 that is "cold", "warm" or "mixed"; NULL: "cold" */
   const char* worker;     /* the program that tuning measures in, or NULL to look for it */
   int measure_in_process; /* not 0: without it; a candidate that faults costs the process the GPU */
+  const char* epilogue;   /* a file with a function that problems name as their epilogue, or NULL */
 } kw_options;
 
 /* Opens a service; `options` may be NULL. */

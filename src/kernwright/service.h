@@ -40,6 +40,9 @@ struct ServiceOptions {
   std::vector<std::string> read_only_caches;
   /// Folders with operations and templates of your own, laid out as `templates/`.
   std::vector<std::string> template_dirs;
+  /// Files with functions, `clamp.cu` or `clamp.ltoir`, that problems name, `epilogue=clamp`. What
+  /// is in the cache needs no file: a problem may say `epilogue=` and the digest that its key has.
+  std::vector<std::string> epilogues;
   /// The GPU, by the driver's number.
   int device = 0;
   /// A profile id such as "h200": work for that SKU with no GPU. Empty: the GPU `device`.

@@ -152,9 +152,32 @@ class Loader {
   std::map<std::string, std::string> header_places_;
 };
 
+/// Gives the functions to the operations whose problems may bring one along.
+Result<void> load_functions(const std::vector<fs::path>& files,
+                            std::vector<Operation>& operations) {
+  std::vector<std::shared_ptr<const UserFunction>> functions;
+  for (const fs::path& file : files) {
+    Result<UserFunction> function = UserFunction::read(file);
+    if (!function) return std::move(function).error();
+    for (const auto& other : functions) {
+      if (other->name != function->name) continue;
+      return defined_twice("function", function->name, other->file, function->file);
+    }
+    functions.push_back(std::make_shared<const UserFunction>(*std::move(function)));
+  }
+  for (Operation& operation : operations) {
+    if (std::any_of(operation.flags.begin(), operation.flags.end(),
+                    [](const Flag& flag) { return flag.is_function(); })) {
+      operation.functions = functions;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>& template_dirs) {
+Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>& template_dirs,
+                                                     const std::vector<fs::path>& function_files) {
   std::vector<TemplateFolder> folders{embedded_folder()};
   for (const fs::path& path : template_dirs) {
     Result<TemplateFolder> folder = read_folder(path);
@@ -169,6 +192,9 @@ Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>
     for (const TemplateFolder& folder : folders) {
       if (Result<void> loaded = (loader.*step)(folder); !loaded) return std::move(loaded).error();
     }
+  }
+  if (Result<void> loaded = load_functions(function_files, catalog->operations_); !loaded) {
+    return std::move(loaded).error();
   }
   return std::shared_ptr<const Catalog>(std::move(catalog));
 }

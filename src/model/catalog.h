@@ -24,9 +24,11 @@ struct DeviceHeader {
 /// once loaded.
 class Catalog {
  public:
-  /// Errors: the first file that does not parse; a name defined twice, with both places.
+  /// `function_files` hold functions that problems may bring along. Errors: the first file that
+  /// does not parse; a name defined twice, with both places.
   static Result<std::shared_ptr<const Catalog>> load(
-      const std::vector<std::filesystem::path>& template_dirs);
+      const std::vector<std::filesystem::path>& template_dirs,
+      const std::vector<std::filesystem::path>& function_files = {});
 
   const std::vector<Operation>& operations() const { return operations_; }
   const std::vector<KernelTemplate>& templates() const { return templates_; }

@@ -82,6 +82,26 @@ class HeaderWriter {
         formula.code(), ");\n}\n");
   }
 
+  /// The function that a flag takes: declared, and included from `<flag>.cu` where the problem
+  /// brings its source along. The declaration is static there, so that the compiler itself says
+  /// what is missing.
+  void function(const Operation& operation, const Problem& normalized, const Flag& flag) {
+    const UserFunction* const given = operation.function(normalized, flag);
+    if (given && !given->is_lto_ir) {
+      // Without __device__ a function would be taken for one whose body is nothing.
+      declarations_ +=
+          concat("#pragma nv_diag_error 20037\n#line 1 ", quoted(flag.name), "\nstatic __device__ ",
+                 flag.declaration, ";\n#include <", flag.name, ".cu>\n");
+      return;
+    }
+    const bool named = operation.scope(normalized).find(flag.name) != flag.default_index;
+    if (!given && named) {
+      declarations_ += concat("#error ", normalized.text(), ": the file of this ", flag.name,
+                              " was not given\n");
+    }
+    declarations_ += concat("__device__ ", flag.declaration, ";\n");
+  }
+
   /// A derived value: computed again by the compiler, which must get what the host got.
   void derived(const Derived& derived, std::int64_t value, std::string_view file) {
     values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", derived.name, " = ",
@@ -107,7 +127,7 @@ class HeaderWriter {
       text += concat("\nnamespace wide {\n", kExpressionFunctions, "\n", constants_, assertions_,
                      "}  // namespace wide\n");
     }
-    return text + "}  // namespace kernwright::config\n";
+    return text + "}  // namespace kernwright::config\n" + declarations_;
   }
 
  private:
@@ -119,6 +139,7 @@ class HeaderWriter {
 
   std::string aliases_;
   std::string functions_;
+  std::string declarations_;
   std::string values_;
   std::string constants_;
   std::string assertions_;
@@ -143,6 +164,7 @@ void add_problem(HeaderWriter& writer, const Operation& operation, const Problem
   }
   for (const Flag& flag : operation.flags) {
     if (flag.is_formula()) writer.formula(flag, operation.formula(normalized, flag));
+    if (flag.is_function()) writer.function(operation, normalized, flag);
   }
 }
 

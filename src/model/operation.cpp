@@ -26,13 +26,19 @@ std::string names_of(const std::vector<DType>& dtypes) {
   return text;
 }
 
+std::string names_of(const std::vector<std::shared_ptr<const UserFunction>>& functions) {
+  std::string text;
+  for (const auto& function : functions) text += concat(text.empty() ? "" : ", ", function->name);
+  return text.empty() ? "none" : text;
+}
+
 std::string names_of(const std::vector<std::string>& values) {
   std::string text;
   for (const std::string& value : values) text += concat(text.empty() ? "" : ", ", value);
   return text;
 }
 
-/// The value of `flag` in a normalised problem, as an index.
+/// The value of `flag` in a normalised problem, as an index; of a function the one behind the last.
 std::int64_t flag_index(const Flag& flag, const Problem& normalized) {
   const auto given = find_entry(normalized.flags(), flag.name);
   if (given == normalized.flags().end()) return flag.default_index;
@@ -221,9 +227,22 @@ class Normalizer {
       return flag.values[static_cast<std::size_t>(flag.default_index)];
     }
     if (std::find(flag.values.begin(), flag.values.end(), given->second) == flag.values.end()) {
+      if (flag.is_function()) return function_of(flag, given->second);
       fail(concat(flag.name, "=", given->second, " is not one of ", names_of(flag.values)));
     }
     return given->second;
+  }
+
+  /// Its digest. A digest alone will do: a kernel that is compiled needs no source.
+  std::string function_of(const Flag& flag, const std::string& given) {
+    for (const auto& function : operation_.functions) {
+      if (function->name == given) return function->digest;
+    }
+    if (!UserFunction::is_digest(given)) {
+      fail(concat(flag.name, "=", given, " is no function that was given, those are ",
+                  names_of(operation_.functions)));
+    }
+    return given;
   }
 
   std::string formula_of(const Flag& flag, std::string_view text) {
@@ -301,6 +320,20 @@ std::vector<std::string> Operation::value_names() const {
 
 Formula Operation::formula(const Problem& normalized, const Flag& flag) const {
   return Formula::parse(find_entry(normalized.flags(), flag.name)->second, flag.variables).value();
+}
+
+bool Operation::takes_function(const Problem& normalized) const {
+  return std::any_of(flags.begin(), flags.end(), [&](const Flag& flag) {
+    return flag.is_function() && flag_index(flag, normalized) != flag.default_index;
+  });
+}
+
+const UserFunction* Operation::function(const Problem& normalized, const Flag& flag) const {
+  const auto named = find_entry(normalized.flags(), flag.name);
+  for (const auto& known : functions) {
+    if (named != normalized.flags().end() && known->digest == named->second) return known.get();
+  }
+  return nullptr;
 }
 
 DType Operation::dtype(const Problem& normalized, std::string_view variable) const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "model/launch_spec.h"
 #include "model/rule.h"
 #include "model/unfused.h"
+#include "model/user_function.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 
@@ -43,14 +45,17 @@ struct TypeVariable {
 };
 
 /// A choice among `values`, or, where `variables` are given, a formula over these that every
-/// problem has to bring along.
+/// problem has to bring along. Where there is a `declaration` the one value is "none", and a
+/// problem may bring a function along in its place.
 struct Flag {
   std::string name;
   std::vector<std::string> values;  ///< identifiers; none of a formula
   std::int64_t default_index = 0;   ///< of a choice
   std::vector<std::string> variables;
+  std::string declaration;  ///< "float f(float x)": of the function that a file has to define
 
   bool is_formula() const { return !variables.empty(); }
+  bool is_function() const { return !declaration.empty(); }
 };
 
 enum class TensorRole { in, out, inout };
@@ -129,10 +134,12 @@ struct Operation {
   LaunchSpec reference;
   std::string reference_source;
   std::string folder;  ///< for messages
+  /// That users gave, where a flag takes functions; no two have one name.
+  std::vector<std::shared_ptr<const UserFunction>> functions;
 
-  /// The problem with dims, dtypes and flags in declared order, defaults left out and formulas in
-  /// normal form: its `text()` is the canonical text. Errors: `invalid_argument` naming the
-  /// operation, the field and both the value given and the values allowed.
+  /// The problem with dims, dtypes and flags in declared order, defaults left out, formulas in
+  /// normal form and functions by their digest: its `text()` is the canonical text. Errors:
+  /// `invalid_argument` naming the operation, the field, the value given and those allowed.
   Result<Problem> normalize(const Problem& problem) const;
 
   /// The size of every dim of a normalised problem, in declared order. Of one that is not normal
@@ -149,6 +156,13 @@ struct Operation {
 
   /// The formula of a flag that is one, in a normalised problem.
   Formula formula(const Problem& normalized, const Flag& flag) const;
+
+  /// Whether a normalised problem brings a function along.
+  bool takes_function(const Problem& normalized) const;
+
+  /// The function that a normalised problem names by flag `flag`; null where it names none, or one
+  /// that was not given.
+  const UserFunction* function(const Problem& normalized, const Flag& flag) const;
 
   /// The dtype of type variable `name` in a normalised problem.
   DType dtype(const Problem& normalized, std::string_view name) const;

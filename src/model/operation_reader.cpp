@@ -159,9 +159,16 @@ class OperationReader {
   void read_flags(const JsonReader& json) {
     if (!json.present()) return;
     for (const auto& [name, entry] : json.members()) {
-      entry.expect_keys({"values", "default", "formula"});
+      entry.expect_keys({"values", "default", "formula", "function"});
       expect_name(entry, name);
-      Flag flag{name, {}, 0, {}};
+      Flag flag{name, {}, 0, {}, {}};
+      if (const JsonReader function = entry.optional("function"); function.present()) {
+        flag.declaration = function.string();
+        flag.values.emplace_back("none");
+        if (entry.members().size() > 1) entry.fail("a function has no further fields");
+        operation_.flags.push_back(std::move(flag));
+        continue;
+      }
       if (const JsonReader variables = entry.optional("formula"); variables.present()) {
         read_variables(variables, flag);
         if (entry.optional("values").present() || entry.optional("default").present()) {

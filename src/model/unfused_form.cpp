@@ -30,6 +30,11 @@ class Former {
       : catalog_(catalog), fused_(fused), problem_(normalized), scope_(fused.scope(normalized)) {}
 
   Result<UnfusedForm> form() {
+    if (fused_.takes_function(problem_)) {
+      return Error{
+          ErrorCode::not_found,
+          concat(problem_.text(), " has no unfused form: no other kernel takes a function")};
+    }
     Result<std::vector<TensorShape>> shapes = fused_.tensor_shapes(problem_);
     if (!shapes) return shapes.error();
     form_.tensors = *std::move(shapes);

@@ -94,6 +94,7 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
   }
   if (o.worker) options.worker = o.worker;
   options.measure_in_process = o.measure_in_process != 0;
+  if (o.epilogue) options.epilogues.emplace_back(o.epilogue);
   const std::string_view on_miss = o.on_miss ? o.on_miss : "predict";
   if (on_miss == "predict") {
     options.on_miss = MissPolicy::predict;

@@ -54,7 +54,8 @@ ServiceCore::~ServiceCore() = default;
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
                                                        Surroundings surroundings) {
   Result<std::shared_ptr<const Catalog>> catalog =
-      Catalog::load({options.template_dirs.begin(), options.template_dirs.end()});
+      Catalog::load({options.template_dirs.begin(), options.template_dirs.end()},
+                    {options.epilogues.begin(), options.epilogues.end()});
   if (!catalog) return std::move(catalog).error();
 
   DeviceProfile profile;

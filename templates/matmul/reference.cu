@@ -33,14 +33,29 @@ __device__ float uncertainty(float terms, float absolute, float sum) {
   return fmaxf(error / unit(terms), absolute);
 }
 
+// What the problem's function makes of an error of `error` in `x`: the largest difference at eight
+// values within it.
+__device__ float spread(float x, float error, int row, int column) {
+  float largest = 0;
+  if constexpr (epilogue != epilogue_none) {
+    const float result = kernwright_epilogue(x, row, column);
+    for (int i = -4; i <= 4; ++i) {
+      const float other = kernwright_epilogue(x + 0.25f * i * error, row, column);
+      largest = fmaxf(largest, fabsf(other - result));
+    }
+  }
+  return largest;
+}
+
 // value[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n], b also
 // as [k, n], not rounded to the operation's type, and magnitude[m, n] the same of absolute values,
 // with the activation's steepest slope in its place. Gated, b is the gate's [n, k] and another, and
 // value = activation(alpha * a * gate^T) * alpha * a * other^T; the errors of both factors e X and
-// e Y make e (|x| Y + |y| X + e X Y). A batch is so many of these one behind the other. Rows of a
-// and b lie lda and ldb elements apart, all else is contiguous. One block of 256 threads per 64x64
-// tile, 4x4 outputs per thread. Products are added in fp32 over 32 of k at a time and those sums in
-// fp64, so the error does not grow with k.
+// e Y make e (|x| Y + |y| X + e X Y). A problem's function is applied to the value, and its spread
+// over the error so far and a share of the result are the error then. A batch is so many of these
+// one behind the other. Rows of a and b lie lda and ldb elements apart, all else is contiguous. One
+// block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are added in fp32 over 32 of
+// k at a time and those sums in fp64, so the error does not grow with k.
 extern "C" __global__ void __launch_bounds__(256)
     matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
                      const out_t* addend, float* value, float* magnitude, long long m_size,
@@ -121,6 +136,14 @@ extern "C" __global__ void __launch_bounds__(256)
         } else {
           value[at] = static_cast<float>(activated + static_cast<double>(beta) * added);
           magnitude[at] = steep + fabsf(beta) * fabsf(added);
+        }
+        if constexpr (epilogue != epilogue_none) {
+          const int r = static_cast<int>(m_first) + row + i;
+          const int c = static_cast<int>(n_first) + column + j;
+          const float x = value[at];
+          const float accepted = unit(terms + (bias != bias_none) + (residual != residual_none));
+          value[at] = kernwright_epilogue(x, r, c);
+          magnitude[at] = fabsf(value[at]) + spread(x, accepted * magnitude[at], r, c) / accepted;
         }
       }
     }

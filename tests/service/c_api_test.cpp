@@ -31,6 +31,11 @@ TEST(CApiTest, FailuresLeaveTheirReason) {
   EXPECT_EQ(kw_open(&options, &service), -1);
   EXPECT_STREQ(kw_last_error(), "kw_options.l2 is \"hot\"; it must be cold, warm or mixed");
 
+  options.l2 = nullptr;
+  options.epilogue = "/nowhere/clamp.cu";
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "/nowhere/clamp.cu"), nullptr) << kw_last_error();
+
   kw_options unset{};
   EXPECT_EQ(kw_open(&unset, &service), -1);
   EXPECT_NE(std::strstr(kw_last_error(), "struct_size"), nullptr) << kw_last_error();

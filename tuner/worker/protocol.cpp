@@ -120,9 +120,15 @@ Json json_of(const CompileRequest& request) {
   Json headers = Json::array();
   for (const auto& [name, text] : request.headers)
     headers.push_back({{"name", name}, {"text", text}});
+  Json linked = Json::array();
+  for (const LinkedInput& input : request.linked) {  // bytes, which are no text
+    linked.push_back({{"name", input.name},
+                      {"lto_ir", std::vector<int>(input.lto_ir.begin(), input.lto_ir.end())}});
+  }
   return {{"name", request.name},          {"source", request.source},
           {"headers", std::move(headers)}, {"options", request.options},
-          {"target", request.target},      {"output", static_cast<int>(request.output)}};
+          {"target", request.target},      {"output", static_cast<int>(request.output)},
+          {"linked", std::move(linked)}};
 }
 void read_compile(FieldReader& fields, CompileRequest& request) {
   fields.read("name", request.name);
@@ -135,6 +141,13 @@ void read_compile(FieldReader& fields, CompileRequest& request) {
   fields.read("options", request.options);
   fields.read("target", request.target);
   request.output = read_enum(fields, "output", OutputKind::lto_ir);
+  fields.each_object("linked", [&](FieldReader& item) {
+    LinkedInput& input = request.linked.emplace_back();
+    std::vector<int> bytes;
+    item.read("name", input.name);
+    item.read("lto_ir", bytes);
+    input.lto_ir.assign(bytes.begin(), bytes.end());
+  });
 }
 
 Json json_of(const LaunchPaths& paths) {
@@ -184,11 +197,9 @@ Json fields_of(const HelloRequest& r) {
           {"cache_root", r.cache_root}, {"own_pids", r.own_pids}, {"policy", r.policy.text()}};
 }
 Json fields_of(const OpenRequest& r) {
-  return {{"problem", r.problem},
-          {"template_dirs", r.template_dirs},
-          {"catalog", r.catalog_digest},
-          {"policy", r.policy.text()},
-          {"seed", r.seed},
+  return {{"problem", r.problem},      {"template_dirs", r.template_dirs},
+          {"functions", r.functions},  {"catalog", r.catalog_digest},
+          {"policy", r.policy.text()}, {"seed", r.seed},
           {"sample_ms", r.sample_ms}};
 }
 Json fields_of(const PrepareRequest& r) {
@@ -221,6 +232,7 @@ void read(FieldReader& fields, HelloRequest& r) {
 void read(FieldReader& fields, OpenRequest& r) {
   fields.read("problem", r.problem);
   fields.read("template_dirs", r.template_dirs);
+  fields.read("functions", r.functions);
   fields.read("catalog", r.catalog_digest);
   read_policy(fields, r.policy);
   fields.read("seed", r.seed);

@@ -33,6 +33,7 @@ struct HelloRequest {
 struct OpenRequest {
   std::string problem;  ///< canonical text
   std::vector<std::string> template_dirs;
+  std::vector<std::string> functions;  ///< files
   std::string catalog_digest;
   MeasurePolicy policy;
   std::uint64_t seed = 1;

@@ -133,7 +133,7 @@ class Server {
   RunnerFactory& factory_;
   bool started_ = false;
   FileDescriptor file_;  ///< that came with the request
-  std::vector<std::string> template_dirs_;
+  std::vector<std::string> template_dirs_, functions_;
   std::shared_ptr<const Catalog> catalog_;
   std::string catalog_digest_;
   const Operation* operation_ = nullptr;
@@ -156,9 +156,10 @@ Result<void> Server::answer(const HelloRequest& r) {
 
 Result<void> Server::load_catalog(const OpenRequest& r) {
   const bool known = catalog_ != nullptr && template_dirs_ == r.template_dirs &&
-                     catalog_digest_ == r.catalog_digest;
+                     functions_ == r.functions && catalog_digest_ == r.catalog_digest;
   if (known) return {};
-  auto catalog = Catalog::load({r.template_dirs.begin(), r.template_dirs.end()});
+  auto catalog = Catalog::load({r.template_dirs.begin(), r.template_dirs.end()},
+                               {r.functions.begin(), r.functions.end()});
   if (!catalog) return catalog.error();
   const std::string digest = detail::digest_of(**catalog);
   if (digest != r.catalog_digest) {
@@ -168,6 +169,7 @@ Result<void> Server::load_catalog(const OpenRequest& r) {
   }
   catalog_ = *std::move(catalog);
   template_dirs_ = r.template_dirs;
+  functions_ = r.functions;
   catalog_digest_ = digest;
   return {};
 }

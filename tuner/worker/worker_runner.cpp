@@ -368,6 +368,9 @@ Result<std::unique_ptr<Runner>> open_worker_runner(Worker& worker, const WorkerP
   for (const std::filesystem::path& folder : problem.template_dirs) {
     open.template_dirs.push_back(std::filesystem::absolute(folder).native());
   }
+  for (const auto& function : problem.operation.functions) {
+    open.functions.push_back(std::filesystem::absolute(function->file).native());
+  }
   open.catalog_digest = digest_of(problem.catalog);
   open.policy = options.policy;
   open.seed = options.seed;

@@ -1,8 +1,9 @@
 #pragma once
 // What a matrix product does with its sums before it rounds them: activation(alpha * sum +
-// bias[column]) + beta * residual[row, column], each part where the problem's flags ask for it.
-// Without any of them nothing is left of this in the machine code. A gated product makes one
-// element of two sums, activation(alpha * gate) * alpha * other.
+// bias[column]) + beta * residual[row, column], each part where the problem's flags ask for it, and
+// of all that what a function makes that the problem brings along. Without any of them nothing is
+// left of this in the machine code. A gated product makes one element of two sums,
+// activation(alpha * gate) * alpha * other.
 
 #include <kernwright/activation.cuh>
 #include <kernwright/config.cuh>
@@ -15,6 +16,7 @@ constexpr bool kBias = config::bias == config::bias_column;
 constexpr bool kActivation = config::activation != config::activation_none;
 constexpr bool kGated = config::gate == config::gate_stacked;
 constexpr bool kResidual = config::residual != config::residual_none;
+constexpr bool kFunction = config::epilogue != config::epilogue_none;
 
 __device__ __forceinline__ float activate(float x) {
   using namespace config;
@@ -29,6 +31,10 @@ __device__ __forceinline__ float scale(float alpha, float sum) {
 }
 __device__ __forceinline__ float gated(float alpha, float gate, float other) {
   return activate(scale(alpha, gate)) * scale(alpha, other);
+}
+__device__ __forceinline__ float user_epilogue(float x, long long row, int column) {
+  if constexpr (kFunction) return kernwright_epilogue(x, static_cast<int>(row), column);
+  return x;
 }
 __device__ __forceinline__ float residual_factor(float beta) {
   return config::residual == config::residual_scaled ? beta : 1;
@@ -53,6 +59,8 @@ class Epilogue {
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] = activate(x[i]);
     if constexpr (kResidual) add(x, residual_factor(beta_), residual_ + row * n_ + column);
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x[i] = user_epilogue(x[i], row, column + i);
   }
   __device__ __forceinline__ float apply(float x, long long row, int column) const {
     float one[1] = {x};
@@ -61,8 +69,8 @@ class Epilogue {
   }
 
   // An element of a gated product from its sums.
-  __device__ __forceinline__ float gated(float gate, float other) const {
-    return kernwright::gated(alpha_, gate, other);
+  __device__ __forceinline__ float gated(float gate, float other, long long row, int column) const {
+    return user_epilogue(kernwright::gated(alpha_, gate, other), row, column);
   }
 
   // Asks the L2 for what a tile will need, long before it is needed. `thread` of `Threads`.

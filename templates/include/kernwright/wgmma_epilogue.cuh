@@ -61,6 +61,22 @@ __device__ __forceinline__ void gate_all(float (&d)[Blocks][Registers], float al
   }
 }
 
+// Gives the first `Used` sums of each block to the problem's function; `row` and `column` are those
+// of the warp's first. It gets what lies beyond the last row and column too, to be dropped.
+template <int Used, int Blocks, int Registers>
+__device__ __forceinline__ void user_epilogue_all(float (&d)[Blocks][Registers], int row,
+                                                  int column) {
+  row += threadIdx.x % 32 / 4;
+  column += threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < Blocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < Used; ++j) {
+      d[i][j] = user_epilogue(d[i][j], row + i * 64 + j % 4 / 2 * 8, column + j / 4 * 8 + j % 2);
+    }
+  }
+}
+
 // Adds `factor` times 64 columns from `first` on of the warp's 16 rows of one block, which lie at
 // shared address `rows`: 128 bytes each in the 128-byte swizzle. Columns before `begin` are left
 // alone. Both are known to the compiler.

@@ -528,6 +528,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     }
     scale_and_bias(d);
     if (!LATE || schedule.is_last()) finish(d);
+    if constexpr (kFunction) user_epilogue_all<COLUMNS / 2>(d, row, column);
     if (schedule.is_last()) {
       named_barrier_sync(2 + consumer, 128);  // the warpgroup has read its rows of A
 #pragma unroll

@@ -146,7 +146,8 @@ __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsign
     if constexpr (kGated) {
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
-        x[i] = epilogue.gated(x[i], reinterpret_cast<const float*>(staged)[i + COLUMNS]);
+        x[i] = epilogue.gated(x[i], reinterpret_cast<const float*>(staged)[i + COLUMNS], row,
+                              column + i);
       }
     } else {
       epilogue.apply(x, row, column);

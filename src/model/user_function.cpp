@@ -1,0 +1,44 @@
+#include "model/user_function.h"
+
+#include <algorithm>
+
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace kernwright {
+
+Result<UserFunction> UserFunction::read(const std::filesystem::path& file) {
+  const std::string extension = file.extension().native();
+  if (extension != ".cu" && extension != ".ltoir") {
+    return Error{ErrorCode::invalid_argument,
+                 concat(file.native(), " ends in \"", extension,
+                        "\", the file of a function in .cu (CUDA source) or .ltoir (LTO-IR)")};
+  }
+  UserFunction function;
+  function.name = name_of(file);
+  if (!is_identifier(function.name)) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(file.native(), ": \"", function.name,
+                        "\" is no identifier: problems call a function what its file is called")};
+  }
+  Result<std::string> bytes = read_file(file);
+  if (!bytes) return std::move(bytes).error();
+  function.bytes = *std::move(bytes);
+  function.digest = digest_of(function.bytes).hex();
+  function.is_lto_ir = extension == ".ltoir";
+  function.file = file.native();
+  return function;
+}
+
+std::string UserFunction::name_of(const std::filesystem::path& file) {
+  const std::string name = file.filename().native();
+  return name.substr(0, name.find('.'));
+}
+
+bool UserFunction::is_digest(std::string_view text) {
+  return text.size() == 2 * sizeof(Digest::bytes) &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+}  // namespace kernwright
