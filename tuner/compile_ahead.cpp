@@ -17,6 +17,27 @@ Outcome outcome_of(ErrorCode code) {
   return code == ErrorCode::timed_out ? Outcome::timed_out : Outcome::compile_failed;
 }
 
+/// What the compiler says that speed is lost by.
+std::string warnings_of(const CompiledKernel& kernel) {
+  std::string text;
+  for (const std::string& warning : kernel.warnings) {
+    text += concat(text.empty() ? "" : "; ", warning);
+  }
+  return text.substr(0, kMaxDetail);
+}
+
+/// What a function that the problem brings along does to the code around it and must not; empty
+/// where it does nothing of the kind. Spills are judged as everybody's.
+std::string harm_of_function(const CompiledKernel& kernel) {
+  if (!kernel.warnings.empty()) return warnings_of(kernel);
+  for (const auto& [name, resources] : kernel.entries) {
+    if (resources.stack_bytes > 0 && resources.spill_bytes() == 0) {
+      return concat(resources.stack_bytes, " bytes of each thread's values lie in memory");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 void CompileAhead::start(std::size_t candidate) {
@@ -86,6 +107,12 @@ CompileVerdict judge(const Candidate& candidate, const CompileResult& compiled,
     return {outcome_of(compiled.error().code), compiled.error().message.substr(0, kMaxDetail)};
   }
   const CompiledKernel& kernel = *compiled.value();
+  // The candidates of a recorded space have no operation.
+  if (candidate.operation && candidate.operation->takes_function(candidate.problem)) {
+    if (const std::string harm = harm_of_function(kernel); !harm.empty()) {
+      return {Outcome::compile_failed, concat("with the problem's function, ", harm)};
+    }
+  }
   const Resources resources = kernel.resources();
   const std::int64_t allowed = candidate.kernel_template->allowed_spill_bytes;
   if (resources.spill_bytes() > std::min(allowed, kMostSpillBytes)) {
@@ -117,10 +144,7 @@ CompileVerdict judge(const Candidate& candidate, const CompileResult& compiled,
     }
   }
   CompileVerdict verdict;
-  for (const std::string& warning : kernel.warnings) {
-    verdict.detail += concat(verdict.detail.empty() ? "" : "; ", warning);
-  }
-  verdict.detail.resize(std::min(verdict.detail.size(), kMaxDetail));
+  verdict.detail = warnings_of(kernel);
   return verdict;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "compile/render.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/cost_model.h"
 #include "tuner/evidence.h"
@@ -89,6 +90,12 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
       }
       if (trial.outcome == Outcome::ok) usable.push_back({result.trials.size(), std::move(ready)});
       result.trials.push_back(std::move(trial));
+    }
+    if (begin == 0 && usable.empty() && operation.takes_function(normalized)) {
+      // A function that does not compile does so nowhere.
+      const CompileResult reference =
+          pool.submit(render_reference(operation, normalized, catalog, profile.sm_arch)).get();
+      if (!reference) return reference.error();
     }
   }
   if (usable.empty()) return none_passed(normalized.text(), result.trials);

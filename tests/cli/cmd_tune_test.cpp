@@ -1,3 +1,5 @@
+#include "compile/compiler.h"
+#include "support/hash.h"
 #include "support/text.h"
 #include "tests/cli/run_program.h"
 
@@ -121,6 +123,65 @@ TEST_F(TuneToolkitTest, AProblemThatNoTemplateRunsNamesTheLimitOfEach) {
   EXPECT_NE(ran.err.find("matmul/persistent_wave applies when"), std::string::npos) << ran.err;
   EXPECT_NE(ran.err.find("1000000000000 >= 134217728"), std::string::npos) << ran.err;
   EXPECT_NE(ran.err.find("rule \"tiles <= 2147483647\" failed"), std::string::npos) << ran.err;
+}
+
+TEST_F(TuneToolkitTest, AnEpilogueIsPartOfTheKeyByWhatItSays) {
+  const auto with = [&](const char* command, const std::filesystem::path& file) {
+    return kernwright({command, "matmul", "m=64", "n=512", "k=256", "dtype=bf16", "--epilogue",
+                       file.string(), "--sku", "h200", "--json"});
+  };
+  const std::string twice =
+      "__device__ float kernwright_epilogue(float x, int, int) { return 2 * x; }\n";
+  const Ran ran = with("tune", write("a/twice.cu", twice));
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const std::string problem = ran.json()["problem"];
+  EXPECT_EQ(problem,
+            concat("matmul m=64 n=512 k=256 dtype=bf16 epilogue=", digest_of(twice).hex()));
+  EXPECT_EQ(with("show", write("b/renamed.cu", twice)).json()["problem"], problem);
+  EXPECT_EQ(with("show", write("a/twice.cu", twice + "\n")).exit_code, 1);
+  std::vector<std::string> by_key{"show"};
+  for (const std::string_view word : split(problem, ' ')) by_key.emplace_back(word);
+  by_key.insert(by_key.end(), {"--sku", "h200", "--json"});
+  EXPECT_EQ(kernwright(by_key).json()["problem"], problem) << "the cache needs no file";
+}
+
+TEST_F(TuneToolkitTest, AnEpilogueThatDoesNotCompileIsRefusedAtOnceWithTheLog) {
+  const Ran ran = kernwright(
+      {"tune", "matmul", "m=4096", "n=6144", "k=4096", "dtype=bf16", "--sku", "h200", "--epilogue",
+       write("f.cu", "__device__ float kernwright_epilogue(float x, int, int) { return y; }\n")
+           .string()});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find("epilogue.cu(1): error: identifier \"y\" is undefined"), std::string::npos)
+      << ran.err;
+}
+
+TEST_F(TuneGpuTest, AProductWithAnEpilogueOfEitherFormIsTunedAndFound) {
+  const std::string source =
+      "__device__ float kernwright_epilogue(float value, int row, int column) {\n"
+      "  return 30 * tanhf(value / 30) + row % 3 - column % 5;\n}\n";
+  CompileRequest request;
+  request.name = "f.cu";
+  request.source = source;
+  request.target = "sm_80";
+  request.output = OutputKind::lto_ir;
+  const Result<CompiledKernel> lto_ir = make_toolkit_compiler()->compile(request);
+  ASSERT_TRUE(lto_ir) << lto_ir.error().message;
+  for (const auto& file : {write("f.cu", source), write("f.ltoir", lto_ir->bits)}) {
+    const auto with = [&](std::vector<std::string> words) {
+      words.insert(words.end(), {"matmul", "m=1000", "n=776", "k=520", "dtype=bf16", "--epilogue",
+                                 file.string(), "--json"});
+      return kernwright(words);
+    };
+    const Ran ran = with({"tune", "--seconds", "8"});
+    ASSERT_EQ(ran.exit_code, 0) << ran.err;
+    const nlohmann::json tuned = ran.json();
+    EXPECT_EQ(tuned["grade"], "measured");
+    EXPECT_GT(tuned["measured"], 1);
+    EXPECT_EQ(tuned["check"]["mismatches"], 0);
+    const nlohmann::json shown = with({"show"}).json();
+    EXPECT_EQ(shown["match"], "exact");
+    EXPECT_EQ(shown["winner"]["configuration"], tuned["winner"]["configuration"]);
+  }
 }
 
 TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
