@@ -4,8 +4,7 @@ PyTorch eager and torch.compile, each captured in a CUDA graph, in one process a
 
 28 layers with weights of their own, bf16: rmsnorm, product with qkv, product of its first columns
 with o and residual, rmsnorm, gated product with gate and up (one weight, SwiGLU in the same kernel),
-product with down and residual. A product takes no rows with gaps, so for more than one row qkv is two products: the
-columns that o reads, and the rest. Every launch path of the chain is timed; "ours_us" is the one
+product with down and residual. Every launch path of the chain is timed; "ours_us" is the one
 that Chain::tune chose. Times are of one step between two events, on an idle stream.
 
 usage: decode_step.py --json FILE [--models HIDDEN,...] [--batches N,...] [--seconds N]
@@ -40,37 +39,30 @@ def weight_shapes(hidden):
 
 def buffer_columns(hidden):
     """What passes between the kernels, as columns per row."""
-    qkv, o, inner = MODELS[hidden]
-    return {"normal": hidden, "q": o, "rest": max(qkv - o, 0), "between": hidden, "inner": inner,
-            "x": hidden}
+    qkv, _, inner = MODELS[hidden]
+    return {"normal": hidden, "qkv": qkv, "between": hidden, "inner": inner, "x": hidden}
 
 
 def layer_steps(hidden, batch):
-    """Problems of one layer in order, each with its arguments: "w:NAME" a weight (with "+N" from row
-    N on), any other word a buffer, "x" being the layer's input and "y" its output."""
+    """Problems of one layer in order, each with its arguments: "w:NAME" a weight, any other word a
+    buffer, "x" being the layer's input and "y" its output."""
     qkv, o, inner = MODELS[hidden]
 
     def norm(weight, source):
         return (f"rmsnorm rows={batch} columns={hidden} dtype=bf16", [source, f"w:{weight}", "normal"])
 
-    def product(n, k, *arguments):
-        residual = " residual=add" if len(arguments) == 4 else ""
-        return (f"matmul m={batch} n={n} k={k} dtype=bf16{residual}", list(arguments))
-
-    steps = [norm("norm1", "x")]
-    if batch == 1:
-        steps.append(product(qkv, hidden, "normal", "w:qkv", "qkv"))
-        attended = "qkv"
-    else:
-        steps.append(product(o, hidden, "normal", "w:qkv", "q"))
-        steps.append(product(qkv - o, hidden, "normal", f"w:qkv+{o}", "rest"))
-        attended = "q"
-    return steps + [
-        product(hidden, o, attended, "w:o", "x", "between"),
+    # Of more than one row the first o columns of qkv are rows with gaps.
+    gaps = f" lda={qkv}" if batch > 1 else ""
+    return [
+        norm("norm1", "x"),
+        (f"matmul m={batch} n={qkv} k={hidden} dtype=bf16", ["normal", "w:qkv", "qkv"]),
+        (f"matmul m={batch} n={hidden} k={o}{gaps} dtype=bf16 residual=add",
+         ["qkv", "w:o", "x", "between"]),
         norm("norm2", "between"),
         (f"matmul m={batch} n={inner} k={hidden} dtype=bf16 activation=silu gate=stacked",
          ["normal", "w:gate_up", "inner"]),
-        product(hidden, inner, "inner", "w:down", "between", "y")]
+        (f"matmul m={batch} n={hidden} k={inner} dtype=bf16 residual=add",
+         ["inner", "w:down", "between", "y"])]
 
 
 def percentile(values, share):
@@ -122,8 +114,8 @@ class Chain:
         library.expect(api.kw_chain_begin(ctypes.byref(builder)))
         slots = {"in": self.slot(api.kw_chain_parameter, builder, x.data_ptr(), PARAMETER),
                  "out": self.slot(api.kw_chain_parameter, builder, y.data_ptr(), PARAMETER)}
-        for name, columns in {**buffer_columns(hidden), "qkv": MODELS[hidden][0]}.items():
-            slots[name] = self.slot(api.kw_chain_buffer, builder, 2 * batch * max(columns, 1), BUFFER)
+        for name, columns in buffer_columns(hidden).items():
+            slots[name] = self.slot(api.kw_chain_buffer, builder, 2 * batch * columns, BUFFER)
         for i, weights in enumerate(layers):
             slots_here = {**slots, "x": slots["in"] if i == 0 else slots["x"],
                           "y": slots["out"] if i + 1 == len(layers) else slots["x"]}
@@ -144,8 +136,7 @@ class Chain:
     def argument(name, weights, slots):
         if not name.startswith("w:"):
             return slots[name]
-        weight, _, row = name[2:].partition("+")
-        return ChainArg(POINTER, weights[weight][int(row or 0):].data_ptr(), 0, 0, 0)
+        return ChainArg(POINTER, weights[name[2:]].data_ptr(), 0, 0, 0)
 
     def describe(self):
         return json.loads(self.library.api.kw_describe_chain(self.chain))
