@@ -60,8 +60,8 @@ TEST_F(HostDataOpsTest, WhatLiesBetweenRowsIsLeftAsItIs) {
   TensorShape shape;
   shape.extent = {3, 4};
   shape.pitch = 7;
-  std::vector<float> apart(3 * 7, 5);
-  std::vector<float> together(3 * 4);
+  std::vector<float> apart(21, 5);
+  std::vector<float> together(12);
   ASSERT_TRUE(ops_->draw(address(apart.data()), DType::fp32, shape, InputDistribution::normal, 7));
   ASSERT_TRUE(ops_->draw(address(together.data()), DType::fp32, 12, InputDistribution::normal, 7));
   for (std::size_t i = 0; i < together.size(); ++i) {
