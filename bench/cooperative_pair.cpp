@@ -112,7 +112,7 @@ class Bench {
   const Catalog& catalog_;
   int rounds_;
   std::vector<std::shared_ptr<LoadedProgram>> programs_;
-  std::unique_ptr<DeviceBuffer> arrived_;
+  std::vector<std::unique_ptr<DeviceBuffer>> arrived_;  ///< blocks, of each cooperative form
   std::vector<Buffers> sets_;
   std::vector<Form> forms_;
 };
@@ -137,8 +137,6 @@ void Bench::make_sets(std::int64_t rows, std::int64_t columns) {
     check(device_.upload(sets_.back().x->address(), x));
     check(device_.upload(sets_.back().weight->address(), weight));
   }
-  arrived_ = take(device_.allocate(sizeof(std::uint32_t)));
-  check(device_.fill(arrived_->address(), 0, sizeof(std::uint32_t)));
 }
 
 /// What the pair leaves, of poisoned memory.
@@ -176,13 +174,16 @@ void Bench::add_forms(const PairShape& shape) {
   }
   if (check_resident(*pair, shape, device_.profile())) {
     const auto both = load(pair->request, pair->plan);
+    // It counts on in multiples of one grid, so no two grids may share it.
+    arrived_.push_back(take(device_.allocate(sizeof(std::uint32_t))));
+    check(device_.fill(arrived_.back()->address(), 0, sizeof(std::uint32_t)));
     Form cooperative{"cooperative", configuration, {}};
     for (const Buffers& set : sets_) {
       LaunchArguments all = arguments(pair->first.plan, set, false);
       const LaunchArguments other = arguments(pair->second.plan, set, true);
       all.tensors.insert(all.tensors.end(), other.tensors.begin(), other.tensors.end());
       all.scalars.insert(all.scalars.end(), other.scalars.begin(), other.scalars.end());
-      all.workspace = arrived_->address();
+      all.workspace = arrived_.back()->address();
       cooperative.sets.push_back({{both.get(), std::move(all)}});
     }
     if (result_of(cooperative.sets.front()) != result_of(two.sets.front())) {
@@ -198,6 +199,7 @@ void Bench::add_forms(const PairShape& shape) {
 
 Json Bench::measure(std::int64_t rows, std::int64_t columns) {
   forms_.clear();
+  arrived_.clear();
   make_sets(rows, columns);
   for (const std::int64_t threads : {256, 512, 1024}) {
     for (const std::int64_t resident : {512, 1024}) {

@@ -87,8 +87,8 @@ double fastest(const std::vector<Judged>& judged, std::size_t count) {
 }
 
 int run(int argc, const char* const* argv) {
-  expect_options(argc, argv, kUsage);
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  expect_options(argc, argv, kUsage);
   const auto spaces = take(read_recorded_spaces(text_option(argc, argv, "--landscapes")));
   const std::string sku = option_value(argc, argv, "--sku").value_or("h200");
   const DeviceProfile profile = take(find_profile(sku));

@@ -463,8 +463,8 @@ void run_processes(int argc, const char* const* argv, BenchJson& json) {
 }
 
 int run(int argc, const char* const* argv) {
-  expect_options(argc, argv, kUsage);
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  expect_options(argc, argv, kUsage);
   const std::string mode = argv[1];
   if (mode != "aa" && mode != "twin" && mode != "processes") {
     std::fputs(kUsage, stderr);

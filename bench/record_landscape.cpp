@@ -49,8 +49,8 @@ std::string space_name(const std::filesystem::path& path) {
 }
 
 int run(int argc, const char* const* argv) {
-  expect_options(argc, argv, kUsage);
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  expect_options(argc, argv, kUsage);
   const std::filesystem::path path = text_option(argc, argv, "--out");
   const Problem problem = take(Problem::parse(text_option(argc, argv, "--problem")));
   RecordingOptions options;

@@ -259,8 +259,8 @@ nlohmann::ordered_json summary(const std::vector<nlohmann::ordered_json>& rows) 
 }
 
 int run(int argc, const char* const* argv) {
-  expect_options(argc, argv, kUsage);
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  expect_options(argc, argv, kUsage);
   const Options options = read_options(argc, argv);
   std::vector<std::string> names = {options.strategy};
   if (options.strategy == "all") {

@@ -135,8 +135,8 @@ bool Bench::check_at(const Operation& operation, const Problem& problem,
 }
 
 int run(int argc, const char* const* argv) {
-  expect_options(argc, argv, kUsage);
   if (lacks_arguments(argc, argv, kUsage)) return kCannotRun;
+  expect_options(argc, argv, kUsage);
   const std::string cache = text_option(argc, argv, "--cache");
   const auto only = option_value(argc, argv, "--only");
   Bench bench(take(FinalsWorld::open()));

@@ -32,9 +32,9 @@ std::string command_line(int argc, const char* const* argv);
 /// bench; `usage` is then printed.
 bool lacks_arguments(int argc, const char* const* argv, const char* usage);
 
-/// Ends the program where something on the command line is no option of `usage`, or lacks its value:
-/// with a message and status 2, or for --help with `usage` and status 0. There an option is a word
-/// that begins with "--"; one with a "]" right behind it takes no value.
+/// Ends the program where something on the command line is no option of `usage`, or lacks its
+/// value: with a message and status 2, or for --help with `usage` and status 0. There an option is
+/// a word that begins with "--"; one with a "]" right behind it takes no value.
 void expect_options(int argc, const char* const* argv, std::string_view usage);
 
 /// The value after `name` on the command line ("--json FILE"), if it is there.

@@ -54,8 +54,8 @@ __device__ float spread(float x, float error, int row, int column) {
 // e Y make e (|x| Y + |y| X + e X Y). A problem's function is applied to the value, and its spread
 // over the error so far and a share of the result are the error then. A batch is so many of these
 // one behind the other. Rows of a and b lie lda and ldb elements apart, all else is contiguous. One
-// block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are added in fp32 over 32 of
-// k at a time and those sums in fp64, so the error does not grow with k.
+// block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are added in fp32 over 32
+// of k at a time and those sums in fp64, so the error does not grow with k.
 extern "C" __global__ void __launch_bounds__(256)
     matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
                      const out_t* addend, float* value, float* magnitude, long long m_size,

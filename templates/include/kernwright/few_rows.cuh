@@ -28,8 +28,8 @@ class FewRows {
     if (row_a >= m_ || row_b >= n_) return;
     const long long row = kTransposed ? row_b : row_a;
     const int column = kTransposed ? row_a : row_b;
-    d_[row * ldd_ + column] = from_float<Element>(
-        kGated ? epilogue_.gated(x, other, row, column) : epilogue_.apply(x, row, column));
+    d_[row * ldd_ + column] = from_float<Element>(kGated ? epilogue_.gated(x, other, row, column)
+                                                         : epilogue_.apply(x, row, column));
   }
 
   // Asks the L2 for what a tile of d will need, long before it is needed. `thread` of `Threads`.
