@@ -30,6 +30,8 @@ struct Plan {
 /// wants it after 4 to 32 ms: short blocks are one value each, and many. Passes are even in number,
 /// for the drift.
 constexpr Plan kShort{0.056, 0.5, 12, 1};
+/// Where they leave the verdict open and there is time, as many again, up to so many passes.
+constexpr int kMostPasses = 48;
 constexpr Plan kLook{0.1, 0.5, 1, 8};
 /// A long one lasts so many times the device's settling time, and a second at least.
 constexpr Plan kLong{1, 0.5, 4, 8};
@@ -52,13 +54,17 @@ class Blocks {
 
   std::vector<std::size_t> within_reach() const;
   std::vector<std::size_t> best_alone(const Taken& alone) const;
-  bool fits(std::size_t blocks, double seconds) const {
-    return options_.clock_seconds() + static_cast<double>(blocks) * seconds <= options_.alone_until;
+  bool ends_by(double until, std::size_t blocks, double seconds) const {
+    return options_.clock_seconds() + static_cast<double>(blocks) * seconds <= until;
   }
   Plan plan() const;
   Result<End> sample_block(std::size_t entry, const Plan& plan, std::vector<Sample>& rounds);
   Result<End> look_alone(Taken& alone);
-  Result<End> sample_all(std::vector<std::size_t> turn, Taken& taken);
+  Result<End> sample_all(std::vector<std::size_t> turn, double until, Taken& taken);
+  bool want_more() const {
+    return !options_.long_blocks && result_.decision.verdict == Verdict::unresolved &&
+           result_.rounds.block_rounds < kMostPasses;
+  }
   Result<void> end(End how);
   void doubt(std::string detail) {
     result_.audit.merge({{{"power_blocks", Trust::b, std::move(detail)}}});
@@ -173,7 +179,7 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, const Plan& plan,
 Result<Blocks::End> Blocks::look_alone(Taken& alone) {
   const std::vector<std::size_t> entries = within_reach();
   if (entries.size() < 2) return End::settled;
-  if (!fits(entries.size(), kLook.seconds)) return End::no_time;
+  if (!ends_by(options_.alone_until, entries.size(), kLook.seconds)) return End::no_time;
   for (const std::size_t entry : entries) {
     auto end = sample_block(entry, kLook, alone[entry]);
     if (!end || end.value() != End::settled) return end;
@@ -181,9 +187,10 @@ Result<Blocks::End> Blocks::look_alone(Taken& alone) {
   return End::settled;
 }
 
-Result<Blocks::End> Blocks::sample_all(std::vector<std::size_t> turn, Taken& taken) {
+Result<Blocks::End> Blocks::sample_all(std::vector<std::size_t> turn, double until, Taken& taken) {
   const Plan plan = this->plan();
-  if (!fits(static_cast<std::size_t>(plan.passes) * turn.size(), plan.seconds)) return End::no_time;
+  const std::size_t blocks = static_cast<std::size_t>(plan.passes) * turn.size();
+  if (!ends_by(until, blocks, plan.seconds)) return End::no_time;
   for (int pass = 0; pass < plan.passes; ++pass) {
     for (const std::size_t entry : turn) {
       auto end = sample_block(entry, plan, taken[entry]);
@@ -222,21 +229,28 @@ Result<void> Blocks::run() {
   if (!result_.power_limited) return {};
 
   const std::vector<std::size_t> turn = best_alone(alone);
-  Taken taken;
-  auto sampled = sample_all(turn, taken);
-  if (!sampled) return sampled.error();
-  if (sampled.value() == End::settled) {
-    result_.power_limited = clocks_differ(taken, kPairedClockSpread);
-    if (!result_.power_limited) return {};
+  do {
+    const bool first = result_.rounds.block_rounds == 0;
+    Taken taken;
+    auto sampled = sample_all(turn, first ? options_.alone_until : options_.extend_until, taken);
+    if (!sampled) return sampled.error();
+    const End how = sampled.value();
+    if (how == End::failed || (first && how != End::settled)) return end(how);
+    if (how != End::settled) break;
+    if (first) {
+      result_.power_limited = clocks_differ(taken, kPairedClockSpread);
+      if (!result_.power_limited) return {};
+      if (!options_.long_blocks) doubt("the finalists' clocks differ; short blocks decided");
+    }
     for (const auto& [entry, more] : taken) {
       RaceResult::Entry& finalist = result_.finalists[entry];
       finalist.samples.insert(finalist.samples.end(), more.begin(), more.end());
       finalist.in_blocks = true;
-      result_.rounds.block_rounds = static_cast<int>(more.size());
     }
-    if (!options_.long_blocks) doubt("the finalists' clocks differ; short blocks decided");
-  }
-  return end(sampled.value());
+    result_.rounds.block_rounds += static_cast<int>(taken.begin()->second.size());
+    result_.decision = judge(contenders_, result_.finalists, result_.rounds);
+  } while (want_more());
+  return {};
 }
 
 }  // namespace

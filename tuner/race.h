@@ -30,11 +30,14 @@ struct RaceOptions {
   double finals_seconds = 2;  ///< of the last rung
   int finalists = 8;
   int max_rounds = 256;  ///< of the last rung
-  /// Sustained: finalists also run alone after the rounds, which takes up to 2 s (`race_alone`).
+  /// Sustained: finalists also run alone after the rounds, for up to 3 s, and longer where that
+  /// leaves the verdict open (`race_alone`).
   PowerMode power = PowerMode::sustained;
   bool long_blocks = false;  ///< where the power limit decides; they take 12 s or more
   /// On `clock_seconds`: what would end later is not begun, which leaves trust B.
   double alone_until = std::numeric_limits<double>::infinity();
+  /// The same of further short blocks, where those before left the verdict open.
+  double extend_until = std::numeric_limits<double>::infinity();
   double settle_seconds = 0.3;  ///< until the device is steady after a change of load
   std::function<double()> clock_seconds;
 };

@@ -46,7 +46,9 @@ void SearchBudget::limit(RaceOptions& race, double started, double elapsed) cons
   race.finals_seconds = std::min(race.finals_seconds, race.seconds / 2);
   race.power = power_;
   race.long_blocks = long_blocks();
-  if (!race.long_blocks) race.alone_until = started + (1 + kOverrun) * seconds_;
+  if (race.long_blocks) return;
+  race.alone_until = started + (1 + kOverrun) * seconds_;
+  race.extend_until = started + seconds_;
 }
 
 }  // namespace kernwright

@@ -369,6 +369,31 @@ TEST(RaceTest, ShortBlocksDecideTooAndCostTrust) {
   EXPECT_LT(race.runner.seconds, 4);
 }
 
+TEST(RaceTest, FurtherShortBlocksFollowWhereTheyLeaveTheVerdictOpen) {
+  const auto until = [](double seconds) {
+    ScriptedRace race({14, 10, 10.3, 10.45, 12});
+    draw_much_power(race);
+    race.runner.noise = 0.04;
+    race.options.extend_until = seconds;
+    auto result = race.run();
+    EXPECT_TRUE(result);
+    return std::move(result).value();
+  };
+  const RaceResult short_of_time = until(0);
+  EXPECT_EQ(short_of_time.rounds.block_rounds, 12);
+  EXPECT_EQ(short_of_time.decision.verdict, Verdict::unresolved);
+  const RaceResult all = until(100);
+  EXPECT_GT(all.rounds.block_rounds, 12);
+  EXPECT_EQ(all.rounds.block_rounds % 12, 0);
+  EXPECT_LE(all.rounds.block_rounds, 48);
+  EXPECT_EQ(all.decision.verdict, Verdict::win);
+  EXPECT_EQ(winner(all), 2U);
+  const auto& finalist = all.finalists[all.decision.winner];
+  const std::size_t in_rounds = all.rounds.sm_reference_us.size();
+  EXPECT_LE(finalist.samples.size(), in_rounds + static_cast<std::size_t>(all.rounds.block_rounds));
+  EXPECT_EQ(all.audit.trust(), Trust::b);
+}
+
 TEST(RaceTest, AClockThatDriftsForAllIsNoDifference) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   race.options.power = PowerMode::sustained;
