@@ -204,8 +204,7 @@ TEST(SearchTest, UnresolvedFinalsAreNotTrustedFully) {
 }
 
 TEST(SearchTest, TheLaunchPathsOfTheWinnerAreRecorded) {
-  const LaunchPaths paths{{{KernelPath::stream, 3, 5}, {KernelPath::graph, 1, 4}},
-                          KernelPath::graph};
+  LaunchPaths paths{{{KernelPath::stream, 3, 5}, {KernelPath::graph, 1, 4}}, KernelPath::graph};
   ToySession toy;
   toy.runner.time_us = bowl_us;
   std::vector<std::string> asked;
