@@ -7,6 +7,14 @@
 namespace kernwright {
 namespace {
 
+ExecutionPlan add_one_plan() {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {1})};
+  plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, 1)})};
+  return plan;
+}
+
 using DeviceGpuTest = GpuTest;
 
 TEST_F(DeviceGpuTest, DescribesTheGpu) {
@@ -264,11 +272,7 @@ TEST_F(DeviceGpuTest, AKernelOfKnownDurationIsTimedWithinAFewPercent) {
 }
 
 TEST_F(DeviceGpuTest, TimedUnitsRotateThroughTheirArgumentSets) {
-  ExecutionPlan plan;
-  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {1})};
-  plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1},
-                          {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, 1)})};
-  const auto program = load(plan);
+  const auto program = load(add_one_plan());
   ASSERT_TRUE(program);
   std::vector<LaunchArguments> sets(3);
   for (LaunchArguments& set : sets) {
@@ -305,11 +309,7 @@ TEST_F(DeviceGpuTest, SamplesCarryAPlausibleClockAndTheTimersAgree) {
 }
 
 TEST_F(DeviceGpuTest, SeveralReplaysAreOneSample) {
-  ExecutionPlan plan;
-  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {1})};
-  plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1},
-                          {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, 1)})};
-  const auto program = load(plan);
+  const auto program = load(add_one_plan());
   LaunchArguments arguments;
   arguments.tensors = {allocate(4)};
   ASSERT_TRUE(device_->fill(arguments.tensors[0], 0, 4));
@@ -323,11 +323,7 @@ TEST_F(DeviceGpuTest, SeveralReplaysAreOneSample) {
 }
 
 TEST_F(DeviceGpuTest, EveryLaunchPathIsTimedOnAllSetsAlike) {
-  ExecutionPlan plan;
-  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {1})};
-  plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1},
-                          {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, 1)})};
-  const auto program = load(plan);
+  const auto program = load(add_one_plan());
   ASSERT_TRUE(program);
   std::vector<LaunchArguments> sets(2);
   for (LaunchArguments& set : sets) {
