@@ -79,6 +79,19 @@ bool same_code(const Candidate& candidate, const RankedConfiguration& winner) {
   });
 }
 
+/// `small` with the flags of `tuned`, and with its batch and leading dimensions at small values.
+Problem like(const Problem& small, const Problem& tuned) {
+  constexpr std::int64_t kMatrices = 3;
+  constexpr std::int64_t kPitch = 1112;  // beyond every extent of the sizes above
+  Problem::Dims dims = small.dims();
+  for (const auto& [name, value] : tuned.dims()) {
+    const bool sized =
+        std::any_of(dims.begin(), dims.end(), [&](const auto& dim) { return dim.first == name; });
+    if (!sized) dims.emplace_back(name, name == "batch" ? kMatrices : kPitch);
+  }
+  return Problem::make(small.operation(), std::move(dims), tuned.flags());
+}
+
 class Bench {
  public:
   explicit Bench(FinalsWorld world) : world_(std::move(world)) {}
@@ -97,9 +110,8 @@ bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
   const Operation& operation = *take(world_.catalog->operation(tuned.operation()));
   for (const auto& [name, sizes] : kSizes) {
     if (name != tuned.operation()) continue;
-    Problem problem = take(Problem::parse(concat(name, " ", sizes)));
-    for (const auto& [flag, value] : tuned.flags()) problem = problem.with(flag, value);
-    problem = take(operation.normalize(problem));
+    const Problem problem =
+        take(operation.normalize(like(take(Problem::parse(concat(name, " ", sizes))), tuned)));
     auto list = enumerate_candidates(*world_.catalog, operation, problem, world_.device->profile());
     if (!list) continue;
     for (const Candidate& candidate : list->candidates) {
