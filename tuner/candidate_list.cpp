@@ -74,19 +74,30 @@ std::string compile_key(const Candidate& candidate) {
   return key;
 }
 
-/// Index of the fastest predicted of the default configurations, or of all where none is valid.
+/// In how many parameters a candidate is not its template's default.
+int distance_from_default(const Candidate& candidate) {
+  const auto& values = candidate.configuration.values();
+  const auto& standard = candidate.kernel_template->default_configuration.values();
+  int distance = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) distance += values[i] != standard[i] ? 1 : 0;
+  return distance;
+}
+
+/// Every template stands with what is nearest to its default, since a problem may rule that out by
+/// one parameter. Index of the fastest predicted of these.
 std::size_t find_default(const CandidateList& list) {
-  std::size_t best = 0;
-  bool best_is_default = false;
+  std::vector<int> distances;
+  std::map<const KernelTemplate*, int> nearest;
+  for (const Candidate& candidate : list.candidates) {
+    const int distance = distance_from_default(candidate);
+    distances.push_back(distance);
+    int& least = nearest.try_emplace(candidate.kernel_template, distance).first->second;
+    least = std::min(least, distance);
+  }
+  std::size_t best = list.candidates.size();
   for (std::size_t i = 0; i < list.candidates.size(); ++i) {
-    const Candidate& candidate = list.candidates[i];
-    const bool is_default =
-        candidate.configuration == candidate.kernel_template->default_configuration;
-    const bool faster = list.predicted_us[i] < list.predicted_us[best];
-    if (is_default == best_is_default ? faster : is_default) {
-      best = i;
-      best_is_default = is_default;
-    }
+    if (distances[i] > nearest.at(list.candidates[i].kernel_template)) continue;
+    if (best == list.candidates.size() || list.predicted_us[i] < list.predicted_us[best]) best = i;
   }
   return best;
 }

@@ -22,7 +22,7 @@ namespace kernwright {
 struct CandidateList {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
-  std::size_t default_index = 0;  ///< the applicable default configuration predicted fastest
+  std::size_t default_index = 0;  ///< the fastest predicted of those nearest to their default
   int rejected = 0;
   std::vector<int> group_of;       ///< an ordinal per shared compile, see SearchSpace
   std::vector<std::string> notes;  ///< why templates do not apply; what was only sampled
