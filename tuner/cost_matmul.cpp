@@ -21,6 +21,7 @@ constexpr double kTileStartClocks = 1200;   ///< the same for a further block on
 constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
 constexpr double kLatencyUs = 1.0;          ///< from a load to its data, the memory under load
 constexpr double kExchangeUs = 0.5;         ///< blocks of a cluster add up their sums
+constexpr double kFinishUs = 1.5;           ///< a launch behind adds up the sums of slices
 constexpr double kCopyStartUs = 2.0;        ///< a launch in front, until the next one runs
 constexpr double kPromoteClocks = 60;       ///< until sums of a part are there to be added
 constexpr double kActivatedPerClock = 8;    ///< elements per SM: 2 of 16 special functions each
@@ -114,12 +115,17 @@ double stage_clocks(const Tile& t, double element, double tensor_rate, double l2
   return t.align == 1 ? kSingleElements * clocks : clocks;
 }
 
-/// Whether tensor maps address copies, whose rows are whole lines.
-bool copies(const Candidate& candidate) {
+/// Whether rows start at lines of the L2; those of copies, which tensor maps then address, do.
+bool whole_lines(const Candidate& candidate) {
   const auto& maps = candidate.plan.tensor_maps;
-  return std::any_of(maps.begin(), maps.end(), [](const TensorMapPlan& map) {
-    return map.workspace != TensorMapPlan::kInTensor;
-  });
+  const auto is_whole = [&](const char* pitch) {
+    const Scope& scope = candidate.scope;
+    return scope.find(pitch).value_or(1) * scope.find("dtype_bytes").value_or(2) % 128 == 0;
+  };
+  return (is_whole("lda") && is_whole("ldb")) ||
+         std::any_of(maps.begin(), maps.end(), [](const TensorMapPlan& map) {
+           return map.workspace != TensorMapPlan::kInTensor;
+         });
 }
 
 /// What launches in front take that copy tensors for the tensor maps of the product.
@@ -144,12 +150,12 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   };
   const double m = value("FEW", value("m", 1)), n = value("MANY", value("n", 1)), k = value("k", 1);
   const double element = value("dtype_bytes", 2);
-  const double split = value("SPLIT", 1);
+  const double split = value("SPLIT", 1), slices = value("SLICES", 1);
   const double stack = value("STACK", 1);  // matrices of n rows
   const double batch = value("batch", 1);
   const double bm = value("BM", 8), bn = value("BN", 64);
   const double tiles_m = std::ceil(m / bm), tiles_n = std::ceil(n / bn);
-  const double blocks = batch * tiles_m * tiles_n * split;
+  const double blocks = batch * tiles_m * tiles_n * split * slices;
   const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
   const auto registers = scope.find("REGISTERS").value_or(0);
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
@@ -162,7 +168,8 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   // The rate that the bytes in flight allow, and the memory's, without a corner between them.
   const double ask = flying / kLatencyUs / memory_rate;
   const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
-  const double l2_us = batch * (tiles_m * n * stack + tiles_n * m) * k * element / l2_rate;
+  const double l2_us = batch * (tiles_m * n * stack + tiles_n * m) * k * element / l2_rate *
+                       (whole_lines(candidate) ? 1 : kSplitLines);
   // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4.
   const double products =
       batch * tiles_m * std::ceil(tiles_n * bn / 64) * stack * std::ceil(k * element / 32);
@@ -178,7 +185,11 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double exchange_us = split > 1 ? kExchangeUs * (1 + split / 16) +
                                              sent / kL2PortBytesPerClock / profile.sm_clock_mhz
                                        : 0;
-  return kMemoryStartUs + std::max({read_us * uneven, l2_us, tensor_us}) + restart_us + exchange_us;
+  const double finish_us = slices > 1 ? kFinishUs + 2 * slices * batch * tiles_m * bm * tiles_n *
+                                                        bn * stack * 4 / l2_rate
+                                      : 0;
+  return kMemoryStartUs + std::max({read_us * uneven, l2_us, tensor_us}) + restart_us +
+         exchange_us + finish_us;
 }
 
 /// What a kernel of tiles takes: clocks of a tile's steps and end, times the tiles of an SM,
@@ -216,9 +227,8 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
 
   const double steps = std::ceil(k * element / (t.bk * 2));
   const double l2_rate = std::min(kL2PortBytesPerClock, kL2BytesPerClockPerSm * sms / active);
-  const bool whole_lines = copies(candidate) || (std::fmod(dim("lda") * element, 128) == 0 &&
-                                                 std::fmod(dim("ldb") * element, 128) == 0);
-  const double stage = stage_clocks(t, element, tensor_rate, l2_rate, resident, whole_lines);
+  const double stage =
+      stage_clocks(t, element, tensor_rate, l2_rate, resident, whole_lines(candidate));
 
   double epilogue = 600 + t.bm * t.bn / 20;
   if (t.warps_k > 1) epilogue += 300 + (t.warps_k - 1) * t.bm * t.bn * 8 / kSmemBytesPerClock;

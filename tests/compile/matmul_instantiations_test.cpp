@@ -2,6 +2,7 @@
 // which all pairs of values occur, of parameters, dtypes, flags and alignments, on an H200.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
@@ -46,11 +47,13 @@ class ProblemSpace {
   static std::vector<Parameter> parameters(const Operation& operation) {
     // An n or k of 16 times something, and what is taken from or added to it.
     const std::vector<std::int64_t> offsets{0, 8, 4, 2, 1};
-    std::vector<Parameter> parameters{{.name = "m", .values = {5, 16, 60, 250, 4096}},
-                                      {.name = "n", .values = {16, 512, 2048, 6144}},
-                                      {.name = "below n", .values = offsets},
-                                      {.name = "k", .values = {256, 4096}},
-                                      {.name = "above k", .values = offsets}};
+    std::vector<Parameter> parameters{
+        {.name = "m", .values = {5, 16, 60, 250, 4096}},
+        {.name = "sixteenths below m", .values = {0, 1, 2, 3, 4, 5, 6, 7}},
+        {.name = "n", .values = {16, 512, 2048, 6144}},
+        {.name = "below n", .values = offsets},
+        {.name = "k", .values = {256, 4096, 65536}},
+        {.name = "above k", .values = offsets}};
     const auto add = [&](const std::string& name, std::size_t values) {
       parameters.push_back({.name = name, .values = {}});
       for (std::size_t i = 0; i < values; ++i) {
@@ -75,11 +78,12 @@ class ProblemSpace {
     for (const Flag& flag : operation_.flags) {
       flags.emplace_back(flag.name, flag.values[index(flag.name)]);
     }
-    return Problem::make(operation_.name,
-                         {{"m", point.at("m")},
-                          {"n", point.at("n") - point.at("below n")},
-                          {"k", point.at("k") + point.at("above k")}},
-                         std::move(flags));
+    return Problem::make(
+        operation_.name,
+        {{"m", point.at("m") - point.at("m") * point.at("sixteenths below m") / 16},
+         {"n", point.at("n") - point.at("below n")},
+         {"k", point.at("k") + point.at("above k")}},
+        std::move(flags));
   }
 
   const Operation& operation_;
@@ -167,7 +171,9 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
 
  private:
   static bool is_main(const Compile& compile, const InstructionCounts& count) {
-    return count.kernel == compile.candidate->plan.launches.back().kernel;
+    std::string name = compile.candidate->kernel_template->name;
+    std::replace(name.begin(), name.end(), '/', '_');
+    return count.kernel == name;
   }
 
   static bool is_fused(const Candidate& candidate) {
@@ -198,9 +204,10 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
     for (const Problem& problem : problems) {
       rows.push_back(problem_row(operation, problem));
       const Scope scope = operation.scope(problem);
-      // Of n and k without what makes their alignment.
-      rows.back().insert(rows.back().end(),
-                         {*scope.find("m"), (*scope.find("n") + 15) / 16, *scope.find("k") / 16});
+      // The size class of m, and n and k without what makes their alignment.
+      const auto rows_of_a = static_cast<std::uint64_t>(*scope.find("m"));
+      rows.back().insert(rows.back().end(), {std::bit_width(rows_of_a - 1),
+                                             (*scope.find("n") + 15) / 16, *scope.find("k") / 16});
     }
     std::vector<Problem> chosen;
     for (const std::size_t row : covering_set(rows)) chosen.push_back(problems[row]);

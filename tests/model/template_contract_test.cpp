@@ -75,7 +75,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
   /// dtype and with every flag.
   std::vector<Problem> problems() const {
     std::vector<Problem> shapes{operation_.example};
-    for (const std::int64_t divisor : {16, 32, 64, 128, 256, 512}) {
+    for (const std::int64_t divisor : {16, 32, 64, 128, 256, 512, 17, 19, 22, 29, 52}) {
       shapes.push_back(with_buckets_over(divisor));
     }
     for (const std::int64_t divisor : {4, 64, 1024}) {
@@ -93,6 +93,10 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
       dims.back().second = 40 * multiple;
       shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
     }
+    Problem::Dims dims = operation_.example.dims();
+    for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / 64, 1);
+    dims.back().second = operation_.example.dims().back().second * 16;
+    shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
     std::vector<Problem> all;
     // Some values go with others alone.
     const auto add = [&](const Problem& problem) {

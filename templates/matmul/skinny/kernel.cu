@@ -11,7 +11,9 @@
 //
 // The SPLIT blocks of a cluster take a slice of k each. Every block owns a part of the tile; it
 // gets everybody's sums of that part straight into its shared memory, and adds them in the order
-// of the ranks. Nobody writes to a block any more when it leaves.
+// of the ranks. Nobody writes to a block any more when it leaves. Where that leaves multiprocessors
+// idle, SLICES clusters take a part of k each and leave their sums in memory; matmul_finish, a
+// launch behind, adds these in the order of the slices.
 //
 // Of fp8 products the tensor cores keep about 14 bits of a sum: PROMOTED, they sum 128 of k at a
 // time, and these sums are added in fp32.
@@ -53,7 +55,10 @@ constexpr int kHalfBytesB = kMajorB == Major::k ? BN * kRowBytes : BN / 64 * kBl
 constexpr int kFragments = BM / 8;                     // units per consumer thread
 constexpr int kUnits = kFragments * CONSUMER_THREADS;  // of a tile: 2 x 2 elements each
 constexpr int kOwned = kUnits / SPLIT;                 // of these, summed by one block
+constexpr int kParts = SPLIT * SLICES;                 // of k
+constexpr int kFinishThreads = 128;                    // each adds up a unit
 static_assert(kUnits % SPLIT == 0 && kOwned * SPLIT * 16 == BM * BN * 4);
+static_assert(kUnits % kFinishThreads == 0);
 static_assert(BN % 64 == 0 && DEPTH % kBoxK == 0 && BM % 8 == 0);
 static_assert(kMajorB == Major::k || !TRANSPOSED);
 
@@ -223,10 +228,21 @@ __device__ __forceinline__ Unit unit_of(const Sums& sums, int index) {
   return unit;
 }
 
-// A tile of D: its first rows of a and of b.
+// Of this block's product, a tile of D: which of `tiles_a` by `tiles_b` it is, and its first rows
+// of a and of b.
 struct Tile {
   FewRows d;
   int row_a, row_b;
+  long long number;  // among those of all products
+
+  __device__ Tile(out_t* d, int m, int n, int ldd, const out_t* column_bias, const out_t* addend,
+                  float alpha, float beta, int tile_a, int tile_b, int tiles_a, int tiles_b)
+      : d(d + first_of_batch<long long>(TRANSPOSED ? n : m) * ldd, alpha, column_bias, beta,
+          kResidual ? addend + first_of_batch<long long>(m) * n : addend, m, n, ldd),
+        row_a(tile_a * BM),
+        row_b(tile_b * BN),
+        number(first_of_batch<long long>(tiles_a) * tiles_b +
+               static_cast<long long>(tile_a) * tiles_b + tile_b) {}
 };
 
 // Stores unit `index` of consumer thread `thread`: two rows of a, from 8 * index, by two rows of b.
@@ -241,6 +257,10 @@ __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thre
   tile.d.store(row_a + 1, row_b + 8, x.w, other.w);
 }
 
+__device__ __forceinline__ void add(float4& sum, const float4& x) {
+  sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
+}
+
 __device__ __forceinline__ float4 load_partial(unsigned address) {
   float4 x;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -250,8 +270,10 @@ __device__ __forceinline__ float4 load_partial(unsigned address) {
   return x;
 }
 
-// Sends the sums to the blocks that own them, adds up what this block owns, and stores it.
-__device__ __forceinline__ void reduce(const Sums& sums, Addresses at, const Tile& tile, int rank) {
+// Sends the sums to the blocks that own them, adds up what this block owns, and delivers it.
+template <typename Deliver>
+__device__ __forceinline__ void reduce(const Sums& sums, Addresses at, int rank,
+                                       const Deliver& deliver) {
   const unsigned thread = threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kFragments; ++i) {
@@ -273,13 +295,18 @@ __device__ __forceinline__ void reduce(const Sums& sums, Addresses at, const Til
       sum = load_partial(at.partial(0, half, i));
 #pragma unroll
       for (int from = 1; from < SPLIT; ++from) {
-        const float4 x = load_partial(at.partial(from, half, i));
-        sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
+        add(sum, load_partial(at.partial(from, half, i)));
       }
     }
     const unsigned unit = rank * kOwned + i;
-    store(tile, unit / CONSUMER_THREADS, unit % CONSUMER_THREADS, whole);
+    deliver(unit / CONSUMER_THREADS, unit % CONSUMER_THREADS, whole);
   }
+}
+
+// Where the slices of a tile leave the sums of a unit.
+__device__ __forceinline__ float4& slice_sums(float4* sums, const Tile& tile, int slice, int half,
+                                              unsigned unit) {
+  return sums[((tile.number * SLICES + slice) * STACK + half) * kUnits + unit];
 }
 
 }  // namespace
@@ -297,18 +324,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                   out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta, const dtype_t* b) {
+                  float alpha, float beta, const dtype_t* b, float4* slices) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const bool producer = warp == CONSUMER_THREADS / 32;
   const int rank = blockIdx.x % SPLIT;
-  const int row_a = blockIdx.y * BM, row_b = blockIdx.x / SPLIT * BN;
+  const int slice = blockIdx.y % SLICES, part = slice * SPLIT + rank;
+  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y / SLICES,
+                  blockIdx.x / SPLIT, gridDim.y / SLICES, gridDim.x / SPLIT);
   const int steps = (k + DEPTH - 1) / DEPTH;
-  const int first = rank * steps / SPLIT, last = (rank + 1) * steps / SPLIT;
-  d += first_of_batch<long long>(TRANSPOSED ? n : m) * ldd;
-  if constexpr (kResidual) addend += first_of_batch<long long>(m) * n;
-  const Tile tile{FewRows(d, alpha, column_bias, beta, addend, m, n, ldd), row_a, row_b};
+  const int first = part * steps / kParts, last = (part + 1) * steps / kParts;
 
   if (producer) {
     if (elect_one()) {
@@ -325,7 +351,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     __syncwarp();
     named_barrier_arrive<1>(THREADS);
     if constexpr (SPLIT > 1) cluster_arrive_relaxed();
-    if (elect_one()) produce(map_a, map_b, at, row_a, row_b, m, n, k, first, last);
+    if (elect_one()) produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last);
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
     if constexpr (SUMS_IN_RING) {
@@ -333,24 +359,61 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_wait();
     }
   } else {
-    prefetch_stages(b, k, ldb, row_b, n, first, last);
+    prefetch_stages(b, k, ldb, tile.row_b, n, first, last);
     named_barrier_sync(1, THREADS);
     if constexpr (SPLIT > 1) {  // all blocks run, and their barriers are ready
       cluster_arrive_relaxed();
       cluster_wait();
     }
-    tile.d.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, row_a, row_b);
+    if constexpr (SLICES == 1) {
+      tile.d.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, tile.row_a, tile.row_b);
+    }
     Sums sums;
     consume(sums, at, first, last);
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
       cluster_wait();
     }
+    const auto deliver = [&](int index, unsigned thread, const Unit& unit) {
+      if constexpr (SLICES == 1) {
+        store(tile, index, thread, unit);
+      } else {
+#pragma unroll
+        for (int half = 0; half < STACK; ++half) {
+          slice_sums(slices, tile, slice, half, index * CONSUMER_THREADS + thread) =
+              unit.sums[half];
+        }
+      }
+    };
     if constexpr (SPLIT > 1) {
-      reduce(sums, at, tile, rank);
+      reduce(sums, at, rank, deliver);
     } else {
 #pragma unroll
-      for (int i = 0; i < kFragments; ++i) store(tile, i, threadIdx.x, unit_of(sums, i));
+      for (int i = 0; i < kFragments; ++i) deliver(i, threadIdx.x, unit_of(sums, i));
     }
   }
+}
+
+// A thread for each unit of a tile.
+extern "C" __global__ void __launch_bounds__(kFinishThreads)
+    matmul_finish(float4* slices, out_t* __restrict__ d, int m, int n, int ldd,
+                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
+                  float alpha, float beta) {
+  constexpr int kBlocks = kUnits / kFinishThreads;  // of a tile
+  release_next_kernel();
+  await_previous_kernel();
+  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y, blockIdx.x / kBlocks,
+                  gridDim.y, gridDim.x / kBlocks);
+  const unsigned unit = blockIdx.x % kBlocks * kFinishThreads + threadIdx.x;
+  Unit whole;
+#pragma unroll
+  for (int half = 0; half < STACK; ++half) {
+    float4& sum = whole.sums[half];
+    sum = slice_sums(slices, tile, 0, half, unit);
+#pragma unroll
+    for (int slice = 1; slice < SLICES; ++slice) {
+      add(sum, slice_sums(slices, tile, slice, half, unit));
+    }
+  }
+  store(tile, unit / CONSUMER_THREADS, unit % CONSUMER_THREADS, whole);
 }
