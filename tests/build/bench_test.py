@@ -52,7 +52,7 @@ class BenchTest(FolderTest):
 
     @unittest.skipUnless(BIN, "no folder of benches")
     def test_benches_that_need_arguments_say_so(self):
-        for name in ("finals", "record_landscape", "strategy_regret", "winners"):
+        for name in ("cold_start", "finals", "record_landscape", "strategy_regret", "winners"):
             ran = subprocess.run([BIN / name, "--json", self.folder / "out.json"],
                                  stderr=subprocess.PIPE, text=True)
             self.assertEqual(ran.returncode, 77, name)
