@@ -13,15 +13,20 @@ const T* JsonReader::get(std::string_view wanted) const {
 }
 
 JsonReader JsonReader::child(const JsonNode* node, std::string_view name) const {
-  return {node, path_.empty() ? std::string(name) : concat(path_, ".", name), line_, *diagnostics_};
+  std::string path = path_;
+  if (!path.empty()) path += '.';
+  path += name;
+  return {node, std::move(path), line_, *diagnostics_};
 }
 
 void JsonReader::expect_keys(std::initializer_list<std::string_view> known) const {
-  for (const auto& [name, member] : members()) {
+  const auto* object = get<JsonNode::Object>("object");
+  if (!object) return;
+  for (const auto& [name, node] : *object) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     std::string list;
     for (const std::string_view key : known) list += concat(list.empty() ? "" : ", ", key);
-    member.fail(concat("unknown key, known are ", list));
+    child(&node, name).fail(concat("unknown key, known are ", list));
   }
 }
 
@@ -47,7 +52,8 @@ std::vector<JsonReader> JsonReader::elements() const {
   std::vector<JsonReader> readers;
   if (const auto* array = get<JsonNode::Array>("array")) {
     for (const JsonNode& node : *array) {
-      readers.emplace_back(&node, concat(path_, "[", readers.size(), "]"), line_, *diagnostics_);
+      const std::string path = path_ + '[' + std::to_string(readers.size()) + ']';
+      readers.emplace_back(&node, path, line_, *diagnostics_);
     }
   }
   return readers;

@@ -210,12 +210,14 @@ class ManifestReader {
 
   const Tensor* find_tensor(const JsonReader& json) const {
     const std::string name = json.string();
-    std::string known;
+    std::vector<std::string> known;
     for (const Tensor& tensor : operation_.tensors) {
       if (tensor.name == name) return &tensor;
-      known += concat(known.empty() ? "" : ", ", tensor.name);
+      known.push_back(tensor.name);
     }
-    if (json.present()) json.fail(concat("no tensor \"", name, "\", there are: ", known));
+    if (json.present()) {
+      json.fail(concat("no tensor \"", name, "\", there are: ", detail::join(known)));
+    }
     return nullptr;
   }
 

@@ -40,14 +40,7 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings,
       cache_(options_.cache.empty() ? default_cache_root() : std::filesystem::path(options_.cache),
              {options_.read_only_caches.begin(), options_.read_only_caches.end()}),
       compiler_(std::make_shared<SingleFlightCompiler>(surroundings_.make_compiler(), cache_.root(),
-                                                       kCompileDeadline / 2)),
-      pool_(std::make_unique<CompilePool>(
-          compiler_,
-          CompilePoolOptions{.threads = options_.compile_threads, .deadline = kCompileDeadline})) {
-  for (const KernelTemplate& kernel_template : catalog_->templates()) {
-    template_digests_[kernel_template.name] = digest_of_template(kernel_template, *catalog_);
-  }
-}
+                                                       kCompileDeadline / 2)) {}
 
 ServiceCore::~ServiceCore() = default;
 
@@ -102,8 +95,17 @@ Result<ServiceCore::Named> ServiceCore::name(const Problem& problem) const {
   return Named{*found, *std::move(normalized)};
 }
 
+CompilePool& ServiceCore::pool() {
+  std::call_once(pool_once_, [this] {
+    pool_ = std::make_unique<CompilePool>(
+        compiler_,
+        CompilePoolOptions{.threads = options_.compile_threads, .deadline = kCompileDeadline});
+  });
+  return *pool_;
+}
+
 Result<std::string> ServiceCore::load_compiler() {
-  Result<std::string> identity = pool_->compiler().identity();
+  Result<std::string> identity = compiler_->identity();
   if (!identity) return identity;
   const std::lock_guard lock(compiler_mutex_);
   compiler_identity_ = *identity;
@@ -118,8 +120,16 @@ RecordKey ServiceCore::key(const Problem& normalized) const {
 }
 
 std::string ServiceCore::template_digest(std::string_view kernel_template) const {
-  const auto it = template_digests_.find(kernel_template);
-  return it == template_digests_.end() ? std::string() : it->second;
+  const std::lock_guard lock(template_digests_mutex_);
+  if (const auto known = template_digests_.find(kernel_template);
+      known != template_digests_.end()) {
+    return known->second;
+  }
+  const Result<const KernelTemplate*> found = catalog_->kernel_template(kernel_template);
+  if (!found) return {};
+  std::string digest = digest_of_template(**found, *catalog_);
+  template_digests_.emplace(kernel_template, digest);
+  return digest;
 }
 
 RecordEnvironment ServiceCore::environment() const {
@@ -209,7 +219,7 @@ Result<Artifact> ServiceCore::compile(const Candidate& candidate) {
                     .kernel = std::make_shared<const CompiledKernel>(*std::move(stored.value)),
                     .cached = true};
   }
-  CompileResult compiled = pool_->submit(request).get();
+  CompileResult compiled = pool().submit(request).get();
   if (!compiled) return std::move(compiled).error();
   if (Result<void> put = cache_.put_artifact(digest, **compiled); !put) {
     log(LogLevel::warning, concat("artifact not stored: ", put.error().message));

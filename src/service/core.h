@@ -126,7 +126,8 @@ class ServiceCore {
   }
   /// True where this service works on a GPU, false for a `sku` without one.
   bool has_device() const { return has_device_; }
-  CompilePool& pool() { return *pool_; }
+  /// Made when it is first asked for: a process that only serves starts no threads.
+  CompilePool& pool();
   /// How many artifacts this process compiled itself.
   int compiled() const { return compiler_->compiled(); }
   double tune_seconds() const { return options_.tune_seconds; }
@@ -175,13 +176,17 @@ class ServiceCore {
   ServiceOptions options_;
   Surroundings surroundings_;
   std::shared_ptr<const Catalog> catalog_;
-  std::map<std::string, std::string, std::less<>> template_digests_;
   DeviceProfile profile_;
   DeviceIdentity identity_;
   bool has_device_ = false;
   TieredCache cache_;
   std::shared_ptr<SingleFlightCompiler> compiler_;
+  std::once_flag pool_once_;
   std::unique_ptr<CompilePool> pool_;
+
+  // Of the templates that were asked for.
+  mutable std::mutex template_digests_mutex_;
+  mutable std::map<std::string, std::string, std::less<>> template_digests_;
 
   HotMap hot_;
   LookupCounters counters_;

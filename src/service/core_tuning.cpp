@@ -24,7 +24,7 @@ Result<Measuring*> ServiceCore::measuring() {
       .template_dirs = {options_.template_dirs.begin(), options_.template_dirs.end()},
       .profile = profile_,
       .identity = identity_,
-      .pool = *pool_,
+      .pool = pool(),
       .policy = policy(),
       .cache_root = cache_.root(),
       .log = [this](std::string_view line) { log(LogLevel::warning, line); },
@@ -100,7 +100,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
     };
   }
   TuningSession session(*catalog_, *named->operation, named->problem, profile_, record_key,
-                        environment(), *pool_, **runner, cache_.artifacts(), std::move(options));
+                        environment(), pool(), **runner, cache_.artifacts(), std::move(options));
   Result<TuningResult> result = session.run();
   if (!result) return std::move(result).error();
 
@@ -128,9 +128,9 @@ Result<UnfusedComparison> ServiceCore::compare_unfused(const UnfusedMatch& match
   if (!gpu) return gpu.error();
   const auto device = surroundings_.open_device(options_.device);
   if (!device) return device.error();
-  const auto data_ops = surroundings_.make_data_ops(**device, *pool_);
+  const auto data_ops = surroundings_.make_data_ops(**device, pool());
   if (!data_ops) return data_ops.error();
-  return kernwright::compare_unfused(**device, **data_ops, *catalog_, *pool_, match, options_.l2,
+  return kernwright::compare_unfused(**device, **data_ops, *catalog_, pool(), match, options_.l2,
                                      seed);
 }
 
@@ -141,7 +141,7 @@ Result<TuningResult> ServiceCore::predict(const Problem& problem, int compile_co
   if (!compiler) return std::move(compiler).error();
   Result<TuningResult> result = predict_record(
       *catalog_, *named->operation, named->problem, profile_, key(named->problem), environment(),
-      *pool_, cache_.artifacts(), compile_count, look_up(named->problem).decisions.bans());
+      pool(), cache_.artifacts(), compile_count, look_up(named->problem).decisions.bans());
   if (!result) return std::move(result).error();
   TuningRecord& record = result->record;
   record.environment.template_digest = template_digest(record.winner.kernel_template);

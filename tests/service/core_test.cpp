@@ -13,6 +13,18 @@
 namespace kernwright {
 namespace {
 
+std::ptrdiff_t threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+TEST_F(ServiceCoreTest, ThereAreNoThreadsToCompileOnBeforeTheFirstCompile) {
+  const std::ptrdiff_t before = threads();
+  const auto core = open();
+  EXPECT_LE(threads(), before);
+  core->pool();
+  EXPECT_GT(threads(), before);
+}
+
 TEST_F(ServiceCoreTest, APredictionIsServedAtOnceAndSaysSo) {
   const auto core = open();
   const Result<Kernel> kernel = core->get_best_kernel(problem_);
