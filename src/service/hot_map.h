@@ -3,8 +3,11 @@
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <functional>
+#include <memory_resource>
 #include <mutex>
 #include <tbb/concurrent_unordered_map.h>
+#include <utility>
 
 #include "service/loaded_kernel.h"
 #include <kernwright/problem.h>
@@ -40,7 +43,10 @@ class HotMap {
 
   Slot* slot(const Problem& normalized);
 
-  tbb::concurrent_unordered_map<Problem, Slot*, Hash> slots_;
+  // TBB's own allocator is a library of its own, loaded and set up for the first node.
+  tbb::concurrent_unordered_map<Problem, Slot*, Hash, std::equal_to<Problem>,
+                                std::pmr::polymorphic_allocator<std::pair<const Problem, Slot*>>>
+      slots_;
   std::mutex made_mutex_;
   std::deque<Slot> made_;  ///< stay where they are
 };
