@@ -4,6 +4,7 @@
 #include <string>
 
 #include "device/nvml.h"
+#include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -43,8 +44,10 @@ std::string uuid_text(const CUuuid& uuid) {
 }
 
 std::string driver_version(const DriverApi& api) {
-  std::string version;
-  if (const Result<const NvmlApi*> nvml = load_nvml()) version = nvml_driver_version(**nvml);
+  std::string version = module_version();
+  if (version.empty()) {
+    if (const Result<const NvmlApi*> nvml = load_nvml()) version = nvml_driver_version(**nvml);
+  }
   int number = 0;
   if (version.empty() && api.driver_get_version(&number) == CUDA_SUCCESS) {
     version = concat("CUDA ", number / 1000, ".", number % 1000 / 10);
@@ -92,6 +95,14 @@ Result<CudaDeviceInfo> describe_device(const DriverApi& api, int ordinal) {
   return CudaDeviceInfo{
       identify_profile(measured),
       {.uuid = uuid_text(uuid), .driver_version = driver_version(api), .ordinal = ordinal}};
+}
+
+std::string module_version(const std::filesystem::path& file) {
+  const Result<std::string> text = read_file(file);
+  if (!text) return {};
+  const std::string_view version = trim(*text);
+  const bool is_one = version.find_first_not_of("0123456789.") == std::string_view::npos;
+  return is_one ? std::string(version) : std::string();
 }
 
 }  // namespace kernwright
