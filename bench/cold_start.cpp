@@ -180,12 +180,13 @@ Files files_below(const fs::path& folder) {
   return files;
 }
 
-/// Ends the program where a run has added or changed a file.
-void expect_unchanged(const Files& before, const Files& after) {
+/// Ends the program where a run has added or changed a file. One that is not of an exact match logs
+/// it, where it can.
+void expect_unchanged(const Files& before, const Files& after, const std::string& match) {
   for (const auto& file : after) {
     const auto known = before.find(file.first);
     if (known != before.end() && known->second == file.second) continue;
-    fail({ErrorCode::internal, concat("a process that only serves wrote ", file.first.native())});
+    fail({ErrorCode::internal, concat("a run, of match ", match, ", wrote ", file.first.native())});
   }
 }
 
@@ -227,13 +228,14 @@ int run(int argc, const char* const* argv) {
   const Files before = files_below(cache);
   std::vector<ColdStart> starts;
   for (std::int64_t i = 0; i < runs; ++i) starts.push_back(start_one(cache, problem));
-  expect_unchanged(before, files_below(cache));
-
   const ColdStart& first = starts.front();
+  expect_unchanged(before, files_below(cache), first.match);
+
   nlohmann::ordered_json row = {
       {"problem", problem}, {"kernel", first.kernel}, {"match", first.match}, {"runs", runs}};
   std::printf("%s: %s, %s\n%-40s %8s %8s %8s\n", problem.c_str(), first.kernel.c_str(),
               first.match.c_str(), "ms", "p50", "p95", "max");
+  double ours_p95 = 0;  // of the last stage
   for (const Stage& stage : kStages) {
     std::vector<double> ms;
     for (const ColdStart& start : starts) ms.push_back(static_cast<double>(stage.ns(start)) / 1e6);
@@ -242,9 +244,10 @@ int run(int argc, const char* const* argv) {
     const double p95 = quantile(ms, 0.95);
     std::printf("%-40s %8.3f %8.3f %8.3f\n", stage.what, p50, p95, ms.back());
     row[concat(stage.name, "_ms")] = {{"p50", p50}, {"p95", p95}, {"max", ms.back()}};
-    row["holds"] = p95 <= kBarMs;  // of the last stage, which is all of ours
+    ours_p95 = p95;
   }
   row["bar_ms"] = kBarMs;
+  row["holds"] = ours_p95 <= kBarMs;
   if (auto added = json.add(std::move(row)); !added) return report(added.error());
   return 0;
 }
