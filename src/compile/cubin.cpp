@@ -24,7 +24,7 @@ constexpr Opcode kOpcodes[] = {
     {0x3b5, "UTMASTG"}, {0x3b6, "UTMAREDG"},   {0x3ba, "UBLKCP"},  {0x844, "STSM"},
     {0x83b, "LDSM"},    {0xfae, "LDGSTS"},     {0x983, "LDL"},     {0x387, "STL"},
     {0x2ca, "R2UR"},    {0x944, "CALL"},       {0x943, "CALL"},    {0x981, "LDG"},
-    {0x986, "STG"},     {0x82d, "PREEXIT"},    {0x82e, "ACQBULK"},
+    {0x986, "STG"},     {0x82d, "PREEXIT"},    {0x82e, "ACQBULK"}, {0x98f, "CCTL"},
 };
 
 std::string_view opcode_name(std::uint16_t code) {

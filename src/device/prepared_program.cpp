@@ -44,6 +44,7 @@ std::size_t referable(const ExecutionPlan& plan, ArgumentKind kind) {
       return plan.scalars.size();
     case ArgumentKind::int32:
     case ArgumentKind::int64:
+    case ArgumentKind::early:
       break;
   }
   return 0;
@@ -191,13 +192,13 @@ void PreparedProgram::prepare_parameters(const LaunchPlan& launch, std::size_t d
   for (std::size_t i = 0; i < launch.arguments.size(); ++i) {
     const ArgumentPlan& argument = launch.arguments[i];
     Parameter& parameter = prepared.parameters[i];
+    if (!carries_value(argument) && argument.index == ArgumentPlan::kAbsent) continue;
     // Little-endian: a narrower parameter is read from the low bytes of a word.
-    if (carries_value(argument)) {
-      parameter = {Source::address, address_of(&argument.value)};
-      continue;
-    }
-    if (argument.index == ArgumentPlan::kAbsent) continue;
     switch (argument.kind) {
+      case ArgumentKind::int32:
+      case ArgumentKind::int64:
+        parameter = {Source::address, address_of(&argument.value)};
+        break;
       case ArgumentKind::tensor:
         parameter = word(Source::tensors, argument.index);
         break;
@@ -214,11 +215,9 @@ void PreparedProgram::prepare_parameters(const LaunchPlan& launch, std::size_t d
         if (plan_.workspaces[argument.index].bytes == 0) break;
         [[fallthrough]];
       case ArgumentKind::scalar:
+      case ArgumentKind::early:
         parameter = word(Source::computed, prepared.computed.size());
         prepared.computed.push_back(argument);
-        break;
-      case ArgumentKind::int32:
-      case ArgumentKind::int64:
         break;
     }
   }
@@ -314,6 +313,7 @@ std::size_t PreparedProgram::argument_bytes(const ArgumentPlan& argument) const 
     case ArgumentKind::scalar:
       return static_cast<std::size_t>(byte_size(plan_.scalars[argument.index].dtype));
     case ArgumentKind::int32:
+    case ArgumentKind::early:
       return sizeof(std::int32_t);
     default:
       return sizeof(std::uint64_t);

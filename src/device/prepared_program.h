@@ -37,7 +37,8 @@ struct ArgumentView {
 
 /// True for arguments that carry their value in the plan itself.
 inline bool carries_value(const ArgumentPlan& argument) {
-  return argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::int64;
+  return argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::int64 ||
+         argument.kind == ArgumentKind::early;
 }
 
 /// Checks counts, alignments and the presence of a workspace. Errors: `invalid_argument` naming the
@@ -55,6 +56,7 @@ struct GraphTail {
 struct KernelNode {
   CUgraphNode node = nullptr;
   CUDA_KERNEL_NODE_PARAMS params{};
+  bool early = false;  ///< behind a programmatic edge
 };
 
 /// A cubin loaded for one execution plan, with everything prepared that does not change between
@@ -118,7 +120,7 @@ class PreparedProgram {
     unsigned int node_attributes = 0;  ///< those that a graph's node has too; programmatic follows
     bool programmatic = false;
     std::vector<Parameter> parameters;   ///< as many as the kernel declares
-    std::vector<ArgumentPlan> computed;  ///< scalars and workspaces, which have to be worked out
+    std::vector<ArgumentPlan> computed;  ///< those which have to be worked out at each launch
     std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
   };
   struct PreparedTensorMap {
@@ -159,8 +161,9 @@ class PreparedProgram {
   std::size_t argument_bytes(const ArgumentPlan& argument) const;
 
   DriverStatus place_tensor_maps(Frame& frame) const;
-  void place_parameters(const PreparedLaunch& launch, Frame& frame) const;
-  std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments) const;
+  void place_parameters(const PreparedLaunch& launch, Frame& frame, bool early) const;
+  std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
+                        bool early) const;
 
   const DriverApi& api_;
   CUdevice device_;

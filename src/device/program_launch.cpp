@@ -56,16 +56,20 @@ DriverStatus PreparedProgram::place_tensor_maps(Frame& frame) const {
   return {};
 }
 
-std::uint64_t PreparedProgram::compute(const ArgumentPlan& argument,
-                                       const ArgumentView& arguments) const {
+std::uint64_t PreparedProgram::compute(const ArgumentPlan& argument, const ArgumentView& arguments,
+                                       bool early) const {
+  if (argument.kind == ArgumentKind::early) {
+    return early ? static_cast<std::uint64_t>(argument.value) : 0;
+  }
   return argument.kind == ArgumentKind::scalar
              ? scalar_bits(plan_.scalars[argument.index].dtype, arguments.scalars[argument.index])
              : arguments.workspace + workspace_offsets_[argument.index];
 }
 
-void PreparedProgram::place_parameters(const PreparedLaunch& launch, Frame& frame) const {
+void PreparedProgram::place_parameters(const PreparedLaunch& launch, Frame& frame,
+                                       bool early) const {
   for (std::size_t i = 0; i < launch.computed.size(); ++i) {
-    frame.computed[i] = compute(launch.computed[i], frame.arguments);
+    frame.computed[i] = compute(launch.computed[i], frame.arguments, early);
   }
   void** place = frame.parameters.data();
   for (const auto [source, offset] : launch.parameters) {
@@ -89,11 +93,11 @@ DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& argum
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const PreparedLaunch& launch = launches_[i];
-    place_parameters(launch, frame);
+    const bool programmatic = launch.programmatic || (early && i == 0);
+    place_parameters(launch, frame, programmatic);
     CUlaunchConfig config = launch.config;
     config.hStream = stream;
-    config.numAttrs = launch.node_attributes;
-    if (launch.programmatic || (early && i == 0)) ++config.numAttrs;
+    config.numAttrs = launch.node_attributes + (programmatic ? 1 : 0);
     std::array<CUlaunchAttribute, kMaxAttributes> attributes;  // the driver wants them writable
     std::copy_n(launch.attributes.begin(), config.numAttrs, attributes.begin());
     config.attrs = attributes.data();
@@ -128,15 +132,15 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const PreparedLaunch& launch = launches_[i];
-    place_parameters(launch, frame);
+    // In a graph a programmatic launch is an edge between two kernels, which comes afterwards.
+    const bool programmatic = (launch.programmatic || (early && i == 0)) && tail.is_kernel;
+    place_parameters(launch, frame, programmatic);
     CUDA_KERNEL_NODE_PARAMS params = node_params(launch.config);
     DriverStatus status{"cuKernelGetFunction",
                         api_.kernel_get_function(&params.func, launch.kernel)};
     if (!status) return status;
     params.kernelParams = frame.parameters.data();
 
-    // In a graph a programmatic launch is an edge between two kernels, which comes afterwards.
-    const bool programmatic = (launch.programmatic || (early && i == 0)) && tail.is_kernel;
     CUgraphNode node = nullptr;
     status = {"cuGraphAddKernelNode",
               api_.graph_add_kernel_node(&node, graph, &tail.node,
@@ -157,7 +161,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
       if (!status) return status;
     }
     tail = {node, true, tail.nodes + 1};
-    if (kernels) kernels->push_back({node, params});
+    if (kernels) kernels->push_back({node, params, programmatic});
   }
   return {};
 }
@@ -167,7 +171,7 @@ DriverStatus PreparedProgram::change(CUgraphExec exec, std::span<const KernelNod
   Frame frame(arguments);
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    place_parameters(launches_[i], frame);
+    place_parameters(launches_[i], frame, kernels[i].early);
     CUDA_KERNEL_NODE_PARAMS params = kernels[i].params;
     params.kernelParams = frame.parameters.data();
     const DriverStatus status{

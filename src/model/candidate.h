@@ -33,7 +33,7 @@ struct TensorMapPlan {
 struct ArgumentPlan {
   ArgumentKind kind = ArgumentKind::int32;
   std::size_t index = 0;   ///< into tensors, tensor_maps, workspaces or scalars; kAbsent for none
-  std::int64_t value = 0;  ///< int32 and int64
+  std::int64_t value = 0;  ///< int32, int64 and early
   static constexpr std::size_t kAbsent = ~std::size_t{0};
 };
 

@@ -17,6 +17,7 @@ constexpr KindRow kKinds[] = {{"tensor", ArgumentKind::tensor, &ArgumentNames::t
                               {"scalar", ArgumentKind::scalar, &ArgumentNames::scalars},
                               {"int32", ArgumentKind::int32, nullptr},
                               {"int64", ArgumentKind::int64, nullptr},
+                              {"early", ArgumentKind::early, nullptr},
                               {"reference", ArgumentKind::reference, &ArgumentNames::references},
                               {"magnitude", ArgumentKind::magnitude, &ArgumentNames::references}};
 
@@ -78,8 +79,13 @@ LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> name
   launch.programmatic = json.optional("programmatic").expression_or("0", names);
   launch.waits = json.optional("waits").expression_or("0", names);
   launch.when = json.optional("when").expression_or("1", names);
+  const bool may_be_early =
+      json.optional("programmatic").present() || json.optional("waits").present();
   for (const JsonReader& argument : json.required("arguments").elements()) {
     launch.arguments.push_back(read_argument(argument, names, arguments));
+    if (launch.arguments.back().kind == ArgumentKind::early && !may_be_early) {
+      argument.fail("the launch never starts early: it is not programmatic and does not wait");
+    }
   }
   return launch;
 }

@@ -16,6 +16,7 @@ enum class ArgumentKind {
   scalar,      ///< a scalar of the operation, in its dtype
   int32,       ///< an expression
   int64,       ///< an expression
+  early,       ///< an expression, as int32, where the launch starts early; 0 where it does not
   reference,   ///< in reference kernels: float* of an output's unrounded result
   magnitude    ///< in reference kernels: float* of the sum of absolute terms of an output
 };
@@ -23,7 +24,7 @@ enum class ArgumentKind {
 struct ArgumentSpec {
   ArgumentKind kind = ArgumentKind::int32;
   std::string name;       ///< of the tensor, tensor map, workspace or scalar
-  Expression expression;  ///< for int32 and int64
+  Expression expression;  ///< for int32, int64 and early
   int line = 0;
 };
 

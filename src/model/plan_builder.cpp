@@ -274,6 +274,7 @@ class PlanBuilder {
         if (argument.index == ArgumentPlan::kAbsent) return default_of(spec.name);
         break;
       case ArgumentKind::int32:
+      case ArgumentKind::early:
         argument.value = evaluate("argument", spec.expression);
         expect(argument.value >= std::numeric_limits<std::int32_t>::min() &&
                    argument.value <= std::numeric_limits<std::int32_t>::max(),

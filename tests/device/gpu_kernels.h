@@ -50,6 +50,14 @@ extern "C" __global__ void late_count(int* counter) {
   if (threadIdx.x == 0) atomicAdd(counter, 1);
 }
 
+// The value that it gets where its launch starts early.
+extern "C" __global__ void note_early(int* out, int early) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  if (threadIdx.x == 0) *out = early;
+}
+
 extern "C" __global__ void fill_shared(int* out, int words) {
   extern __shared__ int shared[];
   for (int i = threadIdx.x; i < words; i += blockDim.x) shared[i] = i;

@@ -218,6 +218,43 @@ TEST_F(LaunchGraphTest, EnqueuesTheSameWorkForACapture) {
   EXPECT_EQ(driver_.launches[2].value(0), 0x310U);
 }
 
+TEST_F(LaunchGraphTest, ArgumentsOfEarlyLaunchesComeWithProgrammaticEdges) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("x", TensorRole::inout, DType::fp32, {32})};
+  const auto launched_as = [](const char* kernel, int early) {
+    return launch(kernel, {1, 1, 1}, {32, 1, 1},
+                  {refer(ArgumentKind::tensor, 0), number(ArgumentKind::early, early)});
+  };
+  plan.launches = {launched_as("four", 7), launched_as("five", 8)};
+  plan.launches[0].waits = true;
+  plan.launches[1].programmatic = true;
+  const auto program = load(plan);
+  LaunchArguments x;
+  x.tensors = {0x100};
+  // Nothing is ahead of the first step in the graph, whatever it could do.
+  const auto graph = LaunchGraph::make(driver_.api(), {{&program->program(), x, true},
+                                                       {&program->program(), x, true},
+                                                       {&program->program(), x, false}});
+  ASSERT_TRUE(graph) << graph.error().message;
+  const std::vector<std::uint64_t> expected{0, 8, 7, 8, 0, 8};
+  const auto early = [&] {
+    EXPECT_TRUE((*graph)->launch(nullptr));
+    std::vector<std::uint64_t> values;
+    for (const FakeDriver::Launch& node : driver_.executables[driver_.graph_launches.back()]) {
+      EXPECT_EQ(node.programmatic_after != nullptr, node.value(1) != 0);
+      values.push_back(node.value(1));
+    }
+    return values;
+  };
+  EXPECT_EQ(early(), expected);
+  const std::array<DevicePointer, 1> other{0x200};
+  const std::array<ArgumentView, 3> views{ArgumentView(other, {}, 0), ArgumentView(other, {}, 0),
+                                          ArgumentView(other, {}, 0)};
+  ASSERT_TRUE((*graph)->rebind(views));
+  EXPECT_EQ(early(), expected) << "after a change of the nodes";
+  EXPECT_EQ(launched(**graph), Addresses(6, 0x200));
+}
+
 TEST_F(LaunchGraphTest, NeedsACurrentContextAndGivesEverythingBack) {
   const auto alive = driver_.alive;
   driver_.current = nullptr;

@@ -118,6 +118,30 @@ TEST_F(LauncherTest, PacksTheReferencesAndMagnitudesOfAReferenceKernel) {
   EXPECT_EQ(launched.value(3), 0U);
 }
 
+TEST_F(LauncherTest, ArgumentsOfEarlyLaunchesAreZeroInOthers) {
+  ExecutionPlan plan;
+  plan.launches = {launch("first", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::early, -77)}),
+                   launch("second", {1, 1, 1}, {32, 1, 1},
+                          {number(ArgumentKind::int32, 5), number(ArgumentKind::early, 9)})};
+  plan.launches[0].waits = true;
+  for (const LaunchPlan& it : plan.launches) driver_.kernels[it.kernel] = parameter_sizes(plan, it);
+  const auto given = [&](const ExecutionPlan& made, bool early) {
+    const auto launcher = load(made);
+    EXPECT_TRUE(launcher) << launcher.error().message;
+    driver_.launches.clear();
+    EXPECT_TRUE((*launcher)->program().enqueue(nullptr, LaunchArguments(), early));
+    const FakeDriver::Launch &first = driver_.launches[0], &second = driver_.launches[1];
+    EXPECT_EQ(read<std::int32_t>(second.arguments[0]), 5);
+    return std::pair(read<std::int32_t>(first.arguments[0]),
+                     read<std::int32_t>(second.arguments[1]));
+  };
+  EXPECT_EQ(given(plan, false), std::pair(0, 0));
+  EXPECT_EQ(given(plan, true), std::pair(-77, 0)) << "the first alone starts early";
+  plan.launches[1].programmatic = true;
+  EXPECT_EQ(given(plan, false), std::pair(0, 9));
+  EXPECT_EQ(given(plan, true), std::pair(-77, 9));
+}
+
 TEST_F(LauncherTest, ParametersThatThePlanDoesNotGiveAreZeros) {
   ExecutionPlan plan;
   plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::int32, 7)})};

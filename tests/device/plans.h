@@ -40,7 +40,9 @@ inline std::vector<std::size_t> parameter_sizes(const ExecutionPlan& plan,
     } else if (argument.kind == ArgumentKind::scalar) {
       sizes.push_back(static_cast<std::size_t>(byte_size(plan.scalars[argument.index].dtype)));
     } else {
-      sizes.push_back(argument.kind == ArgumentKind::int32 ? 4 : 8);
+      const bool narrow =
+          argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::early;
+      sizes.push_back(narrow ? 4 : 8);
     }
   }
   return sizes;

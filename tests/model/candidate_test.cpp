@@ -82,6 +82,23 @@ TEST_F(CandidateTest, LaunchesWhoseConditionFailsAreLeftOut) {
   EXPECT_EQ(make(configuration(8, 2, 4), scale_problem(96, 256))->plan.launches.size(), 1U);
 }
 
+TEST_F(CandidateTest, ArgumentsOfEarlyLaunchesKeepTheirValueInThePlan) {
+  constexpr std::string_view kTail = "\"arguments\": [{\"int32\": \"GROUP\"}]";
+  for (const char* condition : {"waits", "programmatic"}) {
+    template_ = scale_template(
+        operation_, replaced(kScaleManifest, kTail,
+                             concat("\"", condition,
+                                    "\": \"1\", \"arguments\": [{\"early\": \"GROUP * n\"}]")));
+    const Result<Candidate> made = make(configuration(8, 2, 4));
+    ASSERT_TRUE(made) << made.error().message;
+    const ArgumentPlan& argument = made->plan.launches[1].arguments[0];
+    EXPECT_EQ(argument.kind, ArgumentKind::early);
+    EXPECT_EQ(argument.value, 4 * 256);
+  }
+  EXPECT_EQ(rejection(kTail, "\"waits\": \"1\", \"arguments\": [{\"early\": \"n * 16777216\"}]"),
+            "launch scale_tail: argument \"n * 16777216\" is 4294967296, not an int32");
+}
+
 TEST_F(CandidateTest, AbsentTensorsArePassedAsAbsent) {
   const Result<Candidate> made =
       make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none"));

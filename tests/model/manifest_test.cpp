@@ -151,6 +151,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:34: launches[0].arguments[7].reference: no \"d\", there are: "},
         Refused{"\"block\": [\"128\"]", "\"block\": \"128\"",
                 "m.json:31: launches[0].block: expected array, found string"},
+        Refused{"{\"int32\": \"GROUP\"}", "{\"early\": \"GROUP\"}",
+                "m.json:36: launches[1].arguments[0]: the launch never starts early: it is not "
+                "programmatic and does not wait"},
         Refused{"\"grid\": [\"1\"]", "\"gird\": [\"1\"]",
                 "m.json:36: launches[1].gird: unknown key, known are kernel, grid, block, cluster, "
                 "dynamic_smem, cooperative, programmatic, waits, when, arguments"}));

@@ -5,6 +5,7 @@ namespace kernwright {
 namespace {
 
 constexpr unsigned int kBlocks = 37;
+constexpr int kEarly = 77;
 
 class ChainGpuTest : public ContextGpuTest {
  protected:
@@ -23,6 +24,14 @@ class ChainGpuTest : public ContextGpuTest {
                     tensor("out", TensorRole::out, DType::int32, {1})};
     plan.launches = {launch("publish", {1, 1, 1}, {32, 1, 1},
                             {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::tensor, 1)})};
+    plan.launches[0].waits = hopper();
+    return kernel_of(plan, kGpuKernels);
+  }
+  std::shared_ptr<LoadedKernel> note_early() {
+    ExecutionPlan plan;
+    plan.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
+    plan.launches = {launch("note_early", {1, 1, 1}, {32, 1, 1},
+                            {refer(ArgumentKind::tensor, 0), number(ArgumentKind::early, kEarly)})};
     plan.launches[0].waits = hopper();
     return kernel_of(plan, kGpuKernels);
   }
@@ -68,6 +77,26 @@ TEST_F(ChainGpuTest, EveryPathRunsTheKernelsInOrder) {
   ASSERT_TRUE(chain->launch(stream_.get()));
   wait(stream_.get());
   EXPECT_EQ(read(out), 3 * static_cast<int>(kBlocks));
+}
+
+TEST_F(ChainGpuTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
+  const DevicePointer first = zero();
+  const DevicePointer second = zero();
+  const auto noting = note_early();
+  ChainBuilder builder;
+  builder.add(noting->handle(), {reinterpret_cast<void*>(first)});
+  builder.add(noting->handle(), {reinterpret_cast<void*>(second)});
+  Result<Chain> chain = builder.build();
+  ASSERT_TRUE(chain) << chain.error().message;
+  for (const ChainPath path : chain->paths()) {
+    ASSERT_TRUE(chain->set_path(path));
+    ASSERT_TRUE(chain->launch(stream_.get()));
+    wait(stream_.get());
+    const bool programmatic =
+        path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
+    EXPECT_EQ(read(first), 0) << to_string(path) << ": nothing is ahead";
+    EXPECT_EQ(read(second), programmatic ? kEarly : 0) << to_string(path);
+  }
 }
 
 TEST_F(ChainGpuTest, IsCapturedWithItsProgrammaticEdges) {

@@ -5,6 +5,7 @@
 
 #include "scripted_kernel.h"
 #include "tests/device/fake_driver.h"
+#include <kernwright/baked_launch.h>
 #include <kernwright/chain.h>
 
 namespace kernwright {
@@ -12,7 +13,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A kernel that reads x and writes y, with a workspace; `waits` by name.
+constexpr std::uint64_t kEarly = 77;
+
+/// A kernel that reads x and writes y, with a workspace; it gets kEarly where it starts early.
 ExecutionPlan plan_of(const std::string& kernel, bool waits) {
   ExecutionPlan plan;
   plan.tensors = {tensor("x", TensorRole::in, DType::fp32, {64}),
@@ -21,7 +24,8 @@ ExecutionPlan plan_of(const std::string& kernel, bool waits) {
   plan.workspaces = {{.name = "partials", .bytes = 100, .zeroed = false}};
   plan.launches = {launch(kernel, {1, 1, 1}, {32, 1, 1},
                           {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::tensor, 1),
-                           refer(ArgumentKind::workspace, 0), refer(ArgumentKind::scalar, 0)})};
+                           refer(ArgumentKind::workspace, 0), refer(ArgumentKind::scalar, 0),
+                           number(ArgumentKind::early, kEarly)})};
   plan.launches[0].waits = waits;
   return plan;
 }
@@ -130,6 +134,31 @@ TEST_F(ChainTest, OnlyKernelsThatWaitAreLaunchedBeforeTheirPredecessorEnds) {
       << "the first has no predecessor in the chain";
   EXPECT_THAT(message(none->set_path(ChainPath::programmatic_graph)),
               HasSubstr("chain of 2 kernels: no kernel of it"));
+}
+
+TEST_F(ChainTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  for (const DevicePointer in : {0x1000U, 0x5000U}) {
+    ASSERT_TRUE(chain->rebind({pointer(in), pointer(0x2000)}));
+    for (const ChainPath path : chain->paths()) {
+      ASSERT_TRUE(chain->set_path(path));
+      driver_.launches.clear();
+      ASSERT_TRUE(chain->launch(nullptr));
+      const auto nodes = driver_.launches.empty()
+                             ? driver_.executables[driver_.graph_launches.back()]
+                             : driver_.launches;
+      const bool programmatic =
+          path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
+      EXPECT_EQ(nodes[0].value(4), 0U) << to_string(path);
+      EXPECT_EQ(nodes[1].value(4), programmatic ? kEarly : 0U) << to_string(path);
+      EXPECT_EQ(nodes[2].value(4), 0U) << to_string(path) << ": it does not wait";
+    }
+  }
+  Result<BakedLaunch> baked = waiting_->handle().bake({pointer(0x1000), pointer(0x2000)});
+  ASSERT_TRUE(baked) << baked.error().message;
+  ASSERT_TRUE(baked->launch(nullptr));
+  EXPECT_EQ(driver_.executables[driver_.graph_launches.back()][0].value(4), 0U);
 }
 
 TEST_F(ChainTest, RebindsWhatTheCallerGivesOnEveryPath) {
