@@ -17,6 +17,10 @@
 //
 // A block owns BN rows of B, gated BN of either half. Its warps take batches of k in turn; their
 // sums meet in shared memory and are added in the order of the warps.
+//
+// Where the launch starts early, while the kernel ahead still runs, the blocks of the first wave
+// ask the L2 for the first columns of their rows of B before they wait. Later ones have nothing to
+// wait for.
 
 #include <kernwright/config.cuh>
 #include <kernwright/element_shift.cuh>
@@ -54,6 +58,23 @@ struct Rows {
 __device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row, int rows,
                                                  int pitch) {
   return matrix + static_cast<long long>(min(row, rows - 1)) * pitch;
+}
+
+// Asks the L2 for the first `columns` of a block's rows of b. The kernel ahead may still run: where
+// it writes b after all, what it writes goes through the L2 as well, and replaces what was asked
+// for.
+__device__ __forceinline__ void prefetch_rows(const dtype_t* b, int first_b, int n, int ldb,
+                                              int columns) {
+  constexpr int kLine = 128 / sizeof(dtype_t);
+#pragma unroll 1
+  for (int i = threadIdx.x / 32; i < BN * STACK; i += WARPS) {
+    const int row = first_b + i % BN;
+    const dtype_t* const first = b + (static_cast<long long>(i / BN) * n + row) * ldb;
+#pragma unroll 1
+    for (int at = threadIdx.x % 32 * kLine; at < columns && row < n; at += 32 * kLine) {
+      prefetch_line(first + at);
+    }
+  }
 }
 
 // 8 UNROLL elements from any one on.
@@ -160,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_direct(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                   out_t* __restrict__ d, int m, int n, int k, int lda, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta) {
+                  float alpha, float beta, int early_k, unsigned early_blocks) {
   __shared__ float2 parts[WARPS][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first_b = static_cast<int>(blockIdx.x) * BN;
@@ -178,6 +199,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   for (int i = 0; i < kRowsB; ++i) {
     const dtype_t* const half = b + static_cast<long long>(i / kColumns) * n * ldb;
     rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, ldb);
+  }
+  if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
+    prefetch_rows(b, first_b, n, ldb, early_k);
   }
   await_previous_kernel();
   release_next_kernel();
