@@ -43,11 +43,11 @@ __device__ __forceinline__ void await_all_blocks(unsigned* arrived) {
 extern "C" __global__ void __launch_bounds__(first::THREADS, first::MIN_BLOCKS)
     rmsnorm_softmax(const first::dtype_t* x, const first::dtype_t* r, const first::dtype_t* w,
                     first::out_t* y, first::dtype_t* sum, long long rows, float epsilon,
-                    float scale, const second::dtype_t* scores, const second::dtype_t* bias,
-                    second::dtype_t* shares, long long score_rows, float score_scale, int queries,
-                    unsigned* arrived) {
+                    float scale, unsigned early_blocks, const second::dtype_t* scores,
+                    const second::dtype_t* bias, second::dtype_t* shares, long long score_rows,
+                    float score_scale, int queries, unsigned* arrived) {
   static_assert(first::THREADS == second::THREADS && first::RING_BYTES == second::RING_BYTES);
-  first::rmsnorm_row(x, r, w, y, sum, rows, epsilon, scale);
+  first::rmsnorm_row(x, r, w, y, sum, rows, epsilon, scale, early_blocks);
   await_all_blocks(arrived);
   second::softmax_row(scores, bias, shares, score_rows, score_scale, queries);
 }

@@ -73,6 +73,15 @@ __device__ __forceinline__ void load_kept(Vector (&x)[KEPT], const dtype_t* row,
   }
 }
 
+// Asks the L2 for the weights that load_kept will load. Where the launch starts early the blocks of
+// the first row do so for all, ahead of the feed, which waits for the kernel before.
+__device__ __forceinline__ void prefetch_kept(const dtype_t* row, const Share& share) {
+#pragma unroll
+  for (int step = 0; step < KEPT; ++step) {
+    if (share.has(step)) prefetch_line(row + share.column(step));
+  }
+}
+
 // a + b, rounded: where a sum is written, that is also what is worked on.
 __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
   float value[kLanes];

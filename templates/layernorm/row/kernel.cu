@@ -73,10 +73,14 @@ __device__ __forceinline__ Vector load_bias(const dtype_t* b, int column) {
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     layernorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* __restrict__ w,
                   const dtype_t* __restrict__ b, dtype_t* y, dtype_t* sum, long long row_count,
-                  float epsilon) {
+                  float epsilon, unsigned early_blocks) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   const Share share;
+  if (blockIdx.x < early_blocks) {
+    if constexpr (kScales) prefetch_kept(w, share);
+    if constexpr (kShifts) prefetch_kept(b, share);
+  }
   Feed feed(tensors, row_count, share);
   Vector weights[KEPT];
   Vector biases[KEPT];

@@ -38,10 +38,14 @@ __device__ __forceinline__ Vector load_weight(const dtype_t* w, int column) {
 // reads its elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     rmsnorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* __restrict__ w, out_t* y,
-                dtype_t* sum, long long row_count, float epsilon, float scale) {
+                dtype_t* sum, long long row_count, float epsilon, float scale,
+                unsigned early_blocks) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   const Share share;
+  if constexpr (kScales) {
+    if (blockIdx.x < early_blocks) prefetch_kept(w, share);
+  }
   Feed feed(tensors, row_count, share);
   Vector weights[KEPT];
   if constexpr (WEIGHT_EARLY && STAGES > 0) load_kept(weights, w, share);
