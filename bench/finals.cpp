@@ -278,6 +278,29 @@ Twin calibrate(FinalsWorld& world, FinalsProblem& problem, const CompiledKernel&
   return twin;
 }
 
+/// What a final was decided on: who was not found shows why.
+Json evidence_of(const RaceResult& result) {
+  Json finalists = Json::array();
+  for (std::size_t i = 0; i < result.finalists.size(); ++i) {
+    const auto& [estimate, low, high] = result.decision.standings[i].slowdown;
+    Json us = Json::array();
+    Json mhz = Json::array();
+    for (const Sample& sample : result.finalists[i].samples) {
+      us.push_back(sample.us);
+      mhz.push_back(sample.sm_mhz);
+    }
+    finalists.push_back({{"contender", result.finalists[i].contender},
+                         {"bimodal", result.decision.standings[i].bimodal},
+                         {"slowdown", {estimate, low, high}},
+                         {"us", std::move(us)},
+                         {"sm_mhz", std::move(mhz)}});
+  }
+  return {{"verdict", to_string(result.decision.verdict)},
+          {"block_rounds", result.rounds.block_rounds},
+          {"dropped", result.rounds.dropped},
+          {"finalists", std::move(finalists)}};
+}
+
 void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& json) {
   const std::vector<std::string> texts = problems_of(argc, argv);
   const int finals = static_cast<int>(number_option(argc, argv, "--finals", 600));
@@ -301,6 +324,7 @@ void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& 
       continue;
     }
     Tally tally;
+    Json not_found = Json::array();
     const int share = left / static_cast<int>(texts.size() - at);
     left -= share;
     for (int i = 0; i < share; ++i) {
@@ -313,8 +337,10 @@ void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& 
       const bool win = result.decision.verdict == Verdict::win;
       const bool found = result.finalists[result.decision.winner].contender == faster;
       tally.wrong += win && !found ? 1 : 0;
-      tally.right +=
-          (win && found) || (tie_is_right && result.decision.verdict == Verdict::tie) ? 1 : 0;
+      const bool right =
+          (win && found) || (tie_is_right && result.decision.verdict == Verdict::tie);
+      tally.right += right ? 1 : 0;
+      if (!right) not_found.push_back(evidence_of(result));
     }
     print(problem.text(), tally);
     std::printf("  a wait of %lld cycles: %.2f %% slower [%.2f, %.2f]\n", twin.cycles,
@@ -322,6 +348,7 @@ void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& 
                 100 * std::expm1(twin.gap.high));
     Json row = row_of(problem.text(), mode, tally);
     row["wait_cycles"] = twin.cycles;
+    if (!not_found.empty()) row["not_found"] = std::move(not_found);
     row["gap"] = {{"estimate", std::expm1(twin.gap.estimate)},
                   {"low", std::expm1(twin.gap.low)},
                   {"high", std::expm1(twin.gap.high)}};

@@ -206,8 +206,9 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
       const Scope scope = operation.scope(problem);
       // The size class of m, and n and k without what makes their alignment.
       const auto rows_of_a = static_cast<std::uint64_t>(*scope.find("m"));
-      rows.back().insert(rows.back().end(), {std::bit_width(rows_of_a - 1),
-                                             (*scope.find("n") + 15) / 16, *scope.find("k") / 16});
+      rows.back().insert(rows.back().end(),
+                         {static_cast<std::int64_t>(std::bit_width(rows_of_a - 1)),
+                          (*scope.find("n") + 15) / 16, *scope.find("k") / 16});
     }
     std::vector<Problem> chosen;
     for (const std::size_t row : covering_set(rows)) chosen.push_back(problems[row]);
