@@ -212,8 +212,9 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   // Per SM and clock the hardware does a power of two; the datasheet's rate is at another clock.
   const double dense = profile.dense_16bit_tflops * 1e6 / (sms * profile.sm_clock_mhz);
   double tensor_rate = std::exp2(std::round(std::log2(std::max(dense, 1.0))));
-  const double narrow = t.mma_sync() ? 1 : 2 / element;  // mma.sync gets fp8 widened
-  tensor_rate *= t.mma_sync() ? mma_sync_share(profile.sm_arch) : narrow;
+  // That of other types; mma.sync gets fp8 widened.
+  const double narrow = t.mma_sync() ? std::min(1.0, 2 / element) : 2 / element;
+  tensor_rate *= t.mma_sync() ? mma_sync_share(profile.sm_arch) * narrow : narrow;
 
   const double tiles_m = std::ceil(std::ceil(m / t.bm) / t.cm) * t.cm;
   const double tiles_n = std::ceil(std::ceil(n / t.bn) / t.cn) * t.cn;

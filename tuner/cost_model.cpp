@@ -20,9 +20,9 @@ constexpr Model kModels[] = {
     {"reduce", detail::predict_rows_us},    {"vector_add", detail::predict_streaming_us},
 };
 
-/// The rate of the tensor cores for the narrowest input, that of fp32 where it is wider than 16
-/// bits. Whether a kernel can use them is its own affair.
-double arithmetic_tflops(const Operation& operation, const Problem& normalized,
+/// The rate of the tensor cores for the narrowest input; where it is wider than 16 bits, that of
+/// fp32, or of tf32 where the problem allows it. Whether a kernel can use them is its own affair.
+double arithmetic_tflops(const Operation& operation, const Problem& normalized, const Scope& scope,
                          const DeviceProfile& profile) {
   const auto shapes = operation.tensor_shapes(normalized);
   std::int64_t narrowest = 8;
@@ -32,7 +32,10 @@ double arithmetic_tflops(const Operation& operation, const Problem& normalized,
     }
   }
   if (narrowest == 1 && profile.sm_arch >= 89) return 2 * profile.dense_16bit_tflops;
-  return narrowest <= 2 ? profile.dense_16bit_tflops : profile.fp32_tflops;
+  if (narrowest <= 2) return profile.dense_16bit_tflops;
+  const auto tf32 = scope.find("tf32");
+  return tf32 && tf32 == scope.find("tf32_allow") ? profile.dense_16bit_tflops / 2
+                                                  : profile.fp32_tflops;
 }
 
 }  // namespace
@@ -42,7 +45,7 @@ double roofline_us(const Operation& operation, const Problem& normalized,
   const Scope scope = operation.scope(normalized);
   const auto flops = operation.flops.evaluate(scope);
   const auto bytes = operation.bytes.evaluate(scope);
-  const double tflops = arithmetic_tflops(operation, normalized, profile);
+  const double tflops = arithmetic_tflops(operation, normalized, scope, profile);
   const double arithmetic_us =
       flops && tflops > 0 ? static_cast<double>(flops.value()) / (tflops * 1e6) : 0;
   const double memory_us = bytes && profile.dram_gbps > 0

@@ -18,19 +18,35 @@ constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows in b
 // of the sum is at most this much larger behind it.
 constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
 
-// What the checks accept of an error of sums in fp32, relative to their magnitude.
-__device__ float unit(float terms) { return 8 * sqrtf(terms) * 0x1p-22f; }
+// What the checks accept of an error of sums in fp32, relative to their magnitude: as tensor cores
+// add, and of fp32 as fp32 arithmetic does.
+constexpr float kAdded = 8 * 0x1p-22f;
+constexpr float kAccepted = dtype == dtype_fp32 ? 8 * 0x1p-24f : kAdded;
+__device__ float unit(float terms) { return sqrtf(terms) * kAccepted; }
 
-// The magnitude by which an error of a sum is judged: that of its absolute terms, but of fp8
-// products more, since tensor cores keep about 14 bits of what they add. Sums of 128 terms, added
-// in fp32, may be off by 2^-12 each, whose signs differ. A sum that stays there may be off by 2^-11
-// of its terms, and is cut off towards 0 after every 32 of them, by 2^-14 of what it is in the end.
+// What a sum may be off by because its operands were taken as tf32, rounded or cut off behind 10
+// bits. That makes up to 2^-9 of a product: of a sum as much, towards 0, and beside it what differs
+// from product to product, of either sign.
+__device__ float error_of_tf32(float terms, float absolute, float sum) {
+  return fminf(0x1p-9f * absolute, 0x1p-8f / sqrtf(terms) * absolute + 0x1p-9f * fabsf(sum));
+}
+
+// The same of fp8, since tensor cores keep about 14 bits of what they add of its products. Sums of
+// 128 terms, added in fp32, may be off by 2^-12 each, whose signs differ. A sum that stays there
+// may be off by 2^-11 of its terms, and is cut off towards 0 after every 32 of them, by 2^-14 of
+// what it is in the end.
+__device__ float error_of_fp8(float terms, float absolute, float sum) {
+  return accumulate == accumulate_fast
+             ? 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum)
+             : 0x1p-12f / sqrtf(ceilf(terms / 128)) * absolute;
+}
+
+// The magnitude by which an error of a sum is judged: that of its absolute terms, or more.
 __device__ float uncertainty(float terms, float absolute, float sum) {
-  if (dtype != dtype_fp8_e4m3) return absolute;
-  const float error = accumulate == accumulate_fast
-                          ? 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum)
-                          : 0x1p-12f / sqrtf(ceilf(terms / 128)) * absolute;
-  return fmaxf(error / unit(terms), absolute);
+  const float added = kAdded / kAccepted * absolute;
+  if (dtype == dtype_fp32) return added + error_of_tf32(terms, absolute, sum) / unit(terms);
+  if (dtype != dtype_fp8_e4m3) return added;
+  return fmaxf(error_of_fp8(terms, absolute, sum) / unit(terms), added);
 }
 
 // What the problem's function makes of an error of `error` in `x`: the largest difference at eight

@@ -286,7 +286,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
 };
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByTma) {
-  // 8 of 71, large tiles. No bound on their registers tells them from those that fit: with bias,
+  // 11, large tiles. No bound on their registers tells them from those that fit: with bias,
   // gelu_tanh and residual 128x192 spills 96 bytes, 128x208 40, and 256x144 none.
   ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.15));
   expect_wgmma_and_tma();
@@ -303,8 +303,8 @@ TEST_F(MatmulInstantiationsToolkitTest, ThoseOfDirectAreCleanMma) {
 }
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfTiledAreCleanMma) {
-  // 2: of fp8 128x256 with a bias, silu and a residual, and of a gated b as [k, n] 16x256.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.05));
+  // 3 of 45: of fp8 64x256 and 16x256 with bias, GELU and residual, and of fp32 256x32 with odd k.
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.07));
   expect_mma();
 }
 

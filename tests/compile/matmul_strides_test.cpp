@@ -68,6 +68,12 @@ TEST_F(MatmulStridesToolkitTest, SamplesOfEachTemplateCompileCleanly) {
                     "m=1500 n=1603 k=259 batch=2 ldd=1604 dtype=fp8_e4m3 out=fp16"},
            Expected{"matmul/persistent_wave",
                     "m=1104 n=1096 k=320 batch=5 ldb=1200 dtype=bf16 b_layout=kn"},
+           Expected{"matmul/persistent_wave",
+                    "m=1500 n=1603 k=259 batch=2 ldd=1604 dtype=fp32 tf32=allow"},
+           Expected{"matmul/skinny",
+                    "m=12 n=1000 k=1022 batch=4 lda=3072 ldd=2000 dtype=fp32 tf32=allow"},
+           Expected{"matmul/tiled",
+                    "m=77 n=75 k=99 batch=3 lda=101 ldb=100 ldd=77 dtype=fp32 tf32=allow"},
        }) {
     for (const Candidate& candidate :
          samples(expected.kernel_template, concat("matmul ", expected.problem), 3)) {

@@ -36,15 +36,23 @@ std::vector<Problem> variations(const Operation& operation) {
   }
   const Problem small =
       Problem::make(operation.name, std::move(smallest), operation.example.flags());
+  const auto add_if_valid = [&](const Problem& given) {
+    const auto problem = operation.normalize(given);
+    if (!problem) {
+      EXPECT_FALSE(operation.requirements.empty()) << problem.error().message;
+      return false;
+    }
+    if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
+      problems.push_back(*problem);
+    }
+    return true;
+  };
   const auto add = [&](const std::string& name, const std::string& value) {
     for (const Problem& sizes : {operation.example, small}) {
-      const auto problem = operation.normalize(sizes.with(name, value));
-      if (!problem) {  // some values go with others alone
-        EXPECT_FALSE(operation.requirements.empty()) << problem.error().message;
-        continue;
-      }
-      if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
-        problems.push_back(*problem);
+      const Problem one = sizes.with(name, value);
+      if (add_if_valid(one)) continue;
+      for (const Flag& flag : operation.flags) {  // some values go with others alone
+        for (const std::string& other : flag.values) add_if_valid(one.with(flag.name, other));
       }
     }
   };
@@ -88,6 +96,7 @@ class TemplateContractToolkitTest : public ToolkitWorld {
   }
 };
 
+// Where a rule forbids the default, the first that is valid.
 TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
   std::vector<Compile> compiles;
   for (const KernelTemplate& made : catalog_->templates()) {
@@ -96,8 +105,11 @@ TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
     for (const DeviceProfile& profile : one_profile_per_arch()) {
       for (const Problem& problem : variations(operation)) {
         if (!applies(made, operation, problem, profile)) continue;
-        const auto candidate =
+        auto candidate =
             make_candidate(made, operation, problem, made.default_configuration, profile);
+        for (std::int64_t i = 0; !candidate && i < made.space.size(); ++i) {
+          candidate = make_candidate(made, operation, problem, made.space.at(i), profile);
+        }
         ASSERT_TRUE(candidate) << made.name << ", " << problem.text() << " on " << profile.id
                                << ": " << candidate.error().message;
         for (const LaunchPlan& launch : candidate->plan.launches) {
@@ -230,8 +242,23 @@ TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWg
            Expected{"matmul/persistent_wave", "matmul_persistent_wave",
                     "matmul m=4096 n=6144 k=4096 dtype=fp8_e4m3 out=bf16 activation=silu", "QGMMA",
                     true},
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4096 n=6144 k=4096 dtype=fp32 tf32=allow", "HGMMA"},
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4001 n=6141 k=4097 dtype=fp32 tf32=allow activation=gelu_erf",
+                    "HGMMA"},
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4096 n=6144 k=4096 dtype=fp32 tf32=allow out=bf16 activation=silu "
+                    "gate=stacked",
+                    "HGMMA", true},
+           Expected{"matmul/persistent_wave", "matmul_persistent_wave",
+                    "matmul m=4096 n=6144 k=4096 dtype=bf16 out=fp32 bias=column", "HGMMA"},
            Expected{"matmul/skinny", "matmul_skinny",
                     "matmul m=100 n=6144 k=4096 dtype=fp8_e4m3 out=bf16", "QGMMA"},
+           Expected{"matmul/skinny", "matmul_skinny",
+                    "matmul m=100 n=6144 k=4096 dtype=fp32 tf32=allow", "HGMMA"},
+           Expected{"matmul/skinny", "matmul_skinny",
+                    "matmul m=4096 n=17 k=4097 dtype=fp32 tf32=allow out=bf16", "HGMMA"},
            Expected{"matmul/skinny", "matmul_skinny",
                     "matmul m=4096 n=17 k=4096 dtype=fp8_e4m3 out=fp32 accumulate=fast", "QGMMA"},
            Expected{"matmul/skinny", "matmul_skinny",

@@ -284,6 +284,9 @@ TEST(OperationContractTest, UnfusedFormsAreTheKernelsThatOneWouldWrite) {
   EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 activation=silu"),
             (Kernels{"matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16",
                      "elementwise n=32768 dtype=bf16 out=fp8_e4m3 formula=silu(x)"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp32 tf32=allow activation=silu"),
+            (Kernels{"matmul m=64 n=512 k=64 dtype=fp32 tf32=allow",
+                     "elementwise n=32768 dtype=fp32 formula=silu(x)"}));
   EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=bf16 activation=gelu_erf gate=stacked"),
             (Kernels{"matmul m=64 n=1024 k=64 dtype=bf16",
                      "gated_activation rows=64 columns=512 dtype=bf16 activation=gelu_erf "
@@ -427,6 +430,55 @@ TEST(OperationContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
             "persistent_wave skinny tiled");
   EXPECT_EQ(takers("matmul m=300 n=512 k=512 ldb=1023 dtype=bf16 b_layout=kn"), "tiled");
   EXPECT_EQ(takers("matmul m=300 n=512 k=500 batch=3 dtype=bf16 b_layout=kn"), "tiled");
+  EXPECT_EQ(takers("matmul m=16 n=512 k=512 dtype=fp32 tf32=allow"),
+            "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=301 n=513 k=515 batch=3 dtype=fp32 tf32=allow out=bf16"),
+            "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=300 n=513 k=512 dtype=bf16 out=fp32"), "persistent_wave skinny tiled");
+}
+
+TEST(OperationContractTest, Fp32IsMultipliedWhereTf32IsAllowed) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto text = [&](std::string_view flags) {
+    const auto problem =
+        matmul.normalize(Problem::parse(concat("matmul m=4096 n=512 k=64 ", flags)).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  EXPECT_EQ(text("dtype=bf16 tf32=refuse"), "matmul m=4096 n=512 k=64 dtype=bf16");
+  EXPECT_EQ(text("tf32=allow dtype=fp32"), "matmul m=4096 n=512 k=64 dtype=fp32 tf32=allow");
+  EXPECT_NE(text("dtype=fp32").find("which a problem has to allow"), std::string::npos);
+  EXPECT_NE(text("dtype=bf16 tf32=allow").find("only fp32"), std::string::npos);
+  EXPECT_NE(text("dtype=fp32 tf32=allow b_layout=kn").find("along k alone"), std::string::npos);
+}
+
+// Boxes of 128 bytes whatever the elements, and steps of as many.
+TEST(OperationContractTest, BoxesOfMatmulsAreSpansOfTheSwizzle) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  for (const char* name : {"matmul/persistent_wave", "matmul/skinny"}) {
+    const KernelTemplate& made = *catalog().kernel_template(name).value();
+    for (const char* types : {"dtype=bf16", "dtype=bf16 out=fp32", "dtype=fp8_e4m3 out=bf16",
+                              "dtype=fp32 tf32=allow", "dtype=fp32 tf32=allow out=bf16"}) {
+      const Problem problem =
+          matmul
+              .normalize(
+                  Problem::parse(concat("matmul m=400 n=512 k=512 residual=add ", types)).value())
+              .value();
+      int valid = 0;
+      for (std::int64_t i = 0; i < made.space.size(); ++i) {
+        const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
+        if (!candidate) continue;
+        ++valid;
+        for (const TensorMapPlan& map : candidate->plan.tensor_maps) {
+          EXPECT_EQ(map.box[0] * byte_size(map.dtype), 128) << candidate->id() << ' ' << map.name;
+          EXPECT_EQ(map.swizzle, 128) << candidate->id() << ' ' << map.name;
+        }
+        EXPECT_EQ(
+            candidate->scope.find("DEPTH").value() * byte_size(matmul.dtype(problem, "dtype")),
+            candidate->configuration.at("BK") * 2);
+      }
+      EXPECT_GT(valid, 0) << name << ' ' << types;
+    }
+  }
 }
 
 TEST(OperationContractTest, MatmulTemplatesCopyTheOperandAloneThatTmaCannotAddress) {

@@ -16,6 +16,8 @@ std::optional<InputDistribution> exact_for(std::string_view text) {
 TEST(ExactDistributionTest, SmallIntegersWhereSumsAndResultsStayExact) {
   EXPECT_EQ(exact_for("vector_add n=8 dtype=fp16"), InputDistribution::small_integers);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=bf16"), InputDistribution::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=fp32 tf32=allow"),
+            InputDistribution::small_integers);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=7278 dtype=fp16"), InputDistribution::small_integers);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column"),
             InputDistribution::small_integers);

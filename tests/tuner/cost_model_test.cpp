@@ -77,6 +77,21 @@ TEST_F(CostModelTest, TheRooflineIsThatOfTheNarrowestInput) {
               roofline("matmul m=1 n=8192 k=8192 dtype=bf16") / 2, 0.01);
 }
 
+TEST_F(CostModelTest, Tf32HasHalfTheRateOf16Bits) {
+  const double bf16 = roofline("matmul m=8192 n=8192 k=8192 dtype=bf16");
+  EXPECT_DOUBLE_EQ(roofline("matmul m=8192 n=8192 k=8192 dtype=fp32 tf32=allow"), 2 * bf16);
+  const Predicted half(*catalog_, "matmul m=4096 n=4096 k=4096 dtype=bf16");
+  for (const char* out : {"", " out=bf16"}) {
+    const Predicted tf32(*catalog_,
+                         concat("matmul m=4096 n=4096 k=4096 dtype=fp32 tf32=allow", out));
+    EXPECT_EQ(tf32.best().kernel_template->name, "matmul/persistent_wave") << out;
+    EXPECT_NEAR(tf32.best_us() / half.best_us(), 2, 0.15) << out;
+  }
+  const Predicted few(*catalog_, "matmul m=16 n=28672 k=4096 dtype=fp32 tf32=allow");
+  EXPECT_EQ(few.best().kernel_template->name, "matmul/skinny");
+  EXPECT_NEAR(few.best_us(), 2 * 56, 6);
+}
+
 TEST_F(CostModelTest, ABatchCostsWhatItsProductsCost) {
   const std::string large = "matmul m=4096 n=4096 k=4096 dtype=bf16";
   EXPECT_DOUBLE_EQ(roofline(large + " batch=4"), 4 * roofline(large));

@@ -37,7 +37,8 @@ TEST_F(MatmulStridesGpuTest, DefaultsAreRightWhereRowsLieApart) {
           "m=1500 n=1603 k=259 lda=264 ldd=1608",
       },
       {"dtype=bf16", "dtype=fp16 out=fp32 bias=column residual=add",
-       "dtype=fp8_e4m3 out=bf16 scaling=alpha", "dtype=bf16 activation=silu residual=scaled"}));
+       "dtype=fp8_e4m3 out=bf16 scaling=alpha", "dtype=bf16 activation=silu residual=scaled",
+       "dtype=fp32 tf32=allow"}));
 }
 
 TEST_F(MatmulStridesGpuTest, DefaultsAreRightOfABatch) {
@@ -48,7 +49,7 @@ TEST_F(MatmulStridesGpuTest, DefaultsAreRightOfABatch) {
        "m=500 n=1603 k=259 batch=2", "m=70 n=200 k=128 batch=5 lda=136 ldb=384 ldd=208",
        "m=70 n=203 k=129 batch=5 lda=131 ldb=300 ldd=204"},
       {"dtype=bf16", "dtype=fp16 out=fp32", "dtype=bf16 bias=column activation=silu residual=add",
-       "dtype=fp8_e4m3 out=bf16 scaling=alpha"}));
+       "dtype=fp8_e4m3 out=bf16 scaling=alpha", "dtype=fp32 tf32=allow"}));
 }
 
 TEST_F(MatmulStridesGpuTest, DefaultsAreRightOfOtherLayoutsAndGates) {
@@ -67,7 +68,8 @@ TEST_F(MatmulStridesGpuTest, RandomConfigurationsOfEachAreRight) {
                            "matmul m=77 n=75 k=99 batch=3 lda=101 ldb=100 ldd=77 dtype=fp16",
                            "matmul m=12 n=1000 k=1024 batch=4 lda=3072 ldd=2000 dtype=bf16",
                            "matmul m=272 n=264 k=256 batch=7 dtype=bf16 activation=silu",
-                           "matmul m=600 n=600 k=512 batch=3 ldb=1200 dtype=fp16 b_layout=kn"}) {
+                           "matmul m=600 n=600 k=512 batch=3 ldb=1200 dtype=fp16 b_layout=kn",
+                           "matmul m=1104 n=1096 k=322 batch=5 lda=324 dtype=fp32 tf32=allow"}) {
     const Problem problem = normalized(text);
     const CandidateList list = enumerate(problem);
     for (const KernelTemplate* made : catalog_->templates_of("matmul")) {

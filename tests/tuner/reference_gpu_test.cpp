@@ -41,7 +41,9 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
   const double alpha = flag(problem, "scaling") == "alpha" ? 0.5 : 1;
   const double beta = flag(problem, "residual") == "scaled" ? 0.5 : 1;
   const double steepest = activation.empty() ? 1 : 1.13;
-  const double unit = 8 * std::sqrt(static_cast<double>(k)) * 0x1p-22;
+  const bool tf32 = flag(problem, "tf32") == "allow";
+  const double root = std::sqrt(static_cast<double>(k));
+  const double unit = 8 * root * (tf32 ? 0x1p-24 : 0x1p-22);
   const std::size_t rows_b = gated ? 2 * n : n;
   // Of product i / m of a batch.
   const auto sum_of = [&](std::size_t i, std::size_t j) {
@@ -51,6 +53,11 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
       const double product = alpha * a[i * k + l] * (kn ? own_b[l * rows_b + j] : own_b[j * k + l]);
       sum.value += product;
       sum.terms += std::fabs(product);
+    }
+    if (tf32) {  // each product may be cut off by 2^-9 of it, in tensor cores that add as ever
+      const double cut =
+          std::min(0x1p-9 * sum.terms, 0x1p-8 / root * sum.terms + 0x1p-9 * std::fabs(sum.value));
+      sum.terms = 4 * sum.terms + cut / unit;
     }
     return sum;
   };
@@ -201,8 +208,10 @@ std::vector<Case> cases() {
   return {
       {"matmul",
        matmul_in_double,
-       {"matmul m=1 n=1 k=1 dtype=bf16", "matmul m=7 n=127 k=33 dtype=fp16",
-        "matmul m=65 n=129 k=257 dtype=bf16", "matmul m=130 n=3 k=1000 dtype=bf16",
+       {"matmul m=1 n=1 k=1 dtype=bf16",
+        "matmul m=7 n=127 k=33 dtype=fp16",
+        "matmul m=65 n=129 k=257 dtype=bf16",
+        "matmul m=130 n=3 k=1000 dtype=bf16",
         "matmul m=7 n=127 k=33 dtype=fp16 bias=column",
         "matmul m=65 n=129 k=257 dtype=bf16 bias=column residual=add",
         "matmul m=7 n=127 k=3 dtype=fp16 activation=gelu_tanh",
@@ -217,7 +226,10 @@ std::vector<Case> cases() {
         "matmul m=70 n=3 k=65 dtype=bf16 scaling=alpha activation=gelu_erf gate=stacked out=fp32",
         "matmul m=7 n=70 k=33 batch=5 dtype=bf16 bias=column residual=add",
         "matmul m=65 n=9 k=33 batch=3 lda=40 ldb=27 ldd=11 dtype=fp16 b_layout=kn",
-        "matmul m=65 n=9 k=33 batch=2 lda=34 ldb=40 ldd=64 dtype=bf16 gate=stacked"}},
+        "matmul m=65 n=9 k=33 batch=2 lda=34 ldb=40 ldd=64 dtype=bf16 gate=stacked",
+        "matmul m=7 n=127 k=3 dtype=fp32 tf32=allow",
+        "matmul m=65 n=129 k=257 dtype=fp32 tf32=allow scaling=alpha bias=column residual=add",
+        "matmul m=7 n=70 k=33 dtype=fp32 tf32=allow activation=silu gate=stacked"}},
       {"rmsnorm",
        [](In in, Sizes d, Of p) { return rmsnorm_in_double(in, d, dtype_of(p)); },
        {"rmsnorm rows=1 columns=1 dtype=fp32", "rmsnorm rows=7 columns=1000 dtype=bf16",

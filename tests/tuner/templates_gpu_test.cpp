@@ -65,7 +65,9 @@ TEST_F(TemplatesGpuTest, MatmulTypesAndLayoutsAreRightAtOddSizes) {
           "dtype=fp8_e4m3 out=fp16 accumulate=fast bias=column activation=silu residual=add",
           "dtype=bf16 out=fp32", "dtype=fp16 out=bf16 bias=column", "dtype=bf16 out=fp8_e4m3",
           "dtype=bf16 b_layout=kn", "dtype=fp16 b_layout=kn bias=column activation=gelu_tanh",
-          "dtype=fp16 out=fp32 b_layout=kn residual=scaled"}) {
+          "dtype=fp16 out=fp32 b_layout=kn residual=scaled", "dtype=fp32 tf32=allow",
+          "dtype=fp32 tf32=allow bias=column activation=gelu_tanh residual=scaled",
+          "dtype=fp32 tf32=allow out=bf16 scaling=alpha"}) {
       problems.push_back(concat("matmul ", sizes, " ", types));
     }
   }
@@ -84,7 +86,8 @@ TEST_F(TemplatesGpuTest, GatedMatmulsAreRightAtOddSizes) {
           "dtype=bf16 activation=silu out=fp8_e4m3", "dtype=bf16 activation=silu b_layout=kn",
           "dtype=fp16 activation=gelu_tanh b_layout=kn",
           "dtype=fp8_e4m3 activation=silu out=bf16 scaling=alpha",
-          "dtype=fp8_e4m3 activation=silu accumulate=fast scaling=alpha"}) {
+          "dtype=fp8_e4m3 activation=silu accumulate=fast scaling=alpha",
+          "dtype=fp32 tf32=allow activation=silu"}) {
       problems.push_back(concat("matmul ", sizes, " gate=stacked ", kinds));
     }
   }
@@ -257,6 +260,15 @@ TEST_F(TemplatesGpuTest, ThirtyRandomConfigurationsOfEachAreRight) {
         "matmul m=13 n=777 k=4112 dtype=fp8_e4m3 out=bf16",
         "matmul m=777 n=49 k=2061 dtype=fp8_e4m3 out=fp32 accumulate=fast",
         "matmul m=515 n=776 k=144 dtype=fp8_e4m3 out=bf16 bias=column activation=silu",
+        "matmul m=515 n=776 k=1100 dtype=fp32 tf32=allow",
+        "matmul m=1501 n=3084 k=516 dtype=fp32 tf32=allow",
+        "matmul m=1501 n=1603 k=515 dtype=fp32 tf32=allow",
+        "matmul m=1501 n=1608 k=516 dtype=fp32 tf32=allow out=bf16",
+        "matmul m=13 n=777 k=4100 dtype=fp32 tf32=allow",
+        "matmul m=777 n=49 k=2061 dtype=fp32 tf32=allow",
+        "matmul m=515 n=776 k=72 dtype=fp32 tf32=allow bias=column activation=silu residual=add",
+        "matmul m=1501 n=804 k=516 dtype=fp32 tf32=allow activation=silu gate=stacked",
+        "matmul m=1501 n=1608 k=520 dtype=bf16 out=fp32",
         "matmul m=1501 n=1608 k=520 dtype=fp16 b_layout=kn",
         "matmul m=1501 n=1608 k=517 dtype=bf16 b_layout=kn",
         "matmul m=49 n=1000 k=1096 dtype=bf16 b_layout=kn",
@@ -321,7 +333,8 @@ TEST_F(TemplatesGpuTest, MatmulsThatFinishATileDuringTheNextAreRight) {
         "matmul m=1500 n=3080 k=520 dtype=bf16 b_layout=kn gate=stacked",
         "matmul m=1500 n=3080 k=1040 dtype=fp8_e4m3 out=bf16 bias=column activation=silu",
         "matmul m=3100 n=3080 k=144 dtype=fp8_e4m3 out=fp16 accumulate=fast activation=gelu_erf",
-        "matmul m=1500 n=1608 k=528 dtype=fp8_e4m3 out=bf16 activation=silu gate=stacked"}) {
+        "matmul m=1500 n=1608 k=528 dtype=fp8_e4m3 out=bf16 activation=silu gate=stacked",
+        "matmul m=1500 n=3080 k=516 dtype=fp32 tf32=allow out=bf16 activation=silu"}) {
     const Problem problem = normalized(text);
     CandidateList list = enumerate(problem);
     std::erase_if(list.candidates, [](const Candidate& candidate) {
@@ -360,6 +373,9 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "matmul m=300 n=264 k=1040 dtype=fp8_e4m3 out=bf16",
         "matmul m=300 n=261 k=1027 dtype=fp8_e4m3 out=bf16 accumulate=fast",
         "matmul m=9 n=1001 k=1037 dtype=fp8_e4m3 out=fp16",
+        "matmul m=300 n=264 k=1000 dtype=fp32 tf32=allow",
+        "matmul m=300 n=261 k=517 dtype=fp32 tf32=allow bias=column residual=add",
+        "matmul m=9 n=1001 k=1031 dtype=fp32 tf32=allow",
         "matmul m=300 n=264 k=520 dtype=bf16 b_layout=kn",
         "matmul m=17 n=1000 k=1033 dtype=fp16 b_layout=kn",
         "rmsnorm rows=301 columns=4104 dtype=bf16",

@@ -94,8 +94,8 @@ TEST_F(UnfusedComparisonGpuTest, EveryEpilogueIsThatOfSeparateKernels) {
         "dtype=bf16 activation=gelu_erf", "dtype=fp16 activation=silu residual=add",
         "dtype=bf16 activation=gelu_tanh residual=scaled", "dtype=bf16 residual=add",
         "dtype=fp16 residual=scaled b_layout=kn out=fp32",
-        "dtype=bf16 activation=silu gate=stacked",
-        "dtype=fp16 activation=gelu_tanh gate=stacked"}) {
+        "dtype=bf16 activation=silu gate=stacked", "dtype=fp16 activation=gelu_tanh gate=stacked",
+        "dtype=fp32 tf32=allow bias=column activation=gelu_tanh residual=add"}) {
     for (const char* shape : {"m=333 n=776 k=1096", "m=16 n=1024 k=512"}) {
       compare(concat("matmul ", flags, " ", shape));
     }

@@ -135,6 +135,10 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
                   "m=4096 n=6144 k=4096 dtype=fp8_e4m3 out=bf16",
                   "QGMMA",
                   {{"BN", 128}, {"STAGES", 6}}},
+             Case{"matmul/persistent_wave",
+                  "m=4096 n=6144 k=4096 dtype=fp32 tf32=allow",
+                  "HGMMA",
+                  {{"OVERLAP", 0}}},
              Case{"matmul/skinny",
                   "m=64 n=6144 k=4096 dtype=bf16",
                   "HGMMA",
@@ -316,7 +320,8 @@ class UserEpilogueGpuTest : public GpuWorld {
           "m=129 n=1000 k=40 dtype=bf16 bias=column activation=silu residual=add",
           "m=1500 n=1608 k=264 dtype=fp16", "m=300 n=264 k=4104 dtype=bf16 out=fp32",
           "m=500 n=520 k=136 dtype=bf16 gate=stacked activation=silu",
-          "m=600 n=776 k=1040 dtype=fp8_e4m3 out=bf16 scaling=alpha"}) {
+          "m=600 n=776 k=1040 dtype=fp8_e4m3 out=bf16 scaling=alpha",
+          "m=600 n=776 k=516 dtype=fp32 tf32=allow"}) {
       const Problem problem = normalized(concat("matmul ", text, " epilogue=f"));
       for (const Candidate& candidate : defaults(problem)) {
         EXPECT_EQ(checked(candidate, rendered(candidate)), "ok")

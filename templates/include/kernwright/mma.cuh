@@ -1,5 +1,5 @@
 #pragma once
-// mma.sync m16n8k16 with fp32 accumulation (sm_80 and newer).
+// mma.sync of 32 bytes of k with fp32 accumulation (sm_80 and newer).
 
 #include <kernwright/types.cuh>
 
@@ -7,22 +7,31 @@ namespace kernwright {
 
 // d[16, 8] += a[16, 16] * b[8, 16]^T. Per lane: a holds the 8x8 quarters (rows 0, k 0), (rows 8, k
 // 0), (rows 0, k 8), (rows 8, k 8); b the halves k 0 and k 8; d[0..1] row lane / 4, d[2..3] row
-// lane / 4 + 8, columns 2 * (lane % 4) and the next.
+// lane / 4 + 8, columns 2 * (lane % 4) and the next. Of fp32 there are half as many k, one a word,
+// taken as tf32: what lies behind the tenth bit of the fraction is cut off.
 template <typename T>
-__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0,
-                                             unsigned b1);
+__device__ __forceinline__ void mma_m16n8(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                          unsigned b1);
 template <>
-__device__ __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const unsigned (&a)[4],
-                                                   unsigned b0, unsigned b1) {
+__device__ __forceinline__ void mma_m16n8<bf16>(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                                unsigned b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 template <>
-__device__ __forceinline__ void mma_m16n8k16<fp16>(float (&d)[4], const unsigned (&a)[4],
-                                                   unsigned b0, unsigned b1) {
+__device__ __forceinline__ void mma_m16n8<fp16>(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                                unsigned b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+__device__ __forceinline__ void mma_m16n8<float>(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                                 unsigned b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

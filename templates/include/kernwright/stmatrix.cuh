@@ -1,5 +1,7 @@
 #pragma once
-// Fragments of an accumulator to shared memory (sm_90), and single elements from there.
+// Fragments of an accumulator to shared memory (sm_90), and single elements and pairs from there.
+
+#include <kernwright/types.cuh>
 
 namespace kernwright {
 
@@ -13,11 +15,39 @@ __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned f0, unsig
                : "memory");
 }
 
-// The 16-bit element at a shared address.
+// Two words to a shared address that is a multiple of 8.
+__device__ __forceinline__ void store_shared_pair(unsigned address, unsigned first,
+                                                  unsigned second) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(first), "r"(second)
+               : "memory");
+}
+
+// The element at a shared address.
 template <typename T>
 __device__ __forceinline__ T load_shared(unsigned address) {
   T x;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x.bits) : "r"(address) : "memory");
+  if constexpr (sizeof(T) == 2) {
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x.bits) : "r"(address) : "memory");
+  } else {
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  }
+  return x;
+}
+
+// Two neighbours at a shared address that is a multiple of their size.
+template <typename T>
+__device__ __forceinline__ float2 load_shared_pair(unsigned address) {
+  float2 x;
+  if constexpr (sizeof(T) == 2) {
+    unsigned word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+    x = unpack_pair<T>(word);
+  } else {
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(x.x), "=f"(x.y)
+                 : "r"(address)
+                 : "memory");
+  }
   return x;
 }
 

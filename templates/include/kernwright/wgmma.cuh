@@ -2,7 +2,8 @@
 // wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32 for K = 32 bytes, both operands in
 // shared memory. Register i of a thread holds row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and column
 // 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators belong to the hardware from wgmma_issue to the
-// wgmma_wait that covers it.
+// wgmma_wait that covers it. fp32 operands are taken as tf32: what lies behind the tenth bit of the
+// fraction is cut off.
 //
 // An operand lies in rows of 128 bytes in the 128-byte swizzle, 8 rows in a group of 1024 bytes,
 // and groups are aligned to that. K-major, a row is a row of the operand: the next K are 32 bytes
@@ -177,17 +178,20 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
     KW_ASM(N, R, KIND, A, B, P, ", " MA ", " MB, "n"(MajorA == Major::mn),               \
            "n"(MajorB == Major::mn));                                                    \
   }
-#define KW_SHAPE(N, R, A, B, P, MA, MB)                                                         \
-  template <>                                                                                   \
-  struct WgmmaShape<N> {                                                                        \
-    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", A, B, P, MA, MB)                               \
-    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", A, B, P, MA, MB)                                 \
-    template <Major MajorA, Major MajorB>                                                       \
-    static __device__ __forceinline__ void issue(fp8_e4m3, float (&d)[R], unsigned long long a, \
-                                                 unsigned long long b, int accumulate) {        \
-      static_assert(MajorA == Major::k && MajorB == Major::k);                                  \
-      KW_ASM(N, R, "k32.f32.e4m3.e4m3", A, B, P, "");                                           \
-    }                                                                                           \
+#define KW_ISSUE_K(N, R, TYPE, KIND, A, B, P)                                            \
+  template <Major MajorA, Major MajorB>                                                  \
+  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], unsigned long long a, \
+                                               unsigned long long b, int accumulate) {   \
+    static_assert(MajorA == Major::k && MajorB == Major::k);                             \
+    KW_ASM(N, R, KIND, A, B, P, "");                                                     \
+  }
+#define KW_SHAPE(N, R, A, B, P, MA, MB)                           \
+  template <>                                                     \
+  struct WgmmaShape<N> {                                          \
+    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", A, B, P, MA, MB) \
+    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", A, B, P, MA, MB)   \
+    KW_ISSUE_K(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", A, B, P)      \
+    KW_ISSUE_K(N, R, float, "k8.f32.tf32.tf32", A, B, P)          \
   };
 KW_SHAPE(8, 4, "%4", "%5", "%6", "%7", "%8")
 KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12")
@@ -207,6 +211,7 @@ KW_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116")
 KW_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124")
 KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132")
 #undef KW_SHAPE
+#undef KW_ISSUE_K
 #undef KW_ISSUE_16
 #undef KW_ASM
 

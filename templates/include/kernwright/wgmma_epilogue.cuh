@@ -4,6 +4,7 @@
 
 #include <kernwright/epilogue.cuh>
 #include <kernwright/ldmatrix.cuh>
+#include <kernwright/stmatrix.cuh>
 #include <kernwright/types.cuh>
 
 namespace kernwright {
@@ -11,15 +12,9 @@ namespace kernwright {
 // Adds one value per column, `columns` being the shared address of the first.
 template <typename T, int Blocks, int Registers>
 __device__ __forceinline__ void add_columns(float (&d)[Blocks][Registers], unsigned columns) {
-  static_assert(sizeof(T) == 2);
 #pragma unroll
   for (int j = 0; j < Registers / 4; ++j) {
-    unsigned word;
-    asm volatile("ld.shared.u32 %0, [%1];"
-                 : "=r"(word)
-                 : "r"(columns + j * 16 + threadIdx.x % 4 * 4)
-                 : "memory");
-    const float2 x = unpack_pair<T>(word);
+    const float2 x = load_shared_pair<T>(columns + (j * 8 + threadIdx.x % 4 * 2) * sizeof(T));
 #pragma unroll
     for (int i = 0; i < Blocks; ++i) {
       d[i][4 * j] += x.x;
@@ -77,24 +72,39 @@ __device__ __forceinline__ void user_epilogue_all(float (&d)[Blocks][Registers],
   }
 }
 
-// Adds `factor` times 64 columns from `first` on of the warp's 16 rows of one block, which lie at
-// shared address `rows`: 128 bytes each in the 128-byte swizzle. Columns before `begin` are left
+// Where fp32 accumulators 2 * pair and the next belong in 128-byte rows in the 128-byte swizzle,
+// those of the warp's 16 rows and 32 columns: ldmatrix and stmatrix do not have them side by side.
+__device__ __forceinline__ unsigned swizzled_pair(unsigned rows, int pair) {
+  const int lane = threadIdx.x % 32, line = lane / 4;
+  return rows + (line + pair % 2 * 8) * 128 + ((pair / 2 * 2 + lane % 4 / 2) ^ line) * 16 +
+         lane % 2 * 8;
+}
+
+// Adds `factor` times 128 bytes of columns from `first` on of the warp's 16 rows of one block,
+// which lie at shared address `rows` in the 128-byte swizzle. Columns before `begin` are left
 // alone. Both are known to the compiler.
 template <typename T, int Registers>
 __device__ __forceinline__ void add_rows(float (&d)[Registers], unsigned rows, int first, int begin,
                                          float factor) {
-  static_assert(sizeof(T) == 2);
-  const int lane = threadIdx.x % 32, line = lane % 16, half = lane / 16;
+  const auto add = [&](int i, float2 x) {
+    d[first / 2 + i] += factor * x.x;
+    d[first / 2 + i + 1] += factor * x.y;
+  };
+  if constexpr (sizeof(T) == 2) {
+    const int lane = threadIdx.x % 32, line = lane % 16, half = lane / 16;
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if (first + j * 16 < begin) continue;
-    unsigned words[4];
-    ldmatrix_x4(words, rows + line * 128 + ((2 * j + half) ^ (line & 7)) * 16);
+    for (int j = 0; j < 4; ++j) {
+      if (first + j * 16 < begin) continue;
+      unsigned words[4];
+      ldmatrix_x4(words, rows + line * 128 + ((2 * j + half) ^ (line & 7)) * 16);
 #pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const float2 x = unpack_pair<T>(words[w]);
-      d[first / 2 + j * 8 + 2 * w] += factor * x.x;
-      d[first / 2 + j * 8 + 2 * w + 1] += factor * x.y;
+      for (int w = 0; w < 4; ++w) add(j * 8 + 2 * w, unpack_pair<T>(words[w]));
+    }
+  } else {
+#pragma unroll
+    for (int pair = 0; pair < 8; ++pair) {
+      if (first + pair / 2 * 8 < begin) continue;
+      add(2 * pair, load_shared_pair<T>(swizzled_pair(rows, pair)));
     }
   }
 }

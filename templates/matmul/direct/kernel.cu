@@ -168,7 +168,7 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowsB][4], const Batch<L
                              kRowsA == 1 ? 0 : lower[half + 1]};
 #pragma unroll
       for (int i = 0; i < kRowsB; ++i) {
-        mma_m16n8k16<dtype_t>(sums[i], a, batch.b[u][i].word[half], batch.b[u][i].word[half + 1]);
+        mma_m16n8<dtype_t>(sums[i], a, batch.b[u][i].word[half], batch.b[u][i].word[half + 1]);
       }
     }
   }

@@ -1,5 +1,5 @@
 // D[m, n] = A[m, k] * B[n, k]^T, or with b_layout=kn A[m, k] * B[k, n], row-major, operands of 16
-// or 8 bits and a 16-bit result, accumulated in fp32 (Hopper).
+// or 8 bits or fp32 taken as tf32, a result of 16 bits or fp32, accumulated in fp32 (Hopper).
 //
 // One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
 // wgmma, BM / CONSUMERS rows each. A cluster of CM x CN blocks takes neighbouring tiles; what its
@@ -56,7 +56,11 @@ constexpr int kPiece = BN >= 160 ? 32 : 16;
 constexpr int kPieces = (COLUMNS + kPiece - 1) / kPiece;
 constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps in which a waiting tile leaves
 constexpr int kWarpRows = 16;
+constexpr int kWords = kWarpRows * kRowBytes / (4 * 32);  // of a thread's share of a chunk
 constexpr int kStagingBuffers = 2;
+// The chunks of the last tile leave through A, where each consumer has rows of its own, or, wide
+// ones, through B too, once all have read it.
+constexpr bool kThroughB = STAGES * kBoxes < kChunks;
 // As [k, n], B comes in boxes of 64 columns and all of a stage's k; a cluster's slices are of k
 // then.
 constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
@@ -66,7 +70,7 @@ constexpr unsigned kBlockBytesB = DEPTH * kRowBytes;  // of such a box
 struct Storage {
   unsigned char a[STAGES][kBoxes][BM * kRowBytes];
   unsigned char b[STAGES][kBoxes][BN * kRowBytes];
-  unsigned char staging[CONSUMERS * 4][kStagingBuffers][kWarpRows * CHUNK * 2];
+  unsigned char staging[CONSUMERS * 4][kStagingBuffers][kWarpRows * kRowBytes];
   unsigned long long full[STAGES];   // bytes of a stage have landed in this block
   unsigned long long empty[STAGES];  // all who read what this block's loads overwrite are done
 };
@@ -76,8 +80,9 @@ static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && DEPTH % kBoxK == 0);
 static_assert(BN % (8 * kSlices) == 0 && kSlices % CM == 0 && COLUMNS >= CHUNK);
 static_assert(kMajorB == Major::k || (COLUMNS % 64 == 0 && DEPTH % (8 * CM) == 0));
 static_assert(!PROMOTED || DEPTH <= 128, "more products than the tensor cores may sum");
-static_assert(CHUNK * 2 == 128, "a staged row is one span of the swizzle");
-static_assert(kChunks <= STAGES * kBoxes, "the last tile leaves through the ring");
+static_assert(CHUNK * sizeof(out_t) == kRowBytes, "a staged row is one span of the swizzle");
+static_assert(kChunks * BM * kRowBytes <= STAGES * STAGE_BYTES,
+              "the last tile leaves through the ring");
 static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0 && COLUMNS % 8 == 0));
 
 // Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
@@ -144,7 +149,7 @@ struct Addresses {
   unsigned base;
   __device__ unsigned a(int stage) const { return base + stage * sizeof(Storage::a[0]); }
   __device__ unsigned b(int stage) const { return base + kB + stage * sizeof(Storage::b[0]); }
-  // Where B is else: a consumer's last rows leave through A, maybe before others read the bias.
+  // Where B is else: a consumer's last rows may leave through A before others read the bias.
   __device__ unsigned bias(int stage) const { return b(stage); }
   __device__ unsigned staging(int warp) const {
     return base + kStaging + warp * sizeof(Storage::staging[0]);
@@ -245,7 +250,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     if constexpr (kResidual) {
 #pragma unroll 1
       for (int chunk = 0; chunk < kChunks; ++chunk) {
-        take_stage(BM * CHUNK * sizeof(out_t));
+        take_stage(BM * kRowBytes);
         tma_load(at.a(ring.stage), addends.map_residual, schedule.column() + chunk_column(chunk),
                  schedule.first_of(addends.m) + schedule.row(), at.full(ring.stage));
         ring.advance();
@@ -254,18 +259,34 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   }
 }
 
-// Two rounded columns a word, as stmatrix takes them.
-__device__ __forceinline__ void round_chunk(const float (&d)[kBlocks][BN / 2], int index,
-                                            unsigned (&words)[CHUNK / 4]) {
-  const float* first = &d[index / kChunks][chunk_column(index) / 2];
-#pragma unroll
-  for (int j = 0; j < CHUNK / 4; ++j) words[j] = pack_pair<out_t>(first[2 * j], first[2 * j + 1]);
+// The first word of accumulator i, of an even one, rounded: two share a word or have one each.
+__device__ __forceinline__ constexpr int word_of(int i) { return i * sizeof(out_t) / 4; }
+
+// Rounds two neighbours to words[place] and, where they take two, the next.
+template <typename Out>
+__device__ __forceinline__ void round_pair(float first, float second, unsigned (&words)[kWords],
+                                           int place) {
+  if constexpr (sizeof(Out) == 2) {
+    words[place] = pack_pair<Out>(first, second);
+  } else {
+    words[place] = __float_as_uint(first);
+    words[place + 1] = __float_as_uint(second);
+  }
 }
 
-// Finishes a piece of the sums of a waiting tile; `words`, rounded pairs, are a ring of the last
-// CHUNK columns.
+__device__ __forceinline__ void round_chunk(const float (&d)[kBlocks][BN / 2], int index,
+                                            unsigned (&words)[kWords]) {
+  const float* first = &d[index / kChunks][chunk_column(index) / 2];
+#pragma unroll
+  for (int i = 0; i < CHUNK / 2; i += 2) {
+    round_pair<out_t>(first[i], first[i + 1], words, word_of(i));
+  }
+}
+
+// Finishes a piece of the sums of a waiting tile; `words`, rounded, are a ring of the last CHUNK
+// columns.
 __device__ __forceinline__ void finish_piece(const float (&sums)[BN / 2], int piece, float alpha,
-                                             unsigned (&words)[CHUNK / 4]) {
+                                             unsigned (&words)[kWords]) {
 #pragma unroll
   for (int pair = 0; pair < kPiece / 4; ++pair) {
     const int i = piece * kPiece / 2 + 2 * pair;
@@ -282,7 +303,7 @@ __device__ __forceinline__ void finish_piece(const float (&sums)[BN / 2], int pi
         x[j] = activate(x[j]);
       }
     }
-    words[i / 2 % (CHUNK / 4)] = pack_pair<out_t>(x[0], x[1]);
+    round_pair<out_t>(x[0], x[1], words, word_of(i) % kWords);
   }
 }
 
@@ -310,7 +331,8 @@ __device__ __forceinline__ void store_rows(const Target& target, unsigned slot, 
     out_t* const to = target.d + static_cast<long long>(first + row + line) * target.ldd + column;
 #pragma unroll
     for (int i = lane; i < CHUNK; i += 32) {
-      const unsigned from = slot + line * CHUNK * 2 + ((i / 8) ^ (line & 7)) * 16 + i % 8 * 2;
+      const int byte = i * sizeof(out_t);
+      const unsigned from = slot + line * kRowBytes + ((byte / 16) ^ (line & 7)) * 16 + byte % 16;
       if (column + i < target.n) to[i] = load_shared<out_t>(from);
     }
   }
@@ -318,14 +340,20 @@ __device__ __forceinline__ void store_rows(const Target& target, unsigned slot, 
 
 // Writes 16 rows of a chunk to `slot` in the swizzle of its row length, and starts their store. TMA
 // leaves out what lies beyond all rows: those beyond the product's own are sent there.
-__device__ __forceinline__ void store_chunk(const unsigned (&words)[CHUNK / 4],
-                                            const Target& target, unsigned slot, int column,
-                                            int row, int first) {
+__device__ __forceinline__ void store_chunk(const unsigned (&words)[kWords], const Target& target,
+                                            unsigned slot, int column, int row, int first) {
   const int lane = threadIdx.x % 32, line = lane % kWarpRows, half = lane / kWarpRows;
+  if constexpr (sizeof(out_t) == 2) {
 #pragma unroll
-  for (int j = 0; j < CHUNK / 16; ++j) {
-    stmatrix_x4(slot + line * CHUNK * 2 + ((2 * j + half) ^ (line & 7)) * 16, words[4 * j],
-                words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
+    for (int j = 0; j < kWords / 4; ++j) {
+      stmatrix_x4(slot + line * kRowBytes + ((2 * j + half) ^ (line & 7)) * 16, words[4 * j],
+                  words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kWords / 2; ++j) {
+      store_shared_pair(swizzled_pair(slot, j), words[2 * j], words[2 * j + 1]);
+    }
   }
   if constexpr (ALIGNED_D) {
     row = batch == 1 || row < target.m ? first + row : batch * target.m;
@@ -369,11 +397,11 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
   int buffer = 0;
   // The previous tile, rounded, its next chunk in front. LATE its sums, and in waiting[0] what
   // finish_piece made of the last of them. `stored` of its kLeaving parts are done.
-  unsigned waiting[kStores][CHUNK / 4];
+  unsigned waiting[kStores][kWords];
   float sums[BN / 2];
   int stored = kLeaving, waiting_row = 0, waiting_column = 0, waiting_first = 0;
 
-  auto store_staged = [&](const unsigned(&words)[CHUNK / 4], int column, int row, int first) {
+  auto store_staged = [&](const unsigned(&words)[kWords], int column, int row, int first) {
     if (lane == 0) tma_store_wait_read<kStagingBuffers - 1>();
     __syncwarp();
     store_chunk(words, target, staging + buffer * sizeof(Storage::staging[0][0]), column, row,
@@ -388,10 +416,10 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
         finish_piece(sums, piece, addends.alpha, waiting[0]);
         const int chunk = completed_chunk(piece);
         if (chunk < 0) continue;
-        unsigned words[CHUNK / 4];
+        unsigned words[kWords];
 #pragma unroll
-        for (int j = 0; j < CHUNK / 4; ++j) {
-          words[j] = waiting[0][(chunk_column(chunk) / 4 + j) % (CHUNK / 4)];
+        for (int j = 0; j < kWords; ++j) {
+          words[j] = waiting[0][(word_of(chunk_column(chunk) / 2) + j) % kWords];
         }
         store_staged(words, waiting_column + chunk_column(chunk), waiting_row, waiting_first);
       }
@@ -401,7 +429,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
 #pragma unroll
       for (int i = 0; i + 1 < kStores; ++i)  // an index would put the array into memory
 #pragma unroll
-        for (int j = 0; j < CHUNK / 4; ++j) waiting[i][j] = waiting[i + 1][j];
+        for (int j = 0; j < kWords; ++j) waiting[i][j] = waiting[i + 1][j];
     }
     ++stored;
   };
@@ -530,15 +558,18 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     if (!LATE || schedule.is_last()) finish(d);
     if constexpr (kFunction) user_epilogue_all<COLUMNS / 2>(d, row, column);
     if (schedule.is_last()) {
-      named_barrier_sync(2 + consumer, 128);  // the warpgroup has read its rows of A
+      if constexpr (kThroughB) {
+        named_barrier_sync(2, 128 * CONSUMERS);
+      } else {
+        named_barrier_sync(2 + consumer, 128);  // the warpgroup has read its rows of A
+      }
 #pragma unroll
       for (int index = 0; index < kStores; ++index) {
-        unsigned words[CHUNK / 4];
+        unsigned words[kWords];
         round_chunk(d, index, words);
-        const int place = index % kChunks;
-        const int line = place % kBoxes * BM + first_row + chunk_row(index) + warp * kWarpRows;
-        store_chunk(words, target, at.a(place / kBoxes) + line * kRowBytes,
-                    column + chunk_column(index), row + chunk_row(index), first);
+        const int line = index % kChunks * BM + first_row + chunk_row(index) + warp * kWarpRows;
+        store_chunk(words, target, at.a(0) + line * kRowBytes, column + chunk_column(index),
+                    row + chunk_row(index), first);
       }
       if constexpr (LATE) break;  // else the sums before would be kept beside these
     } else if constexpr (OVERLAP) {
@@ -556,7 +587,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     } else {
 #pragma unroll
       for (int index = 0; index < kStores; ++index) {
-        unsigned words[CHUNK / 4];
+        unsigned words[kWords];
         round_chunk(d, index, words);
         store_staged(words, column + chunk_column(index), row + chunk_row(index), first);
       }

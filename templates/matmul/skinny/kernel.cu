@@ -1,8 +1,8 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, operands of 16 or 8 bits, accumulated in fp32, for few
-// rows of A or, TRANSPOSED, few of B (Hopper). Here `a` is the operand with few rows, m of them,
-// and `b` the other: TRANSPOSED gives the problem's own the other way round, and D is then [n, m].
-// With b_layout=kn, never TRANSPOSED, b is [k, n]. Rows of b and D begin ldb and ldd elements
-// apart.
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, operands of 16 or 8 bits or fp32 taken as tf32,
+// accumulated in fp32, for few rows of A or, TRANSPOSED, few of B (Hopper). Here `a` is the operand
+// with few rows, m of them, and `b` the other: TRANSPOSED gives the problem's own the other way
+// round, and D is then [n, m]. With b_layout=kn, never TRANSPOSED, b is [k, n]. Rows of b and D
+// begin ldb and ldd elements apart.
 //
 // The product is computed transposed: rows of b, of which there are many, take the 64 rows of
 // wgmma, and a is one operand of BM rows. Little but reading b costs time, so what counts is how

@@ -87,19 +87,19 @@ __device__ __forceinline__ long long first_piece() {
   return threadIdx.x / kPieces * Pitch + threadIdx.x % kPieces * Align;
 }
 
-// sum += a * b^T of one step: 16 of k, or 32 of fp8, widened to fp16. A lane's word of fp8 holds
-// four neighbours of k where mma.sync expects two and two: another order of k, but the same one for
-// a and b.
+// sum += a * b^T of one step: 32 bytes of k. fp8 is widened to fp16; a lane's word of it holds four
+// neighbours of k where mma.sync expects two and two: another order of k, but the same one for a
+// and b.
 template <typename T>
 __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
                                          const unsigned (&a)[kMmaM][4],
                                          const unsigned (&b)[kMmaN / 2][4]) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (sizeof(T) >= 2) {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j) {
-        mma_m16n8k16<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        mma_m16n8<T>(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
       }
     }
   } else {
@@ -116,7 +116,7 @@ __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
         unsigned low, high;
         widen_e4m3(b[j / 2][j % 2 * 2 + half], low, high);
 #pragma unroll
-        for (int i = 0; i < kMmaM; ++i) mma_m16n8k16<fp16>(sum[i][j], wide[i], low, high);
+        for (int i = 0; i < kMmaM; ++i) mma_m16n8<fp16>(sum[i][j], wide[i], low, high);
       }
     }
   }
