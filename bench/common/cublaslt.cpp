@@ -18,6 +18,7 @@ constexpr int kFp16 = 2;
 constexpr int kBf16 = 14;
 constexpr int kFp8E4m3 = 28;
 constexpr int kComputeFp32 = 68;
+constexpr int kComputeFp32ByTf32 = 77;
 constexpr int kTransposed = 1;
 constexpr int kTransposeA = 3;  // attributes of a product
 constexpr int kFastAccumulate = 25;
@@ -75,6 +76,7 @@ Result<void> check(Status status, const char* function) {
 
 int code_of(DType dtype) {
   if (dtype == DType::fp8_e4m3) return kFp8E4m3;
+  if (dtype == DType::fp32) return kFp32;
   return dtype == DType::fp16 ? kFp16 : kBf16;
 }
 
@@ -104,6 +106,7 @@ class Matmul final : public CublasLtMatmul {
     const auto m = static_cast<std::uint64_t>(size.m), n = static_cast<std::uint64_t>(size.n);
     const auto k = static_cast<std::uint64_t>(size.k);
     const int operands = code_of(types.operands), result = code_of(types.result);
+    const int compute = types.tf32 ? kComputeFp32ByTf32 : kComputeFp32;
     const auto fast = static_cast<std::int8_t>(types.fast);
     workspace_bytes_ = static_cast<std::size_t>(workspace_bytes);
     Owned preference;
@@ -113,8 +116,8 @@ class Matmul final : public CublasLtMatmul {
     std::array<HeuristicResult, kRequested> results{};
     int returned = 0;
     const auto all = [&]() -> Result<void> {
-      if (auto ok = check(f.product_create(&product_.object, kComputeFp32, kFp32),
-                          "cublasLtMatmulDescCreate");
+      if (auto ok =
+              check(f.product_create(&product_.object, compute, kFp32), "cublasLtMatmulDescCreate");
           !ok) {
         return ok;
       }

@@ -24,11 +24,13 @@ class CublasLt {
   virtual std::size_t version() const = 0;
 };
 
-/// What a product is made of and accumulated in: bf16, fp16 or fp8_e4m3; a result of 16 bits.
+/// What a product is made of and accumulated in: bf16, fp16, fp8_e4m3 or fp32; a result of 16 bits
+/// or fp32.
 struct CublasLtTypes {
   DType operands = DType::bf16;
   DType result = DType::bf16;
   bool fast = false;  ///< sums of fp8 products may stay in the tensor cores
+  bool tf32 = false;  ///< fp32 operands may be rounded to tf32
 };
 
 /// One product d[m,n] = a[m,k] * b[n,k]^T, row-major, accumulated in fp32, by every algorithm that

@@ -145,6 +145,8 @@ Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
   for (const auto& [name, value] : named.problem.flags()) {
     if (name == "accumulate") {
       product.types.fast = value == "fast";
+    } else if (name == "tf32") {
+      product.types.tf32 = value == "allow";
     } else if (name == "bias" || name == "activation" || name == "gate") {
       product.bare = true;
       if (name == "gate") product.size.n *= 2;
@@ -153,9 +155,9 @@ Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
                    concat(name, "=", value, ": no product that cuBLASLt is measured with")};
     }
   }
-  if (byte_size(product.types.result) != 2) {
-    return Error{ErrorCode::invalid_argument,
-                 concat("out=", to_string(product.types.result), ": a result of 16 bits expected")};
+  if (byte_size(product.types.result) < 2) {
+    return Error{ErrorCode::invalid_argument, concat("out=", to_string(product.types.result),
+                                                     ": a result of 16 bits or fp32 expected")};
   }
   return product;
 }
@@ -279,7 +281,8 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
   if (product.bare) {
     constexpr std::int64_t kAlignment = 256;
     const std::int64_t bytes =
-        (product.size.m * product.size.n * 2 + kAlignment - 1) / kAlignment * kAlignment;
+        (product.size.m * product.size.n * byte_size(product.types.result) + kAlignment - 1) /
+        kAlignment * kAlignment;
     auto allocated = device_.device->allocate(bytes * contest.sets().count());
     if (!allocated) return allocated.error();
     field.bare_results = *std::move(allocated);
