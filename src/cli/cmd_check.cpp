@@ -44,11 +44,23 @@ Problem smallest_example(const Operation& operation) {
   return Problem::make(operation.name, std::move(smallest), operation.example.flags());
 }
 
+/// The problem as the operation takes it; where a dtype or a flag goes with one value of another
+/// flag alone, with the first such value.
+Result<Problem> normalize(const Operation& operation, const Problem& problem) {
+  Result<Problem> given = operation.normalize(problem);
+  for (const Flag& flag : operation.flags) {
+    for (std::size_t i = 0; !given && i < flag.values.size(); ++i) {
+      given = operation.normalize(problem.with(flag.name, flag.values[i]));
+    }
+  }
+  return given;
+}
+
 /// Those of them that the operation takes, each once.
 std::vector<Problem> normalize(const Operation& operation, const std::vector<Problem>& problems) {
   std::vector<Problem> normalized;
   for (const Problem& problem : problems) {
-    Result<Problem> given = operation.normalize(problem);
+    Result<Problem> given = normalize(operation, problem);
     if (!given || !operation.tensor_shapes(*given)) continue;
     if (std::find(normalized.begin(), normalized.end(), *given) == normalized.end()) {
       normalized.push_back(*std::move(given));

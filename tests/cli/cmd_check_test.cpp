@@ -76,6 +76,20 @@ TEST_F(CheckToolkitTest, AllOfATemplateForOneFlagsValueIsCompiledForThat) {
   EXPECT_EQ(compiled, 19U);
 }
 
+TEST_F(CheckToolkitTest, ADtypeThatAFlagAllowsIsTriedWithThatFlag) {
+  edit("operation.json", "\"tensors\": [",
+       R"("flags": {"lossy": {"values": ["refuse", "allow"], "default": "refuse"}},
+          "requires": [{"rule": "dtype == dtype_bf16 || lossy == lossy_allow", "why": "so"}],
+          "tensors": [)");
+  const Ran ran = kernwright({"check", templates(), "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const nlohmann::json report = ran.json();
+  std::set<std::string> problems;
+  for (const nlohmann::json& row : report["compiled"]) problems.insert(row["problem"]);
+  EXPECT_TRUE(problems.contains("scaled_add n=16777216 dtype=fp32 lossy=allow")) << ran.out;
+  EXPECT_FALSE(problems.contains("scaled_add n=16777216 dtype=fp32")) << ran.out;
+}
+
 TEST_F(CheckToolkitTest, ADefectThatNoSampleHasIsAmongAll) {
   edit("tiles/kernel.cu", "dtype_t b[ITEMS];",
        "static_assert(THREADS != 512 || ITEMS != 8 || sizeof(dtype_t) == 2);\n  dtype_t b[ITEMS];");
