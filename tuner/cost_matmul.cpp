@@ -13,18 +13,20 @@ constexpr double kSmemBytesPerClock = 128;              ///< per SM
 constexpr double kL2PortBytesPerClock = 64;             ///< per SM
 constexpr double kL2BytesPerClockPerSm = 7500.0 / 132;  ///< all SMs pulling at once
 constexpr double kSustainedClock = 0.86;                ///< of the boost clock, tensor cores busy
-constexpr double kPowerShare = 0.81;        ///< of the dense rate, before the power limit acts
-constexpr double kMemoryShare = 0.906;      ///< of the datasheet's memory rate
-constexpr double kMemoryStartUs = 3.5;      ///< until the memory runs at that rate
-constexpr double kPrologueClocks = 2400;    ///< launch, first loads
-constexpr double kTileStartClocks = 1200;   ///< the same for a further block on a running SM
-constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
-constexpr double kLatencyUs = 1.0;          ///< from a load to its data, the memory under load
-constexpr double kExchangeUs = 0.5;         ///< blocks of a cluster add up their sums
-constexpr double kFinishUs = 1.5;           ///< a launch behind adds up the sums of slices
-constexpr double kCopyStartUs = 2.0;        ///< a launch in front, until the next one runs
-constexpr double kPromoteClocks = 60;       ///< until sums of a part are there to be added
-constexpr double kActivatedPerClock = 8;    ///< elements per SM: 2 of 16 special functions each
+constexpr double kPowerShare = 0.81;            ///< of the dense rate, before the power limit acts
+constexpr double kMemoryShare = 0.906;          ///< of the datasheet's memory rate
+constexpr double kMemoryStartUs = 3.5;          ///< until the memory runs at that rate
+constexpr double kPrologueClocks = 2400;        ///< launch, first loads
+constexpr double kTileStartClocks = 1200;       ///< the same for a further block on a running SM
+constexpr double kLoadLatencyClocks = 900;      ///< of one stage of the ring, from L2 or memory
+constexpr double kLatencyUs = 1.0;              ///< from a load to its data, the memory under load
+constexpr double kPlacedInFours = 120.0 / 132;  ///< SMs that clusters of 4 blocks find a place on
+constexpr double kPlacedInEights = 112.0 / 132;
+constexpr double kExchangeUs = 0.5;       ///< blocks of a cluster add up their sums
+constexpr double kFinishUs = 1.5;         ///< a launch behind adds up the sums of slices
+constexpr double kCopyStartUs = 2.0;      ///< a launch in front, until the next one runs
+constexpr double kPromoteClocks = 60;     ///< until sums of a part are there to be added
+constexpr double kActivatedPerClock = 8;  ///< elements per SM: 2 of 16 special functions each
 constexpr double kTensorSlack = 1.15;   ///< one warpgroup does not keep the tensor cores busy alone
 constexpr double kSplitLines = 1.8;     ///< loads of rows that start between lines of the L2
 constexpr double kSingleElements = 25;  ///< stages of mma.sync where no wider copy is aligned
@@ -156,7 +158,8 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double bm = value("BM", 8), bn = value("BN", 64);
   const double tiles_m = std::ceil(m / bm), tiles_n = std::ceil(n / bn);
   const double blocks = batch * tiles_m * tiles_n * split * slices;
-  const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
+  const double placed = split >= 8 ? kPlacedInEights : split >= 4 ? kPlacedInFours : 1;
+  const double sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1)) * placed;
   const auto registers = scope.find("REGISTERS").value_or(0);
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
 

@@ -156,8 +156,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   }
 }
 
-// Multiplies `count` times 32 bytes of k of a stage from `first` on, and adds that to d or puts it
-// there.
+// Starts to multiply `count` times 32 bytes of k of a stage from `first` on, and to add that to d
+// or put it there.
 __device__ __forceinline__ void multiply(Sums& d, unsigned long long b, unsigned long long a,
                                          int first, int count, bool add) {
 #pragma unroll
@@ -176,16 +176,24 @@ __device__ __forceinline__ void multiply(Sums& d, unsigned long long b, unsigned
     }
   }
   wgmma_commit();
+}
+
+__device__ __forceinline__ void finish_products(Sums& d) {
   wgmma_wait<0>();
 #pragma unroll
   for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
 }
 
-// Run by all consumer warpgroups: 64 rows of B each, of either half.
+// Run by all consumer warpgroups: 64 rows of B each, of either half. AHEAD, a stage's products
+// still run while the next one's are issued, and it is given back by then.
 __device__ __forceinline__ void consume(Sums& sums, Addresses at, int first, int last) {
   constexpr int kRowsOfConsumer = kMajorB == Major::k ? 64 * kRowBytes : kBlockBytesB;
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
   Ring<STAGES> ring;
+  int previous = 0;
+  const auto release = [&](int stage) {
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(at.empty(stage));
+  };
   if constexpr (PROMOTED) {
 #pragma unroll
     for (int half = 0; half < STACK; ++half) {
@@ -204,18 +212,28 @@ __device__ __forceinline__ void consume(Sums& sums, Addresses at, int first, int
       for (int box = 0; box < kBoxes; ++box) {  // 128 of k each
         Sums part;
         multiply(part, b, a, box * 4, 4, false);
+        finish_products(part);
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
 #pragma unroll
           for (int i = 0; i < BM / 2; ++i) sums[half][i] += part[half][i];
         }
       }
+      release(ring.stage);
     } else {
       multiply(sums, b, a, 0, kProducts, step != first);
+      if constexpr (AHEAD) {
+        wgmma_wait<1>();
+        if (step != first) release(previous);
+        previous = ring.stage;
+      } else {
+        finish_products(sums);
+        release(ring.stage);
+      }
     }
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(at.empty(ring.stage));
     ring.advance();
   }
+  if constexpr (AHEAD) finish_products(sums);
 }
 
 __device__ __forceinline__ Unit unit_of(const Sums& sums, int index) {
