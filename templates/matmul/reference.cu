@@ -32,13 +32,13 @@ __device__ float error_of_tf32(float terms, float absolute, float sum) {
 }
 
 // The same of fp8, since tensor cores keep about 14 bits of what they add of its products. Sums of
-// 128 terms, added in fp32, may be off by 2^-12 each, whose signs differ. A sum that stays there
-// may be off by 2^-11 of its terms, and is cut off towards 0 after every 32 of them, by 2^-14 of
-// what it is in the end.
+// 128 terms, added in fp32, may be off by 2^-12 each; of many the signs differ. A sum that stays
+// there may be off by 2^-11 of its terms, and is cut off towards 0 after every 32 of them, by 2^-14
+// of what it is in the end.
 __device__ float error_of_fp8(float terms, float absolute, float sum) {
   return accumulate == accumulate_fast
              ? 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum)
-             : 0x1p-12f / sqrtf(ceilf(terms / 128)) * absolute;
+             : 0x1p-12f * fminf(1, 1.5f / sqrtf(terms / 128)) * absolute;
 }
 
 // The magnitude by which an error of a sum is judged: that of its absolute terms, or more.

@@ -73,7 +73,7 @@ TEST_F(MatmulStridesToolkitTest, SamplesOfEachTemplateCompileCleanly) {
            Expected{"matmul/skinny",
                     "m=12 n=1000 k=1022 batch=4 lda=3072 ldd=2000 dtype=fp32 tf32=allow"},
            Expected{"matmul/tiled",
-                    "m=77 n=75 k=99 batch=3 lda=101 ldb=100 ldd=77 dtype=fp32 tf32=allow"},
+                    "m=77 n=75 k=400 batch=3 lda=404 ldb=404 ldd=77 dtype=fp32 tf32=allow"},
        }) {
     for (const Candidate& candidate :
          samples(expected.kernel_template, concat("matmul ", expected.problem), 3)) {
