@@ -23,7 +23,8 @@ constexpr double kLatencyUs = 1.0;              ///< from a load to its data, th
 constexpr double kPlacedInFours = 120.0 / 132;  ///< SMs that clusters of 4 blocks find a place on
 constexpr double kPlacedInEights = 112.0 / 132;
 constexpr double kExchangeUs = 0.5;       ///< blocks of a cluster add up their sums
-constexpr double kFinishUs = 1.5;         ///< a launch behind adds up the sums of slices
+constexpr double kFinishUs = 1.2;         ///< a launch behind adds up the sums of slices
+constexpr double kSliceUs = 0.04;         ///< and takes them one after the other
 constexpr double kCopyStartUs = 2.0;      ///< a launch in front, until the next one runs
 constexpr double kPromoteClocks = 60;     ///< until sums of a part are there to be added
 constexpr double kActivatedPerClock = 8;  ///< elements per SM: 2 of 16 special functions each
@@ -188,9 +189,8 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double exchange_us = split > 1 ? kExchangeUs * (1 + split / 16) +
                                              sent / kL2PortBytesPerClock / profile.sm_clock_mhz
                                        : 0;
-  const double finish_us = slices > 1 ? kFinishUs + 2 * slices * batch * tiles_m * bm * tiles_n *
-                                                        bn * stack * 4 / l2_rate
-                                      : 0;
+  const double left = slices * batch * tiles_m * bm * tiles_n * bn * stack * 4;
+  const double finish_us = slices > 1 ? kFinishUs + kSliceUs * slices + 2 * left / l2_rate : 0;
   return kMemoryStartUs + std::max({read_us * uneven, l2_us, tensor_us}) + restart_us +
          exchange_us + finish_us;
 }
