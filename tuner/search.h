@@ -22,6 +22,8 @@ namespace kernwright {
 struct TuningBudget {
   double seconds = 30;
   int trials = 1 << 30;
+  /// Gone before the session, for opening what measures: of the seconds up to 15 % of them.
+  double opening_seconds = 0;
 };
 
 /// What the session tells whoever watches it. `best_us` is 0 before the first measurement.

@@ -13,6 +13,9 @@
 namespace kernwright {
 namespace {
 
+/// Of the budget that opening may use up.
+constexpr double kOpeningShare = 0.15;
+
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -37,7 +40,9 @@ TuningSession::TuningSession(const Catalog& catalog, const Operation& operation,
 }
 
 Result<TuningResult> TuningSession::run() {
-  const double started = options_.clock_seconds();
+  const TuningBudget& budget = options_.budget;
+  const double started =
+      options_.clock_seconds() - std::min(budget.opening_seconds, kOpeningShare * budget.seconds);
   std::vector<std::string> notes;
   const auto note = [&notes](const Result<void>& kept) {
     if (!kept) notes.push_back(kept.error().message);

@@ -69,6 +69,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   const auto gpu = GpuLock::acquire(
       identity_.uuid, [this](std::string_view line) { log(LogLevel::info, line); }, stop);
   if (!gpu) return gpu.error();
+  const auto opening = std::chrono::steady_clock::now();
   Result<Measuring*> where = measuring();
   if (!where) return std::move(where).error();
   const RecordKey record_key = key(named->problem);
@@ -78,6 +79,8 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   Result<std::unique_ptr<Runner>> runner =
       (*where)->open(*named->operation, named->problem, runner_options);
   if (!runner) return std::move(runner).error();
+  options.budget.opening_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - opening).count();
 
   const TuningHistory history(cache_, record_key, environment(),
                               [this](std::string_view name) { return template_digest(name); });
