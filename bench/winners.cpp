@@ -86,7 +86,7 @@ bool same_code(const Candidate& candidate, const RankedConfiguration& winner) {
 /// `small` with the flags of `tuned`, and with its batch and leading dimensions at small values.
 Problem like(const Problem& small, const Problem& tuned) {
   constexpr std::int64_t kMatrices = 3;
-  constexpr std::int64_t kPitch = 1112;  // beyond every extent of the sizes above
+  constexpr std::int64_t kPitch = 16408;  // beyond every extent of the sizes above, twice
   Problem::Dims dims = small.dims();
   for (const auto& [name, value] : tuned.dims()) {
     const bool sized =
