@@ -1,7 +1,7 @@
 // Puts the winner of every record of a cache through the checks again, at small odd sizes of its
 // operation: what to run under compute-sanitizer, where whole tunings would take hours.
 //
-// A distinct kernel is checked once per dtype, at the first of its operation's sizes below where it
+// A distinct kernel is checked once per dtype, at the first of its operation's sizes where it
 // is a candidate; parameters that bind at run time may differ there. Exit status 1: one failed, or
 // fits none of the sizes.
 
@@ -19,6 +19,7 @@
 #include "bench/common/finals_world.h"
 #include "cache/record_store.h"
 #include "compile/render.h"
+#include "model/candidate_maker.h"
 #include "support/text.h"
 #include "tuner/device_runner.h"
 #include "tuner/tuning_session.h"
@@ -72,15 +73,43 @@ constexpr struct {
               {"vector_add", "n=1000003"},
               {"vector_add", "n=1000008"}};
 
-/// Whether both are launches of one compiled kernel.
-bool same_code(const Candidate& candidate, const RankedConfiguration& winner) {
-  if (candidate.kernel_template->name != winner.kernel_template) return false;
-  const auto& parameters = candidate.kernel_template->space.parameters();
-  return std::all_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
-    return parameter.binding == Binding::runtime ||
-           (winner.configuration.contains(parameter.name) &&
-            winner.configuration.at(parameter.name) == candidate.configuration.at(parameter.name));
-  });
+/// Sizes of an operation, those that most kernels fit first. Those of a product with few rows ask
+/// that no lower tile would hold them, and that parts of k are long enough: hence so many.
+std::vector<std::string> sizes_of(std::string_view operation) {
+  std::vector<std::string> sizes;
+  for (const auto& [name, size] : kSizes) {
+    if (name == operation) sizes.emplace_back(size);
+  }
+  if (operation != "matmul") return sizes;
+  for (const int k : {440, 1096, 2056, 4104, 16520}) {
+    for (const int many : {1000, 72, 8200}) {
+      for (int few = 5; few < 256; few += 8) {
+        sizes.push_back(concat("m=", few, " n=", many, " k=", k));
+        sizes.push_back(concat("m=", many, " n=", few, " k=", k));
+      }
+    }
+    sizes.push_back(concat("m=528 n=776 k=", k));
+  }
+  return sizes;
+}
+
+/// The launches of the kernel that `winner` compiles to; none where its template has changed.
+std::vector<Configuration> launches_of(const KernelTemplate& made, const Configuration& winner) {
+  using Values = std::vector<std::pair<std::string, std::int64_t>>;
+  std::vector<Values> launches(1);
+  for (const Parameter& parameter : made.space.parameters()) {
+    std::vector<Values> longer;
+    for (const auto& launch : launches) {
+      for (const std::int64_t value : parameter.values) {
+        const bool same = winner.contains(parameter.name) && winner.at(parameter.name) == value;
+        if (parameter.binding == Binding::compile && !same) continue;
+        longer.push_back(launch);
+        longer.back().emplace_back(parameter.name, value);
+      }
+    }
+    launches = std::move(longer);
+  }
+  return {launches.begin(), launches.end()};
 }
 
 /// `small` with the flags of `tuned`, and with its batch and leading dimensions at small values.
@@ -112,17 +141,19 @@ class Bench {
 
 bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
   const Operation& operation = *take(world_.catalog->operation(tuned.operation()));
-  for (const auto& [name, sizes] : kSizes) {
-    if (name != tuned.operation()) continue;
-    const Problem problem =
-        take(operation.normalize(like(take(Problem::parse(concat(name, " ", sizes))), tuned)));
-    auto list = enumerate_candidates(*world_.catalog, operation, problem, world_.device->profile());
-    if (!list) continue;
-    for (const Candidate& candidate : list->candidates) {
-      if (!same_code(candidate, winner)) continue;
-      const std::string text = concat(problem.text(), ": ", candidate.id());
-      if (!done_.insert(text).second) return true;
-      return check_at(operation, problem, candidate);
+  const KernelTemplate& made = *take(world_.catalog->kernel_template(winner.kernel_template));
+  const std::vector<Configuration> launches = launches_of(made, winner.configuration);
+  for (const std::string& size : sizes_of(tuned.operation())) {
+    const auto problem = operation.normalize(
+        like(take(Problem::parse(concat(tuned.operation(), " ", size))), tuned));
+    if (!problem) continue;
+    const CandidateMaker maker(made, operation, *problem, world_.device->profile());
+    for (const Configuration& launch : launches) {
+      if (!maker.obeys_rules(launch)) continue;
+      const auto candidate = maker.make(launch);
+      if (!candidate) continue;
+      if (!done_.insert(concat(problem->text(), ": ", candidate->id())).second) return true;
+      return check_at(operation, *problem, *candidate);
     }
   }
   std::printf("%s %s: fits none of the sizes\n", winner.kernel_template.c_str(),
