@@ -111,6 +111,9 @@ class DataOps {
                               const ErrorBound& bound);
 };
 
+/// The kernels behind `DataOps` for tensors of one dtype.
+Result<CompileRequest> data_ops_request(DType dtype, int sm_arch);
+
 /// Compiles and loads the kernels behind `DataOps` on `device`.
 Result<std::unique_ptr<DataOps>> make_device_data_ops(Device& device, CompilePool& pool);
 std::unique_ptr<DataOps> make_host_data_ops();

@@ -26,25 +26,6 @@ constexpr std::int64_t kFindingBytes = sizeof(DeviceFinding);
 /// Regions that one launch hashes.
 constexpr std::size_t kRegions = 8;
 
-Result<CompileRequest> request_for(DType dtype, int sm_arch) {
-  CompileRequest request;
-  request.name = "tuner/kernels/data_ops.cu";
-  request.target = concat("sm_", sm_arch);
-  request.options.push_back(concat("-DELEMENT=", cuda_type(dtype)));
-  for (const EmbeddedFile& file : embedded_tuner_kernels()) {
-    if (file.path == "data_ops.cu") request.source = file.content;
-  }
-  for (const EmbeddedFile& file : embedded_templates()) {
-    if (file.path == "include/kernwright/types.cuh") {
-      request.headers.emplace_back("kernwright/types.cuh", file.content);
-    }
-  }
-  if (request.source.empty() || request.headers.empty()) {
-    return Error{ErrorCode::internal, "the embedded sources of the data kernels are missing"};
-  }
-  return request;
-}
-
 /// A plan of one launch whose arguments are `pointers` and then `scalars`.
 ExecutionPlan plan_of(std::string kernel, std::size_t pointers, std::vector<DType> scalars,
                       std::uint32_t blocks) {
@@ -214,7 +195,7 @@ class DeviceDataOps final : public DataOps {
   Result<const Programs*> programs_for(DType dtype) {
     if (const auto known = programs_.find(dtype); known != programs_.end()) return &known->second;
     const DeviceProfile& profile = device_.profile();
-    auto request = request_for(dtype, profile.sm_arch);
+    auto request = data_ops_request(dtype, profile.sm_arch);
     if (!request) return request.error();
     const CompileResult compiled = pool_.submit(std::move(request).value()).get();
     if (!compiled) return compiled.error();
@@ -247,6 +228,25 @@ class DeviceDataOps final : public DataOps {
 };
 
 }  // namespace
+
+Result<CompileRequest> data_ops_request(DType dtype, int sm_arch) {
+  CompileRequest request;
+  request.name = "tuner/kernels/data_ops.cu";
+  request.target = concat("sm_", sm_arch);
+  request.options.push_back(concat("-DELEMENT=", cuda_type(dtype)));
+  for (const EmbeddedFile& file : embedded_tuner_kernels()) {
+    if (file.path == "data_ops.cu") request.source = file.content;
+  }
+  for (const EmbeddedFile& file : embedded_templates()) {
+    if (file.path == "include/kernwright/types.cuh") {
+      request.headers.emplace_back("kernwright/types.cuh", file.content);
+    }
+  }
+  if (request.source.empty() || request.headers.empty()) {
+    return Error{ErrorCode::internal, "the embedded sources of the data kernels are missing"};
+  }
+  return request;
+}
 
 Result<std::unique_ptr<DataOps>> make_device_data_ops(Device& device, CompilePool& pool) {
   auto findings =

@@ -45,14 +45,18 @@ LaunchCost launch_cost_of(const DeviceProfile& profile) {
   return {profile.graph_node_us, profile.stream_launch_us, 0, 0, 0};
 }
 
-Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock clock) {
+CompileRequest launch_probe_request(int sm_arch) {
   CompileRequest request;
   request.name = "tuner/kernels/empty.cu";
-  request.target = concat("sm_", device.profile().sm_arch);
+  request.target = concat("sm_", sm_arch);
   for (const EmbeddedFile& file : embedded_tuner_kernels()) {
     if (file.path == "empty.cu") request.source = file.content;
   }
-  const CompileResult compiled = pool.submit(std::move(request)).get();
+  return request;
+}
+
+Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock clock) {
+  const CompileResult compiled = pool.submit(launch_probe_request(device.profile().sm_arch)).get();
   if (!compiled) return compiled.error();
 
   LaunchProbe probe(device, std::move(clock));

@@ -25,6 +25,8 @@ struct LaunchCost {
   friend bool operator==(const LaunchCost&, const LaunchCost&) = default;
 };
 
+CompileRequest launch_probe_request(int sm_arch);
+
 /// The cost by the device's profile.
 LaunchCost launch_cost_of(const DeviceProfile& profile);
 

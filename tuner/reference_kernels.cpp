@@ -37,15 +37,14 @@ ExecutionPlan plan_of(std::string kernel, std::uint32_t blocks,
 
 }  // namespace
 
-std::shared_future<CompileResult> ReferenceKernels::compile(const DeviceProfile& profile,
-                                                            CompilePool& pool) {
+CompileRequest ReferenceKernels::request(int sm_arch) {
   CompileRequest request;
   request.name = "tuner/kernels/reference.cu";
-  request.target = concat("sm_", profile.sm_arch);
+  request.target = concat("sm_", sm_arch);
   for (const EmbeddedFile& file : embedded_tuner_kernels()) {
     if (file.path == "reference.cu") request.source = file.content;
   }
-  return pool.submit(std::move(request));
+  return request;
 }
 
 Result<ReferenceKernels> ReferenceKernels::make(Device& device, const CompileResult& compiled) {

@@ -14,8 +14,8 @@ namespace kernwright {
 /// another place, also serves to empty the L2 and to disturb.
 class ReferenceKernels {
  public:
-  static std::shared_future<CompileResult> compile(const DeviceProfile& profile, CompilePool& pool);
-  /// Of what `compile` gave.
+  static CompileRequest request(int sm_arch);
+  /// Of what that request gave.
   static Result<ReferenceKernels> make(Device& device, const CompileResult& compiled);
 
   const std::shared_ptr<LoadedProgram>& sm() const { return sm_; }

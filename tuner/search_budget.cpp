@@ -15,7 +15,7 @@ constexpr double kMostAloneSeconds = 0.8;
 /// what screening left over, but not what they would need.
 constexpr double kBlocksShare = 0.2;
 constexpr double kMostBlocksSeconds = 2;
-constexpr double kOverrun = 0.15;
+constexpr double kOverrun = 0.1;
 /// Long power blocks take tens of seconds, which only long sessions have.
 constexpr double kLongSeconds = 60;
 

@@ -6,7 +6,7 @@
 namespace kernwright {
 
 /// How a search shares out its seconds. A fifth is kept for the race, at most 4 s below 60 s, and
-/// 8 % for finalists to run alone, at most 0.8 s; what of that would end later than 15 % beyond the
+/// 8 % for finalists to run alone, at most 0.8 s; what of that would end later than 10 % beyond the
 /// budget is not begun. A race takes more where screening left it, but not the fifth, at most 2 s,
 /// that short blocks may need. From 60 s on there is time for long power blocks, which have no such
 /// bound.

@@ -14,7 +14,7 @@ namespace kernwright {
 namespace {
 
 /// Of the budget that opening may use up.
-constexpr double kOpeningShare = 0.15;
+constexpr double kOpeningShare = 0.25;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

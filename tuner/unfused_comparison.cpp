@@ -159,7 +159,7 @@ Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, con
                                           CompilePool& pool, const UnfusedMatch& match, L2State l2,
                                           std::uint64_t seed) {
   const Candidate& fused = match.fused.candidate;
-  const auto reference_bits = ReferenceKernels::compile(device.profile(), pool);
+  const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
   auto sets = BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed);
   if (!sets) return sets.error();
   auto checker =

@@ -10,6 +10,7 @@
 #include "support/text.h"
 #include "tuner/device_runner.h"
 #include "tuner/gpu_lock.h"
+#include "tuner/opening.h"
 
 namespace kernwright {
 
@@ -70,6 +71,11 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
       identity_.uuid, [this](std::string_view line) { log(LogLevel::info, line); }, stop);
   if (!gpu) return gpu.error();
   const auto opening = std::chrono::steady_clock::now();
+  std::vector<std::shared_future<CompileResult>> compiling;
+  for (CompileRequest& request :
+       opening_requests(*named->operation, named->problem, *catalog_, profile_.sm_arch)) {
+    compiling.push_back(pool().submit(std::move(request)));
+  }
   Result<Measuring*> where = measuring();
   if (!where) return std::move(where).error();
   const RecordKey record_key = key(named->problem);

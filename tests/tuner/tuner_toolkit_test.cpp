@@ -55,8 +55,8 @@ TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {
   };
   ManualClock clock;
   const auto device = make_fake_device(std::move(options), clock);
-  const auto kernels =
-      ReferenceKernels::make(*device, ReferenceKernels::compile(device->profile(), *pool_).get());
+  const auto kernels = ReferenceKernels::make(
+      *device, pool_->submit(ReferenceKernels::request(device->profile().sm_arch)).get());
   ASSERT_TRUE(kernels) << kernels.error().message;
   ExecutionPlan plan;
   plan.launches.resize(2);

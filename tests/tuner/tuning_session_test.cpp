@@ -73,8 +73,8 @@ TEST(TuningSessionTest, OpeningCountsAsAPartOfTheBudget) {
     const auto result = toy.run();
     ASSERT_TRUE(result) << result.error().message;
     const double wall_seconds = result.value().shares.wall_seconds;
-    EXPECT_GE(wall_seconds, std::min(opening_seconds, 15.0));
-    EXPECT_LT(wall_seconds, std::min(opening_seconds, 15.0) + 10);
+    EXPECT_GE(wall_seconds, std::min(opening_seconds, 25.0));
+    EXPECT_LT(wall_seconds, std::min(opening_seconds, 25.0) + 10);
     EXPECT_EQ(result.value().record.wall_seconds, wall_seconds);
   }
 }
