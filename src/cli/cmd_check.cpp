@@ -382,10 +382,11 @@ class Check : public Command {
     std::vector<std::filesystem::path> folders;
     if (!path_.empty()) folders.emplace_back(path_.getValue());
     Result<std::shared_ptr<const Catalog>> loaded = Catalog::load(folders);
-    if (!loaded) {
-      report(loaded.error());
+    const Result<void> parsed = loaded ? (*loaded)->parse_all() : loaded.error();
+    if (!parsed) {
+      report(parsed.error());
       if (json)
-        print_json(Json{{"templates", 0}, {"defects", 1}, {"error", loaded.error().message}});
+        print_json(Json{{"templates", 0}, {"defects", 1}, {"error", parsed.error().message}});
       return Status::failed;  // what was to be checked is defective, not the command
     }
     const Catalog& catalog = **loaded;

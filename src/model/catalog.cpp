@@ -1,10 +1,9 @@
 #include "model/catalog.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "model/embedded_files.h"
 #include "model/find_named.h"
-#include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -12,53 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The files of one folder of templates: text by path relative to the folder.
-struct TemplateFolder {
-  std::string name;  ///< put before paths in messages
-  std::map<std::string, std::string> files;
-
-  std::string place(std::string_view path) const { return concat(name, "/", path); }
-};
-
-TemplateFolder embedded_folder() {
-  TemplateFolder folder{"templates", {}};
-  for (const EmbeddedFile& file : embedded_templates()) {
-    folder.files.emplace(file.path, file.content);
-  }
-  return folder;
-}
-
-/// Reads what the layout of a folder of templates has a place for; other files are nobody's.
-Result<TemplateFolder> read_folder(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    return Error{ErrorCode::not_found, concat("no folder of templates ", path.native())};
-  }
-  TemplateFolder folder{path.native(), {}};
-  std::vector<fs::path> pending{fs::path()};
-  constexpr std::ptrdiff_t kDepth = 3;  // operation/template/file
-  while (!pending.empty()) {
-    const fs::path below = std::move(pending.back());
-    pending.pop_back();
-    for (const std::string& name : list_directory(path / below)) {
-      const fs::path relative = below / name;
-      const std::string extension = relative.extension().native();
-      if (fs::is_directory(path / relative, error)) {
-        if (std::distance(relative.begin(), relative.end()) < kDepth) pending.push_back(relative);
-      } else if (extension == ".json" || extension == ".cu" || extension == ".cuh") {
-        Result<std::string> text = read_file(path / relative);
-        if (!text) return std::move(text).error();
-        folder.files.emplace(relative.native(), *std::move(text));
-      }
-    }
-  }
-  return folder;
-}
-
-template <typename Item>
-Error not_found(std::string_view what, std::string_view name, const std::vector<Item>& items) {
+template <typename Entries>
+Error not_found(std::string_view what, std::string_view name, const Entries& entries) {
   std::string known;
-  for (const Item& item : items) known += concat(known.empty() ? "" : ", ", item.name);
+  for (const auto& entry : entries) known += concat(known.empty() ? "" : ", ", entry.name);
   return {ErrorCode::not_found, concat("no ", what, " \"", name, "\", there are ", known)};
 }
 
@@ -68,93 +24,8 @@ Error defined_twice(std::string_view what, std::string_view name, std::string_vi
           concat(what, " \"", name, "\" is defined twice, in ", first, " and ", second)};
 }
 
-Result<std::string> companion(const TemplateFolder& folder, const std::string& path,
-                              std::string_view named_by) {
-  const auto found = folder.files.find(path);
-  if (found != folder.files.end()) return found->second;
-  return Error{ErrorCode::not_found,
-               concat(folder.place(named_by), ": no file ", folder.place(path), " beside it")};
-}
-
-/// Loads folders into the catalog's lists: headers and operations of all folders first, since a
-/// template may implement an operation of another folder.
-class Loader {
- public:
-  Loader(std::vector<Operation>& operations, std::vector<KernelTemplate>& templates,
-         std::vector<DeviceHeader>& headers)
-      : operations_(operations), templates_(templates), headers_(headers) {}
-
-  Result<void> load_headers(const TemplateFolder& folder) {
-    constexpr std::string_view kPrefix = "include/";
-    for (const auto& [path, text] : folder.files) {
-      if (!path.starts_with(kPrefix) || !path.ends_with(".cuh")) continue;
-      std::string name = path.substr(kPrefix.size());
-      const auto [known, added] = header_places_.emplace(name, folder.place(path));
-      if (!added) return defined_twice("header", name, known->second, folder.place(path));
-      headers_.push_back({std::move(name), text});
-    }
-    return {};
-  }
-
-  Result<void> load_operations(const TemplateFolder& folder) {
-    for (const auto& [path, text] : folder.files) {
-      const std::vector<std::string_view> parts = split(path, '/');
-      if (parts.size() != 2 || parts[1] != "operation.json") continue;
-      Result<std::string> reference = companion(folder, concat(parts[0], "/reference.cu"), path);
-      if (!reference) return std::move(reference).error();
-      const std::string place = folder.place(path);
-      Result<Operation> operation = parse_operation(text, place, *std::move(reference));
-      if (!operation) return std::move(operation).error();
-      if (operation->name != parts[0]) {
-        return Error{ErrorCode::invalid_argument,
-                     concat(place, ": operation: \"", operation->name,
-                            "\" is not the folder's name, \"", parts[0], "\"")};
-      }
-      if (const Operation* other = find_named(operations_, operation->name)) {
-        return defined_twice("operation", other->name, other->folder, operation->folder);
-      }
-      operations_.push_back(*std::move(operation));
-    }
-    return {};
-  }
-
-  Result<void> load_templates(const TemplateFolder& folder) {
-    for (const auto& [path, text] : folder.files) {
-      const std::vector<std::string_view> parts = split(path, '/');
-      if (parts.size() != 3 || parts[2] != "manifest.json") continue;
-      const std::string place = folder.place(path);
-      const std::string name = concat(parts[0], "/", parts[1]);
-      const Operation* operation = find_named(operations_, parts[0]);
-      if (!operation) {
-        Error missing = not_found("operation", parts[0], operations_);
-        missing.message = concat(place, ": ", missing.message);
-        return missing;
-      }
-      if (const KernelTemplate* other = find_named(templates_, name)) {
-        return defined_twice("template", name, other->manifest_file, place);
-      }
-      Result<std::string> source_file = manifest_source(text, place);
-      if (!source_file) return std::move(source_file).error();
-      Result<std::string> source = companion(folder, concat(name, "/", *source_file), path);
-      if (!source) return std::move(source).error();
-      Result<KernelTemplate> made =
-          parse_manifest(text, place, name, *operation, *std::move(source));
-      if (!made) return std::move(made).error();
-      templates_.push_back(*std::move(made));
-    }
-    return {};
-  }
-
- private:
-  std::vector<Operation>& operations_;
-  std::vector<KernelTemplate>& templates_;
-  std::vector<DeviceHeader>& headers_;
-  std::map<std::string, std::string> header_places_;
-};
-
-/// Gives the functions to the operations whose problems may bring one along.
-Result<void> load_functions(const std::vector<fs::path>& files,
-                            std::vector<Operation>& operations) {
+Result<std::vector<std::shared_ptr<const UserFunction>>> read_functions(
+    const std::vector<fs::path>& files) {
   std::vector<std::shared_ptr<const UserFunction>> functions;
   for (const fs::path& file : files) {
     Result<UserFunction> function = UserFunction::read(file);
@@ -165,56 +36,179 @@ Result<void> load_functions(const std::vector<fs::path>& files,
     }
     functions.push_back(std::make_shared<const UserFunction>(*std::move(function)));
   }
-  for (Operation& operation : operations) {
-    if (std::any_of(operation.flags.begin(), operation.flags.end(),
-                    [](const Flag& flag) { return flag.is_function(); })) {
-      operation.functions = functions;
-    }
-  }
-  return {};
+  return functions;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>& template_dirs,
                                                      const std::vector<fs::path>& function_files) {
-  std::vector<TemplateFolder> folders{embedded_folder()};
-  for (const fs::path& path : template_dirs) {
-    Result<TemplateFolder> folder = read_folder(path);
-    if (!folder) return std::move(folder).error();
-    folders.push_back(*std::move(folder));
-  }
   auto catalog = std::make_shared<Catalog>();
-  Loader loader(catalog->operations_, catalog->templates_, catalog->headers_);
-  using Step = Result<void> (Loader::*)(const TemplateFolder&);
-  for (const Step step :
-       {&Loader::load_headers, &Loader::load_operations, &Loader::load_templates}) {
-    for (const TemplateFolder& folder : folders) {
-      if (Result<void> loaded = (loader.*step)(folder); !loaded) return std::move(loaded).error();
-    }
+  catalog->folders_.push_back(TemplateFolder::embedded());
+  for (const fs::path& path : template_dirs) {
+    Result<TemplateFolder> folder = TemplateFolder::read(path);
+    if (!folder) return std::move(folder).error();
+    catalog->folders_.push_back(*std::move(folder));
   }
-  if (Result<void> loaded = load_functions(function_files, catalog->operations_); !loaded) {
-    return std::move(loaded).error();
+  auto functions = read_functions(function_files);
+  if (!functions) return std::move(functions).error();
+  catalog->functions_ = *std::move(functions);
+
+  // All headers and operations before templates, since a template may implement an operation of
+  // another folder.
+  using Step = Result<void> (Catalog::*)(const TemplateFolder&);
+  for (const Step step :
+       {&Catalog::add_headers, &Catalog::add_operations, &Catalog::add_templates}) {
+    for (const TemplateFolder& folder : catalog->folders_) {
+      if (Result<void> added = ((*catalog).*step)(folder); !added) return std::move(added).error();
+    }
   }
   return std::shared_ptr<const Catalog>(std::move(catalog));
 }
 
-Result<const Operation*> Catalog::operation(std::string_view name) const {
-  if (const Operation* found = find_named(operations_, name)) return found;
-  return not_found("operation", name, operations_);
+Result<void> Catalog::add_headers(const TemplateFolder& folder) {
+  constexpr std::string_view kPrefix = "include/";
+  for (const auto& [path, text] : folder.files()) {
+    if (!path.starts_with(kPrefix) || !path.ends_with(".cuh")) continue;
+    const std::string_view name = path.substr(kPrefix.size());
+    if (find_named(headers_, name)) {
+      const auto first = std::ranges::find_if(
+          folders_, [&path = path](const auto& other) { return other.files().contains(path); });
+      return defined_twice("header", name, first->place(path), folder.place(path));
+    }
+    headers_.push_back({std::string(name), text});
+  }
+  return {};
 }
 
-Result<const KernelTemplate*> Catalog::kernel_template(std::string_view name) const {
-  if (const KernelTemplate* found = find_named(templates_, name)) return found;
-  return not_found("template", name, templates_);
+Result<void> Catalog::add_operations(const TemplateFolder& folder) {
+  for (const auto& [path, text] : folder.files()) {
+    const std::vector<std::string_view> parts = split(path, '/');
+    if (parts.size() != 2 || parts[1] != "operation.json") continue;
+    if (const auto* other = find_named(operations_, parts[0])) {
+      return defined_twice("operation", parts[0], other->folder->place(parts[0]),
+                           folder.place(parts[0]));
+    }
+    const auto& added = operations_.emplace_back(std::string(parts[0]), folder, path);
+    if (is_built_in(folder)) continue;
+    if (auto operation = parsed(added); !operation) return std::move(operation).error();
+  }
+  return {};
+}
+
+Result<void> Catalog::add_templates(const TemplateFolder& folder) {
+  for (const auto& [path, text] : folder.files()) {
+    const std::vector<std::string_view> parts = split(path, '/');
+    if (parts.size() != 3 || parts[2] != "manifest.json") continue;
+    std::string name = concat(parts[0], "/", parts[1]);
+    if (const auto* other = find_named(templates_, name)) {
+      return defined_twice("template", name, other->folder->place(path), folder.place(path));
+    }
+    const auto& added = templates_.emplace_back(std::move(name), folder, path);
+    if (is_built_in(folder)) continue;
+    if (auto made = parsed(added); !made) return std::move(made).error();
+  }
+  return {};
+}
+
+bool Catalog::is_built_in(const TemplateFolder& folder) const {
+  return &folder == &folders_.front();
+}
+
+Result<Operation> Catalog::parse(const Entry<Operation>& entry) const {
+  const TemplateFolder& folder = *entry.folder;
+  const auto reference = folder.companion(concat(entry.name, "/reference.cu"), entry.path);
+  if (!reference) return reference.error();
+  const std::string place = folder.place(entry.path);
+  Result<Operation> operation =
+      parse_operation(folder.files().at(entry.path), place, std::string(*reference));
+  if (!operation) return operation;
+  if (operation->name != entry.name) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(place, ": operation: \"", operation->name,
+                        "\" is not the folder's name, \"", entry.name, "\"")};
+  }
+  const bool takes_functions =
+      std::ranges::any_of(operation->flags, [](const Flag& flag) { return flag.is_function(); });
+  if (takes_functions) operation->functions = functions_;
+  return operation;
+}
+
+Result<KernelTemplate> Catalog::parse(const Entry<KernelTemplate>& entry) const {
+  const TemplateFolder& folder = *entry.folder;
+  const std::string place = folder.place(entry.path);
+  const std::string_view operation_name =
+      std::string_view(entry.name).substr(0, entry.name.find('/'));
+  const auto* owner = find_named(operations_, operation_name);
+  if (!owner) {
+    Error missing = not_found("operation", operation_name, operations_);
+    missing.message = concat(place, ": ", missing.message);
+    return missing;
+  }
+  const Result<const Operation*> operation = parsed(*owner);
+  if (!operation) return operation.error();
+  Result<KernelTemplate> made =
+      parse_manifest(folder.files().at(entry.path), place, entry.name, **operation);
+  if (!made) return made;
+  const auto source = folder.companion(concat(entry.name, "/", made->source_file), entry.path);
+  if (!source) return source.error();
+  made->source = *source;
+  return made;
+}
+
+template <typename Value>
+Result<const Value*> Catalog::parsed(const Entry<Value>& entry) const {
+  std::call_once(entry.once, [&] { entry.value.emplace(parse(entry)); });
+  if (!*entry.value) return entry.value->error();
+  return &**entry.value;
+}
+
+template <typename Value>
+std::vector<std::reference_wrapper<const Value>> Catalog::all(
+    const std::deque<Entry<Value>>& entries) const {
+  std::vector<std::reference_wrapper<const Value>> values;
+  for (const Entry<Value>& entry : entries) {
+    if (const Result<const Value*> value = parsed(entry)) values.emplace_back(**value);
+  }
+  return values;
+}
+
+Result<void> Catalog::parse_all() const {
+  for (const auto& entry : operations_) {
+    if (auto operation = parsed(entry); !operation) return std::move(operation).error();
+  }
+  for (const auto& entry : templates_) {
+    if (auto made = parsed(entry); !made) return std::move(made).error();
+  }
+  return {};
+}
+
+std::vector<std::reference_wrapper<const Operation>> Catalog::operations() const {
+  return all(operations_);
+}
+
+std::vector<std::reference_wrapper<const KernelTemplate>> Catalog::templates() const {
+  return all(templates_);
 }
 
 std::vector<const KernelTemplate*> Catalog::templates_of(std::string_view operation) const {
   std::vector<const KernelTemplate*> found;
-  for (const KernelTemplate& made : templates_) {
-    if (made.operation == operation) found.push_back(&made);
+  const std::string prefix = concat(operation, "/");
+  for (const auto& entry : templates_) {
+    if (!entry.name.starts_with(prefix)) continue;
+    if (const auto made = parsed(entry)) found.push_back(*made);
   }
   return found;
+}
+
+Result<const Operation*> Catalog::operation(std::string_view name) const {
+  if (const auto* found = find_named(operations_, name)) return parsed(*found);
+  return not_found("operation", name, operations_);
+}
+
+Result<const KernelTemplate*> Catalog::kernel_template(std::string_view name) const {
+  if (const auto* found = find_named(templates_, name)) return parsed(*found);
+  return not_found("template", name, templates_);
 }
 
 }  // namespace kernwright

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <string_view>
-#include <vector>
 
 namespace kernwright {
 
 /// The first of `items` with that `name`; null where there is none.
-template <typename Named>
-const Named* find_named(const std::vector<Named>& items, std::string_view name) {
-  const auto found = std::ranges::find(items, name, &Named::name);
+template <typename Items>
+const typename Items::value_type* find_named(const Items& items, std::string_view name) {
+  const auto found = std::ranges::find(items, name, &Items::value_type::name);
   return found == items.end() ? nullptr : &*found;
 }
 

@@ -79,13 +79,9 @@ struct KernelTemplate {
   std::string target(int sm_arch) const;
 };
 
-/// Parses manifest.json against its operation: every name in every expression must exist. `source`
-/// is the text of the file that the manifest names beside it (see `manifest_source`).
+/// Parses manifest.json against its operation: every name in every expression must exist. `source`,
+/// the text of `source_file` beside it, is left for the caller to read.
 Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
-                                      std::string_view name, const Operation& operation,
-                                      std::string source);
-
-/// The `source` field alone, so that the file can be read before the manifest is checked whole.
-Result<std::string> manifest_source(std::string_view json, std::string_view file);
+                                      std::string_view name, const Operation& operation);
 
 }  // namespace kernwright

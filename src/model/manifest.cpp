@@ -30,7 +30,7 @@ class ManifestReader {
                        "launches"});
     read_operation(json_.required("operation"));
     made_.description = json_.required("description").string();
-    made_.source_file = json_.required("source").string();
+    read_source(json_.required("source"));
     read_arch(json_.required("arch"));
     if (const JsonReader when = json_.optional("when"); when.present()) {
       made_.when = when.expressions(names_);
@@ -57,6 +57,14 @@ class ManifestReader {
     if (json.present() && made_.operation != operation_.name) {
       json.fail(concat("\"", made_.operation, "\" is not the operation of the folder, \"",
                        operation_.name, "\""));
+    }
+  }
+
+  void read_source(const JsonReader& json) {
+    made_.source_file = json.string();
+    const std::string& name = made_.source_file;
+    if (json.present() && (name.empty() || name.find('/') != std::string::npos)) {
+      json.fail(concat("\"", name, "\" is no file beside the manifest"));
     }
   }
 
@@ -306,8 +314,7 @@ std::string KernelTemplate::target(int sm_arch) const {
 }
 
 Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
-                                      std::string_view name, const Operation& operation,
-                                      std::string source) {
+                                      std::string_view name, const Operation& operation) {
   const Result<JsonNode> root = parse_json(json, file);
   if (!root) return root.error();
   Diagnostics diagnostics(file);
@@ -316,21 +323,7 @@ Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view fi
   made.name = name;
   made.manifest_file = file;
   made.manifest = json;
-  made.source = std::move(source);
   return made;
-}
-
-Result<std::string> manifest_source(std::string_view json, std::string_view file) {
-  const Result<JsonNode> root = parse_json(json, file);
-  if (!root) return root.error();
-  Diagnostics diagnostics(file);
-  const JsonReader source = JsonReader(&*root, "", 1, diagnostics).required("source");
-  std::string name = source.string();
-  if (source.present() && (name.empty() || name.find('/') != std::string::npos)) {
-    source.fail(concat("\"", name, "\" is no file beside the manifest"));
-  }
-  if (!diagnostics.ok()) return diagnostics.error();
-  return name;
 }
 
 }  // namespace kernwright

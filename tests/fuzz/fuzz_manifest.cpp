@@ -20,7 +20,7 @@ void expect_named(const Result<T>& result) {
 }
 
 void try_template(std::string_view text, const Operation& operation, const DeviceProfile& profile) {
-  const Result<KernelTemplate> made = parse_manifest(text, kFile, "fuzz/fuzz", operation, "");
+  const Result<KernelTemplate> made = parse_manifest(text, kFile, "fuzz/fuzz", operation);
   expect_named(made);
   if (!made) return;
   for (const std::int64_t index : {std::int64_t{0}, made->space.size() - 1}) {
@@ -42,7 +42,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const DeviceProfile profile = find_profile("h200").value();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   expect_named(parse_json(text, kFile));
-  expect_named(manifest_source(text, kFile));
   for (const Operation& known : catalog->operations()) try_template(text, known, profile);
   return 0;
 }

@@ -1,7 +1,13 @@
 #include "model/catalog.h"
 
+#include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
+#include <string_view>
+#include <thread>
+#include <vector>
 
+#include "model/embedded_files.h"
 #include "support/files.h"
 #include "tests/model/samples.h"
 #include "tests/temp_dir.h"
@@ -48,6 +54,39 @@ TEST_F(CatalogTest, FoldersAreAddedToTheBuiltIns) {
   EXPECT_TRUE((*catalog)->operation("matmul"));
   EXPECT_EQ((*catalog)->templates_of("scale").size(), 1U);
   EXPECT_EQ((*catalog)->headers().back().name, "mine/header.cuh");
+}
+
+TEST_F(CatalogTest, EveryBuiltInFileParses) {
+  const auto catalog = Catalog::load({});
+  ASSERT_TRUE(catalog);
+  const Result<void> parsed = (*catalog)->parse_all();
+  EXPECT_TRUE(parsed) << parsed.error().message;
+  const auto defined = [](std::string_view file) {
+    return std::ranges::count_if(embedded_templates(), [file](const EmbeddedFile& embedded) {
+      return embedded.path.ends_with(file);
+    });
+  };
+  EXPECT_EQ((*catalog)->operations().size(), defined("/operation.json"));
+  EXPECT_EQ((*catalog)->templates().size(), defined("/manifest.json"));
+}
+
+TEST_F(CatalogTest, ThreadsThatAskForOneFileGetOneObject) {
+  const auto catalog = Catalog::load({}).value();
+  constexpr std::size_t kThreads = 4;
+  std::array<const KernelTemplate*, kThreads> found{};
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        // Half of them find the template by its operation, whose others are parsed before it.
+        found[i] = i % 2 == 0 ? catalog->kernel_template("matmul/tiled").value()
+                              : catalog->templates_of("matmul").back();
+      });
+    }
+  }
+  ASSERT_EQ(found[1]->name, "matmul/tiled");
+  for (const KernelTemplate* one : found) EXPECT_EQ(one, found[0]);
+  EXPECT_EQ(found[0]->source.find("#include"), 0U);
 }
 
 TEST_F(CatalogTest, ATemplateMayImplementABuiltInOperation) {

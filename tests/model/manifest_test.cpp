@@ -11,7 +11,7 @@ TEST(ManifestTest, ReadsEveryField) {
   const KernelTemplate made = scale_template(operation);
   EXPECT_EQ(made.name, "scale/boxes");
   EXPECT_EQ(made.manifest_file, "scale/boxes/manifest.json");
-  EXPECT_EQ(made.source, "// kernel");
+  EXPECT_EQ(made.source_file, "kernel.cu");
   EXPECT_NE(made.manifest.find("\"parameters\""), std::string::npos);
   EXPECT_EQ(made.when.size(), 1U);
   EXPECT_EQ(made.constant_dims, std::vector<std::string>{"n"});
@@ -54,13 +54,6 @@ TEST(ManifestTest, SpecificTargetsCarryTheSuffix) {
   EXPECT_FALSE(scale_template(operation).runs_on(100));
 }
 
-TEST(ManifestTest, SourceIsReadAlone) {
-  EXPECT_EQ(manifest_source(kScaleManifest, "m.json").value(), "kernel.cu");
-  EXPECT_EQ(manifest_source("{}", "m.json").error().message, "m.json:1: source: missing");
-  EXPECT_EQ(manifest_source(R"({"source": "../kernel.cu"})", "m.json").error().message,
-            "m.json:1: source: \"../kernel.cu\" is no file beside the manifest");
-}
-
 struct Refused {
   const char* from;
   const char* to;
@@ -71,9 +64,8 @@ class ManifestErrorTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(ManifestErrorTest, NamesFileLineAndField) {
   const Operation operation = scale_operation();
-  const Result<KernelTemplate> made =
-      parse_manifest(replaced(kScaleManifest, GetParam().from, GetParam().to), "m.json",
-                     "scale/boxes", operation, "");
+  const Result<KernelTemplate> made = parse_manifest(
+      replaced(kScaleManifest, GetParam().from, GetParam().to), "m.json", "scale/boxes", operation);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(made.error().message, GetParam().message);
@@ -92,6 +84,9 @@ INSTANTIATE_TEST_SUITE_P(
             "m.json:22: spills: unknown key, known are operation, description, source, arch, when, "
             "dims, parameters, default, derived, rules, spill_bytes, tensor_maps, workspace, "
             "launches"},
+        Refused{"\"source\": \"kernel.cu\",", "", "m.json:1: source: missing"},
+        Refused{"kernel.cu", "../kernel.cu",
+                "m.json:4: source: \"../kernel.cu\" is no file beside the manifest"},
         Refused{"\"spill_bytes\": 8", "\"spill_bytes\": -8", "m.json:22: spill_bytes: -8 < 0"},
         Refused{
             "\"max\": 90, ", "",
@@ -161,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ManifestTest, ConditionsSeeTheProblemAlone) {
   const Operation operation = scale_operation();
   const Result<KernelTemplate> made = parse_manifest(
-      replaced(kScaleManifest, "n % 8 == 0", "ROWS == 8"), "m.json", "scale/boxes", operation, "");
+      replaced(kScaleManifest, "n % 8 == 0", "ROWS == 8"), "m.json", "scale/boxes", operation);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().message,
             std::string("m.json:6: when[0]: \"ROWS == 8\": unknown name \"ROWS\", ") + kAllNames);
@@ -171,7 +166,7 @@ TEST(ManifestTest, DerivedValuesSeeEarlierOnesOnly) {
   const Operation operation = scale_operation();
   const Result<KernelTemplate> made =
       parse_manifest(replaced(kScaleManifest, "STAGES * ROWS * n", "tiles * n"), "m.json",
-                     "scale/boxes", operation, "");
+                     "scale/boxes", operation);
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("m.json:15: derived.SMEM_BYTES: \"tiles * n * dtype_bytes\": "
                                       "unknown name \"tiles\""),
