@@ -5,8 +5,11 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/sweep_problem.h"
 #include "cli/sweep_run.h"
+#include "cli/sweeper.h"
 #include "service/sweep_plan.h"
+#include "service/sweep_report.h"
 #include "service/worklist.h"
 #include "support/text.h"
 
@@ -57,28 +60,21 @@ class Sweep : public Command {
     if (shard->count > 1) normalized = shard_of(std::move(normalized), *shard);
     if (dry_run_) return print_plan(first, normalized);
 
-    const std::size_t count = normalized.size();
-    SweepRun run(*services, std::move(normalized),
-                 {.seconds = seconds_, .recheck = recheck_, .json = json});
-    return print_report(first, run.run(), count);
+    SweepRun run(normalized, tuners(*services), json);
+    return print_report(first, normalized, run.run());
   }
 
  private:
+  /// One GPU each. Only where it is one alone does it tune in this process.
   Result<std::vector<std::shared_ptr<ServiceCore>>> open_services() const {
-    std::vector<int> devices(devices_.begin(), devices_.end());
-    if (devices.empty() || !service_.sku.empty()) devices = {service_.device};
     std::vector<std::shared_ptr<ServiceCore>> services;
+    const std::vector<int> devices = this->devices();
     for (const int device : devices) {
       if (std::count(devices.begin(), devices.end(), device) > 1) {
         return Error{ErrorCode::invalid_argument, concat("--devices names ", device, " twice")};
       }
       ServiceOptions options = service_.options();
       options.device = device;
-      if (devices.size() > 1) {
-        // The pools share the cores.
-        const int cores = static_cast<int>(std::thread::hardware_concurrency());
-        options.compile_threads = std::max(1, (cores - 2) / static_cast<int>(devices.size()));
-      }
       Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
       if (!opened) return opened.error();
       services.push_back(*std::move(opened));
@@ -92,11 +88,39 @@ class Sweep : public Command {
     return services;
   }
 
+  std::vector<int> devices() const {
+    if (devices_.empty()) return {service_.device};
+    return {devices_.begin(), devices_.end()};
+  }
+
+  std::vector<SweepRun::Tuner> tuners(
+      const std::vector<std::shared_ptr<ServiceCore>>& services) const {
+    const SweepSettings settings{.seconds = seconds_, .recheck = recheck_};
+    if (services.size() == 1) {
+      return {[service = services.front(), settings, quiet = json.getValue()](const Problem& p) {
+        return sweep_problem(*service, p, settings, quiet);
+      }};
+    }
+    // The pools share the cores.
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    const int threads = std::max(1, (cores - 2) / static_cast<int>(services.size()));
+    std::vector<SweepRun::Tuner> tuners;
+    for (const int device : devices()) {
+      std::vector<std::string> arguments = service_.arguments(device);
+      arguments.insert(arguments.begin(), "sweeper");
+      arguments.push_back(concat("--seconds=", settings.seconds));
+      arguments.push_back(concat("--compile-threads=", threads));
+      if (settings.recheck) arguments.emplace_back("--recheck");
+      const auto sweeper = std::make_shared<Sweeper>(std::move(arguments));
+      tuners.emplace_back([sweeper](const Problem& problem) { return sweeper->sweep(problem); });
+    }
+    return tuners;
+  }
+
   Status print_plan(const ServiceCore& service, const std::vector<Problem>& problems) const {
     const Result<SweepPlan> plan = plan_sweep(service, problems);
     if (!plan) return report(plan.error());
-    const int gpus = devices_.empty() ? 1 : static_cast<int>(devices_.size());
-    const double seconds = plan->seconds(seconds_, gpus);
+    const double seconds = plan->seconds(seconds_, static_cast<int>(devices().size()));
     if (json) {
       Json rows = Json::array();
       for (const SweepPlan::Row& row : plan->rows) {
@@ -126,18 +150,22 @@ class Sweep : public Command {
     return Status::ok;
   }
 
-  Status print_report(const ServiceCore& service, const std::vector<SweepResult>& results,
-                      std::size_t count) const {
+  Status print_report(const ServiceCore& service, const std::vector<Problem>& problems,
+                      const std::vector<SweepResult>& results) const {
     std::size_t failed = 0;
     Json rows = Json::array();
     if (!json && !results.empty()) print("report");
-    for (const SweepResult& result : results) {
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      const std::string problem = problems[i].text();
+      const SweepResult& result = results[i];
       if (!result.record) {
         ++failed;
-        rows.push_back({{"problem", result.problem.text()}, {"error", result.error}});
+        rows.push_back({{"problem", problem}, {"error", result.error}});
         continue;
       }
-      const ReportRow& row = result.row;
+      const Result<ServiceCore::Named> named = service.name(problems[i]);
+      if (!named) return report(named.error());
+      const ReportRow row = report_row(*result.record, *named->operation, service.profile());
       Json object = record_json(*result.record);
       object["us"] = row.us;
       object["bound"] = to_string(row.bound);
@@ -147,21 +175,21 @@ class Sweep : public Command {
       if (result.tuned_again) object["tuned_again"] = true;
       rows.push_back(std::move(object));
       if (json) continue;
-      print(concat("  ", to_string(row.support), "  ", result.problem.text(), "  ",
-                   format_us(row.us), "  ", percent(row.roofline_share), " of the roofline, ",
-                   to_string(row.bound), " bound; runner-up ", percent(row.margin),
-                   " slower; trust ", to_string(result.record->trust),
+      print(concat("  ", to_string(row.support), "  ", problem, "  ", format_us(row.us), "  ",
+                   percent(row.roofline_share), " of the roofline, ", to_string(row.bound),
+                   " bound; runner-up ", percent(row.margin), " slower; trust ",
+                   to_string(result.record->trust),
                    row.next_evidence.empty() ? "" : "\n    next: ", row.next_evidence));
     }
     if (json) {
       print_json(Json{{"sku", service.profile().id},
                       {"grade", service.has_device() ? "measured" : "predicted"},
-                      {"problems", count},
+                      {"problems", problems.size()},
                       {"failed", failed},
                       {"records", rows}});
     } else {
-      print(concat(count - failed, " of ", count, " problems have a record for ",
-                   service.profile().id,
+      print(concat(problems.size() - failed, " of ", problems.size(),
+                   " problems have a record for ", service.profile().id,
                    service.has_device() ? "" : ", by prediction: no GPU was used"));
     }
     return failed == 0 ? Status::ok : Status::failed;

@@ -45,6 +45,17 @@ ServiceOptions ServiceFlags::options() const {
   return options;
 }
 
+std::vector<std::string> ServiceFlags::arguments(int number) const {
+  std::vector<std::string> words = {concat("--device=", number),
+                                    concat("--l2=", to_string(l2.getValue()))};
+  if (!cache.empty()) words.push_back(concat("--cache=", cache.getValue()));
+  if (!sku.empty()) words.push_back(concat("--sku=", sku.getValue()));
+  for (const std::string& dir : read_only_caches) words.push_back("--read-only-cache=" + dir);
+  for (const std::string& dir : templates) words.push_back("--templates=" + dir);
+  for (const std::string& file : epilogues) words.push_back("--epilogue=" + file);
+  return words;
+}
+
 ProblemWords::ProblemWords(llvm::cl::SubCommand& sub)
     : words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
             llvm::cl::desc("OPERATION dim=value ... flag=value ..."), llvm::cl::sub(sub)) {}

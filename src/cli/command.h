@@ -30,6 +30,8 @@ struct ServiceFlags {
   explicit ServiceFlags(llvm::cl::SubCommand& sub);
 
   ServiceOptions options() const;
+  /// The words of a command line that gives the same options, for device `number`.
+  std::vector<std::string> arguments(int number) const;
   Result<std::shared_ptr<ServiceCore>> open() const { return ServiceCore::open(options()); }
 
   llvm::cl::opt<std::string> cache;
@@ -74,5 +76,6 @@ std::unique_ptr<Command> make_show();
 std::unique_ptr<Command> make_cache();
 std::unique_ptr<Command> make_dispatch();
 std::unique_ptr<Command> make_worker();
+std::unique_ptr<Command> make_sweeper();
 
 }  // namespace kernwright::cli

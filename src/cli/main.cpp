@@ -14,8 +14,8 @@ int main(int argc, char** argv) {
   using namespace kernwright::cli;
 
   const std::vector<std::unique_ptr<Command> (*)()> table = {
-      make_doctor,  make_check, make_tune,  make_worklist, make_sweep,
-      make_prewarm, make_show,  make_cache, make_dispatch, make_worker,
+      make_doctor, make_check, make_tune,     make_worklist, make_sweep,   make_prewarm,
+      make_show,   make_cache, make_dispatch, make_worker,   make_sweeper,
   };
   std::vector<std::unique_ptr<Command>> commands;
   for (const auto& make : table) commands.push_back(make());

@@ -1,50 +1,38 @@
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/output.h"
+#include "cli/sweep_problem.h"
 #include "service/core.h"
-#include "service/sweep_report.h"
 
 namespace kernwright::cli {
 
-/// How one problem of a sweep ended.
-struct SweepResult {
-  Problem problem;  ///< normalised
-  std::optional<TuningRecord> record;
-  ReportRow row;      ///< of the record
-  std::string note;   ///< "already in the cache", ...
-  std::string error;  ///< where there is no record
-  bool tuned_again = false;
-};
-
-/// The problems of a sweep, shared out among services, one per GPU, each tuning one at a time.
+/// The problems of a sweep, shared out among tuners, one per GPU, each tuning one at a time.
 class SweepRun {
  public:
-  struct Options {
-    double seconds = 30;   ///< per problem
-    bool recheck = false;  ///< what another environment measured is due
-    bool json = false;     ///< print no lines
-  };
+  /// Sweeps one problem. Called by one thread at a time.
+  using Tuner = std::function<SweepResult(const Problem&)>;
 
-  SweepRun(std::vector<std::shared_ptr<ServiceCore>> services, std::vector<Problem> normalized,
-           Options options);
+  /// `normalized` and `tuners` with one or more entries. With `json` no lines are printed.
+  SweepRun(std::vector<Problem> normalized, std::vector<Tuner> tuners, bool json)
+      : problems_(std::move(normalized)),
+        tuners_(std::move(tuners)),
+        json_(json),
+        results_(problems_.size()) {}
 
   /// In the order of the problems.
   std::vector<SweepResult> run();
 
  private:
-  void work(ServiceCore& service);
-  SweepResult sweep_one(ServiceCore& service, const Problem& problem) const;
-  void print_progress(const SweepResult& result, double seconds);
+  void work(const Tuner& tuner);
+  void print_progress(const Problem& problem, const SweepResult& result, double seconds);
 
-  std::vector<std::shared_ptr<ServiceCore>> services_;
   std::vector<Problem> problems_;
-  Options options_;
+  std::vector<Tuner> tuners_;
+  bool json_;
   std::mutex mutex_;
   std::size_t next_ = 0;
   std::size_t done_ = 0;

@@ -73,7 +73,7 @@ Result<void> Catalog::add_headers(const TemplateFolder& folder) {
     const std::string_view name = path.substr(kPrefix.size());
     if (find_named(headers_, name)) {
       const auto first = std::ranges::find_if(
-          folders_, [&path = path](const auto& other) { return other.files().contains(path); });
+          folders_, [&same = path](const auto& other) { return other.files().contains(same); });
       return defined_twice("header", name, first->place(path), folder.place(path));
     }
     headers_.push_back({std::string(name), text});

@@ -51,6 +51,7 @@ class World:
         return {
             "tune": ["tune", *problem, *SKU, *cache],
             "sweep": ["sweep", self.worklist, *SKU, *cache],
+            "sweep on two": ["sweep", self.worklist, *SKU, "--devices", "0,1", *cache],
             "prewarm": ["prewarm", self.worklist, *SKU, *cache],
             "export": ["cache", "export", self.bundle, *cache],
             "install": ["cache", "install", self.bundle, "--allow-unsigned", "--cache", self.fleet],

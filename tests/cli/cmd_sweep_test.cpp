@@ -127,6 +127,64 @@ TEST_F(WorklistToolkitTest, TheReportJudgesEveryRecord) {
   EXPECT_NE(text.out.find("caveated  vector_add n=4096 dtype=fp32"), std::string::npos) << text.out;
 }
 
+TEST_F(WorklistToolkitTest, SeveralDevicesAreSweptByOneProcessEach) {
+  const Ran both = run_list("sweep", {"--devices", "0,1", "--l2", "warm", "--json"});
+  ASSERT_EQ(both.exit_code, 0) << both.err;
+  const nlohmann::json report = both.json();
+  ASSERT_EQ(report["records"].size(), 2U);
+  EXPECT_EQ(report["records"][0]["problem"], "vector_add n=4096 dtype=fp32");
+  EXPECT_EQ(report["records"][1]["problem"], "vector_add n=65536 dtype=bf16");
+  const auto before = files();
+
+  // One device's sweep, in the process itself, finds and judges what the others' left.
+  const Ran one = run_list("sweep", {"--l2", "warm", "--json"});
+  EXPECT_EQ(one.json(), report) << one.err;
+  const Ran again = run_list("sweep", {"--devices", "0,1", "--l2", "warm"});
+  EXPECT_NE(again.out.find("already in the cache"), again.out.rfind("already in the cache"));
+  EXPECT_EQ(files(), before);
+}
+
+/// Two devices, and processes that are killed.
+class KilledSweepToolkitTest : public WorklistToolkitTest {
+ protected:
+  /// Starts a sweep of eight problems, `$sweep`, and runs `lines` once its `$children` are there.
+  Ran sweep_and(const std::string& lines) {
+    write("list.json", R"({"problems": [{"operation": "vector_add",
+      "dims": {"n": "1024:8192:1024"}, "flags": {"dtype": "fp32"}}]})");
+    return shell("kernwright sweep " + list_.string() + " --sku h200 --devices 0,1 & sweep=$!\n" +
+                 R"(for i in $(seq 1000); do
+                      children=$(grep -ls "^PPid:.$sweep\$" /proc/[0-9]*/status | cut -d/ -f3)
+                      [ $(echo $children | wc -w) = 2 ] && break
+                      sleep 0.01
+                    done
+                    )" +
+                 lines);
+  }
+};
+
+TEST_F(KilledSweepToolkitTest, NoProcessIsLeft) {
+  const Ran ran = sweep_and(R"(kill -9 $sweep
+    for i in $(seq 1000); do
+      left=$(for child in $children; do readlink /proc/$child/exe; done)
+      [ -z "$left" ] && break
+      sleep 0.01
+    done
+    echo "killed $children, left: $left.")");
+  EXPECT_NE(ran.out.find(", left: ."), std::string::npos) << ran.out << ran.err;
+  EXPECT_EQ(ran.out.find("killed ,"), std::string::npos) << ran.out << ran.err;
+  const Ran resumed = run_list("sweep", {"--devices", "0,1"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("8 of 8 problems have a record"), std::string::npos) << resumed.out;
+}
+
+TEST_F(KilledSweepToolkitTest, AKilledChildCostsItsProblemAlone) {
+  const Ran ran = sweep_and("set -- $children; kill -9 $1; wait $sweep");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find("its process ended (signal 9 (SIGKILL))"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.out.find("7 of 8 problems have a record"), std::string::npos) << ran.out;
+  EXPECT_EQ(run_list("sweep", {"--devices", "0,1"}).exit_code, 0);
+}
+
 TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
   const std::string config = write("config.json", R"({"hidden_size": 4096, "hidden_act": "silu",
     "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,

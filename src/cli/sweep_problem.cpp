@@ -1,0 +1,71 @@
+#include "cli/sweep_problem.h"
+
+#include <utility>
+
+#include "cache/field_writer.h"
+#include "cache/json_fields.h"
+#include "cli/output.h"
+#include "service/sweep_state.h"
+
+namespace kernwright::cli {
+
+SweepResult sweep_problem(ServiceCore& service, const Problem& problem,
+                          const SweepSettings& settings, bool quiet) {
+  SweepResult result;
+  const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
+  MissReason reason = MissReason::none;
+  const std::vector<GradedRecord> known = service.records(problem, reason);
+  const SweepState state = sweep_state(known, wanted, settings.recheck);
+  if (state.settled != nullptr) {
+    Lookup<TuningRecord> record = read_record(state.settled->file);
+    if (record) {
+      result.record = std::move(record.value);
+      result.found = true;
+      return result;
+    }
+  }
+  TuningOptions options;
+  options.budget.seconds = settings.seconds;
+  Result<TuningResult> tuned = tune_or_predict(service, problem, std::move(options), quiet);
+  if (!tuned) {
+    result.error = tuned.error().message;
+    return result;
+  }
+  result.record = std::move(tuned->record);
+  result.tuned_again = state.provisional;
+  return result;
+}
+
+std::string to_json(const SweepResult& result) {
+  FieldWriter fields;
+  if (result.record) {
+    fields.write("record", kernwright::to_json(*result.record));
+  } else {
+    fields.write("error", result.error);
+  }
+  fields.write("found", result.found);
+  fields.write("tuned_again", result.tuned_again);
+  return fields.text();
+}
+
+Result<SweepResult> parse_sweep_result(std::string_view json) {
+  SweepResult result;
+  std::string record;
+  const Result<void> parsed = parse_fields(json, "sweep result", [&](FieldReader& fields) {
+    if (fields.contains("record")) {
+      fields.read("record", record);
+    } else {
+      fields.read("error", result.error);
+    }
+    fields.read("found", result.found);
+    fields.read("tuned_again", result.tuned_again);
+  });
+  if (!parsed) return parsed.error();
+  if (record.empty()) return result;
+  Result<TuningRecord> read = parse_record(record);
+  if (!read) return std::move(read).error();
+  result.record = *std::move(read);
+  return result;
+}
+
+}  // namespace kernwright::cli

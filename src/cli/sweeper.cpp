@@ -1,0 +1,59 @@
+#include "cli/sweeper.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "cache/json_fields.h"
+#include "cli/output.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+/// For a process whose channel is closed to be gone.
+constexpr double kEndSeconds = 10;
+
+Result<Subprocess> start(const std::vector<std::string>& arguments) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Error{ErrorCode::io, concat("/proc/self/exe: ", error.message())};
+  return Subprocess::spawn({.program = program, .arguments = arguments, .removed_variables = {}});
+}
+
+}  // namespace
+
+SweepResult Sweeper::sweep(const Problem& problem) {
+  Result<SweepResult> result = ask(problem);
+  if (result) return *std::move(result);
+  SweepResult failed;
+  failed.error = result.error().message;
+  if (process_) {
+    const std::optional<ExitStatus> ended = process_->wait(deadline_in(kEndSeconds));
+    failed.error = concat("its process ended (", ended ? ended->text() : failed.error,
+                          "): ", process_->last_words());
+    process_.reset();
+  }
+  return failed;
+}
+
+Result<SweepResult> Sweeper::ask(const Problem& problem) {
+  if (!process_) {
+    Result<Subprocess> started = start(arguments_);
+    if (!started) return std::move(started).error();
+    process_ = *std::move(started);
+  }
+  Channel& channel = process_->channel();
+  if (auto sent = channel.send(problem.text()); !sent) return sent.error();
+  for (;;) {
+    const Result<Message> message = channel.receive();
+    if (!message) return message.error();
+    std::string warning;
+    const Result<void> is_warning = parse_fields(
+        message->text, "warning", [&](FieldReader& fields) { fields.read("warning", warning); });
+    if (!is_warning) return parse_sweep_result(message->text);
+    report_warning(warning);
+  }
+}
+
+}  // namespace kernwright::cli
