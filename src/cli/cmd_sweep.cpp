@@ -46,6 +46,9 @@ class Sweep : public Command {
     if (!shard) return report(shard.error());
     Result<std::vector<Problem>> problems = worklist_.read();
     if (!problems) return report(problems.error());
+    // They start while this process looks at the GPUs.
+    std::vector<SweepRun::Tuner> tuners;
+    if (devices().size() > 1 && !dry_run_) tuners = start_sweepers();
     Result<std::vector<std::shared_ptr<ServiceCore>>> services = open_services();
     if (!services) return report(services.error());
     const ServiceCore& first = *services->front();
@@ -60,12 +63,13 @@ class Sweep : public Command {
     if (shard->count > 1) normalized = shard_of(std::move(normalized), *shard);
     if (dry_run_) return print_plan(first, normalized);
 
-    SweepRun run(normalized, tuners(*services), json);
+    if (tuners.empty()) tuners = {tuner_here(services->front())};
+    SweepRun run(normalized, std::move(tuners), json);
     return print_report(first, normalized, run.run());
   }
 
  private:
-  /// One GPU each. Only where it is one alone does it tune in this process.
+  /// One per GPU. Only where there is one alone does it tune, in this process.
   Result<std::vector<std::shared_ptr<ServiceCore>>> open_services() const {
     std::vector<std::shared_ptr<ServiceCore>> services;
     const std::vector<int> devices = this->devices();
@@ -93,24 +97,26 @@ class Sweep : public Command {
     return {devices_.begin(), devices_.end()};
   }
 
-  std::vector<SweepRun::Tuner> tuners(
-      const std::vector<std::shared_ptr<ServiceCore>>& services) const {
-    const SweepSettings settings{.seconds = seconds_, .recheck = recheck_};
-    if (services.size() == 1) {
-      return {[service = services.front(), settings, quiet = json.getValue()](const Problem& p) {
-        return sweep_problem(*service, p, settings, quiet);
-      }};
-    }
-    // The pools share the cores.
+  SweepSettings settings() const { return {.seconds = seconds_, .recheck = recheck_}; }
+
+  SweepRun::Tuner tuner_here(std::shared_ptr<ServiceCore> service) const {
+    return [service = std::move(service), settings = settings(),
+            quiet = json.getValue()](const Problem& problem) {
+      return sweep_problem(*service, problem, settings, quiet);
+    };
+  }
+
+  std::vector<SweepRun::Tuner> start_sweepers() const {
+    // Their pools share the cores.
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    const int threads = std::max(1, (cores - 2) / static_cast<int>(services.size()));
+    const int threads = std::max(1, (cores - 2) / static_cast<int>(devices().size()));
     std::vector<SweepRun::Tuner> tuners;
     for (const int device : devices()) {
       std::vector<std::string> arguments = service_.arguments(device);
       arguments.insert(arguments.begin(), "sweeper");
-      arguments.push_back(concat("--seconds=", settings.seconds));
+      arguments.push_back(concat("--seconds=", seconds_.getValue()));
       arguments.push_back(concat("--compile-threads=", threads));
-      if (settings.recheck) arguments.emplace_back("--recheck");
+      if (recheck_) arguments.emplace_back("--recheck");
       const auto sweeper = std::make_shared<Sweeper>(std::move(arguments));
       tuners.emplace_back([sweeper](const Problem& problem) { return sweeper->sweep(problem); });
     }

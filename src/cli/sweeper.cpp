@@ -14,14 +14,22 @@ namespace {
 /// For a process whose channel is closed to be gone.
 constexpr double kEndSeconds = 10;
 
-Result<Subprocess> start(const std::vector<std::string>& arguments) {
+}  // namespace
+
+Sweeper::Sweeper(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {
+  static_cast<void>(start());  // tried again when it is asked
+}
+
+Result<void> Sweeper::start() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return Error{ErrorCode::io, concat("/proc/self/exe: ", error.message())};
-  return Subprocess::spawn({.program = program, .arguments = arguments, .removed_variables = {}});
+  Result<Subprocess> started =
+      Subprocess::spawn({.program = program, .arguments = arguments_, .removed_variables = {}});
+  if (!started) return std::move(started).error();
+  process_ = *std::move(started);
+  return {};
 }
-
-}  // namespace
 
 SweepResult Sweeper::sweep(const Problem& problem) {
   Result<SweepResult> result = ask(problem);
@@ -39,9 +47,7 @@ SweepResult Sweeper::sweep(const Problem& problem) {
 
 Result<SweepResult> Sweeper::ask(const Problem& problem) {
   if (!process_) {
-    Result<Subprocess> started = start(arguments_);
-    if (!started) return std::move(started).error();
-    process_ = *std::move(started);
+    if (auto started = start(); !started) return started.error();
   }
   Channel& channel = process_->channel();
   if (auto sent = channel.send(problem.text()); !sent) return sent.error();
