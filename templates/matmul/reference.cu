@@ -71,12 +71,14 @@ __device__ float spread(float x, float error, int row, int column) {
 // over the error so far and a share of the result are the error then. A batch is so many of these
 // one behind the other. Rows of a and b lie lda and ldb elements apart, all else is contiguous. One
 // block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are added in fp32 over 32
-// of k at a time and those sums in fp64, so the error does not grow with k.
+// of k at a time and those sums in fp64, so the error does not grow with k. Split, the last columns
+// are those of value_k and value_v, n_kv each.
 extern "C" __global__ void __launch_bounds__(256)
     matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
-                     const out_t* addend, float* value, float* magnitude, long long m_size,
-                     long long n_size, long long k_size, long long lda, long long ldb, float alpha,
-                     float beta) {
+                     const out_t* addend, float* value, float* magnitude, float* value_k,
+                     float* magnitude_k, float* value_v, float* magnitude_v, long long m_size,
+                     long long n_size, long long k_size, long long n_kv, long long lda,
+                     long long ldb, float alpha, float beta) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
   __shared__ float tile_a[kDepth][kTile + 4];
@@ -133,8 +135,20 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 4; ++j) {
       if (m_first + row + i < m_size && n_first + column + j < n_size) {
-        const long long at = (m_first + row + i) * n_size + n_first + column + j;
-        const float shift = bias == bias_column ? to_float(column_bias[n_first + column + j]) : 0;
+        const long long r = m_first + row + i, c = n_first + column + j;
+        const long long at = r * n_size + c;
+        float* to = value + at;
+        float* to_magnitude = magnitude + at;
+        if (split == split_qkv) {
+          const long long first_k = n_size - 2 * n_kv, first_v = n_size - n_kv;
+          const bool in_v = c >= first_v, in_k = !in_v && c >= first_k;
+          const long long in_it = in_v   ? r * n_kv + c - first_v
+                                  : in_k ? r * n_kv + c - first_k
+                                         : r * first_k + c;
+          to = (in_v ? value_v : in_k ? value_k : value) + in_it;
+          to_magnitude = (in_v ? magnitude_v : in_k ? magnitude_k : magnitude) + in_it;
+        }
+        const float shift = bias == bias_column ? to_float(column_bias[c]) : 0;
         const float added = residual != residual_none ? to_float(addend[at]) : 0;
         const double factor = alpha;
         const auto uncertain = [&](int half) {
@@ -146,20 +160,20 @@ extern "C" __global__ void __launch_bounds__(256)
         if (gate == gate_stacked) {
           const double other = factor * sum[kStack - 1][i][j];
           const float of_other = uncertain(kStack - 1);
-          value[at] = static_cast<float>(activated * other);
-          magnitude[at] = static_cast<float>(fabs(activated) * of_other +
+          *to = static_cast<float>(activated * other);
+          *to_magnitude = static_cast<float>(fabs(activated) * of_other +
                                              steep * (fabs(other) + unit(terms) * of_other));
         } else {
-          value[at] = static_cast<float>(activated + static_cast<double>(beta) * added);
-          magnitude[at] = steep + fabsf(beta) * fabsf(added);
+          *to = static_cast<float>(activated + static_cast<double>(beta) * added);
+          *to_magnitude = steep + fabsf(beta) * fabsf(added);
         }
         if constexpr (epilogue != epilogue_none) {
-          const int r = static_cast<int>(m_first) + row + i;
-          const int c = static_cast<int>(n_first) + column + j;
-          const float x = value[at];
+          const int its_row = static_cast<int>(r), its_column = static_cast<int>(c);
+          const float x = *to;
           const float accepted = unit(terms + (bias != bias_none) + (residual != residual_none));
-          value[at] = kernwright_epilogue(x, r, c);
-          magnitude[at] = fabsf(value[at]) + spread(x, accepted * magnitude[at], r, c) / accepted;
+          *to = kernwright_epilogue(x, its_row, its_column);
+          const float error = spread(x, accepted * *to_magnitude, its_row, its_column);
+          *to_magnitude = fabsf(*to) + error / accepted;
         }
       }
     }

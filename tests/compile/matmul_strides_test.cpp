@@ -1,10 +1,11 @@
-// What the matmul templates must be compiled to for products of a batch and for rows that lie
-// apart.
+// What the matmul templates must be compiled to for products of a batch, for rows that lie apart
+// and for columns that go to q, k and v.
 
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <string_view>
 
+#include "compile/cubin.h"
 #include "compile/render.h"
 #include "support/text.h"
 #include "tests/compile/toolkit_world.h"
@@ -74,6 +75,12 @@ TEST_F(MatmulStridesToolkitTest, SamplesOfEachTemplateCompileCleanly) {
                     "m=12 n=1000 k=1022 batch=4 lda=3072 ldd=2000 dtype=fp32 tf32=allow"},
            Expected{"matmul/tiled",
                     "m=77 n=75 k=400 batch=3 lda=404 ldb=404 ldd=77 dtype=fp32 tf32=allow"},
+           Expected{"matmul/tiled", "m=333 n=203 k=328 n_kv=44 dtype=bf16 split=qkv bias=column"},
+           Expected{"matmul/skinny", "m=12 n=1000 k=1024 n_kv=100 dtype=bf16 split=qkv"},
+           Expected{"matmul/direct", "m=12 n=1000 k=1024 n_kv=100 dtype=bf16 split=qkv"},
+           Expected{"matmul/persistent_wave",
+                    "m=4096 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv bias=column"},
+           Expected{"matmul/persistent_wave", "m=1501 n=1603 k=515 n_kv=301 dtype=fp16 split=qkv"},
        }) {
     for (const Candidate& candidate :
          samples(expected.kernel_template, concat("matmul ", expected.problem), 3)) {
@@ -90,6 +97,26 @@ TEST_F(MatmulStridesToolkitTest, SamplesOfEachTemplateCompileCleanly) {
   }
 }
 
+// All that is added is where the results go.
+TEST_F(MatmulStridesToolkitTest, SplitMatmulsHaveTheBareMainLoop) {
+  for (const auto& [name, sizes] :
+       {std::pair("persistent_wave", "m=4096 n=6144 k=4096"),
+        std::pair("skinny", "m=16 n=6144 k=4096"), std::pair("direct", "m=16 n=6144 k=4096")}) {
+    const auto count = [&, &made = name, &of = sizes](std::string_view flags) {
+      const Candidate candidate =
+          samples(concat("matmul/", made), concat("matmul ", of, " dtype=bf16 ", flags), 1).front();
+      const CompileResult compiled = submit(candidate).get();
+      EXPECT_TRUE(compiled) << compiled.error().message;
+      const auto kernels = count_instructions((*compiled)->bits).value();
+      return *std::ranges::find(kernels, concat("matmul_", made), &InstructionCounts::kernel);
+    };
+    const auto bare = count(""), split = count("n_kv=1024 split=qkv");
+    for (const char* instruction : {"HGMMA", "HMMA", "UTMALDG", "UTMASTG", "LDL", "STL", "CALL"}) {
+      EXPECT_EQ(split.count(instruction), bare.count(instruction)) << name << ": " << instruction;
+    }
+  }
+}
+
 // One compile serves all pitches where n and k are arguments, and a batch of one is none.
 TEST_F(MatmulStridesToolkitTest, PitchesAreArgumentsWhereTheSizesAre) {
   for (const char* name : {"matmul/skinny", "matmul/direct"}) {
@@ -101,16 +128,22 @@ TEST_F(MatmulStridesToolkitTest, PitchesAreArgumentsWhereTheSizesAre) {
     const Candidate batch = samples(name, "matmul m=8 n=1000 k=1024 batch=2 dtype=bf16", 1).front();
     EXPECT_NE(render(contiguous, *catalog_, 90).digest(""), render(batch, *catalog_, 90).digest(""))
         << name;
+    const std::string_view split = "matmul m=8 n=1000 k=1024 dtype=bf16 split=qkv n_kv=";
+    EXPECT_EQ(render(samples(name, concat(split, 100), 1).front(), *catalog_, 90).digest(""),
+              render(samples(name, concat(split, 9), 1).front(), *catalog_, 90).digest(""))
+        << name;
   }
 }
 
 TEST_F(MatmulStridesToolkitTest, TheReferenceCompiles) {
   const Operation& operation = **catalog_->operation("matmul");
-  const Problem problem = *operation.normalize(
-      *Problem::parse("matmul m=7 n=70 k=33 batch=5 lda=40 dtype=bf16 gate=stacked"));
-  const CompileResult result =
-      pool_->submit(render_reference(operation, problem, *catalog_, 90)).get();
-  ASSERT_TRUE(result) << result.error().message;
+  for (const char* text : {"matmul m=7 n=70 k=33 batch=5 lda=40 dtype=bf16 gate=stacked",
+                           "matmul m=7 n=70 k=33 n_kv=13 dtype=bf16 split=qkv"}) {
+    const Problem problem = *operation.normalize(*Problem::parse(text));
+    const CompileResult result =
+        pool_->submit(render_reference(operation, problem, *catalog_, 90)).get();
+    ASSERT_TRUE(result) << result.error().message;
+  }
 }
 
 }  // namespace

@@ -370,8 +370,10 @@ TEST(OperationContractTest, AMatmulMayBeOneOfABatchWithinWiderMatrices) {
   EXPECT_EQ(named("ldd=6 ldb=9 lda=8 batch=2 m=3 n=5 k=7 dtype=bf16"), apart);
   EXPECT_EQ(named("m=3 n=5 k=7 lda=6 dtype=bf16"),
             "matmul: rule \"lda >= k\" failed: 6 < 7 (a row of a has k elements)");
-  EXPECT_EQ(named("m=3 n=5 k=7 ldd=4 dtype=bf16"),
-            "matmul: rule \"ldd >= n\" failed: 4 < 5 (a row of d has n elements)");
+  EXPECT_EQ(
+      named("m=3 n=5 k=7 ldd=4 dtype=bf16"),
+      "matmul: rule \"ldd >= (split == split_qkv ? n - 2 * n_kv : n)\" failed: 4 < 5 (a row of "
+      "d has n elements, or of a split product those of q)");
   EXPECT_NE(named("m=3 n=5 k=7 ldb=9 gate=stacked b_layout=kn dtype=bf16").find("9 < 10"),
             std::string::npos);
 
@@ -388,6 +390,84 @@ TEST(OperationContractTest, AMatmulMayBeOneOfABatchWithinWiderMatrices) {
   const Scope scope = matmul.scope(problem);
   EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 2 * 3 * 5 * 7);
   EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * 2 * (3 * 7 + 5 * 7 + 3 * 5));
+}
+
+TEST(OperationContractTest, AMatmulMayBeSplitIntoQKAndV) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto named = [&](std::string_view text) {
+    const auto problem = matmul.normalize(Problem::parse(concat("matmul m=3 ", text)).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  // Left out, n_kv is that of attention whose heads have k and v of their own.
+  EXPECT_EQ(named("n=12 k=7 n_kv=4 ldd=4 dtype=bf16 split=qkv"),
+            "matmul m=3 n=12 k=7 dtype=bf16 split=qkv");
+  EXPECT_EQ(named("n=12 k=7 n_kv=12 dtype=bf16"), "matmul m=3 n=12 k=7 dtype=bf16");
+  const std::string grouped = "matmul m=3 n=13 k=7 n_kv=2 dtype=bf16 split=qkv";
+  EXPECT_EQ(named("n=13 k=7 n_kv=2 ldd=9 split=qkv dtype=bf16"), grouped);
+  const auto refused = [&](std::string_view text, std::string_view figures, std::string_view why) {
+    const std::string message = named(concat(text, " k=7 dtype=bf16"));
+    EXPECT_NE(message.find(figures), std::string::npos) << message;
+    EXPECT_NE(message.find(why), std::string::npos) << message;
+  };
+  refused("n=13 split=qkv", "26 >= 13", "n_kv may be left out where 3 divides n");
+  refused("n=12 n_kv=6 split=qkv", "12 >= 12", "q what that leaves of n");
+  refused("n=12 n_kv=4", "4 != 12", "only a product that is split");
+  refused("n=12 ldd=6 split=qkv", "6 != 4", "rows of q, k and v are contiguous");
+  refused("n=12 ldd=3 split=qkv", "3 < 4", "those of q");
+  refused("n=12 batch=2 split=qkv", "2 != 1", "one product");
+  for (const char* more : {"activation=silu", "gate=stacked", "residual=add"}) {
+    refused(concat("n=12 split=qkv ", more), "failed", "nothing but a bias is added");
+  }
+
+  const auto problem = *Problem::parse(concat(grouped, " bias=column"));
+  using Sizes = std::vector<std::int64_t>;
+  const auto shapes = matmul.tensor_shapes(problem).value();
+  ASSERT_EQ(shapes.size(), 6U);
+  EXPECT_EQ(shapes[1].extent, (Sizes{13, 7}));
+  EXPECT_EQ(shapes[2].extent, (Sizes{13}));
+  EXPECT_EQ(shapes[3].extent, (Sizes{3, 9}));
+  EXPECT_EQ(shapes[3].row_pitch(), 9);
+  EXPECT_EQ(shapes[4].extent, (Sizes{3, 2}));
+  EXPECT_EQ(shapes[5].extent, (Sizes{3, 2}));
+  const Scope scope = matmul.scope(problem);
+  EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 3 * 13 * 7);
+  EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * (3 * 7 + 13 * 7 + 3 * 13 + 13));
+  for (const char* flags : {"", " bias=column", " bias=column out=fp32"}) {
+    const auto whole = matmul.normalize(Problem::parse(concat(grouped, flags)).value()).value();
+    const auto form = unfused_form(catalog(), matmul, whole);
+    ASSERT_FALSE(form) << flags;
+    EXPECT_NE(form.error().message.find("has no unfused form"), std::string::npos)
+        << form.error().message;
+  }
+}
+
+// By TMA only where no box has columns of two tensors.
+TEST(OperationContractTest, BoxesOfASplitMatmulAreOneTensors) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
+  const auto aligned_widths = [&](std::string_view sizes) {
+    const Problem problem =
+        matmul.normalize(Problem::parse(concat("matmul m=4096 k=512 split=qkv ", sizes)).value())
+            .value();
+    std::map<std::int64_t, std::set<std::int64_t>> of;
+    for (std::int64_t i = 0; i < made.space.size(); ++i) {
+      const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
+      if (!candidate) continue;
+      of[candidate->configuration.at("ALIGNED_D")].insert(candidate->configuration.at("BN"));
+    }
+    return of;
+  };
+  using Widths = std::set<std::int64_t>;
+  const Widths whole{64, 128, 192, 256};
+  auto widths = aligned_widths("n=6144 n_kv=1024 dtype=bf16");
+  EXPECT_EQ(widths[1], whole);
+  EXPECT_EQ(widths[0], (Widths{112, 144, 160, 176, 208, 224}));
+  widths = aligned_widths("n=5376 n_kv=672 dtype=bf16");  // of 112 columns, and of 224
+  EXPECT_EQ(widths[1], (Widths{112, 224}));
+  EXPECT_TRUE(widths[0].contains(128));
+  widths = aligned_widths("n=6144 n_kv=32 dtype=bf16 out=fp32");  // boxes of 32 columns
+  EXPECT_TRUE(widths[1].contains(160));
+  EXPECT_TRUE(aligned_widths("n=6141 n_kv=1023 dtype=bf16")[1].empty());
 }
 
 TEST(OperationContractTest, AnUnfusedFormReadsWhatLiesApartAndWritesWhatDoesNot) {
@@ -425,6 +505,10 @@ TEST(OperationContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
   EXPECT_EQ(takers("matmul m=16 n=512 k=512 batch=3 lda=1536 ldb=520 ldd=1024 dtype=bf16"),
             "direct persistent_wave skinny tiled");
   EXPECT_EQ(takers("matmul m=13 n=511 k=515 batch=3 lda=1537 ldb=529 ldd=1025 dtype=bf16"),
+            "direct persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=13 n=511 k=512 n_kv=101 dtype=bf16 bias=column split=qkv"),
+            "direct skinny tiled");
+  EXPECT_EQ(takers("matmul m=13 n=511 k=512 n_kv=101 dtype=bf16 split=qkv"),
             "direct persistent_wave skinny tiled");
   EXPECT_EQ(takers("matmul m=300 n=512 k=512 batch=3 ldb=1024 dtype=bf16 b_layout=kn"),
             "persistent_wave skinny tiled");

@@ -34,7 +34,8 @@ struct Sum {
 Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   const auto& a = in.at("a");
   const auto& b = in.at("b");
-  const std::size_t m = d.at("m"), n = d.at("n"), k = d.at("k");
+  const std::size_t m = d.at("m"), n = d.at("n"), k = d.at("k"), n_kv = d.at("n_kv");
+  const bool split = flag(problem, "split") == "qkv";
   const bool kn = flag(problem, "b_layout") == "kn";
   const bool gated = flag(problem, "gate") == "stacked";
   const std::string activation = flag(problem, "activation");
@@ -75,8 +76,12 @@ Outputs matmul_in_double(const Arrays& in, const Dims& d, const Problem& problem
       }
       const double shift = in.contains("bias") ? in.at("bias")[j] : 0;
       const double added = in.contains("residual") ? in.at("residual")[i * n + j] : 0;
-      out["d"].add(activate(activation, sum.value + shift) + beta * added,
-                   steepest * (sum.terms + std::fabs(shift)) + beta * std::fabs(added));
+      const bool in_v = split && j >= n - n_kv, in_k = split && j >= n - 2 * n_kv && !in_v;
+      out[in_v   ? "d_v"
+          : in_k ? "d_k"
+                 : "d"]
+          .add(activate(activation, sum.value + shift) + beta * added,
+               steepest * (sum.terms + std::fabs(shift)) + beta * std::fabs(added));
     }
   }
   return out;
@@ -227,6 +232,8 @@ std::vector<Case> cases() {
         "matmul m=7 n=70 k=33 batch=5 dtype=bf16 bias=column residual=add",
         "matmul m=65 n=9 k=33 batch=3 lda=40 ldb=27 ldd=11 dtype=fp16 b_layout=kn",
         "matmul m=65 n=9 k=33 batch=2 lda=34 ldb=40 ldd=64 dtype=bf16 gate=stacked",
+        "matmul m=65 n=129 k=33 dtype=fp16 split=qkv",
+        "matmul m=7 n=127 k=33 n_kv=13 dtype=bf16 scaling=alpha bias=column split=qkv out=fp32",
         "matmul m=7 n=127 k=3 dtype=fp32 tf32=allow",
         "matmul m=65 n=129 k=257 dtype=fp32 tf32=allow scaling=alpha bias=column residual=add",
         "matmul m=7 n=70 k=33 dtype=fp32 tf32=allow activation=silu gate=stacked"}},

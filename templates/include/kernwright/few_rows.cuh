@@ -1,10 +1,12 @@
 #pragma once
 // The result of a product one of whose operands has few rows. Kernels call that one a, of m rows,
 // and the other b, of n rows; config::TRANSPOSED says that they are the problem's b and a, whose
-// d is then [n, m]. Rows of d begin `ldd` elements apart.
+// d is then [n, m]. Rows of d begin `ldd` elements apart; d_k and d_v are there where the result is
+// split (split.cuh).
 
 #include <kernwright/config.cuh>
 #include <kernwright/epilogue.cuh>
+#include <kernwright/split.cuh>
 #include <kernwright/types.cuh>
 
 namespace kernwright {
@@ -15,12 +17,11 @@ class FewRows {
   static constexpr bool kTransposed = config::TRANSPOSED;
 
   __device__ FewRows(Element* d, float alpha, const Element* bias, float beta,
-                     const Element* residual, int m, int n, int ldd)
+                     const Element* residual, int m, int n, int ldd, Element* d_k, Element* d_v)
       : epilogue_(alpha, bias, beta, residual, kTransposed ? n : m, kTransposed ? m : n),
-        d_(d),
+        output_{d, d_k, d_v, kTransposed ? m : n, ldd},
         m_(m),
-        n_(n),
-        ldd_(ldd) {}
+        n_(n) {}
 
   // Finishes, rounds and stores the sum of a row of a and one of b, if there are such rows. A
   // gate's comes with the `other` that it opens.
@@ -28,8 +29,8 @@ class FewRows {
     if (row_a >= m_ || row_b >= n_) return;
     const long long row = kTransposed ? row_b : row_a;
     const int column = kTransposed ? row_a : row_b;
-    d_[row * ldd_ + column] = from_float<Element>(kGated ? epilogue_.gated(x, other, row, column)
-                                                         : epilogue_.apply(x, row, column));
+    *output_.at(row, column) = from_float<Element>(kGated ? epilogue_.gated(x, other, row, column)
+                                                          : epilogue_.apply(x, row, column));
   }
 
   // Asks the L2 for what a tile of d will need, long before it is needed. `thread` of `Threads`.
@@ -44,8 +45,8 @@ class FewRows {
 
  private:
   Epilogue epilogue_;
-  Element* d_;
-  int m_, n_, ldd_;
+  Output<int> output_;
+  int m_, n_;
 };
 
 }  // namespace kernwright

@@ -181,7 +181,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_direct(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                   out_t* __restrict__ d, int m, int n, int k, int lda, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta, int early_k, unsigned early_blocks) {
+                  float alpha, float beta, int early_k, unsigned early_blocks,
+                  out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
   __shared__ float2 parts[WARPS][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first_b = static_cast<int>(blockIdx.x) * BN;
@@ -234,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   }
   __syncthreads();
-  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd);
+  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
 #pragma unroll 1
   for (int group = warp; group < kRowsA * kColumns; group += WARPS) {
     float2 sums[STACK];

@@ -30,6 +30,7 @@
 #include <kernwright/mbarrier.cuh>
 #include <kernwright/pad_rows.cuh>
 #include <kernwright/programmatic.cuh>
+#include <kernwright/split.cuh>
 #include <kernwright/stmatrix.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
@@ -313,11 +314,13 @@ __device__ __forceinline__ constexpr int completed_chunk(int piece) {
   return end % CHUNK == 0 || end >= COLUMNS ? piece * kPiece / CHUNK : -1;
 }
 
-// D, rows of which begin ldd elements apart, and the map of it where TMA can address them.
+// The result, and the maps of its tensors where TMA can address them.
 struct Target {
-  const TensorMap& map;
-  out_t* d;
-  int m, n, ldd;
+  Output<int> output;
+  const TensorMap& map_d;
+  const TensorMap& map_k;
+  const TensorMap& map_v;
+  int m;
 };
 
 // Stores a staged chunk without TMA: the warp goes from row to row. `row` is one of the product
@@ -328,13 +331,30 @@ __device__ __forceinline__ void store_rows(const Target& target, unsigned slot, 
 #pragma unroll 2
   for (int line = 0; line < kWarpRows; ++line) {
     if (row + line >= target.m) break;
-    out_t* const to = target.d + static_cast<long long>(first + row + line) * target.ldd + column;
+    const long long row_d = first + row + line;
+    out_t* const to = target.output.at(row_d, column);
 #pragma unroll
     for (int i = lane; i < CHUNK; i += 32) {
       const int byte = i * sizeof(out_t);
       const unsigned from = slot + line * kRowBytes + ((byte / 16) ^ (line & 7)) * 16 + byte % 16;
-      if (column + i < target.n) to[i] = load_shared<out_t>(from);
+      if (column + i < target.output.n) {
+        *(kSplit ? target.output.at(row_d, column + i) : to + i) = load_shared<out_t>(from);
+      }
     }
+  }
+}
+
+// Starts the store of a staged chunk, all of whose columns are one tensor's. Run by one thread.
+__device__ __forceinline__ void store_box(const Target& target, unsigned slot, int column,
+                                          int row) {
+  if constexpr (kSplit) {
+    const Part<int> part = part_of(column, target.output.n, target.output.ldd);
+    const TensorMap& map = part.tensor == 0   ? target.map_d
+                           : part.tensor == 1 ? target.map_k
+                                              : target.map_v;
+    tma_store(map, slot, part.column, row);
+  } else {
+    tma_store(target.map_d, slot, column, row);
   }
 }
 
@@ -359,7 +379,7 @@ __device__ __forceinline__ void store_chunk(const unsigned (&words)[kWords], con
     row = batch == 1 || row < target.m ? first + row : batch * target.m;
     tma_store_fence();
     __syncwarp();
-    if (lane == 0) tma_store(target.map, slot, column, row);
+    if (lane == 0) store_box(target, slot, column, row);
   } else {
     __syncwarp();
     store_rows(target, slot, column, row, first);
@@ -607,13 +627,13 @@ extern "C" __global__ void __launch_bounds__(kPadThreads)
   pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    matmul_persistent_wave(const __grid_constant__ TensorMap map_a,
-                           const __grid_constant__ TensorMap map_b,
-                           const __grid_constant__ TensorMap map_d, out_t* __restrict__ d, int m,
-                           int n, int k, int ldd, int group,
-                           const __grid_constant__ TensorMap map_residual,
-                           const out_t* __restrict__ column_bias, float alpha, float beta) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
+    const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+    const __grid_constant__ TensorMap map_d, out_t* __restrict__ d, int m, int n, int k, int ldd,
+    int group, const __grid_constant__ TensorMap map_residual,
+    const out_t* __restrict__ column_bias, float alpha, float beta, out_t* __restrict__ d_k,
+    out_t* __restrict__ d_v, const __grid_constant__ TensorMap map_d_k,
+    const __grid_constant__ TensorMap map_d_v) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -628,7 +648,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       mbarrier_init(at.empty(stage), (CM + CN - 1) * CONSUMERS * 4);  // one per warp that shares
     }
     mbarrier_init_fence();
-    if constexpr (ALIGNED_D) tma_prefetch(map_d);
+    if constexpr (ALIGNED_D) {
+      tma_prefetch(map_d);
+      if constexpr (kSplit) {
+        tma_prefetch(map_d_k);
+        tma_prefetch(map_d_v);
+      }
+    }
   }
   Schedule schedule(m, n, group);
   const Addends addends{map_residual, column_bias, alpha, beta, m, n};
@@ -653,7 +679,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   } else {
     if constexpr (kCluster == 1) named_barrier_sync(1, 32 + 128 * CONSUMERS);
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
-    consume(Target{map_d, d, m, n, ldd}, addends, schedule, at, steps, role - 1);
+    const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, m};
+    consume(target, addends, schedule, at, steps, role - 1);
   }
   if constexpr (kCluster > 1) {  // a block that left could still be written to or arrived at
     cluster_arrive();

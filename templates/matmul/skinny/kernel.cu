@@ -254,9 +254,10 @@ struct Tile {
   long long number;  // among those of all products
 
   __device__ Tile(out_t* d, int m, int n, int ldd, const out_t* column_bias, const out_t* addend,
-                  float alpha, float beta, int tile_a, int tile_b, int tiles_a, int tiles_b)
+                  float alpha, float beta, int tile_a, int tile_b, int tiles_a, int tiles_b,
+                  out_t* d_k, out_t* d_v)
       : d(d + first_of_batch<long long>(TRANSPOSED ? n : m) * ldd, alpha, column_bias, beta,
-          kResidual ? addend + first_of_batch<long long>(m) * n : addend, m, n, ldd),
+          kResidual ? addend + first_of_batch<long long>(m) * n : addend, m, n, ldd, d_k, d_v),
         row_a(tile_a * BM),
         row_b(tile_b * BN),
         number(first_of_batch<long long>(tiles_a) * tiles_b +
@@ -342,7 +343,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_skinny(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                   out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta, const dtype_t* b, float4* slices) {
+                  float alpha, float beta, const dtype_t* b, float4* slices,
+                  out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -350,7 +352,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int rank = blockIdx.x % SPLIT;
   const int slice = blockIdx.y % SLICES, part = slice * SPLIT + rank;
   const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y / SLICES,
-                  blockIdx.x / SPLIT, gridDim.y / SLICES, gridDim.x / SPLIT);
+                  blockIdx.x / SPLIT, gridDim.y / SLICES, gridDim.x / SPLIT, d_k, d_v);
   const int steps = (k + DEPTH - 1) / DEPTH;
   const int first = part * steps / kParts, last = (part + 1) * steps / kParts;
 
@@ -416,12 +418,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(kFinishThreads)
     matmul_finish(float4* slices, out_t* __restrict__ d, int m, int n, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta) {
+                  float alpha, float beta, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
   constexpr int kBlocks = kUnits / kFinishThreads;  // of a tile
   release_next_kernel();
   await_previous_kernel();
   const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y, blockIdx.x / kBlocks,
-                  gridDim.y, gridDim.x / kBlocks);
+                  gridDim.y, gridDim.x / kBlocks, d_k, d_v);
   const unsigned unit = blockIdx.x % kBlocks * kFinishThreads + threadIdx.x;
   Unit whole;
 #pragma unroll

@@ -4,6 +4,7 @@
 #include <kernwright/ldmatrix.cuh>
 #include <kernwright/mma.cuh>
 #include <kernwright/programmatic.cuh>
+#include <kernwright/split.cuh>
 #include <kernwright/vector.cuh>
 
 using namespace kernwright;
@@ -163,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                  out_t* __restrict__ d, long long m_size, int group,
                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                 float alpha, float beta) {
+                 float alpha, float beta, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
   await_previous_kernel();
@@ -327,6 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   constexpr int kStores = COLUMNS / ALIGN_D;  // of a row
   const Epilogue epilogue(alpha, column_bias, beta, addend, m_size, n);
+  const Output<long long> output{d, d_k, d_v, kN, kPitchD};
 #pragma unroll 4
   for (int piece = threadIdx.x; piece < BM * kStores; piece += THREADS) {
     const int row = piece / kStores;
@@ -335,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       const unsigned char* const staged = shared + (row * kStoreStride + column) * STAGED_BYTES;
       const auto value = finish_piece<out_t, ALIGN_D>(staged, epilogue, m_first + row,
                                                       static_cast<int>(n_first) + column);
-      store<Store::plain>(d + (m_first + row) * kPitchD + n_first + column, value);
+      store<Store::plain>(output.at(m_first + row, n_first + column), value);
     }
   }
 }
