@@ -37,6 +37,7 @@ constexpr struct {
               {"matmul", "m=1 n=776 k=1096"},
               {"matmul", "m=13 n=8200 k=2056"},
               {"matmul", "m=257 n=333 k=517"},
+              {"matmul", "m=515 n=1152 k=1096"},
               {"rmsnorm", "rows=301 columns=4104"},
               {"rmsnorm", "rows=77 columns=771"},
               {"rmsnorm", "rows=5 columns=30001"},
@@ -112,11 +113,16 @@ std::vector<Configuration> launches_of(const KernelTemplate& made, const Configu
   return {launches.begin(), launches.end()};
 }
 
-/// `small` with the flags of `tuned`, and with its batch and leading dimensions at small values.
+/// `small` with the flags of `tuned`, and with its batch, leading dimensions and widths of k and v
+/// at small values.
 Problem like(const Problem& small, const Problem& tuned) {
   constexpr std::int64_t kMatrices = 3;
   constexpr std::int64_t kPitch = 16408;  // beyond every extent of the sizes above, twice
+  constexpr std::int64_t kWidth = 64;     // what it leaves of 1152 columns is a multiple of it too
   Problem::Dims dims = small.dims();
+  const bool split = std::any_of(tuned.flags().begin(), tuned.flags().end(),
+                                 [](const auto& flag) { return flag.first == "split"; });
+  if (split) dims.emplace_back("n_kv", kWidth);
   for (const auto& [name, value] : tuned.dims()) {
     const bool sized =
         std::any_of(dims.begin(), dims.end(), [&](const auto& dim) { return dim.first == name; });

@@ -118,13 +118,15 @@ Configuration with_schedule(const Configuration& configuration, int persistent) 
 MatmulSize size_of(const Problem& problem) {
   MatmulSize size;
   for (const auto& [name, value] : problem.dims()) {
-    (name == "m" ? size.m : name == "n" ? size.n : size.k) = value;
+    if (name == "m") size.m = value;
+    if (name == "n") size.n = value;
+    if (name == "k") size.k = value;
   }
   return size;
 }
 
 /// What cuBLASLt is measured with: the product of a and b as [n, k] into 16 bits. Of a problem with
-/// a bias, an activation or a gate it is the `bare` product alone, with all rows of b.
+/// a bias, an activation, a gate or a split it is the `bare` product alone, with all rows of b.
 struct PeerProduct {
   MatmulSize size;
   CublasLtTypes types;
@@ -134,7 +136,7 @@ struct PeerProduct {
 /// Errors: no such product.
 Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
   for (const auto& [name, value] : named.problem.dims()) {
-    if (name == "m" || name == "n" || name == "k") continue;
+    if (name == "m" || name == "n" || name == "k" || name == "n_kv") continue;
     return Error{ErrorCode::invalid_argument,
                  concat(name, "=", value, ": one product of contiguous rows expected")};
   }
@@ -147,7 +149,7 @@ Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
       product.types.fast = value == "fast";
     } else if (name == "tf32") {
       product.types.tf32 = value == "allow";
-    } else if (name == "bias" || name == "activation" || name == "gate") {
+    } else if (name == "bias" || name == "activation" || name == "gate" || name == "split") {
       product.bare = true;
       if (name == "gate") product.size.n *= 2;
     } else if (name != "dtype" && name != "out") {
