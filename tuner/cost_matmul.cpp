@@ -157,7 +157,8 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double stack = value("STACK", 1);  // matrices of n rows
   const double batch = value("batch", 1);
   const double bm = value("BM", 8), bn = value("BN", 64);
-  const double tiles_m = std::ceil(m / bm), tiles_n = std::ceil(n / bn);
+  const double cm = value("CM", 1);
+  const double tiles_m = std::ceil(m / bm / cm) * cm, tiles_n = std::ceil(n / bn);
   const double blocks = batch * tiles_m * tiles_n * split * slices;
   const double placed = split >= 8 ? kPlacedInEights : split >= 4 ? kPlacedInFours : 1;
   const double sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1)) * placed;
@@ -172,7 +173,7 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   // The rate that the bytes in flight allow, and the memory's, without a corner between them.
   const double ask = flying / kLatencyUs / memory_rate;
   const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
-  const double l2_us = batch * (tiles_m * n * stack + tiles_n * m) * k * element / l2_rate *
+  const double l2_us = batch * (tiles_m / cm * n * stack + tiles_n * m) * k * element / l2_rate *
                        (whole_lines(candidate) ? 1 : kSplitLines);
   // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4.
   const double products =
@@ -191,8 +192,17 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
                                        : 0;
   const double left = slices * batch * tiles_m * bm * tiles_n * bn * stack * 4;
   const double finish_us = slices > 1 ? kFinishUs + kSliceUs * slices + 2 * left / l2_rate : 0;
-  return kMemoryStartUs + std::max({read_us * uneven, l2_us, tensor_us}) + restart_us +
-         exchange_us + finish_us;
+  // A short ring waits for its loads; blocks on the same SM wait at the same time.
+  const double steps = std::ceil(k * element / (value("BK", 64) * 2) / (split * slices));
+  const double per_sm = std::max(blocks / sms, 1.0);
+  const double latency_us = kLoadLatencyClocks / (kSustainedClock * profile.sm_clock_mhz);
+  const double wait_us = (per_sm * steps * latency_us + l2_us) /
+                         (std::max(value("STAGES", 4) - 1, 1.0) * std::min(resident, per_sm));
+  // None of these runs at its rate where another is nearly as busy.
+  const double busy_us =
+      std::pow(std::pow(l2_us, 4) + std::pow(tensor_us, 4) + std::pow(wait_us, 4), 0.25);
+  return kMemoryStartUs + std::max(read_us * uneven, busy_us) + restart_us + exchange_us +
+         finish_us;
 }
 
 /// What a kernel of tiles takes: clocks of a tile's steps and end, times the tiles of an SM,

@@ -25,9 +25,9 @@ __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& 
 }
 
 // The same for what is read once: the L2 gives it up first.
+constexpr unsigned long long kEvictFirst = 0x12f0000000000000;
 __device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map, int x,
                                               int y, unsigned barrier) {
-  constexpr unsigned long long kEvictFirst = 0x12f0000000000000;
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
@@ -44,6 +44,17 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
       ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(destination),
       "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(ranks)
+      : "memory");
+}
+
+// The same for what is read once.
+__device__ __forceinline__ void tma_load_multicast_once(unsigned destination, const TensorMap& map,
+                                                        int x, int y, unsigned barrier,
+                                                        unsigned short ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(destination),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(ranks), "l"(kEvictFirst)
       : "memory");
 }
 

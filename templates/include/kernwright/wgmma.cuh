@@ -93,6 +93,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_48                                                                          \
   KW_REGISTERS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), \
       "+f"(d[46]), "+f"(d[47])
+#define KW_TEXT_52 \
+  KW_TEXT_48       \
+  ", "             \
+  "%48, %49, %50, %51"
+#define KW_REGISTERS_52 KW_REGISTERS_48, "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51])
 #define KW_TEXT_56 \
   KW_TEXT_48       \
   ", "             \
@@ -100,6 +105,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_56                                                                          \
   KW_REGISTERS_48, "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), \
       "+f"(d[54]), "+f"(d[55])
+#define KW_TEXT_60 \
+  KW_TEXT_56       \
+  ", "             \
+  "%56, %57, %58, %59"
+#define KW_REGISTERS_60 KW_REGISTERS_56, "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59])
 #define KW_TEXT_64 \
   KW_TEXT_56       \
   ", "             \
@@ -107,6 +117,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_64                                                                          \
   KW_REGISTERS_56, "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), \
       "+f"(d[62]), "+f"(d[63])
+#define KW_TEXT_68 \
+  KW_TEXT_64       \
+  ", "             \
+  "%64, %65, %66, %67"
+#define KW_REGISTERS_68 KW_REGISTERS_64, "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67])
 #define KW_TEXT_72 \
   KW_TEXT_64       \
   ", "             \
@@ -114,6 +129,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_72                                                                          \
   KW_REGISTERS_64, "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), \
       "+f"(d[70]), "+f"(d[71])
+#define KW_TEXT_76 \
+  KW_TEXT_72       \
+  ", "             \
+  "%72, %73, %74, %75"
+#define KW_REGISTERS_76 KW_REGISTERS_72, "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75])
 #define KW_TEXT_80 \
   KW_TEXT_72       \
   ", "             \
@@ -121,6 +141,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_80                                                                          \
   KW_REGISTERS_72, "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), \
       "+f"(d[78]), "+f"(d[79])
+#define KW_TEXT_84 \
+  KW_TEXT_80       \
+  ", "             \
+  "%80, %81, %82, %83"
+#define KW_REGISTERS_84 KW_REGISTERS_80, "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83])
 #define KW_TEXT_88 \
   KW_TEXT_80       \
   ", "             \
@@ -128,6 +153,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_88                                                                          \
   KW_REGISTERS_80, "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), \
       "+f"(d[86]), "+f"(d[87])
+#define KW_TEXT_92 \
+  KW_TEXT_88       \
+  ", "             \
+  "%88, %89, %90, %91"
+#define KW_REGISTERS_92 KW_REGISTERS_88, "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91])
 #define KW_TEXT_96 \
   KW_TEXT_88       \
   ", "             \
@@ -135,6 +165,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_96                                                                          \
   KW_REGISTERS_88, "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), \
       "+f"(d[94]), "+f"(d[95])
+#define KW_TEXT_100 \
+  KW_TEXT_96        \
+  ", "              \
+  "%96, %97, %98, %99"
+#define KW_REGISTERS_100 KW_REGISTERS_96, "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99])
 #define KW_TEXT_104 \
   KW_TEXT_96        \
   ", "              \
@@ -200,12 +235,19 @@ KW_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28")
 KW_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36")
 KW_SHAPE(80, 40, "%40", "%41", "%42", "%43", "%44")
 KW_SHAPE(96, 48, "%48", "%49", "%50", "%51", "%52")
+KW_SHAPE(104, 52, "%52", "%53", "%54", "%55", "%56")
 KW_SHAPE(112, 56, "%56", "%57", "%58", "%59", "%60")
+KW_SHAPE(120, 60, "%60", "%61", "%62", "%63", "%64")
 KW_SHAPE(128, 64, "%64", "%65", "%66", "%67", "%68")
+KW_SHAPE(136, 68, "%68", "%69", "%70", "%71", "%72")
 KW_SHAPE(144, 72, "%72", "%73", "%74", "%75", "%76")
+KW_SHAPE(152, 76, "%76", "%77", "%78", "%79", "%80")
 KW_SHAPE(160, 80, "%80", "%81", "%82", "%83", "%84")
+KW_SHAPE(168, 84, "%84", "%85", "%86", "%87", "%88")
 KW_SHAPE(176, 88, "%88", "%89", "%90", "%91", "%92")
+KW_SHAPE(184, 92, "%92", "%93", "%94", "%95", "%96")
 KW_SHAPE(192, 96, "%96", "%97", "%98", "%99", "%100")
+KW_SHAPE(200, 100, "%100", "%101", "%102", "%103", "%104")
 KW_SHAPE(208, 104, "%104", "%105", "%106", "%107", "%108")
 KW_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116")
 KW_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124")

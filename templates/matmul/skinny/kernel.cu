@@ -15,6 +15,9 @@
 // idle, SLICES clusters take a part of k each and leave their sums in memory; matmul_finish, a
 // launch behind, adds these in the order of the slices.
 //
+// Or CM blocks, a cluster, take neighbouring tiles along the few rows: the rows of b that they
+// share are loaded once, in parts, and multicast.
+//
 // Of fp8 products the tensor cores keep about 14 bits of a sum: PROMOTED, they sum 128 of k at a
 // time, and these sums are added in fp32.
 //
@@ -61,6 +64,7 @@ static_assert(kUnits % SPLIT == 0 && kOwned * SPLIT * 16 == BM * BN * 4);
 static_assert(kUnits % kFinishThreads == 0);
 static_assert(BN % 64 == 0 && DEPTH % kBoxK == 0 && BM % 8 == 0);
 static_assert(kMajorB == Major::k || !TRANSPOSED);
+static_assert(CM == 1 || SPLIT == 1, "the ranks of a cluster are tiles or slices of k");
 
 // The sums of a consumer thread, and those of a unit.
 using Sums = float[STACK][BM / 2];
@@ -117,14 +121,27 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb
   }
 }
 
+// Loads a box of b, which is read once: for this block or, its part of what they share, for all of
+// the cluster.
+__device__ __forceinline__ void load_b(unsigned destination, const TensorMap& map, int x, int y,
+                                       unsigned barrier) {
+  if constexpr (CM > 1) {
+    tma_load_multicast_once(destination, map, x, y, barrier, (1 << CM) - 1);
+  } else {
+    tma_load_once(destination, map, x, y, barrier);
+  }
+}
+
 // Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         Addresses at, int row_a, int row_b, int rows_a, int rows_b,
                                         int k, int first, int last) {
+  constexpr int kPartB = kMajorB == Major::k ? BN / CM : DEPTH / CM;  // rows, or of k
+  const int part_b = blockIdx.y % CM * kPartB;
   Ring<STAGES> ring;
   row_a += first_of_batch<int>(rows_a);
-  if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * rows_b);
-  const int first_k = kMajorB == Major::k ? 0 : first_of_batch<int>(k);
+  if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * rows_b) + part_b;
+  const int first_k = kMajorB == Major::k ? 0 : first_of_batch<int>(k) + part_b;
   await_previous_kernel();
   release_next_kernel();
 #pragma unroll 1
@@ -138,8 +155,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       if constexpr (kMajorB == Major::k) {
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
-          tma_load_once(at.b(ring.stage) + (box * kRowsB + half * BN) * kRowBytes, map_b, x,
-                        row_b + half * rows_b, full);
+          load_b(at.b(ring.stage) + (box * kRowsB + half * BN + part_b) * kRowBytes, map_b, x,
+                 row_b + half * rows_b, full);
         }
       }
       tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, row_a, full);
@@ -148,8 +165,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 #pragma unroll
       for (int block = 0; block < kRowsB / 64; ++block) {
         const int half = block * 64 / BN;
-        tma_load_once(at.b(ring.stage) + block * kBlockBytesB, map_b,
-                      row_b + block * 64 + half * (rows_b - BN), first_k + step * DEPTH, full);
+        load_b(at.b(ring.stage) + block * kBlockBytesB + part_b * kRowBytes, map_b,
+               row_b + block * 64 + half * (rows_b - BN), first_k + step * DEPTH, full);
       }
     }
     ring.advance();
@@ -192,7 +209,12 @@ __device__ __forceinline__ void consume(Sums& sums, Addresses at, int first, int
   Ring<STAGES> ring;
   int previous = 0;
   const auto release = [&](int stage) {
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(at.empty(stage));
+    const unsigned lane = threadIdx.x % 32;
+    if constexpr (CM == 1) {
+      if (lane == 0) mbarrier_arrive(at.empty(stage));
+    } else if (lane < CM) {
+      mbarrier_arrive_at(at.empty(stage), lane);
+    }
   };
   if constexpr (PROMOTED) {
 #pragma unroll
@@ -350,9 +372,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const bool producer = warp == CONSUMER_THREADS / 32;
   const int rank = blockIdx.x % SPLIT;
-  const int slice = blockIdx.y % SLICES, part = slice * SPLIT + rank;
-  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y / SLICES,
-                  blockIdx.x / SPLIT, gridDim.y / SLICES, gridDim.x / SPLIT, d_k, d_v);
+  const int tiles_a = gridDim.y / SLICES, slice = blockIdx.y / tiles_a, part = slice * SPLIT + rank;
+  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y % tiles_a,
+                  blockIdx.x / SPLIT, tiles_a, gridDim.x / SPLIT, d_k, d_v);
   const int steps = (k + DEPTH - 1) / DEPTH;
   const int first = part * steps / kParts, last = (part + 1) * steps / kParts;
 
@@ -362,7 +384,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       tma_prefetch(map_a);
       for (int stage = 0; stage < STAGES; ++stage) {
         mbarrier_init(at.full(stage), 1);
-        mbarrier_init(at.empty(stage), CONSUMER_THREADS / 32);
+        mbarrier_init(at.empty(stage), CM * CONSUMER_THREADS / 32);
       }
       mbarrier_init(at.received(), 1);
       mbarrier_init_fence();
@@ -370,7 +392,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     __syncwarp();
     named_barrier_arrive<1>(THREADS);
-    if constexpr (SPLIT > 1) cluster_arrive_relaxed();
+    if constexpr (SPLIT * CM > 1) cluster_arrive_relaxed();
+    if constexpr (CM > 1) cluster_wait();
     if (elect_one()) produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last);
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
@@ -378,10 +401,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_arrive_relaxed();
       cluster_wait();
     }
+    if constexpr (CM > 1) cluster_arrive();
   } else {
     prefetch_stages(b, k, ldb, tile.row_b, n, first, last);
     named_barrier_sync(1, THREADS);
-    if constexpr (SPLIT > 1) {  // all blocks run, and their barriers are ready
+    if constexpr (SPLIT * CM > 1) {  // all blocks run, and their barriers are ready
       cluster_arrive_relaxed();
       cluster_wait();
     }
@@ -390,6 +414,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     Sums sums;
     consume(sums, at, first, last);
+    if constexpr (CM > 1) cluster_arrive();
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
       cluster_wait();
@@ -412,6 +437,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       for (int i = 0; i < kFragments; ++i) deliver(i, threadIdx.x, unit_of(sums, i));
     }
   }
+  if constexpr (CM > 1) cluster_wait();  // others still loaded for it and arrived at it
 }
 
 // A thread for each unit of a tile.
