@@ -20,10 +20,11 @@
 namespace kernwright::detail {
 namespace {
 
-/// Of 16 proposals in turn. Each source covers for another's weakness: trees for many features,
-/// the process for few results, local search for basins that the models do not see, chance for all.
-constexpr std::array<int, 4> kShares = {4, 5, 6, 1};
-enum class Source : std::size_t { trees, process, local, chance };
+/// Of 15 proposals in turn. Each source covers for another's weakness: trees for many features,
+/// the process for few results, local search for basins that the models do not see. Where none has
+/// a proposal chance makes it.
+constexpr std::array<int, 3> kShares = {3, 7, 5};
+enum class Source : std::size_t { trees, process, local };
 
 constexpr std::size_t kStratified = 16;
 constexpr std::size_t kMostSeeds = 12;
@@ -163,10 +164,8 @@ std::optional<std::size_t> Portfolio::ask(std::size_t source) {
       return process_.next();
     case Source::local:
       return local_.next();
-    case Source::chance:
-      break;
   }
-  return chance();
+  return std::nullopt;
 }
 
 /// Any open candidate; what the cost model expects to be slow comes last.

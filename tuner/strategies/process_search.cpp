@@ -20,10 +20,10 @@ constexpr std::size_t kChosen = 8;   ///< at a time
 /// Steps of adapting the process per fit; each costs the cube of the rows, so that fewer are taken
 /// of many.
 constexpr std::size_t kMostSteps = 32;
-constexpr std::size_t kFewestSteps = 6;
+constexpr std::size_t kFewestSteps = 16;
 constexpr std::size_t kCheapRows = 64;
 /// Slower than the best by this (in logarithms) is all the same.
-constexpr double kClip = 1.5;
+constexpr double kClip = 0.8;
 /// An improvement by less is none.
 constexpr double kLeastGain = 0.005;
 

@@ -11,8 +11,10 @@ namespace {
 constexpr std::size_t kScored = 20'000;
 /// So many of the ranking are kept: more than are asked for between two fits.
 constexpr std::size_t kKept = 256;
-/// Deviations below the mean that candidates are ranked by.
-constexpr double kSpreads = 0.5;
+/// Deviations below the mean that candidates are ranked by: what is not known yet comes early.
+constexpr double kRankedSpreads = 1.5;
+/// The same of what a search may still find, which should be likely.
+constexpr double kOptimisticSpreads = 0.5;
 
 }  // namespace
 
@@ -54,11 +56,11 @@ void TreeModel::fit(const std::function<bool(std::size_t)>& allowed) {
 
 void TreeModel::rank(std::vector<std::size_t> open) {
   ranking_.clear();
-  const std::vector<double> bounds = lower(open, kSpreads);
+  const std::vector<double> bounds = lower(open, kRankedSpreads);
   const std::vector<bool> failing = fails(open);
   std::vector<Ranked> all;
   for (std::size_t k = 0; k < open.size(); ++k) {
-    if (!failing[k]) all.push_back({bounds[k], open[k]});
+    if (!failing[k]) all.push_back({bounds[k], open[k], 0});
   }
   const std::size_t kept = std::min(all.size(), kKept);
   // Leaves make many equal bounds: those are taken in an order of chance, not of the space.
@@ -68,7 +70,12 @@ void TreeModel::rank(std::vector<std::size_t> open) {
                       if (a.lower != b.lower) return a.lower < b.lower;
                       return hash_at(salt, a.candidate) < hash_at(salt, b.candidate);
                     });
-  ranking_.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept));
+  all.resize(kept);
+  std::vector<std::size_t> first;
+  for (const Ranked& ranked : all) first.push_back(ranked.candidate);
+  const std::vector<double> likely = lower(first, kOptimisticSpreads);
+  for (std::size_t k = 0; k < kept; ++k) all[k].optimistic = likely[k];
+  ranking_.assign(all.begin(), all.end());
 }
 
 std::vector<double> TreeModel::lower(std::span<const std::size_t> rows, double spreads) const {
@@ -120,12 +127,12 @@ std::vector<std::size_t> TreeModel::best(std::size_t count) const {
 }
 
 std::optional<double> TreeModel::optimistic_log_us() const {
-  const std::vector<std::size_t> first = best(1);
-  if (first.empty()) return std::nullopt;
-  const auto found = std::find_if(ranking_.begin(), ranking_.end(), [&](const Ranked& ranked) {
-    return ranked.candidate == first.front();
-  });
-  return found->lower;
+  std::optional<double> least;
+  for (const Ranked& ranked : ranking_) {
+    if (board_.taken(ranked.candidate)) continue;
+    least = std::min(least.value_or(ranked.optimistic), ranked.optimistic);
+  }
+  return least;
 }
 
 }  // namespace kernwright::detail

@@ -38,7 +38,8 @@ class TreeModel {
   std::optional<std::size_t> next();
   /// The first of the ranking that are open.
   std::vector<std::size_t> best(std::size_t count) const;
-  /// The least lower bound among open candidates as of the last fit.
+  /// The least time, 0.5 deviations below the mean, that the first of the ranking may take that are
+  /// open.
   std::optional<double> optimistic_log_us() const;
 
  private:
@@ -46,6 +47,7 @@ class TreeModel {
   struct Ranked {
     double lower = 0;
     std::size_t candidate = 0;
+    double optimistic = 0;
   };
 
   void rank(std::vector<std::size_t> open);
