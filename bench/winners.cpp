@@ -83,7 +83,7 @@ std::vector<std::string> sizes_of(std::string_view operation) {
   }
   if (operation != "matmul") return sizes;
   for (const int k : {440, 1096, 2056, 4104, 16520}) {
-    for (const int many : {1000, 72, 8200}) {
+    for (const int many : {1000, 72, 8200, 28680}) {
       for (int few = 5; few < 256; few += 8) {
         sizes.push_back(concat("m=", few, " n=", many, " k=", k));
         sizes.push_back(concat("m=", many, " n=", few, " k=", k));

@@ -32,7 +32,7 @@ TEST(SearchBudgetTest, ARaceGetsItsShareWhateverIsLeft) {
 }
 
 TEST(SearchBudgetTest, RunningAloneEndsSoonAfterTheBudgetExceptInLongSessions) {
-  EXPECT_DOUBLE_EQ(limits(10, 7.2).alone_until, 111.5);
+  EXPECT_DOUBLE_EQ(limits(10, 7.2).alone_until, 111);
   EXPECT_DOUBLE_EQ(limits(10, 7.2).extend_until, 110);
   EXPECT_FALSE(limits(59, 50).long_blocks);
   EXPECT_TRUE(limits(60, 50).long_blocks);
