@@ -299,19 +299,19 @@ TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByT
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfSkinnyAreCleanWgmmaFedByTma) {
   // Some of the largest tiles with an activation: 240x128 8 bytes, 128x256 48.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.52, 0.03));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.55, 0.03));
   expect_wgmma_and_tma();
 }
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfDirectAreCleanMma) {
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/direct", 0.15));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/direct", 0.13));
   expect_mma();
 }
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfTiledAreCleanMma) {
   // 4 of 43: fp8 16x128 with bias, SiLU and residual, fp32 16x256 gated, and 256x32, of fp32 with
   // odd k and of fp16 as kn with odd n, split.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.12, 0.1));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.11, 0.1));
   expect_mma();
 }
 

@@ -75,7 +75,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
   /// dtype and with every flag.
   std::vector<Problem> problems() const {
     std::vector<Problem> shapes{operation_.example};
-    for (const std::int64_t divisor : {16, 32, 64, 128, 256, 512, 17, 19, 22, 29, 52}) {
+    for (const std::int64_t divisor : {16, 32, 64, 128, 256, 512, 17, 19, 22, 25, 29, 52}) {
       shapes.push_back(with_buckets_over(divisor));
     }
     for (const std::int64_t divisor : {4, 64, 1024}) {
