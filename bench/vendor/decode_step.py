@@ -275,7 +275,10 @@ def main():
             # Both round every result to bf16, and 28 layers pass that on.
             wrong = wrong or error > 0.05
             problem = f"decode_step hidden={hidden} layers={LAYERS} batch={batch} dtype=bf16"
+            steps = layer_steps(hidden, batch)
+            early = {steps[i % len(steps)][0] for i in description["early_kernels"]}
             details = {"kernels": description["kernels"], "relative_error": error,
+                       "early": sorted(early),
                        "templates": {name: library.describe(kernel)["template"]
                                      for name, kernel in kernels.items()}}
             for row in make_rows(problem, samples, description["path"], details, commit):

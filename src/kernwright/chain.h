@@ -84,10 +84,15 @@ class KERNWRIGHT_API Chain {
   /// Errors: `invalid_argument` for a path that `paths` does not name; `device`.
   Result<void> set_path(ChainPath path);
 
-  /// Times every path on `stream` in turn and stays with the one of the shortest period; of those
-  /// that tie, with the one that costs the host least. Launches the chain up to some thousand times
-  /// on the present addresses: its results are overwritten.
+  /// Finds the kernels that gain by an early start on programmatic paths, then times every path on
+  /// `stream` in turn and stays with the one of the shortest period; of those that tie, with the one
+  /// that costs the host least. Launches the chain up to some ten thousand times on the present
+  /// addresses: its results are overwritten.
   Result<std::vector<ChainTime>> tune(void* stream);
+
+  /// Which kernels start before their predecessor has ended on programmatic paths, by their place:
+  /// all that can, until `tune` has found those that gain by it.
+  std::vector<std::size_t> early_kernels() const;
 
   /// Device bytes of buffers and workspaces.
   std::int64_t memory_bytes() const;

@@ -56,6 +56,7 @@ void describe(kw_chain& chain) {
   }
   const nlohmann::ordered_json json = {{"kernels", chain.chain.kernels()},
                                        {"memory_bytes", chain.chain.memory_bytes()},
+                                       {"early_kernels", chain.chain.early_kernels()},
                                        {"path", to_string(chain.chain.path())},
                                        {"paths", std::move(paths)}};
   chain.description = json.dump();

@@ -8,6 +8,7 @@
 #include "device/path_timer.h"
 #include "service/capture.h"
 #include "service/chain_plan.h"
+#include "service/early_steps.h"
 #include "support/text.h"
 #include <kernwright/chain.h>
 
@@ -15,6 +16,10 @@ namespace kernwright {
 namespace {
 
 constexpr int kTuneRounds = 5;
+/// Of a chain that starts other kernels early: shorter trains, since there are many to compare, and
+/// a gain by less is none.
+constexpr PathTiming kEarlyTiming{.rounds = 7, .train_us = 5'000};
+constexpr double kEarlyGain = 0.005;
 
 bool is_programmatic(ChainPath path) {
   return path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
@@ -39,6 +44,7 @@ struct Chain::State {
   std::int64_t memory_bytes = 0;
   ChainWiring wiring;
   std::string text;
+  std::vector<SequenceStep> steps;  ///< those that start early on programmatic paths marked
   std::unique_ptr<LaunchGraph> plain;
   std::unique_ptr<LaunchGraph> programmatic;  ///< null where no kernel waits
   ChainPath path = ChainPath::graph;
@@ -56,7 +62,58 @@ struct Chain::State {
     if (!status) return launch_error(api(), status, text);
     return {};
   }
+  /// With these steps early and the addresses of the builder.
+  Result<std::unique_ptr<LaunchGraph>> graph_with(const EarlySteps& early) const {
+    std::vector<SequenceStep> marked = steps;
+    for (std::size_t i = 0; i < marked.size(); ++i) marked[i].early = early[i];
+    auto graph = LaunchGraph::make(api(), marked);
+    if (!graph) return Error{graph.error().code, concat(text, ": ", graph.error().message)};
+    return graph;
+  }
+  Result<void> choose_early(CUstream stream);
 };
+
+/// Remakes the programmatic graph with those steps early that gain by it; where none does it stays,
+/// as the other paths have none.
+Result<void> Chain::State::choose_early(CUstream stream) {
+  std::vector<std::size_t> groups;
+  EarlySteps can;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    can.push_back(i > 0 && steps[i].program->can_start_early());
+    groups.push_back(static_cast<std::size_t>(
+        std::ranges::find(steps, steps[i].program, &SequenceStep::program) - steps.begin()));
+  }
+  const auto faster = [&](const EarlySteps& a, const EarlySteps& b) -> Result<bool> {
+    std::vector<std::unique_ptr<LaunchGraph>> graphs;
+    std::vector<LaunchPath> timed;
+    for (const EarlySteps* early : {&a, &b}) {
+      auto graph = graph_with(*early);
+      if (!graph) return graph.error();
+      if (Result<void> bound = result((*graph)->rebind(wiring.views())); !bound) {
+        return bound.error();
+      }
+      graphs.push_back(*std::move(graph));
+      timed.push_back(
+          {text,
+           [this, graph = graphs.back().get(), stream] { return result(graph->launch(stream)); },
+           {},
+           {}});
+    }
+    if (Result<void> done = time_paths(api(), stream, timed, kEarlyTiming); !done) {
+      return done.error();
+    }
+    return timed[0].median_period_us() < (1 - kEarlyGain) * timed[1].median_period_us();
+  };
+  const Result<EarlySteps> chosen = choose_early_steps(can, groups, faster);
+  if (!chosen) return chosen.error();
+  if (std::ranges::find(*chosen, true) == chosen->end()) return {};
+  auto graph = graph_with(*chosen);
+  if (!graph) return graph.error();
+  if (Result<void> bound = result((*graph)->rebind(wiring.views())); !bound) return bound;
+  programmatic = *std::move(graph);
+  for (std::size_t i = 0; i < steps.size(); ++i) steps[i].early = (*chosen)[i];
+  return {};
+}
 
 Chain::Chain(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Chain::Chain(Chain&& other) noexcept = default;
@@ -112,6 +169,9 @@ Result<void> Chain::set_path(ChainPath path) {
 Result<std::vector<ChainTime>> Chain::tune(void* stream) {
   if (!state_) return moved_from();
   const auto handle = static_cast<CUstream>(stream);
+  if (state_->programmatic) {
+    if (Result<void> chosen = state_->choose_early(handle); !chosen) return chosen.error();
+  }
   const std::vector<ChainPath> candidates = paths();
   std::vector<LaunchPath> timed;
   for (const ChainPath path : candidates) {
@@ -135,6 +195,14 @@ Result<std::vector<ChainTime>> Chain::tune(void* stream) {
   }
   if (Result<void> set = set_path(candidates[best_path(timed)]); !set) return set.error();
   return times;
+}
+
+std::vector<std::size_t> Chain::early_kernels() const {
+  std::vector<std::size_t> early;
+  for (std::size_t i = 0; i < state_->steps.size(); ++i) {
+    if (state_->steps[i].early) early.push_back(i);
+  }
+  return early;
 }
 
 std::int64_t Chain::memory_bytes() const { return state_->memory_bytes; }
@@ -183,15 +251,16 @@ Result<Chain> ChainBuilder::build() const {
       plan_->sequence(layout, state->memory.address(), state->wiring);
   if (!steps) return steps.error();
 
-  const bool programmatic = std::ranges::any_of(*steps, &SequenceStep::early);
-  if (programmatic) {
-    auto graph = LaunchGraph::make(state->api(), *steps);
-    if (!graph) return Error{graph.error().code, concat(state->text, ": ", graph.error().message)};
+  state->steps = *std::move(steps);
+  EarlySteps early;
+  for (const SequenceStep& step : state->steps) early.push_back(step.early);
+  if (std::ranges::find(early, true) != early.end()) {
+    auto graph = state->graph_with(early);
+    if (!graph) return graph.error();
     state->programmatic = *std::move(graph);
-    for (SequenceStep& step : *steps) step.early = false;
   }
-  auto graph = LaunchGraph::make(state->api(), *steps);
-  if (!graph) return Error{graph.error().code, concat(state->text, ": ", graph.error().message)};
+  auto graph = state->graph_with(EarlySteps(early.size(), false));
+  if (!graph) return graph.error();
   state->plain = *std::move(graph);
   return Chain(std::move(state));
 }

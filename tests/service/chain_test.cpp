@@ -209,6 +209,33 @@ TEST_F(ChainTest, TuningTimesEveryPathAndStaysWithOne) {
   EXPECT_THAT(chain->paths(), ::testing::Contains(chain->path()));
 }
 
+TEST_F(ChainTest, TuningKeepsTheAddressesThatWereGivenLast) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  EXPECT_EQ(chain->early_kernels(), std::vector<std::size_t>{1});
+  ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
+  ASSERT_TRUE(chain->tune(nullptr));
+  EXPECT_EQ(chain->early_kernels(), std::vector<std::size_t>{1})
+      << "where none gains, the programmatic paths stay what they were";
+  for (const ChainPath path : {ChainPath::graph, ChainPath::programmatic_graph}) {
+    ASSERT_TRUE(chain->set_path(path));
+    const auto nodes = launched(*chain);
+    EXPECT_EQ(nodes[0].value(0), 0x5000U) << to_string(path);
+    EXPECT_EQ(nodes[2].value(1), 0x6000U) << to_string(path);
+  }
+  // Only the graphs of the two paths are left.
+  EXPECT_EQ(driver_.alive.count("graph"), 2U);
+}
+
+TEST_F(ChainTest, TuningFailsWithTheDriversWords) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  driver_.failures["cuGraphInstantiate"] = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_THAT(message(chain->tune(nullptr)), HasSubstr("chain of 3 kernels: cuGraphInstantiate"));
+  driver_.failures.clear();
+  EXPECT_EQ(launched(*chain).size(), 3U);
+}
+
 TEST_F(ChainTest, IsAddedToACaptureAsItsKernels) {
   Result<Chain> chain = build();
   ASSERT_TRUE(chain);
