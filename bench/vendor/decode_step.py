@@ -279,7 +279,7 @@ def main():
             early = {steps[i % len(steps)][0] for i in description["early_kernels"]}
             details = {"kernels": description["kernels"], "relative_error": error,
                        "early": sorted(early),
-                       "templates": {name: library.describe(kernel)["template"]
+                       "winners": {name: "{template} {configuration}".format(**library.describe(kernel))
                                      for name, kernel in kernels.items()}}
             for row in make_rows(problem, samples, description["path"], details, commit):
                 document["rows"] = rows.merge(document["rows"], row)
