@@ -50,31 +50,21 @@ TEST_F(MatmulSplitGpuTest, DefaultsAreRightAtRandomWidths) {
 }
 
 TEST_F(MatmulSplitGpuTest, RandomConfigurationsOfEachAreRight) {
-  for (const char* text : {"matmul m=1104 n=1664 k=320 n_kv=320 dtype=bf16 split=qkv",
-                           "matmul m=600 n=1344 k=512 n_kv=336 dtype=bf16 bias=column split=qkv",
-                           "matmul m=600 n=768 k=512 n_kv=128 dtype=bf16 out=fp32 split=qkv",
-                           "matmul m=333 n=203 k=329 n_kv=44 dtype=fp16 split=qkv",
-                           "matmul m=12 n=1000 k=1024 n_kv=100 dtype=bf16 split=qkv",
-                           "matmul m=50 n=70 k=4088 n_kv=17 dtype=fp16 bias=column split=qkv",
-                           "matmul m=777 n=11 k=1032 n_kv=3 dtype=bf16 split=qkv"}) {
-    const Problem problem = normalized(text);
-    const CandidateList list = enumerate(problem);
-    for (const KernelTemplate* made : catalog_->templates_of("matmul")) {
-      check(problem, list, some(list, made->name, 30), 7);
-      if (HasFatalFailure()) return;
-    }
-  }
+  check_random_configurations(
+      {"matmul m=1104 n=1664 k=320 n_kv=320 dtype=bf16 split=qkv",
+       "matmul m=600 n=1344 k=512 n_kv=336 dtype=bf16 bias=column split=qkv",
+       "matmul m=600 n=768 k=512 n_kv=128 dtype=bf16 out=fp32 split=qkv",
+       "matmul m=333 n=203 k=329 n_kv=44 dtype=fp16 split=qkv",
+       "matmul m=12 n=1000 k=1024 n_kv=100 dtype=bf16 split=qkv",
+       "matmul m=50 n=70 k=4088 n_kv=17 dtype=fp16 bias=column split=qkv",
+       "matmul m=777 n=11 k=1032 n_kv=3 dtype=bf16 split=qkv"},
+      30);
 }
 
 TEST_F(MatmulSplitGpuTest, FinalistsStayWithinTheirTensors) {
-  for (const char* text : {"matmul m=13 n=1000 k=1000 n_kv=104 dtype=bf16 split=qkv",
-                           "matmul m=300 n=1664 k=320 n_kv=320 dtype=bf16 split=qkv",
-                           "matmul m=301 n=1603 k=321 n_kv=301 dtype=bf16 bias=column split=qkv"}) {
-    const Problem problem = normalized(text);
-    const CandidateList list = enumerate(problem);
-    check(problem, list, defaults(list), 3, Runner::CheckDepth::finalist);
-    if (HasFatalFailure()) return;
-  }
+  check_finalists({"matmul m=13 n=1000 k=1000 n_kv=104 dtype=bf16 split=qkv",
+                   "matmul m=300 n=1664 k=320 n_kv=320 dtype=bf16 split=qkv",
+                   "matmul m=301 n=1603 k=321 n_kv=301 dtype=bf16 bias=column split=qkv"});
 }
 
 }  // namespace

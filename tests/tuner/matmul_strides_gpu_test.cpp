@@ -63,31 +63,21 @@ TEST_F(MatmulStridesGpuTest, DefaultsAreRightOfOtherLayoutsAndGates) {
 }
 
 TEST_F(MatmulStridesGpuTest, RandomConfigurationsOfEachAreRight) {
-  for (const char* text : {"matmul m=333 n=200 k=328 batch=3 lda=336 ldb=400 ldd=208 dtype=bf16",
-                           "matmul m=1104 n=1096 k=320 batch=5 dtype=bf16",
-                           "matmul m=77 n=75 k=99 batch=3 lda=101 ldb=100 ldd=77 dtype=fp16",
-                           "matmul m=12 n=1000 k=1024 batch=4 lda=3072 ldd=2000 dtype=bf16",
-                           "matmul m=272 n=264 k=256 batch=7 dtype=bf16 activation=silu",
-                           "matmul m=600 n=600 k=512 batch=3 ldb=1200 dtype=fp16 b_layout=kn",
-                           "matmul m=1104 n=1096 k=322 batch=5 lda=324 dtype=fp32 tf32=allow"}) {
-    const Problem problem = normalized(text);
-    const CandidateList list = enumerate(problem);
-    for (const KernelTemplate* made : catalog_->templates_of("matmul")) {
-      check(problem, list, some(list, made->name, 30), 7);
-      if (HasFatalFailure()) return;
-    }
-  }
+  check_random_configurations(
+      {"matmul m=333 n=200 k=328 batch=3 lda=336 ldb=400 ldd=208 dtype=bf16",
+       "matmul m=1104 n=1096 k=320 batch=5 dtype=bf16",
+       "matmul m=77 n=75 k=99 batch=3 lda=101 ldb=100 ldd=77 dtype=fp16",
+       "matmul m=12 n=1000 k=1024 batch=4 lda=3072 ldd=2000 dtype=bf16",
+       "matmul m=272 n=264 k=256 batch=7 dtype=bf16 activation=silu",
+       "matmul m=600 n=600 k=512 batch=3 ldb=1200 dtype=fp16 b_layout=kn",
+       "matmul m=1104 n=1096 k=322 batch=5 lda=324 dtype=fp32 tf32=allow"},
+      30);
 }
 
 TEST_F(MatmulStridesGpuTest, FinalistsStayWithinTheirRows) {
-  for (const char* text : {"matmul m=13 n=1000 k=1000 lda=1008 ldb=1003 ldd=1024 dtype=bf16",
-                           "matmul m=16 n=512 k=512 batch=3 lda=1536 ldd=1024 dtype=bf16",
-                           "matmul m=300 n=264 k=320 batch=2 lda=328 ldb=640 ldd=272 dtype=bf16"}) {
-    const Problem problem = normalized(text);
-    const CandidateList list = enumerate(problem);
-    check(problem, list, defaults(list), 3, Runner::CheckDepth::finalist);
-    if (HasFatalFailure()) return;
-  }
+  check_finalists({"matmul m=13 n=1000 k=1000 lda=1008 ldb=1003 ldd=1024 dtype=bf16",
+                   "matmul m=16 n=512 k=512 batch=3 lda=1536 ldd=1024 dtype=bf16",
+                   "matmul m=300 n=264 k=320 batch=2 lda=328 ldb=640 ldd=272 dtype=bf16"});
 }
 
 }  // namespace

@@ -88,6 +88,28 @@ class TemplateChecks : public GpuWorld {
     }
   }
 
+  /// `count` configurations of every template of the problem's operation.
+  void check_random_configurations(const std::vector<std::string>& problems, std::size_t count) {
+    for (const std::string& text : problems) {
+      const Problem problem = normalized(text);
+      const CandidateList list = enumerate(problem);
+      for (const KernelTemplate* made : catalog_->templates_of(problem.operation())) {
+        check(problem, list, some(list, made->name, count), 7);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+
+  /// The defaults as finalists: against unmapped pages too.
+  void check_finalists(const std::vector<std::string>& problems) {
+    for (const std::string& text : problems) {
+      const Problem problem = normalized(text);
+      const CandidateList list = enumerate(problem);
+      check(problem, list, defaults(list), 3, Runner::CheckDepth::finalist);
+      if (HasFatalFailure()) return;
+    }
+  }
+
   /// `count` different candidates of one template, evenly spread by a hash.
   static std::vector<std::size_t> some(const CandidateList& list, std::string_view kernel_template,
                                        std::size_t count) {
