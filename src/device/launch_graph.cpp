@@ -55,6 +55,7 @@ Result<std::unique_ptr<LaunchGraph>> LaunchGraph::make(const DriverApi& api,
 Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
   GraphTail tail;
   State initial;
+  std::vector<ArgumentView> views;
   for (const SequenceStep& step : steps) {
     const ArgumentView view(step.arguments);
     Step& held = steps_.emplace_back(Step{.program = step.program,
@@ -66,9 +67,11 @@ Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
     const DriverStatus status =
         step.program->append_to(graph_.get(), context_, view, tail, &held.kernels, step.early);
     if (!status) return driver_error(api_, status);
+    views.push_back(view);
     std::ranges::copy(view.tensors, std::back_inserter(initial.tensors));
     std::ranges::copy(view.scalars, std::back_inserter(initial.scalars));
   }
+  const std::uint64_t fingerprint = fingerprint_of(views);
   for (State& state : states_) {
     CUgraphExec exec = nullptr;
     const DriverStatus status{"cuGraphInstantiate", api_.graph_instantiate(&exec, graph_.get(), 0)};
@@ -78,7 +81,7 @@ Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
              .scalars = initial.scalars,
              .torn = false,
              .used = 0,
-             .fingerprint = 0};
+             .fingerprint = fingerprint};
   }
   activate(states_.front());
   if (const DriverStatus status = upload(); !status) return driver_error(api_, status);
@@ -122,13 +125,13 @@ DriverStatus LaunchGraph::enqueue(CUstream stream) const {
   return {};
 }
 
-DriverStatus LaunchGraph::rebind(std::span<const ArgumentView> arguments) {
+[[gnu::hot]] DriverStatus LaunchGraph::rebind(std::span<const ArgumentView> arguments) {
+  const std::uint64_t fingerprint = fingerprint_of(arguments);
   for (State& state : states_) {
-    if (!holds(state, arguments)) continue;
+    if (state.fingerprint != fingerprint || !holds(state, arguments)) continue;
     activate(state);
     return {};
   }
-  const std::uint64_t fingerprint = fingerprint_of(arguments);
   State& state = place_for(fingerprint);
   const DriverStatus status = change(state, arguments);
   if (!status) return status;
@@ -137,7 +140,8 @@ DriverStatus LaunchGraph::rebind(std::span<const ArgumentView> arguments) {
   return {};
 }
 
-bool LaunchGraph::holds(const State& state, std::span<const ArgumentView> arguments) const {
+[[gnu::hot]] bool LaunchGraph::holds(const State& state,
+                                     std::span<const ArgumentView> arguments) const {
   if (state.torn) return false;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (!same(steps_[i].arguments(state), arguments[i])) return false;
@@ -145,7 +149,7 @@ bool LaunchGraph::holds(const State& state, std::span<const ArgumentView> argume
   return true;
 }
 
-LaunchGraph::State& LaunchGraph::place_for(std::uint64_t fingerprint) {
+[[gnu::hot]] LaunchGraph::State& LaunchGraph::place_for(std::uint64_t fingerprint) {
   const std::span kept(states_.data(), kStates - 1);
   State& oldest = *std::ranges::min_element(kept, {}, &State::used);
   const bool comes_back = std::ranges::find(passed_, fingerprint) != passed_.end();
@@ -156,7 +160,8 @@ LaunchGraph::State& LaunchGraph::place_for(std::uint64_t fingerprint) {
   return once;
 }
 
-DriverStatus LaunchGraph::change(State& state, std::span<const ArgumentView> arguments) const {
+[[gnu::hot]] DriverStatus LaunchGraph::change(State& state,
+                                              std::span<const ArgumentView> arguments) const {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     const ArgumentView& wanted = arguments[i];

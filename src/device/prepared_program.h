@@ -165,14 +165,15 @@ class PreparedProgram {
   std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
                         bool early) const;
 
+  // What every launch reads, side by side.
   const DriverApi& api_;
-  CUdevice device_;
-  ExecutionPlan plan_;
-  LibraryHandle library_;
-  std::vector<DevicePointer> workspace_offsets_;
   std::vector<ZeroedWorkspace> zeroed_;
   std::vector<PreparedTensorMap> tensor_maps_;
   std::vector<PreparedLaunch> launches_;
+  std::vector<DevicePointer> workspace_offsets_;
+  CUdevice device_;
+  ExecutionPlan plan_;
+  LibraryHandle library_;
 };
 
 }  // namespace kernwright

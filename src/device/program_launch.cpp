@@ -24,7 +24,7 @@ CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
 
 }  // namespace
 
-PreparedProgram::Frame::Frame(const ArgumentView& view) : arguments(view) {
+[[gnu::hot]] PreparedProgram::Frame::Frame(const ArgumentView& view) : arguments(view) {
   const auto start = [&](Source source, const void* data) {
     sources[static_cast<std::size_t>(source)] = reinterpret_cast<std::uintptr_t>(data);
   };
@@ -36,7 +36,7 @@ PreparedProgram::Frame::Frame(const ArgumentView& view) : arguments(view) {
   start(Source::computed, computed.data());
 }
 
-DriverStatus PreparedProgram::place_tensor_maps(Frame& frame) const {
+[[gnu::hot]] DriverStatus PreparedProgram::place_tensor_maps(Frame& frame) const {
   for (std::size_t i = 0; i < tensor_maps_.size(); ++i) {
     const PreparedTensorMap& prepared = tensor_maps_[i];
     CUtensorMap& map = frame.tensor_maps[i];
@@ -56,8 +56,9 @@ DriverStatus PreparedProgram::place_tensor_maps(Frame& frame) const {
   return {};
 }
 
-std::uint64_t PreparedProgram::compute(const ArgumentPlan& argument, const ArgumentView& arguments,
-                                       bool early) const {
+[[gnu::hot]] std::uint64_t PreparedProgram::compute(const ArgumentPlan& argument,
+                                                    const ArgumentView& arguments,
+                                                    bool early) const {
   if (argument.kind == ArgumentKind::early) {
     return early ? static_cast<std::uint64_t>(argument.value) : 0;
   }
@@ -66,8 +67,8 @@ std::uint64_t PreparedProgram::compute(const ArgumentPlan& argument, const Argum
              : arguments.workspace + workspace_offsets_[argument.index];
 }
 
-void PreparedProgram::place_parameters(const PreparedLaunch& launch, Frame& frame,
-                                       bool early) const {
+[[gnu::hot]] void PreparedProgram::place_parameters(const PreparedLaunch& launch, Frame& frame,
+                                                    bool early) const {
   for (std::size_t i = 0; i < launch.computed.size(); ++i) {
     frame.computed[i] = compute(launch.computed[i], frame.arguments, early);
   }
@@ -81,8 +82,8 @@ bool PreparedProgram::can_start_early() const {
   return plan_.launches.front().waits && zeroed_.empty();
 }
 
-DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& arguments,
-                                      bool early) const {
+[[gnu::hot]] DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& arguments,
+                                                   bool early) const {
   for (const ZeroedWorkspace& workspace : zeroed_) {
     const DriverStatus status{
         "cuMemsetD8Async",
@@ -166,8 +167,9 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
   return {};
 }
 
-DriverStatus PreparedProgram::change(CUgraphExec exec, std::span<const KernelNode> kernels,
-                                     const ArgumentView& arguments) const {
+[[gnu::hot]] DriverStatus PreparedProgram::change(CUgraphExec exec,
+                                                  std::span<const KernelNode> kernels,
+                                                  const ArgumentView& arguments) const {
   Frame frame(arguments);
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < kernels.size(); ++i) {

@@ -59,18 +59,18 @@ BakedLaunch::BakedLaunch(BakedLaunch&& other) noexcept = default;
 BakedLaunch& BakedLaunch::operator=(BakedLaunch&& other) noexcept = default;
 BakedLaunch::~BakedLaunch() = default;
 
-Result<void> BakedLaunch::launch(void* stream) {
+[[gnu::hot]] Result<void> BakedLaunch::launch(void* stream) {
   if (!state_) return moved_from();
   const DriverStatus status = state_->graph->launch(static_cast<CUstream>(stream));
   if (!status) return launch_error(state_->api(), status, summary().problem);
   return {};
 }
 
-Result<void> BakedLaunch::rebind(std::initializer_list<Arg> arguments) {
+[[gnu::hot]] Result<void> BakedLaunch::rebind(std::initializer_list<Arg> arguments) {
   return rebind(arguments.begin(), arguments.size());
 }
 
-Result<void> BakedLaunch::rebind(const Arg* arguments, std::size_t count) {
+[[gnu::hot]] Result<void> BakedLaunch::rebind(const Arg* arguments, std::size_t count) {
   if (!state_) return moved_from();
   const LoadedKernel& kernel = *state_->kernel;
   BoundArguments bound;

@@ -50,8 +50,9 @@ LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
       arguments_(describe_arguments(plan_)),
       why_not_(std::move(why_not)),
       workspace_bytes_(plan_.workspace_bytes()),
-      launcher_(std::move(launcher)),
-      check_launches_(check_launches) {
+      program_(launcher ? &launcher->program() : nullptr),
+      check_launches_(check_launches),
+      launcher_(std::move(launcher)) {
   for (const TensorShape& tensor : plan_.tensors) {
     crooked_bits_.push_back(static_cast<DevicePointer>(tensor.alignment) - 1);
   }
@@ -79,18 +80,22 @@ Error LoadedKernel::bad_tensor(std::size_t position, const Arg& given) const {
                        reinterpret_cast<DevicePointer>(given.pointer()) % 256, " modulo 256"));
 }
 
-Result<void> LoadedKernel::bind(const Arg* arguments, std::size_t count,
-                                BoundArguments& bound) const {
-  if (!launcher_) return why_not_;
+[[gnu::hot]] Result<void> LoadedKernel::bind(const Arg* arguments, std::size_t count,
+                                             BoundArguments& bound) const {
+  if (!program_) [[unlikely]] {
+    return why_not_;
+  }
   const std::size_t tensors = crooked_bits_.size();
   const std::size_t scalars = default_scalars_.size();
   if (count < tensors || count > tensors + scalars || tensors > BoundArguments::kMaxTensors ||
-      scalars > BoundArguments::kMaxScalars) {
+      scalars > BoundArguments::kMaxScalars) [[unlikely]] {
     return bad_count(count);
   }
   for (std::size_t i = 0; i < tensors; ++i) {
     const auto address = reinterpret_cast<DevicePointer>(arguments[i].pointer());
-    if (address == 0 || (address & crooked_bits_[i]) != 0) return bad_tensor(i, arguments[i]);
+    if (address == 0 || (address & crooked_bits_[i]) != 0) [[unlikely]] {
+      return bad_tensor(i, arguments[i]);
+    }
     bound.tensors_[i] = address;
   }
   for (std::size_t i = 0; i < scalars; ++i) {
@@ -99,7 +104,7 @@ Result<void> LoadedKernel::bind(const Arg* arguments, std::size_t count,
       bound.scalars_[i] = default_scalars_[i];
       continue;
     }
-    if (!arguments[position].is_scalar()) {
+    if (!arguments[position].is_scalar()) [[unlikely]] {
       return bad_argument(position, "a scalar expected, a pointer given");
     }
     bound.scalars_[i] = arguments[position].scalar();
@@ -135,20 +140,22 @@ Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
   return {};
 }
 
-Result<void> LoadedKernel::enqueue(void* stream, const BoundArguments& bound,
-                                   void* workspace) const {
-  if (workspace_bytes_ > 0 && workspace == nullptr) {
+[[gnu::hot]] Result<void> LoadedKernel::enqueue(void* stream, const BoundArguments& bound,
+                                                void* workspace) const {
+  if (workspace_bytes_ > 0 && workspace == nullptr) [[unlikely]] {
     return Error{ErrorCode::invalid_argument, concat(summary_.problem, " needs a workspace of ",
                                                      workspace_bytes_, " bytes; none given")};
   }
-  const DriverStatus status = launcher_->program().enqueue(
+  const DriverStatus status = program_->enqueue(
       static_cast<CUstream>(stream), bound.view(reinterpret_cast<DevicePointer>(workspace)));
-  if (!status) return driver_error(launcher_->api(), status);
+  if (!status) [[unlikely]] {
+    return driver_error(launcher_->api(), status);
+  }
   return {};
 }
 
-Result<void> LoadedKernel::launch(void* stream, const Arg* arguments, std::size_t count,
-                                  void* workspace) const {
+[[gnu::hot]] Result<void> LoadedKernel::launch(void* stream, const Arg* arguments,
+                                               std::size_t count, void* workspace) const {
   if (check_launches_) return launch_checked(stream, arguments, count, workspace);
   BoundArguments bound;
   if (Result<void> fits = bind(arguments, count, bound); !fits) return fits;
@@ -164,13 +171,13 @@ Result<void> LoadedKernel::launch_checked(void* stream, const Arg* arguments, st
   return enqueue(stream, bound, workspace);
 }
 
-Result<void> Kernel::launch(void* stream, std::initializer_list<Arg> arguments,
-                            void* workspace) const {
+[[gnu::hot]] Result<void> Kernel::launch(void* stream, std::initializer_list<Arg> arguments,
+                                         void* workspace) const {
   return loaded_->launch(stream, arguments.begin(), arguments.size(), workspace);
 }
 
-Result<void> Kernel::launch(void* stream, const Arg* arguments, std::size_t count,
-                            void* workspace) const {
+[[gnu::hot]] Result<void> Kernel::launch(void* stream, const Arg* arguments, std::size_t count,
+                                         void* workspace) const {
   return loaded_->launch(stream, arguments, count, workspace);
 }
 

@@ -82,8 +82,9 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   /// What an address must not have, by tensor: the bits below its alignment.
   std::vector<DevicePointer> crooked_bits_;
   std::vector<double> default_scalars_;
-  std::unique_ptr<Launcher> launcher_;
+  const PreparedProgram* program_ = nullptr;  ///< the launcher's
   bool check_launches_;
+  std::unique_ptr<Launcher> launcher_;
 };
 
 }  // namespace kernwright
