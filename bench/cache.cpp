@@ -23,6 +23,7 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
 #include "cache/tiered_cache.h"
+#include "model/catalog.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -193,6 +194,44 @@ void open_and_hit(benchmark::State& state) {
   }
 }
 
+/// A shape that nothing was tuned for, beside `range(0)` problems that were: a thousand heights of
+/// each of many widths, of which those of its own width can answer.
+void near(benchmark::State& state) {
+  static const auto catalog = Catalog::load({}).value();
+  static std::map<std::int64_t, fs::path> made;
+  fs::path& root = made[state.range(0)];
+  const auto key_of = [](std::int64_t m, std::int64_t n) {
+    RecordKey key = record_of(0).key;
+    key.problem = concat("matmul m=", m, " n=", n, " k=4096 dtype=bf16");
+    return key;
+  };
+  if (root.empty()) {
+    root = fresh_cache().root();
+    const RecordStore store(root);
+    for (std::int64_t i = 0; i < state.range(0); ++i) {
+      TuningRecord record = record_of(0);
+      record.key = key_of(64 * (i % 1000 + 1), 6144 + 64 * (i / 1000));
+      const bool own_width = i < 1000;
+      if (own_width ? !store.put(record) : !publish_file(store.folder(record.key) / "o.kwr", "x")) {
+        state.SkipWithError("no put");
+      }
+    }
+  }
+  static const std::string today = digest(1);
+  const TieredCache cache(root);
+  const RecordKey key = key_of(4100, 6144);
+  const Problem problem = Problem::parse(key.problem).value();
+  for (auto _ : state) {
+    const std::vector<GradedRecord> found = cache.near(
+        key, *catalog->operation("matmul").value(), problem,
+        {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"}, [](std::string_view) { return today; }, {});
+    if (found.empty() || found[0].head.key != key_of(4096, 6144)) {
+      state.SkipWithError("not the nearest");
+      break;
+    }
+  }
+}
+
 Problem hot_problem() { return matmul({.m = 4096, .n = 6144, .k = 4096}, DType::bf16); }
 
 /// A service for a SKU without a GPU: what it has in memory is found as it is with one.
@@ -290,6 +329,7 @@ int run(int argc, char** argv) {
   const std::string command = command_line(argc, argv);
   const std::int64_t most = integer_option(argc, argv, "--records", 100'000);
   benchmark::RegisterBenchmark("open_and_hit", open_and_hit)->Arg(0)->Arg(1000)->Arg(most);
+  benchmark::RegisterBenchmark("near", near)->Arg(1000)->Arg(most);
   benchmark::Initialize(&argc, argv);
   expect_options(argc, argv, kUsage);
   Result<BenchJson> json = BenchJson::open(option_value(argc, argv, "--json").value_or(""), "cache",

@@ -8,6 +8,19 @@
 #include "support/text.h"
 
 namespace kernwright {
+namespace {
+
+/// The ratio of two sizes of a dim; nothing where one may not answer for the other.
+std::optional<double> size_distance(const Dim& dim, std::int64_t a, std::int64_t b) {
+  if (a < 1 || b < 1) return std::nullopt;
+  if (a == b) return 1;
+  if (dim.match != DimMatch::bucket || dim.family(a) != dim.family(b)) return std::nullopt;
+  const double ratio = static_cast<double>(std::max(a, b)) / static_cast<double>(std::min(a, b));
+  if (!(ratio <= dim.distance)) return std::nullopt;
+  return ratio;
+}
+
+}  // namespace
 
 std::optional<double> bucket_distance(const Operation& operation, const Problem& a,
                                       const Problem& b) {
@@ -21,31 +34,37 @@ std::optional<double> bucket_distance(const Operation& operation, const Problem&
   const std::vector<std::int64_t> sizes_of_b = operation.sizes(b);
   double farthest = 1;
   for (std::size_t i = 0; i < operation.dims.size(); ++i) {
-    const Dim& dim = operation.dims[i];
-    const std::int64_t of_a = sizes_of_a[i];
-    const std::int64_t of_b = sizes_of_b[i];
-    if (of_a < 1 || of_b < 1) return std::nullopt;
-    if (of_a == of_b) continue;
-    if (dim.match != DimMatch::bucket || dim.family(of_a) != dim.family(of_b)) return std::nullopt;
-    const double ratio =
-        static_cast<double>(std::max(of_a, of_b)) / static_cast<double>(std::min(of_a, of_b));
-    if (!(ratio <= dim.distance)) return std::nullopt;
-    farthest = std::max(farthest, ratio);
+    const std::optional<double> ratio =
+        size_distance(operation.dims[i], sizes_of_a[i], sizes_of_b[i]);
+    if (!ratio) return std::nullopt;
+    farthest = std::max(farthest, *ratio);
   }
   return farthest;
 }
 
-std::string bucket_pattern(const Operation& operation, const Problem& normalized) {
-  std::string pattern = normalized.operation();
-  bool any = false;
+std::optional<double> BucketPattern::distance(const std::vector<std::int64_t>& sizes) const {
+  double farthest = 1;
+  for (std::size_t i = 0; i < std::min(open.size(), sizes.size()); ++i) {
+    const std::optional<double> ratio = size_distance(*open[i].dim, open[i].size, sizes[i]);
+    if (!ratio) return std::nullopt;
+    farthest = std::max(farthest, *ratio);
+  }
+  return farthest;
+}
+
+BucketPattern bucket_pattern(const Operation& operation, const Problem& normalized) {
+  BucketPattern pattern;
+  pattern.text = normalized.operation();
   for (const auto& [name, size] : normalized.dims()) {
     const Dim& dim = *find_named(operation.dims, name);
     const bool open = dim.match == DimMatch::bucket && dim.distance > 1;
-    any = any || open;
-    pattern += concat(' ', name, '=', open ? "?" : std::to_string(size));
+    if (open) pattern.open.push_back({.dim = &dim, .size = size});
+    pattern.text += concat(' ', name, '=', open ? "?" : std::to_string(size));
   }
-  for (const auto& [name, value] : normalized.flags()) pattern += concat(' ', name, '=', value);
-  return any ? pattern : std::string();
+  for (const auto& [name, value] : normalized.flags()) {
+    pattern.text += concat(' ', name, '=', value);
+  }
+  return pattern;
 }
 
 }  // namespace kernwright

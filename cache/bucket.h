@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/operation.h"
 #include <kernwright/problem.h>
@@ -14,7 +16,21 @@ namespace kernwright {
 std::optional<double> bucket_distance(const Operation& operation, const Problem& a,
                                       const Problem& b);
 
-/// The problem's canonical text with `?` for the dims that may differ; empty where none may.
-std::string bucket_pattern(const Operation& operation, const Problem& normalized);
+/// The shapes that may answer for a problem, by their text alone.
+struct BucketPattern {
+  struct Open {
+    const Dim* dim;
+    std::int64_t size;  ///< asked for
+  };
+  std::string text;        ///< canonical, with `?` for the dims that may differ
+  std::vector<Open> open;  ///< those, in the order of the text; empty where none may
+
+  /// How far away a shape with these sizes of `open` is, as `bucket_distance` says it. Where the
+  /// last are missing, at least how far.
+  std::optional<double> distance(const std::vector<std::int64_t>& sizes) const;
+};
+
+/// The dims are those of `operation`, which outlives the pattern.
+BucketPattern bucket_pattern(const Operation& operation, const Problem& normalized);
 
 }  // namespace kernwright

@@ -1,10 +1,12 @@
 #include "cache/record_store.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 #include <sys/random.h>
 #include <system_error>
 #include <tuple>
@@ -121,28 +123,39 @@ Lookup<Override> read_override(const std::string& path) {
   return Lookup<Override>::hit(*std::move(override));
 }
 
-/// Whether `text` is `pattern`, in which each `?` stands for digits.
-bool is_like(std::string_view text, std::string_view pattern, bool cut = false) {
+/// The numbers that stand in `text` where `pattern` has a `?`; nothing where they differ in more
+/// than that. With `cut`, `text` may end early.
+std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
+                                                       std::string_view pattern,
+                                                       bool cut = false) {
+  std::vector<std::int64_t> numbers;
   std::size_t at = 0;
   for (const char c : pattern) {
-    if (at >= text.size()) return cut;
+    if (at >= text.size()) return cut ? std::optional(numbers) : std::nullopt;
     if (c != '?') {
-      if (text[at++] != c) return false;
+      if (text[at++] != c) return std::nullopt;
       continue;
     }
     const std::size_t begin = at;
     while (at < text.size() && is_digit(text[at])) ++at;
-    if (at == begin) return false;
+    // Digits at the end of what was cut may go on behind it.
+    if (cut && at == text.size()) return numbers;
+    std::int64_t number = 0;
+    const char* end = text.data() + at;
+    const auto [stop, error] = std::from_chars(text.data() + begin, end, number);
+    if (error != std::errc() || stop != end) return std::nullopt;
+    numbers.push_back(number);
   }
-  return at == text.size();
+  if (at != text.size()) return std::nullopt;
+  return numbers;
 }
 
-/// Whether a key's folder of that name can be of a problem like the one `pattern` was made of, with
-/// `plain` characters. Names are cut: past their end all is possible.
-bool may_be_like(std::string_view name, std::string_view pattern) {
-  if (name.size() <= kDigestLength) return false;
+/// The same of the name of a key's folder, for a pattern of `plain` characters.
+std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
+                                                    std::string_view pattern) {
+  if (name.size() <= kDigestLength) return std::nullopt;
   name.remove_suffix(kDigestLength + 1);
-  return is_like(name, pattern, /*cut=*/name.size() >= kSlugLength);
+  return match_numbers(name, pattern, /*cut=*/name.size() >= kSlugLength);
 }
 
 /// Every file below `folder` with that suffix, sorted.
@@ -266,24 +279,32 @@ std::vector<RecordRun> RecordStore::heads(std::string_view operation) const {
   return runs;
 }
 
-std::vector<RecordRun> RecordStore::like(const RecordKey& shape) const {
-  std::vector<RecordRun> runs;
-  const fs::path folder =
-      records_folder() / slug(shape.target) / slug(shape.sku) / slug(operation_of(shape.problem));
+std::vector<RecordStore::Alike> RecordStore::like(const RecordKey& shape) const {
+  const std::string folder = root_ + std::string(kFolder) + '/' + slug(shape.target) + '/' +
+                             slug(shape.sku) + '/' + slug(operation_of(shape.problem)) + '/';
   std::string pattern(shape_of(shape.problem));
   for (char& c : pattern) c = c == '?' ? c : plain(c);
-  for (const std::string& name : list_directory(folder)) {
-    if (!may_be_like(name, pattern)) continue;
-    for (const std::string& file : list_directory(folder / name)) {
-      if (!file.ends_with(kRecordSuffix)) continue;
-      Lookup<RecordHead> head = read_head(folder / name / file);
-      if (!head) continue;
-      const RecordKey& key = head.value->key;
-      if (key.target != shape.target || key.sku != shape.sku || !(key.policy == shape.policy) ||
-          !is_like(key.problem, shape.problem)) {
-        continue;
-      }
-      runs.push_back({folder / name / file, *std::move(head.value)});
+  std::vector<Alike> alike;
+  const Result<std::vector<std::string>> names = read_directory(folder);
+  if (!names) return alike;
+  for (const std::string& name : *names) {
+    if (auto sizes = match_name(name, pattern)) {
+      alike.push_back({folder + name + '/', *std::move(sizes)});
+    }
+  }
+  return alike;
+}
+
+std::vector<RecordRun> RecordStore::runs(const Alike& alike, const RecordKey& shape) const {
+  std::vector<RecordRun> runs;
+  for (const std::string& name : list_directory(alike.folder)) {
+    if (!name.ends_with(kRecordSuffix)) continue;
+    Lookup<RecordHead> head = read_head(alike.folder + name);
+    if (!head) continue;
+    const RecordKey& key = head.value->key;
+    if (key.target == shape.target && key.sku == shape.sku && key.policy == shape.policy &&
+        match_numbers(key.problem, shape.problem)) {
+      runs.push_back({alike.folder + name, *std::move(head.value)});
     }
   }
   return runs;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -50,9 +51,17 @@ class RecordStore {
   /// The heads of all readable records of an operation, for whatever target and SKU.
   std::vector<RecordRun> heads(std::string_view operation) const;
 
-  /// The heads of the readable records of `target` and `sku` whose problem has the text of `shape`
-  /// but for the dims that are written `?` in it: "matmul m=? n=4096 k=4096 dtype=bf16".
-  std::vector<RecordRun> like(const RecordKey& shape) const;
+  /// A key's folder whose name says that it is of a problem like the one asked for.
+  struct Alike {
+    std::string folder;
+    std::vector<std::int64_t> sizes;  ///< of the open dims; where the name was cut, of the first
+  };
+  /// The folders of keys of `target` and `sku` whose problem has the text of `shape` but for the
+  /// dims that are written `?` in it: "matmul m=? n=4096 k=4096 dtype=bf16". No file is read.
+  std::vector<Alike> like(const RecordKey& shape) const;
+
+  /// The heads of the readable records in a folder that `like` found, in order of their names.
+  std::vector<RecordRun> runs(const Alike& alike, const RecordKey& shape) const;
 
   /// Every record file below the root, sorted by path, decoded whole or with its defect.
   struct Listed {

@@ -56,8 +56,8 @@ class TieredCache {
   Answers lookup(const RecordKey& key, const Now& now, const TemplateDigest& template_digest) const;
 
   /// What was measured, with today's code, for other shapes that may answer for `normalized`, whose
-  /// key is `key`: nearest first (see `bucket_distance`), then as in `lookup`. None of it is one
-  /// that `decisions` bans.
+  /// key is `key`: nearest first (see `bucket_distance`), then as in `lookup`; not more than a few
+  /// of the nearest are read. None of it is one that `decisions` bans.
   std::vector<GradedRecord> near(const RecordKey& key, const Operation& operation,
                                  const Problem& normalized, const Now& now,
                                  const TemplateDigest& template_digest,

@@ -6,9 +6,12 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cache/entry_file.h"
 #include "support/files.h"
+#include "support/text.h"
 #include "tests/cache/samples.h"
 #include "tests/temp_dir.h"
 
@@ -20,6 +23,13 @@ using ::testing::HasSubstr;
 
 class RecordStoreTest : public ::testing::Test {
  protected:
+  std::vector<RecordRun> runs_like(const RecordKey& shape) const {
+    std::vector<RecordRun> all;
+    for (const RecordStore::Alike& alike : store_.like(shape)) {
+      for (RecordRun& run : store_.runs(alike, shape)) all.push_back(std::move(run));
+    }
+    return all;
+  }
   ScopedTempDir dir_;
   RecordStore store_{dir_.path()};
 };
@@ -193,6 +203,23 @@ TEST_F(RecordStoreTest, ATornDecisionIsADefect) {
   EXPECT_THAT(found.defects[0], HasSubstr(path->native()));
 }
 
+TEST_F(RecordStoreTest, ANameTellsTheSizesOfItsOpenDims) {
+  ASSERT_TRUE(store_.put(sample_record(4096)));
+  RecordKey shape = sample_key(1);
+  shape.problem = "matmul m=? n=? k=4096 dtype=bf16";
+  ASSERT_EQ(store_.like(shape).size(), 1U);
+  EXPECT_EQ(store_.like(shape)[0].sizes, (std::vector<std::int64_t>{4096, 6144}));
+  // Cut within the last size, which may be any.
+  TuningRecord record = sample_record(1);
+  const std::string before = concat("first=12 ", std::string(83, 'x'), "=1 ");
+  record.key.problem = concat("matmul ", before, "last=345678");
+  ASSERT_TRUE(store_.put(record));
+  shape.problem = concat("matmul first=? ", before.substr(9), "last=?");
+  ASSERT_EQ(store_.like(shape).size(), 1U);
+  EXPECT_EQ(store_.like(shape)[0].sizes, (std::vector<std::int64_t>{12}));
+  EXPECT_EQ(runs_like(shape).size(), 1U);
+}
+
 TEST_F(RecordStoreTest, FindsProblemsThatDifferInOpenDimsAlone) {
   for (const int m : {1, 17, 4096}) ASSERT_TRUE(store_.put(sample_record(m)));
   TuningRecord other = sample_record(17);
@@ -204,7 +231,7 @@ TEST_F(RecordStoreTest, FindsProblemsThatDifferInOpenDimsAlone) {
   RecordKey shape = sample_key(1);
   shape.problem = "matmul m=? n=6144 k=4096 dtype=bf16";
   std::multiset<std::string> found;
-  for (const RecordRun& run : store_.like(shape)) found.insert(run.head.key.problem);
+  for (const RecordRun& run : runs_like(shape)) found.insert(run.head.key.problem);
   EXPECT_EQ(found, (std::multiset<std::string>{sample_key(1).problem, sample_key(17).problem,
                                                sample_key(4096).problem}));
 }
@@ -219,7 +246,7 @@ TEST_F(RecordStoreTest, AFormulaIsNoOpenDim) {
   RecordKey shape = record.key;
   shape.problem = "elementwise n=? formula=a*x+y";
   std::multiset<std::string> found;
-  for (const RecordRun& run : store_.like(shape)) found.insert(run.head.key.problem);
+  for (const RecordRun& run : runs_like(shape)) found.insert(run.head.key.problem);
   EXPECT_EQ(found, (std::multiset<std::string>{"elementwise n=4096 formula=a*x+y",
                                                "elementwise n=64 formula=a*x+y"}));
 }

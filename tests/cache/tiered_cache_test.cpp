@@ -11,6 +11,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
+#include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -422,7 +423,7 @@ TEST_F(BucketTest, ADimWithADefaultCountsWhetherGivenOrNot) {
   EXPECT_EQ(distance(plain, wider), std::nullopt);
   EXPECT_EQ(distance(plain, "matmul m=360 n=512 k=64 batch=2 dtype=bf16"), std::nullopt);
   EXPECT_EQ(distance("matmul m=300 n=512 dtype=bf16", plain), std::nullopt);
-  EXPECT_EQ(bucket_pattern(operation, Problem::parse(wider).value()),
+  EXPECT_EQ(bucket_pattern(operation, Problem::parse(wider).value()).text,
             "matmul m=? n=512 k=64 ldd=1024 dtype=bf16");
 }
 
@@ -436,6 +437,16 @@ TEST_F(BucketTest, TheNearestOfTheFamilyWithinTheDistanceComesFirst) {
   EXPECT_EQ(near(100), (std::vector<std::string>{problem(128)})) << "64 is of another family";
   EXPECT_TRUE(near(1024).empty()) << "beyond the distance";
   EXPECT_TRUE(near(4).empty());
+}
+
+TEST_F(BucketTest, ReadsNoMoreThanTheNearestOfMany) {
+  for (int m = 1000; m < 1200; ++m) ASSERT_TRUE(cache_.put_record(sample_record(m)));
+  const FaultyFiles counted(dir_.path().native(), FaultyFiles::Call::open_to_read, 0);
+  const std::vector<std::string> found = near(1250);
+  EXPECT_LE(FaultyFiles::failed(), 20);
+  ASSERT_GE(found.size(), 8U);
+  EXPECT_EQ(found[0], sample_key(1199).problem);
+  EXPECT_EQ(found[7], sample_key(1192).problem);
 }
 
 TEST_F(BucketTest, OnlyWhatWasMeasuredOfTodaysCodeAnswers) {
