@@ -126,8 +126,7 @@ Lookup<Override> read_override(const std::string& path) {
 /// The numbers that stand in `text` where `pattern` has a `?`; nothing where they differ in more
 /// than that. With `cut`, `text` may end early.
 std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
-                                                       std::string_view pattern,
-                                                       bool cut = false) {
+                                                       std::string_view pattern, bool cut = false) {
   std::vector<std::int64_t> numbers;
   std::size_t at = 0;
   for (const char c : pattern) {
@@ -285,8 +284,7 @@ std::vector<RecordStore::Alike> RecordStore::like(const RecordKey& shape) const 
   std::string pattern(shape_of(shape.problem));
   for (char& c : pattern) c = c == '?' ? c : plain(c);
   std::vector<Alike> alike;
-  const Result<std::vector<std::string>> names = read_directory(folder);
-  if (!names) return alike;
+  const RememberedListings::Names names = listings_->names(folder);
   for (const std::string& name : *names) {
     if (auto sizes = match_name(name, pattern)) {
       alike.push_back({folder + name + '/', *std::move(sizes)});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cache/override.h"
 #include "cache/record.h"
 #include "cache/record_head.h"
+#include "support/remembered_listing.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -57,7 +59,8 @@ class RecordStore {
     std::vector<std::int64_t> sizes;  ///< of the open dims; where the name was cut, of the first
   };
   /// The folders of keys of `target` and `sku` whose problem has the text of `shape` but for the
-  /// dims that are written `?` in it: "matmul m=? n=4096 k=4096 dtype=bf16". No file is read.
+  /// dims that are written `?` in it: "matmul m=? n=4096 k=4096 dtype=bf16". No file is read, and
+  /// no listing twice that has not changed.
   std::vector<Alike> like(const RecordKey& shape) const;
 
   /// The heads of the readable records in a folder that `like` found, in order of their names.
@@ -84,6 +87,8 @@ class RecordStore {
   std::filesystem::path records_folder() const;
 
   std::string root_;  ///< with a slash at its end, where it is not empty
+  /// Of the folders with a folder per key, which may be many.
+  std::shared_ptr<RememberedListings> listings_ = std::make_shared<RememberedListings>();
 };
 
 /// The whole record of a file. Reasons as `read_entry`; `corrupt` where head and evidence differ.

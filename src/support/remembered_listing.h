@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace kernwright {
+
+/// The names in directories, each read again only where it has changed since. Thread-safe; nobody
+/// waits for another one's reading.
+class RememberedListings {
+ public:
+  using Names = std::shared_ptr<const std::vector<std::string>>;
+
+  /// In no order; none where the directory cannot be read. Never null.
+  Names names(const std::filesystem::path& folder);
+
+ private:
+  struct Listing {
+    std::int64_t changed_ns = 0;  ///< the directory's time of modification
+    Names names;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Listing> listings_;
+};
+
+}  // namespace kernwright
