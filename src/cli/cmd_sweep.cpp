@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <set>
 #include <thread>
@@ -124,7 +126,19 @@ class Sweep : public Command {
   }
 
   Status print_plan(const ServiceCore& service, const std::vector<Problem>& problems) const {
-    const Result<SweepPlan> plan = plan_sweep(service, problems);
+    const Result<SweepPlan> plan = [&] {
+      ProgressLine line;
+      const auto start = std::chrono::steady_clock::now();
+      return plan_sweep(service, problems, [&](std::size_t planned) {
+        if (json) return;
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        const auto left = static_cast<double>(problems.size() - planned);
+        line.update(concat(planned, " of ", problems.size(), " problems planned, about ",
+                           format_duration(seconds / static_cast<double>(planned) * left), " left"),
+                    seconds);
+      });
+    }();
     if (!plan) return report(plan.error());
     const double seconds = plan->seconds(seconds_, static_cast<int>(devices().size()));
     if (json) {

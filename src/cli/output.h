@@ -24,6 +24,8 @@ void print_json(const Json& json);
 
 /// "255.1 us", with four significant digits.
 std::string format_us(double us);
+/// "90 s", "12 min", "3.5 h".
+std::string format_duration(double seconds);
 
 /// A line on standard error that replaces itself on a terminal; elsewhere printed at most every
 /// five seconds.

@@ -1,7 +1,6 @@
 #include "cli/sweep_run.h"
 
 #include <chrono>
-#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -9,21 +8,6 @@
 #include "support/text.h"
 
 namespace kernwright::cli {
-namespace {
-
-std::string duration(double seconds) {
-  char text[48];
-  if (seconds < 120) {
-    std::snprintf(text, sizeof text, "%.0f s", seconds);
-  } else if (seconds < 7200) {
-    std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f h", seconds / 3600);
-  }
-  return text;
-}
-
-}  // namespace
 
 std::vector<SweepResult> SweepRun::run() {
   std::vector<std::thread> threads;
@@ -68,9 +52,10 @@ void SweepRun::print_progress(const Problem& problem, const SweepResult& result,
   const std::size_t left = problems_.size() - done_;
   if (json_ || made_ == 0 || left == 0) return;
   const double each = made_seconds_ / static_cast<double>(made_);
-  print(concat("  ", done_, " of ", problems_.size(), " done, at most about ",
-               duration(each * static_cast<double>(left) / static_cast<double>(tuners_.size())),
-               " left"));
+  print(concat(
+      "  ", done_, " of ", problems_.size(), " done, at most about ",
+      format_duration(each * static_cast<double>(left) / static_cast<double>(tuners_.size())),
+      " left"));
 }
 
 }  // namespace kernwright::cli

@@ -36,7 +36,8 @@ double SweepPlan::seconds(double seconds_per_problem, int gpus) const {
   return static_cast<double>(due()) * (seconds_per_problem + kSetUpSeconds) / gpus;
 }
 
-Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Problem>& problems) {
+Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Problem>& problems,
+                             const std::function<void(std::size_t)>& progress) {
   SweepPlan plan;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
   for (const Problem& problem : problems) {
@@ -52,6 +53,7 @@ Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Probl
                          .due = sweep_state(known, wanted).settled == nullptr,
                          .candidates = static_cast<std::int64_t>(list->candidates.size()),
                          .compiles = static_cast<std::int64_t>(groups.size())});
+    progress(plan.rows.size());
   }
   return plan;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "service/core.h"
@@ -26,7 +28,10 @@ struct SweepPlan {
   double seconds(double seconds_per_problem, int gpus) const;
 };
 
+/// Calls `progress` with the number of problems that were planned, after each: a product takes
+/// some tenths of a second, since its whole space is enumerated.
 /// Errors: those of `ServiceCore::name`; `not_found` where no template runs a problem.
-Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Problem>& problems);
+Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Problem>& problems,
+                             const std::function<void(std::size_t)>& progress);
 
 }  // namespace kernwright

@@ -101,6 +101,8 @@ TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
   EXPECT_EQ(json["due"], 2);
   EXPECT_GT(json["plan"][0]["candidates"], json["plan"][0]["compiles"]);
   EXPECT_GT(json["compiles"], 0);
+  EXPECT_NE(run_list("sweep", {"--dry-run"}).err.find("1 of 2 problems planned"),
+            std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(cache()));
   ASSERT_EQ(run_list("sweep", {"--shard", "1/2"}).exit_code, 0);
   EXPECT_EQ(run_list("sweep", {"--dry-run", "--json"}).json()["due"], 1);
