@@ -1,5 +1,7 @@
 #include "cache/bundle.h"
 
+#include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -27,6 +29,33 @@ struct Packed {
   std::string name;
   std::string bytes;
 };
+
+/// An archive of one empty entry, which no writer of ours makes: of a `type` of ustar (0 a file, 1
+/// a hard link, 2 a symbolic one, 5 a folder), with the owner's number in octal.
+std::string raw_tar(char type, const std::string& owner) {
+  std::string header(512, '\0');
+  const auto put = [&header](std::size_t at, const std::string& text) {
+    header.replace(at, text.size(), text);
+  };
+  put(0, "manifest.json");
+  put(100, "0000644");
+  put(108, owner);
+  put(116, "0000000");
+  put(124, "00000000000");
+  put(136, "00000000000");
+  put(148, "        ");  // the sum is taken with blanks in its place
+  header[156] = type;
+  put(157, type == '1' || type == '2' ? "/etc/passwd" : "");
+  put(257, std::string("ustar\0"
+                       "00",
+                       8));
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  char digits[8];
+  std::snprintf(digits, sizeof digits, "%06o", sum);
+  put(148, std::string(digits, 7));
+  return header + std::string(1024, '\0');
+}
 
 /// A cache with one record and its winner's bits, and bundles made of it.
 class BundleTest : public ::testing::Test {
@@ -208,6 +237,18 @@ TEST_F(BundleTest, NamesThatLeadElsewhereAreRefused) {
         HasSubstr("is no place of a cache's file"))
         << name;
   }
+}
+
+TEST_F(BundleTest, LinksFoldersAndForeignOwnersAreRefused) {
+  const auto refused_raw = [this](char type, const std::string& owner) {
+    EXPECT_TRUE(publish_file(dir_ / "raw", raw_tar(type, owner)));
+    return refused("raw");
+  };
+  for (const char type : {'1', '2', '5'}) {
+    EXPECT_THAT(refused_raw(type, "0000000"), HasSubstr("is no regular file")) << type;
+  }
+  EXPECT_THAT(refused_raw('0', "0001750"), HasSubstr("belongs to user or group 1000"));
+  EXPECT_THAT(refused_raw('0', "0000000"), HasSubstr("manifest")) << "the archive is well formed";
 }
 
 TEST_F(BundleTest, WhatTheManifestDoesNotSayIsRefused) {
