@@ -10,7 +10,7 @@ namespace kernwright {
 Result<CompiledKernel> SingleFlightCompiler::compile(const CompileRequest& request) {
   const Result<std::string> compiler = compiler_->identity();
   if (!compiler) return compiler.error();
-  const std::string digest = request.digest(*compiler).hex();
+  const std::string digest = artifact_digest(request, *compiler, *compiler_).hex();
   const KeyLock turn = KeyLock::acquire(root_, digest, patience_);
   if (Lookup<CompiledKernel> stored = store_.get(digest)) return *std::move(stored.value);
   Result<CompiledKernel> compiled = compiler_->compile(request);

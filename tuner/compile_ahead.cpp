@@ -42,7 +42,7 @@ std::string harm_of_function(const CompiledKernel& kernel) {
 
 void CompileAhead::start(std::size_t candidate) {
   CompileRequest request = render(candidates_[candidate], catalog_, sm_arch_);
-  const std::string digest = request.digest(compiler_).hex();
+  const std::string digest = artifact_digest(request, compiler_, pool_.compiler()).hex();
   if (!compiles_.contains(digest)) {
     Compile compile;
     if (Lookup<CompiledKernel> stored = artifacts_.get(digest)) {

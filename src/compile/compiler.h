@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compile/compile_request.h"
@@ -19,6 +20,10 @@ class Compiler {
   /// Errors: `unavailable` naming what was tried.
   virtual Result<std::string> identity() = 0;
 
+  /// Name and library digest of what links: "nvjitlink <hex>". Loads it; empty where there is none,
+  /// and then nothing can be linked.
+  virtual std::string linker_identity() { return {}; }
+
   /// Errors: `compile` with the log where the source is refused; `unavailable` without a toolkit.
   virtual Result<CompiledKernel> compile(const CompileRequest& request) = 0;
 
@@ -26,6 +31,11 @@ class Compiler {
   virtual Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,
                                       const std::string& target) = 0;
 };
+
+/// The key of the artifact that `compiler`, whose identity is `identity`, makes of `request`: where
+/// something is linked the linker counts too.
+Digest artifact_digest(const CompileRequest& request, std::string_view identity,
+                       Compiler& compiler);
 
 /// NVRTC and nvJitLink by dlopen.
 std::unique_ptr<Compiler> make_toolkit_compiler();

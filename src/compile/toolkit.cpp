@@ -31,6 +31,15 @@ class Binder {
   std::string missing_;
 };
 
+/// The path of the library that has `function`: the name it was opened by may be a bare soname, and
+/// where that was found only the loader knows.
+template <typename Function>
+std::string file_of(Function* function, const DynamicLibrary& library) {
+  Dl_info info{};
+  const bool found = dladdr(reinterpret_cast<void*>(function), &info) != 0;
+  return found && info.dli_fname != nullptr ? info.dli_fname : library.name();
+}
+
 }  // namespace
 
 Result<Nvrtc> Nvrtc::load() {
@@ -55,10 +64,7 @@ Result<Nvrtc> Nvrtc::load() {
     return Error{ErrorCode::unavailable,
                  concat(library->name(), ": nvrtcVersion failed: ", api.error_string(status))};
   }
-  // The name may be a bare soname; where it was found only the loader knows.
-  Dl_info info{};
-  const bool found = dladdr(reinterpret_cast<void*>(api.version), &info) != 0;
-  api.file = found && info.dli_fname != nullptr ? info.dli_fname : library->name();
+  api.file = file_of(api.version, *library);
   // NVRTC opens its builtins by bare name, which fails where it lies outside the loader's search,
   // as in a wheel; once they are loaded that name finds them. If they are not here, NVRTC's log
   // says so.
@@ -86,6 +92,7 @@ Result<NvJitLink> NvJitLink::load(int major) {
                                  .bind(api.info_log, "nvJitLinkGetInfoLog")
                                  .finish();
   if (!bound) return bound.error();
+  api.file = file_of(api.create, *library);
   return api;
 }
 

@@ -44,6 +44,8 @@ struct NvJitLink {
   decltype(&nvJitLinkGetInfoLogSize) info_log_size = nullptr;
   decltype(&nvJitLinkGetInfoLog) info_log = nullptr;
 
+  std::string file;  ///< full path of the library
+
   /// Loads the newest nvJitLink of CUDA `major`, since LTO-IR is not read across major versions.
   /// Errors: `unavailable` with what was tried.
   static Result<NvJitLink> load(int major);

@@ -152,17 +152,36 @@ class ToolkitCompiler final : public Compiler {
     });
   }
 
+  std::string linker_identity() override {
+    const Result<std::string>& known = linker_identity_.get([this]() -> Result<std::string> {
+      const Result<NvJitLink>& linker = this->linker();
+      if (!linker) return linker.error();
+      const Result<std::string> bytes = read_file(linker->file);
+      if (!bytes) return bytes.error();
+      return concat("nvjitlink ", digest_of(*bytes).hex());
+    });
+    return known ? *known : std::string();
+  }
+
   Result<CompiledKernel> compile(const CompileRequest& request) override;
   Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,
                               const std::string& target) override;
 
  private:
   const Result<Nvrtc>& nvrtc() { return nvrtc_.get(&Nvrtc::load); }
+  const Result<NvJitLink>& linker() {
+    return linker_.get([this]() -> Result<NvJitLink> {
+      const Result<Nvrtc>& nvrtc = this->nvrtc();
+      if (!nvrtc) return nvrtc.error();
+      return NvJitLink::load(nvrtc->major);
+    });
+  }
   Result<CompiledKernel> compile_and_link(const CompileRequest& request);
 
   Lazy<Nvrtc> nvrtc_;
   Lazy<NvJitLink> linker_;
   Lazy<std::string> identity_;
+  Lazy<std::string> linker_identity_;
 };
 
 Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
@@ -245,7 +264,7 @@ Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto
                                              const std::string& target) {
   const Result<Nvrtc>& loaded = nvrtc();
   if (!loaded) return loaded.error();
-  const Result<NvJitLink>& linker = linker_.get([&] { return NvJitLink::load(loaded->major); });
+  const Result<NvJitLink>& linker = this->linker();
   if (!linker) return linker.error();
   const NvJitLink& api = *linker;
   const Clock::time_point start = Clock::now();

@@ -213,7 +213,7 @@ Result<Artifact> ServiceCore::compile(const Candidate& candidate) {
   const CompileRequest request = render(candidate, *catalog_, profile_.sm_arch);
   Result<std::string> compiler = load_compiler();
   if (!compiler) return std::move(compiler).error();
-  std::string digest = request.digest(*compiler).hex();
+  std::string digest = artifact_digest(request, *compiler, *compiler_).hex();
   if (Lookup<CompiledKernel> stored = cache_.artifact(digest)) {
     return Artifact{.digest = std::move(digest),
                     .kernel = std::make_shared<const CompiledKernel>(*std::move(stored.value)),
@@ -238,7 +238,9 @@ Result<ServiceCore::Recompiled> ServiceCore::recompile(const RecordHead& head) {
   const Result<Candidate> candidate = candidate_of(*named, head.winner, refused);
   if (!candidate) return Recompiled::other_code;
   const CompileRequest request = render(*candidate, *catalog_, profile_.sm_arch);
-  if (request.digest(*compiler).hex() != head.winner.artifact) return Recompiled::other_code;
+  if (artifact_digest(request, *compiler, *compiler_).hex() != head.winner.artifact) {
+    return Recompiled::other_code;
+  }
   const Lookup<CompiledKernel> stored = cache_.artifact(head.winner.artifact);
   if (!stored) return Error{ErrorCode::not_found, stored.detail};
   // Not the pool's compiler: that one gives what is stored.

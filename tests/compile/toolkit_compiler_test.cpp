@@ -157,6 +157,12 @@ TEST_F(ToolkitCompilerTest, TheToolkitsOwnHeadersAreFoundWhereItHasThem) {
   EXPECT_TRUE(kernel) << kernel.error().message;
 }
 
+TEST_F(ToolkitCompilerTest, TheLinkerIsNamedByTheDigestOfItsFile) {
+  const std::string linker = compiler_->linker_identity();
+  EXPECT_EQ(linker.size(), std::string("nvjitlink ").size() + 64) << linker;
+  EXPECT_EQ(compiler_->linker_identity(), linker);
+}
+
 TEST_F(ToolkitCompilerTest, LinkedLtoIrHasTheSameReport) {
   const CompiledKernel direct = compile(request(kAdd));
   CompileRequest for_link = request(kAdd);
