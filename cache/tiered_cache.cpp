@@ -207,8 +207,10 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operatio
   shape.problem = pattern.text;
   struct Neighbour {
     double distance;
-    const RecordStore* store;
+    const RecordStore* store;  ///< the earlier layer's stands before the later's
     RecordStore::Alike alike;
+
+    auto rank() const { return std::tie(distance, store, alike.folder); }
   };
   std::vector<Neighbour> neighbours;
   for (const RecordStore& store : records_) {
@@ -218,8 +220,8 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operatio
       }
     }
   }
-  std::stable_sort(neighbours.begin(), neighbours.end(),
-                   [](const Neighbour& a, const Neighbour& b) { return a.distance < b.distance; });
+  std::sort(neighbours.begin(), neighbours.end(),
+            [](const Neighbour& a, const Neighbour& b) { return a.rank() < b.rank(); });
   if (neighbours.size() > kNearest) neighbours.resize(kNearest);
   std::vector<Ranked> ranked;
   double reached = 1;
