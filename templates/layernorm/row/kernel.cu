@@ -6,6 +6,9 @@ using namespace kernwright::row;
 constexpr bool kAdds = residual == residual_add;
 constexpr bool kScales = weight == weight_scale;
 constexpr bool kShifts = bias == bias_add;
+// All threads of a row have equally many elements.
+constexpr bool kEven = is_pow2(THREADS_PER_ROW) && SLICE_VECTORS % THREADS_PER_ROW == 0 &&
+                       SLICE_VECTORS * CLUSTER == ROW_VECTORS && KEPT == STEPS && PARTS <= 32;
 
 // Of one vector: differences from its first element, so that equal values have no deviation.
 __device__ __forceinline__ Moments::Value moments_of(const Vector& x) {
@@ -23,30 +26,37 @@ __device__ __forceinline__ Moments::Value moments_of(const Vector& x) {
   return {kLanes, mean, squares};
 }
 
-// Of the kept vectors that the row reaches, the same way.
+// Of the kept vectors that the row reaches, in one turn. The difference of sums is harmless here:
+// they are of differences from one of the values, whose square is at most `count` times the mean
+// square of the deviations.
 __device__ __forceinline__ Moments::Value moments_of(const Vector (&x)[KEPT], const Share& share) {
   const float origin = lane<dtype_t>(x[0], 0);
   float sum = 0;
+  float squares = 0;
   float count = 0;
 #pragma unroll
   for (int step = 0; step < KEPT; ++step) {
     if (!share.has(step)) continue;
     count += kLanes;
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) sum += lane<dtype_t>(x[step], i) - origin;
-  }
-  const float mean = origin + __fdividef(sum, fmaxf(count, 1.0f));
-  float squares = 0;
-#pragma unroll
-  for (int step = 0; step < KEPT; ++step) {
-    if (!share.has(step)) continue;
-#pragma unroll
     for (int i = 0; i < kLanes; ++i) {
-      const float d = lane<dtype_t>(x[step], i) - mean;
+      const float d = lane<dtype_t>(x[step], i) - origin;
+      sum += d;
       squares += d * d;
     }
   }
-  return {count, mean, squares};
+  const float mean = __fdividef(sum, fmaxf(count, 1.0f));
+  squares -= sum * mean;
+  return {count, origin + mean, squares < 0 ? 0.0f : squares};
+}
+
+__device__ __forceinline__ EvenMoments::Value over_row(Feed& feed, const Moments::Value& part) {
+  if constexpr (kEven) {
+    return feed.reduce<EvenMoments>({part.mean, part.squares * (1.0f / (KEPT * kLanes))});
+  } else {
+    const Moments::Value all = feed.reduce<Moments>(part);
+    return {all.mean, all.squares * (1.0f / columns)};
+  }
 }
 
 __device__ __forceinline__ void write(dtype_t* y, const Vector& x, const Vector& w, const Vector& b,
@@ -122,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         }
       }
     }
-    const Moments::Value all = feed.reduce<Moments>(part);
-    const float scale = rsqrtf(all.squares * (1.0f / columns) + epsilon);
+    const EvenMoments::Value all = over_row(feed, part);
+    const float scale = rsqrtf(all.variance + epsilon);
     feed.release();
     if (!feed.active()) continue;
 
