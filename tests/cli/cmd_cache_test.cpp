@@ -176,7 +176,7 @@ TEST_F(CacheToolkitTest, AMergedCacheServesTheSame) {
             0);
 }
 
-TEST_F(CacheToolkitTest, ASignedBundleServesWithoutAToolkitOrAWritableDirectory) {
+TEST_F(CacheToolkitTest, ASignedBundleIsInstalledByThoseWhoTrustItAndCoversItsProblems) {
   const auto in = [this](const char* name) { return (dir_ / name).string(); };
   const Ran keys = kernwright({"cache", "keygen", in("fleet")});
   if (keys.exit_code == 1) GTEST_SKIP() << keys.err;

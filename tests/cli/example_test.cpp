@@ -1,3 +1,4 @@
+#include "support/text.h"
 #include "tests/cli/run_program.h"
 
 namespace kernwright {
@@ -26,6 +27,38 @@ TEST_F(ExampleToolkitTest, ForASkuItDescribesAndASecondRunLoadsNoCompiler) {
   const Ran second = run(kExample, arguments);
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_NE(second.out.find("compiler libraries loaded: none"), std::string::npos) << second.out;
+}
+
+TEST_F(ExampleToolkitTest, ABundleOnAReadOnlyFileSystemServesWithoutACompiler) {
+  ASSERT_EQ(run(kExample, {"64", "128", "256", "--sku", "h200"}).exit_code, 0);
+  const std::string keys = (dir_ / "fleet").string();
+  const std::string bundle = (dir_ / "bundle").string();
+  const std::string served = (dir_ / "served").string();
+  const Ran made = kernwright({"cache", "keygen", keys});
+  if (made.exit_code == 1) GTEST_SKIP() << made.err;
+  ASSERT_EQ(kernwright({"cache", "export", bundle, "--key", keys + ".key"}).exit_code, 0);
+  const Ran installed =
+      kernwright({"cache", "install", bundle, "--cache", served, "--trusted-keys", keys + ".pub"});
+  ASSERT_EQ(installed.exit_code, 0) << installed.err;
+
+  environment_["KERNWRIGHT_CACHE"] = served;
+  environment_["HOME"] = "/nowhere";
+  const std::string read_only =
+      concat("mount --bind ", served, " ", served, " && mount -o remount,bind,ro ", served);
+  const auto confined = [this](const std::string& line) {
+    return shell(concat("unshare --map-root-user --mount sh -c '", line, "'"));
+  };
+  if (const Ran mounted = confined(read_only); mounted.exit_code != 0) {
+    GTEST_SKIP() << "no mount of one's own: " << mounted.err;
+  }
+  EXPECT_NE(confined(concat(read_only, " && touch ", served, "/file")).exit_code, 0);
+  const Ran ran = confined(concat(read_only, " && get_best_kernel 64 128 256 --sku h200"));
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("match: predicted"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("compiler libraries loaded: none"), std::string::npos) << ran.out;
+  const Ran missing = confined(concat(read_only, " && get_best_kernel 64 128 264 --sku h200"));
+  EXPECT_NE(missing.out.find("compiler libraries loaded: libnvrtc"), std::string::npos)
+      << "what the bundle lacks is compiled";
 }
 
 TEST_F(ExampleGpuTest, TheSecondRunMatchesExactlyAndLoadsNoCompiler) {
