@@ -118,7 +118,7 @@ std::vector<Configuration> launches_of(const KernelTemplate& made, const Configu
 Problem like(const Problem& small, const Problem& tuned) {
   constexpr std::int64_t kMatrices = 3;
   constexpr std::int64_t kPitch = 104472;  // beyond every extent of the sizes above, twice
-  constexpr std::int64_t kWidth = 64;     // what it leaves of 1152 columns is a multiple of it too
+  constexpr std::int64_t kWidth = 64;      // what it leaves of 1152 columns is a multiple of it too
   Problem::Dims dims = small.dims();
   const bool split = std::any_of(tuned.flags().begin(), tuned.flags().end(),
                                  [](const auto& flag) { return flag.first == "split"; });

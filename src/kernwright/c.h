@@ -126,9 +126,9 @@ int kw_add_chain_to_capture(const kw_chain* chain, void* stream);
  * "programmatic_graph". A new chain is launched as a "graph". */
 int kw_set_chain_path(kw_chain* chain, const char* path);
 
-/* Finds the kernels that gain by an early start, times every path on `stream` and stays with the one
- * of the shortest period; of those that tie, with the one that costs the host least. The chain's
- * results are overwritten. */
+/* Finds the kernels that gain by an early start, times every path on `stream` and stays with the
+ * one of the shortest period; of those that tie, with the one that costs the host least. The
+ * chain's results are overwritten. */
 int kw_tune_chain(kw_chain* chain, void* stream);
 
 /* A JSON object: kernels, memory_bytes, early_kernels (the places of those that start early on

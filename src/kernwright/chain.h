@@ -85,8 +85,8 @@ class KERNWRIGHT_API Chain {
   Result<void> set_path(ChainPath path);
 
   /// Finds the kernels that gain by an early start on programmatic paths, then times every path on
-  /// `stream` in turn and stays with the one of the shortest period; of those that tie, with the one
-  /// that costs the host least. Launches the chain up to some ten thousand times on the present
+  /// `stream` in turn and stays with the one of the shortest period; of those that tie, with the
+  /// one that costs the host least. Launches the chain up to some ten thousand times on the present
   /// addresses: its results are overwritten.
   Result<std::vector<ChainTime>> tune(void* stream);
 
