@@ -43,6 +43,11 @@ TEST_F(ExampleToolkitTest, ABundleOnAReadOnlyFileSystemServesWithoutACompiler) {
 
   environment_["KERNWRIGHT_CACHE"] = served;
   environment_["HOME"] = "/nowhere";
+  const Ran served_alone = run(kExample, {"64", "128", "256", "--sku", "h200"});
+  EXPECT_EQ(served_alone.exit_code, 0) << served_alone.err;
+  EXPECT_NE(served_alone.out.find("compiler libraries loaded: none"), std::string::npos)
+      << served_alone.out;
+
   const std::string read_only =
       concat("mount --bind ", served, " ", served, " && mount -o remount,bind,ro ", served);
   const auto confined = [this](const std::string& line) {

@@ -9,19 +9,13 @@
 #include <vector>
 
 #include "model/candidate.h"
-#include "model/catalog.h"
 #include "model/unfused_form.h"
 #include "support/text.h"
+#include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
 namespace {
-
-const Catalog& catalog() {
-  static const auto loaded = Catalog::load({});
-  EXPECT_TRUE(loaded) << loaded.error().message;
-  return **loaded;
-}
 
 TEST(MatmulContractTest, AGatedMatmulHasTwoMatricesInB) {
   const Operation& matmul = *catalog().operation("matmul").value();

@@ -4,20 +4,14 @@
 #include <set>
 
 #include "model/candidate.h"
-#include "model/catalog.h"
 #include "model/config_header.h"
 #include "model/find_named.h"
 #include "model/unfused_form.h"
+#include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
 namespace {
-
-const Catalog& catalog() {
-  static const auto loaded = Catalog::load({});
-  EXPECT_TRUE(loaded) << loaded.error().message;
-  return **loaded;
-}
 
 std::vector<std::string> template_names() {
   std::vector<std::string> names;
