@@ -24,6 +24,15 @@ constexpr int kTransposeA = 3;  // attributes of a product
 constexpr int kFastAccumulate = 25;
 constexpr int kMaxWorkspaceBytes = 1;  // attribute of a preference
 constexpr int kRequested = 32;
+/// Attributes of an algorithm, and their bytes.
+struct Attribute {
+  const char* name;
+  int code;
+  std::size_t bytes;
+};
+constexpr Attribute kOfAlgorithm[] = {{"id", 0, 4},      {"tile", 1, 4},    {"stages", 6, 4},
+                                      {"cluster", 8, 2}, {"split_k", 2, 4}, {"reduction", 3, 4},
+                                      {"swizzle", 4, 4}, {"custom", 5, 4}};
 
 struct Algorithm {
   std::uint64_t words[8];
@@ -52,6 +61,8 @@ struct Functions {
   Status (*preference_set)(Object, int attribute, const void*, std::size_t) = nullptr;
   Status (*heuristic)(Object, Object product, Object a, Object b, Object c, Object d,
                       Object preference, int requested, HeuristicResult*, int* returned) = nullptr;
+  Status (*algorithm_get)(const Algorithm*, int attribute, void*, std::size_t,
+                          std::size_t* written) = nullptr;
   Status (*matmul)(Object, Object product, const void* alpha, const void* a, Object a_layout,
                    const void* b, Object b_layout, const void* beta, const void* c, Object c_layout,
                    void* d, Object d_layout, const Algorithm*, void* workspace,
@@ -172,6 +183,21 @@ class Matmul final : public CublasLtMatmul {
 
   int algorithms() const override { return static_cast<int>(algorithms_.size()); }
 
+  Result<std::string> describe(int algorithm) const override {
+    std::string text;
+    for (const Attribute& attribute : kOfAlgorithm) {
+      std::uint32_t value = 0;  // its low bytes are written
+      std::size_t written = 0;
+      auto got =
+          check(lt_.functions.algorithm_get(&algorithms_[static_cast<std::size_t>(algorithm)],
+                                            attribute.code, &value, attribute.bytes, &written),
+                "cublasLtMatmulAlgoConfigGetAttribute");
+      if (!got) return got.error();
+      text += concat(text.empty() ? "" : " ", attribute.name, "=", value);
+    }
+    return text;
+  }
+
   Result<void> launch(void* stream, int algorithm, DevicePointer a, DevicePointer b,
                       DevicePointer d, DevicePointer workspace) const override {
     const float one = 1, zero = 0;
@@ -219,6 +245,7 @@ Result<std::shared_ptr<const CublasLt>> CublasLt::open() {
   bind("cublasLtMatmulPreferenceDestroy", f.preference_destroy);
   bind("cublasLtMatmulPreferenceSetAttribute", f.preference_set);
   bind("cublasLtMatmulAlgoGetHeuristic", f.heuristic);
+  bind("cublasLtMatmulAlgoConfigGetAttribute", f.algorithm_get);
   bind("cublasLtMatmul", f.matmul);
   if (missing) {
     return Error{ErrorCode::unavailable, concat(library->name(), " has no ", missing)};

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -45,6 +46,10 @@ class CublasLtMatmul {
   virtual ~CublasLtMatmul() = default;
 
   virtual int algorithms() const = 0;
+
+  /// What the library says of an algorithm, in the numbers of its own enumerations: "id=66 tile=411
+  /// stages=35 cluster=3 split_k=1 reduction=0 swizzle=0 custom=2".
+  virtual Result<std::string> describe(int algorithm) const = 0;
 
   /// Enqueues on `stream` (a CUstream), which may be capturing. `workspace` holds the bytes given
   /// to `make`. Pointers are aligned to 256 bytes.

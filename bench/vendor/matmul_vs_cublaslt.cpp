@@ -295,7 +295,9 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
   }
   for (int i = 0; i < peer->algorithms(); ++i) {
     Competitor& entered = field.all.emplace_back();
-    entered.name = concat("cuBLASLt algorithm ", i);
+    const Result<std::string> description = peer->describe(i);
+    if (!description) return description.error();
+    entered.name = concat("cuBLASLt algorithm ", i, ": ", *description);
     entered.launch = [peer, i, &contest, result, workspace](CUstream stream, int set) {
       return peer->launch(stream, i, contest.address(set, 0), contest.address(set, 1), result(set),
                           workspace);
