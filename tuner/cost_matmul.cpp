@@ -49,6 +49,7 @@ struct Tile {
   bool persistent = false;
   bool promoted = false;  ///< sums of each stage are added outside of the tensor cores
   bool late = false;      ///< a tile is activated while the next one is multiplied
+  bool pingpong = false;  ///< tiles end while another warpgroup multiplies the next one
 
   bool mma_sync() const { return warps_m > 0; }
 };
@@ -73,13 +74,15 @@ Tile read_tile(const Scope& scope) {
   read("ALIGN_B", align_b);
   tile.align = std::min(tile.align, align_b);
   read("CONSUMERS", tile.consumers);
-  double persistent = 0, promoted = 0, late = 0;
+  double persistent = 0, promoted = 0, late = 0, pingpong = 0;
   read("PERSISTENT", persistent);
   read("PROMOTED", promoted);
   read("LATE", late);
+  read("PINGPONG", pingpong);
   tile.persistent = persistent != 0;
   tile.promoted = promoted != 0;
   tile.late = late != 0;
+  tile.pingpong = pingpong != 0;
   return tile;
 }
 
@@ -87,7 +90,7 @@ Tile read_tile(const Scope& scope) {
 /// share it and the L2 gives `l2_rate` bytes per clock.
 double stage_clocks(const Tile& t, double element, double tensor_rate, double l2_rate,
                     double resident, bool whole_lines) {
-  const bool lone = !t.mma_sync() && t.bm == 64 && resident < 2;
+  const bool lone = !t.mma_sync() && t.bm == 64 && !t.pingpong && resident < 2;
   const double row_bytes = t.bk * 2;
   const double flops = 2 * t.bm * t.bn * row_bytes / element;
   const double stage_bytes = (t.bm + t.bn) * row_bytes;
@@ -250,7 +253,9 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   const double activation = activated ? t.bm * t.bn / stack / kActivatedPerClock : 0;
   const double body = steps * stage;
   double clocks = kPrologueClocks;
-  if (t.persistent) {
+  if (t.pingpong) {
+    clocks += per_sm * body + epilogue + activation;
+  } else if (t.persistent) {
     clocks += per_sm * (body + 0.6 * epilogue) + 0.4 * epilogue;
     clocks += (t.late ? 1 : per_sm) * activation;
   } else {

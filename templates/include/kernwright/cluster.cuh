@@ -40,10 +40,9 @@ __device__ __forceinline__ void cluster_store(unsigned address, const float4& x,
       : "memory");
 }
 
-// Barrier `Id` over `threads` threads of the block: arriving without waiting, or both.
-template <int Id>
-__device__ __forceinline__ void named_barrier_arrive(int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"n"(Id), "r"(threads) : "memory");
+// Barrier `id` over `threads` threads of the block: arriving without waiting, or both.
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -59,6 +59,11 @@ struct Ring {
       parity ^= 1;
     }
   }
+  __device__ __forceinline__ void skip(int count) {
+    stage += count;
+    parity ^= stage / Stages & 1;
+    stage %= Stages;
+  }
 };
 
 }  // namespace kernwright

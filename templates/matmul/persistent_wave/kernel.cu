@@ -2,7 +2,7 @@
 // or 8 bits or fp32 taken as tf32, a result of 16 bits or fp32, accumulated in fp32 (Hopper).
 //
 // One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
-// wgmma, BM / CONSUMERS rows each. A cluster of CM x CN blocks takes neighbouring tiles; what its
+// wgmma, TEAM of them a tile, BM / TEAM rows each. A cluster of CM x CN blocks takes neighbouring tiles; what its
 // blocks share is loaded once, in slices, and multicast. Clusters walk the tiles in steps of the
 // grid: as many as fit the device (persistent), or one per tile.
 //
@@ -12,6 +12,9 @@
 // and are activated or gated there too, a piece a step. A block's last tile leaves through the
 // ring, which nothing will fill again. The bias and the residual of a tile come through the ring
 // too, behind its operands, so that they are there when its sums are.
+//
+// PINGPONG, a consumer has all rows of a tile, and two of them take turns: while one ends its tile
+// the other multiplies the next, so that the tensor cores do not wait at all.
 //
 // Of fp8 products the tensor cores keep about 14 bits of a sum. PROMOTED, a stage's are summed
 // there and then added to sums in fp32: one warpgroup adds while the others multiply.
@@ -46,7 +49,7 @@ constexpr int kCluster = CM * CN;
 constexpr int kRowBytes = 128;  // of a TMA box: the swizzle's span
 constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
 constexpr int kBoxes = DEPTH / kBoxK;             // boxes along k of a stage
-constexpr int kBlocks = BM / CONSUMERS / 64;      // 64-row blocks per consumer
+constexpr int kBlocks = BM / TEAM / 64;           // 64-row blocks per consumer
 constexpr int kSlices = CM > STACK ? CM : STACK;  // boxes of B that a stage takes for 64 of k
 constexpr int kChunks =
     (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
@@ -59,6 +62,7 @@ constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps in which a waitin
 constexpr int kWarpRows = 16;
 constexpr int kWords = kWarpRows * kRowBytes / (4 * 32);  // of a thread's share of a chunk
 constexpr int kStagingBuffers = 2;
+constexpr int kAddendStages = (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // behind a tile's own
 // The chunks of the last tile leave through A, where each consumer has rows of its own, or, wide
 // ones, through B too, once all have read it.
 constexpr bool kThroughB = STAGES * kBoxes < kChunks;
@@ -77,13 +81,15 @@ struct Storage {
 };
 static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
 static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
-static_assert(BM % (64 * CONSUMERS) == 0 && BN % 16 == 0 && DEPTH % kBoxK == 0);
+static_assert(BM % (64 * TEAM) == 0 && BN % 16 == 0 && DEPTH % kBoxK == 0);
 static_assert(BN % (8 * kSlices) == 0 && kSlices % CM == 0 && COLUMNS >= CHUNK);
 static_assert(kMajorB == Major::k || (COLUMNS % 64 == 0 && DEPTH % (8 * CM) == 0));
 static_assert(!PROMOTED || DEPTH <= 128, "more products than the tensor cores may sum");
 static_assert(CHUNK * sizeof(out_t) == kRowBytes, "a staged row is one span of the swizzle");
 static_assert(kChunks * BM * kRowBytes <= STAGES * STAGE_BYTES,
               "the last tile leaves through the ring");
+static_assert(!PINGPONG || (CONSUMERS == 2 && !OVERLAP && !PROMOTED));
+static_assert(!PINGPONG || kAddendStages + 2 <= STAGES, "awaited while two stages are held");
 static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0 && COLUMNS % 8 == 0));
 
 // Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
@@ -126,6 +132,7 @@ class Schedule {
     tile_ += gridDim.x / kCluster;
     return true;
   }
+  __device__ void skip() { tile_ += gridDim.x / kCluster; }
   __device__ bool is_last() const { return tile_ >= batch * rows_ * columns_; }
   __device__ int row() const { return row_; }
   __device__ int column() const { return column_; }
@@ -411,7 +418,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
                                         Schedule& schedule, Addresses at, int steps, int consumer) {
   const int lane = threadIdx.x % 32;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
-  const int first_row = consumer * kBlocks * 64;
+  const int first_row = consumer % TEAM * kBlocks * 64;
   const unsigned staging = at.staging(consumer * 4 + warp);
   Ring<STAGES> ring;
   int buffer = 0;
@@ -502,6 +509,24 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     mbarrier_wait(at.full(ring.stage), ring.parity);
     return Operands(at, ring.stage, first_row);
   };
+  // PINGPONG, lets the other consumer begin its tile. All stages of this one have landed, those of
+  // its addends too: else the other might wait for a stage whose barrier is a phase behind, which
+  // looks as if it were there.
+  auto hand_over = [&] {
+    if (!PINGPONG || schedule.is_last()) return;
+    Ring<STAGES> landed = ring;
+#pragma unroll
+    for (int i = 0; i < kAddendStages; ++i) {
+      mbarrier_wait(at.full(landed.stage), landed.parity);
+      landed.advance();
+    }
+    named_barrier_arrive(2 + 1 - consumer, 256);
+  };
+  auto leave_to_other = [&] {  // the tile that is its
+    schedule.skip();
+    ring.skip(steps + kAddendStages);
+  };
+
   auto multiply = [&](float(&d)[kBlocks][BN / 2]) {
     int previous = -1;
 #pragma unroll 1
@@ -524,6 +549,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
       previous = ring.stage;
       ring.advance();
     }
+    hand_over();
     wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) wgmma_pin(d[i]);
@@ -560,7 +586,13 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     } while (++step < steps);
   };
 
+  bool first_of_block = consumer == 0;
+  if (PINGPONG && consumer == 1) leave_to_other();
   while (schedule.next()) {
+    if constexpr (PINGPONG) {
+      if (!first_of_block) named_barrier_sync(2 + consumer, 256);
+      first_of_block = false;
+    }
     float d[kBlocks][BN / 2];
     if constexpr (PROMOTED) {
       multiply_promoted(d);
@@ -577,7 +609,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     scale_and_bias(d);
     if (!LATE || schedule.is_last()) finish(d);
     if constexpr (kFunction) user_epilogue_all<COLUMNS / 2>(d, row, column);
-    if (schedule.is_last()) {
+    if (!PINGPONG && schedule.is_last()) {
       if constexpr (kThroughB) {
         named_barrier_sync(2, 128 * CONSUMERS);
       } else {
@@ -612,6 +644,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
         store_staged(words, column + chunk_column(index), row + chunk_row(index), first);
       }
     }
+    if constexpr (PINGPONG) leave_to_other();
   }
   if (lane == 0) tma_store_wait_read<0>();
 }
@@ -645,7 +678,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     tma_prefetch(map_b);
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(at.full(stage), 1);
-      mbarrier_init(at.empty(stage), (CM + CN - 1) * CONSUMERS * 4);  // one per warp that shares
+      mbarrier_init(at.empty(stage), (CM + CN - 1) * TEAM * 4);  // one per warp that shares
     }
     mbarrier_init_fence();
     if constexpr (ALIGNED_D) {
@@ -667,7 +700,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
   if (role == 0) {
     if (first_warp) {
       __syncwarp();
-      if constexpr (kCluster == 1) named_barrier_arrive<1>(32 + 128 * CONSUMERS);
+      if constexpr (kCluster == 1) named_barrier_arrive(1, 32 + 128 * CONSUMERS);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
       if (elect_one()) {
         produce(map_a, map_b, addends, schedule, at, k, steps);

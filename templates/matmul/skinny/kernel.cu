@@ -391,7 +391,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       if constexpr (SPLIT > 1) mbarrier_arrive_expect(at.received(), PARTIAL_BYTES);
     }
     __syncwarp();
-    named_barrier_arrive<1>(THREADS);
+    named_barrier_arrive(1, THREADS);
     if constexpr (SPLIT * CM > 1) cluster_arrive_relaxed();
     if constexpr (CM > 1) cluster_wait();
     if (elect_one()) produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last);
