@@ -16,7 +16,7 @@ constexpr int kMaxBurst = 32;
 constexpr double kBurstUs = 2'000;
 constexpr int kMaxBackToBack = 512;
 
-/// Periods that differ by less are equal, however sure the difference is.
+/// Times that differ by less are equal, however sure the difference is.
 constexpr double kTie = 0.01;
 constexpr double kErrors = 4;
 constexpr double kSigmaPerMad = 1.4826;
@@ -83,14 +83,14 @@ std::vector<double> differences(std::span<const double> ours, std::span<const do
   return differences;
 }
 
-/// Whether the rounds do not tell the periods apart.
-bool ties(const LaunchPath& path, const LaunchPath& fastest) {
-  std::vector<double> longer_us = differences(path.period_us, fastest.period_us);
+/// Whether the rounds do not tell that `ours` takes longer than `least`.
+bool ties(const std::vector<double>& ours, const std::vector<double>& least) {
+  std::vector<double> longer_us = differences(ours, least);
   const double estimate_us = median(longer_us);
   const auto rounds = static_cast<double>(longer_us.size());
   for (double& us : longer_us) us = std::abs(us - estimate_us);
   const double error_us = kSigmaPerMad * median(std::move(longer_us)) / std::sqrt(rounds);
-  return estimate_us <= std::max(kTie * fastest.median_period_us(), kErrors * error_us);
+  return estimate_us <= std::max(kTie * median(least), kErrors * error_us);
 }
 
 }  // namespace
@@ -118,10 +118,16 @@ Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchP
 
 std::size_t best_path(std::span<const LaunchPath> paths) {
   const auto fastest = std::ranges::min_element(paths, {}, &LaunchPath::median_period_us);
-  auto best = fastest;
+  const auto is_fast = [&](const LaunchPath& path) {
+    return ties(path.period_us, fastest->period_us);
+  };
+  auto cheapest = fastest;
   for (auto path = paths.begin(); path != paths.end(); ++path) {
-    if (ties(*path, *fastest) && path->median_host_us() < best->median_host_us()) best = path;
+    if (is_fast(*path) && path->median_host_us() < cheapest->median_host_us()) cheapest = path;
   }
+  const auto best = std::ranges::find_if(paths, [&](const LaunchPath& path) {
+    return is_fast(path) && ties(path.host_us, cheapest->host_us);
+  });
   return static_cast<std::size_t>(best - paths.begin());
 }
 

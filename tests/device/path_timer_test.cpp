@@ -27,6 +27,16 @@ TEST(BestPathTest, WithinOnePercentTheHostDecides) {
   EXPECT_EQ(best_path(paths), 1U);
 }
 
+TEST(BestPathTest, WhereTheHostTellsNothingEitherItIsTheFirst) {
+  const std::array paths{path("stream", {3, 3, 3}, {2.4, 2.4, 2.4}),
+                         path("graph", {1.2, 1.1, 1.3}, {2.41, 2.40, 2.39}),
+                         path("rebind", {1.1, 1.2, 1.2}, {2.39, 2.41, 2.40})};
+  EXPECT_EQ(best_path(paths), 1U);
+  const std::array dearer{path("graph", {1.2, 1.2, 1.2}, {2.4, 2.4, 2.4}),
+                          path("rebind", {1.1, 1.1, 1.1}, {2.4, 2.4, 2.4})};
+  EXPECT_EQ(best_path(dearer), 1U);
+}
+
 TEST(BestPathTest, WhatTheRoundsCannotTellApartTies) {
   const std::vector<double> host(8, 3), less(8, 1);
   const std::vector<double> noise{-6, 6, 0, -3, 3, 0, -2, 2}, other{1, -3, 4, -6, 3, -4, 0, -3};
