@@ -2,9 +2,9 @@
 // or 8 bits or fp32 taken as tf32, a result of 16 bits or fp32, accumulated in fp32 (Hopper).
 //
 // One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
-// wgmma, TEAM of them a tile, BM / TEAM rows each. A cluster of CM x CN blocks takes neighbouring tiles; what its
-// blocks share is loaded once, in slices, and multicast. Clusters walk the tiles in steps of the
-// grid: as many as fit the device (persistent), or one per tile.
+// wgmma, TEAM of them a tile, BM / TEAM rows each. A cluster of CM x CN blocks takes neighbouring
+// tiles; what its blocks share is loaded once, in slices, and multicast. Clusters walk the tiles in
+// steps of the grid: as many as fit the device (persistent), or one per tile.
 //
 // The epilogue belongs to the warp: its 16 rows of D, rounded, go out in chunks of CHUNK columns
 // through its own staging. With OVERLAP the rounded tile stays in registers and leaves during the
@@ -129,7 +129,7 @@ class Schedule {
     const int column = divide(in_band, height, in_column);
     row_ = ((first + in_column) * CM + rank_m()) * BM;
     column_ = (column * CN + rank_n()) * COLUMNS;
-    tile_ += gridDim.x / kCluster;
+    skip();
     return true;
   }
   __device__ void skip() { tile_ += gridDim.x / kCluster; }
