@@ -23,14 +23,30 @@ class FewRows {
         m_(m),
         n_(n) {}
 
-  // Finishes, rounds and stores the sum of a row of a and one of b, if there are such rows. A
-  // gate's comes with the `other` that it opens.
-  __device__ __forceinline__ void store(int row_a, int row_b, float x, float other) const {
-    if (row_a >= m_ || row_b >= n_) return;
+  __device__ __forceinline__ bool has(int row_a, int row_b) const {
+    return row_a < m_ && row_b < n_;
+  }
+  // The element of a row of a and one of b, from its sum, 0 if there are no such rows. A gate's
+  // comes with the `other` that it opens.
+  __device__ __forceinline__ float finished(int row_a, int row_b, float x, float other) const {
+    if (!has(row_a, row_b)) return 0;
     const long long row = kTransposed ? row_b : row_a;
     const int column = kTransposed ? row_a : row_b;
-    *output_.at(row, column) = from_float<Element>(kGated ? epilogue_.gated(x, other, row, column)
-                                                          : epilogue_.apply(x, row, column));
+    return kGated ? epilogue_.gated(x, other, row, column) : epilogue_.apply(x, row, column);
+  }
+  // Where it belongs.
+  __device__ __forceinline__ Element* at(int row_a, int row_b) const {
+    return kTransposed ? output_.at(row_b, row_a) : output_.at(row_a, row_b);
+  }
+  // Finishes, rounds and stores it.
+  __device__ __forceinline__ void store(int row_a, int row_b, float x, float other) const {
+    if (!has(row_a, row_b)) return;
+    *at(row_a, row_b) = from_float<Element>(finished(row_a, row_b, x, other));
+  }
+  // Whether rows of b come `count` at a time, a power of two, as aligned neighbours in d.
+  __device__ __forceinline__ bool in_groups_of(int count) const {
+    const int widths = kSplit ? output_.ldd | (output_.n - output_.ldd) / 2 : n_ | output_.ldd;
+    return !kTransposed && widths % count == 0;
   }
 
   // Asks the L2 for what a tile of d will need, long before it is needed. `thread` of `Threads`.

@@ -15,6 +15,16 @@ __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned f0, unsig
                : "memory");
 }
 
+// The same transposed: row l % 8 in memory is a column of the matrix, elements 2 * (l % 4) and the
+// next of whose row l / 4 are in fragment[i].
+__device__ __forceinline__ void stmatrix_x4_transposed(unsigned address, unsigned f0, unsigned f1,
+                                                       unsigned f2, unsigned f3) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(f0), "r"(f1), "r"(f2), "r"(f3)
+      : "memory");
+}
+
 // Two words to a shared address that is a multiple of 8.
 __device__ __forceinline__ void store_shared_pair(unsigned address, unsigned first,
                                                   unsigned second) {

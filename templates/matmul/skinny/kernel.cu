@@ -36,6 +36,7 @@
 #include <kernwright/mbarrier.cuh>
 #include <kernwright/pad_rows.cuh>
 #include <kernwright/programmatic.cuh>
+#include <kernwright/stmatrix.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/vector.cuh>
@@ -65,6 +66,11 @@ static_assert(kUnits % kFinishThreads == 0);
 static_assert(BN % 64 == 0 && DEPTH % kBoxK == 0 && BM % 8 == 0);
 static_assert(kMajorB == Major::k || !TRANSPOSED);
 static_assert(CM == 1 || SPLIT == 1, "the ranks of a cluster are tiles or slices of k");
+// Tiles of many rows leave through the rows of b in the ring that their consumer alone reads: its
+// 64 columns of d are 128 bytes of each row.
+constexpr int kRowsOfBox = 64;
+constexpr bool kStaged = BM >= 64 && kParts == 1 && !TRANSPOSED && sizeof(out_t) == 2 &&
+                         STAGES * kBoxes * kRowsOfBox >= BM;
 
 // The sums of a consumer thread, and those of a unit.
 using Sums = float[STACK][BM / 2];
@@ -298,17 +304,75 @@ __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thre
   tile.d.store(row_a + 1, row_b + 8, x.w, other.w);
 }
 
-__device__ __forceinline__ void add(float4& sum, const float4& x) {
-  sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
-}
-
-__device__ __forceinline__ float4 load_partial(unsigned address) {
+__device__ __forceinline__ float4 load_quad(unsigned address) {
   float4 x;
   asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
                : "r"(address)
                : "memory");
   return x;
+}
+
+// Where a row of the tile, 128 bytes in the 128-byte swizzle, is staged by a consumer.
+__device__ __forceinline__ unsigned staged_row(Addresses at, int consumer, int row) {
+  const int box = row / kRowsOfBox;
+  const unsigned boxes =
+      kMajorB == Major::k
+          ? at.b(box / kBoxes) + (box % kBoxes * kRowsB + consumer * kRowsOfBox) * kRowBytes
+          : at.b(box / kBoxes) + consumer * kBlockBytesB + box % kBoxes * kRowsOfBox * kRowBytes;
+  return boxes + row % kRowsOfBox * kRowBytes;
+}
+
+// Finishes and stores the tile, 64 columns of d a consumer, in whole rows of these.
+template <typename Out>
+__device__ __forceinline__ void store_staged(const Tile& tile, const Sums& sums, Addresses at) {
+  constexpr int kGroup = 16 / sizeof(Out);  // of neighbours in d that are stored at once
+  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+  unsigned words[kFragments][2];  // of 8 rows of a by 8 rows of b each
+#pragma unroll
+  for (int i = 0; i < kFragments; ++i) {
+    const int row_a = tile.row_a + i * 8 + lane % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row_b = tile.row_b + consumer * 64 + warp * 16 + half * 8 + lane / 4;
+      const float *x = &sums[0][4 * i + 2 * half], *other = &sums[STACK - 1][4 * i + 2 * half];
+      words[i][half] = pack_pair<Out>(tile.d.finished(row_a, row_b, x[0], other[0]),
+                                      tile.d.finished(row_a + 1, row_b, x[1], other[1]));
+    }
+  }
+  named_barrier_sync(2 + consumer, 128);  // all of its warps have read its rows of b
+#pragma unroll
+  for (int i = 0; i < kFragments; i += 2) {
+    const int first = i + 1 < kFragments ? i : i - 1;  // the last one may be stored twice
+    const int row = first * 8 + lane / 16 * 8 + lane % 8, group = warp * 2 + lane / 8 % 2;
+    stmatrix_x4_transposed(staged_row(at, consumer, row) + (group ^ (row & 7)) * 16,
+                           words[first][0], words[first][1], words[first + 1][0],
+                           words[first + 1][1]);
+  }
+  named_barrier_sync(2 + consumer, 128);
+  const int column = tile.row_b + consumer * 64;
+  if (tile.d.in_groups_of(kGroup)) {
+#pragma unroll 4
+    for (int i = thread; i < BM * 64 / kGroup; i += 128) {
+      const int row = i / (64 / kGroup), group = i % (64 / kGroup);
+      if (!tile.d.has(tile.row_a + row, column + group * kGroup)) continue;
+      *reinterpret_cast<float4*>(tile.d.at(tile.row_a + row, column + group * kGroup)) =
+          load_quad(staged_row(at, consumer, row) + (group ^ (row & 7)) * 16);
+    }
+  } else {
+#pragma unroll 4
+    for (int i = thread; i < BM * 64; i += 128) {
+      const int row = i / 64, byte = i % 64 * sizeof(Out);
+      if (!tile.d.has(tile.row_a + row, column + i % 64)) continue;
+      *tile.d.at(tile.row_a + row, column + i % 64) = load_shared<Out>(
+          staged_row(at, consumer, row) + ((byte / 16) ^ (row & 7)) * 16 + byte % 16);
+    }
+  }
+}
+
+__device__ __forceinline__ void add(float4& sum, const float4& x) {
+  sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
 }
 
 // Sends the sums to the blocks that own them, adds up what this block owns, and delivers it.
@@ -333,10 +397,10 @@ __device__ __forceinline__ void reduce(const Sums& sums, Addresses at, int rank,
 #pragma unroll
     for (int half = 0; half < STACK; ++half) {
       float4& sum = whole.sums[half];
-      sum = load_partial(at.partial(0, half, i));
+      sum = load_quad(at.partial(0, half, i));
 #pragma unroll
       for (int from = 1; from < SPLIT; ++from) {
-        add(sum, load_partial(at.partial(from, half, i)));
+        add(sum, load_quad(at.partial(from, half, i)));
       }
     }
     const unsigned unit = rank * kOwned + i;
@@ -432,6 +496,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     };
     if constexpr (SPLIT > 1) {
       reduce(sums, at, rank, deliver);
+    } else if constexpr (kStaged) {
+      store_staged<out_t>(tile, sums, at);
     } else {
 #pragma unroll
       for (int i = 0; i < kFragments; ++i) deliver(i, threadIdx.x, unit_of(sums, i));
