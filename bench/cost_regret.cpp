@@ -1,13 +1,15 @@
-// How good the cost model's first choices are: of each recorded space the fastest of the first 1,
-// 8, 16 and 32 candidates in the order of today's predictions, over the fastest of all. Needs no
-// GPU.
+// How good the cost model's first choices are: of each recorded space, a landscape or the trial log
+// of an exhaustive tuning, the fastest of the first 1, 8, 16 and 32 candidates in the order of
+// today's predictions, over the fastest of all. Needs no GPU.
 //
 // Recorded configurations are matched with today's candidates by the parameters that were recorded;
-// those whose template or parameter is gone are left out, and counted.
+// those whose template or parameter is gone are left out, and counted. One that failed takes its
+// place among the first all the same.
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,10 +28,10 @@ namespace {
 constexpr const char* kUsage = "usage: cost_regret --landscapes DIR [--sku h200] [--json FILE]\n";
 constexpr std::array<std::size_t, 4> kFirst = {1, 8, 16, 32};
 
-/// A candidate that was measured: the model's time and the true one.
+/// A candidate that was recorded: the model's time and the true one, infinite where it failed.
 struct Judged {
   double predicted_us = 0;
-  double truth_us = 0;
+  double truth_us = std::numeric_limits<double>::infinity();
 };
 
 /// Template and the values of `names`, of which a configuration may have more.
@@ -68,10 +70,12 @@ std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list)
   }
   std::vector<Judged> judged;
   for (const RecordedConfiguration& one : space.configurations) {
-    if (one.outcome != Outcome::ok) continue;
     const std::string& name = space.templates[static_cast<std::size_t>(one.kernel_template)];
     const auto found = predicted.find(key(name, one.configuration, names.at(name)));
-    if (found != predicted.end()) judged.push_back({found->second, one.truth_us});
+    if (found == predicted.end()) continue;
+    Judged& added = judged.emplace_back();
+    added.predicted_us = found->second;
+    if (one.outcome == Outcome::ok) added.truth_us = one.truth_us;
   }
   std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
     return a.predicted_us < b.predicted_us;
@@ -103,18 +107,17 @@ int run(int argc, const char* const* argv) {
     const CandidateList list = take(
         enumerate_candidates(*catalog, operation, take(operation.normalize(problem)), profile));
     const std::vector<Judged> judged = judge(space, list);
-    const auto ok = static_cast<std::size_t>(
-        std::count_if(space.configurations.begin(), space.configurations.end(),
-                      [](const auto& one) { return one.outcome == Outcome::ok; }));
+    const std::size_t recorded = space.configurations.size();
     if (judged.empty()) {
-      std::printf("%-50s none of %zu is a candidate today\n", problem.text().c_str(), ok);
+      std::printf("%-50s none of %zu is a candidate today\n", problem.text().c_str(), recorded);
       continue;
     }
     nlohmann::ordered_json row = {{"problem", problem.text()},
                                   {"candidates", judged.size()},
-                                  {"left_out", ok - judged.size()},
+                                  {"left_out", recorded - judged.size()},
                                   {"best_us", space.best_us()}};
-    std::printf("%-50s %10zu %9zu  ", problem.text().c_str(), judged.size(), ok - judged.size());
+    std::printf("%-50s %10zu %9zu  ", problem.text().c_str(), judged.size(),
+                recorded - judged.size());
     for (const std::size_t count : kFirst) {
       const double regret = fastest(judged, count) / space.best_us();
       row[concat("first_", count)] = regret;

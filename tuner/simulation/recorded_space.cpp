@@ -14,6 +14,7 @@
 
 #include "support/files.h"
 #include "support/text.h"
+#include "tuner/simulation/logged_trials.h"
 
 namespace kernwright {
 namespace {
@@ -289,6 +290,7 @@ double RecordedSpace::best_us() const {
 Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path) {
   auto text = read_text(path);
   if (!text) return text.error();
+  if (is_trial_log(text.value())) return read_logged_trials(text.value(), path.string());
   return Reader(path.string()).read(text.value());
 }
 

@@ -23,7 +23,7 @@ struct RecordedConfiguration {
   double compile_seconds = 0;
   double predicted_us = 0;  ///< by the cost model; 0: not recorded
   /// What the simulation takes for its time: the median of the steady half, the samples' second
-  /// one. 0 where the outcome is not ok.
+  /// one; of a trial log that of all samples. 0 where the outcome is not ok.
   double truth_us = 0;
   int registers = 0;
   int spill_bytes = 0;
@@ -47,8 +47,8 @@ struct RecordedSpace {
   double best_us() const;
 };
 
-/// Reads a .jsonl file, plain or compressed with gzip (whatever its name says). Errors: `io`,
-/// `not_found`, or `corrupt` naming file, line and defect.
+/// Reads a landscape or a trial log, plain or compressed with gzip (whatever its name says).
+/// Errors: `io`, `not_found`, or `corrupt` naming file, line and defect.
 Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path);
 
 /// Every *.jsonl and *.jsonl.gz of a folder, by name. Errors: those of a file; `not_found` where

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tuner/simulation/recorded_space.h"
+
+namespace kernwright {
+
+/// Whether `text` starts as a trial log does: with the line of a session.
+bool is_trial_log(std::string_view text);
+
+/// The last session of a trial log as a space, in the order of its trials, so that the default is
+/// the first; a configuration's last line is what counts. `file` is its name in messages. Errors:
+/// `corrupt` naming file, line and defect.
+Result<RecordedSpace> read_logged_trials(std::string_view text, const std::string& file);
+
+}  // namespace kernwright
