@@ -2,6 +2,9 @@
 // of an exhaustive tuning, the fastest of the first 1, 8, 16 and 32 candidates in the order of
 // today's predictions, over the fastest of all. Needs no GPU.
 //
+// A trial log has two such ratios, since the finals run at another clock than the screening: of all
+// as they were screened, and of the finalists alone, the others counting as if they had no time.
+//
 // Recorded configurations are matched with today's candidates by the parameters that were recorded;
 // those whose template or parameter is gone are left out, and counted. One that failed takes its
 // place among the first all the same.
@@ -28,10 +31,13 @@ namespace {
 constexpr const char* kUsage = "usage: cost_regret --landscapes DIR [--sku h200] [--json FILE]\n";
 constexpr std::array<std::size_t, 4> kFirst = {1, 8, 16, 32};
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
 /// A candidate that was recorded: the model's time and the true one, infinite where it failed.
 struct Judged {
   double predicted_us = 0;
-  double truth_us = std::numeric_limits<double>::infinity();
+  double truth_us = kNever;
+  double final_us = kNever;  ///< of a trial log, where it was no finalist
 };
 
 /// Template and the values of `names`, of which a configuration may have more.
@@ -76,6 +82,7 @@ std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list)
     Judged& added = judged.emplace_back();
     added.predicted_us = found->second;
     if (one.outcome == Outcome::ok) added.truth_us = one.truth_us;
+    if (one.final_us > 0) added.final_us = one.final_us;
   }
   std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
     return a.predicted_us < b.predicted_us;
@@ -83,11 +90,25 @@ std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list)
   return judged;
 }
 
-double fastest(const std::vector<Judged>& judged, std::size_t count) {
-  const auto end = judged.begin() + static_cast<std::ptrdiff_t>(std::min(count, judged.size()));
-  return std::min_element(judged.begin(), end,
-                          [](const Judged& a, const Judged& b) { return a.truth_us < b.truth_us; })
-      ->truth_us;
+/// Of the first `count`.
+double fastest(const std::vector<Judged>& judged, std::size_t count, double Judged::* time) {
+  double us = kNever;
+  for (std::size_t i = 0; i < std::min(count, judged.size()); ++i) {
+    us = std::min(us, judged[i].*time);
+  }
+  return us;
+}
+
+/// Adds the ratios to the row, in JSON null where none of the first has a time.
+void report(const std::vector<Judged>& judged, double Judged::* time, double best_us,
+            const char* prefix, nlohmann::ordered_json& row) {
+  row[concat(prefix, "best_us")] = best_us;
+  for (const std::size_t count : kFirst) {
+    const double regret = fastest(judged, count, time) / best_us;
+    nlohmann::ordered_json& field = row[concat(prefix, "first_", count)];
+    if (regret < kNever) field = regret;
+    std::printf(" %5.3f", regret);
+  }
 }
 
 int run(int argc, const char* const* argv) {
@@ -114,14 +135,14 @@ int run(int argc, const char* const* argv) {
     }
     nlohmann::ordered_json row = {{"problem", problem.text()},
                                   {"candidates", judged.size()},
-                                  {"left_out", recorded - judged.size()},
-                                  {"best_us", space.best_us()}};
+                                  {"left_out", recorded - judged.size()}};
     std::printf("%-50s %10zu %9zu  ", problem.text().c_str(), judged.size(),
                 recorded - judged.size());
-    for (const std::size_t count : kFirst) {
-      const double regret = fastest(judged, count) / space.best_us();
-      row[concat("first_", count)] = regret;
-      std::printf(" %.3f", regret);
+    report(judged, &Judged::truth_us, space.best_us(), "", row);
+    if (const double final_us = fastest(judged, judged.size(), &Judged::final_us);
+        final_us < kNever) {
+      std::printf("  finals");
+      report(judged, &Judged::final_us, final_us, "final_", row);
     }
     std::printf("\n");
     if (const Result<void> added = json.add(std::move(row)); !added) fail(added.error());

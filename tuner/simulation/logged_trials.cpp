@@ -97,8 +97,13 @@ class Reader {
         places_.emplace(concat(one.kernel_template, " ", one.configuration.text()), all.size());
     if (added) {
       all.push_back(std::move(one));
+      return {};
+    }
+    RecordedConfiguration& screened = all[place->second];
+    if (one.outcome == Outcome::ok && screened.outcome == Outcome::ok) {
+      screened.final_us = one.truth_us;
     } else {
-      all[place->second] = std::move(one);
+      screened = std::move(one);
     }
     return {};
   }

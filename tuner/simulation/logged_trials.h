@@ -11,8 +11,9 @@ namespace kernwright {
 bool is_trial_log(std::string_view text);
 
 /// The last session of a trial log as a space, in the order of its trials, so that the default is
-/// the first; a configuration's last line is what counts. `file` is its name in messages. Errors:
-/// `corrupt` naming file, line and defect.
+/// the first. All candidates were screened alike, which makes their samples; what a finalist took
+/// later, warm and at another clock, is its `final_us`. `file` is the log's name in messages.
+/// Errors: `corrupt` naming file, line and defect.
 Result<RecordedSpace> read_logged_trials(std::string_view text, const std::string& file);
 
 }  // namespace kernwright

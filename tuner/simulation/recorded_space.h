@@ -25,6 +25,7 @@ struct RecordedConfiguration {
   /// What the simulation takes for its time: the median of the steady half, the samples' second
   /// one; of a trial log that of all samples. 0 where the outcome is not ok.
   double truth_us = 0;
+  double final_us = 0;  ///< of a trial log: what the finals found; 0 where it did not reach them
   int registers = 0;
   int spill_bytes = 0;
   std::int64_t smem_bytes = 0;

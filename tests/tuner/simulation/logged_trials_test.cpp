@@ -62,15 +62,17 @@ TEST(LoggedTrials, ReadsWhatATrialLogWrites) {
   const auto& all = space->configurations;
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].configuration, slow.configuration);
-  EXPECT_EQ(all[0].samples_us, again.measurement.samples_us) << "the later line supersedes";
-  EXPECT_EQ(all[0].truth_us, 2);
+  EXPECT_EQ(all[0].samples_us, slow.measurement.samples_us);
+  EXPECT_EQ(all[0].truth_us, 4);
+  EXPECT_EQ(all[0].final_us, 2) << "a later line has the finals' samples";
   EXPECT_EQ(all[0].registers, 40);
   EXPECT_EQ(all[0].predicted_us, 6);
   EXPECT_EQ(all[0].compile_seconds, 0.5);
   EXPECT_EQ(all[1].kernel_template, 1);
   EXPECT_EQ(all[1].outcome, Outcome::wrong_result);
   EXPECT_EQ(all[1].truth_us, 0);
-  EXPECT_EQ(space->best_us(), 2);
+  EXPECT_EQ(all[1].final_us, 0);
+  EXPECT_EQ(space->best_us(), 4);
 }
 
 TEST(LoggedTrials, TakesTheLastSession) {
