@@ -9,29 +9,41 @@ namespace {
 
 // Constants measured on, or fitted to, an H200 (sm_90), in clocks and bytes per clock. Other
 // architectures are scaled through their profile.
-constexpr double kSmemBytesPerClock = 128;              ///< per SM
-constexpr double kL2PortBytesPerClock = 64;             ///< per SM
-constexpr double kL2BytesPerClockPerSm = 7500.0 / 132;  ///< all SMs pulling at once
-constexpr double kSustainedClock = 0.86;                ///< of the boost clock, tensor cores busy
-constexpr double kPowerShare = 0.81;            ///< of the dense rate, before the power limit acts
-constexpr double kMemoryShare = 0.906;          ///< of the datasheet's memory rate
-constexpr double kMemoryStartUs = 3.5;          ///< until the memory runs at that rate
-constexpr double kPrologueClocks = 2400;        ///< launch, first loads
-constexpr double kTileStartClocks = 1200;       ///< the same for a further block on a running SM
-constexpr double kLoadLatencyClocks = 900;      ///< of one stage of the ring, from L2 or memory
-constexpr double kLatencyUs = 1.0;              ///< from a load to its data, the memory under load
+constexpr double kSmemBytesPerClock = 128;    ///< per SM
+constexpr double kL2PortBytesPerClock = 64;   ///< per SM
+constexpr double kL2BytesPerClockPerSm = 61;  ///< all SMs pulling at once
+constexpr double kPowerShare =
+    0.72;  ///< of the dense rate that the power limit leaves at the boost clock, but for moves
+constexpr double kMemoryShare = 0.958;      ///< of the datasheet's memory rate
+constexpr double kTileMemoryShare = 0.94;   ///< the same where both operands pass in tiles
+constexpr double kMemoryStartUs = 1.7;      ///< until the memory runs at its rate
+constexpr double kPrologueClocks = 600;     ///< launch, first loads
+constexpr double kMeetClocks = 2000;        ///< until the blocks of a cluster are all there
+constexpr double kTileStartClocks = 2400;   ///< the same for a further block on a running SM
+constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
+constexpr double kAlone = 0.5;              ///< of a last wave, with no other blocks beside it
+constexpr double kLate = 1.0;       ///< of the reading, where all of it is asked for at once
+constexpr double kLatencyUs = 1.0;  ///< from a load to its data, the memory under load
 constexpr double kPlacedInFours = 120.0 / 132;  ///< SMs that clusters of 4 blocks find a place on
 constexpr double kPlacedInEights = 112.0 / 132;
 constexpr double kExchangeUs = 0.5;       ///< blocks of a cluster add up their sums
+constexpr double kSentPerClock = 16;      ///< bytes of sums, from a block to the others
 constexpr double kFinishUs = 1.2;         ///< a launch behind adds up the sums of slices
 constexpr double kSliceUs = 0.04;         ///< and takes them one after the other
 constexpr double kCopyStartUs = 2.0;      ///< a launch in front, until the next one runs
 constexpr double kPromoteClocks = 60;     ///< until sums of a part are there to be added
 constexpr double kActivatedPerClock = 8;  ///< elements per SM: 2 of 16 special functions each
+constexpr double kLoneSlack = 1.10;       ///< of wgmma in persistent_wave's lone warpgroup
+constexpr double kSharedBClocks = 15;     ///< of a stage, until the other block gave its place back
+constexpr double kSharedAClocks = 40;     ///< the same where a's rows are shared
+constexpr double kStoredPerClock = 10;    ///< elements at the end of a tile
+constexpr double kOverlapped = 0.6;       ///< of a tile's end that shows all the same
 constexpr double kTensorSlack = 1.15;   ///< one warpgroup does not keep the tensor cores busy alone
 constexpr double kSplitLines = 1.8;     ///< loads of rows that start between lines of the L2
 constexpr double kSingleElements = 25;  ///< stages of mma.sync where no wider copy is aligned
-constexpr double kOverlap = 0.15;       ///< of the shorter of memory and SM time that still shows
+constexpr double kTogether = 3;         ///< norm of the times of units that work side by side
+constexpr double kMovedEnergy = 10;     ///< of a byte to or in an SM, over that of an operation
+constexpr double kMemoryEnergy = 43;    ///< of a byte from memory
 
 /// Share of the tensor cores' rate that mma.sync reaches: all of it where it is the native form.
 double mma_sync_share(int sm_arch) {
@@ -48,6 +60,7 @@ struct Tile {
   double align = 8;                              ///< elements of the widest copy of both operands
   bool persistent = false;
   bool promoted = false;  ///< sums of each stage are added outside of the tensor cores
+  bool overlap = false;   ///< a tile is stored while the next one is multiplied
   bool late = false;      ///< a tile is activated while the next one is multiplied
   bool pingpong = false;  ///< tiles end while another warpgroup multiplies the next one
 
@@ -74,16 +87,25 @@ Tile read_tile(const Scope& scope) {
   read("ALIGN_B", align_b);
   tile.align = std::min(tile.align, align_b);
   read("CONSUMERS", tile.consumers);
-  double persistent = 0, promoted = 0, late = 0, pingpong = 0;
+  double persistent = 0, promoted = 0, overlap = 0, late = 0, pingpong = 0;
   read("PERSISTENT", persistent);
   read("PROMOTED", promoted);
+  read("OVERLAP", overlap);
   read("LATE", late);
   read("PINGPONG", pingpong);
   tile.persistent = persistent != 0;
   tile.promoted = promoted != 0;
+  tile.overlap = overlap != 0;
   tile.late = late != 0;
   tile.pingpong = pingpong != 0;
   return tile;
+}
+
+/// What work takes that occupies several units: none runs at its rate where another is nearly as
+/// busy.
+template <typename... Us>
+double together(Us... us) {
+  return std::pow((std::pow(us, kTogether) + ...), 1 / kTogether);
 }
 
 /// Clocks that one k-stage of one tile keeps the busiest unit of an SM, where `resident` blocks
@@ -103,21 +125,22 @@ double stage_clocks(const Tile& t, double element, double tensor_rate, double l2
     overhead = 80 / resident;  // a barrier of the block, and the addresses of its copies
   } else {
     // wgmma reads b once per 64 rows of a.
-    tensor *= lone ? 1.20 : 1.03;
-    smem += row_bytes / 32 * (t.bm / 64) * (16 + t.bn / 4);
+    tensor *= lone ? kLoneSlack : 1.03;
+    smem = std::max(smem, row_bytes / 32 * (t.bm / 64) * (16 + t.bn / 4));
     if (t.promoted) {  // a warpgroup adds one register a clock while the others multiply
       const double blocks = t.bm / 64 / t.consumers;
       tensor = std::max(tensor, tensor / t.consumers + blocks * (kPromoteClocks + t.bn / 2));
     }
-    if (lone) overhead = 60;
   }
   const double l2 =
       (t.bm / t.cn + t.bn / t.cm) * row_bytes / l2_rate * (whole_lines ? 1 : kSplitLines);
   // A short ring waits for its loads; blocks on the same SM wait at the same time.
   const double wait = (kLoadLatencyClocks + l2) / (std::max(t.stages - 1, 1.0) * resident);
-  // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other.
-  const double cluster = t.cm * t.cn > 1 ? 1.03 : 1;
-  const double clocks = std::max({tensor, smem, l2, wait}) * cluster + overhead;
+  // Multicast saves L2 reads and costs the blocks of a cluster waiting for each other, where no
+  // second wgmma of the stage is there to go on with.
+  const bool single = !t.mma_sync() && t.bm <= 64 * t.consumers;
+  if (single) overhead += kSharedBClocks * (t.cm - 1) + kSharedAClocks * (t.cn - 1);
+  const double clocks = std::max({tensor, smem, l2, wait}) + overhead;
   return t.align == 1 ? kSingleElements * clocks : clocks;
 }
 
@@ -169,43 +192,54 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
 
   const double bytes = batch * ((m * k + stack * n * k) * element + m * n * value("out_bytes", 2));
-  const double flying = std::min(std::min(blocks, sms * resident) * in_flight, bytes);
   const double memory_rate = kMemoryShare * profile.dram_gbps * 1e3;
-  const double l2_rate =
-      kL2BytesPerClockPerSm * std::min(blocks, sms) * kSustainedClock * profile.sm_clock_mhz;
-  // The rate that the bytes in flight allow, and the memory's, without a corner between them.
-  const double ask = flying / kLatencyUs / memory_rate;
-  const double read_us = bytes / memory_rate * std::pow(1 + std::pow(ask, -4), 0.25);
+  const double clock_mhz = profile.sm_clock_mhz;
+  // The rate that the bytes in flight allow, and the memory's, without a corner between them. Tiles
+  // along m ask for the same bytes at the same time. Without a ring a warp's loads run out before
+  // it asks for the next. Of a large part of all that is asked for at once the last comes late.
+  const double kept = scope.find("STAGES") ? 1 : 0.5;
+  const auto slowdown = [&](double running) {
+    const double flying = running * in_flight / tiles_m;
+    const double ask = kept * flying / kLatencyUs / memory_rate;
+    return std::pow(1 + std::pow(ask, -4), 0.25) +
+           kLate * std::pow(std::min(flying / bytes, 1.0), 3);
+  };
+  // Blocks left over for a last wave have less in flight, the earlier ones of them not alone.
+  const double places = sms * resident;
+  const double waves = std::ceil(blocks / places);
+  const double last = blocks - (waves - 1) * places;
+  const double steady = slowdown(std::min(blocks, places));
+  const double tail = kAlone * last / blocks * (slowdown(last) - steady);
+  const double reading_us = bytes / memory_rate * (steady + tail);
+  const double restart_us = (waves - 1) * kTileStartClocks / resident / profile.sm_clock_mhz;
+
+  const double active = std::min(blocks, sms);
+  const double busiest = std::ceil(blocks / sms) * active / blocks;
+  const double l2_rate = kL2BytesPerClockPerSm * active * clock_mhz;
   const double l2_us = batch * (tiles_m / cm * n * stack + tiles_n * m) * k * element / l2_rate *
                        (whole_lines(candidate) ? 1 : kSplitLines);
-  // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4.
+  // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4, and
+  // what was loaded for it passes the shared memory once more.
   const double products =
       batch * tiles_m * std::ceil(tiles_n * bn / 64) * stack * std::ceil(k * element / 32);
-  const double tensor_us = products * std::max(bm / 2 * kTensorSlack, 16 + bm / 4) /
-                           (std::min(blocks, sms) * kSustainedClock * profile.sm_clock_mhz);
-
-  // Blocks on one SM share its rate, so a multiprocessor with one more is late by a part of it.
-  const double waves = std::ceil(blocks / (sms * resident));
-  const double most = waves > 1 ? waves * resident : std::ceil(blocks / sms);
-  const double uneven = 1 + 0.3 * (most * sms / blocks - 1);
-  const double restart_us = (waves - 1) * kTileStartClocks / resident / profile.sm_clock_mhz;
+  const double smem = 16 + bm / 4 + 16 * (1 + bm / bn);
+  const double tensor_us = products * std::max(bm / 2 * kTensorSlack, smem) / (active * clock_mhz);
   const double sent = bm * bn * stack * 4 * (split - 1) / split;
-  const double exchange_us = split > 1 ? kExchangeUs * (1 + split / 16) +
-                                             sent / kL2PortBytesPerClock / profile.sm_clock_mhz
-                                       : 0;
+  const double exchange_us =
+      split > 1 ? kExchangeUs * (1 + split / 16) + sent / kSentPerClock / profile.sm_clock_mhz : 0;
   const double left = slices * batch * tiles_m * bm * tiles_n * bn * stack * 4;
   const double finish_us = slices > 1 ? kFinishUs + kSliceUs * slices + 2 * left / l2_rate : 0;
-  // A short ring waits for its loads; blocks on the same SM wait at the same time.
-  const double steps = std::ceil(k * element / (value("BK", 64) * 2) / (split * slices));
+  // A short ring waits for its loads; blocks on the same SM wait at the same time. Without a ring
+  // the warps, which share k, wait for every batch.
+  const double depth = value("BATCH_K", value("BK", 64) * 2 / element) * value("WARPS", 1);
+  const double steps = std::ceil(k / depth / (split * slices));
   const double per_sm = std::max(blocks / sms, 1.0);
-  const double latency_us = kLoadLatencyClocks / (kSustainedClock * profile.sm_clock_mhz);
+  const double latency_us = kLoadLatencyClocks / clock_mhz;
   const double wait_us = (per_sm * steps * latency_us + l2_us) /
-                         (std::max(value("STAGES", 4) - 1, 1.0) * std::min(resident, per_sm));
-  // None of these runs at its rate where another is nearly as busy.
-  const double busy_us =
-      std::pow(std::pow(l2_us, 4) + std::pow(tensor_us, 4) + std::pow(wait_us, 4), 0.25);
-  return kMemoryStartUs + std::max(read_us * uneven, busy_us) + restart_us + exchange_us +
-         finish_us;
+                         (std::max(value("STAGES", 2) - 1, 1.0) * std::min(resident, per_sm));
+  return kMemoryStartUs +
+         together(reading_us, std::max(l2_us * busiest, wait_us), tensor_us * busiest) +
+         restart_us + exchange_us + finish_us;
 }
 
 /// What a kernel of tiles takes: clocks of a tile's steps and end, times the tiles of an SM,
@@ -223,7 +257,7 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   const double element = static_cast<double>(scope.find("dtype_bytes").value_or(2));
   const Tile t = read_tile(scope);
   const auto sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1));
-  const double clock_mhz = kSustainedClock * profile.sm_clock_mhz;
+  const double clock_mhz = profile.sm_clock_mhz;
 
   // Per SM and clock the hardware does a power of two; the datasheet's rate is at another clock.
   const double dense = profile.dense_16bit_tflops * 1e6 / (sms * profile.sm_clock_mhz);
@@ -247,16 +281,16 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   const double stage =
       stage_clocks(t, element, tensor_rate, l2_rate, resident, whole_lines(candidate));
 
-  double epilogue = 600 + t.bm * t.bn / 20;
+  double epilogue = 600 + t.bm * t.bn / kStoredPerClock;
   if (t.warps_k > 1) epilogue += 300 + (t.warps_k - 1) * t.bm * t.bn * 8 / kSmemBytesPerClock;
   const bool activated = scope.find("activation") != scope.find("activation_none");
   const double activation = activated ? t.bm * t.bn / stack / kActivatedPerClock : 0;
   const double body = steps * stage;
-  double clocks = kPrologueClocks;
+  double clocks = kPrologueClocks + (cluster > 1 ? kMeetClocks : 0);
   if (t.pingpong) {
     clocks += per_sm * body + epilogue + activation;
   } else if (t.persistent) {
-    clocks += per_sm * (body + 0.6 * epilogue) + 0.4 * epilogue;
+    clocks += per_sm * (body + (t.overlap ? kOverlapped : 1) * epilogue);
     clocks += (t.late ? 1 : per_sm) * activation;
   } else {
     // Start and end of a block hide behind the others on its SM.
@@ -273,18 +307,20 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
     const double wave = (rows * t.bm + std::ceil(active / rows) * t.bn) * k * element;
     traffic = std::max(inputs, tiles / active * wave);
   }
-  const double memory_us =
-      kMemoryStartUs +
-      (traffic + batch * m * dim("n") * static_cast<double>(scope.find("out_bytes").value_or(2))) /
-          (kMemoryShare * profile.dram_gbps * 1e3);
+  traffic += batch * m * dim("n") * static_cast<double>(scope.find("out_bytes").value_or(2));
+  const double memory_us = traffic / (kTileMemoryShare * profile.dram_gbps * 1e3);
 
-  const double longer = std::max(sm_us, memory_us);
-  const double shorter = std::min(sm_us, memory_us);
-  const double roof_us =
-      batch * 2 * m * n * k / (kPowerShare * narrow * profile.dense_16bit_tflops * 1e6);
-  // At the power limit the tile that moves fewer bytes to the SMs wins.
-  const double moved = (t.bm / t.cn + t.bn / t.cm) / (t.bm * t.bn) * 32;
-  return std::max(longer + kOverlap * shorter, roof_us) * (1 + 0.01 * moved);
+  // At the power limit the tile wins that moves the fewest bytes for what it multiplies: to an SM
+  // and, of b once per 64 rows of a, to the tensor cores.
+  const double flops = batch * 2 * m * n * k;
+  const double moved = 1 / t.bm + 1 / t.bn + 1 / std::min(t.bm, 64.0) + 1 / t.bn;
+  const double energy = 1 + kMovedEnergy * moved + kMemoryEnergy * traffic * narrow / flops;
+  const double roof_us = flops * energy / (kPowerShare * narrow * profile.dense_16bit_tflops * 1e6);
+  // The power limit lowers the clock f, and with it the energy by f squared: what takes s at full
+  // clock and r with the energy it takes there takes s / f = r f^2. Multiprocessors without a tile
+  // let the others run faster.
+  const double limited_us = sm_us * std::cbrt(std::max(roof_us / sm_us, 1.0));
+  return kMemoryStartUs + together(limited_us, memory_us);
 }
 
 }  // namespace
