@@ -39,7 +39,7 @@ Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchP
                         const PathTiming& timing);
 
 /// The path of the shortest period, or, of those that tie with it, that of the least host time, or,
-/// of those that tie there too, the first. Those tie that take longer by at most 1 %, or by no more
+/// of those that tie there too, the first. Those tie that take longer by at most 5 %, or by no more
 /// than the rounds can tell: four standard errors of the paired differences, from their median
 /// deviation.
 std::size_t best_path(std::span<const LaunchPath> paths);
