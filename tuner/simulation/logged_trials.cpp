@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/text.h"
+#include "tuner/simulation/json_lines.h"
 
 namespace kernwright {
 namespace {
@@ -18,18 +19,13 @@ using Json = nlohmann::json;
 /// Reads line by line; the first defect ends it.
 class Reader {
  public:
-  explicit Reader(std::string file) : file_(std::move(file)) {}
+  explicit Reader(std::string file) : lines_(std::move(file)) {}
 
   Result<RecordedSpace> read(std::string_view text) {
-    for (const std::string_view line : split(text, '\n')) {
-      ++line_;
-      if (trim(line).empty()) continue;
-      const Json json = Json::parse(line, nullptr, false);
-      if (!json.is_object()) return defect("no JSON object");
-      if (auto done = json.contains("session") ? session(json["session"]) : trial(json); !done) {
-        return done.error();
-      }
-    }
+    const auto object = [this](const Json& json) {
+      return json.contains("session") ? session(json["session"]) : trial(json);
+    };
+    if (auto done = lines_.each(text, object); !done) return done.error();
     const auto& all = space_.configurations;
     if (std::none_of(all.begin(), all.end(),
                      [](const auto& one) { return one.outcome == Outcome::ok; })) {
@@ -41,7 +37,7 @@ class Reader {
  private:
   template <typename... Parts>
   Error defect(const Parts&... parts) const {
-    return Error{ErrorCode::corrupt, concat(file_, ":", line_, ": ", parts...)};
+    return lines_.defect(parts...);
   }
 
   static const std::string* text_of(const Json& json, const char* field) {
@@ -63,7 +59,7 @@ class Reader {
     if (!policy) return policy.error();
     space_ = {};
     places_.clear();
-    space_.name = std::filesystem::path(file_).filename().string();
+    space_.name = std::filesystem::path(lines_.file()).filename().string();
     space_.name.resize(std::min(space_.name.find('.'), space_.name.size()));
     space_.device = std::move(sku).value();
     space_.problem = std::move(problem).value();
@@ -147,8 +143,7 @@ class Reader {
     return found != json.end() && found->is_number() ? found->get<double>() : 0;
   }
 
-  std::string file_;
-  int line_ = 0;
+  JsonLines lines_;
   std::map<std::string, std::size_t> places_;
   RecordedSpace space_;
 };

@@ -14,6 +14,7 @@
 
 #include "support/files.h"
 #include "support/text.h"
+#include "tuner/simulation/json_lines.h"
 #include "tuner/simulation/logged_trials.h"
 
 namespace kernwright {
@@ -61,18 +62,13 @@ double median(std::vector<double> values) {
 /// Reads line by line; the first defect ends it.
 class Reader {
  public:
-  explicit Reader(std::string file) : file_(std::move(file)) {}
+  explicit Reader(std::string file) : lines_(std::move(file)) {}
 
   Result<RecordedSpace> read(std::string_view text) {
-    for (const std::string_view line : split(text, '\n')) {
-      ++line_;
-      if (trim(line).empty()) continue;
-      const Json json = Json::parse(line, nullptr, false);
-      if (!json.is_object()) return defect("no JSON object");
-      if (auto done = parameters_.empty() ? header(json) : configuration(json); !done) {
-        return done.error();
-      }
-    }
+    const auto object = [this](const Json& json) {
+      return parameters_.empty() ? header(json) : configuration(json);
+    };
+    if (auto done = lines_.each(text, object); !done) return done.error();
     if (parameters_.empty()) return defect("no header");
     if (auto done = find_default(); !done) return done.error();
     const auto& all = space_.configurations;
@@ -86,7 +82,7 @@ class Reader {
  private:
   template <typename... Parts>
   Error defect(const Parts&... parts) const {
-    return Error{ErrorCode::corrupt, concat(file_, ":", line_, ": ", parts...)};
+    return lines_.defect(parts...);
   }
 
   static std::string text_of(const Json& json, const char* field) {
@@ -241,7 +237,7 @@ class Reader {
       if (one.truth_us <= 0) return defect("takes ", one.truth_us, " us");
     }
     const auto [known, added] =
-        line_of_.emplace(concat(one.kernel_template, " ", one.configuration.text()), line_);
+        line_of_.emplace(concat(one.kernel_template, " ", one.configuration.text()), lines_.line());
     if (!added) {
       return defect(one.configuration.text(), " stands on line ", known->second, " already");
     }
@@ -251,7 +247,7 @@ class Reader {
 
   Result<void> find_default() {
     if (default_.is_null()) return {};
-    line_ = 1;
+    lines_.blame(1);
     RecordedConfiguration standard;
     if (auto read = point(default_, standard); !read) return read;
     const auto& all = space_.configurations;
@@ -266,8 +262,7 @@ class Reader {
     return {};
   }
 
-  std::string file_;
-  int line_ = 0;
+  JsonLines lines_;
   double scale_ = 1;
   bool several_ = false;
   std::vector<std::string> parameters_;
