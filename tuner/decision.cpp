@@ -288,8 +288,9 @@ auto preference(const Traits& t) {
                     t.registers, t.smem_bytes, digest_of(t.id));
 }
 
+/// `barred`, where it is not empty, says of each finalist that it wins no tie with one that is not.
 std::size_t choose(const Finals& finals, std::span<const Finalist> finalists,
-                   const Decision& decision) {
+                   const Decision& decision, const std::vector<bool>& barred) {
   const auto find = [&](bool Traits::* flag) {
     const auto found = std::find_if(finalists.begin(), finalists.end(),
                                     [&](const Finalist& f) { return f.traits.*flag; });
@@ -311,17 +312,18 @@ std::size_t choose(const Finals& finals, std::span<const Finalist> finalists,
     if (!has_default || decision.standings[standard].equal()) return true;
     return finals.slowdown(standard, i).slowdown.low > 0;
   };
+  const auto rank = [&](std::size_t i) {
+    return std::pair(!barred.empty() && barred[i], preference(finalists[i].traits));
+  };
   std::size_t winner = decision.leader;
   for (std::size_t i = 0; i < finalists.size(); ++i) {
-    if (eligible(i) && preference(finalists[i].traits) < preference(finalists[winner].traits)) {
-      winner = i;
-    }
+    if (eligible(i) && rank(i) < rank(winner)) winner = i;
   }
   return winner;
 }
 
 Decision decide_rounds(std::span<const Finalist> finalists, const FinalRounds& rounds,
-                       Pairing pairing = Pairing::rounds) {
+                       Pairing pairing = Pairing::rounds, const std::vector<bool>& barred = {}) {
   const Finals finals(finalists, rounds, pairing);
   Decision decision;
   decision.standings.resize(finalists.size());
@@ -352,11 +354,12 @@ Decision decide_rounds(std::span<const Finalist> finalists, const FinalRounds& r
   decision.verdict = open || decision.disturbed ? Verdict::unresolved
                      : tied                     ? Verdict::tie
                                                 : Verdict::win;
-  decision.winner = choose(finals, finalists, decision);
+  decision.winner = choose(finals, finalists, decision, barred);
   return decision;
 }
 
-/// Blocks decide among those that have them; the others stand where the rounds left them.
+/// Blocks decide among those that have them, and where they tie, the rounds; the others stand where
+/// the rounds left them.
 Decision decide_blocks(std::span<const Finalist> finalists, const FinalRounds& rounds) {
   const std::size_t interleaved = rounds.sm_reference_us.size();
   std::vector<Finalist> by_rounds(finalists.begin(), finalists.end());
@@ -372,7 +375,11 @@ Decision decide_blocks(std::span<const Finalist> finalists, const FinalRounds& r
     samples.erase(begin, samples.end());
   }
   Decision decision = decide_rounds(by_rounds, rounds);
-  const Decision blocks = decide_rounds(by_blocks, {}, Pairing::blocks);
+  std::vector<bool> slower_in_rounds;
+  for (const std::size_t i : in_blocks) {
+    slower_in_rounds.push_back(!decision.standings[i].equal());
+  }
+  const Decision blocks = decide_rounds(by_blocks, {}, Pairing::blocks, slower_in_rounds);
   decision.winner = in_blocks[blocks.winner];
   decision.leader = in_blocks[blocks.leader];
   decision.verdict = blocks.verdict;

@@ -81,7 +81,8 @@ struct Decision {
 /// estimate is beyond `kEquivalence`, nor one that is not clearly faster than a default that is
 /// slower itself. So a winner that is neither incumbent nor default is faster than the default
 /// beyond doubt. Those that have blocks are judged by these among themselves, with intervals of
-/// signed ranks. `finalists` is not empty, and each has a sample in a round that counts.
+/// signed ranks, and a tie of blocks falls first to whom the rounds did not find slower.
+/// `finalists` is not empty, and each has a sample in a round that counts.
 Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds);
 
 /// The same from a record alone: winner first, then the runners-up.

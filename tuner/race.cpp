@@ -24,7 +24,8 @@ struct Rung {
 constexpr Rung kScreened{0, 0.20, 24, 96};
 /// The last one keeps enough that hardly ever all of them meet a power limit that others do not.
 constexpr Rung kRungs[] = {{4, 0.08, 8, 32}, {16, 0.03, 6, 16}};
-/// Each rung before the finals gets this share of the seconds.
+/// Each rung before the finals gets this share of the seconds, and these no less, however long
+/// their finalists' checks took.
 constexpr double kRungShare = 0.25;
 
 constexpr int kFirstLook = 16;
@@ -321,7 +322,8 @@ Result<void> Race::sample_finals(Indices& finalists, RoundSamples& samples) {
       again();
       continue;
     }
-    const double seconds = std::min(options_.finals_seconds, options_.seconds - began);
+    const double left = std::max(options_.seconds - began, kRungShare * options_.seconds);
+    const double seconds = std::min(options_.finals_seconds, left);
     const bool last = samples.count() >= options_.max_rounds ||
                       (samples.count() >= kMinRounds && elapsed() - began >= seconds);
     if (samples.count() < look && !last) continue;

@@ -392,6 +392,32 @@ TEST(DecisionTest, WhoDroppedOutOfTheRoundsMayWinTheBlocks) {
   EXPECT_EQ(decision.verdict, Verdict::win);
 }
 
+TEST(DecisionTest, ATieOfBlocksFallsToWhomTheRoundsDidNotFindSlower) {
+  std::vector<Finalist> all = {finalist("default", normal(11, 0.002, 1), true),
+                               finalist("fast", normal(10, 0.002, 2))};
+  FinalRounds rounds;
+  rounds.sm_reference_us = normal(100, 0.002, 4);
+  rounds.dram_reference_us = normal(100, 0.002, 5);
+  rounds.block_rounds = 12;
+  const std::vector<Finalist> in_rounds = all;
+  const auto with_blocks = [&](double default_us, double fast_us) {
+    all = in_rounds;
+    for (const auto& [at, us] :
+         {std::pair{std::size_t{0}, default_us}, {std::size_t{1}, fast_us}}) {
+      for (const double sample : normal(us, 0.05, 6 + at, 12)) all[at].samples_us.push_back(sample);
+    }
+    return decide(all, rounds);
+  };
+  Decision decision = with_blocks(10.1, 10);
+  EXPECT_TRUE(decision.standings[0].equal());
+  EXPECT_EQ(decision.verdict, Verdict::unresolved);
+  EXPECT_EQ(decision.winner, 1U);
+  // Clearly faster alone, it wins all the same: it lowers the clock less.
+  decision = with_blocks(8, 10);
+  EXPECT_EQ(decision.verdict, Verdict::win);
+  EXPECT_EQ(decision.winner, 0U);
+}
+
 TEST(DecisionTest, EqualOnesAreRarelyCalledAWin) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     std::vector<Finalist> all;

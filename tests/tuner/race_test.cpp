@@ -77,6 +77,21 @@ TEST(RaceTest, LittleTimeMeansFewContendersAndRounds) {
   EXPECT_GE(result.value().rounds.sm_reference_us.size(), static_cast<std::size_t>(kMinRounds));
 }
 
+TEST(RaceTest, ChecksDoNotTakeTheFinalsTime) {
+  ScriptedRace race({10, 10, 10, 10});
+  race.runner.noise = 0.02;
+  race.options.seconds = 2;
+  race.runner.checked = [&](Runner::Id, Runner::CheckDepth) {
+    race.runner.seconds += 1;
+    return Outcome::ok;
+  };
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  // A quarter of 2 s for rounds of six samples.
+  EXPECT_GE(result.value().rounds.sm_reference_us.size(), 40U);
+  EXPECT_LT(race.runner.seconds, 4.8);
+}
+
 TEST(RaceTest, EqualCandidatesTieAndTheDefaultIsKept) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     ScriptedRace race(std::vector<double>(8, 10.0), seed);
