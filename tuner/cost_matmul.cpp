@@ -39,6 +39,7 @@ constexpr double kSharedAClocks = 40;     ///< the same where a's rows are share
 constexpr double kStoredPerClock = 10;    ///< elements at the end of a tile
 constexpr double kOverlapped = 0.6;       ///< of a tile's end that shows all the same
 constexpr double kTensorSlack = 1.15;   ///< one warpgroup does not keep the tensor cores busy alone
+constexpr double kMmaClocks = 4;        ///< of an mma.sync of 16 rows by 8 and 32 bytes of k
 constexpr double kSplitLines = 1.8;     ///< loads of rows that start between lines of the L2
 constexpr double kSingleElements = 25;  ///< stages of mma.sync where no wider copy is aligned
 constexpr double kTogether = 3;         ///< norm of the times of units that work side by side
@@ -184,6 +185,7 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const double batch = value("batch", 1);
   const double bm = value("BM", 8), bn = value("BN", 64);
   const double cm = value("CM", 1);
+  const bool wgmma = scope.find("STAGES").has_value();  // through a ring, else mma.sync
   const double tiles_m = std::ceil(m / bm / cm) * cm, tiles_n = std::ceil(n / bn);
   const double blocks = batch * tiles_m * tiles_n * split * slices;
   const double placed = split >= 8 ? kPlacedInEights : split >= 4 ? kPlacedInFours : 1;
@@ -197,7 +199,7 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   // The rate that the bytes in flight allow, and the memory's, without a corner between them. Tiles
   // along m ask for the same bytes at the same time. Without a ring a warp's loads run out before
   // it asks for the next. Of a large part of all that is asked for at once the last comes late.
-  const double kept = scope.find("STAGES") ? 1 : 0.5;
+  const double kept = wgmma ? 1 : 0.5;
   const auto slowdown = [&](double running) {
     const double flying = running * in_flight / tiles_m;
     const double ask = kept * flying / kLatencyUs / memory_rate;
@@ -220,10 +222,11 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
                        (whole_lines(candidate) ? 1 : kSplitLines);
   // A wgmma of 64 rows by bm and 32 bytes of k takes bm / 2 clocks, its operands 16 + bm / 4, and
   // what was loaded for it passes the shared memory once more.
-  const double products =
-      batch * tiles_m * std::ceil(tiles_n * bn / 64) * stack * std::ceil(k * element / 32);
+  const double products = batch * tiles_m * std::ceil(tiles_n * bn / (wgmma ? 64 : 8)) * stack *
+                          std::ceil(k * element / 32);
   const double smem = 16 + bm / 4 + 16 * (1 + bm / bn);
-  const double tensor_us = products * std::max(bm / 2 * kTensorSlack, smem) / (active * clock_mhz);
+  const double product = wgmma ? std::max(bm / 2 * kTensorSlack, smem) : kMmaClocks;
+  const double tensor_us = products * product / (active * clock_mhz);
   const double sent = bm * bn * stack * 4 * (split - 1) / split;
   const double exchange_us =
       split > 1 ? kExchangeUs * (1 + split / 16) + sent / kSentPerClock / profile.sm_clock_mhz : 0;

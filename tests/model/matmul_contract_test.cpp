@@ -150,7 +150,7 @@ TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
   const Widths whole{64, 128, 192, 256};
   auto widths = aligned_widths("n=6144 n_kv=1024 dtype=bf16");
   EXPECT_EQ(widths[1], whole);
-  EXPECT_EQ(widths[0], (Widths{112, 144, 160, 176, 208, 224}));
+  EXPECT_EQ(widths[0], (Widths{112, 144, 152, 160, 176, 184, 208, 224}));
   widths = aligned_widths("n=5376 n_kv=672 dtype=bf16");  // of 112 columns, and of 224
   EXPECT_EQ(widths[1], (Widths{112, 224}));
   EXPECT_TRUE(widths[0].contains(128));

@@ -86,10 +86,12 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
       dims.back().second = 40 * multiple;
       shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
     }
-    Problem::Dims dims = operation_.example.dims();
-    for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / 64, 1);
-    dims.back().second = operation_.example.dims().back().second * 16;
-    shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    for (const std::int64_t divisor : {64, 256}) {
+      Problem::Dims dims = operation_.example.dims();
+      for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
+      dims.back().second = operation_.example.dims().back().second * 16;
+      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
     std::vector<Problem> all;
     // Some values go with others alone.
     const auto add = [&](const Problem& problem) {

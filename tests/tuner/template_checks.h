@@ -110,6 +110,24 @@ class TemplateChecks : public GpuWorld {
     }
   }
 
+  /// Of one template a candidate, chosen by a hash, for all values that `parameters` have together.
+  static std::vector<std::size_t> one_of_each(const CandidateList& list,
+                                              std::string_view kernel_template,
+                                              const std::vector<std::string>& parameters) {
+    std::map<std::vector<std::int64_t>, std::size_t> of;
+    for (const std::size_t i : some(list, kernel_template, list.candidates.size())) {
+      std::vector<std::int64_t> values;
+      for (const std::string& name : parameters) {
+        values.push_back(list.candidates[i].configuration.at(name));
+      }
+      of.emplace(std::move(values), i);
+    }
+    std::vector<std::size_t> chosen;
+    chosen.reserve(of.size());
+    for (const auto& [values, i] : of) chosen.push_back(i);
+    return chosen;
+  }
+
   /// `count` different candidates of one template, evenly spread by a hash.
   static std::vector<std::size_t> some(const CandidateList& list, std::string_view kernel_template,
                                        std::size_t count) {

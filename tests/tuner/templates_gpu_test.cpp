@@ -347,6 +347,42 @@ TEST_F(TemplatesGpuTest, MatmulsThatFinishATileDuringTheNextAreRight) {
   }
 }
 
+TEST_F(TemplatesGpuTest, MatmulsAreRightAtEveryWidthAndCluster) {
+  for (const char* text :
+       {"matmul m=500 n=777 k=1000 dtype=bf16", "matmul m=777 n=1016 k=520 dtype=fp16 residual=add",
+        "matmul m=1000 n=1000 k=264 dtype=bf16 out=fp32 residual=scaled",
+        "matmul m=300 n=600 k=400 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=500 n=1000 k=512 dtype=bf16 b_layout=kn",
+        "matmul m=400 n=1200 k=640 dtype=fp8_e4m3 out=bf16",
+        "matmul m=1500 n=4000 k=136 dtype=bf16 bias=column activation=gelu_tanh"}) {
+    const Problem problem = normalized(text);
+    const CandidateList list = enumerate(problem);
+    const auto chosen = one_of_each(list, "matmul/persistent_wave", {"BN", "CM", "CN"});
+    EXPECT_GE(chosen.size(), 12U) << text;
+    check(problem, list, chosen, 5);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(TemplatesGpuTest, MatmulsWhoseKAClusterSharesAreRight) {
+  for (const char* text :
+       {"matmul m=1 n=1 k=65536 dtype=bf16", "matmul m=5 n=101 k=8197 dtype=fp16 residual=add",
+        "matmul m=13 n=120 k=4104 dtype=bf16 bias=column activation=silu",
+        "matmul m=100 n=7 k=5000 dtype=bf16",
+        "matmul m=8 n=60 k=4096 dtype=fp16 activation=silu gate=stacked",
+        "matmul m=3 n=40 k=2056 batch=3 dtype=bf16"}) {
+    const Problem problem = normalized(text);
+    const CandidateList list = enumerate(problem);
+    const auto chosen =
+        one_of_each(list, "matmul/direct", {"BM", "BN", "UNROLL", "WARPS", "SPLIT"});
+    EXPECT_TRUE(std::any_of(chosen.begin(), chosen.end(), [&](std::size_t i) {
+      return list.candidates[i].configuration.at("SPLIT") == 8;
+    })) << text;
+    check(problem, list, chosen, 9);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
   for (const char* text :
        {"bias_activation rows=301 columns=1000 dtype=bf16 residual=add",

@@ -30,6 +30,12 @@ __device__ __forceinline__ unsigned cluster_address(unsigned address, unsigned r
   return mapped;
 }
 
+// Stores a pair to a mapped address: whoever meets this thread at a cluster's barrier sees it.
+__device__ __forceinline__ void cluster_put(unsigned address, float2 x) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x.x), "f"(x.y)
+               : "memory");
+}
+
 // Stores 16 bytes to a mapped address and counts them as landed on the mapped mbarrier of the same
 // block, which must have announced them. Whoever waits for that barrier sees them.
 __device__ __forceinline__ void cluster_store(unsigned address, const float4& x, unsigned barrier) {

@@ -58,6 +58,26 @@ __device__ __forceinline__ void tma_load_multicast_once(unsigned destination, co
       : "memory");
 }
 
+// One of these: for the blocks of `ranks` where several of a cluster share the box, else for this
+// one. Two instructions to choose from, since one with a hint for either case costs the thread that
+// loads registers that it does not have.
+template <int Sharers>
+__device__ __forceinline__ void tma_load_for(unsigned destination, const TensorMap& map, int x,
+                                             int y, unsigned barrier, unsigned ranks, bool once) {
+  if constexpr (Sharers > 1) {
+    const auto mask = static_cast<unsigned short>(ranks);
+    if (once) {
+      tma_load_multicast_once(destination, map, x, y, barrier, mask);
+    } else {
+      tma_load_multicast(destination, map, x, y, barrier, mask);
+    }
+  } else if (once) {
+    tma_load_once(destination, map, x, y, barrier);
+  } else {
+    tma_load(destination, map, x, y, barrier);
+  }
+}
+
 // Copies `bytes` that follow one another, no tensor map needed; both addresses and the size are
 // multiples of 16. They complete on `barrier`.
 __device__ __forceinline__ void bulk_load(unsigned destination, const void* source, unsigned bytes,

@@ -94,11 +94,14 @@ __device__ __forceinline__ void add_rows(float (&d)[Registers], unsigned rows, i
     const int lane = threadIdx.x % 32, line = lane % 16, half = lane / 16;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      if (first + j * 16 < begin) continue;
-      unsigned words[4];
+      if (first + j * 16 + 8 < begin) continue;
+      unsigned words[4];  // two of each 8 columns
       ldmatrix_x4(words, rows + line * 128 + ((2 * j + half) ^ (line & 7)) * 16);
 #pragma unroll
-      for (int w = 0; w < 4; ++w) add(j * 8 + 2 * w, unpack_pair<T>(words[w]));
+      for (int w = 0; w < 4; ++w) {
+        if (first + j * 16 + w / 2 * 8 < begin) continue;
+        add(j * 8 + 2 * w, unpack_pair<T>(words[w]));
+      }
     }
   } else {
 #pragma unroll

@@ -16,12 +16,15 @@
 // other, and take a row of the grid each.
 //
 // A block owns BN rows of B, gated BN of either half. Its warps take batches of k in turn; their
-// sums meet in shared memory and are added in the order of the warps.
+// sums meet in shared memory and are added in the order of the warps. Where there are few such
+// blocks and k is long, the SPLIT blocks of a cluster take a tile together: their warps take turns
+// as those of one block do, and the first block adds up the sums of all, in their order.
 //
 // Where the launch starts early, while the kernel ahead still runs, the blocks of the first wave
 // ask the L2 for the first columns of their rows of B before they wait. Later ones have nothing to
 // wait for.
 
+#include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/element_shift.cuh>
 #include <kernwright/few_rows.cuh>
@@ -37,6 +40,7 @@ using namespace kernwright::config;
 
 constexpr int kColumns = BN / 8;                           // groups of 8 columns of D
 constexpr int kRowsA = BM / 8, kRowsB = kColumns * STACK;  // rows of a tile that a lane reads
+constexpr int kGroups = kRowsA * kColumns;                 // of 8 x 8 elements of D
 constexpr int kLaneK = 8;                                  // elements of a load
 constexpr int kLoadK = 4 * kLaneK;                         // of the lanes of a row together
 static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kRowsB);
@@ -60,18 +64,19 @@ __device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row,
   return matrix + static_cast<long long>(min(row, rows - 1)) * pitch;
 }
 
-// Asks the L2 for the first `columns` of a block's rows of b. The kernel ahead may still run: where
-// it writes b after all, what it writes goes through the L2 as well, and replaces what was asked
-// for.
+// Asks the L2 for the first `columns` of a block's rows of b, for its share of them in a cluster.
+// The kernel ahead may still run: where it writes b after all, what it writes goes through the L2
+// as well, and replaces what was asked for.
 __device__ __forceinline__ void prefetch_rows(const dtype_t* b, int first_b, int n, int ldb,
-                                              int columns) {
+                                              int columns, int rank) {
   constexpr int kLine = 128 / sizeof(dtype_t);
 #pragma unroll 1
   for (int i = threadIdx.x / 32; i < BN * STACK; i += WARPS) {
     const int row = first_b + i % BN;
     const dtype_t* const first = b + (static_cast<long long>(i / BN) * n + row) * ldb;
 #pragma unroll 1
-    for (int at = threadIdx.x % 32 * kLine; at < columns && row < n; at += 32 * kLine) {
+    for (int at = (rank * 32 + threadIdx.x % 32) * kLine; at < columns && row < n;
+         at += SPLIT * 32 * kLine) {
       prefetch_line(first + at);
     }
   }
@@ -174,6 +179,32 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowsB][4], const Batch<L
   }
 }
 
+// Of a lane, sums of a group of D and, gated, of its other half.
+struct Sums {
+  float2 of[STACK];
+
+  static __device__ __forceinline__ int fragment(int group, int half) {
+    return group / kColumns * kRowsB + half * kColumns + group % kColumns;
+  }
+  // Those of `Count` parts, one after the other.
+  template <int Count>
+  static __device__ __forceinline__ Sums add_up(const float2 (*parts)[FRAGMENTS][32], int group) {
+    const int lane = threadIdx.x % 32;
+    Sums sums;
+#pragma unroll
+    for (int half = 0; half < STACK; ++half) {
+      float2& sum = sums.of[half];
+      sum = parts[0][fragment(group, half)][lane];
+#pragma unroll
+      for (int from = 1; from < Count; ++from) {
+        const float2 x = parts[from][fragment(group, half)][lane];
+        sum = {sum.x + x.x, sum.y + x.y};
+      }
+    }
+    return sums;
+  }
+};
+
 }  // namespace
 
 // With no bound on the blocks the compiler would hold loads back to save registers.
@@ -183,9 +214,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
                   float alpha, float beta, int early_k, unsigned early_blocks,
                   out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
-  __shared__ float2 parts[WARPS][FRAGMENTS][32];
+  // Sums of the block's warps and, in the first one of a cluster, of its blocks.
+  __shared__ float2 parts[WARPS + (SPLIT > 1 ? SPLIT : 0)][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int first_b = static_cast<int>(blockIdx.x) * BN;
+  const int rank = blockIdx.x % SPLIT;
+  const int first_b = static_cast<int>(blockIdx.x / SPLIT) * BN;
+  if constexpr (SPLIT > 1) cluster_arrive_relaxed();
   if constexpr (batch > 1) {
     const long long index = blockIdx.y;
     a += index * m * lda;
@@ -202,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, ldb);
   }
   if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
-    prefetch_rows(b, first_b, n, ldb, early_k);
+    prefetch_rows(b, first_b, n, ldb, early_k, rank);
   }
   await_previous_kernel();
   release_next_kernel();
@@ -210,8 +244,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   float sums[kRowsB][4] = {};
   const int batched = ALIGNED_K ? k : max(k - 8, 0);  // 8 more are read where rows are shifted
   const int whole = batched - batched % BATCH_K;
+  constexpr int kTurns = SPLIT * WARPS;
+  const int turn = rank * WARPS + warp;
 #pragma unroll 1
-  for (int first = warp * BATCH_K; first < whole; first += WARPS * BATCH_K) {
+  for (int first = turn * BATCH_K; first < whole; first += kTurns * BATCH_K) {
     Batch<UNROLL> batch;
     if constexpr (ALIGNED_K) {
       load_aligned(batch, rows, first);
@@ -221,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     multiply(sums, batch);
   }
 #pragma unroll 1
-  for (int first = whole + warp * kLoadK; first < k; first += WARPS * kLoadK) {
+  for (int first = whole + turn * kLoadK; first < k; first += kTurns * kLoadK) {
     Batch<1> batch;
     load_end(batch, rows, first, k);
     multiply(sums, batch);
@@ -235,22 +271,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   }
   __syncthreads();
-  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
+  if constexpr (SPLIT > 1) {
+    cluster_wait();  // the first block runs: its memory may be written to
 #pragma unroll 1
-  for (int group = warp; group < kRowsA * kColumns; group += WARPS) {
-    float2 sums[STACK];
+    for (int group = warp; group < kGroups; group += WARPS) {
+      const Sums sums = Sums::add_up<WARPS>(parts, group);
 #pragma unroll
-    for (int half = 0; half < STACK; ++half) {
-      const int fragment = group / kColumns * kRowsB + half * kColumns + group % kColumns;
-      float2& sum = sums[half];
-      sum = parts[0][fragment][lane];
-#pragma unroll
-      for (int from = 1; from < WARPS; ++from) {
-        const float2 x = parts[from][fragment][lane];
-        sum = {sum.x + x.x, sum.y + x.y};
+      for (int half = 0; half < STACK; ++half) {
+        const void* const place = &parts[WARPS + rank][Sums::fragment(group, half)][lane];
+        const auto address = static_cast<unsigned>(__cvta_generic_to_shared(place));
+        cluster_put(cluster_address(address, 0), sums.of[half]);
       }
     }
-    const float2 sum = sums[0], other = sums[STACK - 1];
+    cluster_arrive();
+    if (rank != 0) return;
+    cluster_wait();
+  }
+  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
+#pragma unroll 1
+  for (int group = warp; group < kGroups; group += WARPS) {
+    const Sums sums =
+        SPLIT == 1 ? Sums::add_up<WARPS>(parts, group) : Sums::add_up<SPLIT>(parts + WARPS, group);
+    const float2 sum = sums.of[0], other = sums.of[STACK - 1];
     const int row_a = group / kColumns * 8 + lane / 4;
     const int row_b = first_b + group % kColumns * 8 + lane % 4 * 2;
     target.store(row_a, row_b, sum.x, other.x);

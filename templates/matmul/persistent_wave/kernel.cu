@@ -3,8 +3,9 @@
 //
 // One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
 // wgmma, TEAM of them a tile, BM / TEAM rows each. A cluster of CM x CN blocks takes neighbouring
-// tiles; what its blocks share is loaded once, in slices, and multicast. Clusters walk the tiles in
-// steps of the grid: as many as fit the device (persistent), or one per tile.
+// tiles; what its blocks share is loaded once, in slices or, where B makes none, stage by stage in
+// turns, and multicast. Clusters walk the tiles in steps of the grid: as many as fit the device
+// (persistent), or one per tile.
 //
 // The epilogue belongs to the warp: its 16 rows of D, rounded, go out in chunks of CHUNK columns
 // through its own staging. With OVERLAP the rounded tile stays in registers and leaves during the
@@ -48,9 +49,8 @@ using namespace kernwright::config;
 constexpr int kCluster = CM * CN;
 constexpr int kRowBytes = 128;  // of a TMA box: the swizzle's span
 constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
-constexpr int kBoxes = DEPTH / kBoxK;             // boxes along k of a stage
-constexpr int kBlocks = BM / TEAM / 64;           // 64-row blocks per consumer
-constexpr int kSlices = CM > STACK ? CM : STACK;  // boxes of B that a stage takes for 64 of k
+constexpr int kBoxes = DEPTH / kBoxK;    // boxes along k of a stage
+constexpr int kBlocks = BM / TEAM / 64;  // 64-row blocks per consumer
 constexpr int kChunks =
     (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
@@ -67,8 +67,10 @@ constexpr int kAddendStages = (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // b
 // ones, through B too, once all have read it.
 constexpr bool kThroughB = STAGES * kBoxes < kChunks;
 // As [k, n], B comes in boxes of 64 columns and all of a stage's k; a cluster's slices are of k
-// then.
+// then. Else a stage's B is SLICES boxes for each kBoxK of k, and where these are no CM parts, the
+// blocks that share it load all of it by turns.
 constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
+constexpr bool kTurns = kMajorB == Major::k && SLICES < CM;
 constexpr unsigned kBlockBytesB = DEPTH * kRowBytes;  // of such a box
 
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
@@ -81,8 +83,9 @@ struct Storage {
 };
 static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
 static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
-static_assert(BM % (64 * TEAM) == 0 && BN % 16 == 0 && DEPTH % kBoxK == 0);
-static_assert(BN % (8 * kSlices) == 0 && kSlices % CM == 0 && COLUMNS >= CHUNK);
+static_assert(BM % (64 * TEAM) == 0 && COLUMNS % 8 == 0 && DEPTH % kBoxK == 0);
+static_assert(BN % (8 * SLICES) == 0 && SLICES % STACK == 0 && COLUMNS >= CHUNK);
+static_assert(kTurns || SLICES % CM == 0);
 static_assert(kMajorB == Major::k || (COLUMNS % 64 == 0 && DEPTH % (8 * CM) == 0));
 static_assert(!PROMOTED || DEPTH <= 128, "more products than the tensor cores may sum");
 static_assert(CHUNK * sizeof(out_t) == kRowBytes, "a staged row is one span of the swizzle");
@@ -90,7 +93,7 @@ static_assert(kChunks * BM * kRowBytes <= STAGES * STAGE_BYTES,
               "the last tile leaves through the ring");
 static_assert(!PINGPONG || (CONSUMERS == 2 && !OVERLAP && !PROMOTED));
 static_assert(!PINGPONG || kAddendStages + 2 <= STAGES, "awaited while two stages are held");
-static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0 && COLUMNS % 8 == 0));
+static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0));
 
 // Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
 // first load.
@@ -166,16 +169,6 @@ struct Addresses {
   __device__ unsigned empty(int stage) const { return base + kEmpty + stage * 8; }
 };
 
-template <int Sharers>
-__device__ __forceinline__ void load(unsigned destination, const TensorMap& map, int x, int y,
-                                     unsigned barrier, unsigned ranks) {
-  if constexpr (Sharers > 1) {
-    tma_load_multicast(destination, map, x, y, barrier, static_cast<unsigned short>(ranks));
-  } else {
-    tma_load(destination, map, x, y, barrier);
-  }
-}
-
 // A warp's rows leave in kStores chunks of 16 rows and CHUNK columns: chunk by chunk, 64-row block
 // by block.
 __device__ __forceinline__ constexpr int chunk_row(int index) { return index / kChunks * 64; }
@@ -196,10 +189,11 @@ struct Addends {
 // its bias, a stage, and its residual, a stage for each chunk of columns.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule, Addresses at,
-                                        int k, int steps) {
+                                        int k, int steps, bool b_once) {
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
-  constexpr int kSliceB = BN / kSlices;
+  constexpr int kSliceB = BN / SLICES;
+  constexpr int kSlicesOfHalf = SLICES / STACK;
   const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
   Ring<STAGES> ring;
   auto take_stage = [&](unsigned bytes) {
@@ -219,16 +213,17 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {
         const int x = step * DEPTH + box * kBoxK;
-        load<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x, row_a,
-                 full, kRowRanks << rank_m);
+        tma_load_for<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x,
+                         row_a, full, kRowRanks << rank_m, false);
         if constexpr (kMajorB == Major::k) {
+          if (kTurns && step % CM != rank_m) continue;
 #pragma unroll
-          for (int i = 0; i < kSlices; i += CM) {
-            const int slice = rank_m + i;
-            const int row_b =
-                first_b + schedule.column() + slice * (STACK == 1 ? kSliceB : addends.n);
-            load<CM>(at.b(ring.stage) + (box * BN + slice * kSliceB) * kRowBytes, map_b, x, row_b,
-                     full, kColumnRanks << (rank_n * CM));
+          for (int i = 0; i < SLICES; i += kTurns ? 1 : CM) {
+            const int slice = kTurns ? i : rank_m + i;
+            const int row_b = first_b + schedule.column() + slice / kSlicesOfHalf * addends.n +
+                              slice % kSlicesOfHalf * kSliceB;
+            tma_load_for<CM>(at.b(ring.stage) + (box * BN + slice * kSliceB) * kRowBytes, map_b, x,
+                             row_b, full, kColumnRanks << (rank_n * CM), b_once);
           }
         }
       }
@@ -238,9 +233,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
         for (int block = 0; block < BN / 64; ++block) {
           const int half = block * 64 / COLUMNS;
           const int column_b = schedule.column() + block * 64 + half * (addends.n - COLUMNS);
-          load<CM>(at.b(ring.stage) + block * kBlockBytesB + rank_m * kSlice * kRowBytes, map_b,
-                   column_b, first_k + step * DEPTH + rank_m * kSlice, full,
-                   kColumnRanks << (rank_n * CM));
+          tma_load_for<CM>(at.b(ring.stage) + block * kBlockBytesB + rank_m * kSlice * kRowBytes,
+                           map_b, column_b, first_k + step * DEPTH + rank_m * kSlice, full,
+                           kColumnRanks << (rank_n * CM), b_once);
         }
       }
       ring.advance();
@@ -663,7 +658,7 @@ extern "C" __global__ void __launch_bounds__(kPadThreads)
 extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
     const __grid_constant__ TensorMap map_d, out_t* __restrict__ d, int m, int n, int k, int ldd,
-    int group, const __grid_constant__ TensorMap map_residual,
+    int group, int b_once, const __grid_constant__ TensorMap map_residual,
     const out_t* __restrict__ column_bias, float alpha, float beta, out_t* __restrict__ d_k,
     out_t* __restrict__ d_v, const __grid_constant__ TensorMap map_d_k,
     const __grid_constant__ TensorMap map_d_v) {
@@ -703,7 +698,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
       if constexpr (kCluster == 1) named_barrier_arrive(1, 32 + 128 * CONSUMERS);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
       if (elect_one()) {
-        produce(map_a, map_b, addends, schedule, at, k, steps);
+        produce(map_a, map_b, addends, schedule, at, k, steps, b_once != 0);
       }
       __syncwarp();
     } else {

@@ -127,21 +127,11 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb
   }
 }
 
-// Loads a box of b, which is read once: for this block or, its part of what they share, for all of
-// the cluster.
-__device__ __forceinline__ void load_b(unsigned destination, const TensorMap& map, int x, int y,
-                                       unsigned barrier) {
-  if constexpr (CM > 1) {
-    tma_load_multicast_once(destination, map, x, y, barrier, (1 << CM) - 1);
-  } else {
-    tma_load_once(destination, map, x, y, barrier);
-  }
-}
-
 // Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         Addresses at, int row_a, int row_b, int rows_a, int rows_b,
-                                        int k, int first, int last) {
+                                        int k, int first, int last, bool b_once) {
+  constexpr unsigned kAll = (1u << CM) - 1;                           // ranks of the cluster
   constexpr int kPartB = kMajorB == Major::k ? BN / CM : DEPTH / CM;  // rows, or of k
   const int part_b = blockIdx.y % CM * kPartB;
   Ring<STAGES> ring;
@@ -161,8 +151,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       if constexpr (kMajorB == Major::k) {
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
-          load_b(at.b(ring.stage) + (box * kRowsB + half * BN + part_b) * kRowBytes, map_b, x,
-                 row_b + half * rows_b, full);
+          tma_load_for<CM>(at.b(ring.stage) + (box * kRowsB + half * BN + part_b) * kRowBytes,
+                           map_b, x, row_b + half * rows_b, full, kAll, b_once);
         }
       }
       tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, row_a, full);
@@ -171,8 +161,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 #pragma unroll
       for (int block = 0; block < kRowsB / 64; ++block) {
         const int half = block * 64 / BN;
-        load_b(at.b(ring.stage) + block * kBlockBytesB + part_b * kRowBytes, map_b,
-               row_b + block * 64 + half * (rows_b - BN), first_k + step * DEPTH, full);
+        tma_load_for<CM>(at.b(ring.stage) + block * kBlockBytesB + part_b * kRowBytes, map_b,
+                         row_b + block * 64 + half * (rows_b - BN), first_k + step * DEPTH, full,
+                         kAll, b_once);
       }
     }
     ring.advance();
@@ -430,7 +421,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                   out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
                   float alpha, float beta, const dtype_t* b, float4* slices,
-                  out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
+                  out_t* __restrict__ d_k, out_t* __restrict__ d_v, int b_once) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -458,7 +449,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     named_barrier_arrive(1, THREADS);
     if constexpr (SPLIT * CM > 1) cluster_arrive_relaxed();
     if constexpr (CM > 1) cluster_wait();
-    if (elect_one()) produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last);
+    if (elect_one()) {
+      produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last, b_once != 0);
+    }
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
     if constexpr (SUMS_IN_RING) {
