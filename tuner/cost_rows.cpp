@@ -118,8 +118,9 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
                          value(scope, "ROWS_PER_BLOCK") * value(scope, "columns") /
                              (static_cast<double>(threads) * cluster) * work.instructions * 2 /
                              clock_ghz;
-  const double serial_ns =
-      std::ceil(tiles / (used * resident)) * turn_ns - (stages > 1 ? 0 : load_ns);
+  const double running =
+      stages > 0 ? std::min(used * resident, value(scope, "PLACED") * cluster) : used * resident;
+  const double serial_ns = std::ceil(tiles / running) * turn_ns - (stages > 1 ? 0 : load_ns);
   // A soft maximum, so that what is close to two limits still ranks.
   double body_ns = std::pow(
       fourth(memory_ns) + fourth(issue_ns / 0.7) + fourth(power_ns / 0.8) + fourth(serial_ns),
