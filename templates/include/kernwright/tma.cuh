@@ -14,13 +14,6 @@ __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Asks the L2 for one box, to be loaded soon.
-__device__ __forceinline__ void tma_prefetch_box(const TensorMap& map, int x, int y) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map),
-               "r"(x), "r"(y)
-               : "memory");
-}
-
 // Loads one box to `destination`; its bytes complete on `barrier`.
 __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& map, int x, int y,
                                          unsigned barrier) {

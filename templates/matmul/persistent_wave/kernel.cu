@@ -185,63 +185,16 @@ struct Addends {
   int m, n;
 };
 
-// Calls `of_a` and `of_b` with every box of a step that this block loads, for itself or for all
-// that share it: its place in the stage's A or B, and its coordinates.
-template <typename A, typename B>
-__device__ __forceinline__ void for_boxes(const Schedule& schedule, int m, int n, int k, int step,
-                                          const A& of_a, const B& of_b) {
-  const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
-#pragma unroll
-  for (int box = 0; box < kBoxes; ++box) {
-    const int x = step * DEPTH + box * kBoxK;
-    of_a((box * BM + rank_n * (BM / CN)) * kRowBytes, x,
-         schedule.first_of(m) + schedule.row() + rank_n * (BM / CN));
-    if constexpr (kMajorB == Major::k) {
-      constexpr int kSlice = BN / SLICES, kSlicesOfHalf = SLICES / STACK;
-      if (kTurns && step % CM != rank_m) continue;
-#pragma unroll
-      for (int i = 0; i < SLICES; i += kTurns ? 1 : CM) {
-        const int slice = kTurns ? i : rank_m + i;
-        of_b((box * BN + slice * kSlice) * kRowBytes, x,
-             schedule.first_of(STACK * n) + schedule.column() + slice / kSlicesOfHalf * n +
-                 slice % kSlicesOfHalf * kSlice);
-      }
-    }
-  }
-  if constexpr (kMajorB == Major::mn) {
-    constexpr int kSlice = DEPTH / CM;
-#pragma unroll
-    for (int block = 0; block < BN / 64; ++block) {
-      const int half = block * 64 / COLUMNS;
-      of_b(block * kBlockBytesB + rank_m * kSlice * kRowBytes,
-           schedule.column() + block * 64 + half * (n - COLUMNS),
-           schedule.first_of(k) + step * DEPTH + rank_m * kSlice);
-    }
-  }
-}
-
-// Run by one thread while a cluster's blocks wait for one another: asks the L2 for what the ring
-// takes first.
-__device__ __forceinline__ void prefetch(const TensorMap& map_a, const TensorMap& map_b,
-                                         Schedule schedule, int m, int n, int k, int steps) {
-  if (!schedule.next()) return;
-#pragma unroll 1
-  for (int step = 0; step < min(steps, STAGES); ++step) {
-    for_boxes(
-        schedule, m, n, k, step, [&](int, int x, int y) { tma_prefetch_box(map_a, x, y); },
-        [&](int, int x, int y) { tma_prefetch_box(map_b, x, y); });
-  }
-}
-
-// Run by one thread: fills the ring with this block's boxes of every tile's operands, then with its
-// bias, a stage, and its residual, a stage for each chunk of columns.
+// Run by one thread: fills the ring with this block's slices of every tile's operands, then with
+// its bias, a stage, and its residual, a stage for each chunk of columns.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule, Addresses at,
                                         int k, int steps, bool b_once) {
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
-  const unsigned share_a = kRowRanks << schedule.rank_m();
-  const unsigned share_b = kColumnRanks << (schedule.rank_n() * CM);
+  constexpr int kSliceB = BN / SLICES;
+  constexpr int kSlicesOfHalf = SLICES / STACK;
+  const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
   Ring<STAGES> ring;
   auto take_stage = [&](unsigned bytes) {
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
@@ -250,18 +203,41 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   await_previous_kernel();
   release_next_kernel();
   while (schedule.next()) {
+    const int row_a = schedule.first_of(addends.m) + schedule.row() + rank_n * (BM / CN);
+    const int first_b = kMajorB == Major::k ? schedule.first_of(STACK * addends.n) : 0;
+    const int first_k = kMajorB == Major::k ? 0 : schedule.first_of(k);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       take_stage(STAGE_BYTES);
       const unsigned full = at.full(ring.stage);
-      for_boxes(
-          schedule, addends.m, addends.n, k, step,
-          [&](int place, int x, int y) {
-            tma_load_for<CN>(at.a(ring.stage) + place, map_a, x, y, full, share_a, false);
-          },
-          [&](int place, int x, int y) {
-            tma_load_for<CM>(at.b(ring.stage) + place, map_b, x, y, full, share_b, b_once);
-          });
+#pragma unroll
+      for (int box = 0; box < kBoxes; ++box) {
+        const int x = step * DEPTH + box * kBoxK;
+        tma_load_for<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x,
+                         row_a, full, kRowRanks << rank_m, false);
+        if constexpr (kMajorB == Major::k) {
+          if (kTurns && step % CM != rank_m) continue;
+#pragma unroll
+          for (int i = 0; i < SLICES; i += kTurns ? 1 : CM) {
+            const int slice = kTurns ? i : rank_m + i;
+            const int row_b = first_b + schedule.column() + slice / kSlicesOfHalf * addends.n +
+                              slice % kSlicesOfHalf * kSliceB;
+            tma_load_for<CM>(at.b(ring.stage) + (box * BN + slice * kSliceB) * kRowBytes, map_b, x,
+                             row_b, full, kColumnRanks << (rank_n * CM), b_once);
+          }
+        }
+      }
+      if constexpr (kMajorB == Major::mn) {
+        constexpr int kSlice = DEPTH / CM;
+#pragma unroll
+        for (int block = 0; block < BN / 64; ++block) {
+          const int half = block * 64 / COLUMNS;
+          const int column_b = schedule.column() + block * 64 + half * (addends.n - COLUMNS);
+          tma_load_for<CM>(at.b(ring.stage) + block * kBlockBytesB + rank_m * kSlice * kRowBytes,
+                           map_b, column_b, first_k + step * DEPTH + rank_m * kSlice, full,
+                           kColumnRanks << (rank_n * CM), b_once);
+        }
+      }
       ring.advance();
     }
     if constexpr (kBias) {
@@ -713,8 +689,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
   if constexpr (kCluster > 1) {
     __syncwarp();
     cluster_arrive_relaxed();
-    if (first_warp && elect_one()) prefetch(map_a, map_b, schedule, m, n, k, steps);
-    __syncwarp();
     cluster_wait();
   }
 

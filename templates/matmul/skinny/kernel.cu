@@ -458,7 +458,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_arrive_relaxed();
       cluster_wait();
     }
-    if constexpr (CM > 1) cluster_arrive();
+    if constexpr (CM > 1) cluster_arrive_relaxed();
   } else {
     prefetch_stages(b, k, ldb, tile.row_b, n, first, last);
     named_barrier_sync(1, THREADS);
@@ -471,7 +471,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     Sums sums;
     consume(sums, at, first, last);
-    if constexpr (CM > 1) cluster_arrive();
+    if constexpr (CM > 1) cluster_arrive_relaxed();
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
       cluster_wait();
