@@ -5,6 +5,7 @@
 
 #include <kernwright/cluster.cuh>
 #include <kernwright/cp_async.cuh>
+#include <kernwright/mbarrier.cuh>
 
 namespace kernwright {
 
@@ -120,15 +121,17 @@ __device__ __forceinline__ typename Reduction::Value warp_reduce(typename Reduct
   return x;
 }
 
-// Stores `x` at `place`, which lies in this block, in block `rank` of the cluster.
+// Sends `x` to `place`, which lies in this block, in block `rank` of the cluster, and counts it
+// there on the mbarrier at `received`.
 template <typename T>
-__device__ __forceinline__ void store_at_rank(T* place, const T& x, unsigned rank) {
+__device__ __forceinline__ void send_to_rank(T* place, const T& x, unsigned rank,
+                                             unsigned received) {
   const unsigned address = cluster_address(shared_address(place), rank);
+  const unsigned barrier = cluster_address(received, rank);
   const Words<T> words = __builtin_bit_cast(Words<T>, x);
 #pragma unroll
   for (int i = 0; i < Words<T>::kCount; ++i) {
-    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address + 4 * i), "r"(words.word[i])
-                 : "memory");
+    cluster_store(address + 4 * i, words.word[i], barrier);
   }
 }
 
@@ -137,10 +140,14 @@ __device__ __forceinline__ void store_at_rank(T* place, const T& x, unsigned ran
 // one warp; more are whole warps. `parts` is this group's own, and has an entry for every warp of
 // the cluster; a caller that reduces again must alternate between two such arrays, because nothing
 // here waits for the readers. All threads of the block call. In a cluster the blocks must have
-// started (cluster_wait) before.
+// started (cluster_wait) before, and `received` is the shared address of an mbarrier of one arrival
+// that belongs to `parts`, in the phase of `parity`: a barrier of the cluster would publish, and so
+// wait for, all that was stored to memory before.
 template <typename Reduction, int Threads, int Cluster>
-__device__ __forceinline__ typename Reduction::Value group_reduce(
-    typename Reduction::Value x, typename Reduction::Value* parts) {
+__device__ __forceinline__ typename Reduction::Value group_reduce(typename Reduction::Value x,
+                                                                  typename Reduction::Value* parts,
+                                                                  unsigned received = 0,
+                                                                  unsigned parity = 0) {
   if constexpr (Threads <= 32) {
     static_assert(Cluster == 1);
     return warp_reduce<Reduction, Threads>(x);
@@ -155,9 +162,9 @@ __device__ __forceinline__ typename Reduction::Value group_reduce(
       if (lane == 0) parts[warp] = x;
       __syncthreads();
     } else {
-      if (lane < Cluster) store_at_rank(parts + cluster_rank() * kWarps + warp, x, lane);
-      cluster_arrive();
-      cluster_wait();
+      if (threadIdx.x == 0) mbarrier_arrive_expect(received, kParts * sizeof(x));
+      if (lane < Cluster) send_to_rank(parts + cluster_rank() * kWarps + warp, x, lane, received);
+      mbarrier_wait(received, parity);
     }
     if constexpr (kParts <= 32 && (kParts & (kParts - 1)) == 0) {
       return warp_reduce<Reduction, kParts>(parts[lane % kParts]);

@@ -110,7 +110,13 @@ class Feed {
     block_row_ = static_cast<long long>(blockIdx.x / CLUSTER) * ROWS_PER_BLOCK;
 #pragma unroll
     for (int i = 0; i < STREAMS; ++i) tensors_[i] = tensors[i];
-    if constexpr (CLUSTER > 1) cluster_arrive_relaxed();
+    if constexpr (CLUSTER > 1) {
+      if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; ++i) mbarrier_init(received(i), 1);
+        mbarrier_init_fence();
+      }
+      cluster_arrive_relaxed();
+    }
     if constexpr (STAGES > 0) start();
   }
 
@@ -155,7 +161,7 @@ class Feed {
       started_ = true;
     }
     return group_reduce<Reduction, THREADS_PER_ROW, CLUSTER>(
-        x, parts[turn_][threadIdx.x / THREADS_PER_ROW]);
+        x, parts[turns_ % 2][threadIdx.x / THREADS_PER_ROW], received(turns_ % 2), turns_ / 2 % 2);
   }
 
   // Gives the row's place in the ring to a later one; the reduction lies between this and the
@@ -171,7 +177,7 @@ class Feed {
   __device__ __forceinline__ bool next() {
     if constexpr (STAGES == 0) return false;
     block_row_ += stride();
-    turn_ ^= 1;
+    ++turns_;
     return block_row_ < row_count_;
   }
 
@@ -182,6 +188,11 @@ class Feed {
   static __device__ __forceinline__ bool leads() { return threadIdx.x % THREADS_PER_ROW == 0; }
   static __device__ __forceinline__ long long stride() {
     return static_cast<long long>(gridDim.x / CLUSTER) * ROWS_PER_BLOCK;
+  }
+  // Where the parts of every second turn have come from all of the cluster.
+  static __device__ __forceinline__ unsigned received(int i) {
+    __shared__ unsigned long long barriers[2];
+    return shared_address(&barriers[i]);
   }
   __device__ __forceinline__ unsigned stage(int i) const { return stages_ + i * kStageBytes; }
   __device__ __forceinline__ unsigned barrier(int i) const { return barriers_ + 8 * i; }
@@ -216,7 +227,7 @@ class Feed {
   const dtype_t* tensors_[STREAMS];
   long long row_count_;
   long long block_row_;
-  int turn_ = 0;
+  unsigned turns_ = 0;
   bool started_ = false;  // all blocks of the cluster have
   // Of the ring; `next_row_` is the leading thread's.
   unsigned stages_ = 0;
