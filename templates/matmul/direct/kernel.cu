@@ -26,6 +26,7 @@
 
 #include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
+#include <kernwright/cp_async.cuh>
 #include <kernwright/element_shift.cuh>
 #include <kernwright/few_rows.cuh>
 #include <kernwright/mma.cuh>
@@ -279,8 +280,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
       for (int half = 0; half < STACK; ++half) {
         const void* const place = &parts[WARPS + rank][Sums::fragment(group, half)][lane];
-        const auto address = static_cast<unsigned>(__cvta_generic_to_shared(place));
-        cluster_put(cluster_address(address, 0), sums.of[half]);
+        cluster_put(cluster_address(shared_address(place), 0), sums.of[half]);
       }
     }
     cluster_arrive();
