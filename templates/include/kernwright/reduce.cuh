@@ -135,47 +135,39 @@ __device__ __forceinline__ void send_to_rank(T* place, const T& x, unsigned rank
   }
 }
 
-// Over `Threads` neighbouring threads in each of `Cluster` blocks, with one barrier: each warp
-// leaves its part, in all blocks, and then combines all parts itself. Up to 32 threads are lanes of
-// one warp; more are whole warps. `parts` is this group's own, and has an entry for every warp of
-// the cluster; a caller that reduces again must alternate between two such arrays, because nothing
-// here waits for the readers. All threads of the block call. In a cluster the blocks must have
-// started (cluster_wait) before, and `received` is the shared address of an mbarrier of one arrival
-// that belongs to `parts`, in the phase of `parity`: a barrier of the cluster would publish, and so
-// wait for, all that was stored to memory before.
-template <typename Reduction, int Threads, int Cluster>
-__device__ __forceinline__ typename Reduction::Value group_reduce(typename Reduction::Value x,
-                                                                  typename Reduction::Value* parts,
-                                                                  unsigned received = 0,
-                                                                  unsigned parity = 0) {
-  if constexpr (Threads <= 32) {
-    static_assert(Cluster == 1);
-    return warp_reduce<Reduction, Threads>(x);
+// Over what `Warps` warps of each of `Cluster` blocks have reduced, two or more together, with one
+// barrier: each warp leaves its part, in all blocks, and then combines all parts itself. `parts` is
+// the group's own, and has an entry for every warp of the cluster; a caller that reduces again must
+// alternate between two such arrays, because nothing here waits for the readers. All threads of the
+// block call. In a cluster the blocks must have started (cluster_wait) before, and `received` is
+// the shared address of an mbarrier of one arrival that belongs to `parts`, in the phase of
+// `parity`: a barrier of the cluster would publish, and so wait for, all that was stored to memory
+// before.
+template <typename Reduction, int Warps, int Cluster>
+__device__ __forceinline__ typename Reduction::Value combine_warps(typename Reduction::Value x,
+                                                                   typename Reduction::Value* parts,
+                                                                   unsigned received = 0,
+                                                                   unsigned parity = 0) {
+  constexpr int kParts = Warps * Cluster;
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32 % Warps;
+  if constexpr (Cluster == 1) {
+    if (lane == 0) parts[warp] = x;
+    __syncthreads();
   } else {
-    static_assert(Threads % 32 == 0);
-    constexpr int kWarps = Threads / 32;
-    constexpr int kParts = kWarps * Cluster;
-    x = warp_reduce<Reduction, 32>(x);
-    const int lane = threadIdx.x % 32;
-    const int warp = threadIdx.x / 32 % kWarps;
-    if constexpr (Cluster == 1) {
-      if (lane == 0) parts[warp] = x;
-      __syncthreads();
-    } else {
-      if (threadIdx.x == 0) mbarrier_arrive_expect(received, kParts * sizeof(x));
-      if (lane < Cluster) send_to_rank(parts + cluster_rank() * kWarps + warp, x, lane, received);
-      mbarrier_wait(received, parity);
-    }
-    if constexpr (kParts <= 32 && (kParts & (kParts - 1)) == 0) {
-      return warp_reduce<Reduction, kParts>(parts[lane % kParts]);
-    } else {
-      x = Reduction::identity();
+    if (threadIdx.x == 0) mbarrier_arrive_expect(received, kParts * sizeof(x));
+    if (lane < Cluster) send_to_rank(parts + cluster_rank() * Warps + warp, x, lane, received);
+    mbarrier_wait(received, parity);
+  }
+  if constexpr (kParts <= 32 && (kParts & (kParts - 1)) == 0) {
+    return warp_reduce<Reduction, kParts>(parts[lane % kParts]);
+  } else {
+    x = Reduction::identity();
 #pragma unroll
-      for (int first = 0; first < kParts; first += 32) {
-        if (first + lane < kParts) x = Reduction::combine(x, parts[first + lane]);
-      }
-      return warp_reduce<Reduction, 32>(x);
+    for (int first = 0; first < kParts; first += 32) {
+      if (first + lane < kParts) x = Reduction::combine(x, parts[first + lane]);
     }
+    return warp_reduce<Reduction, 32>(x);
   }
 }
 

@@ -6,9 +6,10 @@
 // accesses are contiguous. Of its STEPS vectors a thread keeps the first KEPT in registers.
 //
 // With STAGES = 0 a block owns ROWS_PER_BLOCK rows and loads them straight into registers. With
-// more it takes rows in turn, and each group has a ring of that many rows in shared memory, which
-// bulk copies fill ahead. All these names come from the manifest; STREAMS is how many tensors are
-// read.
+// more it takes rows in turn; each warp has a run of the slice for its own, and a ring of the runs
+// of that many rows in shared memory, which bulk copies fill ahead: as it waits for no other warp,
+// a run's place is refilled as soon as the run is in registers. All these names come from the
+// manifest; STREAMS is how many tensors are read.
 
 #include <kernwright/config.cuh>
 #include <kernwright/mbarrier.cuh>
@@ -22,6 +23,18 @@ namespace kernwright::row {
 using namespace kernwright::config;
 
 constexpr int kLanes = VECTOR_BYTES / sizeof(dtype_t);
+constexpr int kWarpThreads = min(THREADS_PER_ROW, 32);
+constexpr int kWarps = THREADS_PER_ROW / kWarpThreads;
+// The threads that share a run: with a ring a warp, else the group, which then reads its slice in
+// order: blocks that come and go are 2 % slower where every warp goes its own way.
+constexpr int kRunThreads = STAGES > 0 ? kWarpThreads : THREADS_PER_ROW;
+constexpr int kRuns = THREADS_PER_ROW / kRunThreads;
+// Where there are several they are whole lines of 128 bytes.
+constexpr int kRunUnit = kRuns > 1 ? 128 / VECTOR_BYTES : 1;
+constexpr int kRun = (SLICE_VECTORS + kRuns * kRunUnit - 1) / (kRuns * kRunUnit) * kRunUnit;
+static_assert(kRun <= STEPS * kRunThreads);
+// The last run of the last slice may be shorter, and those before it too.
+constexpr int kShortestRun = ROW_VECTORS - (CLUSTER - 1) * SLICE_VECTORS - (kRuns - 1) * kRun;
 
 using Vector = Packed<VECTOR_BYTES>;
 
@@ -29,57 +42,44 @@ using Vector = Packed<VECTOR_BYTES>;
 class Share {
  public:
   __device__ __forceinline__ Share() {
-    first_ = threadIdx.x % THREADS_PER_ROW;
     if constexpr (CLUSTER > 1) slice_ = cluster_rank() * SLICE_VECTORS;
-  }
-  // Whether the row reaches this thread in `step`: known to the compiler for all but the last,
-  // where the blocks of a cluster have equal slices.
-  __device__ __forceinline__ bool has(int step) const {
-    if constexpr (ROW_VECTORS == SLICE_VECTORS * CLUSTER) {
-      return (step + 1) * THREADS_PER_ROW <= SLICE_VECTORS || place(step) < SLICE_VECTORS;
-    } else {
-      return place(step) < slice_vectors();
+    run_ = threadIdx.x % THREADS_PER_ROW / kRunThreads * kRun;
+    first_ = run_ + threadIdx.x % kRunThreads;
+    if constexpr (kShortestRun < kRun) {
+      run_vectors_ = min(max(slice_vectors() - run_, 0), kRun);
     }
+  }
+  // Whether the row reaches this thread in `step`: known to the compiler for all steps but the
+  // last, where the runs are equal.
+  __device__ __forceinline__ bool has(int step) const {
+    return (step + 1) * kRunThreads <= kShortestRun || place(step) < run_ + run_vectors_;
   }
   // True in the first thread of the row.
   __device__ __forceinline__ bool leads() const { return slice_ + first_ == 0; }
   // The place of the vector of `step` in the block's slice.
-  __device__ __forceinline__ int place(int step) const { return step * THREADS_PER_ROW + first_; }
+  __device__ __forceinline__ int place(int step) const { return step * kRunThreads + first_; }
   // The column of its first element.
   __device__ __forceinline__ int column(int step) const { return (slice_ + place(step)) * kLanes; }
-  // The first column of the block's slice, and its vectors; the last one's may be fewer.
+  // The block's slice: its first column, its length in vectors.
   __device__ __forceinline__ int slice_column() const { return slice_ * kLanes; }
   __device__ __forceinline__ int slice_vectors() const {
     return min(SLICE_VECTORS, ROW_VECTORS - slice_);
   }
+  // The thread's run: its place in the slice, its first column, its length in vectors.
+  __device__ __forceinline__ int run() const { return run_; }
+  __device__ __forceinline__ int run_column() const { return (slice_ + run_) * kLanes; }
+  __device__ __forceinline__ int run_vectors() const { return run_vectors_; }
 
  private:
-  int first_;
   int slice_ = 0;
+  int run_;
+  int first_;
+  int run_vectors_ = kRun;
 };
 
 // Through the L1: loads that pass it by (no_allocate) cost 5 % of the rate of a stream on an H200.
 __device__ __forceinline__ Vector load_vector(const dtype_t* from) {
   return load<Load::read_only, VECTOR_BYTES>(from);
-}
-
-// Loads the kept vectors of one row, or of a vector of weights; those past the row's end are 0.
-__device__ __forceinline__ void load_kept(Vector (&x)[KEPT], const dtype_t* row,
-                                          const Share& share) {
-#pragma unroll
-  for (int step = 0; step < KEPT; ++step) {
-    x[step] = {};
-    if (share.has(step)) x[step] = load_vector(row + share.column(step));
-  }
-}
-
-// Asks the L2 for the weights that load_kept will load. Where the launch starts early the blocks of
-// the first row do so for all, ahead of the feed, which waits for the kernel before.
-__device__ __forceinline__ void prefetch_kept(const dtype_t* row, const Share& share) {
-#pragma unroll
-  for (int step = 0; step < KEPT; ++step) {
-    if (share.has(step)) prefetch_line(row + share.column(step));
-  }
 }
 
 // a + b, rounded: where a sum is written, that is also what is worked on.
@@ -95,7 +95,7 @@ __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
 //   const Share share;
 //   Feed feed(tensors, row_count, share);
 //   do {
-//     feed.load(...) for every tensor; ... feed.reduce<Sum>(...), once; feed.release(); ...
+//     feed.load(...) for every tensor; ... feed.reduce<Sum>(...), once, of all that was loaded; ...
 //   } while (feed.next());
 //
 // All threads of a block make every turn, because reductions need them all; where there is no row
@@ -118,6 +118,22 @@ class Feed {
       cluster_arrive_relaxed();
     }
     if constexpr (STAGES > 0) start();
+  }
+
+  // Starts to copy the block's part of a vector of weights, which all rows share, to the place `i`
+  // of HELD.
+  __device__ __forceinline__ void hold(int i, const dtype_t* weights) const {
+    if (threadIdx.x != 0) return;
+    const int bytes = share_.slice_vectors() * VECTOR_BYTES;
+    mbarrier_arrive_expect(held_barrier(), bytes);
+    bulk_load(held_place(i), weights + share_.slice_column(), bytes, held_barrier());
+  }
+  // The vector of `step` there: after a reduction, by when the copies have been started.
+  __device__ __forceinline__ Vector held(int i, int step) const {
+    return load_shared<VECTOR_BYTES>(held_place(i) + share_.place(step) * VECTOR_BYTES);
+  }
+  __device__ __forceinline__ void await_held() const {
+    if (turns_ == 0) mbarrier_wait(held_barrier(), 0);
   }
 
   __device__ __forceinline__ long long row() const {
@@ -152,25 +168,27 @@ class Feed {
     }
   }
 
-  // Over the whole row.
+  // Over the whole row. Its places in the rings are given to later rows as soon as all threads of a
+  // warp have what they loaded, which the exchange of their parts proves.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value reduce(typename Reduction::Value x) {
-    __shared__ typename Reduction::Value parts[2][ROWS_PER_BLOCK][PARTS];
-    if constexpr (CLUSTER > 1) {
-      if (!started_) cluster_wait();
-      started_ = true;
-    }
-    return group_reduce<Reduction, THREADS_PER_ROW, CLUSTER>(
-        x, parts[turns_ % 2][threadIdx.x / THREADS_PER_ROW], received(turns_ % 2), turns_ / 2 % 2);
-  }
-
-  // Gives the row's place in the ring to a later one; the reduction lies between this and the
-  // loads.
-  __device__ __forceinline__ void release() {
+    x = warp_reduce<Reduction, kWarpThreads>(x);
     if constexpr (STAGES > 0) {
-      if constexpr (THREADS_PER_ROW <= 32) __syncwarp();
+      __syncwarp();
       if (leads()) fetch(place_.stage);
       place_.advance();
+    }
+    if constexpr (PARTS == 1) {
+      return x;
+    } else {
+      if constexpr (CLUSTER > 1) {
+        if (!started_) cluster_wait();
+        started_ = true;
+      }
+      __shared__ typename Reduction::Value parts[2][ROWS_PER_BLOCK][PARTS];
+      return combine_warps<Reduction, kWarps, CLUSTER>(
+          x, parts[turns_ % 2][threadIdx.x / THREADS_PER_ROW], received(turns_ % 2),
+          turns_ / 2 % 2);
     }
   }
 
@@ -185,7 +203,7 @@ class Feed {
   static constexpr int kSliceBytes = SLICE_VECTORS * VECTOR_BYTES;
   static constexpr int kStageBytes = STREAMS * kSliceBytes;
 
-  static __device__ __forceinline__ bool leads() { return threadIdx.x % THREADS_PER_ROW == 0; }
+  static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpThreads == 0; }
   static __device__ __forceinline__ long long stride() {
     return static_cast<long long>(gridDim.x / CLUSTER) * ROWS_PER_BLOCK;
   }
@@ -194,31 +212,49 @@ class Feed {
     __shared__ unsigned long long barriers[2];
     return shared_address(&barriers[i]);
   }
-  __device__ __forceinline__ unsigned stage(int i) const { return stages_ + i * kStageBytes; }
-  __device__ __forceinline__ unsigned barrier(int i) const { return barriers_ + 8 * i; }
+  // Shared memory: the rings of all groups, the weights, the barriers of the weights and of the
+  // rings.
+  static __device__ __forceinline__ unsigned memory() {
+    extern __shared__ __align__(128) unsigned char bytes[];
+    return shared_address(bytes);
+  }
+  static __device__ __forceinline__ unsigned held_place(int i) {
+    return memory() + ROWS_PER_BLOCK * STAGES * kStageBytes + i * kSliceBytes;
+  }
+  static __device__ __forceinline__ unsigned held_barrier() { return held_place(HELD); }
+  __device__ __forceinline__ unsigned stage(int i) const {
+    return memory() + (threadIdx.x / THREADS_PER_ROW * STAGES + i) * kStageBytes;
+  }
+  __device__ __forceinline__ unsigned barrier(int i) const {
+    return held_barrier() + 8 + 8 * (threadIdx.x / kWarpThreads * STAGES + i);
+  }
 
   __device__ __forceinline__ void start() {
-    extern __shared__ __align__(128) unsigned char memory[];
-    const int group = threadIdx.x / THREADS_PER_ROW;
-    stages_ = shared_address(memory) + group * STAGES * kStageBytes;
-    barriers_ = shared_address(memory) + ROWS_PER_BLOCK * STAGES * kStageBytes + 8 * STAGES * group;
     next_row_ = row();
     if (leads()) {
       for (int i = 0; i < STAGES; ++i) mbarrier_init(barrier(i), 1);
+      if (HELD > 0 && threadIdx.x == 0) mbarrier_init(held_barrier(), HELD);
       mbarrier_init_fence();
       for (int i = 0; i < STAGES; ++i) fetch(i);
     }
-    __syncthreads();
+    if constexpr (HELD > 0) {
+      __syncthreads();
+    } else {
+      __syncwarp();
+    }
   }
 
   __device__ __forceinline__ void fetch(int i) {
     if (next_row_ >= row_count_) return;
-    const int bytes = share_.slice_vectors() * VECTOR_BYTES;
+    const int bytes = share_.run_vectors() * VECTOR_BYTES;
     mbarrier_arrive_expect(barrier(i), STREAMS * bytes);
+    if (kShortestRun > 0 || bytes > 0) {
 #pragma unroll
-    for (int stream = 0; stream < STREAMS; ++stream) {
-      const dtype_t* const row = tensors_[stream] + next_row_ * columns;
-      bulk_load(stage(i) + stream * kSliceBytes, row + share_.slice_column(), bytes, barrier(i));
+      for (int stream = 0; stream < STREAMS; ++stream) {
+        const dtype_t* const row = tensors_[stream] + next_row_ * columns;
+        bulk_load(stage(i) + stream * kSliceBytes + share_.run() * VECTOR_BYTES,
+                  row + share_.run_column(), bytes, barrier(i));
+      }
     }
     next_row_ += stride();
   }
@@ -229,9 +265,7 @@ class Feed {
   long long block_row_;
   unsigned turns_ = 0;
   bool started_ = false;  // all blocks of the cluster have
-  // Of the ring; `next_row_` is the leading thread's.
-  unsigned stages_ = 0;
-  unsigned barriers_ = 0;
+  // Of the warp's ring; `next_row_` is its leading thread's.
   long long next_row_ = 0;
   Ring<max(STAGES, 1)> place_;
 };

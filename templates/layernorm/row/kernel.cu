@@ -1,4 +1,4 @@
-#include <kernwright/row.cuh>
+#include <kernwright/row_weights.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;
@@ -7,8 +7,7 @@ constexpr bool kAdds = residual == residual_add;
 constexpr bool kScales = weight == weight_scale;
 constexpr bool kShifts = bias == bias_add;
 // All threads of a row have equally many elements.
-constexpr bool kEven = is_pow2(THREADS_PER_ROW) && SLICE_VECTORS % THREADS_PER_ROW == 0 &&
-                       SLICE_VECTORS * CLUSTER == ROW_VECTORS && KEPT == STEPS && PARTS <= 32;
+constexpr bool kEven = is_pow2(PARTS) && PARTS <= 32 && kShortestRun == KEPT * kRunThreads;
 
 // Of one vector: differences from its first element, so that equal values have no deviation.
 __device__ __forceinline__ Moments::Value moments_of(const Vector& x) {
@@ -71,13 +70,6 @@ __device__ __forceinline__ void write(dtype_t* y, const Vector& x, const Vector&
   store<Store::plain>(y, pack<dtype_t, VECTOR_BYTES>(value));
 }
 
-__device__ __forceinline__ Vector load_weight(const dtype_t* w, int column) {
-  return kScales ? load_vector(w + column) : Vector{};
-}
-__device__ __forceinline__ Vector load_bias(const dtype_t* b, int column) {
-  return kShifts ? load_vector(b + column) : Vector{};
-}
-
 // Each row is brought to mean 0 and variance 1. x and r may be overwritten in place: a thread reads
 // its elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
@@ -87,18 +79,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   const Share share;
+  Weights<kScales, 0> weights(w, share);
+  Weights<kShifts, kScales> biases(b, share);
   if (blockIdx.x < early_blocks) {
-    if constexpr (kScales) prefetch_kept(w, share);
-    if constexpr (kShifts) prefetch_kept(b, share);
+    weights.prefetch();
+    biases.prefetch();
   }
   Feed feed(tensors, row_count, share);
-  Vector weights[KEPT];
-  Vector biases[KEPT];
-  const auto load_early = [&] {
-    if constexpr (kScales) load_kept(weights, w, share);
-    if constexpr (kShifts) load_kept(biases, b, share);
-  };
-  if constexpr (WEIGHT_EARLY && STAGES > 0) load_early();
+  weights.hold(feed);
+  biases.hold(feed);
 
   do {
     const long long first = feed.row() * columns;
@@ -106,7 +95,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     Vector added[KEPT];
     feed.load(kept, 0);
     if constexpr (kAdds) feed.load(added, 1);
-    if constexpr (WEIGHT_EARLY && STAGES == 0) load_early();
+    weights.load_early();
+    biases.load_early();
     if constexpr (kAdds) {
 #pragma unroll
       for (int step = 0; step < KEPT; ++step) {
@@ -134,28 +124,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     const EvenMoments::Value all = over_row(feed, part);
     const float scale = rsqrtf(all.variance + epsilon);
-    feed.release();
+    weights.await(feed);
+    biases.await(feed);
     if (!feed.active()) continue;
 
+    const auto finish = [&](const Vector& value, int step) {
+      write(y + first + share.column(step), value, weights.at(step, feed), biases.at(step, feed),
+            all.mean, scale);
+    };
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      if (!share.has(step)) continue;
-      const int column = share.column(step);
-      if constexpr (WEIGHT_EARLY) {
-        write(y + first + column, kept[step], weights[step], biases[step], all.mean, scale);
-      } else {
-        write(y + first + column, kept[step], load_weight(w, column), load_bias(b, column),
-              all.mean, scale);
-      }
+      if (share.has(step)) finish(kept[step], step);
     }
     if constexpr (KEPT < STEPS) {
 #pragma unroll 4
       for (int step = KEPT; step < STEPS; ++step) {
         if (!share.has(step)) continue;
-        const int column = share.column(step);
-        const Vector rest = load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + first + column);
-        write(y + first + column, rest, load_weight(w, column), load_bias(b, column), all.mean,
-              scale);
+        finish(load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + first + share.column(step)),
+               step);
       }
     }
   } while (feed.next());

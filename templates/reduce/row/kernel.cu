@@ -40,7 +40,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
     const float all = feed.reduce<Reduction>(part);
-    feed.release();
     if (feed.active() && share.leads()) {
       y[feed.row()] = from_float<out_t>(kind == kind_mean ? all / columns : all);
     }

@@ -47,7 +47,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   if (blockIdx.x == 0 && tail < count) sum[0] = include(sum[0], to_float(x[tail]));
 #pragma unroll
   for (int i = 1; i < VECTORS; ++i) sum[0] = Reduction::combine(sum[0], sum[i]);
-  const float all = group_reduce<Reduction, THREADS, 1>(sum[0], warp_parts);
+  const float all =
+      combine_warps<Reduction, THREADS / 32, 1>(warp_reduce<Reduction, 32>(sum[0]), warp_parts);
   if (threadIdx.x == 0) parts[blockIdx.x] = all;
 }
 
@@ -61,7 +62,8 @@ extern "C" __global__ void __launch_bounds__(kFinishThreads)
   for (int i = threadIdx.x; i < part_count; i += kFinishThreads) {
     sum = Reduction::combine(sum, parts[i]);
   }
-  const float all = group_reduce<Reduction, kFinishThreads, 1>(sum, warp_parts);
+  const float all =
+      combine_warps<Reduction, kFinishThreads / 32, 1>(warp_reduce<Reduction, 32>(sum), warp_parts);
   if (threadIdx.x == 0) {
     y[0] = from_float<out_t>(kind == kind_mean ? all / static_cast<float>(count) : all);
   }

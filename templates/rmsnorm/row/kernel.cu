@@ -1,4 +1,4 @@
-#include <kernwright/row.cuh>
+#include <kernwright/row_weights.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;
@@ -26,14 +26,6 @@ __device__ __forceinline__ void write(out_t* y, const Vector& x, const Vector& w
   store_elements<Store::plain>(y, value);
 }
 
-__device__ __forceinline__ Vector load_weight(const dtype_t* w, int column) {
-  if constexpr (kScales) {
-    return load_vector(w + column);
-  } else {
-    return {};
-  }
-}
-
 // Each row is normalised by its root mean square. x and r may be overwritten in place: a thread
 // reads its elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
@@ -43,12 +35,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   const Share share;
-  if constexpr (kScales) {
-    if (blockIdx.x < early_blocks) prefetch_kept(w, share);
-  }
+  Weights<kScales, 0> weights(w, share);
+  if (blockIdx.x < early_blocks) weights.prefetch();
   Feed feed(tensors, row_count, share);
-  Vector weights[KEPT];
-  if constexpr (WEIGHT_EARLY && STAGES > 0) load_kept(weights, w, share);
+  weights.hold(feed);
 
   do {
     const long long first = feed.row() * columns;
@@ -56,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     Vector added[KEPT];
     feed.load(kept, 0);
     if constexpr (kAdds) feed.load(added, 1);
-    if constexpr (WEIGHT_EARLY && STAGES == 0) load_kept(weights, w, share);
+    weights.load_early();
 
     float part = 0;
 #pragma unroll
@@ -85,26 +75,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
     const float factor = scale * rsqrtf(feed.reduce<Sum>(part) * (1.0f / columns) + epsilon);
-    feed.release();
+    weights.await(feed);
     if (!feed.active()) continue;
 
+    const auto finish = [&](const Vector& value, int step) {
+      write(y + first + share.column(step), value, weights.at(step, feed), factor);
+    };
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      if (!share.has(step)) continue;
-      const int column = share.column(step);
-      if constexpr (WEIGHT_EARLY) {
-        write(y + first + column, kept[step], weights[step], factor);
-      } else {
-        write(y + first + column, kept[step], load_weight(w, column), factor);
-      }
+      if (share.has(step)) finish(kept[step], step);
     }
     if constexpr (KEPT < STEPS) {
 #pragma unroll 4
       for (int step = KEPT; step < STEPS; ++step) {
         if (!share.has(step)) continue;
-        const int column = share.column(step);
-        const Vector rest = load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + first + column);
-        write(y + first + column, rest, load_weight(w, column), factor);
+        finish(load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + first + share.column(step)),
+               step);
       }
     }
   } while (feed.next());

@@ -102,7 +102,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       }
     }
     const LogSum::Value all = feed.reduce<LogSum>(part);
-    feed.release();
     if (!feed.active()) continue;
 
     const float share_of_sum = all.sum == 0 ? 0.0f : 1.0f / all.sum;  // 0: nothing is seen
