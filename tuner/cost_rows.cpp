@@ -22,18 +22,30 @@ constexpr double kReduceNs = 60;
 constexpr double kReducePerHalvingNs = 15;
 constexpr double kClusterNs = 250;
 /// A block's start, end and dependent instructions beside its loads and its reduction.
-constexpr double kBlockNs = 150;
+constexpr double kBlockNs = 170;
 /// Registers of a thread beside its part of the row.
 constexpr std::int64_t kOtherRegisters = 28;
-/// Rings fall behind blocks that come and go: reads and writes of all multiprocessors keep step.
-constexpr double kRingShare = 0.06;
+/// Rings fall behind blocks that come and go: reads and writes of all multiprocessors keep step;
+/// and for every further stage.
+constexpr double kRingShare = 0.04;
+constexpr double kStageShare = 0.013;
+/// Rows of several warps each in one block wait for one another.
+constexpr double kSharedBarrierShare = 0.5;
+/// Rate at which all multiprocessors get weights beside their rows from the L2, and what a row
+/// waits for them where they are not asked for early.
+constexpr double kL2BytesPerNs = 9900;
+constexpr double kWeightNs = 120;
+/// What a kernel of weights gains from starting while the one before it ends: it asks for them.
+constexpr double kEarlyStartUs = 0.45;
 /// Co-scheduling and skew, per doubling of a cluster.
 constexpr double kClusterShare = 0.03;
 /// What of an empty last wave is lost: its blocks run alone and faster.
-constexpr double kTailShare = 0.25;
+constexpr double kTailShare = 0.13;
 /// Share of a second reading that L2 does not hide.
 constexpr double kReadTwice = 0.3;
 
+/// Clocks per element and lane instruction of a thread that runs with few others.
+constexpr double kElementClocks = 2.25;
 /// Lane instructions per access to memory, a load and a store each.
 constexpr double kPerAccess = 6;
 /// Lane instructions and powers per element, by operation: 16-bit values, with their conversion;
@@ -45,13 +57,18 @@ struct Work {
   double row_ns;
 };
 constexpr Work kWork[] = {
-    {"rmsnorm", 6, 0, 400}, {"layernorm", 9, 0, 700}, {"softmax", 7, 1, 600}, {"reduce", 2, 0, 0}};
+    {"rmsnorm", 6, 0, 310}, {"layernorm", 9, 0, 550}, {"softmax", 7, 1, 470}, {"reduce", 2, 0, 0}};
 constexpr double kLanes = 128;  ///< of one multiprocessor; powers take 8 times as long
 constexpr double kPowerLanes = 16;
 
 double value(const Scope& scope, std::string_view name) {
   const auto found = scope.find(name);
   return found ? static_cast<double>(*found) : 0;
+}
+
+double has(const Scope& scope, std::string_view flag, std::string_view setting) {
+  const auto found = scope.find(flag);
+  return found && found == scope.find(setting) ? 1 : 0;
 }
 
 double fourth(double x) { return x * x * x * x; }
@@ -92,10 +109,11 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   const double reduce_ns =
       kReduceNs + kReducePerHalvingNs * std::log2(threads_per_row) + (cluster > 1 ? kClusterNs : 0);
   const double load_ns = kQueueing * kLatencyNs;
-  const double duty =
-      stages > 1 ? (stages - 1) / stages : load_ns / (load_ns + reduce_ns + kBlockNs);
+  // A ring is always full: a place is refilled as soon as its row is in registers.
   const double in_flight =
-      live * block_bytes * (stages > 1 ? stages : std::min(1.0, kept / steps)) * duty;
+      live * block_bytes *
+      (stages > 0 ? stages
+                  : std::min(1.0, kept / steps) * load_ns / (load_ns + reduce_ns + kBlockNs));
   const double peak = kMemoryShare * profile.dram_gbps;  // bytes per ns
   // Stores ride along with the loads that the latency bounds.
   const double x = in_flight * std::min(sms, tiles) / kLatencyNs / peak * bytes / loaded;
@@ -113,24 +131,34 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   work.instructions += kPerAccess / lanes;
   const double issue_ns = elements * work.instructions / (kLanes * used * clock_ghz);
   const double power_ns = elements * work.powers / (kPowerLanes * used * clock_ghz);
+  // Weights come from the L2 for every row, unless they are held.
+  const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
+  const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
+  const double fetched = value(scope, "HELD") > 0 ? 0 : weights * row_bytes;
+  const double l2_ns = (bytes + fetched) / kL2BytesPerNs;
+  const double weight_ns = weights > 0 && value(scope, "WEIGHT_EARLY") == 0 ? kWeightNs : 0;
   // A block takes its tiles one after another.
-  const double turn_ns = reduce_ns + kBlockNs + work.row_ns + (stages > 1 ? 0 : load_ns) +
-                         value(scope, "ROWS_PER_BLOCK") * value(scope, "columns") /
-                             (static_cast<double>(threads) * cluster) * work.instructions * 2 /
-                             clock_ghz;
+  const double rows_per_block = value(scope, "ROWS_PER_BLOCK");
+  double turn_ns = reduce_ns + kBlockNs + work.row_ns + weight_ns + (stages > 0 ? 0 : load_ns) +
+                   rows_per_block * value(scope, "columns") /
+                       (static_cast<double>(threads) * cluster) * work.instructions *
+                       kElementClocks / clock_ghz;
+  if (threads_per_row > 32) turn_ns *= 1 + kSharedBarrierShare * (rows_per_block - 1);
   const double running =
       stages > 0 ? std::min(used * resident, value(scope, "PLACED") * cluster) : used * resident;
-  const double serial_ns = std::ceil(tiles / running) * turn_ns - (stages > 1 ? 0 : load_ns);
+  const double serial_ns = std::ceil(tiles / running) * turn_ns - (stages > 0 ? 0 : load_ns);
   // A soft maximum, so that what is close to two limits still ranks.
-  double body_ns = std::pow(
-      fourth(memory_ns) + fourth(issue_ns / 0.7) + fourth(power_ns / 0.8) + fourth(serial_ns),
-      0.25);
-  body_ns *= 1 + kClusterShare * std::log2(cluster) + (stages > 0 ? kRingShare : 0);
+  double body_ns = std::pow(fourth(memory_ns) + fourth(l2_ns) + fourth(issue_ns / 0.7) +
+                                fourth(power_ns / 0.8) + fourth(serial_ns),
+                            0.25);
+  body_ns *= 1 + kClusterShare * std::log2(cluster) +
+             (stages > 0 ? kRingShare + kStageShare * (stages - 1) : 0);
   const double waves = tiles / (sms * resident);
   if (stages == 0 && waves > 1) {
     body_ns *= 1 + kTailShare * (std::ceil(waves) - waves) / waves;
   }
-  return kRampUs + body_ns / 1e3;
+  const bool early = weights > 0 && value(scope, "PROGRAMMATIC") > 0;
+  return kRampUs + body_ns / 1e3 - (early ? kEarlyStartUs : 0);
 }
 
 }  // namespace kernwright::detail

@@ -261,13 +261,16 @@ TEST_F(CostModelTest, RowsAreWithinATenthOfWhatWasMeasured) {
       {"rmsnorm rows=4096 columns=8192 dtype=fp16", 33.7},
       {"rmsnorm rows=4096 columns=8192 dtype=bf16", 33.7},
       {"rmsnorm rows=4096 columns=8192 dtype=fp32", 65.1},
-      {"rmsnorm rows=128 columns=4096 dtype=bf16", 2.63},
-      {"layernorm rows=4096 columns=8192 dtype=bf16 residual=add", 67.0},
-      {"layernorm rows=4096 columns=8192 dtype=bf16", 35.3},
-      {"layernorm rows=128 columns=4096 dtype=bf16", 3.15},
+      {"rmsnorm rows=128 columns=4096 dtype=bf16", 2.03},
+      {"layernorm rows=4096 columns=8192 dtype=bf16 residual=add", 66.3},
+      {"layernorm rows=4096 columns=8192 dtype=bf16", 35.0},
+      {"layernorm rows=128 columns=4096 dtype=bf16", 2.32},
       {"softmax rows=4096 columns=8192 dtype=bf16", 33.8},
       {"softmax rows=4096 columns=8192 dtype=fp32", 65.5},
-      {"softmax rows=128 columns=4096 dtype=bf16", 2.84},
+      {"softmax rows=128 columns=4096 dtype=bf16", 2.77},
+      {"layernorm rows=256 columns=131072 dtype=bf16", 36.5},
+      {"layernorm rows=512 columns=65536 dtype=bf16", 36.7},
+      {"rmsnorm rows=256 columns=131072 dtype=bf16", 35.5},
       {"reduce rows=4096 columns=8192 dtype=bf16", 16.7}};
   for (const auto& [text, us] : measured) {
     const Predicted predicted(*catalog_, text);
