@@ -20,32 +20,35 @@ constexpr double kSaturation = 1.8;
 /// A reduction: fixed, per halving of the group, and over a cluster.
 constexpr double kReduceNs = 60;
 constexpr double kReducePerHalvingNs = 15;
-constexpr double kClusterNs = 250;
+constexpr double kClusterNs = 320;
 /// A block's start, end and dependent instructions beside its loads and its reduction.
-constexpr double kBlockNs = 170;
+constexpr double kBlockNs = 55;
 /// Registers of a thread beside its part of the row.
 constexpr std::int64_t kOtherRegisters = 28;
 /// Rings fall behind blocks that come and go: reads and writes of all multiprocessors keep step;
 /// and for every further stage.
-constexpr double kRingShare = 0.04;
-constexpr double kStageShare = 0.013;
+constexpr double kRingShare = 0.036;
+constexpr double kStageShare = 0.012;
 /// Rows of several warps each in one block wait for one another.
-constexpr double kSharedBarrierShare = 0.5;
-/// Rate at which all multiprocessors get weights beside their rows from the L2, and what a row
-/// waits for them where they are not asked for early.
-constexpr double kL2BytesPerNs = 9900;
-constexpr double kWeightNs = 120;
+constexpr double kSharedBarrierShare = 0.57;
+/// What a multiprocessor loses whose only block computes; shared among its blocks.
+constexpr double kAloneShare = 0.05;
+/// Rate at which all multiprocessors get rows and weights from the L2, and what a row waits for
+/// weights that are not asked for early.
+constexpr double kL2BytesPerNs = 7400;
+constexpr double kWeightNs = 30;
 /// What a kernel of weights gains from starting while the one before it ends: it asks for them.
 constexpr double kEarlyStartUs = 0.45;
-/// Co-scheduling and skew, per doubling of a cluster.
-constexpr double kClusterShare = 0.03;
+/// Co-scheduling and skew, per doubling of a cluster: of blocks that come and go, and of rings.
+constexpr double kClusterShare = 0.011;
+constexpr double kRingClusterShare = 0.024;
 /// What of an empty last wave is lost: its blocks run alone and faster.
-constexpr double kTailShare = 0.13;
+constexpr double kTailShare = 0.05;
 /// Share of a second reading that L2 does not hide.
 constexpr double kReadTwice = 0.3;
 
 /// Clocks per element and lane instruction of a thread that runs with few others.
-constexpr double kElementClocks = 2.25;
+constexpr double kElementClocks = 1.96;
 /// Lane instructions per access to memory, a load and a store each.
 constexpr double kPerAccess = 6;
 /// Lane instructions and powers per element, by operation: 16-bit values, with their conversion;
@@ -57,7 +60,7 @@ struct Work {
   double row_ns;
 };
 constexpr Work kWork[] = {
-    {"rmsnorm", 6, 0, 310}, {"layernorm", 9, 0, 550}, {"softmax", 7, 1, 470}, {"reduce", 2, 0, 0}};
+    {"rmsnorm", 6, 0, 200}, {"layernorm", 9, 0, 435}, {"softmax", 7, 1, 300}, {"reduce", 2, 0, 0}};
 constexpr double kLanes = 128;  ///< of one multiprocessor; powers take 8 times as long
 constexpr double kPowerLanes = 16;
 
@@ -135,7 +138,7 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
   const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
   const double fetched = value(scope, "HELD") > 0 ? 0 : weights * row_bytes;
-  const double l2_ns = (bytes + fetched) / kL2BytesPerNs;
+  const double l2_ns = (loaded + fetched) / kL2BytesPerNs;
   const double weight_ns = weights > 0 && value(scope, "WEIGHT_EARLY") == 0 ? kWeightNs : 0;
   // A block takes its tiles one after another.
   const double rows_per_block = value(scope, "ROWS_PER_BLOCK");
@@ -151,8 +154,11 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   double body_ns = std::pow(fourth(memory_ns) + fourth(l2_ns) + fourth(issue_ns / 0.7) +
                                 fourth(power_ns / 0.8) + fourth(serial_ns),
                             0.25);
-  body_ns *= 1 + kClusterShare * std::log2(cluster) +
-             (stages > 0 ? kRingShare + kStageShare * (stages - 1) : 0);
+  const double doublings = std::log2(cluster);
+  body_ns *= stages > 0
+                 ? 1 + kRingShare + kStageShare * (stages - 1) + kRingClusterShare * doublings
+                 : 1 + kClusterShare * doublings;
+  body_ns *= 1 + kAloneShare / live;
   const double waves = tiles / (sms * resident);
   if (stages == 0 && waves > 1) {
     body_ns *= 1 + kTailShare * (std::ceil(waves) - waves) / waves;
