@@ -36,6 +36,15 @@ struct Max {
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(largest) : "f"(a), "f"(b));
     return largest;
   }
+  // Over a whole warp, as integers that are ordered like the values; combining makes any NaN the
+  // largest of these.
+  template <int Width>
+    requires(Width == 32)
+  static __device__ __forceinline__ Value over_lanes(Value x) {
+    const int bits = __float_as_int(combine(x, x));
+    const int most = __reduce_max_sync(0xffffffffu, bits < 0 ? bits ^ 0x7fffffff : bits);
+    return __int_as_float(most < 0 ? most ^ 0x7fffffff : most);
+  }
 };
 
 // Count, mean and sum of squared deviations, combined as in Chan, Golub and LeVeque: no difference
@@ -75,6 +84,9 @@ __device__ __forceinline__ float fast_exp(float x) {
   return y;
 }
 
+template <typename Reduction, int Width>
+__device__ __forceinline__ typename Reduction::Value warp_reduce(typename Reduction::Value x);
+
 // The largest of some values, and the sum of e^(value - largest): both halves of a softmax in one
 // round. A value of -inf counts for nothing.
 struct LogSum {
@@ -86,6 +98,12 @@ struct LogSum {
   static __device__ __forceinline__ Value combine(const Value& a, const Value& b) {
     const float largest = Max::combine(a.largest, b.largest);
     return {largest, a.sum * factor(a.largest, largest) + b.sum * factor(b.largest, largest)};
+  }
+  // Over lanes of a warp: one exponential, where combining step by step takes two a step.
+  template <int Width>
+  static __device__ __forceinline__ Value over_lanes(Value x) {
+    const float largest = warp_reduce<Max, Width>(x.largest);
+    return {largest, warp_reduce<Sum, Width>(x.sum * factor(x.largest, largest))};
   }
   // What takes a sum relative to `from` to one relative to `to`, which is not less.
   static __device__ __forceinline__ float factor(float from, float to) {
@@ -110,15 +128,20 @@ __device__ __forceinline__ T shuffle_xor(const T& x, int offset) {
   return __builtin_bit_cast(T, words);
 }
 
-// Over `Width` lanes of a warp (a power of two up to 32). All lanes of the warp must call.
+// Over `Width` lanes of a warp (a power of two up to 32), in steps unless the reduction has a
+// shorter way. All lanes of the warp must call.
 template <typename Reduction, int Width>
 __device__ __forceinline__ typename Reduction::Value warp_reduce(typename Reduction::Value x) {
   static_assert(Width >= 1 && Width <= 32 && (Width & (Width - 1)) == 0);
+  if constexpr (requires { Reduction::template over_lanes<Width>(x); }) {
+    return Reduction::template over_lanes<Width>(x);
+  } else {
 #pragma unroll
-  for (int offset = Width / 2; offset > 0; offset /= 2) {
-    x = Reduction::combine(x, shuffle_xor(x, offset));
+    for (int offset = Width / 2; offset > 0; offset /= 2) {
+      x = Reduction::combine(x, shuffle_xor(x, offset));
+    }
+    return x;
   }
-  return x;
 }
 
 // Sends `x` to `place`, which lies in this block, in block `rank` of the cluster, and counts it
