@@ -133,7 +133,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
                                         int k, int first, int last, bool b_once) {
   constexpr unsigned kAll = (1u << CM) - 1;                           // ranks of the cluster
   constexpr int kPartB = kMajorB == Major::k ? BN / CM : DEPTH / CM;  // rows, or of k
-  const int part_b = blockIdx.y % CM * kPartB;
+  const int part_b = CM == 1 ? 0 : blockIdx.y % CM * kPartB;
   Ring<STAGES> ring;
   row_a += first_of_batch<int>(rows_a);
   if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * rows_b) + part_b;
@@ -283,6 +283,32 @@ struct Tile {
                static_cast<long long>(tile_a) * tiles_b + tile_b) {}
 };
 
+// Which tile and slice of k is this block's. Blocks with neighbouring numbers run on one group of
+// multiprocessors, which asks the L2 once for what several of them read at about the same time: so
+// with `a_first` they are the tiles that share rows of b. Clusters are dealt out to the groups one
+// by one, those of one slice to the same.
+struct Place {
+  int tile_a, tile_b, tiles_a, tiles_b, slice = 0;
+
+  __device__ explicit Place(bool a_first) {
+    if constexpr (SPLIT * CM > 1) {
+      slice = blockIdx.x / SPLIT % SLICES;
+      tile_b = blockIdx.x / kParts, tiles_b = gridDim.x / kParts;
+      tile_a = blockIdx.y, tiles_a = gridDim.y;
+    } else {
+      tile_a = a_first ? blockIdx.x : blockIdx.y, tiles_a = a_first ? gridDim.x : gridDim.y;
+      tile_b = a_first ? blockIdx.y : blockIdx.x, tiles_b = a_first ? gridDim.y : gridDim.x;
+      if constexpr (SLICES > 1) {
+        int& along_y = a_first ? tile_b : tile_a;
+        int& tiles_y = a_first ? tiles_b : tiles_a;
+        tiles_y /= SLICES;
+        slice = along_y / tiles_y;
+        along_y -= slice * tiles_y;
+      }
+    }
+  }
+};
+
 // Stores unit `index` of consumer thread `thread`: two rows of a, from 8 * index, by two rows of b.
 __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thread,
                                       const Unit& unit) {
@@ -421,15 +447,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                   out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
                   float alpha, float beta, const dtype_t* b, float4* slices,
-                  out_t* __restrict__ d_k, out_t* __restrict__ d_v, int b_once) {
+                  out_t* __restrict__ d_k, out_t* __restrict__ d_v, int b_once, int a_first) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const bool producer = warp == CONSUMER_THREADS / 32;
-  const int rank = blockIdx.x % SPLIT;
-  const int tiles_a = gridDim.y / SLICES, slice = blockIdx.y / tiles_a, part = slice * SPLIT + rank;
-  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, blockIdx.y % tiles_a,
-                  blockIdx.x / SPLIT, tiles_a, gridDim.x / SPLIT, d_k, d_v);
+  const Place place(a_first != 0);
+  const int rank = blockIdx.x % SPLIT, part = place.slice * SPLIT + rank;
+  const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, place.tile_a, place.tile_b,
+                  place.tiles_a, place.tiles_b, d_k, d_v);
   const int steps = (k + DEPTH - 1) / DEPTH;
   const int first = part * steps / kParts, last = (part + 1) * steps / kParts;
 
@@ -482,7 +508,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       } else {
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
-          slice_sums(slices, tile, slice, half, index * CONSUMER_THREADS + thread) =
+          slice_sums(slices, tile, place.slice, half, index * CONSUMER_THREADS + thread) =
               unit.sums[half];
         }
       }
