@@ -1,14 +1,14 @@
 // Gets the tuned kernel of a matrix product, launches it on buffers of its own and checks the
 // result:
 //
-//   get_best_kernel [M N K]               on GPU 0; the first run for a shape tunes it for 10
-//   seconds get_best_kernel [M N K] --sku h200    without a GPU: describes what would be launched
-//   there
+//   get_best_kernel [M N K]                on GPU 0, tuned for 10 seconds in the first run
+//   get_best_kernel [M N K] --sku h200     without a GPU: describes what would be launched there
 //
 // A second run takes the kernel from the cache and compiles nothing, which the line "compiler
 // libraries loaded" shows. Exits 0 where the result is right, 1 where it is not, 77 where there is
 // no GPU.
 
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -16,6 +16,8 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "device_memory.h"
@@ -142,7 +144,14 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--sku") == 0 && i + 1 < argc) {
       sku = argv[++i];
     } else {
-      dims.push_back(std::atoll(argv[i]));
+      const std::string_view text = argv[i];
+      std::int64_t dim = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), dim);
+      if (error != std::errc() || end != text.data() + text.size()) {
+        std::fprintf(stderr, "get_best_kernel: '%s' is not a whole number\n", argv[i]);
+        return 2;
+      }
+      dims.push_back(dim);
     }
   }
   if (dims.empty()) dims = {4096, 6144, 4096};

@@ -17,6 +17,15 @@ TEST_F(ExampleTest, WithoutAGpuItSaysSoAndIsSkipped) {
   EXPECT_NE(ran.out.find("no GPU"), std::string::npos) << ran.out;
 }
 
+TEST_F(ExampleTest, AnArgumentThatIsNoNumberIsNamed) {
+  for (const char* wrong : {"abc", "64x", ""}) {
+    const Ran ran = run(kExample, {"64", wrong, "256", "--sku", "h200"});
+    EXPECT_EQ(ran.exit_code, 2) << ran.out;
+    EXPECT_NE(ran.err.find(concat("'", wrong, "' is not a whole number")), std::string::npos)
+        << ran.err;
+  }
+}
+
 TEST_F(ExampleToolkitTest, ForASkuItDescribesAndASecondRunLoadsNoCompiler) {
   const std::vector<std::string> arguments = {"64", "128", "256", "--sku", "h200"};
   const Ran first = run(kExample, arguments);
