@@ -152,7 +152,7 @@ TEST(RecordTest, EveryFieldOfTheKeyMakesAnotherText) {
   EXPECT_EQ(key.text(),
             "matmul m=1 n=6144 k=4096 dtype=bf16; target=sm_90 sku=h200 " + key.policy.text());
   RecordKey other = key;
-  other.problem += "0";
+  other.problem += '0';
   EXPECT_NE(other.text(), key.text());
   other = key;
   other.target = "sm_80";

@@ -47,7 +47,7 @@ inline Walkthrough read_walkthrough() {
         before = line;
       }
     } else if (inside) {
-      if (before.starts_with("`~/") && before.ends_with("`")) {
+      if (before.starts_with("`~/") && before.ends_with('`')) {
         found.files.emplace_back(before.substr(1, before.size() - 2), block);
       }
       inside = false;
