@@ -296,15 +296,11 @@ struct Place {
       tile_b = blockIdx.x / kParts, tiles_b = gridDim.x / kParts;
       tile_a = blockIdx.y, tiles_a = gridDim.y;
     } else {
-      tile_a = a_first ? blockIdx.x : blockIdx.y, tiles_a = a_first ? gridDim.x : gridDim.y;
-      tile_b = a_first ? blockIdx.y : blockIdx.x, tiles_b = a_first ? gridDim.y : gridDim.x;
-      if constexpr (SLICES > 1) {
-        int& along_y = a_first ? tile_b : tile_a;
-        int& tiles_y = a_first ? tiles_b : tiles_a;
-        tiles_y /= SLICES;
-        slice = along_y / tiles_y;
-        along_y -= slice * tiles_y;
-      }
+      const int x = blockIdx.x, tiles_x = gridDim.x, tiles_y = gridDim.y / SLICES;
+      if constexpr (SLICES > 1) slice = blockIdx.y / tiles_y;
+      const int y = blockIdx.y - slice * tiles_y;
+      tile_a = a_first ? x : y, tiles_a = a_first ? tiles_x : tiles_y;
+      tile_b = a_first ? y : x, tiles_b = a_first ? tiles_y : tiles_x;
     }
   }
 };
