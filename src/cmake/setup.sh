@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and is missing: Debian 12 and Ubuntu 24.04 packages, and, where no CUDA
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
-# clang-tidy's wheel into build/clang-tidy, as Debian's is four times slower.
+# clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
 #   setup.sh [--lint] [--fuzz]      also what make lint or the fuzz preset needs
 set -euo pipefail
@@ -35,7 +35,7 @@ toolkit_found() {
   return 1
 }
 clang_tidy_missing() {
-  [[ -n $clang_tidy_wheel && ! -x $clang_tidy_wheel/clang_tidy/data/bin/clang-tidy ]]
+  [[ -n $clang_tidy_wheel ]] && ! compgen -G "$clang_tidy_wheel/clang_tidy-23.1.*" > /dev/null
 }
 if ! toolkit_found || clang_tidy_missing; then
   packages+=(python3-pip ca-certificates)
