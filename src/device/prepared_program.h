@@ -82,18 +82,19 @@ class PreparedProgram {
   const ExecutionPlan& plan() const { return plan_; }
 
   /// Zeroes the workspaces that ask for it and launches, all on `stream`. `arguments` must have
-  /// passed `check_arguments`. `early`: the first launch may start before what precedes it on the
-  /// stream has ended; its kernel waits (`can_start_early`).
-  DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early = false) const;
+  /// passed `check_arguments`. `early`: whether the first launch may start before what precedes it
+  /// on the stream has ended; its kernel waits (`can_start_early`).
+  DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early) const;
 
   /// Appends the same work to the graph that ends in `tail`. `context` must be current. Where
   /// `kernels` is given it gets one node per launch.
   DriverStatus append_to(CUgraph graph, CUcontext context, const ArgumentView& arguments,
-                         GraphTail& tail, std::vector<KernelNode>* kernels = nullptr,
-                         bool early = false) const;
+                         GraphTail& tail, std::vector<KernelNode>* kernels, bool early) const;
 
   /// Whether the first thing that it does is a kernel that waits for its predecessor itself.
   bool can_start_early() const;
+  /// Whether it does on its own, outside of a chain: its plan says so.
+  bool starts_early() const { return launches_.front().programmatic; }
 
   /// Gives later launches of `exec` other tensors and scalars. `kernels` are this program's nodes
   /// of the graph that `exec` was made from; that graph itself is left as it is. The workspace must

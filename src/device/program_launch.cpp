@@ -94,7 +94,7 @@ bool PreparedProgram::can_start_early() const {
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const PreparedLaunch& launch = launches_[i];
-    const bool programmatic = launch.programmatic || (early && i == 0);
+    const bool programmatic = i == 0 ? early : launch.programmatic;
     place_parameters(launch, frame, programmatic);
     CUlaunchConfig config = launch.config;
     config.hStream = stream;
@@ -134,7 +134,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const PreparedLaunch& launch = launches_[i];
     // In a graph a programmatic launch is an edge between two kernels, which comes afterwards.
-    const bool programmatic = (launch.programmatic || (early && i == 0)) && tail.is_kernel;
+    const bool programmatic = (i == 0 ? early : launch.programmatic) && tail.is_kernel;
     place_parameters(launch, frame, programmatic);
     CUDA_KERNEL_NODE_PARAMS params = node_params(launch.config);
     DriverStatus status{"cuKernelGetFunction",

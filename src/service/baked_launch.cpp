@@ -45,7 +45,8 @@ Result<BakedLaunch> LoadedKernel::bake(const Arg* arguments, std::size_t count) 
                                   .scalars = {view.scalars.begin(), view.scalars.end()},
                                   .workspace = view.workspace,
                                   .references = {},
-                                  .magnitudes = {}}};
+                                  .magnitudes = {}},
+                    .early = launcher_->program().starts_early()};
   Result<std::unique_ptr<LaunchGraph>> graph = LaunchGraph::make(api, {std::move(step)});
   if (!graph) {
     return Error{graph.error().code, concat(summary_.problem, ": ", graph.error().message)};

@@ -147,7 +147,8 @@ Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
                                                      workspace_bytes_, " bytes; none given")};
   }
   const DriverStatus status = program_->enqueue(
-      static_cast<CUstream>(stream), bound.view(reinterpret_cast<DevicePointer>(workspace)));
+      static_cast<CUstream>(stream), bound.view(reinterpret_cast<DevicePointer>(workspace)),
+      program_->starts_early());
   if (!status) [[unlikely]] {
     return driver_error(launcher_->api(), status);
   }

@@ -227,6 +227,7 @@ TEST_F(LaunchGraphTest, ArgumentsOfEarlyLaunchesComeWithProgrammaticEdges) {
   };
   plan.launches = {launched_as("four", 7), launched_as("five", 8)};
   plan.launches[0].waits = true;
+  plan.launches[0].programmatic = true;  // of the first launch the step decides
   plan.launches[1].programmatic = true;
   const auto program = load(plan);
   LaunchArguments x;

@@ -110,7 +110,7 @@ TEST_F(LauncherTest, PacksTheReferencesAndMagnitudesOfAReferenceKernel) {
   arguments.tensors = {0x1000, 0x2000};
   arguments.references = {0, 0x3000};
   arguments.magnitudes = {0, 0x4000};
-  ASSERT_TRUE((*launcher)->program().enqueue(nullptr, arguments));
+  ASSERT_TRUE((*launcher)->program().enqueue(nullptr, arguments, false));
   const FakeDriver::Launch& launched = driver_.launches[0];
   EXPECT_EQ(launched.value(0), 0x1000U);
   EXPECT_EQ(launched.value(1), 0x3000U);
@@ -140,6 +140,24 @@ TEST_F(LauncherTest, ArgumentsOfEarlyLaunchesAreZeroInOthers) {
   plan.launches[1].programmatic = true;
   EXPECT_EQ(given(plan, false), std::pair(0, 9));
   EXPECT_EQ(given(plan, true), std::pair(-77, 9));
+  plan.launches[0].programmatic = true;
+  EXPECT_EQ(given(plan, false), std::pair(0, 9)) << "the caller decides about the first";
+}
+
+TEST_F(LauncherTest, StartsEarlyByItselfWhereThePlanSaysSo) {
+  for (const bool programmatic : {false, true}) {
+    ExecutionPlan plan;
+    plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
+    plan.launches[0].waits = true;
+    plan.launches[0].programmatic = programmatic;
+    const auto launcher = load(plan);
+    ASSERT_TRUE(launcher) << launcher.error().message;
+    driver_.launches.clear();
+    ASSERT_TRUE((*launcher)->launch(nullptr, {}, {}, 0));
+    EXPECT_EQ(driver_.launches[0].attributes.count(
+                  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
+              programmatic ? 1U : 0U);
+  }
 }
 
 TEST_F(LauncherTest, ParametersThatThePlanDoesNotGiveAreZeros) {
