@@ -12,7 +12,7 @@
 namespace kernwright {
 namespace {
 
-constexpr std::int64_t kMaxPoints = 200'000;
+constexpr std::int64_t kMaxPoints = 400'000;
 constexpr std::int64_t kPointsPerTask = 512;
 
 /// Numbers of the points to look at: all of them, or kMaxPoints spread over the space. The stride

@@ -29,7 +29,7 @@ constexpr std::int64_t kOtherRegisters = 28;
 /// and for every further stage.
 constexpr double kRingShare = 0.036;
 constexpr double kStageShare = 0.012;
-/// Rows of several warps each in one block wait for one another.
+/// Groups of several warps each in one block wait for one another.
 constexpr double kSharedBarrierShare = 0.57;
 /// What a multiprocessor loses whose only block computes; shared among its blocks.
 constexpr double kAloneShare = 0.05;
@@ -107,8 +107,11 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   const std::int64_t fitting = resident_blocks(candidate, profile, registers);
   const auto resident = static_cast<double>(stages > 0 ? std::min(fitting, least) : fitting);
   const double live = std::min(resident, std::max(1.0, tiles / sms));
-  const double block_bytes = value(scope, "ROWS_PER_BLOCK") * value(scope, "ROW_BYTES") *
-                             value(scope, "STREAMS") / cluster;
+  const double groups = value(scope, "ROWS_PER_BLOCK");
+  const double rows_at_once = std::max(value(scope, "ROWS_AT_ONCE"), 1.0);
+  const double rows_per_block = groups * rows_at_once;
+  const double block_bytes =
+      rows_per_block * value(scope, "ROW_BYTES") * value(scope, "STREAMS") / cluster;
   const double reduce_ns =
       kReduceNs + kReducePerHalvingNs * std::log2(threads_per_row) + (cluster > 1 ? kClusterNs : 0);
   const double load_ns = kQueueing * kLatencyNs;
@@ -134,19 +137,18 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   work.instructions += kPerAccess / lanes;
   const double issue_ns = elements * work.instructions / (kLanes * used * clock_ghz);
   const double power_ns = elements * work.powers / (kPowerLanes * used * clock_ghz);
-  // Weights come from the L2 for every row, unless they are held.
+  // Weights come from the L2 for every row, or the rows that are taken at once, unless they are held.
   const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
   const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
-  const double fetched = value(scope, "HELD") > 0 ? 0 : weights * row_bytes;
+  const double fetched = value(scope, "HELD") > 0 ? 0 : weights * row_bytes / rows_at_once;
   const double l2_ns = (loaded + fetched) / kL2BytesPerNs;
   const double weight_ns = weights > 0 && value(scope, "WEIGHT_EARLY") == 0 ? kWeightNs : 0;
   // A block takes its tiles one after another.
-  const double rows_per_block = value(scope, "ROWS_PER_BLOCK");
   double turn_ns = reduce_ns + kBlockNs + work.row_ns + weight_ns + (stages > 0 ? 0 : load_ns) +
                    rows_per_block * value(scope, "columns") /
                        (static_cast<double>(threads) * cluster) * work.instructions *
                        kElementClocks / clock_ghz;
-  if (threads_per_row > 32) turn_ns *= 1 + kSharedBarrierShare * (rows_per_block - 1);
+  if (threads_per_row > 32) turn_ns *= 1 + kSharedBarrierShare * (groups - 1);
   const double running =
       stages > 0 ? std::min(used * resident, value(scope, "PLACED") * cluster) : used * resident;
   const double serial_ns = std::ceil(tiles / running) * turn_ns - (stages > 0 ? 0 : load_ns);

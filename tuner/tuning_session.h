@@ -16,7 +16,7 @@
 namespace kernwright {
 
 /// A candidate list for one problem: every valid configuration of every template that applies, with
-/// predictions. Of a template with more than 200,000 points that many are looked at, evenly spread
+/// predictions. Of a template with more than 400,000 points that many are looked at, evenly spread
 /// and the same each time, and a note says so. Errors: `not_found` where no template gives a
 /// candidate, with each template's reason.
 struct CandidateList {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ constexpr int kRounds = 21;
 constexpr std::int64_t kWorkspaceBytes = 64 << 20;
 constexpr const char* kScheduled = "matmul/persistent_wave";
 constexpr const char* kSchedule = "PERSISTENT";
+constexpr const char* kEarlyStart = "PROGRAMMATIC";
 
 /// "4096x6144x4096,..." in bf16, or a worklist file.
 Result<std::vector<Problem>> parse_shapes(const std::string& text) {
@@ -106,10 +108,12 @@ std::optional<Configuration> fastest(const Answer& answer, int persistent) {
   return best ? std::optional(*best) : std::nullopt;
 }
 
+/// Never one that starts early: the schedules are compared without.
 Configuration with_schedule(const Configuration& configuration, int persistent) {
   auto values = configuration.values();
   for (auto& [name, value] : values) {
     if (name == kSchedule) value = persistent;
+    if (name == kEarlyStart) value = 0;
     if (name == "OVERLAP" && persistent == 0) value = 0;  // there is no next tile to overlap with
   }
   return Configuration(std::move(values));
@@ -165,11 +169,14 @@ Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
 }
 
 /// All competitors over one problem. `persistent` and `unscheduled` are null where the template
-/// with the two schedules does not apply, and `ours` where the tuner chose them.
+/// with the two schedules does not apply, and `ours` where the tuner chose them. `waiting` is ours
+/// launched so that it starts when the kernel before it has ended, as cuBLASLt's do; null where
+/// ours is.
 struct Field {
   std::deque<Competitor> all;
   std::vector<Competitor*> algorithms;  ///< of cuBLASLt, right ones, its first choice first
   Competitor* ours = nullptr;
+  Competitor* waiting = nullptr;
   Competitor* persistent = nullptr;
   Competitor* unscheduled = nullptr;
   bool one_wave = false;  ///< of `persistent`: without it the launch would be the same
@@ -194,9 +201,10 @@ class Bench {
  private:
   Result<void> enter_ours(Field& field, const Contest& contest, const Kernel& kernel,
                           const Answer& answer, DevicePointer workspace);
-  /// A configuration of the scheduled template; null where no rule lets it be one.
-  Result<Competitor*> enter_scheduled(Field& field, const Contest& contest, const Answer& answer,
-                                      const Configuration& configuration);
+  /// Another configuration of a template; null where no rule lets it be one.
+  Result<Competitor*> enter_other(Field& field, const Contest& contest, const Answer& answer,
+                                  std::string_view kernel_template,
+                                  const Configuration& configuration);
   Result<void> enter_algorithms(Field& field, const Contest& contest,
                                 const std::shared_ptr<const CublasLtMatmul>& peer,
                                 const PeerProduct& product, DevicePointer workspace);
@@ -211,16 +219,16 @@ class Bench {
   BenchJson& json_;
 };
 
-Result<Competitor*> Bench::enter_scheduled(Field& field, const Contest& contest,
-                                           const Answer& answer,
-                                           const Configuration& configuration) {
+Result<Competitor*> Bench::enter_other(Field& field, const Contest& contest, const Answer& answer,
+                                       std::string_view kernel_template,
+                                       const Configuration& configuration) {
   const RankedConfiguration& winner = answer.record.winner;
-  if (winner.kernel_template == kScheduled && winner.configuration == configuration) {
+  if (winner.kernel_template == kernel_template && winner.configuration == configuration) {
     return field.ours;
   }
   const auto problem = Problem::parse(answer.record.key.problem);
   if (!problem) return problem.error();
-  const auto candidate = core_.candidate(*problem, kScheduled, configuration.values());
+  const auto candidate = core_.candidate(*problem, kernel_template, configuration.values());
   if (!candidate) return static_cast<Competitor*>(nullptr);
   const auto artifact = core_.compile(*candidate);
   if (!artifact) return artifact.error();
@@ -256,16 +264,27 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
   };
   if (auto right = contest.check(*field.ours); !right) return right.error();
 
+  const RankedConfiguration& winner = answer.record.winner;
+  auto values = winner.configuration.values();
+  for (auto& [name, value] : values) {
+    if (name == kEarlyStart) value = 0;
+  }
+  const auto waiting =
+      enter_other(field, contest, answer, winner.kernel_template, Configuration(std::move(values)));
+  if (!waiting) return waiting.error();
+  field.waiting = *waiting == field.ours ? nullptr : *waiting;
+
   const auto scheduled = core_.catalog().kernel_template(kScheduled);
   if (!scheduled) return scheduled.error();
   const auto persistent_configuration =
       fastest(answer, 1).value_or(with_schedule((*scheduled)->default_configuration, 1));
-  auto persistent = enter_scheduled(field, contest, answer, persistent_configuration);
+  auto persistent =
+      enter_other(field, contest, answer, kScheduled, with_schedule(persistent_configuration, 1));
   if (!persistent) return persistent.error();
   field.persistent = *persistent;
   const auto same_tile = with_schedule(persistent_configuration, 0);
-  auto unscheduled =
-      enter_scheduled(field, contest, answer, fastest(answer, 0).value_or(same_tile));
+  auto unscheduled = enter_other(field, contest, answer, kScheduled,
+                                 with_schedule(fastest(answer, 0).value_or(same_tile), 0));
   if (!unscheduled) return unscheduled.error();
   field.unscheduled = *unscheduled;
   const auto problem = Problem::parse(answer.record.key.problem);
@@ -354,8 +373,8 @@ Result<void> Bench::run(const Problem& problem) {
       field.algorithms.begin(), field.algorithms.end(),
       [](const Competitor* a, const Competitor* b) { return a->median_us() < b->median_us(); });
   std::vector<Competitor*> finalists;
-  for (Competitor* competitor :
-       {field.ours, field.algorithms.front(), best, field.persistent, field.unscheduled}) {
+  for (Competitor* competitor : {field.ours, field.waiting, field.algorithms.front(), best,
+                                 field.persistent, field.unscheduled}) {
     if (competitor &&
         std::find(finalists.begin(), finalists.end(), competitor) == finalists.end()) {
       finalists.push_back(competitor);
@@ -369,7 +388,8 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Matmu
                            const Competitor& best) {
   const Competitor& ours = *field.ours;
   const Competitor& first = *field.algorithms.front();
-  Json persistent_us, non_persistent_us;
+  Json waiting_us, persistent_us, non_persistent_us;
+  if (field.waiting) waiting_us = field.waiting->median_us();
   if (field.persistent) persistent_us = field.persistent->median_us();
   if (field.unscheduled) non_persistent_us = field.unscheduled->median_us();
   std::string note = field.note;
@@ -389,6 +409,7 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Matmu
                             {"winner", ours.name},
                             {"peer_name", competitor->name},
                             {"algorithms", field.algorithms.size()},
+                            {"without_early_start_us", waiting_us},
                             {"persistent_us", persistent_us},
                             {"non_persistent_us", non_persistent_us},
                             {"ours_mad_us", ours.mad_us()},

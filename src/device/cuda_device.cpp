@@ -207,7 +207,8 @@ Result<void> CudaDevice::enqueue(const LoadedProgram& program, const LaunchArgum
   if (Result<void> fits = check_arguments(work.plan(), arguments); !fits) {
     return context_->fail(Outcome::launch_failed, fits.error());
   }
-  return enqueue_by([&] { return work.enqueue(context_->stream(), arguments, work.starts_early()); });
+  return enqueue_by(
+      [&] { return work.enqueue(context_->stream(), arguments, work.starts_early()); });
 }
 
 Result<void> CudaDevice::enqueue_beside(const LoadedProgram& program,
@@ -291,9 +292,9 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(
     std::vector<std::unique_ptr<LaunchGraph>>& graphs) {
   const DriverApi& api = context_->api();
   for (std::size_t i = 0; i <= sets.size(); ++i) {
-    auto graph = LaunchGraph::make(api, {{.program = &work,
-                                         .arguments = sets[i % sets.size()],
-                                         .early = work.starts_early()}});
+    auto graph = LaunchGraph::make(
+        api,
+        {{.program = &work, .arguments = sets[i % sets.size()], .early = work.starts_early()}});
     if (!graph) return context_->fail(Outcome::launch_failed, graph.error());
     graphs.push_back(*std::move(graph));
   }
@@ -301,7 +302,10 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(
   const CUstream stream = context_->stream();
   const auto told = [this](const DriverStatus& status) { return context_->check(status); };
   const KernelCalls calls{
-      .stream = [&](std::size_t set) { return told(work.enqueue(stream, sets[set], work.starts_early())); },
+      .stream =
+          [&](std::size_t set) {
+            return told(work.enqueue(stream, sets[set], work.starts_early()));
+          },
       .graph = [&](std::size_t set) { return told(graphs[set]->launch(stream)); },
       .rebind =
           [&](std::size_t set) {

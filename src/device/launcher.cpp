@@ -11,7 +11,8 @@ Result<void> Launcher::launch(void* stream, std::span<const DevicePointer> tenso
                               std::span<const double> scalars, DevicePointer workspace) const {
   const ArgumentView arguments(tensors, scalars, workspace);
   if (Result<void> fits = check_arguments(plan(), arguments); !fits) return fits;
-  const DriverStatus status = program_->enqueue(static_cast<CUstream>(stream), arguments, program_->starts_early());
+  const DriverStatus status =
+      program_->enqueue(static_cast<CUstream>(stream), arguments, program_->starts_early());
   if (!status) return driver_error(api_, status);
   return {};
 }

@@ -95,9 +95,8 @@ Result<std::unique_ptr<TimedGraph>> TimedGraph::make(
   GraphTail tail;
   for (int unit = 0; unit < units; ++unit) {
     for (const SequenceStep& step : sets[static_cast<std::size_t>(unit) % sets.size()]) {
-      if (Result<void> appended = context->check(
-              step.program->append_to(graph, context->context(), step.arguments, tail, nullptr,
-                                      step.early));
+      if (Result<void> appended = context->check(step.program->append_to(
+              graph, context->context(), step.arguments, tail, nullptr, step.early));
           !appended) {
         return appended.error();
       }

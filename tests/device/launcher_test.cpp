@@ -154,9 +154,9 @@ TEST_F(LauncherTest, StartsEarlyByItselfWhereThePlanSaysSo) {
     ASSERT_TRUE(launcher) << launcher.error().message;
     driver_.launches.clear();
     ASSERT_TRUE((*launcher)->launch(nullptr, {}, {}, 0));
-    EXPECT_EQ(driver_.launches[0].attributes.count(
-                  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
-              programmatic ? 1U : 0U);
+    EXPECT_EQ(
+        driver_.launches[0].attributes.count(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
+        programmatic ? 1U : 0U);
   }
 }
 

@@ -239,8 +239,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
     prefetch_rows(b, first_b, n, ldb, early_k, rank);
   }
-  await_previous_kernel();
   release_next_kernel();
+  await_previous_kernel();
 
   float sums[kRowsB][4] = {};
   const int batched = ALIGNED_K ? k : max(k - 8, 0);  // 8 more are read where rows are shifted

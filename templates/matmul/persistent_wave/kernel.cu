@@ -200,8 +200,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
     mbarrier_arrive_expect(at.full(ring.stage), bytes);
   };
-  await_previous_kernel();
   release_next_kernel();
+  await_previous_kernel();
   while (schedule.next()) {
     const int row_a = schedule.first_of(addends.m) + schedule.row() + rank_n * (BM / CN);
     const int first_b = kMajorB == Major::k ? schedule.first_of(STACK * addends.n) : 0;

@@ -138,8 +138,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   row_a += first_of_batch<int>(rows_a);
   if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * rows_b) + part_b;
   const int first_k = kMajorB == Major::k ? 0 : first_of_batch<int>(k) + part_b;
-  await_previous_kernel();
   release_next_kernel();
+  await_previous_kernel();
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);

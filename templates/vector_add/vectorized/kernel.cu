@@ -13,8 +13,8 @@ constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 extern "C" __global__ void __launch_bounds__(THREADS)
     vector_add_vectorized(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                           dtype_t* __restrict__ c, long long count) {
-  await_previous_kernel();
   release_next_kernel();
+  await_previous_kernel();
   const long long stride = static_cast<long long>(gridDim.x) * TILE;
 #pragma unroll 1
   for (long long tile = static_cast<long long>(blockIdx.x) * TILE; tile < count; tile += stride) {
