@@ -94,7 +94,7 @@ class PreparedProgram {
   /// Whether the first thing that it does is a kernel that waits for its predecessor itself.
   bool can_start_early() const;
   /// Whether it does on its own, outside of a chain: its plan says so.
-  bool starts_early() const { return launches_.front().programmatic; }
+  bool starts_early() const { return !launches_.empty() && launches_.front().programmatic; }
 
   /// Gives later launches of `exec` other tensors and scalars. `kernels` are this program's nodes
   /// of the graph that `exec` was made from; that graph itself is left as it is. The workspace must

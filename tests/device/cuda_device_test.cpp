@@ -268,6 +268,16 @@ TEST_F(CudaDeviceTest, TimingChainsEveryNodeAndRotatesTheSets) {
   }
 }
 
+TEST_F(CudaDeviceTest, APlanWithoutLaunchesIsTimedToo) {
+  const auto device = open();
+  const auto program = device->load(FakeDriver::cubin(), {});
+  ASSERT_TRUE(program) << program.error().message;
+  const LaunchArguments none;
+  EXPECT_TRUE(device->prepare_timing(**program, {&none, 1}, 1));
+  EXPECT_TRUE(device->enqueue(**program, none));
+  EXPECT_TRUE(driver_.launches.empty());
+}
+
 TEST_F(CudaDeviceTest, OnEveryLaunchPathTheSetsTakeTurns) {
   {
     const auto device = open();
