@@ -14,6 +14,9 @@ constexpr double kMemoryShare = 0.9;
 constexpr double kBytesInFlight = 32 * 1024;
 /// Bytes that one thread keeps in flight at most.
 constexpr double kBytesPerThread = 64;
+/// What a multiprocessor draws at most where few do, over its share of the memory's rate: 64 bytes
+/// a clock on an H200.
+constexpr double kLoneShare = 3.3;
 
 double value_or(const Scope& scope, std::string_view name, double otherwise) {
   const auto value = scope.find(name);
@@ -69,8 +72,9 @@ double predict_streaming_us(const Candidate& candidate, const DeviceProfile& pro
   const double blocks_on_sm = std::min(resident, std::ceil(blocks / sms));
   const double per_thread = std::min(bytes / (blocks * threads), kBytesPerThread);
   const double busy_sms = std::min(blocks, sms) / sms;
-  const double in_flight = std::min(1.0, blocks_on_sm * threads * per_thread / kBytesInFlight);
-  const double rate = std::max(in_flight * busy_sms, 0.01);
+  const double in_flight =
+      std::min(kLoneShare, blocks_on_sm * threads * per_thread / kBytesInFlight);
+  const double rate = std::clamp(in_flight * busy_sms, 0.01, 1.0);
 
   // A last wave that is not full costs part of its emptiness: its blocks also run alone and faster.
   const double waves = std::max(blocks / (resident * sms), 1e-3);

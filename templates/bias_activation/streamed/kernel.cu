@@ -27,12 +27,14 @@ __device__ __forceinline__ float activate(float x) {
 extern "C" __global__ void __launch_bounds__(THREADS)
     bias_activation_streamed(const dtype_t* __restrict__ x, const dtype_t* __restrict__ b,
                              const dtype_t* __restrict__ r, out_t* __restrict__ y,
-                             long long row_count) {
-  await_previous_kernel();
+                             long long row_count, unsigned early_blocks) {
   release_next_kernel();
   const Place place(blockIdx.x, row_count);
   const long long first = place.row * columns + place.column;
   constexpr long long kStep = static_cast<long long>(LINE_ROWS) * columns;
+  // Where the launch starts early the blocks of the first rows ask the L2 for the bias for all.
+  if (blockIdx.x < early_blocks && place.count > 0) prefetch_line(b + place.column);
+  await_previous_kernel();
   Vector biases;
   Vector values[ITEMS];
   Vector residuals[ITEMS];

@@ -34,10 +34,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     elementwise_vectorized(const dtype_t* __restrict__ x, const y_dtype_t* __restrict__ y,
                            const z_dtype_t* __restrict__ z, const w_dtype_t* __restrict__ w,
                            out_t* __restrict__ r, long long count, float a, float b) {
-  await_previous_kernel();
   release_next_kernel();
   const long long tile = static_cast<long long>(blockIdx.x) * TILE;
   const int rest = static_cast<int>(::min(count - tile, static_cast<long long>(TILE)));
+  await_previous_kernel();
   Input<formula_x, dtype_t> xs;
   Input<formula_y, y_dtype_t> ys;
   Input<formula_z, z_dtype_t> zs;

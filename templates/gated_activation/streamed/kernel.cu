@@ -31,13 +31,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     gate = x;
     up = x + columns;
   }
-  await_previous_kernel();
   release_next_kernel();
   const Place place(blockIdx.x, row_count);
   const long long from = place.row * kPitch + place.column;
   const long long to = place.row * columns + place.column;
   constexpr long long kFromStep = LINE_ROWS * kPitch;
   constexpr long long kToStep = static_cast<long long>(LINE_ROWS) * columns;
+  await_previous_kernel();
   Vector gates[ITEMS];
   Vector ups[ITEMS];
 #pragma unroll

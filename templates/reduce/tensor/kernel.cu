@@ -15,12 +15,32 @@ __device__ __forceinline__ float include(float so_far, float v) {
   return Reduction::combine(so_far, kind == kind_sum_squares ? v * v : v);
 }
 
-// Reads `count` elements in tiles of THREADS * VECTORS vectors, which the blocks take in turn, and
-// leaves one value per block. Each of a thread's VECTORS loads has a chain of its own.
+// What is written of `count` elements that have been combined.
+__device__ __forceinline__ out_t result(float all, long long count) {
+  return from_float<out_t>(kind == kind_mean ? all / static_cast<float>(count) : all);
+}
+
+// Reads `count` elements in tiles of THREADS * VECTORS vectors, which the blocks take in turn. Each
+// of a thread's VECTORS loads has a chain of its own. Where the grid is one cluster, its first
+// block combines what all have, in the order of their ranks, and writes y; in a larger grid each
+// block leaves its value in `parts`.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    reduce_tensor_parts(const dtype_t* __restrict__ x, float* __restrict__ parts, long long count) {
+    reduce_tensor_parts(const dtype_t* __restrict__ x, float* __restrict__ parts,
+                        out_t* __restrict__ y, long long count) {
   __shared__ float warp_parts[THREADS / 32];
+  __shared__ float block_parts[CLUSTER];         // the first block's
+  __shared__ unsigned long long received_parts;  // where they have come
+  const unsigned received = shared_address(&received_parts);
   release_next_kernel();
+  if constexpr (CLUSTER > 1) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+      mbarrier_init(received, 1);
+      mbarrier_init_fence();
+      mbarrier_arrive_expect(received, CLUSTER * sizeof(float));
+    }
+    cluster_arrive_relaxed();
+    cluster_wait();  // before the kernel ahead has ended: an early start hides it
+  }
   await_previous_kernel();
   const long long vectors = count / kLanes;
   float sum[VECTORS];
@@ -47,9 +67,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   if (blockIdx.x == 0 && tail < count) sum[0] = include(sum[0], to_float(x[tail]));
 #pragma unroll
   for (int i = 1; i < VECTORS; ++i) sum[0] = Reduction::combine(sum[0], sum[i]);
-  const float all =
+  float all =
       combine_warps<Reduction, THREADS / 32, 1>(warp_reduce<Reduction, 32>(sum[0]), warp_parts);
-  if (threadIdx.x == 0) parts[blockIdx.x] = all;
+  if constexpr (CLUSTER > 1) {
+    if (threadIdx.x == 0) send_to_rank(block_parts + blockIdx.x, all, 0, received);
+    if (blockIdx.x > 0 || threadIdx.x >= 32) return;
+    mbarrier_wait(received, 0);
+    all = warp_reduce<Reduction, CLUSTER>(block_parts[threadIdx.x % CLUSTER]);
+  }
+  if (threadIdx.x > 0) return;
+  if (CLUSTER > 1 || gridDim.x == 1) {
+    y[0] = result(all, count);
+  } else {
+    parts[blockIdx.x] = all;
+  }
 }
 
 // Combines the blocks' values in their order, in one block.
@@ -64,7 +95,5 @@ extern "C" __global__ void __launch_bounds__(kFinishThreads)
   }
   const float all =
       combine_warps<Reduction, kFinishThreads / 32, 1>(warp_reduce<Reduction, 32>(sum), warp_parts);
-  if (threadIdx.x == 0) {
-    y[0] = from_float<out_t>(kind == kind_mean ? all / static_cast<float>(count) : all);
-  }
+  if (threadIdx.x == 0) y[0] = result(all, count);
 }

@@ -24,6 +24,11 @@ struct Angles {
       second = load_elements<Load::read_only, kAngles>(table + HALF / 2 + unit * kAngles);
     }
   }
+  // Asks the L2 for them.
+  static __device__ __forceinline__ void prefetch(const float* table, int unit) {
+    prefetch_line(table + unit * kAngles);
+    if constexpr (!ACROSS) prefetch_line(table + HALF / 2 + unit * kAngles);
+  }
 };
 
 // A vector whose pairs are neighbours.
@@ -69,14 +74,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     rope_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
                   const dtype_t* __restrict__ v, const float* __restrict__ cosine,
                   const float* __restrict__ sine, dtype_t* __restrict__ q_out,
-                  dtype_t* __restrict__ k_out, dtype_t* __restrict__ v_out, long long token_count) {
-  await_previous_kernel();
+                  dtype_t* __restrict__ k_out, dtype_t* __restrict__ v_out, long long token_count,
+                  unsigned early_blocks) {
   release_next_kernel();
   const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
   const long long token = task / (GROUPS * UNITS);
-  if (token >= token_count) return;
   const int unit = static_cast<int>(task % UNITS);
   const int group = static_cast<int>(task % (GROUPS * UNITS)) / UNITS;
+  // Where the launch starts early the first group of a token asks the L2 for its angles for all.
+  if (blockIdx.x < early_blocks && group == 0 && token < token_count) {
+    Angles::prefetch(cosine + token * HALF, unit);
+    Angles::prefetch(sine + token * HALF, unit);
+  }
+  await_previous_kernel();
+  if (token >= token_count) return;
   Vector first[ITEMS];
   Vector second[ITEMS];
 #pragma unroll
