@@ -37,8 +37,6 @@ constexpr double kAloneShare = 0.05;
 /// weights that are not asked for early.
 constexpr double kL2BytesPerNs = 7400;
 constexpr double kWeightNs = 30;
-/// What a kernel of weights gains from starting while the one before it ends: it asks for them.
-constexpr double kEarlyStartUs = 0.45;
 /// Co-scheduling and skew, per doubling of a cluster: of blocks that come and go, and of rings.
 constexpr double kClusterShare = 0.011;
 constexpr double kRingClusterShare = 0.024;
@@ -137,7 +135,7 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   work.instructions += kPerAccess / lanes;
   const double issue_ns = elements * work.instructions / (kLanes * used * clock_ghz);
   const double power_ns = elements * work.powers / (kPowerLanes * used * clock_ghz);
-  // Weights come from the L2 for every row, or the rows that are taken at once, unless they are held.
+  // Unless they are held, weights come from the L2 for every row, or all that are taken at once.
   const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
   const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
   const double fetched = value(scope, "HELD") > 0 ? 0 : weights * row_bytes / rows_at_once;
@@ -165,8 +163,7 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   if (stages == 0 && waves > 1) {
     body_ns *= 1 + kTailShare * (std::ceil(waves) - waves) / waves;
   }
-  const bool early = weights > 0 && value(scope, "PROGRAMMATIC") > 0;
-  return kRampUs + body_ns / 1e3 - (early ? kEarlyStartUs : 0);
+  return kRampUs + body_ns / 1e3;
 }
 
 }  // namespace kernwright::detail

@@ -111,6 +111,27 @@ struct LogSum {
   }
 };
 
+// Several values side by side, each combined as `Reduction` does: their shuffles interleave, and
+// they wait for other warps once.
+template <typename Reduction, int Count>
+struct Each {
+  struct Value {
+    typename Reduction::Value of[Count];
+  };
+  static __device__ __forceinline__ Value identity() {
+    Value x;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x.of[i] = Reduction::identity();
+    return x;
+  }
+  static __device__ __forceinline__ Value combine(const Value& a, const Value& b) {
+    Value x;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) x.of[i] = Reduction::combine(a.of[i], b.of[i]);
+    return x;
+  }
+};
+
 template <typename T>
 struct Words {
   static_assert(sizeof(T) % 4 == 0);

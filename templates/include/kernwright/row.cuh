@@ -5,11 +5,11 @@
 // cluster has a slice of SLICE_VECTORS; the vectors of one step lie side by side, so that a warp's
 // accesses are contiguous. Of its STEPS vectors a thread keeps the first KEPT in registers.
 //
-// With STAGES = 0 a block owns ROWS_PER_BLOCK rows and loads them straight into registers. With
-// more it takes rows in turn; each warp has a run of the slice for its own, and a ring of the runs
-// of that many rows in shared memory, which bulk copies fill ahead: as it waits for no other warp,
-// a run's place is refilled as soon as the run is in registers. All these names come from the
-// manifest; STREAMS is how many tensors are read.
+// With STAGES = 0 a block owns ROWS_PER_BLOCK rows, or several times as many, and loads them
+// straight into registers. With more it takes rows in turn; each warp has a run of the slice for
+// its own, and a ring of the runs of that many rows in shared memory, which bulk copies fill ahead:
+// as it waits for no other warp, a run's place is refilled as soon as the run is in registers. All
+// these names come from the manifest; STREAMS is how many tensors are read.
 
 #include <kernwright/config.cuh>
 #include <kernwright/mbarrier.cuh>
@@ -90,7 +90,7 @@ __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
   return pack<dtype_t, VECTOR_BYTES>(value);
 }
 
-// The rows of this thread's group, one after another:
+// The rows of this thread's group, `Rows` neighbours at once and one turn after another:
 //
 //   const Share share;
 //   Feed feed(tensors, row_count, share);
@@ -99,15 +99,19 @@ __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
 //   } while (feed.next());
 //
 // All threads of a block make every turn, because reductions need them all; where there is no row
-// left for a group, `active` is false and what was loaded is 0.
+// left for a group, `active` is false and what was loaded is 0. With a ring, which takes one row at
+// once, `Held` vectors of weights may lie beside it in shared memory.
+template <int Rows = 1, int Held = 0>
 class Feed {
+  static_assert(STAGES == 0 ? Held == 0 : Rows == 1);
+
  public:
   __device__ __forceinline__ Feed(const dtype_t* const (&tensors)[STREAMS], long long row_count,
                                   const Share& share)
       : share_(share), row_count_(row_count) {
     release_next_kernel();
     await_previous_kernel();
-    block_row_ = static_cast<long long>(blockIdx.x / CLUSTER) * ROWS_PER_BLOCK;
+    block_row_ = static_cast<long long>(blockIdx.x / CLUSTER) * ROWS_PER_BLOCK * Rows;
 #pragma unroll
     for (int i = 0; i < STREAMS; ++i) tensors_[i] = tensors[i];
     if constexpr (CLUSTER > 1) {
@@ -121,7 +125,7 @@ class Feed {
   }
 
   // Starts to copy the block's part of a vector of weights, which all rows share, to the place `i`
-  // of HELD.
+  // of Held.
   __device__ __forceinline__ void hold(int i, const dtype_t* weights) const {
     if (threadIdx.x != 0) return;
     const int bytes = share_.slice_vectors() * VECTOR_BYTES;
@@ -136,21 +140,32 @@ class Feed {
     if (turns_ == 0) mbarrier_wait(held_barrier(), 0);
   }
 
+  // The first of the group's rows, which the others follow.
   __device__ __forceinline__ long long row() const {
-    return block_row_ + threadIdx.x / THREADS_PER_ROW;
+    return block_row_ + threadIdx.x / THREADS_PER_ROW * Rows;
   }
-  __device__ __forceinline__ bool active() const { return row() < row_count_; }
+  // Whether there is the group's row `i`; without the first there is none.
+  __device__ __forceinline__ bool active(int i = 0) const { return row() + i < row_count_; }
 
-  // The kept vectors of the group's row in one of the tensors, the first of them first.
-  __device__ __forceinline__ void load(Vector (&x)[KEPT], int stream) const {
-    load_if(x, stream, [](int) { return true; });
+  // Where the first row begins in a tensor that is written. Of several rows the compiler may not
+  // share it with the addresses of the loads: it would take the first row's stores apart into
+  // words.
+  __device__ __forceinline__ long long first() const {
+    long long element = row() * columns;
+    if constexpr (Rows > 1) asm("" : "+l"(element));
+    return element;
+  }
+
+  // The kept vectors of the group's row `i` in one of the tensors, the first of them first.
+  __device__ __forceinline__ void load(Vector (&x)[KEPT], int stream, int i = 0) const {
+    load_if(x, stream, [](int) { return true; }, i);
   }
   // Those of which `wanted` is true of the first column; the others are 0.
   template <typename Wanted>
-  __device__ __forceinline__ void load_if(Vector (&x)[KEPT], int stream,
-                                          const Wanted& wanted) const {
-    const bool has_row = active();
-    const dtype_t* const source = tensors_[stream] + row() * columns;
+  __device__ __forceinline__ void load_if(Vector (&x)[KEPT], int stream, const Wanted& wanted,
+                                          int i = 0) const {
+    const bool has_row = active(i);
+    const dtype_t* const source = tensors_[stream] + (row() + i) * columns;
     if constexpr (STAGES > 0) {
       if (has_row && stream == 0) mbarrier_wait(barrier(place_.stage), place_.parity);
     }
@@ -221,7 +236,7 @@ class Feed {
   static __device__ __forceinline__ unsigned held_place(int i) {
     return memory() + ROWS_PER_BLOCK * STAGES * kStageBytes + i * kSliceBytes;
   }
-  static __device__ __forceinline__ unsigned held_barrier() { return held_place(HELD); }
+  static __device__ __forceinline__ unsigned held_barrier() { return held_place(Held); }
   __device__ __forceinline__ unsigned stage(int i) const {
     return memory() + (threadIdx.x / THREADS_PER_ROW * STAGES + i) * kStageBytes;
   }
@@ -233,11 +248,11 @@ class Feed {
     next_row_ = row();
     if (leads()) {
       for (int i = 0; i < STAGES; ++i) mbarrier_init(barrier(i), 1);
-      if (HELD > 0 && threadIdx.x == 0) mbarrier_init(held_barrier(), HELD);
+      if (Held > 0 && threadIdx.x == 0) mbarrier_init(held_barrier(), Held);
       mbarrier_init_fence();
       for (int i = 0; i < STAGES; ++i) fetch(i);
     }
-    if constexpr (HELD > 0) {
+    if constexpr (Held > 0) {
       __syncthreads();
     } else {
       __syncwarp();

@@ -1,12 +1,36 @@
 #pragma once
-// Vectors of weights that all rows share, for kernels over rows with a parameter WEIGHT_EARLY.
+// Vectors of weights that all rows share, for kernels over rows with the parameters WEIGHT_EARLY
+// and ROWS_AT_ONCE.
 
 #include <kernwright/row.cuh>
 
 namespace kernwright::row {
 
+// Of a group's rows, each of which needs the same weights.
+using WeightedFeed = Feed<ROWS_AT_ONCE, HELD>;
+
+// Whether the registers of a thread take its rows unpacked, beside 4 for each and 16 for the rest.
+constexpr bool kFitsUnpacked =
+    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * max(VECTOR_BYTES / 4, 1)) + 4 * ROWS_AT_ONCE +
+        16 <=
+    65536 / (MIN_BLOCKS * THREADS);
+
+// Between the uses of rows before and after the reduction: values that were unpacked for the first
+// are not kept for the second where that would spill them. The compiler cannot know that grids of
+// one dimension have no second layer, so that it takes x for changed.
+__device__ __forceinline__ void keep_packed(Vector (&x)[ROWS_AT_ONCE][KEPT]) {
+  if constexpr (kFitsUnpacked) return;
+#pragma unroll
+  for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+      for (unsigned& word : x[i][step].word) word |= blockIdx.z;
+    }
+  }
+}
+
 // A vector of weights that all rows share, if `Given`: read when it is needed, or with WEIGHT_EARLY
-// ahead of the reduction: into registers or, where a block takes several rows, once into `Place` of
+// ahead of the reduction: into registers or, where a block takes rows in turn, once into `Place` of
 // its shared memory.
 template <bool Given, int Place>
 class Weights {
@@ -24,23 +48,25 @@ class Weights {
     }
   }
   // Once, before the first row.
-  __device__ __forceinline__ void hold(const Feed& feed) const {
+  __device__ __forceinline__ void hold(const WeightedFeed& feed) const {
     if constexpr (Given && kHeld) feed.hold(Place, from_);
   }
-  // For every row, before its reduction.
+  // In every turn, before the reduction. Loads that are known to be read-only, by their kind or as
+  // those of a __restrict__ pointer, the compiler would move behind it.
   __device__ __forceinline__ void load_early() {
     if constexpr (!Given || !WEIGHT_EARLY || kHeld) return;
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      if (share_.has(step)) early_[step] = load_vector(from_ + share_.column(step));
+      if (!share_.has(step)) continue;
+      early_[step] = load<Load::plain, VECTOR_BYTES>(from_ + share_.column(step));
     }
   }
-  // For every row, after its reduction.
-  __device__ __forceinline__ void await(const Feed& feed) const {
+  // In every turn, after the reduction.
+  __device__ __forceinline__ void await(const WeightedFeed& feed) const {
     if constexpr (Given && kHeld) feed.await_held();
   }
   // That of `step`, which the row reaches; 0 where there are no weights.
-  __device__ __forceinline__ Vector at(int step, const Feed& feed) const {
+  __device__ __forceinline__ Vector at(int step, const WeightedFeed& feed) const {
     if constexpr (!Given) {
       return {};
     } else if constexpr (kHeld) {

@@ -9,6 +9,9 @@ constexpr bool kShifts = bias == bias_add;
 // All threads of a row have equally many elements.
 constexpr bool kEven = is_pow2(PARTS) && PARTS <= 32 && kShortestRun == KEPT * kRunThreads;
 
+using RowMoments = Each<Moments, ROWS_AT_ONCE>;
+using EvenRowMoments = Each<EvenMoments, ROWS_AT_ONCE>;
+
 // Of one vector: differences from its first element, so that equal values have no deviation.
 __device__ __forceinline__ Moments::Value moments_of(const Vector& x) {
   const float origin = lane<dtype_t>(x, 0);
@@ -49,17 +52,27 @@ __device__ __forceinline__ Moments::Value moments_of(const Vector (&x)[KEPT], co
   return {count, origin + mean, squares < 0 ? 0.0f : squares};
 }
 
-__device__ __forceinline__ EvenMoments::Value over_row(Feed& feed, const Moments::Value& part) {
+__device__ __forceinline__ EvenRowMoments::Value over_rows(WeightedFeed& feed,
+                                                           const RowMoments::Value& part) {
+  EvenRowMoments::Value even;
   if constexpr (kEven) {
-    return feed.reduce<EvenMoments>({part.mean, part.squares * (1.0f / (KEPT * kLanes))});
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      even.of[i] = {part.of[i].mean, part.of[i].squares * (1.0f / (KEPT * kLanes))};
+    }
+    return feed.reduce<EvenRowMoments>(even);
   } else {
-    const Moments::Value all = feed.reduce<Moments>(part);
-    return {all.mean, all.squares * (1.0f / columns)};
+    const RowMoments::Value all = feed.reduce<RowMoments>(part);
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      even.of[i] = {all.of[i].mean, all.of[i].squares * (1.0f / columns)};
+    }
+    return even;
   }
 }
 
-__device__ __forceinline__ void write(dtype_t* y, const Vector& x, const Vector& w, const Vector& b,
-                                      float mean, float scale) {
+__device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const Vector& b,
+                                         float mean, float scale) {
   float value[kLanes];
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
@@ -67,15 +80,15 @@ __device__ __forceinline__ void write(dtype_t* y, const Vector& x, const Vector&
     if constexpr (kScales) value[i] *= lane<dtype_t>(w, i);
     if constexpr (kShifts) value[i] += lane<dtype_t>(b, i);
   }
-  store<Store::plain>(y, pack<dtype_t, VECTOR_BYTES>(value));
+  return pack<dtype_t, VECTOR_BYTES>(value);
 }
 
 // Each row is brought to mean 0 and variance 1. x and r may be overwritten in place: a thread reads
 // its elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-    layernorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* __restrict__ w,
-                  const dtype_t* __restrict__ b, dtype_t* y, dtype_t* sum, long long row_count,
-                  float epsilon, unsigned early_blocks) {
+    layernorm_row(const dtype_t* x, const dtype_t* r, const dtype_t* w, const dtype_t* b,
+                  dtype_t* y, dtype_t* sum, long long row_count, float epsilon,
+                  unsigned early_blocks) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   const Share share;
@@ -85,28 +98,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     weights.prefetch();
     biases.prefetch();
   }
-  Feed feed(tensors, row_count, share);
+  WeightedFeed feed(tensors, row_count, share);
   weights.hold(feed);
   biases.hold(feed);
 
   do {
-    const long long first = feed.row() * columns;
-    Vector kept[KEPT];
-    Vector added[KEPT];
-    feed.load(kept, 0);
-    if constexpr (kAdds) feed.load(added, 1);
+    const long long first = feed.first();
+    Vector kept[ROWS_AT_ONCE][KEPT];
+    Vector added[ROWS_AT_ONCE][KEPT];
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      feed.load(kept[i], 0, i);
+      if constexpr (kAdds) feed.load(added[i], 1, i);
+    }
     weights.load_early();
     biases.load_early();
-    if constexpr (kAdds) {
+    RowMoments::Value part;
 #pragma unroll
-      for (int step = 0; step < KEPT; ++step) {
-        kept[step] = add(kept[step], added[step]);
-        if (feed.active() && share.has(step)) {
-          store<Store::plain>(sum + first + share.column(step), kept[step]);
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      if constexpr (kAdds) {
+#pragma unroll
+        for (int step = 0; step < KEPT; ++step) {
+          kept[i][step] = add(kept[i][step], added[i][step]);
+          if (feed.active(i) && share.has(step)) {
+            store<Store::plain>(sum + first + i * columns + share.column(step), kept[i][step]);
+          }
         }
       }
+      part.of[i] = moments_of(kept[i], share);
     }
-    Moments::Value part = moments_of(kept, share);
     if constexpr (KEPT < STEPS) {  // the rest is read now, and once more to be written
       if (feed.active()) {
 #pragma unroll 4
@@ -118,30 +138,40 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             rest = add(rest, load<Load::plain, VECTOR_BYTES>(r + at));
             store<Store::plain>(sum + at, rest);
           }
-          part = Moments::combine(part, moments_of(rest));
+          part.of[0] = Moments::combine(part.of[0], moments_of(rest));
         }
       }
     }
-    const EvenMoments::Value all = over_row(feed, part);
-    const float scale = rsqrtf(all.variance + epsilon);
+    const EvenRowMoments::Value all = over_rows(feed, part);
+    float scale[ROWS_AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) scale[i] = rsqrtf(all.of[i].variance + epsilon);
     weights.await(feed);
     biases.await(feed);
     if (!feed.active()) continue;
 
-    const auto finish = [&](const Vector& value, int step) {
-      write(y + first + share.column(step), value, weights.at(step, feed), biases.at(step, feed),
-            all.mean, scale);
-    };
+    keep_packed(kept);
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      if (share.has(step)) finish(kept[step], step);
+      if (!share.has(step)) continue;
+      const Vector w_of_step = weights.at(step, feed);
+      const Vector b_of_step = biases.at(step, feed);
+#pragma unroll
+      for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+        const Vector value = finish(kept[i][step], w_of_step, b_of_step, all.of[i].mean, scale[i]);
+        if (feed.active(i)) {
+          store<Store::plain>(y + first + i * columns + share.column(step), value);
+        }
+      }
     }
     if constexpr (KEPT < STEPS) {
 #pragma unroll 4
       for (int step = KEPT; step < STEPS; ++step) {
         if (!share.has(step)) continue;
-        finish(load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + first + share.column(step)),
-               step);
+        const long long at = first + share.column(step);
+        const Vector rest = load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + at);
+        store<Store::plain>(y + at, finish(rest, weights.at(step, feed), biases.at(step, feed),
+                                           all.of[0].mean, scale[0]));
       }
     }
   } while (feed.next());
