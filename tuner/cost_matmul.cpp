@@ -43,6 +43,8 @@ constexpr double kMmaClocks = 4;        ///< of an mma.sync of 16 rows by 8 and 
 constexpr double kSplitLines = 1.8;     ///< loads of rows that start between lines of the L2
 constexpr double kSingleElements = 25;  ///< stages of mma.sync where no wider copy is aligned
 constexpr double kTogether = 3;         ///< norm of the times of units that work side by side
+constexpr double kHeld = 0.75;          ///< of the L2, what stays in it beside all else
+constexpr double kScattered = 1.06;     ///< early blocks that no longer lie where they should
 constexpr double kMovedEnergy = 10;     ///< of a byte to or in an SM, over that of an operation
 constexpr double kMemoryEnergy = 43;    ///< of a byte from memory
 
@@ -166,6 +168,28 @@ double copies_us(const Candidate& candidate, const DeviceProfile& profile) {
     bytes += static_cast<double>(candidate.plan.workspaces[map.workspace].bytes);
   }
   return bytes > 0 ? kCopyStartUs + 2 * bytes / (kMemoryShare * profile.dram_gbps * 1e3) : 0;
+}
+
+/// What blocks lose that start before the kernel ahead has ended, since they go where there is
+/// room: neighbours no longer ask for the same lines at the same time, unless a cluster keeps them
+/// together or the L2 holds both operands, and several blocks of a multiprocessor are not spread
+/// evenly.
+double scattering(const Candidate& candidate, const DeviceProfile& profile) {
+  if (!candidate.plan.launches.front().programmatic) return 1;
+  const Scope& scope = candidate.scope;
+  const auto value = [&](const char* name) {
+    return static_cast<double>(scope.find(name).value_or(1));
+  };
+  const double operands = value("batch") * (value("m") + value("n") * value("STACK")) * value("k") *
+                          value("dtype_bytes");
+  const double cluster = value("CM") * value("CN") * value("SPLIT");
+  const auto resident = scope.find("BLOCKS");  // several of them, where a template counts them
+  const double blocks = resident ? static_cast<double>(*resident) : value("TILES") * cluster;
+  const bool crowded = blocks > static_cast<double>(profile.sm_count);
+  const bool apart =
+      operands > kHeld * static_cast<double>(profile.l2_bytes) && (cluster == 1 || crowded);
+  const bool uneven = resident && crowded;
+  return apart || uneven ? kScattered : 1;
 }
 
 /// What a kernel takes that reads an operand of many rows once for the few rows of the other, with
@@ -333,7 +357,7 @@ double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profil
   const double us = in_flight
                         ? predict_one_pass_us(candidate, profile, static_cast<double>(*in_flight))
                         : predict_tiles_us(candidate, profile);
-  return us + copies_us(candidate, profile);
+  return us * scattering(candidate, profile) + copies_us(candidate, profile);
 }
 
 }  // namespace kernwright::detail

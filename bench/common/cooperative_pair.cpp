@@ -98,7 +98,10 @@ Result<Candidate> make_part(const Catalog& catalog, const DeviceProfile& profile
                                                            {"CLUSTER", 1},
                                                            {"STAGES", shape.stages},
                                                            {"RESIDENT", shape.resident}};
-  if (weight_early) values.emplace_back("WEIGHT_EARLY", 1);
+  if (weight_early) {
+    values.emplace_back("WEIGHT_EARLY", 1);
+    values.emplace_back("ROWS_AT_ONCE", 1);
+  }
   values.emplace_back("PROGRAMMATIC", 0);
   return make_candidate(**kernel_template, **operation, *normalized,
                         Configuration(std::move(values)), profile);
