@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model/candidate.h"
+#include "model/candidate_maker.h"
 #include "model/config_header.h"
 #include "model/find_named.h"
 #include "model/unfused_form.h"
@@ -92,6 +93,10 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
       dims.back().second = operation_.example.dims().back().second * 16;
       shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
     }
+    Problem::Dims flat = operation_.example.dims();
+    flat.front().second *= 16;
+    flat.back().second = std::max<std::int64_t>(flat.back().second / 16, 1);
+    shapes.push_back(Problem::make(operation_.name, flat, operation_.example.flags()));
     std::vector<Problem> all;
     // Some values go with others alone.
     const auto add = [&](const Problem& problem) {
@@ -134,11 +139,12 @@ TEST_P(TemplateContractTest, EveryValueReachesAValidCandidate) {
   for (const Problem& problem : problems()) {
     if (all_reached()) break;
     if (!applies(made_, operation_, problem, profile)) continue;
+    const CandidateMaker maker(made_, operation_, problem, profile);
     for (std::int64_t i = 0; i < made_.space.size(); ++i) {
       const Configuration point = made_.space.at(i);
       bool news = false;
       for (const auto& [name, value] : point.values()) news = news || missing[name].contains(value);
-      if (!news || !make_candidate(made_, operation_, problem, point, profile)) continue;
+      if (!news || !maker.obeys_rules(point) || !maker.make(point)) continue;
       for (const auto& [name, value] : point.values()) missing[name].erase(value);
     }
   }
