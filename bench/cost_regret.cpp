@@ -6,8 +6,8 @@
 // as they were screened, and of the finalists alone, the others counting as if they had no time.
 //
 // Recorded configurations are matched with today's candidates by the parameters that were recorded;
-// those whose template or parameter is gone are left out, and counted. One that failed takes its
-// place among the first all the same.
+// those whose template or parameter is gone are left out, and counted; a parameter that came later
+// is at its default. One that failed takes its place among the first all the same.
 
 #include <algorithm>
 #include <array>
@@ -15,6 +15,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/common/bench_json.h"
@@ -64,15 +65,29 @@ std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) 
   return names;
 }
 
+/// In how many parameters a candidate is not its template's default.
+int distance_from_default(const Candidate& candidate) {
+  int distance = 0;
+  for (const auto& [name, value] : candidate.configuration.values()) {
+    distance += candidate.kernel_template->default_configuration.at(name) != value ? 1 : 0;
+  }
+  return distance;
+}
+
 /// In the order of the predictions.
 std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list) {
   const auto names = recorded_names(space);
-  std::map<std::string, double> predicted;
+  // Of candidates that differ only in what was not recorded, that with the defaults stands for what
+  // was there before such a parameter.
+  std::map<std::string, std::pair<int, double>> predicted;
   for (std::size_t i = 0; i < list.candidates.size(); ++i) {
     const Candidate& candidate = list.candidates[i];
     const auto known = names.find(candidate.kernel_template->name);
     if (known == names.end()) continue;
-    predicted[key(known->first, candidate.configuration, known->second)] = list.predicted_us[i];
+    const std::pair found(distance_from_default(candidate), list.predicted_us[i]);
+    const auto [place, added] =
+        predicted.emplace(key(known->first, candidate.configuration, known->second), found);
+    if (!added) place->second = std::min(place->second, found);
   }
   std::vector<Judged> judged;
   for (const RecordedConfiguration& one : space.configurations) {
@@ -80,7 +95,7 @@ std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list)
     const auto found = predicted.find(key(name, one.configuration, names.at(name)));
     if (found == predicted.end()) continue;
     Judged& added = judged.emplace_back();
-    added.predicted_us = found->second;
+    added.predicted_us = found->second.second;
     if (one.outcome == Outcome::ok) added.truth_us = one.truth_us;
     if (one.final_us > 0) added.final_us = one.final_us;
   }
