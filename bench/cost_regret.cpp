@@ -65,15 +65,6 @@ std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) 
   return names;
 }
 
-/// In how many parameters a candidate is not its template's default.
-int distance_from_default(const Candidate& candidate) {
-  int distance = 0;
-  for (const auto& [name, value] : candidate.configuration.values()) {
-    distance += candidate.kernel_template->default_configuration.at(name) != value ? 1 : 0;
-  }
-  return distance;
-}
-
 /// In the order of the predictions.
 std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list) {
   const auto names = recorded_names(space);

@@ -74,15 +74,6 @@ std::string compile_key(const Candidate& candidate) {
   return key;
 }
 
-/// In how many parameters a candidate is not its template's default.
-int distance_from_default(const Candidate& candidate) {
-  const auto& values = candidate.configuration.values();
-  const auto& standard = candidate.kernel_template->default_configuration.values();
-  int distance = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) distance += values[i] != standard[i] ? 1 : 0;
-  return distance;
-}
-
 /// Every template stands with what is nearest to its default, since a problem may rule that out by
 /// one parameter. Index of the fastest predicted of these.
 std::size_t find_default(const CandidateList& list) {
@@ -103,6 +94,14 @@ std::size_t find_default(const CandidateList& list) {
 }
 
 }  // namespace
+
+int distance_from_default(const Candidate& candidate) {
+  const auto& values = candidate.configuration.values();
+  const auto& standard = candidate.kernel_template->default_configuration.values();
+  int distance = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) distance += values[i] != standard[i] ? 1 : 0;
+  return distance;
+}
 
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
                                            const Problem& normalized,

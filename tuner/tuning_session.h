@@ -30,6 +30,9 @@ struct CandidateList {
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
                                            const Problem& normalized, const DeviceProfile& profile);
 
+/// In how many parameters a candidate is not its template's default.
+int distance_from_default(const Candidate& candidate);
+
 /// The search for one problem on one device, see `run_search`: enumerates the candidates, compiles
 /// them on the pool, and returns the record of the winner with its evidence. Artifacts of all
 /// finalists are put into `artifacts`. Errors: no candidate passed (naming the commonest outcome),

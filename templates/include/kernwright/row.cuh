@@ -160,6 +160,11 @@ class Feed {
   __device__ __forceinline__ void load(Vector (&x)[KEPT], int stream, int i = 0) const {
     load_if(x, stream, [](int) { return true; }, i);
   }
+  // Of all the group's rows, with several at once.
+  __device__ __forceinline__ void load(Vector (&x)[Rows][KEPT], int stream) const {
+#pragma unroll
+    for (int i = 0; i < Rows; ++i) load(x[i], stream, i);
+  }
   // Those of which `wanted` is true of the first column; the others are 0.
   template <typename Wanted>
   __device__ __forceinline__ void load_if(Vector (&x)[KEPT], int stream, const Wanted& wanted,

@@ -46,11 +46,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const long long first = feed.first();
     Vector kept[ROWS_AT_ONCE][KEPT];
     Vector added[ROWS_AT_ONCE][KEPT];
-#pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      feed.load(kept[i], 0, i);
-      if constexpr (kAdds) feed.load(added[i], 1, i);
-    }
+    feed.load(kept, 0);
+    if constexpr (kAdds) feed.load(added, 1);
     weights.load_early();
 
     Sums::Value part = Sums::identity();
