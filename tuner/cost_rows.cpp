@@ -37,8 +37,11 @@ constexpr double kAloneShare = 0.05;
 /// weights that are not asked for early.
 constexpr double kL2BytesPerNs = 7400;
 constexpr double kWeightNs = 30;
+/// Weights that stay in the L1, where a multiprocessor's next blocks find them; of more their share
+/// is fetched again.
+constexpr double kL1WeightBytes = 131072;
 /// Co-scheduling and skew, per doubling of a cluster: of blocks that come and go, and of rings.
-constexpr double kClusterShare = 0.011;
+constexpr double kClusterShare = 0.025;
 constexpr double kRingClusterShare = 0.024;
 /// What of an empty last wave is lost: its blocks run alone and faster.
 constexpr double kTailShare = 0.05;
@@ -58,7 +61,7 @@ struct Work {
   double row_ns;
 };
 constexpr Work kWork[] = {
-    {"rmsnorm", 6, 0, 200}, {"layernorm", 9, 0, 435}, {"softmax", 7, 1, 300}, {"reduce", 2, 0, 0}};
+    {"rmsnorm", 6, 0, 200}, {"layernorm", 6, 0, 435}, {"softmax", 7, 1, 300}, {"reduce", 2, 0, 0}};
 constexpr double kLanes = 128;  ///< of one multiprocessor; powers take 8 times as long
 constexpr double kPowerLanes = 16;
 
@@ -138,7 +141,9 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   // Unless they are held, weights come from the L2 for every row, or all that are taken at once.
   const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
   const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
-  const double fetched = value(scope, "HELD") > 0 ? 0 : weights * row_bytes / rows_at_once;
+  const double misses = std::min(weights * value(scope, "ROW_BYTES") / kL1WeightBytes, 1.0);
+  const double fetched =
+      value(scope, "HELD") > 0 ? 0 : misses * weights * row_bytes / rows_at_once;
   const double l2_ns = (loaded + fetched) / kL2BytesPerNs;
   const double weight_ns = weights > 0 && value(scope, "WEIGHT_EARLY") == 0 ? kWeightNs : 0;
   // A block takes its tiles one after another.

@@ -37,6 +37,7 @@ class RowsGpuTest : public GpuWorld {
     Tensors inputs;
     std::map<std::string, double> scalars;        ///< other than their defaults
     std::map<std::string, std::string> in_place;  ///< output -> the input whose memory it takes
+    double place = 0.5;  ///< of the candidate in the list of all, 0 to below 1
   };
 
   /// What one candidate computes, by output. Outputs hold NaN before.
@@ -45,7 +46,8 @@ class RowsGpuTest : public GpuWorld {
     const Problem problem = normalized(text);
     const CandidateList list = enumerate(problem);
     if (list.candidates.empty()) return outputs;
-    const Candidate& candidate = list.candidates[list.candidates.size() / 2];
+    const auto candidates = static_cast<double>(list.candidates.size());
+    const Candidate& candidate = list.candidates[static_cast<std::size_t>(given.place * candidates)];
     SCOPED_TRACE(candidate.id());
     const CompileResult kernel =
         pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
@@ -223,6 +225,32 @@ TEST_F(RowsGpuTest, LayernormKeepsItsDigitsFarFromZero) {
   expect_near(
       y("layernorm rows=1 columns=1000 weight=none bias=none dtype=fp32", {{{"x", x}}, {}, {}}),
       expected, 2e-3);
+}
+
+// A row whose mean is far from zero is summed twice, its neighbours in a warp or block are not.
+TEST_F(RowsGpuTest, LayernormOfRowsNearZeroFarFromItAndWithoutANumber) {
+  constexpr std::size_t kRows = 40;
+  for (const std::size_t columns : {64U, 512U, 4104U}) {
+    Values x;
+    Values expected;
+    for (std::size_t i = 0; i < kRows * columns; ++i) {
+      const std::size_t row = i / columns;
+      const double side = i % 2 == 0 ? 1 : -1;
+      x.push_back(row % 3 == 0 ? 300 + 2 * side : side / 4);
+      const double variance = row % 3 == 0 ? 4 : 0.0625;
+      expected.push_back(side * std::sqrt(variance / (variance + 1e-5)));
+    }
+    for (std::size_t i = 7 * columns; i < 8 * columns; ++i) expected[i] = std::nan("");
+    x[7 * columns + 5] = std::nan("");
+    for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+      for (const double place : {0.0, 0.15, 0.3, 0.5, 0.7, 0.9}) {
+        expect_near(y(concat("layernorm weight=none bias=none rows=40 columns=", columns,
+                             " dtype=", dtype),
+                      {{{"x", x}}, {}, {}, place}),
+                    expected, 4e-3);
+      }
+    }
+  }
 }
 
 TEST_F(RowsGpuTest, RmsnormOfTinyAndLargeValues) {

@@ -47,36 +47,6 @@ struct Max {
   }
 };
 
-// Count, mean and sum of squared deviations, combined as in Chan, Golub and LeVeque: no difference
-// of large sums, so a mean far from zero costs no digits.
-struct Moments {
-  struct Value {
-    float count;
-    float mean;
-    float squares;
-  };
-  static __device__ __forceinline__ Value identity() { return {0, 0, 0}; }
-  static __device__ __forceinline__ Value combine(const Value& a, const Value& b) {
-    const float count = a.count + b.count;
-    const float share = __fdividef(b.count, fmaxf(count, 1.0f));
-    const float distance = b.mean - a.mean;
-    return {count, a.mean + distance * share,
-            a.squares + b.squares + distance * distance * (a.count * share)};
-  }
-};
-
-// The same of parts of equal count, so that none is needed, nor a division.
-struct EvenMoments {
-  struct Value {
-    float mean;
-    float variance;
-  };
-  static __device__ __forceinline__ Value combine(const Value& a, const Value& b) {
-    const float distance = 0.5f * (b.mean - a.mean);
-    return {0.5f * (a.mean + b.mean), 0.5f * (a.variance + b.variance) + distance * distance};
-  }
-};
-
 // e^x to 2 ulp of the exponent's product; results below 2^-126 are 0.
 __device__ __forceinline__ float fast_exp(float x) {
   float y;
@@ -182,12 +152,12 @@ __device__ __forceinline__ void send_to_rank(T* place, const T& x, unsigned rank
 // Over what `Warps` warps of each of `Cluster` blocks have reduced, two or more together, with one
 // barrier: each warp leaves its part, in all blocks, and then combines all parts itself. `parts` is
 // the group's own, and has an entry for every warp of the cluster; a caller that reduces again must
-// alternate between two such arrays, because nothing here waits for the readers. All threads of the
-// block call. In a cluster the blocks must have started (cluster_wait) before, and `received` is
+// alternate between two such arrays, because nothing here waits for the readers. A block has `Groups`
+// of these warps, which do not wait for one another. In a cluster the blocks must have started (cluster_wait) before, and `received` is
 // the shared address of an mbarrier of one arrival that belongs to `parts`, in the phase of
 // `parity`: a barrier of the cluster would publish, and so wait for, all that was stored to memory
 // before.
-template <typename Reduction, int Warps, int Cluster>
+template <typename Reduction, int Warps, int Cluster, int Groups = 1>
 __device__ __forceinline__ typename Reduction::Value combine_warps(typename Reduction::Value x,
                                                                    typename Reduction::Value* parts,
                                                                    unsigned received = 0,
@@ -197,7 +167,11 @@ __device__ __forceinline__ typename Reduction::Value combine_warps(typename Redu
   const int warp = threadIdx.x / 32 % Warps;
   if constexpr (Cluster == 1) {
     if (lane == 0) parts[warp] = x;
-    __syncthreads();
+    if constexpr (Groups == 1) {
+      __syncthreads();
+    } else {
+      named_barrier_sync(1 + threadIdx.x / (32 * Warps), 32 * Warps);
+    }
   } else {
     if (threadIdx.x == 0) mbarrier_arrive_expect(received, kParts * sizeof(x));
     if (lane < Cluster) send_to_rank(parts + cluster_rank() * Warps + warp, x, lane, received);

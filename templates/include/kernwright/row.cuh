@@ -84,10 +84,12 @@ __device__ __forceinline__ Vector load_vector(const dtype_t* from) {
 
 // a + b, rounded: where a sum is written, that is also what is worked on.
 __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
-  float value[kLanes];
+  Vector sum;
 #pragma unroll
-  for (int i = 0; i < kLanes; ++i) value[i] = lane<dtype_t>(a, i) + lane<dtype_t>(b, i);
-  return pack<dtype_t, VECTOR_BYTES>(value);
+  for (int i = 0; i < max(VECTOR_BYTES / 4, 1); ++i) {
+    sum.word[i] = add_words<dtype_t>(a.word[i], b.word[i]);
+  }
+  return sum;
 }
 
 // The rows of this thread's group, `Rows` neighbours at once and one turn after another:
@@ -98,8 +100,8 @@ __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
 //     feed.load(...) for every tensor; ... feed.reduce<Sum>(...), once, of all that was loaded; ...
 //   } while (feed.next());
 //
-// All threads of a block make every turn, because reductions need them all; where there is no row
-// left for a group, `active` is false and what was loaded is 0. With a ring, which takes one row at
+// All threads of a group make every turn, because reductions need them all; where there is no row
+// left for it, `active` is false and what was loaded is 0. With a ring, which takes one row at
 // once, `Held` vectors of weights may lie beside it in shared memory.
 template <int Rows = 1, int Held = 0>
 class Feed {
@@ -188,8 +190,8 @@ class Feed {
     }
   }
 
-  // Over the whole row. Its places in the rings are given to later rows as soon as all threads of a
-  // warp have what they loaded, which the exchange of their parts proves.
+  // Over the whole row, once a turn. Its places in the rings are given to later rows as soon as all
+  // threads of a warp have what they loaded, which the exchange of their parts proves.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value reduce(typename Reduction::Value x) {
     x = warp_reduce<Reduction, kWarpThreads>(x);
@@ -198,18 +200,12 @@ class Feed {
       if (leads()) fetch(place_.stage);
       place_.advance();
     }
-    if constexpr (PARTS == 1) {
-      return x;
-    } else {
-      if constexpr (CLUSTER > 1) {
-        if (!started_) cluster_wait();
-        started_ = true;
-      }
-      __shared__ typename Reduction::Value parts[2][ROWS_PER_BLOCK][PARTS];
-      return combine_warps<Reduction, kWarps, CLUSTER>(
-          x, parts[turns_ % 2][threadIdx.x / THREADS_PER_ROW], received(turns_ % 2),
-          turns_ / 2 % 2);
-    }
+    return combine<Reduction>(x);
+  }
+  // Over the whole row once more, where all threads of a warp and of the row come here.
+  template <typename Reduction>
+  __device__ __forceinline__ typename Reduction::Value reduce_again(typename Reduction::Value x) {
+    return combine<Reduction>(warp_reduce<Reduction, kWarpThreads>(x));
   }
 
   __device__ __forceinline__ bool next() {
@@ -223,11 +219,30 @@ class Feed {
   static constexpr int kSliceBytes = SLICE_VECTORS * VECTOR_BYTES;
   static constexpr int kStageBytes = STREAMS * kSliceBytes;
 
+  // Of the parts of warps, which alternates between two places: those who come to the next exchange
+  // have read what they wanted of the last but one.
+  template <typename Reduction>
+  __device__ __forceinline__ typename Reduction::Value combine(
+      const typename Reduction::Value& x) {
+    if constexpr (PARTS == 1) {
+      return x;
+    } else {
+      if constexpr (CLUSTER > 1) {
+        if (exchanges_ == 0) cluster_wait();  // all blocks of the cluster have started
+      }
+      __shared__ typename Reduction::Value parts[2][ROWS_PER_BLOCK][PARTS];
+      const unsigned exchange = exchanges_++;
+      return combine_warps<Reduction, kWarps, CLUSTER, ROWS_PER_BLOCK>(
+          x, parts[exchange % 2][threadIdx.x / THREADS_PER_ROW], received(exchange % 2),
+          exchange / 2 % 2);
+    }
+  }
+
   static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpThreads == 0; }
   static __device__ __forceinline__ long long stride() {
     return static_cast<long long>(gridDim.x / CLUSTER) * ROWS_PER_BLOCK;
   }
-  // Where the parts of every second turn have come from all of the cluster.
+  // Where the parts of every second exchange have come from all of the cluster.
   static __device__ __forceinline__ unsigned received(int i) {
     __shared__ unsigned long long barriers[2];
     return shared_address(&barriers[i]);
@@ -284,7 +299,7 @@ class Feed {
   long long row_count_;
   long long block_row_;
   unsigned turns_ = 0;
-  bool started_ = false;  // all blocks of the cluster have
+  unsigned exchanges_ = 0;
   // Of the warp's ring; `next_row_` is its leading thread's.
   long long next_row_ = 0;
   Ring<max(STAGES, 1)> place_;

@@ -99,6 +99,39 @@ __device__ __forceinline__ float2 unpack_pair(unsigned word) {
           to_float(T{static_cast<unsigned short>(word >> 16)})};
 }
 
+// Words that hold one fp32 or two neighbours: of ones, and the sum of two, rounded once.
+template <typename T>
+__device__ __forceinline__ unsigned ones_word() {
+  static_assert(sizeof(T) == 4);
+  return 0x3f800000;
+}
+template <>
+__device__ __forceinline__ unsigned ones_word<bf16>() {
+  return 0x3f803f80;
+}
+template <>
+__device__ __forceinline__ unsigned ones_word<fp16>() {
+  return 0x3c003c00;
+}
+
+template <typename T>
+__device__ __forceinline__ unsigned add_words(unsigned a, unsigned b) {
+  static_assert(sizeof(T) == 4);
+  return __float_as_uint(__uint_as_float(a) + __uint_as_float(b));
+}
+template <>
+__device__ __forceinline__ unsigned add_words<bf16>(unsigned a, unsigned b) {
+  unsigned sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(ones_word<bf16>()), "r"(b));
+  return sum;
+}
+template <>
+__device__ __forceinline__ unsigned add_words<fp16>(unsigned a, unsigned b) {
+  unsigned sum;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+
 // Four fp8_e4m3 of a word as fp16, which holds them exactly: `low` the first two, `high` the
 // others.
 __device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigned& high) {

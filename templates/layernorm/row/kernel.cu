@@ -1,3 +1,4 @@
+#include <kernwright/row_sums.cuh>
 #include <kernwright/row_weights.cuh>
 
 using namespace kernwright;
@@ -6,70 +7,34 @@ using namespace kernwright::row;
 constexpr bool kAdds = residual == residual_add;
 constexpr bool kScales = weight == weight_scale;
 constexpr bool kShifts = bias == bias_add;
-// All threads of a row have equally many elements.
-constexpr bool kEven = is_pow2(PARTS) && PARTS <= 32 && kShortestRun == KEPT * kRunThreads;
 
-using RowMoments = Each<Moments, ROWS_AT_ONCE>;
-using EvenRowMoments = Each<EvenMoments, ROWS_AT_ONCE>;
+// Of each row two sums, first those of the elements and of their squares.
+using Sums = Each<Sum, 2 * ROWS_AT_ONCE>;
 
-// Of one vector: differences from its first element, so that equal values have no deviation.
-__device__ __forceinline__ Moments::Value moments_of(const Vector& x) {
-  const float origin = lane<dtype_t>(x, 0);
-  float sum = 0;
-#pragma unroll
-  for (int i = 1; i < kLanes; ++i) sum += lane<dtype_t>(x, i) - origin;
-  const float mean = origin + sum * (1.0f / kLanes);
-  float squares = 0;
-#pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    const float d = lane<dtype_t>(x, i) - mean;
-    squares += d * d;
+// Below this share of the mean square the variance is not taken as a difference, whose error is a
+// few 2^-23 of the mean square: as much as results of the type do not show.
+constexpr float kLeastShare = sizeof(dtype_t) == 4 ? 0.5f : 1.0f / 32;
+
+// What normalises a row.
+struct Normal {
+  float mean;
+  float variance;
+  bool far;  // the mean lies far from 0, measured by the deviations
+
+  __device__ __forceinline__ Normal() = default;
+  __device__ __forceinline__ Normal(float sum, float squares) {
+    mean = sum * (1.0f / columns);
+    const float mean_square = squares * (1.0f / columns);
+    variance = mean_square - mean * mean;
+    far = !(variance >= kLeastShare * mean_square);
   }
-  return {kLanes, mean, squares};
-}
-
-// Of the kept vectors that the row reaches, in one turn. The difference of sums is harmless here:
-// they are of differences from one of the values, whose square is at most `count` times the mean
-// square of the deviations.
-__device__ __forceinline__ Moments::Value moments_of(const Vector (&x)[KEPT], const Share& share) {
-  const float origin = lane<dtype_t>(x[0], 0);
-  float sum = 0;
-  float squares = 0;
-  float count = 0;
-#pragma unroll
-  for (int step = 0; step < KEPT; ++step) {
-    if (!share.has(step)) continue;
-    count += kLanes;
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const float d = lane<dtype_t>(x[step], i) - origin;
-      sum += d;
-      squares += d * d;
-    }
+  // By the sums of the differences from the mean and of their squares.
+  __device__ __forceinline__ void correct(float sum, float squares) {
+    const float distance = sum * (1.0f / columns);
+    mean += distance;
+    variance = squares * (1.0f / columns) - distance * distance;
   }
-  const float mean = __fdividef(sum, fmaxf(count, 1.0f));
-  squares -= sum * mean;
-  return {count, origin + mean, squares < 0 ? 0.0f : squares};
-}
-
-__device__ __forceinline__ EvenRowMoments::Value over_rows(WeightedFeed& feed,
-                                                           const RowMoments::Value& part) {
-  EvenRowMoments::Value even;
-  if constexpr (kEven) {
-#pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      even.of[i] = {part.of[i].mean, part.of[i].squares * (1.0f / (KEPT * kLanes))};
-    }
-    return feed.reduce<EvenRowMoments>(even);
-  } else {
-    const RowMoments::Value all = feed.reduce<RowMoments>(part);
-#pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      even.of[i] = {all.of[i].mean, all.of[i].squares * (1.0f / columns)};
-    }
-    return even;
-  }
-}
+};
 
 __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const Vector& b,
                                          float mean, float scale) {
@@ -81,6 +46,32 @@ __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const
     if constexpr (kShifts) value[i] += lane<dtype_t>(b, i);
   }
   return pack<dtype_t, VECTOR_BYTES>(value);
+}
+
+// Of x, by which the compiler may not know the vector again: else it keeps rows unpacked for both.
+__device__ __forceinline__ void add_deviations(Vector x, float mean, float& sum, float& squares) {
+#pragma unroll
+  for (unsigned& word : x.word) asm("" : "+r"(word));
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    const float d = lane<dtype_t>(x, i) - mean;
+    sum += d;
+    squares += d * d;
+  }
+}
+
+// Calls work(step, place of the vector's first element) for what is not kept: that is read for sums
+// and once more to be written.
+template <typename Work>
+__device__ __forceinline__ void for_the_rest(const WeightedFeed& feed, const Share& share,
+                                             const Work& work) {
+  if constexpr (KEPT < STEPS) {
+    if (!feed.active()) return;
+#pragma unroll 4
+    for (int step = KEPT; step < STEPS; ++step) {
+      if (share.has(step)) work(step, feed.first() + share.column(step));
+    }
+  }
 }
 
 // Each row is brought to mean 0 and variance 1. x and r may be overwritten in place: a thread reads
@@ -110,44 +101,73 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (kAdds) feed.load(added, 1);
     weights.load_early();
     biases.load_early();
-    RowMoments::Value part;
+
+    const dtype_t* const written = kAdds ? sum : x;
+
+    Sums::Value part;
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      if constexpr (kAdds) {
+      VectorSums sums;
 #pragma unroll
-        for (int step = 0; step < KEPT; ++step) {
+      for (int step = 0; step < KEPT; ++step) {
+        if constexpr (kAdds) {
           kept[i][step] = add(kept[i][step], added[i][step]);
           if (feed.active(i) && share.has(step)) {
             store<Store::plain>(sum + first + i * columns + share.column(step), kept[i][step]);
           }
         }
+        sums.add(kept[i][step]);
       }
-      part.of[i] = moments_of(kept[i], share);
-    }
-    if constexpr (KEPT < STEPS) {  // the rest is read now, and once more to be written
-      if (feed.active()) {
-#pragma unroll 4
-        for (int step = KEPT; step < STEPS; ++step) {
-          if (!share.has(step)) continue;
-          const long long at = first + share.column(step);
-          Vector rest = load<Load::plain, VECTOR_BYTES>(x + at);
-          if constexpr (kAdds) {
-            rest = add(rest, load<Load::plain, VECTOR_BYTES>(r + at));
-            store<Store::plain>(sum + at, rest);
-          }
-          part.of[0] = Moments::combine(part.of[0], moments_of(rest));
+      for_the_rest(feed, share, [&](int, long long at) {
+        Vector rest = load<Load::plain, VECTOR_BYTES>(x + at);
+        if constexpr (kAdds) {
+          rest = add(rest, load<Load::plain, VECTOR_BYTES>(r + at));
+          store<Store::plain>(sum + at, rest);
         }
+        sums.add_alone(rest);
+      });
+      part.of[2 * i] = sums.elements();
+      part.of[2 * i + 1] = sums.squares();
+    }
+    const Sums::Value all = feed.reduce<Sums>(part);
+
+    Normal normal[ROWS_AT_ONCE];
+    bool some_are_far = false;
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      normal[i] = Normal(all.of[2 * i], all.of[2 * i + 1]);
+      some_are_far |= normal[i].far;
+    }
+    some_are_far = __any_sync(0xffffffffu, some_are_far);
+    if (some_are_far) {
+      part = Sums::identity();
+#pragma unroll
+      for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+        if (!feed.active(i)) continue;
+        const auto add_one = [&](const Vector& v) {
+          add_deviations(v, normal[i].mean, part.of[2 * i], part.of[2 * i + 1]);
+        };
+#pragma unroll
+        for (int step = 0; step < KEPT; ++step) {
+          if (share.has(step)) add_one(kept[i][step]);
+        }
+        for_the_rest(feed, share, [&](int, long long at) {
+          add_one(load<Load::plain, VECTOR_BYTES>(written + at));
+        });
+      }
+      const Sums::Value deviations = feed.reduce_again<Sums>(part);
+#pragma unroll
+      for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+        if (normal[i].far) normal[i].correct(deviations.of[2 * i], deviations.of[2 * i + 1]);
       }
     }
-    const EvenRowMoments::Value all = over_rows(feed, part);
     float scale[ROWS_AT_ONCE];
 #pragma unroll
-    for (int i = 0; i < ROWS_AT_ONCE; ++i) scale[i] = rsqrtf(all.of[i].variance + epsilon);
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) scale[i] = rsqrtf(normal[i].variance + epsilon);
     weights.await(feed);
     biases.await(feed);
     if (!feed.active()) continue;
 
-    keep_packed(kept);
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
       if (!share.has(step)) continue;
@@ -155,21 +175,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       const Vector b_of_step = biases.at(step, feed);
 #pragma unroll
       for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-        const Vector value = finish(kept[i][step], w_of_step, b_of_step, all.of[i].mean, scale[i]);
+        const Vector value =
+            finish(kept[i][step], w_of_step, b_of_step, normal[i].mean, scale[i]);
         if (feed.active(i)) {
           store<Store::plain>(y + first + i * columns + share.column(step), value);
         }
       }
     }
-    if constexpr (KEPT < STEPS) {
-#pragma unroll 4
-      for (int step = KEPT; step < STEPS; ++step) {
-        if (!share.has(step)) continue;
-        const long long at = first + share.column(step);
-        const Vector rest = load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + at);
-        store<Store::plain>(y + at, finish(rest, weights.at(step, feed), biases.at(step, feed),
-                                           all.of[0].mean, scale[0]));
-      }
-    }
+    for_the_rest(feed, share, [&](int step, long long at) {
+      store<Store::plain>(y + at, finish(load<Load::plain, VECTOR_BYTES>(written + at),
+                                         weights.at(step, feed), biases.at(step, feed),
+                                         normal[0].mean, scale[0]));
+    });
   } while (feed.next());
 }
