@@ -144,8 +144,7 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
   const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
   const double misses = std::min(weights * value(scope, "ROW_BYTES") / kL1WeightBytes, 1.0);
-  const double fetched =
-      value(scope, "HELD") > 0 ? 0 : misses * weights * row_bytes / rows_at_once;
+  const double fetched = value(scope, "HELD") > 0 ? 0 : misses * weights * row_bytes / rows_at_once;
   const double l2_ns = (loaded + fetched) / kL2BytesPerNs;
   const double weight_ns = weights > 0 && value(scope, "WEIGHT_EARLY") == 0 ? kWeightNs : 0;
   // A block takes its tiles one after another.

@@ -47,7 +47,8 @@ class RowsGpuTest : public GpuWorld {
     const CandidateList list = enumerate(problem);
     if (list.candidates.empty()) return outputs;
     const auto candidates = static_cast<double>(list.candidates.size());
-    const Candidate& candidate = list.candidates[static_cast<std::size_t>(given.place * candidates)];
+    const Candidate& candidate =
+        list.candidates[static_cast<std::size_t>(given.place * candidates)];
     SCOPED_TRACE(candidate.id());
     const CompileResult kernel =
         pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
@@ -244,10 +245,10 @@ TEST_F(RowsGpuTest, LayernormOfRowsNearZeroFarFromItAndWithoutANumber) {
     x[7 * columns + 5] = std::nan("");
     for (const char* dtype : {"bf16", "fp16", "fp32"}) {
       for (const double place : {0.0, 0.15, 0.3, 0.5, 0.7, 0.9}) {
-        expect_near(y(concat("layernorm weight=none bias=none rows=40 columns=", columns,
-                             " dtype=", dtype),
-                      {{{"x", x}}, {}, {}, place}),
-                    expected, 4e-3);
+        expect_near(
+            y(concat("layernorm weight=none bias=none rows=40 columns=", columns, " dtype=", dtype),
+              {{{"x", x}}, {}, {}, place}),
+            expected, 4e-3);
       }
     }
   }

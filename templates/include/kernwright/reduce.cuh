@@ -152,11 +152,11 @@ __device__ __forceinline__ void send_to_rank(T* place, const T& x, unsigned rank
 // Over what `Warps` warps of each of `Cluster` blocks have reduced, two or more together, with one
 // barrier: each warp leaves its part, in all blocks, and then combines all parts itself. `parts` is
 // the group's own, and has an entry for every warp of the cluster; a caller that reduces again must
-// alternate between two such arrays, because nothing here waits for the readers. A block has `Groups`
-// of these warps, which do not wait for one another. In a cluster the blocks must have started (cluster_wait) before, and `received` is
-// the shared address of an mbarrier of one arrival that belongs to `parts`, in the phase of
-// `parity`: a barrier of the cluster would publish, and so wait for, all that was stored to memory
-// before.
+// alternate between two such arrays, because nothing here waits for the readers. A block has
+// `Groups` of these warps, which do not wait for one another. In a cluster the blocks must have
+// started (cluster_wait) before, and `received` is the shared address of an mbarrier of one arrival
+// that belongs to `parts`, in the phase of `parity`: a barrier of the cluster would publish, and so
+// wait for, all that was stored to memory before.
 template <typename Reduction, int Warps, int Cluster, int Groups = 1>
 __device__ __forceinline__ typename Reduction::Value combine_warps(typename Reduction::Value x,
                                                                    typename Reduction::Value* parts,

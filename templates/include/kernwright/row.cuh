@@ -222,8 +222,7 @@ class Feed {
   // Of the parts of warps, which alternates between two places: those who come to the next exchange
   // have read what they wanted of the last but one.
   template <typename Reduction>
-  __device__ __forceinline__ typename Reduction::Value combine(
-      const typename Reduction::Value& x) {
+  __device__ __forceinline__ typename Reduction::Value combine(const typename Reduction::Value& x) {
     if constexpr (PARTS == 1) {
       return x;
     } else {

@@ -175,17 +175,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       const Vector b_of_step = biases.at(step, feed);
 #pragma unroll
       for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-        const Vector value =
-            finish(kept[i][step], w_of_step, b_of_step, normal[i].mean, scale[i]);
+        const Vector value = finish(kept[i][step], w_of_step, b_of_step, normal[i].mean, scale[i]);
         if (feed.active(i)) {
           store<Store::plain>(y + first + i * columns + share.column(step), value);
         }
       }
     }
     for_the_rest(feed, share, [&](int step, long long at) {
-      store<Store::plain>(y + at, finish(load<Load::plain, VECTOR_BYTES>(written + at),
-                                         weights.at(step, feed), biases.at(step, feed),
-                                         normal[0].mean, scale[0]));
+      store<Store::plain>(
+          y + at, finish(load<Load::plain, VECTOR_BYTES>(written + at), weights.at(step, feed),
+                         biases.at(step, feed), normal[0].mean, scale[0]));
     });
   } while (feed.next());
 }
