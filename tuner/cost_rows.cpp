@@ -31,8 +31,8 @@ constexpr std::int64_t kOtherRegisters = 28;
 /// and for every further stage.
 constexpr double kRingShare = 0.036;
 constexpr double kStageShare = 0.012;
-/// Groups of several warps each in one block wait for one another.
-constexpr double kSharedBarrierShare = 0.57;
+/// Groups of several warps each in one block begin and end together.
+constexpr double kSharedBlockShare = 0.57;
 /// What a multiprocessor loses whose only block computes; shared among its blocks.
 constexpr double kAloneShare = 0.05;
 /// Rate at which all multiprocessors get rows and weights from the L2, and what a row waits for
@@ -152,7 +152,7 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
                    rows_per_block * value(scope, "columns") /
                        (static_cast<double>(threads) * cluster) * work.instructions *
                        kElementClocks / clock_ghz;
-  if (threads_per_row > 32) turn_ns *= 1 + kSharedBarrierShare * (groups - 1);
+  if (threads_per_row > 32) turn_ns *= 1 + kSharedBlockShare * (groups - 1);
   const double running =
       stages > 0 ? std::min(used * resident, value(scope, "PLACED") * cluster) : used * resident;
   const double serial_ns = std::ceil(tiles / running) * turn_ns - (stages > 0 ? 0 : load_ns);
