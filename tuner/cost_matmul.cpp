@@ -12,6 +12,8 @@ namespace {
 constexpr double kSmemBytesPerClock = 128;    ///< per SM
 constexpr double kL2PortBytesPerClock = 64;   ///< per SM
 constexpr double kL2BytesPerClockPerSm = 61;  ///< all SMs pulling at once
+constexpr double kMergedPortBytesPerClock = 78;   ///< of tiles by TMA, whose neighbours' requests
+constexpr double kMergedBytesPerClockPerSm = 76;  ///< for the same lines are merged
 constexpr double kPowerShare =
     0.72;  ///< of the dense rate that the power limit leaves at the boost clock, but for moves
 constexpr double kMemoryShare = 0.958;      ///< of the datasheet's memory rate
@@ -33,7 +35,7 @@ constexpr double kSliceUs = 0.04;         ///< and takes them one after the othe
 constexpr double kCopyStartUs = 2.0;      ///< a launch in front, until the next one runs
 constexpr double kPromoteClocks = 60;     ///< until sums of a part are there to be added
 constexpr double kActivatedPerClock = 8;  ///< elements per SM: 2 of 16 special functions each
-constexpr double kLoneSlack = 1.10;       ///< of wgmma in persistent_wave's lone warpgroup
+constexpr double kLoneSlack = 1.05;       ///< of wgmma in persistent_wave's lone warpgroup
 constexpr double kSharedBClocks = 15;     ///< of a stage, until the other block gave its place back
 constexpr double kSharedAClocks = 40;     ///< the same where a's rows are shared
 constexpr double kStoredPerClock = 10;    ///< elements at the end of a tile
@@ -304,9 +306,12 @@ double predict_tiles_us(const Candidate& candidate, const DeviceProfile& profile
   const double resident = t.persistent ? 1 : std::min(fitting, per_sm);
 
   const double steps = std::ceil(k * element / (t.bk * 2));
-  const double l2_rate = std::min(kL2PortBytesPerClock, kL2BytesPerClockPerSm * sms / active);
-  const double stage =
-      stage_clocks(t, element, tensor_rate, l2_rate, resident, whole_lines(candidate));
+  const bool whole = whole_lines(candidate);
+  const bool merged = !t.mma_sync() && whole && tiles_m > 1;
+  const double l2_rate =
+      std::min(merged ? kMergedPortBytesPerClock : kL2PortBytesPerClock,
+               (merged ? kMergedBytesPerClockPerSm : kL2BytesPerClockPerSm) * sms / active);
+  const double stage = stage_clocks(t, element, tensor_rate, l2_rate, resident, whole);
 
   double epilogue = 600 + t.bm * t.bn / kStoredPerClock;
   if (t.warps_k > 1) epilogue += 300 + (t.warps_k - 1) * t.bm * t.bn * 8 / kSmemBytesPerClock;

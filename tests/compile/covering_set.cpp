@@ -26,17 +26,24 @@ class Pairs {
         count += values_[a].size() * values_[b].size();
       }
     }
-    covered_.resize(count);
+    times_.resize(count);
   }
 
-  /// The pairs of a row that no row given to `cover` has.
+  /// The pairs of a row that no row of the set has.
   std::size_t gain(std::size_t row) const {
     std::size_t gain = 0;
-    visit(row, [&](std::size_t pair) { gain += covered_[pair] ? 0 : 1; });
+    visit(row, [&](std::size_t pair) { gain += times_[pair] == 0 ? 1 : 0; });
     return gain;
   }
-  void cover(std::size_t row) {
-    visit(row, [&](std::size_t pair) { covered_[pair] = true; });
+  void add(std::size_t row) {
+    visit(row, [&](std::size_t pair) { ++times_[pair]; });
+  }
+  /// Takes a row out of the set, if others there have all its pairs.
+  bool remove_spare(std::size_t row) {
+    bool spare = true;
+    visit(row, [&](std::size_t pair) { spare = spare && times_[pair] > 1; });
+    if (spare) visit(row, [&](std::size_t pair) { --times_[pair]; });
+    return spare;
   }
 
  private:
@@ -57,7 +64,7 @@ class Pairs {
   const std::vector<std::vector<std::int64_t>>& rows_;
   std::vector<std::vector<std::int64_t>> values_;  ///< of each column, ascending
   std::vector<std::size_t> starts_;                ///< of the ranges, in the order of `visit`
-  std::vector<bool> covered_;
+  std::vector<std::size_t> times_;                 ///< of every pair: the rows of the set with it
 };
 
 }  // namespace
@@ -81,9 +88,11 @@ std::vector<std::size_t> covering_set(const std::vector<std::vector<std::int64_t
       queue.emplace(gain, from_end);
       continue;
     }
-    pairs.cover(row);
+    pairs.add(row);
     chosen.push_back(row);
   }
+  // Those chosen later may have all that an earlier one was chosen for.
+  std::erase_if(chosen, [&](std::size_t row) { return pairs.remove_spare(row); });
   return chosen;
 }
 

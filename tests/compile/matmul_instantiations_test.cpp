@@ -293,13 +293,13 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByTma) {
   // 8 of 80, large tiles. No bound on their registers tells them from those that fit: with bias,
   // gelu_tanh and residual 128x192 spills 96 bytes, 128x208 40, and 256x144 none.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.24, 0.15));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.265, 0.15));
   expect_wgmma_and_tma();
 }
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfSkinnyAreCleanWgmmaFedByTma) {
   // Some of the largest tiles with an activation: 240x128 8 bytes, 128x256 48.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.545, 0.03));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.525, 0.03));
   expect_wgmma_and_tma();
 }
 
@@ -311,7 +311,7 @@ TEST_F(MatmulInstantiationsToolkitTest, ThoseOfDirectAreCleanMma) {
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfTiledAreCleanMma) {
   // 4 of 43: fp8 16x128 with bias, SiLU and residual, fp32 16x256 gated, and 256x32, of fp32 with
   // odd k and of fp16 as kn with odd n, split.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.11, 0.1));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/tiled", 0.105, 0.1));
   expect_mma();
 }
 
