@@ -10,7 +10,6 @@ using namespace kernwright::config;
 using Place = StreamPlace<THREADS, ITEMS, LANES, ROW_VECTORS, LINE_ROWS, CHUNKS>;
 using Vector = Elements<dtype_t, LANES>;
 
-constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr bool kResidual = residual == residual_add;
 
@@ -42,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
     if (i < place.count) {
-      values[i] = load_elements<kLoad, LANES>(x + first + i * kStep);
-      if constexpr (kResidual) residuals[i] = load_elements<kLoad, LANES>(r + first + i * kStep);
+      values[i] = load_elements<Load::read_only, LANES>(x + first + i * kStep);
+      if constexpr (kResidual) residuals[i] = load_elements<Load::read_only, LANES>(r + first + i * kStep);
     }
   }
 #pragma unroll

@@ -6,7 +6,6 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 
 // A thread's vectors of one input; nothing where the formula does not use it.
@@ -15,7 +14,7 @@ struct Input {
   Elements<T, LANES> vectors[ITEMS];
 
   __device__ __forceinline__ void load(int i, const T* from) {
-    vectors[i] = load_elements<kLoad, LANES>(from);
+    vectors[i] = load_elements<Load::read_only, LANES>(from);
   }
   __device__ __forceinline__ float operator()(int i, int j) const { return vectors[i][j]; }
   static __device__ __forceinline__ float single(const T* from) { return to_float(*from); }

@@ -10,7 +10,6 @@ using namespace kernwright::config;
 using Place = StreamPlace<THREADS, ITEMS, LANES, ROW_VECTORS, LINE_ROWS, CHUNKS>;
 using Vector = Elements<dtype_t, LANES>;
 
-constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr bool kPacked = layout == layout_packed;
 constexpr long long kPitch = static_cast<long long>(kPacked ? 2 : 1) * columns;
@@ -43,8 +42,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
     if (i < place.count) {
-      gates[i] = load_elements<kLoad, LANES>(gate + from + i * kFromStep);
-      ups[i] = load_elements<kLoad, LANES>(up + from + i * kFromStep);
+      gates[i] = load_elements<Load::read_only, LANES>(gate + from + i * kFromStep);
+      ups[i] = load_elements<Load::read_only, LANES>(up + from + i * kFromStep);
     }
   }
 #pragma unroll

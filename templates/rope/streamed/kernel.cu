@@ -7,7 +7,6 @@ using namespace kernwright::config;
 
 using Vector = Elements<dtype_t, LANES>;
 
-constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr int kStep = ADJACENT ? 2 : LANES;     // from a unit's first vector to the next unit's
 constexpr int kDistance = ADJACENT ? 1 : HALF;  // from a unit's first vector to its second
@@ -94,8 +93,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   for (int i = 0; i < ITEMS; ++i) {
     if (group + i * GROUPS < ALL_HEADS) {
       const dtype_t* const from = place(q, k, v, token, group + i * GROUPS, unit);
-      first[i] = load_elements<kLoad, LANES>(from);
-      second[i] = load_elements<kLoad, LANES>(from + kDistance);
+      first[i] = load_elements<Load::read_only, LANES>(from);
+      second[i] = load_elements<Load::read_only, LANES>(from + kDistance);
     }
   }
   const Angles cosines(cosine + token * HALF, unit);
