@@ -9,9 +9,9 @@ namespace {
 
 // Constants measured on, or fitted to, an H200 (sm_90), in clocks and bytes per clock. Other
 // architectures are scaled through their profile.
-constexpr double kSmemBytesPerClock = 128;    ///< per SM
-constexpr double kL2PortBytesPerClock = 64;   ///< per SM
-constexpr double kL2BytesPerClockPerSm = 61;  ///< all SMs pulling at once
+constexpr double kSmemBytesPerClock = 128;        ///< per SM
+constexpr double kL2PortBytesPerClock = 64;       ///< per SM
+constexpr double kL2BytesPerClockPerSm = 61;      ///< all SMs pulling at once
 constexpr double kMergedPortBytesPerClock = 78;   ///< of tiles by TMA, whose neighbours' requests
 constexpr double kMergedBytesPerClockPerSm = 76;  ///< for the same lines are merged
 constexpr double kPowerShare =

@@ -10,15 +10,10 @@
 #include "model/unfused_form.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
+#include "tests/model/template_names.h"
 
 namespace kernwright {
 namespace {
-
-std::vector<std::string> template_names() {
-  std::vector<std::string> names;
-  for (const KernelTemplate& made : catalog().templates()) names.push_back(made.name);
-  return names;
-}
 
 /// What every embedded template promises.
 class TemplateContractTest : public ::testing::TestWithParam<std::string> {
@@ -183,11 +178,7 @@ TEST_P(TemplateContractTest, LaunchesNameKernelsOfTheSource) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Embedded, TemplateContractTest, ::testing::ValuesIn(template_names()),
-                         [](const auto& named) {
-                           std::string name = named.param;
-                           std::replace(name.begin(), name.end(), '/', '_');
-                           return name;
-                         });
+                         template_test_name);
 
 /// What every embedded operation promises.
 TEST(OperationContractTest, ReferencePlansTheExample) {

@@ -310,11 +310,13 @@ TEST_F(CostModelTest, LowTilesOfOneWaveAreWithinATenthOfWhatWasMeasured) {
   for (const auto& [sizes, tile, us] : measured) {
     const Predicted predicted(*catalog_, concat("matmul ", sizes, " dtype=bf16"));
     const auto& candidates = predicted.list.candidates;
-    const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& one) {
-      const std::string id = one.id();
-      return id.find(concat(tile, " ")) != std::string::npos && one.configuration.at("CM") == 1 &&
-             id.find("CN=1 ") != std::string::npos && one.configuration.at("PROGRAMMATIC") == 0;
-    });
+    const auto found =
+        std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& one) {
+          const std::string id = one.id();
+          return id.find(concat(tile, " ")) != std::string::npos &&
+                 one.configuration.at("CM") == 1 && id.find("CN=1 ") != std::string::npos &&
+                 one.configuration.at("PROGRAMMATIC") == 0;
+        });
     ASSERT_NE(found, candidates.end()) << sizes << " " << tile;
     EXPECT_NEAR(predicted.list.predicted_us[static_cast<std::size_t>(found - candidates.begin())],
                 us, 0.1 * us)
