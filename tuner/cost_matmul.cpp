@@ -24,10 +24,8 @@ constexpr double kMeetClocks = 2000;        ///< until the blocks of a cluster a
 constexpr double kTileStartClocks = 2400;   ///< the same for a further block on a running SM
 constexpr double kLoadLatencyClocks = 900;  ///< of one stage of the ring, from L2 or memory
 constexpr double kAlone = 0.5;              ///< of a last wave, with no other blocks beside it
-constexpr double kLate = 1.0;       ///< of the reading, where all of it is asked for at once
-constexpr double kLatencyUs = 1.0;  ///< from a load to its data, the memory under load
-constexpr double kPlacedInFours = 120.0 / 132;  ///< SMs that clusters of 4 blocks find a place on
-constexpr double kPlacedInEights = 112.0 / 132;
+constexpr double kLate = 1.0;             ///< of the reading, where all of it is asked for at once
+constexpr double kLatencyUs = 1.0;        ///< from a load to its data, the memory under load
 constexpr double kExchangeUs = 0.5;       ///< blocks of a cluster add up their sums
 constexpr double kSentPerClock = 16;      ///< bytes of sums, from a block to the others
 constexpr double kFinishUs = 1.2;         ///< a launch behind adds up the sums of slices
@@ -214,8 +212,8 @@ double predict_one_pass_us(const Candidate& candidate, const DeviceProfile& prof
   const bool wgmma = scope.find("STAGES").has_value();  // through a ring, else mma.sync
   const double tiles_m = std::ceil(m / bm / cm) * cm, tiles_n = std::ceil(n / bn);
   const double blocks = batch * tiles_m * tiles_n * split * slices;
-  const double placed = split >= 8 ? kPlacedInEights : split >= 4 ? kPlacedInFours : 1;
-  const double sms = static_cast<double>(std::max<std::int64_t>(profile.sm_count, 1)) * placed;
+  const auto sms = static_cast<double>(
+      std::max<std::int64_t>(profile.sms_for_clusters(static_cast<std::int64_t>(split)), 1));
   const auto registers = scope.find("REGISTERS").value_or(0);
   const auto resident = static_cast<double>(resident_blocks(candidate, profile, registers));
 

@@ -15,8 +15,8 @@ using detail::Diagnostics;
 using detail::JsonReader;
 
 constexpr std::string_view kFieldNames[] = {
-    "sm_count",         "smem_per_block_optin", "smem_per_sm",
-    "registers_per_sm", "max_threads_per_sm",   "l2_bytes",
+    "sm_count",    "sms_for_fours",    "sms_for_eights",     "smem_per_block_optin",
+    "smem_per_sm", "registers_per_sm", "max_threads_per_sm", "l2_bytes",
     "sm_arch"};
 
 /// A figure of a profile file, with its source beside it.
@@ -132,10 +132,16 @@ void keep_measured(T& ours, T measured) {
 
 }  // namespace
 
+std::int64_t DeviceProfile::sms_for_clusters(std::int64_t blocks) const {
+  if (blocks <= 2) return sm_count;
+  return sm_count * (blocks <= 4 ? 30 : 28) / 33;
+}
+
 void DeviceProfile::add_to(Scope& scope) const {
-  const std::int64_t values[] = {sm_count,         smem_per_block_optin, smem_per_sm,
-                                 registers_per_sm, max_threads_per_sm,   l2_bytes,
-                                 sm_arch};
+  const std::int64_t values[] = {
+      sm_count,    sms_for_clusters(4), sms_for_clusters(8), smem_per_block_optin,
+      smem_per_sm, registers_per_sm,    max_threads_per_sm,  l2_bytes,
+      sm_arch};
   static_assert(std::size(values) == std::size(kFieldNames));
   for (std::size_t i = 0; i < std::size(values); ++i) {
     scope.set(std::string(kFieldNames[i]), values[i]);

@@ -32,8 +32,13 @@ struct DeviceProfile {
   double graph_node_us = 0;     ///< an empty kernel in a graph; 0: not known
   double stream_launch_us = 0;  ///< of the host, per kernel launched; 0: not known
 
-  /// Adds the device fields of the expression language (sm_count, smem_per_block_optin,
-  /// smem_per_sm, registers_per_sm, max_threads_per_sm, l2_bytes, sm_arch).
+  /// The multiprocessors on which clusters of so many `blocks` find a place at once, as counted on
+  /// H200s: a cluster lies within a group of multiprocessors (GPC), and what a group has left is
+  /// lost. Cards of one SKU differ by a few.
+  std::int64_t sms_for_clusters(std::int64_t blocks) const;
+
+  /// Adds the device fields of the expression language (sm_count, sms_for_fours, sms_for_eights,
+  /// smem_per_block_optin, smem_per_sm, registers_per_sm, max_threads_per_sm, l2_bytes, sm_arch).
   void add_to(Scope& scope) const;
 };
 

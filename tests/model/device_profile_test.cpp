@@ -65,10 +65,21 @@ TEST(DeviceProfileTest, ScopeGetsTheFieldsOfTheLanguage) {
   find_profile("h200")->add_to(scope);
   EXPECT_EQ(scope.find("sm_arch"), 90);
   EXPECT_EQ(scope.find("smem_per_block_optin"), 232448);
+  EXPECT_EQ(scope.find("sms_for_fours"), 120);
+  EXPECT_EQ(scope.find("sms_for_eights"), 112);
   ASSERT_EQ(scope.entries().size(), device_field_names().size());
   for (std::size_t i = 0; i < device_field_names().size(); ++i) {
     EXPECT_EQ(scope.entries()[i].first, device_field_names()[i]);
   }
+}
+
+TEST(DeviceProfileTest, ClustersFindNoPlaceOnAllMultiprocessors) {
+  const DeviceProfile h200 = *find_profile("h200");
+  EXPECT_EQ(h200.sms_for_clusters(1), 132);
+  EXPECT_EQ(h200.sms_for_clusters(2), 132);
+  EXPECT_EQ(h200.sms_for_clusters(4), 120);
+  EXPECT_EQ(h200.sms_for_clusters(8), 112);
+  EXPECT_LE(find_profile("h100_pcie")->sms_for_clusters(8), 114 - 114 % 8);
 }
 
 TEST(IdentifyProfileTest, LiveDevicesFindTheirSku) {

@@ -9,26 +9,6 @@ namespace kernwright::row {
 // Of a group's rows, each of which needs the same weights.
 using WeightedFeed = Feed<ROWS_AT_ONCE, HELD>;
 
-// Whether the registers of a thread take its rows unpacked, beside 4 for each and 16 for the rest.
-constexpr bool kFitsUnpacked =
-    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * max(VECTOR_BYTES / 4, 1)) + 4 * ROWS_AT_ONCE +
-        16 <=
-    65536 / (MIN_BLOCKS * THREADS);
-
-// Between the uses of rows before and after the reduction: values that were unpacked for the first
-// are not kept for the second where that would spill them. The compiler cannot know that grids of
-// one dimension have no second layer, so that it takes x for changed.
-__device__ __forceinline__ void keep_packed(Vector (&x)[ROWS_AT_ONCE][KEPT]) {
-  if constexpr (kFitsUnpacked) return;
-#pragma unroll
-  for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-#pragma unroll
-    for (int step = 0; step < KEPT; ++step) {
-      for (unsigned& word : x[i][step].word) word |= blockIdx.z;
-    }
-  }
-}
-
 // A vector of weights that all rows share, if `Given`: read when it is needed, or with WEIGHT_EARLY
 // ahead of the reduction: into registers or, where a block takes rows in turn, once into `Place` of
 // its shared memory.

@@ -8,6 +8,26 @@ constexpr bool kScales = weight == weight_scale;
 
 using Sums = Each<Sum, ROWS_AT_ONCE>;
 
+// Whether the registers of a thread take its rows unpacked, beside 4 for each and 16 for the rest.
+constexpr bool kFitsUnpacked =
+    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES < 4 ? 1 : VECTOR_BYTES / 4)) +
+        4 * ROWS_AT_ONCE + 16 <=
+    65536 / (MIN_BLOCKS * THREADS);
+
+// Between the uses of rows before and after the reduction: values that were unpacked for the first
+// are not kept for the second where that would spill them. The compiler cannot know that grids of
+// one dimension have no second layer, so that it takes x for changed.
+__device__ __forceinline__ void keep_packed(Vector (&x)[ROWS_AT_ONCE][KEPT]) {
+  if constexpr (kFitsUnpacked) return;
+#pragma unroll
+  for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+#pragma unroll
+    for (int step = 0; step < KEPT; ++step) {
+      for (unsigned& word : x[i][step].word) word |= blockIdx.z;
+    }
+  }
+}
+
 __device__ __forceinline__ float squares(const Vector& x) {
   float sum = 0;
 #pragma unroll
