@@ -25,12 +25,15 @@ constexpr double kReducePerHalvingNs = 15;
 constexpr double kClusterNs = 320;
 /// A block's start, end and dependent instructions beside its loads and its reduction.
 constexpr double kBlockNs = 55;
-/// Registers of a thread beside its part of the row.
-constexpr std::int64_t kOtherRegisters = 28;
+/// Registers of a thread beside its part of the row, where it is read to be combined alone and
+/// where it is written too: then 16-bit values lie unpacked beside their weights while they are
+/// worked on.
+constexpr std::int64_t kReadRegisters = 28;
+constexpr std::int64_t kWrittenRegisters = 16;
 /// Rings fall behind blocks that come and go: reads and writes of all multiprocessors keep step;
 /// and for every further stage.
-constexpr double kRingShare = 0.036;
-constexpr double kStageShare = 0.012;
+constexpr double kRingShare = 0.025;
+constexpr double kStageShare = 0.04;
 /// Groups of several warps each in one block begin and end together.
 constexpr double kSharedBlockShare = 0.57;
 /// What a multiprocessor loses whose only block computes; shared among its blocks.
@@ -43,8 +46,8 @@ constexpr double kWeightNs = 30;
 /// fact the L1 keeps them: at all of it the L2 is asked for 12 % more than the rows.
 constexpr double kL1WeightBytes = 131072;
 /// Co-scheduling and skew, per doubling of a cluster: of blocks that come and go, and of rings.
-constexpr double kClusterShare = 0.025;
-constexpr double kRingClusterShare = 0.024;
+constexpr double kClusterShare = 0.055;
+constexpr double kRingClusterShare = 0.012;
 /// What of an empty last wave is lost: its blocks run alone and faster.
 constexpr double kTailShare = 0.05;
 /// Share of a second reading that L2 does not hide.
@@ -95,23 +98,27 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
 
   const double loaded = value(scope, "rows") * value(scope, "ROW_BYTES") * value(scope, "STREAMS");
   auto bytes = static_cast<double>(counted.value());
-  if (steps > kept && bytes > 1.5 * loaded / value(scope, "STREAMS")) {  // not where it only reads
-    bytes += kReadTwice * loaded * (steps - kept) / steps;
-  }
+  const bool writes = bytes > 1.5 * loaded / value(scope, "STREAMS");
+  if (steps > kept && writes) bytes += kReadTwice * loaded * (steps - kept) / steps;
 
   // What is on its way: of a block that loads once, for a part of its life.
   const double tiles = value(scope, "row_blocks") * cluster;
   // A persistent grid is as large as MIN_BLOCKS; other blocks also fill what registers are left.
   const std::int64_t least = std::max<std::int64_t>(*scope.find("MIN_BLOCKS"), 1);
   const auto threads = static_cast<std::int64_t>(value(scope, "THREADS"));
-  const auto registers =
-      std::min(static_cast<std::int64_t>(value(scope, "ROW_REGISTERS")) + kOtherRegisters,
-               profile.registers_per_sm / (least * threads));
+  const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
+  const double rows_at_once = std::max(value(scope, "ROWS_AT_ONCE"), 1.0);
+  const double words = std::max(value(scope, "VECTOR_BYTES") / 4, 1.0);
+  const double unpacked = value(scope, "dtype_bytes") == 2 ? 2 : 1;
+  const auto needed =
+      writes ? static_cast<std::int64_t>(kept * words * (unpacked * rows_at_once + weights)) +
+                   kWrittenRegisters
+             : static_cast<std::int64_t>(value(scope, "ROW_REGISTERS")) + kReadRegisters;
+  const auto registers = std::min(needed, profile.registers_per_sm / (least * threads));
   const std::int64_t fitting = resident_blocks(candidate, profile, registers);
   const auto resident = static_cast<double>(stages > 0 ? std::min(fitting, least) : fitting);
   const double live = std::min(resident, std::max(1.0, tiles / sms));
   const double groups = value(scope, "ROWS_PER_BLOCK");
-  const double rows_at_once = std::max(value(scope, "ROWS_AT_ONCE"), 1.0);
   const double rows_per_block = groups * rows_at_once;
   const double block_bytes =
       rows_per_block * value(scope, "ROW_BYTES") * value(scope, "STREAMS") / cluster;
@@ -141,7 +148,6 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   const double issue_ns = elements * work.instructions / (kLanes * used * clock_ghz);
   const double power_ns = elements * work.powers / (kPowerLanes * used * clock_ghz);
   // Unless they are held, weights come from the L2 for every row, or all that are taken at once.
-  const double weights = has(scope, "weight", "weight_scale") + has(scope, "bias", "bias_add");
   const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
   const double misses = std::min(weights * value(scope, "ROW_BYTES") / kL1WeightBytes, 1.0);
   const double fetched = value(scope, "HELD") > 0 ? 0 : misses * weights * row_bytes / rows_at_once;
@@ -169,7 +175,6 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   if (stages == 0 && waves > 1) {
     body_ns *= 1 + kTailShare * (std::ceil(waves) - waves) / waves;
   }
-  const bool writes = bytes > 1.5 * loaded / value(scope, "STREAMS");
   return (writes ? kRampUs : kReadOnlyRampUs) + body_ns / 1e3;
 }
 
