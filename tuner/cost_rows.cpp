@@ -147,7 +147,7 @@ double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile)
   work.instructions += kPerAccess / lanes;
   const double issue_ns = elements * work.instructions / (kLanes * used * clock_ghz);
   const double power_ns = elements * work.powers / (kPowerLanes * used * clock_ghz);
-  // Unless they are held, weights come from the L2 for every row, or all that are taken at once.
+  // Unless they are held, weights are read for every row, or all that are taken at once.
   const double row_bytes = value(scope, "rows") * value(scope, "ROW_BYTES");
   const double misses = std::min(weights * value(scope, "ROW_BYTES") / kL1WeightBytes, 1.0);
   const double fetched = value(scope, "HELD") > 0 ? 0 : misses * weights * row_bytes / rows_at_once;

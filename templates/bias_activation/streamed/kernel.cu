@@ -42,8 +42,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   for (int i = 0; i < ITEMS; ++i) {
     if (i < place.count) {
       values[i] = load_elements<Load::read_only, LANES>(x + first + i * kStep);
-      if constexpr (kResidual)
+      if constexpr (kResidual) {
         residuals[i] = load_elements<Load::read_only, LANES>(r + first + i * kStep);
+      }
     }
   }
 #pragma unroll
