@@ -1,122 +1,292 @@
 #include "service/model_worklist.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 
-#include "support/json.h"
+#include "service/model_worklist_config.h"
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
 
-/// The sizes that a config gives.
-struct Model {
-  std::int64_t hidden = 0;
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  std::int64_t intermediate = 0;
-  std::int64_t vocabulary = 0;
-  std::string activation;
-  bool rms_norm = false;  ///< and with it a gated feed-forward: so all models that have either
-  bool experts = false;
-};
+/// So many that the rows of all their heads still fit into 64 bits.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;
 
-class ConfigReader {
- public:
-  ConfigReader(const JsonNode& root, std::string_view file) : root_(root), file_(file) {}
-
-  std::optional<std::int64_t> find(std::string_view name) {
-    const JsonNode* node = root_.find(name);
-    if (node == nullptr || std::holds_alternative<std::nullptr_t>(node->value)) return {};
-    if (node->integer() && *node->integer() >= 1) return *node->integer();
-    fail(node->line, concat(name, " must be an integer of 1 or more"));
-    return {};
-  }
-  std::int64_t require(std::string_view name) {
-    const std::optional<std::int64_t> value = find(name);
-    if (!value) fail(root_.line, concat("a model has ", name, ", and this one does not say it"));
-    return value.value_or(1);
-  }
-  bool has(std::string_view name) const { return root_.find(name) != nullptr; }
-  std::string text(std::string_view name) const {
-    const JsonNode* node = root_.find(name);
-    return node != nullptr && node->string() ? *node->string() : std::string();
-  }
-  const std::string& error() const { return error_; }
-
- private:
-  void fail(int line, std::string_view what) {
-    if (error_.empty()) error_ = concat(file_, ":", line, ": ", what);
-  }
-
-  const JsonNode& root_;
-  std::string_view file_;
-  std::string error_;
-};
-
-Result<Model> read_model(std::string_view config, std::string_view file) {
-  const Result<JsonNode> root = parse_json(config, file);
-  if (!root) return root.error();
-  // Models that see and hear keep the language model's sizes one level down.
-  const JsonNode* text = root->find("text_config");
-  ConfigReader reader(text != nullptr && text->object() ? *text : *root, file);
-  Model model;
-  model.hidden = reader.require("hidden_size");
-  model.heads = reader.require("num_attention_heads");
-  model.kv_heads = reader.find("num_key_value_heads").value_or(model.heads);
-  model.head_dim =
-      reader.find("head_dim").value_or(std::max<std::int64_t>(model.hidden / model.heads, 1));
-  model.intermediate = reader.require("intermediate_size");
-  model.vocabulary = reader.require("vocab_size");
-  model.activation = reader.text("hidden_act");
-  if (model.activation.empty()) model.activation = reader.text("hidden_activation");
-  model.rms_norm = reader.has("rms_norm_eps");
-  model.experts = reader.has("num_experts") || reader.has("num_local_experts") ||
-                  reader.has("n_routed_experts");
-  if (!reader.error().empty()) return Error{ErrorCode::invalid_argument, reader.error()};
-  return model;
-}
-
-/// Our name of an activation as configs spell it; nothing where we have none.
-std::optional<std::string> gate_of(std::string_view activation) {
-  if (activation == "silu" || activation == "swish") return "silu";
-  if (activation == "gelu_pytorch_tanh" || activation == "gelu_new" || activation == "gelu_fast") {
+/// Our name of an activation that transformers spells so; empty where we have none.
+std::string_view activation_of(std::string_view name) {
+  if (name == "silu" || name == "swish") return "silu";
+  if (name == "gelu" || name == "gelu_python") return "gelu_erf";
+  if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_accurate" ||
+      name == "gelu_pytorch_tanh" || name == "gelu_python_tanh") {
     return "gelu_tanh";
   }
-  if (activation == "gelu") return "gelu_erf";
-  if (activation == "relu") return "relu";
-  return std::nullopt;
+  if (name == "relu") return "relu";
+  if (name == "relu2") return "relu_squared";
+  return {};
 }
 
-/// Collects problems for all token counts.
+/// Collects what one GPU runs of a model, for all token counts.
 class Collector {
  public:
-  Collector(const ModelUse& use, const Catalog& catalog) : use_(use), catalog_(catalog) {}
+  Collector(const ModelConfig& model, const ModelUse& use, const Catalog& catalog)
+      : model_(model), use_(use), catalog_(catalog) {}
 
-  void matmul(std::int64_t n, std::int64_t k, const Problem::Flags& flags = {}) {
+  ModelWorklist collect() {
+    if (model_.latent) {
+      latent_attention(*model_.latent);
+    } else {
+      attention();
+    }
+    if (model_.intermediate > 0) feed_forward(split(model_.intermediate));
+    if (model_.experts > 0) experts();
+    product(split_up(model_.vocabulary), model_.hidden);
+    norms();
+    for (const std::string& text : model_.notes) note(text);
+    if (model_.weights == Weights::quantized) {
+      note(concat("the products of the layers are left out: their weights are quantised, ",
+                  model_.quantization,
+                  ", and matmul has fp8 with one scale a tensor alone; without "
+                  "quantization_config they are listed as if they were not"));
+    }
+    if (use_.tensor_parallel > 1) {
+      note(
+          "the sums over all GPUs behind output and down products are left out: there is no such "
+          "operation");
+    }
+    return std::move(list_);
+  }
+
+ private:
+  // Of what the GPUs share each has an equal part; the head's is padded.
+  std::int64_t split(std::int64_t size) const { return size / use_.tensor_parallel; }
+  std::int64_t split_up(std::int64_t size) const {
+    return (size + use_.tensor_parallel - 1) / use_.tensor_parallel;
+  }
+
+  void attention() {
+    const std::int64_t heads = split(model_.heads);
+    const std::int64_t kv_heads = std::max<std::int64_t>(split(model_.kv_heads), 1);
+    const std::int64_t head_dim = model_.head_dim;
+    const std::int64_t columns = (heads + 2 * kv_heads) * head_dim;
+    // An engine reads q, k and v where the product left them, or wants three tensors.
+    layer_product(columns, model_.hidden, with_bias(model_.qkv_bias));
+    Problem::Flags three = with_bias(model_.qkv_bias);
+    three.emplace_back("split", "qkv");
+    layer_product(columns, model_.hidden, std::move(three), kv_heads * head_dim);
+    row_parallel_product(model_.hidden, heads * head_dim, model_.output_bias);
+    if (model_.query_norm) {
+      norm("rmsnorm", heads, head_dim);
+      norm("rmsnorm", kv_heads, head_dim);
+    }
+    rope(heads, kv_heads);
+    note("attention itself is left out: there is no operation for it yet");
+    if (model_.weights == Weights::fp8) {
+      note(
+          "the quantising of attention's results for the output product is left out: it belongs to "
+          "attention");
+    }
+  }
+
+  void rope(std::int64_t heads, std::int64_t kv_heads) {
+    if (model_.rotation == Rotation::none) return;
+    if (model_.rotation == Rotation::apart) {
+      note(
+          "the rotation of q and k is left out: it turns a part of each head's columns, and rope "
+          "all of them");
+      return;
+    }
+    // A cache that is contiguous is appended to in the same launch.
+    for (const char* append : {"cache", "none"}) {
+      for (const std::int64_t tokens : use_.tokens) {
+        add(Problem::make("rope",
+                          {{"tokens", tokens},
+                           {"heads", heads},
+                           {"kv_heads", kv_heads},
+                           {"head_dim", model_.head_dim}},
+                          {{"dtype", dtype()},
+                           {"pairs", model_.rotation == Rotation::halves ? "halves" : "neighbours"},
+                           {"append", append}}));
+      }
+    }
+  }
+
+  /// Every GPU makes the low-rank rows for itself, and of them its own heads.
+  void latent_attention(const LatentAttention& latent) {
+    const std::int64_t heads = split(model_.heads);
+    const std::int64_t query = heads * (latent.plain_dim + latent.rotated_dim);
+    if (latent.query_rank > 0) {
+      layer_product(latent.query_rank, model_.hidden, with_bias(model_.qkv_bias));
+      layer_product(query, latent.query_rank);
+      norm("rmsnorm", 1, latent.query_rank, feeds_products());
+    } else {
+      layer_product(query, model_.hidden);
+    }
+    layer_product(latent.key_value_rank + latent.rotated_dim, model_.hidden,
+                  with_bias(model_.qkv_bias));
+    layer_product(heads * (latent.plain_dim + latent.value_dim), latent.key_value_rank);
+    row_parallel_product(model_.hidden, heads * latent.value_dim, model_.output_bias);
+    note(concat("the norm of the compressed keys and values is left out: they are ",
+                latent.key_value_rank, " of ", latent.key_value_rank + latent.rotated_dim,
+                " columns, and rmsnorm takes contiguous rows"));
+    note(concat("the rotation of q and k is left out: it turns ", latent.rotated_dim, " of ",
+                latent.plain_dim + latent.rotated_dim,
+                " columns of a head, and rope takes contiguous heads"));
+    note(
+        "latent attention itself is left out, with the products of its absorbed form: there is no "
+        "operation for it yet");
+  }
+
+  /// `intermediate`: of this GPU.
+  void feed_forward(std::int64_t intermediate) {
+    const std::string_view activation = activation_of(model_.activation);
+    if (activation.empty()) {
+      note(concat("the activation \"", model_.activation,
+                  "\" is left out: no operation has it under that name"));
+    }
+    layer_product((model_.gated ? 2 : 1) * intermediate, model_.hidden,
+                  with_bias(model_.mlp_bias && model_.gated));
+    row_parallel_product(model_.hidden, intermediate, model_.mlp_bias);
+    if (activation.empty()) return;
+    // An engine asks for all of it in one kernel, or for the product and the activation behind it.
+    if (model_.gated) {
+      activate("gated_activation", intermediate, activation, {{"layout", "packed"}},
+               feeds_products());
+    } else {
+      activate("bias_activation", intermediate, activation, {}, {});
+    }
+    fused_feed_forward(intermediate, std::string(activation));
+  }
+
+  void fused_feed_forward(std::int64_t intermediate, const std::string& activation) {
+    if (!has_value("matmul", "activation", activation)) {
+      note(concat("the first product of a layer with ", activation,
+                  " in one kernel is left out: matmul has no such activation"));
+    } else if (!model_.gated) {
+      Problem::Flags flags = with_bias(true);
+      flags.emplace_back("activation", activation);
+      layer_product(intermediate, model_.hidden, std::move(flags));
+    } else if (model_.mlp_bias) {
+      note("the gated product in one kernel is left out: it takes no bias");
+    } else if (model_.weights == Weights::fp8) {
+      note("the gated product in one kernel is left out: its result in fp8 would need a scale");
+    } else {
+      layer_product(intermediate, model_.hidden, {{"activation", activation}, {"gate", "stacked"}});
+    }
+  }
+
+  void activate(const std::string& operation, std::int64_t columns, std::string_view activation,
+                Problem::Flags flags, const Problem::Flags& more) {
+    if (!has_value(operation, "activation", activation)) {
+      note(concat("the activation ", activation, " is left out: ", operation, " has none such"));
+      return;
+    }
+    flags.emplace_back("activation", std::string(activation));
+    flags.insert(flags.end(), more.begin(), more.end());
+    rows(operation, 1, columns, flags);
+  }
+
+  void experts() {
+    Problem::Flags flags = with_bias(model_.router == Router::biased);
+    if (model_.router == Router::precise) {
+      flags.emplace_back("out", "fp32");
+      note(concat("the router is listed with fp32 results of ", dtype(),
+                  " operands: transformers multiplies its weights in fp32, which are read as ",
+                  dtype(), " in published models"));
+    }
+    product(model_.experts, model_.hidden, flags);  // every GPU has all of it
+    note(
+        "the choice of experts among the router's values is left out: there is no operation for "
+        "it");
+    note(
+        "the products of experts and their activation are left out: they are grouped by expert, "
+        "which matmul is not");
+    if (model_.shared_intermediate > 0) feed_forward(split(model_.shared_intermediate));
+  }
+
+  /// The first norm has no residual; the others take up the sum so far, which the one behind the
+  /// last layer does too.
+  void norms() {
+    const std::string operation = model_.layer_norm ? "layernorm" : "rmsnorm";
+    const Problem::Flags residual = {{"residual", "add"}};
+    if (const Problem::Flags out = feeds_products(); !out.empty()) {
+      norm(operation, 1, model_.hidden, out);
+      Problem::Flags both = residual;
+      both.insert(both.end(), out.begin(), out.end());
+      norm(operation, 1, model_.hidden, both);
+    } else {
+      norm(operation, 1, model_.hidden);
+    }
+    norm(operation, 1, model_.hidden, residual);
+  }
+
+  void norm(const std::string& operation, std::int64_t rows_per_token, std::int64_t columns,
+            const Problem::Flags& flags = {}) {
+    rows(operation, rows_per_token, columns, flags);
+  }
+
+  void rows(const std::string& operation, std::int64_t rows_per_token, std::int64_t columns,
+            Problem::Flags flags) {
+    flags.emplace_back("dtype", dtype());
+    for (const std::int64_t tokens : use_.tokens) {
+      add(Problem::make(operation, {{"rows", tokens * rows_per_token}, {"columns", columns}},
+                        flags));
+    }
+  }
+
+  /// A product of a layer, whose weights may be quantised.
+  void layer_product(std::int64_t n, std::int64_t k, Problem::Flags flags = {},
+                     std::int64_t n_kv = 0) {
+    if (model_.weights == Weights::quantized) return;
+    if (model_.weights == Weights::fp8) {
+      flags.insert(flags.end(), {{"dtype", "fp8_e4m3"}, {"out", dtype()}, {"scaling", "alpha"}});
+    }
+    product(n, k, std::move(flags), n_kv);
+  }
+
+  /// One whose rows of k are split: the GPUs' results are summed, so one of them adds the bias.
+  void row_parallel_product(std::int64_t n, std::int64_t k, bool bias) {
+    if (bias) layer_product(n, k, with_bias(true));
+    if (!bias || use_.tensor_parallel > 1) layer_product(n, k);
+  }
+
+  void product(std::int64_t n, std::int64_t k, Problem::Flags flags = {}, std::int64_t n_kv = 0) {
+    const bool typed = std::any_of(flags.begin(), flags.end(),
+                                   [](const auto& flag) { return flag.first == "dtype"; });
+    if (!typed) flags.emplace_back("dtype", dtype());
     for (const std::int64_t m : use_.tokens) {
-      Problem problem = kernwright::matmul({m, n, k}, use_.dtype);
-      for (const auto& [name, value] : flags) problem = problem.with(name, value);
-      add(problem);
+      Problem::Dims dims = {{"m", m}, {"n", n}, {"k", k}};
+      if (n_kv > 0) dims.emplace_back("n_kv", n_kv);
+      add(Problem::make("matmul", std::move(dims), flags));
     }
   }
-  void rows(const std::string& operation, std::int64_t columns, Problem::Flags flags = {}) {
-    flags.emplace_back("dtype", std::string(to_string(use_.dtype)));
-    for (const std::int64_t rows : use_.tokens) {
-      add(Problem::make(operation, {{"rows", rows}, {"columns", columns}}, flags));
-    }
+
+  static Problem::Flags with_bias(bool bias) {
+    return bias ? Problem::Flags{{"bias", "column"}} : Problem::Flags{};
   }
+
+  /// What makes an operation's result an operand of the next product.
+  Problem::Flags feeds_products() const {
+    return model_.weights == Weights::fp8 ? Problem::Flags{{"out", "fp8_e4m3"}} : Problem::Flags{};
+  }
+
+  std::string dtype() const { return std::string(to_string(use_.dtype)); }
+
+  bool has_value(std::string_view operation, std::string_view flag, std::string_view value) const {
+    const Result<const Operation*> found = catalog_.operation(operation);
+    if (!found) return false;
+    for (const Flag& each : (*found)->flags) {
+      if (each.name == flag) return std::ranges::find(each.values, value) != each.values.end();
+    }
+    return false;
+  }
+
   void note(std::string text) {
-    if (std::find(list_.notes.begin(), list_.notes.end(), text) == list_.notes.end()) {
+    if (std::ranges::find(list_.notes, text) == list_.notes.end()) {
       list_.notes.push_back(std::move(text));
     }
   }
-  ModelWorklist take() { return std::move(list_); }
 
- private:
   void add(const Problem& problem) {
     const Result<const Operation*> operation = catalog_.operation(problem.operation());
     if (!operation) {
@@ -125,28 +295,40 @@ class Collector {
     }
     Result<Problem> normalized = (*operation)->normalize(problem);
     if (!normalized) {
-      note(concat(problem.text(), " is left out: ", normalized.error().message));
+      note(concat("what cannot be is left out, ", normalized.error().message));
     } else if (known_.insert(normalized->text()).second) {
       list_.problems.push_back(*std::move(normalized));
     }
   }
 
+  const ModelConfig& model_;
   const ModelUse& use_;
   const Catalog& catalog_;
   ModelWorklist list_;
   std::set<std::string> known_;
 };
 
-Result<void> check_split(const Model& model, std::int64_t parts, std::string_view file) {
-  const auto divides = [parts](std::int64_t size) { return size % parts == 0; };
+Result<void> check_split(const ModelConfig& model, const ModelUse& use, std::string_view file) {
+  const std::int64_t parts = use.tensor_parallel;
   const auto refuse = [&](std::string_view what, std::int64_t size) {
     return Error{ErrorCode::invalid_argument,
                  concat(file, ": ", what, " is ", size, ", which ", parts, " GPUs do not divide")};
   };
-  if (!divides(model.heads)) return refuse("num_attention_heads", model.heads);
-  if (!divides(model.intermediate)) return refuse("intermediate_size", model.intermediate);
-  if (!divides(model.kv_heads) && parts % model.kv_heads != 0) {
+  if (model.heads % parts != 0) return refuse("the number of attention heads", model.heads);
+  if (!model.latent && model.kv_heads % parts != 0 && parts % model.kv_heads != 0) {
     return refuse("num_key_value_heads", model.kv_heads);
+  }
+  if (model.intermediate % parts != 0) {
+    return refuse("the feed-forward layers' inner size", model.intermediate);
+  }
+  if (model.shared_intermediate % parts != 0) {
+    return refuse("the shared experts' inner size", model.shared_intermediate);
+  }
+  for (const std::int64_t tokens : use.tokens) {
+    if (tokens > kMostTokens) {
+      return Error{ErrorCode::invalid_argument,
+                   concat("a step of ", tokens, " tokens: at most ", kMostTokens, " are possible")};
+    }
   }
   return {};
 }
@@ -155,38 +337,10 @@ Result<void> check_split(const Model& model, std::int64_t parts, std::string_vie
 
 Result<ModelWorklist> model_worklist(std::string_view config, std::string_view file,
                                      const ModelUse& use, const Catalog& catalog) {
-  const Result<Model> read = read_model(config, file);
-  if (!read) return read.error();
-  const Model& model = *read;
-  const std::int64_t parts = use.tensor_parallel;
-  if (Result<void> split = check_split(model, parts, file); !split) return split.error();
-
-  const std::int64_t heads = model.heads / parts;
-  const std::int64_t kv_heads = std::max<std::int64_t>(model.kv_heads / parts, 1);
-  const std::int64_t intermediate = model.intermediate / parts;
-  Collector collector(use, catalog);
-  collector.matmul((heads + 2 * kv_heads) * model.head_dim, model.hidden);
-  collector.matmul(model.hidden, heads * model.head_dim);
-  if (model.experts) {
-    collector.note("the products of experts are grouped: they are no matmul, and left out");
-  } else {
-    collector.matmul((model.rms_norm ? 2 : 1) * intermediate, model.hidden);
-    collector.matmul(model.hidden, intermediate);
-    if (const auto gate = gate_of(model.activation); gate && model.rms_norm) {
-      // Engines ask for the first half in one kernel, or for the bare product and its gating.
-      if (*gate != "relu") {  // products have no such activation
-        collector.matmul(intermediate, model.hidden, {{"activation", *gate}, {"gate", "stacked"}});
-      }
-      collector.rows("gated_activation", intermediate,
-                     {{"activation", *gate}, {"layout", "packed"}});
-    } else {
-      collector.note(concat("the activation \"", model.activation, "\" is left out"));
-    }
-  }
-  collector.matmul((model.vocabulary + parts - 1) / parts, model.hidden);
-  collector.rows(model.rms_norm ? "rmsnorm" : "layernorm", model.hidden);
-  collector.note("attention itself is left out");
-  return collector.take();
+  const Result<ModelConfig> model = read_model_config(config, file);
+  if (!model) return model.error();
+  if (Result<void> split = check_split(*model, use, file); !split) return split.error();
+  return Collector(*model, use, catalog).collect();
 }
 
 }  // namespace kernwright

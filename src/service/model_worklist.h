@@ -25,14 +25,15 @@ struct ModelWorklist {
   std::vector<std::string> notes;
 };
 
-/// From the text of a `config.json` as model hubs publish it: the products of attention (q, k and v
-/// in one, and the output) and of the feed-forward layers (gate and up in one), the head, the
-/// norms and the gated activation, split over the GPUs as tensor parallelism does: columns of the
-/// first product of a pair, rows of the second; key and value heads are repeated where there are
-/// fewer of them than GPUs. Reads hidden_size, num_attention_heads, num_key_value_heads, head_dim,
-/// intermediate_size, vocab_size, hidden_act, rms_norm_eps and the counts of experts. Of operations
-/// that `catalog` lacks no problem is made, and a note says so. Errors: `invalid_argument` naming
-/// the field that is missing, or that the split does not divide.
+/// From the text of a `config.json` as model hubs publish it (`read_model_config`), what is no
+/// attention and no grouped product: the products of attention and of dense and shared feed-forward
+/// layers, of routers and of the head, with what engines fuse and without, norms, rotations and
+/// activations. Tensor parallelism splits columns of the first product of a pair and rows of the
+/// second; key and value heads are repeated where there are fewer of them than GPUs; routers, norms
+/// and the low-rank products of a latent attention are on each. Weights that are quantised to fp8
+/// with one scale a tensor give fp8 products, others none. What is left out is in the notes, each
+/// with its reason, and so are operations that `catalog` lacks. Errors: those of
+/// `read_model_config`, and `invalid_argument` naming what the split does not divide.
 Result<ModelWorklist> model_worklist(std::string_view config, std::string_view file,
                                      const ModelUse& use, const Catalog& catalog);
 

@@ -188,8 +188,8 @@ TEST_F(KilledSweepToolkitTest, AKilledChildCostsItsProblemAlone) {
 }
 
 TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
-  const std::string config = write("config.json", R"({"hidden_size": 4096, "hidden_act": "silu",
-    "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,
+  const std::string config = write("config.json", R"({"model_type": "llama", "hidden_size": 4096,
+    "hidden_act": "silu", "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,
     "rms_norm_eps": 1e-5, "vocab_size": 128256})")
                                  .string();
   const Ran ran =
