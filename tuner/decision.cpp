@@ -424,7 +424,17 @@ Decision decide(const TuningRecord& record) {
   };
   add(record.winner);
   for (const RankedConfiguration& ranked : record.runners_up) add(ranked);
-  return decide(finalists, record.rounds);
+  Decision decision = decide(finalists, record.rounds);
+  if (hardly_looked(record)) decision.verdict = Verdict::unresolved;
+  return decision;
+}
+
+bool hardly_looked(int ended, int candidates) { return ended < std::min(kFewestLooks, candidates); }
+
+bool hardly_looked(const TuningRecord& record) {
+  const std::string& reason = record.search.stop_reason;
+  return record.grade == RecordGrade::measured && (reason == "budget" || reason == "trials") &&
+         hardly_looked(record.measured + record.search.failed, record.candidates);
 }
 
 }  // namespace kernwright

@@ -12,8 +12,10 @@
 #include "support/text.h"
 #include "tuner/code_identity.h"
 #include "tuner/compile_ahead.h"
+#include "tuner/decision.h"
 #include "tuner/draw.h"
 #include "tuner/evidence.h"
+#include "tuner/regret.h"
 #include "tuner/screening.h"
 #include "tuner/search_budget.h"
 #include "tuner/search_finals.h"
@@ -59,6 +61,7 @@ class Search {
   };
 
   double elapsed() const { return clock_() - in_.started; }
+  int candidates() const { return static_cast<int>(in_.candidates.size()); }
   std::string_view stop_reason();
 
   void find_incumbent();
@@ -105,6 +108,7 @@ class Search {
   bool exhausted_ = false;
   std::map<Digest, Measured> code_;
   std::vector<Trial> trials_;
+  std::vector<SearchOutlook::Result> results_;  ///< of candidates that were not skipped
   Survivors passed_;
   int measured_ = 0;
   int failed_ = 0;
@@ -138,7 +142,7 @@ Result<void> Search::still_there(const Trial& trial) const {
 }
 
 void Search::report_progress() {
-  progress_.candidates = static_cast<int>(in_.candidates.size());
+  progress_.candidates = candidates();
   progress_.compiled = in_.queue.compiled();
   progress_.measured = measured_;
   progress_.failed = failed_;
@@ -209,7 +213,9 @@ void Search::start_more() {
 
 /// Why the search is to end; empty: it goes on.
 std::string_view Search::stop_reason() {
-  if (budget_.screened(elapsed())) return "budget";
+  if (budget_.screened(elapsed(), hardly_looked(measured_ + failed_, candidates()))) {
+    return "budget";
+  }
   if (in_.queue.empty()) return exhausted_ ? "exhausted" : "trials";
   if (in_.strategy.wants_all()) return {};
   // Asking a model takes milliseconds.
@@ -333,7 +339,10 @@ Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Su
   Trial corrected = trial;
   if (ok) corrected.measurement.samples_us.assign(samples_us.begin(), samples_us.end());
   in_.strategy.report(candidate, corrected);
-  stop_rule_.add(ok ? std::optional(corrected.measurement.median_us()) : std::nullopt);
+  const std::optional<double> us =
+      ok ? std::optional(corrected.measurement.median_us()) : std::nullopt;
+  stop_rule_.add(us);
+  results_.push_back({candidate, us});
   trials_.push_back(std::move(trial));
   if (passed) passed_.insert(*std::move(passed));
   report_progress();
@@ -454,10 +463,6 @@ SearchResult Search::conclude() {
   audit_.merge(screening_.audit());
   audit_.merge(finals_.race.audit);
   record.audit = audit_;
-  record.trust = audit_.trust();
-  if (decision.verdict == Verdict::unresolved) record.trust = std::max(record.trust, Trust::b);
-  if (decision.disturbed) record.trust = Trust::c;
-  record.verdict = decision.verdict;
   record.rounds = finals_.race.rounds;
   if (finals_.launch_paths) record.launch_paths = *std::move(finals_.launch_paths);
   record.search.strategy = o_.strategy;
@@ -468,10 +473,18 @@ SearchResult Search::conclude() {
   record.search.raced = finals_.race.raced;
   record.search.seeds = static_cast<int>(in_.space.seeds.size());
   record.search.stop_reason = stop_reason_;
-  record.search.regret_estimate = regret_estimate(us(record.winner), in_.strategy.optimistic_us());
-  record.settle_ms = 1000 * shares_.settle_seconds;
-  record.candidates = static_cast<int>(in_.candidates.size());
+  record.search.regret_estimate = regret_estimate({.best_us = us(record.winner),
+                                                   .roofline_us = in_.roofline_us,
+                                                   .predicted_us = in_.space.predicted_us,
+                                                   .results = results_,
+                                                   .optimistic_us = in_.strategy.optimistic_us()});
+  record.candidates = candidates();
   record.measured = measured_;
+  record.verdict = hardly_looked(record) ? Verdict::unresolved : decision.verdict;
+  record.trust = audit_.trust();
+  if (record.verdict == Verdict::unresolved) record.trust = std::max(record.trust, Trust::b);
+  if (decision.disturbed) record.trust = Trust::c;
+  record.settle_ms = 1000 * shares_.settle_seconds;
   shares_.wall_seconds = elapsed();
   shares_.device = in_.runner.take_use();
   record.idle_seconds = shares_.device.idle_seconds();

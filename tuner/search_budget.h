@@ -16,9 +16,12 @@ class SearchBudget {
 
   /// For waiting until the device is steady, at most.
   double settle_seconds() const;
-  /// Whether it is time for the finals so many seconds after the start.
-  bool screened(double elapsed) const {
-    return elapsed + race_reserve() + alone_reserve() >= seconds_;
+  /// Whether it is time for the finals so many seconds after the start. A search that has hardly
+  /// looked (see `hardly_looked`) goes on into the first half of what is kept for them: there are
+  /// few to race.
+  bool screened(double elapsed, bool hardly_looked) const {
+    const double reserve = race_reserve() + alone_reserve();
+    return elapsed + (hardly_looked ? reserve / 2 : reserve) >= seconds_;
   }
   /// Time limits of a race that begins then; `started` is the start on the race's clock.
   void limit(RaceOptions& race, double started, double elapsed) const;

@@ -36,9 +36,4 @@ std::string_view StopRule::reason(std::optional<double> optimistic_us) const {
   return "no_improvement";
 }
 
-double regret_estimate(double best_us, std::optional<double> optimistic_us) {
-  if (!optimistic_us || *optimistic_us <= 0) return 0;
-  return std::max(0.0, best_us / *optimistic_us - 1);
-}
-
 }  // namespace kernwright

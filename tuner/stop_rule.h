@@ -35,8 +35,4 @@ class StopRule {
   double marked_us_ = std::numeric_limits<double>::infinity();  ///< the best at that time
 };
 
-/// How much faster a candidate that was not measured may be than `best_us`, as a share: 0.02 is
-/// 2 %. 0 without an estimate.
-double regret_estimate(double best_us, std::optional<double> optimistic_us);
-
 }  // namespace kernwright

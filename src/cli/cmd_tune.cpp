@@ -24,7 +24,8 @@ Json unfused_json(const UnfusedReport& report) {
                      {"configuration", kernel.configuration},
                      {"kernels", kernel.launches},
                      {"bytes", kernel.bytes},
-                     {"us", kernel.us}});
+                     {"us", kernel.us},
+                     {"hardly_looked", kernel.hardly_looked}});
   }
   Json json = {{"grade", report.measured ? "measured" : "predicted"},
                {"fused", side_json(report, report.fused)},
@@ -53,6 +54,14 @@ void print_unfused(const UnfusedReport& report) {
     row("  step", kernel.launches, kernel.bytes, kernel.us,
         concat(kernel.problem, ": ", kernel.kernel_template, " ", kernel.configuration));
   }
+  const auto note = [](const UnfusedReport::Kernel& kernel) {
+    if (kernel.hardly_looked) {
+      print(concat("  ", kernel.problem,
+                   ": its search has hardly looked, its best kernel may be faster"));
+    }
+  };
+  note(report.fused_kernel);
+  for (const UnfusedReport::Kernel& kernel : report.kernels) note(kernel);
 }
 
 class Tune : public Command {
@@ -72,8 +81,8 @@ class Tune : public Command {
         seed_("seed", llvm::cl::desc("Of inputs and search, default 1"), llvm::cl::init(1),
               llvm::cl::sub(sub)),
         unfused_("unfused",
-                 llvm::cl::desc("Tune the same as separate kernels too, the budget shared\n"
-                                "equally, and compare: kernels, bytes, time"),
+                 llvm::cl::desc("Tune the same as separate kernels too, in half of the budget,\n"
+                                "and compare: kernels, bytes, time"),
                  llvm::cl::sub(sub)),
         trial_log_("trial-log", llvm::cl::desc("Where trials are appended; default: in the cache"),
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
@@ -109,15 +118,14 @@ class Tune : public Command {
 
   Status compare(ServiceCore& service, const Problem& problem) const {
     std::optional<TuningResult> fused;  // asked for first
-    const auto tune = [&](const Problem& each, int problems) -> Result<TuningRecord> {
-      Result<TuningResult> result =
-          tune_or_predict(service, each, options(seconds_ / problems), json);
+    const auto tune = [&](const Problem& each, double seconds) -> Result<TuningRecord> {
+      Result<TuningResult> result = tune_or_predict(service, each, options(seconds), json);
       if (!result) return result.error();
       TuningRecord record = result->record;
       if (!fused) fused = *std::move(result);
       return record;
     };
-    const Result<UnfusedReport> compared = report_unfused(service, problem, tune, seed_);
+    const Result<UnfusedReport> compared = report_unfused(service, problem, tune, seconds_, seed_);
     if (!compared) return report(compared.error());
     if (json) {
       Json all = result_json(*fused);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/text.h"
+#include "tuner/decision.h"
 
 namespace kernwright::cli {
 namespace {
@@ -203,6 +204,7 @@ Json record_json(const TuningRecord& record) {
                       {"raced", record.search.raced},
                       {"seeds", record.search.seeds},
                       {"stop_reason", record.search.stop_reason},
+                      {"hardly_looked", hardly_looked(record)},
                       {"regret_estimate", record.search.regret_estimate}};
     json["launch_paths"] = paths_json(record.launch_paths);
     json["best_path"] = path_json(record.launch_paths.best);
@@ -244,6 +246,11 @@ void print_record(const TuningRecord& record, const DeviceProfile& profile) {
     print(concat("  verdict ", to_string(record.verdict), ", trust ", to_string(record.trust),
                  "; stopped by ", record.search.stop_reason, ", what was not tried may be ",
                  percent(record.search.regret_estimate, 1), " faster"));
+    if (hardly_looked(record)) {
+      print(concat("  the search has hardly looked: ", record.measured + record.search.failed,
+                   " of ", record.candidates, " candidates were tried before its ",
+                   record.search.stop_reason == "trials" ? "trials" : "seconds", " were over"));
+    }
     print(paths_line(record.launch_paths));
     for (const AuditRow& row : record.audit.rows) {
       if (row.trust == Trust::a) continue;

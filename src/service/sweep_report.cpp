@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "support/text.h"
+#include "tuner/decision.h"
 #include "tuner/evidence.h"
 
 namespace kernwright {
@@ -51,6 +52,10 @@ std::string next_evidence(const TuningRecord& record) {
   for (const AuditRow& row : record.audit.rows) {
     if (row.trust == Trust::a || row.trust != record.trust) continue;
     return concat("measuring again without ", row.check, " (", row.detail, ")");
+  }
+  if (hardly_looked(record)) {
+    return concat("a longer search: ", record.measured + record.search.failed, " of ",
+                  record.candidates, " candidates were tried");
   }
   if (record.verdict == Verdict::unresolved) return "more rounds of the finals: a larger --seconds";
   if (record.search.stop_reason == "budget" && record.search.regret_estimate > kWorthwhile) {

@@ -1,5 +1,6 @@
 #include "service/unfused_report.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <set>
@@ -7,9 +8,38 @@
 
 #include "cache/record_head.h"
 #include "support/text.h"
+#include "tuner/decision.h"
 
 namespace kernwright {
 namespace {
+
+/// What the fused kernel gets first where there are only few seconds: a search of less hardly looks
+/// at a product, and the comparison stands or falls with this kernel.
+constexpr double kFusedSeconds = 5;
+
+/// Shares out the seconds of a comparison over its searches, the fused kernel's first.
+class Shares {
+ public:
+  Shares(double seconds, std::size_t problems) : left_(seconds), problems_(problems) {}
+
+  /// For the next problem.
+  double next() const {
+    if (problems_ <= 1) return left_;
+    const double even = left_ / static_cast<double>(problems_);
+    return fused_ ? std::min(left_, std::max(left_ / 2, kFusedSeconds)) : even;
+  }
+  /// What it took of them.
+  void took(double seconds) {
+    left_ = std::max(0.0, left_ - seconds);
+    --problems_;
+    fused_ = false;
+  }
+
+ private:
+  double left_;
+  std::size_t problems_;  ///< to come
+  bool fused_ = true;     ///< is the next
+};
 
 /// The kernel that a record's winner is.
 Result<ProvenKernel> compile_winner(ServiceCore& core, const Problem& problem,
@@ -36,7 +66,8 @@ Result<UnfusedReport::Kernel> describe(const Candidate& candidate, const TuningR
       .configuration = record.winner.configuration.text(),
       .bytes = *bytes,
       .launches = static_cast<int>(candidate.plan.launches.size()),
-      .us = record.grade == RecordGrade::measured ? winner.measured_us : winner.predicted_us};
+      .us = record.grade == RecordGrade::measured ? winner.measured_us : winner.predicted_us,
+      .hardly_looked = hardly_looked(record)};
 }
 
 void add(UnfusedReport::Side& side, const UnfusedReport::Kernel& kernel) {
@@ -53,7 +84,8 @@ void measure(UnfusedReport::Side& side, const ComparedSide& measured) {
 }  // namespace
 
 Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
-                                     const RecordOf& record_of, std::uint64_t seed) {
+                                     const RecordOf& record_of, double seconds,
+                                     std::uint64_t seed) {
   const Result<ServiceCore::Named> named = core.name(problem);
   if (!named) return named.error();
   Result<UnfusedForm> form = unfused_form(core.catalog(), *named->operation, named->problem);
@@ -66,11 +98,13 @@ Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
   std::map<std::string, TuningRecord> records;
   std::vector<ProvenKernel> compiled;
   UnfusedReport report;
+  Shares shares(seconds, different.size());
   for (const Problem& each : problems) {
     auto record = records.find(each.text());
     if (record == records.end()) {
-      Result<TuningRecord> got = record_of(each, static_cast<int>(different.size()));
+      Result<TuningRecord> got = record_of(each, shares.next());
       if (!got) return Error{got.error().code, concat(each.text(), ": ", got.error().message)};
+      shares.took(got->wall_seconds);
       record = records.emplace(each.text(), *std::move(got)).first;
     }
     Result<ProvenKernel> winner = compile_winner(core, each, record->second);

@@ -20,7 +20,8 @@ struct UnfusedReport {
     std::string configuration;
     std::int64_t bytes = 0;  ///< the fewest that device memory must move, by its operation
     int launches = 0;
-    double us = 0;  ///< by itself, as its record says
+    double us = 0;               ///< by itself, as its record says
+    bool hardly_looked = false;  ///< its search was cut off that early, see `hardly_looked`
   };
   /// All kernels of one side together.
   struct Side {
@@ -40,14 +41,15 @@ struct UnfusedReport {
   double ratio() const { return unfused.us / fused.us; }
 };
 
-/// Gives the record of a problem, tuned or predicted; `problems` is how many are asked for in all.
-using RecordOf = std::function<Result<TuningRecord>(const Problem& problem, int problems)>;
+/// Gives the record of a problem, tuned in so many seconds or predicted.
+using RecordOf = std::function<Result<TuningRecord>(const Problem& problem, double seconds)>;
 
 /// Compares the best kernel of the problem with the best kernels of its unfused form: on the GPU,
 /// or by what is predicted where the service has none. `record_of` is asked once for each different
-/// problem, the fused one first. Errors: `not_found` where there is no unfused form; those of
-/// `record_of`; `internal` where a result is wrong; `device`.
+/// problem, the fused one first, which gets half of the `seconds`, and of few the first 5; what its
+/// search left is shared out among the others. Errors: `not_found` where there is no unfused form;
+/// those of `record_of`; `internal` where a result is wrong; `device`.
 Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
-                                     const RecordOf& record_of, std::uint64_t seed);
+                                     const RecordOf& record_of, double seconds, std::uint64_t seed);
 
 }  // namespace kernwright

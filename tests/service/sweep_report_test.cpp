@@ -83,6 +83,16 @@ TEST_F(SweepReportTest, TrustCAndPredictionsAreCaveated) {
   EXPECT_EQ(row().us, 100);
 }
 
+TEST_F(SweepReportTest, ASearchThatHasHardlyLookedAsksForALongerOne) {
+  record_.search.stop_reason = "budget";
+  record_.candidates = 2341;
+  record_.measured = 1;
+  record_.search.failed = 2;
+  record_.verdict = Verdict::unresolved;
+  EXPECT_EQ(row().support, Support::measured);
+  EXPECT_EQ(row().next_evidence, "a longer search: 3 of 2341 candidates were tried");
+}
+
 TEST_F(SweepReportTest, AnUnfinishedSearchAsksForMore) {
   record_.search.stop_reason = "budget";
   record_.search.regret_estimate = 0.05;

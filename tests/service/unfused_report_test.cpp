@@ -19,19 +19,39 @@ class UnfusedReportTest : public ServiceCoreTest {
   Result<UnfusedReport> report(ServiceCore& core) {
     return report_unfused(
         core, problem_,
-        [&](const Problem& problem, int problems) -> Result<TuningRecord> {
+        [&](const Problem& problem, double seconds) -> Result<TuningRecord> {
           asked_.push_back(problem.text());
-          EXPECT_EQ(problems, problems_);
+          seconds_.push_back(seconds);
+          TuningOptions options;
+          options.budget.trials = trials_;
           Result<TuningResult> result =
-              core.has_device() ? core.tune(problem, few_trials()) : core.predict(problem, 1);
+              core.has_device() ? core.tune(problem, options) : core.predict(problem, 1);
           if (!result) return result.error();
+          if (!took_.empty()) {
+            result->record.wall_seconds = took_.front();
+            took_.erase(took_.begin());
+          }
           return result->record;
         },
-        1);
+        budget_, 1);
+  }
+
+  /// The seconds that each problem gets of `budget` where they take `took`.
+  std::vector<double> shares(double budget, std::vector<double> took) {
+    budget_ = budget;
+    took_ = std::move(took);
+    seconds_.clear();
+    const auto core = open(MissPolicy::predict, "h200");
+    const Result<UnfusedReport> compared = report(*core);
+    EXPECT_TRUE(compared) << compared.error().message;
+    return seconds_;
   }
 
   std::vector<std::string> asked_;
-  int problems_ = 3;
+  std::vector<double> seconds_;
+  std::vector<double> took_;
+  double budget_ = 30;
+  int trials_ = 20;
 };
 
 TEST_F(UnfusedReportTest, MeasuresBothOnADevice) {
@@ -72,12 +92,28 @@ TEST_F(UnfusedReportTest, AKernelThatOccursTwiceIsTunedOnce) {
   write_sum_of_three(folder.path());
   template_dirs_ = {folder.path().string()};
   problem_ = Problem::parse("sum_of_three n=1000 dtype=fp32").value();
-  problems_ = 2;
   const auto core = open(MissPolicy::predict, "h200");
   const Result<UnfusedReport> compared = report(*core);
   ASSERT_TRUE(compared) << compared.error().message;
   EXPECT_EQ(asked_.size(), 2U);
   EXPECT_EQ(compared->kernels.size(), 2U);
+}
+
+TEST_F(UnfusedReportTest, TheFusedKernelGetsItsShareOfTheSecondsFirst) {
+  using Shares = std::vector<double>;
+  EXPECT_EQ(shares(30, {15, 7, 8}), (Shares{15, 7.5, 8}));
+  EXPECT_EQ(shares(30, {4, 2, 1}), (Shares{15, 13, 24})) << "what is left over goes on";
+  EXPECT_EQ(shares(6, {5, 0.5, 0.5}), (Shares{5, 0.5, 0.5})) << "of few, its search can look";
+  EXPECT_EQ(shares(2, {2.5, 0.5, 0.5}), (Shares{2, 0, 0}));
+}
+
+TEST_F(UnfusedReportTest, ASearchThatHardlyLookedIsNamed) {
+  trials_ = 3;
+  const auto core = open();
+  const Result<UnfusedReport> compared = report(*core);
+  ASSERT_TRUE(compared) << compared.error().message;
+  EXPECT_TRUE(compared->fused_kernel.hardly_looked);
+  EXPECT_TRUE(compared->kernels[0].hardly_looked);
 }
 
 TEST_F(UnfusedReportTest, SaysWhereThereIsNothingToCompare) {

@@ -448,5 +448,26 @@ TEST(DecisionTest, ARecordGivesItsVerdictBack) {
   EXPECT_EQ(decision.verdict, Verdict::tie);
 }
 
+TEST(DecisionTest, ARecordOfASearchThatHasHardlyLookedIsUnresolved) {
+  TuningRecord record;
+  record.winner.measurement.samples_us = normal(10, 0.001, 1);
+  record.rounds.sm_reference_us = normal(100, 0.001, 2);
+  record.candidates = 2341;
+  const auto verdict = [&](std::string_view reason, int measured, int failed) {
+    record.search.stop_reason = reason;
+    record.measured = measured;
+    record.search.failed = failed;
+    EXPECT_EQ(hardly_looked(record), decide(record).verdict == Verdict::unresolved);
+    return decide(record).verdict;
+  };
+  EXPECT_EQ(verdict("budget", 1, 0), Verdict::unresolved);
+  EXPECT_EQ(verdict("trials", 8, 7), Verdict::unresolved);
+  EXPECT_EQ(verdict("budget", kFewestLooks - 2, 2), Verdict::win) << "a failure is an answer too";
+  EXPECT_EQ(verdict("roofline", 1, 0), Verdict::win) << "there is nothing left to find";
+  record.candidates = 4;
+  EXPECT_EQ(verdict("budget", 3, 0), Verdict::unresolved);
+  EXPECT_EQ(verdict("budget", 4, 0), Verdict::win) << "that is all there are";
+}
+
 }  // namespace
 }  // namespace kernwright

@@ -14,11 +14,19 @@ RaceOptions limits(double seconds, double elapsed, PowerMode power = PowerMode::
 
 TEST(SearchBudgetTest, ScreeningLeavesTimeForRaceAndRunningAlone) {
   const SearchBudget budget(10, PowerMode::sustained);
-  EXPECT_FALSE(budget.screened(7.19));
-  EXPECT_TRUE(budget.screened(7.21));
-  EXPECT_FALSE(SearchBudget(10, PowerMode::burst).screened(7.99)) << "nobody runs alone";
-  EXPECT_FALSE(SearchBudget(40, PowerMode::sustained).screened(35.1)) << "4 s and 0.8 s at most";
-  EXPECT_TRUE(SearchBudget(0, PowerMode::sustained).screened(0));
+  EXPECT_FALSE(budget.screened(7.19, false));
+  EXPECT_TRUE(budget.screened(7.21, false));
+  EXPECT_FALSE(SearchBudget(10, PowerMode::burst).screened(7.99, false)) << "nobody runs alone";
+  EXPECT_FALSE(SearchBudget(40, PowerMode::sustained).screened(35.1, false))
+      << "4 s and 0.8 s at most";
+  EXPECT_TRUE(SearchBudget(0, PowerMode::sustained).screened(0, false));
+}
+
+TEST(SearchBudgetTest, ASearchThatHasHardlyLookedMayTakeHalfOfThat) {
+  const SearchBudget budget(10, PowerMode::sustained);
+  EXPECT_FALSE(budget.screened(8.59, true));
+  EXPECT_TRUE(budget.screened(8.61, true));
+  EXPECT_TRUE(SearchBudget(0, PowerMode::sustained).screened(0, true));
 }
 
 TEST(SearchBudgetTest, ARaceGetsItsShareWhateverIsLeft) {

@@ -74,11 +74,5 @@ TEST(StopRuleTest, StopsAtTheRoofline) {
   EXPECT_EQ(rule.reason(50.0), "roofline");
 }
 
-TEST(RegretEstimateTest, IsWhatTheModelHopesFor) {
-  EXPECT_NEAR(regret_estimate(102, 100), 0.02, 1e-12);
-  EXPECT_EQ(regret_estimate(100, 105), 0);
-  EXPECT_EQ(regret_estimate(100, std::nullopt), 0);
-}
-
 }  // namespace
 }  // namespace kernwright

@@ -1,6 +1,7 @@
 #include "tests/tuner/simulation/virtual_session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "cache/record.h"
 #include "tuner/decision.h"
+#include "tuner/simulation/random_stream.h"
 #include "tuner/simulation/synthetic_space.h"
 
 namespace kernwright {
@@ -59,6 +61,60 @@ TEST(VirtualSessionTest, TheBudgetHoldsInVirtualSeconds) {
     EXPECT_LT(shares.device.idle_seconds(), 0.05 * shares.device.seconds());
     EXPECT_LT(shares.device.longest_idle_seconds, 0.020);
   }
+}
+
+/// A bowl whose compiles take so long that a few seconds are over after few of them.
+RecordedSpace slow_to_compile() {
+  RecordedSpace space = synthetic_space(Landscape::bowl, 50, 2);
+  RandomStream random(3);
+  for (RecordedConfiguration& one : space.configurations) {
+    one.compile_seconds = 1.5;
+    one.predicted_us = one.truth_us * std::exp(0.1 * random.normal());
+  }
+  return space;
+}
+
+TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) {
+  const RecordedSpace space = slow_to_compile();
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < space.configurations.size(); ++i) {
+    if (i != space.default_index) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return space.configurations[a].predicted_us < space.configurations[b].predicted_us;
+  });
+  VirtualSession session(space, parse_noise(kUsual).value(), 1, 2);
+  session.options.strategy = "portfolio";
+  session.options.budget.seconds = 6;
+  const auto found = session.run();
+  ASSERT_TRUE(found) << found.error().message;
+  const std::vector<Trial>& trials = found->result.trials;
+  ASSERT_GE(trials.size(), 4U);
+  EXPECT_EQ(trials[0].configuration, space.configurations[space.default_index].configuration);
+  for (std::size_t i = 1; i < std::min<std::size_t>(trials.size(), 7); ++i) {
+    EXPECT_EQ(trials[i].configuration, space.configurations[order[i - 1]].configuration) << i;
+  }
+
+  const TuningRecord& record = found->result.record;
+  EXPECT_LT(record.measured, kFewestLooks);
+  EXPECT_TRUE(hardly_looked(record));
+  EXPECT_EQ(record.verdict, Verdict::unresolved);
+  EXPECT_EQ(record.trust, Trust::b);
+  EXPECT_EQ(decide(*parse_record(to_json(record))).verdict, Verdict::unresolved);
+  EXPECT_GT(record.search.regret_estimate, 0.02);
+}
+
+TEST(VirtualSessionTest, FewCandidatesLeaveTimeOfTheFinalsToLookAtMore) {
+  // The default alone is compiled when the usual share of the race begins; the others follow it
+  // within the first half of that share.
+  RecordedSpace space = slow_to_compile();
+  for (RecordedConfiguration& one : space.configurations) one.compile_seconds = 4.35;
+  VirtualSession session(std::move(space), parse_noise(kUsual).value(), 1, 16);
+  session.options.strategy = "portfolio";
+  session.options.budget.seconds = 6;
+  const TuningRecord record = record_of(session);
+  EXPECT_GT(record.measured, 8);
+  EXPECT_LE(session.seconds(), 1.1 * 6 + 0.5);
 }
 
 TEST(VirtualSessionTest, AnExhaustedSpaceEndsTheSearch) {
