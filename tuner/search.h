@@ -87,6 +87,9 @@ struct TuningResult {
   std::vector<Trial> trials;
   TimeShares shares;
   int rejected = 0;  ///< configurations that are no candidates
+  /// Why another process does not find the record with its winner's artifact; empty: it does.
+  /// Set by what stores the record.
+  std::string unstored;
   /// What did not apply, was only sampled, or could not be kept (an artifact, the trial log).
   std::vector<std::string> notes;
 };

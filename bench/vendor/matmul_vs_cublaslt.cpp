@@ -47,7 +47,11 @@ Result<std::vector<Problem>> parse_shapes(const std::string& text) {
   if (text.ends_with(".json")) {
     const Result<std::string> file = read_file(text);
     if (!file) return file.error();
-    return parse_worklist(*file, text);
+    const Result<std::vector<WorklistEntry>> entries = parse_worklist(*file, text);
+    if (!entries) return entries.error();
+    std::vector<Problem> problems;
+    for (const WorklistEntry& entry : *entries) problems.push_back(entry.problem);
+    return problems;
   }
   std::vector<Problem> problems;
   for (const std::string_view shape : split(text, ',')) {

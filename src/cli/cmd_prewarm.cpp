@@ -19,8 +19,8 @@ class Prewarm : public Command {
                 llvm::cl::sub(sub)) {}
 
   Status run() override {
-    Result<std::vector<Problem>> problems = worklist_.read();
-    if (!problems) return report(problems.error());
+    const Result<std::vector<WorklistEntry>> entries = worklist_.read();
+    if (!entries) return report(entries.error());
     ServiceOptions options = service_.options();
     if (!min_match_.empty()) {
       const std::optional<Match> least = parse_match(min_match_.getValue());
@@ -33,35 +33,35 @@ class Prewarm : public Command {
     Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
     if (!opened) return report(opened.error());
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
+    const Result<std::vector<Problem>> problems = worklist_.normalize(*entries, *service);
+    if (!problems) return report(problems.error());
 
     Json rows = Json::array();
     int missing = 0;
     for (const Problem& problem : *problems) {
-      Result<ServiceCore::Named> named = service->name(problem);
-      if (!named) return report(named.error());
-      ServiceCore::Coverage covered = service->coverage(named->problem);
+      ServiceCore::Coverage covered = service->coverage(problem);
       std::string failure;
       if (covered.match == Match::none && !verify_) {
-        if (Result<Kernel> kernel = service->get_best_kernel(named->problem); !kernel) {
+        if (Result<Kernel> kernel = service->get_best_kernel(problem); !kernel) {
           failure = kernel.error().message;
         }
-        covered = service->coverage(named->problem);
+        covered = service->coverage(problem);
       }
       if (covered.match != Match::none && service->has_device() && !verify_) {
-        if (Result<void> launched = service->canary(named->problem); !launched) {
+        if (Result<void> launched = service->canary(problem); !launched) {
           failure = "canary: " + launched.error().message;
         }
       }
       const bool lacks = covered.match == Match::none || !failure.empty();
       if (lacks) ++missing;
-      Json row = {{"problem", named->problem.text()},
+      Json row = {{"problem", problem.text()},
                   {"match", to_string(covered.match)},
                   {"reason", to_string(covered.reason)}};
       if (!failure.empty()) row["error"] = failure;
       rows.push_back(std::move(row));
       if (json) continue;
       print(concat(
-          lacks ? "missing  " : "ready    ", named->problem.text(), "  ", to_string(covered.match),
+          lacks ? "missing  " : "ready    ", problem.text(), "  ", to_string(covered.match),
           covered.reason == MissReason::none ? "" : concat(" (", to_string(covered.reason), ")"),
           failure.empty() ? "" : concat(": ", failure)));
     }

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <set>
 #include <thread>
 
 #include "cli/command.h"
@@ -28,7 +27,8 @@ class Sweep : public Command {
  public:
   Sweep()
       : Command("sweep",
-                "Tune every problem of a worklist that has no record yet, or one of trust C"),
+                "Tune every problem of a worklist that has no record yet, only a prediction, or\n"
+                "one that was measured with trust C; with --sku, predict what has no record"),
         service_(sub),
         worklist_(sub),
         seconds_("seconds", llvm::cl::desc("Budget per problem, default 30"), llvm::cl::init(30),
@@ -46,8 +46,8 @@ class Sweep : public Command {
     if (Result<void> fits = check_budget(seconds_); !fits) return report(fits.error());
     Result<Shard> shard = parse_shard(shard_.getValue());
     if (!shard) return report(shard.error());
-    Result<std::vector<Problem>> problems = worklist_.read();
-    if (!problems) return report(problems.error());
+    const Result<std::vector<WorklistEntry>> entries = worklist_.read();
+    if (!entries) return report(entries.error());
     // They start while this process looks at the GPUs.
     std::vector<SweepRun::Tuner> tuners;
     if (devices().size() > 1 && !dry_run_) tuners = start_sweepers();
@@ -55,13 +55,9 @@ class Sweep : public Command {
     if (!services) return report(services.error());
     const ServiceCore& first = *services->front();
     // Every problem is named before the first is tuned: a mistake shows at once.
-    std::vector<Problem> normalized;
-    std::set<std::string> known;
-    for (const Problem& problem : *problems) {
-      Result<ServiceCore::Named> named = first.name(problem);
-      if (!named) return report(named.error());
-      if (known.insert(named->problem.text()).second) normalized.push_back(named->problem);
-    }
+    Result<std::vector<Problem>> named = worklist_.normalize(*entries, first);
+    if (!named) return report(named.error());
+    std::vector<Problem> normalized = *std::move(named);
     if (shard->count > 1) normalized = shard_of(std::move(normalized), *shard);
     if (dry_run_) return print_plan(first, normalized);
 
@@ -129,7 +125,7 @@ class Sweep : public Command {
     const Result<SweepPlan> plan = [&] {
       ProgressLine line;
       const auto start = std::chrono::steady_clock::now();
-      return plan_sweep(service, problems, [&](std::size_t planned) {
+      return plan_sweep(service, problems, recheck_, [&](std::size_t planned) {
         if (json) return;
         const double seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -140,6 +136,8 @@ class Sweep : public Command {
       });
     }();
     if (!plan) return report(plan.error());
+    // The sweep would fail for them too.
+    const Status status = plan->impossible() == 0 ? Status::ok : Status::failed;
     const double seconds = plan->seconds(seconds_, static_cast<int>(devices().size()));
     if (json) {
       Json rows = Json::array();
@@ -148,17 +146,23 @@ class Sweep : public Command {
                         {"due", row.due},
                         {"candidates", row.candidates},
                         {"compiles", row.compiles}});
+        if (!row.impossible.empty()) rows.back()["error"] = row.impossible;
       }
       print_json(Json{{"sku", service.profile().id},
                       {"problems", plan->rows.size()},
                       {"due", plan->due()},
+                      {"impossible", plan->impossible()},
                       {"candidates", plan->candidates()},
                       {"compiles", plan->compiles()},
                       {"seconds", seconds},
                       {"plan", rows}});
-      return Status::ok;
+      return status;
     }
     for (const SweepPlan::Row& row : plan->rows) {
+      if (!row.impossible.empty()) {
+        print(concat("impossible  ", row.impossible));
+        continue;
+      }
       print(concat(row.due ? "due      " : "settled  ", row.problem.text(), "  ", row.candidates,
                    " candidates, ", row.compiles, " compiles"));
     }
@@ -166,8 +170,9 @@ class Sweep : public Command {
         plan->due(), " of ", plan->rows.size(), " problems are due for ", service.profile().id,
         ": ", plan->candidates(), " candidates, ", plan->compiles(), " compiles",
         service.has_device() ? concat(", at most about ", static_cast<std::int64_t>(seconds), " s")
-                             : std::string(", of which a prediction makes the best few")));
-    return Status::ok;
+                             : std::string(", of which a prediction makes the best few"),
+        plan->impossible() == 0 ? "" : concat("; ", plan->impossible(), " are impossible")));
+    return status;
   }
 
   Status print_report(const ServiceCore& service, const std::vector<Problem>& problems,
@@ -181,8 +186,10 @@ class Sweep : public Command {
       if (!result.record) {
         ++failed;
         rows.push_back({{"problem", problem}, {"error", result.error}});
+        if (!json) print(concat("  failed  ", problem, ": ", result.error));
         continue;
       }
+      if (!result.unstored.empty()) ++failed;
       const Result<ServiceCore::Named> named = service.name(problems[i]);
       if (!named) return report(named.error());
       const ReportRow row = report_row(*result.record, *named->operation, service.profile());
@@ -193,12 +200,16 @@ class Sweep : public Command {
       object["support"] = to_string(row.support);
       object["next_evidence"] = row.next_evidence;
       if (result.tuned_again) object["tuned_again"] = true;
+      if (!result.unstored.empty()) object["error"] = concat("not stored: ", result.unstored);
       rows.push_back(std::move(object));
       if (json) continue;
       print(concat("  ", to_string(row.support), "  ", problem, "  ", format_us(row.us), "  ",
                    percent(row.roofline_share), " of the roofline, ", to_string(row.bound),
-                   " bound; runner-up ", percent(row.margin), " slower; trust ",
-                   to_string(result.record->trust),
+                   " bound; runner-up ", percent(row.margin), " slower; ",
+                   result.record->grade == RecordGrade::measured
+                       ? concat("trust ", to_string(result.record->trust))
+                       : std::string("predicted"),
+                   result.unstored.empty() ? "" : concat("; not stored: ", result.unstored),
                    row.next_evidence.empty() ? "" : "\n    next: ", row.next_evidence));
     }
     if (json) {

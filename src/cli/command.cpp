@@ -1,8 +1,9 @@
 #include "cli/command.h"
 
+#include <set>
+
 #include "cli/output.h"
 #include "model/user_function.h"
-#include "service/worklist.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -80,7 +81,7 @@ WorklistFile::WorklistFile(llvm::cl::SubCommand& sub)
     : path(llvm::cl::Positional, llvm::cl::Optional, llvm::cl::desc("WORKLIST.json"),
            llvm::cl::sub(sub)) {}
 
-Result<std::vector<Problem>> WorklistFile::read() const {
+Result<std::vector<WorklistEntry>> WorklistFile::read() const {
   if (path.empty()) {
     return Error{
         ErrorCode::invalid_argument,
@@ -89,6 +90,21 @@ Result<std::vector<Problem>> WorklistFile::read() const {
   Result<std::string> text = read_file(path.getValue());
   if (!text) return std::move(text).error();
   return parse_worklist(*text, path.getValue());
+}
+
+Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistEntry>& entries,
+                                                     const ServiceCore& service) const {
+  std::vector<Problem> problems;
+  std::set<std::string> known;
+  for (const WorklistEntry& entry : entries) {
+    Result<ServiceCore::Named> named = service.name(entry.problem);
+    if (!named) {
+      return Error{named.error().code,
+                   concat(path.getValue(), ":", entry.line, ": ", named.error().message)};
+    }
+    if (known.insert(named->problem.text()).second) problems.push_back(std::move(named->problem));
+  }
+  return problems;
 }
 
 Result<void> check_budget(double seconds) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "service/core.h"
+#include "service/worklist.h"
 
 namespace kernwright::cli {
 
@@ -57,7 +58,11 @@ struct ProblemWords {
 struct WorklistFile {
   explicit WorklistFile(llvm::cl::SubCommand& sub);
   /// Reads the file. Errors: `invalid_argument` where none is named or it is no worklist.
-  Result<std::vector<Problem>> read() const;
+  Result<std::vector<WorklistEntry>> read() const;
+  /// The problems, normalised, each once. Errors: of the first entry that no operation accepts,
+  /// with file and line.
+  Result<std::vector<Problem>> normalize(const std::vector<WorklistEntry>& entries,
+                                         const ServiceCore& service) const;
 
   llvm::cl::opt<std::string> path;
 };

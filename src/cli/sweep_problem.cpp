@@ -32,6 +32,7 @@ SweepResult sweep_problem(ServiceCore& service, const Problem& problem,
     return result;
   }
   result.record = std::move(tuned->record);
+  result.unstored = std::move(tuned->unstored);
   result.tuned_again = state.provisional;
   return result;
 }
@@ -40,6 +41,7 @@ std::string to_json(const SweepResult& result) {
   FieldWriter fields;
   if (result.record) {
     fields.write("record", kernwright::to_json(*result.record));
+    fields.write("unstored", result.unstored);
   } else {
     fields.write("error", result.error);
   }
@@ -54,6 +56,7 @@ Result<SweepResult> parse_sweep_result(std::string_view json) {
   const Result<void> parsed = parse_fields(json, "sweep result", [&](FieldReader& fields) {
     if (fields.contains("record")) {
       fields.read("record", record);
+      fields.read("unstored", result.unstored);
     } else {
       fields.read("error", result.error);
     }

@@ -21,6 +21,7 @@ struct SweepResult {
   std::optional<TuningRecord> record;
   bool found = false;        ///< the record was in the cache
   bool tuned_again = false;  ///< there was one of trust C
+  std::string unstored;      ///< why the cache does not have the record; empty: it has
   std::string error;         ///< where there is no record
 };
 

@@ -168,6 +168,8 @@ class ServiceCore {
   /// Loads the toolkit and remembers its identity for the environment of records.
   Result<std::string> load_compiler();
   const LoadedKernel* keep(std::shared_ptr<LoadedKernel> kernel);
+  /// Puts the record into the cache, or says in the result and the log why it is not there.
+  void store(TuningResult& result) const;
   std::string template_digest(std::string_view kernel_template) const;
   RecordEnvironment environment() const;
   Result<Measuring*> measuring();

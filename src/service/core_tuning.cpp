@@ -119,9 +119,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   record.environment.template_digest = template_digest(record.winner.kernel_template);
   record.device_name = profile_.name;
   record.device_uuid = identity_.uuid;
-  if (auto put = cache_.put_record(record); !put) {
-    log(LogLevel::warning, concat("record not stored: ", put.error().message));
-  }
+  store(*result);
   Result<const LoadedKernel*> loaded =
       serve(*named, head_of(record), Match::exact, MissReason::none);
   if (!loaded) return std::move(loaded).error();
@@ -143,6 +141,17 @@ Result<UnfusedComparison> ServiceCore::compare_unfused(const UnfusedMatch& match
                                      seed);
 }
 
+void ServiceCore::store(TuningResult& result) const {
+  if (auto put = cache_.put_record(result.record); !put) {
+    result.unstored = put.error().message;
+  } else if (!cache_.artifact(result.record.winner.artifact)) {
+    result.unstored = "the winner's artifact could not be written";
+  }
+  if (!result.unstored.empty()) {
+    log(LogLevel::warning, concat("record not stored: ", result.unstored));
+  }
+}
+
 Result<TuningResult> ServiceCore::predict(const Problem& problem, int compile_count) {
   Result<Named> named = name(problem);
   if (!named) return std::move(named).error();
@@ -155,9 +164,7 @@ Result<TuningResult> ServiceCore::predict(const Problem& problem, int compile_co
   TuningRecord& record = result->record;
   record.environment.template_digest = template_digest(record.winner.kernel_template);
   record.device_name = profile_.name;
-  if (auto put = cache_.put_record(record); !put) {
-    log(LogLevel::warning, concat("record not stored: ", put.error().message));
-  }
+  store(*result);
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "service/model_worklist_config.h"
+#include "service/worklist.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -340,6 +341,15 @@ Result<ModelWorklist> model_worklist(std::string_view config, std::string_view f
   const Result<ModelConfig> model = read_model_config(config, file);
   if (!model) return model.error();
   if (Result<void> split = check_split(*model, use, file); !split) return split.error();
+  // Every token count gives as many problems as the first.
+  ModelUse first = use;
+  first.tokens.resize(std::min<std::size_t>(use.tokens.size(), 1));
+  const std::size_t each = Collector(*model, first, catalog).collect().problems.size();
+  if (each * use.tokens.size() > kMostProblems) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(file, ": ", each * use.tokens.size(), " problems for ", use.tokens.size(),
+                        " token counts: a worklist has at most ", kMostProblems)};
+  }
   return Collector(*model, use, catalog).collect();
 }
 

@@ -33,7 +33,8 @@ struct ModelWorklist {
 /// and the low-rank products of a latent attention are on each. Weights that are quantised to fp8
 /// with one scale a tensor give fp8 products, others none. What is left out is in the notes, each
 /// with its reason, and so are operations that `catalog` lacks. Errors: those of
-/// `read_model_config`, and `invalid_argument` naming what the split does not divide.
+/// `read_model_config`, and `invalid_argument` naming what the split does not divide, or for more
+/// than `kMostProblems`.
 Result<ModelWorklist> model_worklist(std::string_view config, std::string_view file,
                                      const ModelUse& use, const Catalog& catalog);
 

@@ -20,6 +20,12 @@ std::int64_t SweepPlan::due() const {
   return count;
 }
 
+std::int64_t SweepPlan::impossible() const {
+  std::int64_t count = 0;
+  for (const Row& row : rows) count += row.impossible.empty() ? 0 : 1;
+  return count;
+}
+
 std::int64_t SweepPlan::candidates() const {
   std::int64_t count = 0;
   for (const Row& row : rows) count += row.due ? row.candidates : 0;
@@ -37,7 +43,7 @@ double SweepPlan::seconds(double seconds_per_problem, int gpus) const {
 }
 
 Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Problem>& problems,
-                             const std::function<void(std::size_t)>& progress) {
+                             bool recheck, const std::function<void(std::size_t)>& progress) {
   SweepPlan plan;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
   for (const Problem& problem : problems) {
@@ -45,14 +51,19 @@ Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Probl
     if (!named) return named.error();
     MissReason reason = MissReason::none;
     const std::vector<GradedRecord> known = service.records(named->problem, reason);
+    SweepPlan::Row& row = plan.rows.emplace_back();
+    row.problem = named->problem;
     const Result<CandidateList> list = enumerate_candidates(service.catalog(), *named->operation,
                                                             named->problem, service.profile());
-    if (!list) return list.error();
-    const std::set<int> groups(list->group_of.begin(), list->group_of.end());
-    plan.rows.push_back({.problem = named->problem,
-                         .due = sweep_state(known, wanted).settled == nullptr,
-                         .candidates = static_cast<std::int64_t>(list->candidates.size()),
-                         .compiles = static_cast<std::int64_t>(groups.size())});
+    if (list) {
+      const std::set<int> groups(list->group_of.begin(), list->group_of.end());
+      row.due = sweep_state(known, wanted, recheck).settled == nullptr;
+      row.candidates = static_cast<std::int64_t>(list->candidates.size());
+      row.compiles = static_cast<std::int64_t>(groups.size());
+    } else {
+      row.due = false;
+      row.impossible = list.error().message;
+    }
     progress(plan.rows.size());
   }
   return plan;

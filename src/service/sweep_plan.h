@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "service/core.h"
@@ -13,13 +14,15 @@ namespace kernwright {
 struct SweepPlan {
   struct Row {
     Problem problem;  ///< normalised
-    bool due = true;  ///< false: it has a record already
+    bool due = true;  ///< false: it has a record already, or is impossible
     std::int64_t candidates = 0;
     std::int64_t compiles = 0;  ///< candidates that differ in what is compiled
+    std::string impossible;     ///< why no template runs it; empty: one does
   };
   std::vector<Row> rows;
 
   std::int64_t due() const;
+  std::int64_t impossible() const;
   std::int64_t candidates() const;  ///< of the problems that are due
   std::int64_t compiles() const;    ///< likewise
 
@@ -29,9 +32,9 @@ struct SweepPlan {
 };
 
 /// Calls `progress` with the number of problems that were planned, after each: a product takes
-/// some tenths of a second, since its whole space is enumerated.
-/// Errors: those of `ServiceCore::name`; `not_found` where no template runs a problem.
+/// some tenths of a second, since its whole space is enumerated. `recheck` as in `sweep_state`.
+/// Errors: those of `ServiceCore::name`.
 Result<SweepPlan> plan_sweep(const ServiceCore& service, const std::vector<Problem>& problems,
-                             const std::function<void(std::size_t)>& progress);
+                             bool recheck, const std::function<void(std::size_t)>& progress);
 
 }  // namespace kernwright

@@ -15,10 +15,13 @@
 namespace kernwright {
 namespace {
 
-constexpr std::size_t kMostProblems = 100'000;
-
 Error at(std::string_view file, const JsonNode& node, std::string_view message) {
   return {ErrorCode::invalid_argument, concat(file, ":", node.line, ": ", message)};
+}
+
+Error too_many(std::string_view file, const JsonNode& node) {
+  return at(file, node,
+            concat("the worklist stands for more than ", kMostProblems, " problems up to here"));
 }
 
 /// A dim's or a flag's name with the values it takes.
@@ -42,6 +45,7 @@ Result<std::vector<std::int64_t>> read_sizes(const JsonNode& node, std::string_v
   for (const JsonNode& element : *node.array()) {
     Result<std::vector<std::int64_t>> sizes = one(element);
     if (!sizes) return sizes;
+    if (all.size() + sizes->size() > kMostProblems) return too_many(file, element);
     all.insert(all.end(), sizes->begin(), sizes->end());
   }
   if (all.empty()) return at(file, node, concat("dim ", dim, " has an empty list"));
@@ -132,37 +136,37 @@ Result<Family> parse_object(const JsonNode& node, std::string_view file) {
 
 }  // namespace
 
-Result<std::vector<Problem>> parse_worklist(std::string_view text, std::string_view file) {
+Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file) {
   Result<JsonNode> root = parse_json(text, file);
   if (!root) return std::move(root).error();
   const JsonNode* list = root->find("problems");
   if (!root->object() || root->object()->size() != 1 || !list || !list->array()) {
     return at(file, *root, "a worklist is an object with one member, problems: an array");
   }
-  std::vector<Problem> problems;
+  std::vector<WorklistEntry> entries;
   std::set<std::string> known;
-  const auto add = [&](Problem problem) {
-    if (known.insert(problem.text()).second) problems.push_back(std::move(problem));
+  const auto add = [&](Problem problem, const JsonNode& node) {
+    if (known.insert(problem.text()).second) entries.push_back({std::move(problem), node.line});
   };
+  std::size_t total = 0;
   for (const JsonNode& node : *list->array()) {
-    if (!node.string() && !node.object()) {
-      return at(file, node, concat("a problem is a string or an object, is ", node.kind()));
-    }
     if (node.string()) {
       Result<Problem> problem = Problem::parse(*node.string());
       if (!problem) return at(file, node, problem.error().message);
-      add(*std::move(problem));
-      continue;
+      if (++total > kMostProblems) return too_many(file, node);
+      add(*std::move(problem), node);
+    } else if (node.object()) {
+      const Result<Family> family = parse_object(node, file);
+      if (!family) return family.error();
+      const std::size_t size = family->size();
+      total += size;
+      if (total > kMostProblems) return too_many(file, node);
+      for (std::size_t i = 0; i < size; ++i) add(family->problem(i), node);
+    } else {
+      return at(file, node, concat("a problem is a string or an object, is ", node.kind()));
     }
-    const Result<Family> family = parse_object(node, file);
-    if (!family) return family.error();
-    const std::size_t size = family->size();
-    if (size + problems.size() > kMostProblems) {
-      return at(file, node, concat("more than ", kMostProblems, " problems"));
-    }
-    for (std::size_t i = 0; i < size; ++i) add(family->problem(i));
   }
-  return problems;
+  return entries;
 }
 
 Result<Shard> parse_shard(std::string_view text) {

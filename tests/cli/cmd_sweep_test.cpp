@@ -108,6 +108,63 @@ TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
   EXPECT_EQ(run_list("sweep", {"--dry-run", "--json"}).json()["due"], 1);
 }
 
+TEST_F(WorklistToolkitTest, WhatNoTemplateRunsIsNamedAndTheOthersAreDone) {
+  const std::string impossible = "rope tokens=16 heads=8 kv_heads=8 head_dim=3 dtype=bf16";
+  write("list.json", "{\"problems\": [\"" + impossible + "\", \"vector_add n=4096 dtype=fp32\"]}");
+  const nlohmann::json plan = run_list("sweep", {"--dry-run", "--json"}).json();
+  EXPECT_EQ(plan["due"], 1);
+  EXPECT_EQ(plan["impossible"], 1);
+  EXPECT_NE(plan["plan"][0]["error"].get<std::string>().find("no template runs"),
+            std::string::npos);
+  const Ran dry = run_list("sweep", {"--dry-run"});
+  EXPECT_EQ(dry.exit_code, 1);
+  EXPECT_NE(dry.out.find("impossible  no template runs \"" + impossible), std::string::npos)
+      << dry.out;
+  EXPECT_NE(dry.out.find("1 of 2 problems are due"), std::string::npos) << dry.out;
+  const Ran swept = run_list("sweep");
+  EXPECT_EQ(swept.exit_code, 1);
+  EXPECT_NE(swept.out.find("failed  " + impossible + ": no template runs"), std::string::npos)
+      << swept.out;
+  EXPECT_NE(swept.out.find("1 of 2 problems have a record"), std::string::npos) << swept.out;
+}
+
+TEST_F(WorklistToolkitTest, AnEntryThatNoOperationAcceptsIsNamedWithItsPlace) {
+  write("list.json",
+        "{\"problems\": [\n\"vector_add n=4096 dtype=fp32\",\n"
+        "\"vector_add n=4096 dtype=fp99\"]}");
+  for (const char* command : {"sweep", "prewarm"}) {
+    const Ran ran = run_list(command);
+    EXPECT_EQ(ran.exit_code, 2) << command;
+    EXPECT_NE(ran.err.find(list_.string() + ":3: vector_add: "), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("fp99"), std::string::npos) << ran.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(cache())) << "a mistake shows before the first is tuned";
+}
+
+TEST_F(WorklistToolkitTest, RecordsThatCannotBeWrittenAreNotCounted) {
+  // No file may be larger than 0 bytes; what the shell collects is a pipe.
+  const Ran full =
+      shell("trap '' XFSZ; out=$( (ulimit -f 0; exec kernwright sweep " + list_.string() +
+            " --sku h200) 2>&1 ); code=$?; echo \"$out\"; exit $code");
+  EXPECT_EQ(full.exit_code, 1) << full.out;
+  EXPECT_NE(full.out.find("0 of 2 problems have a record"), std::string::npos) << full.out;
+  EXPECT_NE(full.out.find("; not stored: "), std::string::npos) << full.out;
+  EXPECT_EQ(run_list("prewarm", {"--verify"}).exit_code, 1);
+  const Ran room = run_list("sweep");
+  EXPECT_EQ(room.exit_code, 0) << room.err;
+  EXPECT_NE(room.out.find("2 of 2 problems have a record"), std::string::npos) << room.out;
+}
+
+TEST_F(WorklistToolkitTest, RecordsThatAnotherProcessCannotWriteAreNotCountedEither) {
+  write("cache/v1/records", "where a folder should be");
+  const Ran ran = run_list("sweep", {"--devices", "0,1", "--json"});
+  EXPECT_EQ(ran.exit_code, 1) << ran.err;
+  const nlohmann::json report = ran.json();
+  EXPECT_EQ(report["failed"], 2);
+  EXPECT_EQ(report["records"][0]["error"].get<std::string>().rfind("not stored: ", 0), 0U);
+  EXPECT_EQ(report["records"][0]["problem"], "vector_add n=4096 dtype=fp32");
+}
+
 TEST_F(WorklistToolkitTest, TheShardsOfAWorklistMakeTheWhole) {
   for (const char* shard : {"1/2", "2/2"}) {
     const Ran part = run_list("sweep", {"--shard", shard, "--json"});

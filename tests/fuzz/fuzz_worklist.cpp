@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "model/catalog.h"
 #include "service/model_worklist.h"
@@ -30,15 +31,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (const auto shard = parse_shard(input))
     require(shard->index >= 1 && shard->index <= shard->count);
-  if (const auto problems = parse_worklist(input, "w.json")) {
+  if (const auto entries = parse_worklist(input, "w.json")) {
+    require(entries->size() <= kMostProblems);
+    std::vector<Problem> problems;
+    for (const WorklistEntry& entry : *entries) problems.push_back(entry.problem);
     // All shards together are the list.
     std::size_t covered = 0;
     for (std::size_t index = 1; index <= 3; ++index) {
-      covered += shard_of(*problems, {index, 3}).size();
+      covered += shard_of(problems, {index, 3}).size();
     }
-    require(covered == problems->size());
+    require(covered == problems.size());
     constexpr std::size_t kRead = 1000;  // of a short text that stands for many more
-    for (const Problem& problem : std::span(*problems).first(std::min(kRead, problems->size()))) {
+    for (const Problem& problem : std::span(problems).first(std::min(kRead, problems.size()))) {
       if (const auto operation = (*catalog)->operation(problem.operation())) {
         const auto normalized = (*operation)->normalize(problem);
         if (!normalized) continue;

@@ -1,6 +1,7 @@
 #include "service/core.h"
 
 #include <bit>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 
 #include "support/files.h"
 #include "tests/service/core_fixture.h"
+#include "tests/support/faulty_files.h"
 
 namespace kernwright {
 namespace {
@@ -69,6 +71,23 @@ TEST_F(ServiceCoreTest, TuningReplacesAPredictionThatWasServed) {
   ASSERT_EQ(core->get_best_kernel(problem_)->match(), Match::predicted);
   ASSERT_TRUE(core->tune(problem_, few_trials()));
   EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::exact);
+}
+
+TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
+  const auto core = open();
+  {
+    const FaultyFiles full(cache_.path().string(), FaultyFiles::Call::write, ENOSPC);
+    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    ASSERT_TRUE(tuned) << tuned.error().message;
+    EXPECT_NE(tuned->unstored, "");
+    const Result<TuningResult> predicted = core->predict(problem_, 1);
+    ASSERT_TRUE(predicted) << predicted.error().message;
+    EXPECT_NE(predicted->unstored, "");
+  }
+  MissReason reason = MissReason::none;
+  EXPECT_TRUE(core->records(problem_, reason).empty());
+  EXPECT_EQ(core->tune(problem_, few_trials())->unstored, "");
+  EXPECT_EQ(core->predict(problem_, 1)->unstored, "");
 }
 
 TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {

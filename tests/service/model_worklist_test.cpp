@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -521,6 +522,15 @@ TEST_F(ModelWorklistTest, EveryTokenCountIsARowCount) {
   ASSERT_TRUE(list);
   EXPECT_EQ(list->problems.size(), 36U);
   EXPECT_FALSE(make(kLlama, 1, {std::int64_t{1} << 40}));
+}
+
+TEST_F(ModelWorklistTest, MoreProblemsThanAWorklistMayHaveAreRefused) {
+  std::vector<std::int64_t> tokens(9'000);
+  std::iota(tokens.begin(), tokens.end(), 1);
+  const Result<ModelWorklist> list = make(kLlama, 1, tokens);
+  ASSERT_FALSE(list);
+  EXPECT_TRUE(has(list.error().message, "108000 problems for 9000 token counts"))
+      << list.error().message;
 }
 
 TEST_F(ModelWorklistTest, WeightsInFp8WithAScaleATensorGiveFp8Products) {

@@ -21,8 +21,10 @@ TEST(WorklistTest, ReadsBothFormsOfAProblem) {
                                        "w.json");
   ASSERT_TRUE(problems) << problems.error().message;
   ASSERT_EQ(problems->size(), 2U);
-  EXPECT_EQ((*problems)[0].text(), "vector_add n=8 dtype=bf16");
-  EXPECT_EQ((*problems)[1].text(), "matmul m=1 n=2 k=3 dtype=fp16");
+  EXPECT_EQ((*problems)[0].problem.text(), "vector_add n=8 dtype=bf16");
+  EXPECT_EQ((*problems)[0].line, 2);
+  EXPECT_EQ((*problems)[1].problem.text(), "matmul m=1 n=2 k=3 dtype=fp16");
+  EXPECT_EQ((*problems)[1].line, 3);
 }
 
 TEST(WorklistTest, NamesFileLineAndWhatIsWrong) {
@@ -51,7 +53,8 @@ TEST(WorklistTest, ListsAndRangesStandForAllCombinationsEachOnce) {
   ]})",
                                        "w.json");
   ASSERT_TRUE(problems) << problems.error().message;
-  const std::vector<std::string> all = texts(*problems);
+  std::vector<std::string> all;
+  for (const WorklistEntry& entry : *problems) all.push_back(entry.problem.text());
   ASSERT_EQ(all.size(), 4U * 2 * 2);
   EXPECT_EQ(all[0], "matmul m=2 n=8 k=3 dtype=bf16");
   EXPECT_EQ(all[1], "matmul m=1 n=8 k=3 dtype=bf16");
@@ -74,7 +77,37 @@ TEST(WorklistTest, ListsThatAreNoneAreNamedWithTheirLine) {
 TEST(WorklistTest, AListOfTooManyProblemsIsRefusedAtOnce) {
   EXPECT_NE(message(R"({"problems": [{"operation": "matmul",
     "dims": {"m": "1:1000", "n": "1:1000", "k": "1:1000"}}]})")
-                .find("more than 100000 problems"),
+                .find("w.json:1: the worklist stands for more than 100000 problems"),
+            std::string::npos);
+}
+
+TEST(WorklistTest, TheLimitIsOfTheWholeList) {
+  // 99,990 of one object.
+  const std::string family =
+      R"({"operation": "matmul", "dims": {"m": "1:9999", "n": "1:10", "k": 8}})";
+  const auto with_singles = [&](int count) {
+    std::string text = "{\"problems\": [" + family;
+    for (int n = 1; n <= count; ++n) {
+      text += ",\n\"vector_add n=" + std::to_string(n) + " dtype=bf16\"";
+    }
+    return text + "]}";
+  };
+  const auto full = parse_worklist(with_singles(10), "w.json");
+  ASSERT_TRUE(full) << full.error().message;
+  EXPECT_EQ(full->size(), kMostProblems);
+  EXPECT_NE(message(with_singles(11)).find("w.json:12: the worklist stands for more than 100000"),
+            std::string::npos);
+  EXPECT_NE(message("{\"problems\": [" + family + ",\n" + family + "]}")
+                .find("w.json:2: the worklist stands for more than 100000"),
+            std::string::npos);
+}
+
+TEST(WorklistTest, AListOfSizesIsRefusedBeforeItIsAsLargeAsItSays) {
+  std::string sizes = "\"1:10000\"";
+  for (int i = 0; i < 10; ++i) sizes += ",\n\"1:10000\"";
+  EXPECT_NE(message("{\"problems\": [{\"operation\": \"vector_add\", \"dims\": {\"n\": [" + sizes +
+                    "]}}]}")
+                .find("w.json:11: the worklist stands for more than 100000"),
             std::string::npos);
 }
 
