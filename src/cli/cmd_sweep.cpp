@@ -122,7 +122,7 @@ class Sweep : public Command {
   }
 
   Status print_plan(const ServiceCore& service, const std::vector<Problem>& problems) const {
-    const Result<SweepPlan> plan = [&] {
+    const SweepPlan plan = [&] {
       ProgressLine line;
       const auto start = std::chrono::steady_clock::now();
       return plan_sweep(service, problems, recheck_, [&](std::size_t planned) {
@@ -135,13 +135,12 @@ class Sweep : public Command {
                     seconds);
       });
     }();
-    if (!plan) return report(plan.error());
     // The sweep would fail for them too.
-    const Status status = plan->impossible() == 0 ? Status::ok : Status::failed;
-    const double seconds = plan->seconds(seconds_, static_cast<int>(devices().size()));
+    const Status status = plan.impossible() == 0 ? Status::ok : Status::failed;
+    const double seconds = plan.seconds(seconds_, static_cast<int>(devices().size()));
     if (json) {
       Json rows = Json::array();
-      for (const SweepPlan::Row& row : plan->rows) {
+      for (const SweepPlan::Row& row : plan.rows) {
         rows.push_back({{"problem", row.problem.text()},
                         {"due", row.due},
                         {"candidates", row.candidates},
@@ -149,29 +148,30 @@ class Sweep : public Command {
         if (!row.impossible.empty()) rows.back()["error"] = row.impossible;
       }
       print_json(Json{{"sku", service.profile().id},
-                      {"problems", plan->rows.size()},
-                      {"due", plan->due()},
-                      {"impossible", plan->impossible()},
-                      {"candidates", plan->candidates()},
-                      {"compiles", plan->compiles()},
+                      {"problems", plan.rows.size()},
+                      {"due", plan.due()},
+                      {"impossible", plan.impossible()},
+                      {"candidates", plan.candidates()},
+                      {"compiles", plan.compiles()},
                       {"seconds", seconds},
                       {"plan", rows}});
       return status;
     }
-    for (const SweepPlan::Row& row : plan->rows) {
+    for (const SweepPlan::Row& row : plan.rows) {
       if (!row.impossible.empty()) {
         print(concat("impossible  ", row.impossible));
         continue;
       }
-      print(concat(row.due ? "due      " : "settled  ", row.problem.text(), "  ", row.candidates,
-                   " candidates, ", row.compiles, " compiles"));
+      print(row.due ? concat("due      ", row.problem.text(), "  ", row.candidates, " candidates, ",
+                             row.compiles, " compiles")
+                    : concat("settled  ", row.problem.text()));
     }
     print(concat(
-        plan->due(), " of ", plan->rows.size(), " problems are due for ", service.profile().id,
-        ": ", plan->candidates(), " candidates, ", plan->compiles(), " compiles",
+        plan.due(), " of ", plan.rows.size(), " problems are due for ", service.profile().id, ": ",
+        plan.candidates(), " candidates, ", plan.compiles(), " compiles",
         service.has_device() ? concat(", at most about ", static_cast<std::int64_t>(seconds), " s")
                              : std::string(", of which a prediction makes the best few"),
-        plan->impossible() == 0 ? "" : concat("; ", plan->impossible(), " are impossible")));
+        plan.impossible() == 0 ? "" : concat("; ", plan.impossible(), " are impossible")));
     return status;
   }
 
