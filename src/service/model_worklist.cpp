@@ -192,8 +192,8 @@ class Collector {
     if (model_.router == Router::precise) {
       flags.emplace_back("out", "fp32");
       note(concat("the router is listed with fp32 results of ", dtype(),
-                  " operands: transformers multiplies its weights in fp32, which are read as ",
-                  dtype(), " in published models"));
+                  " operands: transformers multiplies in fp32, and of fp32 operands matmul takes "
+                  "the bits of tf32 alone"));
     }
     product(model_.experts, model_.hidden, flags);  // every GPU has all of it
     note(
