@@ -145,7 +145,9 @@ class Sweep : public Command {
                         {"due", row.due},
                         {"candidates", row.candidates},
                         {"compiles", row.compiles}});
-        if (!row.impossible.empty()) rows.back()["error"] = row.impossible;
+        if (row.impossible.empty()) continue;
+        rows.back()["place"] = worklist_.place(row.problem);
+        rows.back()["error"] = row.impossible;
       }
       print_json(Json{{"sku", service.profile().id},
                       {"problems", plan.rows.size()},
@@ -159,7 +161,7 @@ class Sweep : public Command {
     }
     for (const SweepPlan::Row& row : plan.rows) {
       if (!row.impossible.empty()) {
-        print(concat("impossible  ", row.impossible));
+        print(concat("impossible  ", worklist_.place(row.problem), ": ", row.impossible));
         continue;
       }
       print(row.due ? concat("due      ", row.problem.text(), "  ", row.candidates, " candidates, ",
@@ -185,8 +187,9 @@ class Sweep : public Command {
       const SweepResult& result = results[i];
       if (!result.record) {
         ++failed;
-        rows.push_back({{"problem", problem}, {"error", result.error}});
-        if (!json) print(concat("  failed  ", problem, ": ", result.error));
+        const std::string place = worklist_.place(problems[i]);
+        rows.push_back({{"problem", problem}, {"place", place}, {"error", result.error}});
+        if (!json) print(concat("  failed  ", place, ": ", problem, ": ", result.error));
         continue;
       }
       if (!result.unstored.empty()) ++failed;

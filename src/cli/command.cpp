@@ -1,7 +1,5 @@
 #include "cli/command.h"
 
-#include <set>
-
 #include "cli/output.h"
 #include "model/user_function.h"
 #include "support/files.h"
@@ -93,18 +91,23 @@ Result<std::vector<WorklistEntry>> WorklistFile::read() const {
 }
 
 Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistEntry>& entries,
-                                                     const ServiceCore& service) const {
+                                                     const ServiceCore& service) {
   std::vector<Problem> problems;
-  std::set<std::string> known;
   for (const WorklistEntry& entry : entries) {
     Result<ServiceCore::Named> named = service.name(entry.problem);
     if (!named) {
       return Error{named.error().code,
                    concat(path.getValue(), ":", entry.line, ": ", named.error().message)};
     }
-    if (known.insert(named->problem.text()).second) problems.push_back(std::move(named->problem));
+    const bool first = lines_.emplace(named->problem.text(), entry.line).second;
+    if (first) problems.push_back(std::move(named->problem));
   }
   return problems;
+}
+
+std::string WorklistFile::place(const Problem& normalized) const {
+  const auto line = lines_.find(normalized.text());
+  return line == lines_.end() ? path.getValue() : concat(path.getValue(), ":", line->second);
 }
 
 Result<void> check_budget(double seconds) {

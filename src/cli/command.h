@@ -1,6 +1,7 @@
 #pragma once
 
 #include <llvm/Support/CommandLine.h>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,11 +61,16 @@ struct WorklistFile {
   /// Reads the file. Errors: `invalid_argument` where none is named or it is no worklist.
   Result<std::vector<WorklistEntry>> read() const;
   /// The problems, normalised, each once. Errors: of the first entry that no operation accepts,
-  /// with file and line.
+  /// with its place.
   Result<std::vector<Problem>> normalize(const std::vector<WorklistEntry>& entries,
-                                         const ServiceCore& service) const;
+                                         const ServiceCore& service);
+  /// Where the file has a problem that `normalize` gave: "list.json:3".
+  std::string place(const Problem& normalized) const;
 
   llvm::cl::opt<std::string> path;
+
+ private:
+  std::map<std::string, int, std::less<>> lines_;  ///< by normalised text
 };
 
 /// Errors: `invalid_argument` unless `seconds`, a budget, is above 0.

@@ -110,20 +110,24 @@ TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
 
 TEST_F(WorklistToolkitTest, WhatNoTemplateRunsIsNamedAndTheOthersAreDone) {
   const std::string impossible = "rope tokens=16 heads=8 kv_heads=8 head_dim=3 dtype=bf16";
-  write("list.json", "{\"problems\": [\"" + impossible + "\", \"vector_add n=4096 dtype=fp32\"]}");
+  write("list.json",
+        "{\"problems\": [\n\"" + impossible + "\", \"vector_add n=4096 dtype=fp32\"]}");
   const nlohmann::json plan = run_list("sweep", {"--dry-run", "--json"}).json();
   EXPECT_EQ(plan["due"], 1);
   EXPECT_EQ(plan["impossible"], 1);
   EXPECT_NE(plan["plan"][0]["error"].get<std::string>().find("no template runs"),
             std::string::npos);
+  EXPECT_EQ(plan["plan"][0]["place"], list_.string() + ":2");
   const Ran dry = run_list("sweep", {"--dry-run"});
   EXPECT_EQ(dry.exit_code, 1);
-  EXPECT_NE(dry.out.find("impossible  no template runs \"" + impossible), std::string::npos)
+  EXPECT_NE(dry.out.find("impossible  " + list_.string() + ":2: no template runs \"" + impossible),
+            std::string::npos)
       << dry.out;
   EXPECT_NE(dry.out.find("1 of 2 problems are due"), std::string::npos) << dry.out;
   const Ran swept = run_list("sweep");
   EXPECT_EQ(swept.exit_code, 1);
-  EXPECT_NE(swept.out.find("failed  " + impossible + ": no template runs"), std::string::npos)
+  EXPECT_NE(swept.out.find("failed  " + list_.string() + ":2: " + impossible + ": no template"),
+            std::string::npos)
       << swept.out;
   EXPECT_NE(swept.out.find("1 of 2 problems have a record"), std::string::npos) << swept.out;
 }
