@@ -19,11 +19,20 @@ constexpr std::int64_t kLargeSet = 5;    // times the L2: alone it leaves nothin
 constexpr std::int64_t kTileRows = 256;  // the tallest tile that may hang over
 constexpr std::int64_t kLeastZone = 2 << 20;
 constexpr std::int64_t kLargestZone = 16 << 20;
-/// Counters of the exact set's seeds, away from those of the timed sets.
+/// Counters of the exact set's seeds and of the places of NaN, away from those of the timed sets.
 constexpr std::uint64_t kExactStream = std::uint64_t{1} << 32;
+constexpr std::uint64_t kNanStream = std::uint64_t{2} << 32;
+constexpr std::int64_t kMaxNan = 64;     // of a tensor
+constexpr std::int64_t kRowsPerNan = 4;  // and more
+constexpr std::int64_t kColumnsPerNan = 64;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Whether the tensor has elements that are NaN in the NaN set.
+bool takes_nan(const TensorShape& shape) {
+  return shape.role != TensorRole::out && !is_integer(shape.dtype);
 }
 
 }  // namespace
@@ -43,6 +52,19 @@ std::int64_t red_zone_bytes(std::span<const TensorShape> shapes) {
   return std::clamp(aligned(kTileRows * row), kLeastZone, kLargestZone);
 }
 
+std::vector<std::int64_t> nan_elements(const TensorShape& shape, std::uint64_t seed) {
+  const std::int64_t elements = shape.elements();
+  const std::int64_t rows = elements / shape.columns();
+  const std::int64_t count = std::clamp<std::int64_t>(
+      rows > 1 ? rows / kRowsPerNan : elements / kColumnsPerNan, 1, kMaxNan);
+  std::vector<std::int64_t> places{elements - 1};
+  for (std::int64_t i = 1; i < count; ++i) {
+    const std::uint64_t bits = hash_at(seed, static_cast<std::uint64_t>(i));
+    places.push_back(static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(elements)));
+  }
+  return places;
+}
+
 std::string WatchedRegion::describe(std::int64_t from_start, std::int64_t from_end) const {
   if (is_input) return concat("changed input ", before);
   if (behind.empty() || (!before.empty() && from_start <= from_end)) {
@@ -53,24 +75,27 @@ std::string WatchedRegion::describe(std::int64_t from_start, std::int64_t from_e
 
 Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
                                     std::vector<TensorShape> shapes, L2State l2, std::uint64_t seed,
-                                    std::optional<InputDistribution> exact) {
+                                    const CheckedSets& checked) {
   BufferSets sets;
   sets.shapes_ = std::move(shapes);
   sets.seed_ = seed;
-  sets.exact_ = exact;
+  sets.checked_ = checked;
+  sets.checked_.nan =
+      checked.nan && std::any_of(sets.shapes_.begin(), sets.shapes_.end(), takes_nan);
   sets.mixed_ = l2 == L2State::mixed;
   sets.place(device.profile(), l2);
   // The profile knows the size of the memory, not what others hold of it.
-  for (;; sets.count_ = (sets.count_ + 1) / 2) {
-    const std::int64_t checked = sets.guarded_bytes_ * (exact ? 2 : 1);
+  for (;;) {
     // The last zone catches what a candidate writes behind the last of the timed sets.
-    auto arena =
-        device.allocate(checked + sets.dense_bytes_ * (sets.count_ - 1) + sets.zone_bytes_);
+    auto arena = device.allocate(sets.checked_bytes() + sets.dense_bytes_ * (sets.count_ - 1) +
+                                 sets.zone_bytes_);
     if (arena) {
       sets.arena_ = std::move(arena).value();
       break;
     }
-    if (sets.count_ == 1 || device.lost()) return arena.error();
+    if (device.lost() || (sets.count_ == 1 && !sets.checked_.nan)) return arena.error();
+    if (sets.count_ == 1) sets.checked_.nan = false;
+    sets.count_ = (sets.count_ + 1) / 2;
   }
   sets.passes_l2_ = sets.dense_bytes_ * sets.count_ >= kRotation * device.profile().l2_bytes;
   sets.watch();
@@ -103,14 +128,19 @@ void BufferSets::place(const DeviceProfile& profile, L2State l2) {
   }
   const auto memory =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(profile.memory_bytes)) -
-      2 * guarded_bytes_;
+      3 * guarded_bytes_;
   count_ = SetCount{dense_bytes_, profile.l2_bytes, memory, l2 != L2State::warm}.count();
+}
+
+/// Of all checked sets, of which set 0 comes first and the NaN set last.
+std::int64_t BufferSets::checked_bytes() const {
+  return guarded_bytes_ * (1 + (has_exact_set() ? 1 : 0) + (has_nan_set() ? 1 : 0));
 }
 
 /// Lists what is watched: a zone reaches from the last byte of a tensor to the first of the next.
 void BufferSets::watch() {
-  for (const int set : {0, kExactSet}) {
-    if (set == kExactSet && !exact_) continue;
+  for (const int set : {0, kExactSet, kNanSet}) {
+    if ((set == kExactSet && !has_exact_set()) || (set == kNanSet && !has_nan_set())) continue;
     DevicePointer from = address(set, 0) - static_cast<DevicePointer>(zone_bytes_);
     std::string before;
     for (std::size_t i = 0; i <= shapes_.size(); ++i) {
@@ -139,10 +169,12 @@ DevicePointer BufferSets::address(int set, std::size_t tensor) const {
   std::int64_t offset = 0;
   if (set == kExactSet) {
     offset = guarded_bytes_ + guarded_[tensor];
+  } else if (set == kNanSet) {
+    offset = checked_bytes() - guarded_bytes_ + guarded_[tensor];
   } else if (set == 0 || is_warm(tensor)) {
     offset = guarded_[tensor];
   } else {
-    offset = guarded_bytes_ * (exact_ ? 2 : 1) + (set - 1) * dense_bytes_ + dense_[tensor];
+    offset = checked_bytes() + (set - 1) * dense_bytes_ + dense_[tensor];
   }
   return arena_->address() + static_cast<DevicePointer>(offset);
 }
@@ -171,7 +203,7 @@ Result<void> BufferSets::poison(Device& device, DataOps& data_ops, int set,
     if (shapes_[i].role == TensorRole::out) {
       done = poison_output(device, data_ops, i, address(set, i), byte);
     } else if (shapes_[i].role == TensorRole::inout) {
-      done = draw(data_ops, set, i, address(set, i));
+      done = draw(device, data_ops, set, i, address(set, i));
     }
     if (!done) return done;
   }
@@ -185,14 +217,28 @@ Result<void> BufferSets::poison_output(Device& device, DataOps& data_ops, std::s
   return data_ops.fill_gaps(at, shape.dtype, shape);
 }
 
-Result<void> BufferSets::draw(DataOps& data_ops, int set, std::size_t tensor,
+Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::size_t tensor,
                               DevicePointer to) const {
+  const TensorShape& shape = shapes_[tensor];
+  if (auto done = draw_numbers(data_ops, set, tensor, to); !done) return done;
+  if (set != kNanSet || !takes_nan(shape)) return {};
+  const std::int64_t size = byte_size(shape.dtype);
+  for (const std::int64_t i : nan_elements(shape, hash_at(seed_, kNanStream + tensor))) {
+    const std::int64_t place = i / shape.columns() * shape.row_pitch() + i % shape.columns();
+    const auto at = to + static_cast<DevicePointer>(place * size);
+    if (auto done = device.fill(at, kRedZoneByte, size); !done) return done;
+  }
+  return {};
+}
+
+Result<void> BufferSets::draw_numbers(DataOps& data_ops, int set, std::size_t tensor,
+                                      DevicePointer to) const {
   std::uint64_t stream = tensor;
   auto distribution = InputDistribution::normal;
   if (set == kExactSet) {
     stream += kExactStream;
-    distribution = *exact_;
-  } else if (set != twin() && !is_warm(tensor)) {
+    distribution = *checked_.exact;
+  } else if (set > 0 && set != twin() && !is_warm(tensor)) {
     stream += static_cast<std::uint64_t>(set) * shapes_.size();
   }
   return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor], distribution,
@@ -207,10 +253,11 @@ Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
       return done;
     }
   }
-  for (int set = exact_ ? kExactSet : 0; set < count_; ++set) {
+  for (int set = kNanSet; set < count_; ++set) {
+    if ((set == kExactSet && !has_exact_set()) || (set == kNanSet && !has_nan_set())) continue;
     for (std::size_t i = 0; i < shapes_.size(); ++i) {
       if (shapes_[i].role == TensorRole::out || (set > 0 && is_warm(i))) continue;
-      if (auto done = draw(data_ops, set, i, address(set, i)); !done) return done;
+      if (auto done = draw(device, data_ops, set, i, address(set, i)); !done) return done;
     }
   }
   return {};
@@ -219,7 +266,7 @@ Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
 Result<void> BufferSets::produce_warm(DataOps& data_ops) const {
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (!is_warm(i)) continue;
-    if (auto done = draw(data_ops, 0, i, address(0, i)); !done) return done;
+    if (auto done = draw_numbers(data_ops, 0, i, address(0, i)); !done) return done;
   }
   return {};
 }

@@ -29,6 +29,18 @@ struct SetCount {
 /// The byte that red zones are filled with: read as a float of any format it is a NaN.
 inline constexpr std::uint8_t kRedZoneByte = 0xFF;
 
+/// Which sets are checked beside set 0.
+struct CheckedSets {
+  std::optional<InputDistribution> exact;  ///< how the exact set is drawn; none: there is none
+  bool nan = false;                        ///< a NaN set, where an input has floats
+};
+
+/// The elements of a tensor that are NaN in the NaN set, in places that `seed` decides: the last
+/// and, so that most of a result stays a number, one in at most a quarter of the rows or, where
+/// there is one row alone, in 64 elements; 64 at most. Counted in elements, without what lies
+/// between rows; some may come twice.
+std::vector<std::int64_t> nan_elements(const TensorShape& shape, std::uint64_t seed);
+
 /// Bytes on either side of a checked tensor that nobody may write: a tile's overhang, at least.
 std::int64_t red_zone_bytes(std::span<const TensorShape> shapes);
 
@@ -46,23 +58,24 @@ struct WatchedRegion {
 };
 
 /// All tensors of a problem, several times, in one allocation made once, every tensor at a multiple
-/// of 256 bytes. Sets 0 .. count()-1 are timed; with l2=mixed they share the warm tensors. Two are
-/// checked and have red zones around every tensor: set 0, and the exact set, whose values make
-/// every order of summation give the same bits. Inputs are drawn from the seed; the last timed set,
-/// the twin, holds the same as set 0.
+/// of 256 bytes. Sets 0 .. count()-1 are timed; with l2=mixed they share the warm tensors. Up to
+/// three are checked and have red zones around every tensor: set 0; the exact set, whose values
+/// make every order of summation give the same bits; the NaN set, which holds what set 0 holds but
+/// for some elements that are NaN. Inputs are drawn from the seed; the last timed set, the twin,
+/// holds the same as set 0.
 class BufferSets {
  public:
   static constexpr int kExactSet = -1;
+  static constexpr int kNanSet = -2;
 
-  /// There is an exact set where `exact` says how it is drawn. Errors: `device` where not even one
-  /// timed set fits.
+  /// Where memory is short there is no NaN set. Errors: `device` where not even one timed set fits.
   static Result<BufferSets> make(Device& device, DataOps& data_ops, std::vector<TensorShape> shapes,
-                                 L2State l2, std::uint64_t seed,
-                                 std::optional<InputDistribution> exact = {});
+                                 L2State l2, std::uint64_t seed, const CheckedSets& checked = {});
 
   int count() const { return count_; }
   int twin() const { return count_ - 1; }
-  bool has_exact_set() const { return exact_.has_value(); }
+  bool has_exact_set() const { return checked_.exact.has_value(); }
+  bool has_nan_set() const { return checked_.nan; }
   const std::vector<TensorShape>& shapes() const { return shapes_; }
   /// True where what the timed sets do not share passes 3x the L2.
   bool passes_l2() const { return passes_l2_; }
@@ -81,7 +94,8 @@ class BufferSets {
                              DevicePointer at, std::uint8_t byte) const;
 
   /// Draws what `tensor` holds in `set` to another place.
-  Result<void> draw(DataOps& data_ops, int set, std::size_t tensor, DevicePointer to) const;
+  Result<void> draw(Device& device, DataOps& data_ops, int set, std::size_t tensor,
+                    DevicePointer to) const;
 
   /// Draws the warm tensors of the timed sets anew: in the L2 is then what it would be behind the
   /// kernel that produces them.
@@ -95,7 +109,9 @@ class BufferSets {
  private:
   void place(const DeviceProfile& profile, L2State l2);
   bool is_warm(std::size_t tensor) const { return mixed_ && shapes_[tensor].warm; }
+  std::int64_t checked_bytes() const;
   void watch();
+  Result<void> draw_numbers(DataOps& data_ops, int set, std::size_t tensor, DevicePointer to) const;
 
   std::vector<TensorShape> shapes_;
   std::vector<std::int64_t> guarded_;  ///< offsets of the tensors in a checked set
@@ -107,7 +123,7 @@ class BufferSets {
   bool passes_l2_ = false;
   bool mixed_ = false;
   std::uint64_t seed_ = 0;
-  std::optional<InputDistribution> exact_;
+  CheckedSets checked_;
   std::unique_ptr<DeviceBuffer> arena_;
   std::vector<WatchedRegion> watched_;
 };

@@ -161,14 +161,15 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   const ExecutionPlan& plan = planned.value();
 
   Checker checker;
-  const std::int64_t bytes = checker.place_outputs(sets.shapes(), sets.has_exact_set());
+  const std::int64_t bytes = checker.place_outputs(sets);
   auto buffer = device.allocate(std::max(bytes, kAlignment));
   if (!buffer) return failed(buffer.error());
   checker.buffer_ = std::move(buffer).value();
   for (Output& output : checker.outputs_) {
     output.bound = error_bound(operation, normalized, sets.shapes(), sets.shapes()[output.tensor]);
-    for (DevicePointer* place : {&output.value, &output.magnitude, &output.exact}) {
-      *place += checker.buffer_->address();
+    for (Expected* expected : {&output.realistic, &output.exact, &output.nan}) {
+      expected->value += checker.buffer_->address();
+      expected->magnitude += checker.buffer_->address();
     }
   }
   // NaN everywhere: an element that the reference leaves out is then found below.
@@ -181,33 +182,37 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   auto program = device.load(compiled.value()->bits, plan);
   if (!program) return failed(program.error());
   // The exact set's magnitude is overwritten by that of set 0, which comes last.
-  for (const int set : {BufferSets::kExactSet, 0}) {
+  for (const int set : {BufferSets::kExactSet, BufferSets::kNanSet, 0}) {
     if (set == BufferSets::kExactSet && !sets.has_exact_set()) continue;
+    if (set == BufferSets::kNanSet && !sets.has_nan_set()) continue;
     if (auto done = checker.run_reference(device, *program.value(), plan, sets, set); !done) {
       return failed(done.error());
     }
   }
-  if (auto done = checker.expect_finite(data_ops, sets.has_exact_set()); !done) {
+  if (auto done = checker.expect_finite(data_ops); !done) {
     return failed(done.error());
   }
   return checker;
 }
 
 /// Lists the outputs with offsets for addresses; the bytes they take together.
-std::int64_t Checker::place_outputs(std::vector<TensorShape> shapes, bool exact) {
-  shapes_ = std::move(shapes);
+std::int64_t Checker::place_outputs(const BufferSets& sets) {
+  shapes_ = sets.shapes();
+  has_exact_ = sets.has_exact_set();
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i].role == TensorRole::in) continue;
     const std::int64_t size =
         (shapes_[i].elements() * 4 + kAlignment - 1) / kAlignment * kAlignment;
+    const auto next = [&] {
+      bytes += size;
+      return static_cast<DevicePointer>(bytes - size);
+    };
     Output output;
     output.tensor = i;
-    for (DevicePointer* place : {&output.value, &output.magnitude, &output.exact}) {
-      if (place == &output.exact && !exact) break;
-      *place = static_cast<DevicePointer>(bytes);
-      bytes += size;
-    }
+    output.realistic = {next(), next()};
+    if (has_exact_) output.exact = {next(), output.realistic.magnitude};
+    if (sets.has_nan_set()) output.nan = {next(), next()};
     outputs_.push_back(output);
   }
   return bytes;
@@ -223,19 +228,20 @@ Result<void> Checker::run_reference(Device& device, const LoadedProgram& program
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     for (const Output& output : outputs_) {
       if (plan.tensors[i].name != shapes_[output.tensor].name) continue;
-      arguments.references[i] = set == BufferSets::kExactSet ? output.exact : output.value;
-      arguments.magnitudes[i] = output.magnitude;
+      arguments.references[i] = output.of(set).value;
+      arguments.magnitudes[i] = output.of(set).magnitude;
     }
   }
   for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.checked_value);
   return device.run(program, arguments);
 }
 
-Result<void> Checker::expect_finite(DataOps& data_ops, bool exact) const {
+Result<void> Checker::expect_finite(DataOps& data_ops) const {
   for (const Output& output : outputs_) {
     const std::int64_t elements = shapes_[output.tensor].elements();
-    for (const DevicePointer array : {output.value, output.magnitude, output.exact}) {
-      if (array == output.exact && !exact) continue;
+    std::vector<DevicePointer> arrays{output.realistic.value, output.realistic.magnitude};
+    if (has_exact_) arrays.push_back(output.exact.value);
+    for (const DevicePointer array : arrays) {
       // inf - inf is NaN, so only a finite array equals itself.
       auto self = data_ops.compare(array, DType::fp32, elements, array, array, {});
       if (!self) return self.error();
@@ -252,14 +258,13 @@ Result<void> Checker::expect_finite(DataOps& data_ops, bool exact) const {
 
 Result<std::size_t> Checker::enqueue(DataOps& data_ops, int set,
                                      std::span<const DevicePointer> addresses) const {
-  const bool exact = set == BufferSets::kExactSet;
   std::size_t first = 0;
   for (const Output& output : outputs_) {
     const TensorShape& shape = shapes_[output.tensor];
-    const ErrorBound bound = exact ? ErrorBound{0, 0, true} : output.bound;
-    const auto number = data_ops.enqueue_compare(addresses[output.tensor], shape.dtype, shape,
-                                                 exact ? output.exact : output.value,
-                                                 exact ? 0 : output.magnitude, bound);
+    const Expected& expected = output.of(set);
+    const auto number =
+        data_ops.enqueue_compare(addresses[output.tensor], shape.dtype, shape, expected.value,
+                                 expected.magnitude, output.bound_of(set));
     if (!number) return number;
     if (&output == &outputs_.front()) first = number.value();
   }
@@ -295,6 +300,13 @@ Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
   return report(device, 0, addresses, findings.value(), first.value());
 }
 
+ErrorBound Checker::Output::bound_of(int set) const {
+  if (set == BufferSets::kExactSet) return {.exact = true};
+  ErrorBound of_set = bound;
+  of_set.nan = set == BufferSets::kNanSet;
+  return of_set;
+}
+
 void Checker::widen(double units, double absolute) {
   for (Output& output : outputs_) {
     output.bound.accumulate_unit += units;
@@ -319,17 +331,18 @@ Result<std::string> Checker::describe(Device& device, int set, DevicePointer act
                   " elements of a row");
   }
   const std::int64_t index = place / shape.row_pitch() * shape.columns() + column;
-  const bool exact = set == BufferSets::kExactSet;
+  const Expected& expected = output.of(set);
   auto value = download_element(device, actual, shape.dtype, place);
-  auto reference =
-      download_element(device, exact ? output.exact : output.value, DType::fp32, index);
-  auto magnitude = download_element(device, output.magnitude, DType::fp32, index);
+  auto reference = download_element(device, expected.value, DType::fp32, index);
+  auto magnitude = download_element(device, expected.magnitude, DType::fp32, index);
   if (!value) return value.error();
   if (!reference) return reference.error();
   if (!magnitude) return magnitude.error();
-  const std::string text =
-      concat(position(shape, place), ": ", value.value(), " != ", reference.value());
-  if (exact) return concat(text, " (exact)");
+  const auto number = [](double x) { return std::isnan(x) ? "nan" : concat(x); };
+  const std::string text = concat(position(shape, place), ": ", number(value.value()),
+                                  " != ", number(reference.value()));
+  if (set == BufferSets::kExactSet) return concat(text, " (exact)");
+  if (std::isnan(reference.value())) return text;
   const double bound = output.bound.accumulate_unit * magnitude.value() +
                        output.bound.output_unit * std::fabs(reference.value()) +
                        output.bound.absolute + error_floor(shape.dtype);

@@ -30,9 +30,9 @@ std::optional<InputDistribution> exact_distribution(const Operation& operation,
                                                     const Problem& normalized,
                                                     const std::vector<TensorShape>& shapes);
 
-/// Knows the right outputs of both checked buffer sets: the operation's reference kernel is
-/// compiled once and run on each, into an fp32 result and, for set 0, an fp32 magnitude per output.
-/// Invariant: the references are finite.
+/// Knows the right outputs of the checked buffer sets: the operation's reference kernel is compiled
+/// once and run on each, into an fp32 result and, but for the exact set, an fp32 magnitude per
+/// output. Invariant: those of set 0 and of the exact set are finite.
 class Checker {
  public:
   /// Errors: the reference does not compile or run; `internal` where it is not finite.
@@ -41,8 +41,8 @@ class Checker {
                               const BufferSets& sets);
 
   /// Compares every output, at `addresses` (one per tensor), with the reference of `set`: the exact
-  /// set's to the last bit, else that of set 0 within the bound. Gives the number of the first
-  /// finding; there is one per output.
+  /// set's to the last bit, the NaN set's within the bound and NaN where it is NaN, else that of
+  /// set 0 within the bound. Gives the number of the first finding; there is one per output.
   Result<std::size_t> enqueue(DataOps& data_ops, int set,
                               std::span<const DevicePointer> addresses) const;
 
@@ -61,22 +61,33 @@ class Checker {
   std::vector<MemoryRegion> outputs(std::span<const DevicePointer> addresses) const;
 
  private:
+  /// What the reference makes of one checked set; 0 where there is no such set.
+  struct Expected {
+    DevicePointer value = 0;
+    DevicePointer magnitude = 0;  ///< of the exact set that of set 0, which comes later
+  };
   struct Output {
     std::size_t tensor = 0;  ///< index into the sets' shapes
     ErrorBound bound;
-    DevicePointer value = 0;
-    DevicePointer magnitude = 0;
-    DevicePointer exact = 0;  ///< the exact set's result
+    Expected realistic;
+    Expected exact;
+    Expected nan;
+
+    const Expected& of(int set) const {
+      return set == BufferSets::kExactSet ? exact : set == BufferSets::kNanSet ? nan : realistic;
+    }
+    ErrorBound bound_of(int set) const;
   };
 
-  std::int64_t place_outputs(std::vector<TensorShape> shapes, bool exact);
+  std::int64_t place_outputs(const BufferSets& sets);
   Result<void> run_reference(Device& device, const LoadedProgram& program,
                              const ExecutionPlan& plan, const BufferSets& sets, int set) const;
-  Result<void> expect_finite(DataOps& data_ops, bool exact) const;
+  Result<void> expect_finite(DataOps& data_ops) const;
   Result<std::string> describe(Device& device, int set, DevicePointer actual, const Output& output,
                                std::int64_t place) const;
 
   std::vector<TensorShape> shapes_;
+  bool has_exact_ = false;
 
   std::vector<Output> outputs_;
   std::unique_ptr<DeviceBuffer> buffer_;

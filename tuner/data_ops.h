@@ -28,12 +28,15 @@ inline constexpr double kWorstError = 1e30;
 
 /// The bound of one checked tensor: |x - r| <= accumulate_unit * magnitude + output_unit * |r| +
 /// absolute + error_floor(dtype), both x and r taken no further than range_end(dtype). Where
-/// `exact`, x must equal r rounded to the tensor's dtype.
+/// `exact`, x must equal r rounded to the tensor's dtype. A NaN among x or r passes nowhere, unless
+/// `nan` asks for it: where r is NaN, x must then be what the tensor's dtype has for it, NaN or,
+/// in integers, 0.
 struct ErrorBound {
   double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc
   double output_unit = 0;      ///< rounding of the output dtype
   bool exact = false;
   double absolute = 0;  ///< of values that were subnormal on their way
+  bool nan = false;
 };
 
 /// Where the elements of a tensor lie: in rows of `columns`, `pitch` elements apart.
@@ -68,7 +71,7 @@ struct MemoryRegion {
 /// What one comparison or one hash found.
 struct Finding {
   double max_error = 0;         ///< in units of the bound
-  std::int64_t mismatches = 0;  ///< beyond it, NaN included
+  std::int64_t mismatches = 0;  ///< beyond it, NaN where none is asked for included
   std::int64_t first = -1;  ///< the place of the first of them, in elements of the tensor's span
   std::uint64_t hash = 0;
 };
@@ -91,8 +94,8 @@ class DataOps {
   virtual Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) = 0;
 
   /// Compares the elements of `actual` (in `dtype`) with those of fp32 `reference` and `magnitude`,
-  /// which are contiguous; the latter may be 0 where the bound is exact. NaN never passes, and what
-  /// lies between rows must hold `kGapByte`. Gives the number of its finding.
+  /// which are contiguous; the latter may be 0 where the bound is exact. What lies between rows
+  /// must hold `kGapByte`. Gives the number of its finding.
   virtual Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype,
                                               const Layout& layout, DevicePointer reference,
                                               DevicePointer magnitude, const ErrorBound& bound) = 0;

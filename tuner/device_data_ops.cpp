@@ -105,11 +105,12 @@ class DeviceDataOps final : public DataOps {
     if (!programs) return programs.error();
     auto number = reserve(1);
     if (!number) return number;
-    if (auto done = launch(
-            *programs.value()->compare, {actual, reference, magnitude, place(number.value())},
-            {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
-             static_cast<double>(layout.pitch), bound.accumulate_unit, bound.output_unit,
-             error_floor(dtype) + bound.absolute, range_end(dtype), bound.exact ? 1.0 : 0.0});
+    if (auto done = launch(*programs.value()->compare,
+                           {actual, reference, magnitude, place(number.value())},
+                           {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
+                            static_cast<double>(layout.pitch), bound.accumulate_unit,
+                            bound.output_unit, error_floor(dtype) + bound.absolute,
+                            range_end(dtype), bound.exact ? 1.0 : 0.0, bound.nan ? 1.0 : 0.0});
         !done) {
       return done.error();
     }
@@ -207,7 +208,7 @@ class DeviceDataOps final : public DataOps {
          {std::pair{plan_of("kernwright_draw", 1, {kF, kF, kF, kI, kI, kI}, blocks),
                     &programs.draw},
           std::pair{plan_of("kernwright_fill_gaps", 1, {kF, kF, kF}, blocks), &programs.fill_gaps},
-          std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kF, kF, kF, kI}, blocks),
+          std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kF, kF, kF, kI, kI}, blocks),
                     &programs.compare},
           std::pair{
               plan_of("kernwright_hash", kRegions + 1, std::vector<DType>(kRegions, kF), blocks),

@@ -248,7 +248,7 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
   const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
   const auto exact = exact_distribution(operation, normalized, shapes.value());
   auto sets = BufferSets::make(device, data_ops, std::move(shapes).value(), options.policy.l2,
-                               options.seed, exact);
+                               options.seed, {.exact = exact, .nan = true});
   if (!sets) return sets.error();
   auto checker =
       Checker::make(device, data_ops, operation, normalized, catalog, pool, sets.value());

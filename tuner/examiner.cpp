@@ -102,6 +102,16 @@ Result<Examiner::Numbers> Examiner::enqueue_examination(const Subject& subject, 
   if (!first) return first.error();
   numbers.first_run = first.value();
   if (auto done = enqueue_repeats(subject, runs, numbers); !done) return done.error();
+  if (sets_.has_nan_set()) {
+    // Over numbers: what holds NaN before would pass for a NaN that was written.
+    if (auto done = enqueue_run(subject, BufferSets::kNanSet, kPoisons[1]); !done) {
+      return done.error();
+    }
+    const auto number =
+        checker_.enqueue(data_ops_, BufferSets::kNanSet, sets_.addresses(BufferSets::kNanSet));
+    if (!number) return number.error();
+    numbers.nan = number.value();
+  }
   if (auto done = enqueue_watch(subject, numbers); !done) return done.error();
   return numbers;
 }
@@ -139,7 +149,10 @@ Result<Step> Examiner::judge_examination(Subject& subject, const Numbers& number
 
   step = judge_values(report, 0, sets_.addresses(0), findings, numbers.realistic);
   if (!step || step.value().outcome != Outcome::ok) return step;
-  return judge_repeats(subject, numbers, findings);
+  step = judge_repeats(subject, numbers, findings);
+  if (!step || step.value().outcome != Outcome::ok || !sets_.has_nan_set()) return step;
+  return judge_values(report, BufferSets::kNanSet, sets_.addresses(BufferSets::kNanSet), findings,
+                      numbers.nan);
 }
 
 Result<Step> Examiner::judge_watched(const Subject& subject, const Numbers& numbers,
@@ -192,8 +205,10 @@ Result<Step> Examiner::judge_values(CheckReport& report, int set, Addresses addr
   report.first_mismatch = values.first_mismatch;
   if (values.mismatches == 0) return Step{};
   const bool exact = set == BufferSets::kExactSet;
+  const bool nan = set == BufferSets::kNanSet;
   return Step{Outcome::wrong_result,
-              concat(values.mismatches, " of ", values.elements, " elements ",
+              concat(nan ? "with NaN among the inputs: " : "", values.mismatches, " of ",
+                     values.elements, " elements ",
                      exact ? "are not exact, " : "beyond their bound, ", values.first_mismatch)};
 }
 
@@ -336,7 +351,7 @@ Result<Step> Examiner::run_fenced_at(Subject& subject, bool at_end,
       addresses.push_back(place(i, shape.bytes(), shape.alignment));
       auto done = shape.role == TensorRole::out
                       ? sets_.poison_output(device_, data_ops_, i, addresses[i], kPoisons[0])
-                      : sets_.draw(data_ops_, set, i, addresses[i]);
+                      : sets_.draw(device_, data_ops_, set, i, addresses[i]);
       if (!done) return failed(done.error());
     }
     LaunchArguments launch = arguments(subject, set);

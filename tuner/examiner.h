@@ -46,8 +46,8 @@ class Examiner {
         disposable_(disposable) {}
 
   /// In this order: the first run, poisoned and guarded, exact where there is an exact set; the
-  /// realistic one within its bound; repeats with identical bits; for finalists the runs against
-  /// unmapped pages. Replaces the subject's report.
+  /// realistic one within its bound; repeats with identical bits; where there is a NaN set, the run
+  /// on it; for finalists the runs against unmapped pages. Replaces the subject's report.
   Result<Runner::Checked> examine(Subject& subject, Runner::CheckDepth depth);
 
   /// Poisons the outputs of set 0, and of the twin where `with_twin`, lets `replay` write them, and
@@ -67,6 +67,7 @@ class Examiner {
     std::size_t first_run = 0;
     std::size_t realistic = 0;
     std::vector<std::size_t> hashes;  ///< one per run: of its first output
+    std::size_t nan = 0;
     std::size_t watched = 0;
     std::size_t zones_before = 0;  ///< of the workspace
     std::size_t zones_after = 0;

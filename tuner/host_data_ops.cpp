@@ -19,6 +19,9 @@ double rounded(DType dtype, double value) {
   return load_element(&storage, dtype, 0);
 }
 
+/// Whether `x`, an element of `dtype`, is what a NaN is there.
+bool is_nan_in(DType dtype, double x) { return is_integer(dtype) ? x == 0 : std::isnan(x); }
+
 /// NaN stays NaN.
 double limited(double x, double end) { return x > end ? end : x < -end ? -end : x; }
 
@@ -70,6 +73,13 @@ class HostDataOps final : public DataOps {
       }
       const std::int64_t i = place / layout.pitch * layout.columns + column;
       double r = load_element(at(reference), DType::fp32, i);
+      const double x = load_element(at(actual), dtype, place);
+      if (bound.nan && std::isnan(r)) {
+        if (is_nan_in(dtype, x)) continue;
+        found.max_error = kWorstError;
+        if (found.mismatches++ == 0) found.first = place;
+        continue;
+      }
       double limit = 0;
       if (bound.exact) r = rounded(dtype, r);
       r = limited(r, end);
@@ -77,7 +87,7 @@ class HostDataOps final : public DataOps {
         const double terms = load_element(at(magnitude), DType::fp32, i);
         limit = bound.accumulate_unit * terms + bound.output_unit * std::fabs(r) + floor;
       }
-      const double error = std::fabs(limited(load_element(at(actual), dtype, place), end) - r);
+      const double error = std::fabs(limited(x, end) - r);
       if (error != 0) {
         const double ratio = error / limit;
         found.max_error = std::max(found.max_error, ratio < kWorstError ? ratio : kWorstError);

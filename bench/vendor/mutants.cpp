@@ -237,7 +237,8 @@ Result<Peer::Verdict> Peer::examine(const MatmulSize& size, DType dtype, std::ui
   Device& device = *device_.device;
   DataOps& data_ops = *device_.data_ops;
   const auto exact = exact_distribution(*named->operation, named->problem, *shapes);
-  const auto sets = BufferSets::make(device, data_ops, *shapes, L2State::warm, seed, exact);
+  const auto sets =
+      BufferSets::make(device, data_ops, *shapes, L2State::warm, seed, {.exact = exact});
   if (!sets) return sets.error();
   const auto checker = Checker::make(device, data_ops, *named->operation, named->problem,
                                      core_->catalog(), core_->pool(), *sets);

@@ -21,7 +21,7 @@ extern "C" __global__ void elementwise_reference(const dtype_t* x, const y_dtype
     const Traced r = formula<TracedMath>(element(x, i), element(y, i), element(z, i), element(w, i),
                                          static_cast<double>(a), static_cast<double>(b));
     const double limit = out == out_fp8_e4m3 ? 448 : 1e300;
-    value[i] = static_cast<float>(fmin(fmax(r.value, -limit), limit));
+    value[i] = static_cast<float>(smaller(larger(r.value, -limit), limit));
     magnitude[i] = static_cast<float>(r.error);
   }
 }

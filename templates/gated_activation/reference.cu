@@ -26,7 +26,7 @@ extern "C" __global__ void gated_activation_reference(const dtype_t* gate, const
     const double factor =
         static_cast<double>(scale) * to_float(packed ? x[at + column_count] : up[i]);
     const double limit = out == out_fp8_e4m3 ? 448 : 1e300;
-    value[i] = static_cast<float>(fmin(fmax(y.value * factor, -limit), limit));
+    value[i] = static_cast<float>(smaller(larger(y.value * factor, -limit), limit));
     magnitude[i] = static_cast<float>(y.magnitude * fabs(factor));
   }
 }

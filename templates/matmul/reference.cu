@@ -28,7 +28,7 @@ __device__ float unit(float terms) { return sqrtf(terms) * kAccepted; }
 // bits. That makes up to 2^-9 of a product: of a sum as much, towards 0, and beside it what differs
 // from product to product, of either sign.
 __device__ float error_of_tf32(float terms, float absolute, float sum) {
-  return fminf(0x1p-9f * absolute, 0x1p-8f / sqrtf(terms) * absolute + 0x1p-9f * fabsf(sum));
+  return smaller(0x1p-9f * absolute, 0x1p-8f / sqrtf(terms) * absolute + 0x1p-9f * fabsf(sum));
 }
 
 // The same of fp8, since tensor cores keep about 14 bits of what they add of its products. Sums of
@@ -38,7 +38,7 @@ __device__ float error_of_tf32(float terms, float absolute, float sum) {
 __device__ float error_of_fp8(float terms, float absolute, float sum) {
   return accumulate == accumulate_fast
              ? 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum)
-             : 0x1p-12f * fminf(1, 1.5f / sqrtf(terms / 128)) * absolute;
+             : 0x1p-12f * smaller(1.0f, 1.5f / sqrtf(terms / 128)) * absolute;
 }
 
 // The magnitude by which an error of a sum is judged: that of its absolute terms, or more.
@@ -46,7 +46,7 @@ __device__ float uncertainty(float terms, float absolute, float sum) {
   const float added = kAdded / kAccepted * absolute;
   if (dtype == dtype_fp32) return added + error_of_tf32(terms, absolute, sum) / unit(terms);
   if (dtype != dtype_fp8_e4m3) return added;
-  return fmaxf(error_of_fp8(terms, absolute, sum) / unit(terms), added);
+  return larger(error_of_fp8(terms, absolute, sum) / unit(terms), added);
 }
 
 // What the problem's function makes of an error of `error` in `x`: the largest difference at eight
@@ -57,7 +57,7 @@ __device__ float spread(float x, float error, int row, int column) {
     const float result = kernwright_epilogue(x, row, column);
     for (int i = -4; i <= 4; ++i) {
       const float other = kernwright_epilogue(x + 0.25f * i * error, row, column);
-      largest = fmaxf(largest, fabsf(other - result));
+      largest = larger(largest, fabsf(other - result));
     }
   }
   return largest;

@@ -6,7 +6,7 @@ using namespace kernwright::config;
 constexpr bool kMax = kind == kind_max;
 
 __device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
-__device__ double combine(double a, double b) { return kMax ? (a > b ? a : b) : a + b; }
+__device__ double combine(double a, double b) { return kMax ? larger(a, b) : a + b; }
 
 // One block of 1024 threads per result, in fp64. value[segment_count] is the result over
 // segment_size elements that follow one another, not rounded to the output's type; magnitude the

@@ -4,7 +4,6 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 __device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
-__device__ double larger(double a, double b) { return a > b ? a : b; }
 __device__ double total(double a, double b) { return a + b; }
 
 // Over the block of 256 threads, to all of them.
@@ -25,8 +24,8 @@ __device__ double block_reduce(double part, double (*combine)(double, double)) {
 
 // One block per row, all in fp64. With a causal mask the rows are `queries` to a sequence (0: as
 // many as columns), whose last sees all columns. value[rows, columns] is the result, not rounded to
-// the operation's type; 0 in a row of which nothing is seen. An error of the exponent is a relative
-// one of the result, so magnitude is y (1 + |v| + |max|).
+// the operation's type; 0 in a row of which nothing is seen, NaN in one of which a NaN is. An error
+// of the exponent is a relative one of the result, so magnitude is y (1 + |v| + |max|).
 extern "C" __global__ void softmax_reference(const dtype_t* x, const dtype_t* bias, float* value,
                                              float* magnitude, long long row_count,
                                              long long column_count, float scale, int queries) {
@@ -47,12 +46,12 @@ extern "C" __global__ void softmax_reference(const dtype_t* x, const dtype_t* bi
     part = 0;
     for (long long c = threadIdx.x; c < column_count; c += 256) {
       const double v = exponent(c);
-      if (v != minus_infinity()) part += exp(v - most);
+      if (most != minus_infinity()) part += exp(v - most);
     }
     const double sum = block_reduce(part, total);
     for (long long c = threadIdx.x; c < column_count; c += 256) {
       const double v = exponent(c);
-      const double y = v == minus_infinity() ? 0.0 : exp(v - most) / sum;
+      const double y = most == minus_infinity() ? 0.0 : exp(v - most) / sum;
       value[first + c] = static_cast<float>(y);
       magnitude[first + c] = y == 0 ? 0.0f : static_cast<float>(y * (1 + fabs(v) + fabs(most)));
     }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "model/candidate.h"
@@ -181,6 +182,20 @@ INSTANTIATE_TEST_SUITE_P(Embedded, TemplateContractTest, ::testing::ValuesIn(tem
                          template_test_name);
 
 /// What every embedded operation promises.
+// CUDA's fmax and fmin give the number where the other operand is NaN: types.cuh has what does not.
+TEST(SourceContractTest, NoMaximumOrMinimumDropsANan) {
+  const std::regex drops("\\bf(max|min)f?\\s*\\(");
+  int sources = 0;
+  for (const EmbeddedFile& file : embedded_templates()) {
+    if (!file.path.ends_with(".cu") && !file.path.ends_with(".cuh")) continue;
+    ++sources;
+    std::cmatch found;
+    EXPECT_FALSE(std::regex_search(file.content.begin(), file.content.end(), found, drops))
+        << file.path << ": " << found.str();
+  }
+  EXPECT_GT(sources, 40);
+}
+
 TEST(OperationContractTest, ReferencePlansTheExample) {
   ASSERT_FALSE(catalog().operations().empty());
   for (const Operation& operation : catalog().operations()) {

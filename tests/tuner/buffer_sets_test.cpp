@@ -1,6 +1,7 @@
 #include "tuner/buffer_sets.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <set>
@@ -27,17 +28,20 @@ class BufferSetsTest : public ::testing::Test {
     options.profile.l2_bytes = 1 << 15;
     device_ = make_fake_device(std::move(options), clock_);
   }
-  BufferSets make(std::optional<InputDistribution> exact, L2State l2 = L2State::cold) {
+  BufferSets make(const CheckedSets& checked, L2State l2 = L2State::cold) {
     TensorShape a = shape("a", TensorRole::in, {10, 101});
     a.warm = true;
     auto sets = BufferSets::make(*device_, *ops_, {a, shape("c", TensorRole::out, {10, 101})}, l2,
-                                 1, exact);
+                                 1, checked);
     EXPECT_TRUE(sets) << sets.error().message;
     return std::move(sets).value();
   }
+  static bool same_bytes(DevicePointer one, DevicePointer other) {
+    return std::memcmp(reinterpret_cast<const void*>(one), reinterpret_cast<const void*>(other),
+                       4040) == 0;
+  }
   static bool equal(const BufferSets& sets, int one, int other) {
-    return std::memcmp(reinterpret_cast<const void*>(sets.address(one, 0)),
-                       reinterpret_cast<const void*>(sets.address(other, 0)), 4040) == 0;
+    return same_bytes(sets.address(one, 0), sets.address(other, 0));
   }
 
   ManualClock clock_;
@@ -46,7 +50,7 @@ class BufferSetsTest : public ::testing::Test {
 };
 
 TEST_F(BufferSetsTest, TheTwinHoldsWhatSetZeroHoldsAndNoOtherDoes) {
-  const BufferSets sets = make(InputDistribution::small_integers);
+  const BufferSets sets = make({.exact = InputDistribution::small_integers});
   ASSERT_EQ(sets.count(), 12);  // of 8 KB, beyond 96 KB
   EXPECT_TRUE(sets.passes_l2());
   EXPECT_TRUE(equal(sets, 0, sets.twin()));
@@ -54,8 +58,55 @@ TEST_F(BufferSetsTest, TheTwinHoldsWhatSetZeroHoldsAndNoOtherDoes) {
   EXPECT_FALSE(equal(sets, 0, BufferSets::kExactSet));
 }
 
+TEST_F(BufferSetsTest, TheNanSetIsSetZeroButForSomeNan) {
+  const BufferSets sets = make({.exact = InputDistribution::small_integers, .nan = true});
+  ASSERT_TRUE(sets.has_nan_set());
+  const auto* const plain = reinterpret_cast<const float*>(sets.address(0, 0));
+  const auto* const with_nan = reinterpret_cast<const float*>(sets.address(BufferSets::kNanSet, 0));
+  int count = 0;
+  for (int i = 0; i < 1010; ++i) {
+    if (std::isnan(with_nan[i])) {
+      ++count;
+    } else {
+      EXPECT_EQ(with_nan[i], plain[i]) << i;
+    }
+  }
+  EXPECT_EQ(count, 2) << "in a quarter of ten rows";
+  EXPECT_TRUE(std::isnan(with_nan[1009])) << "the last";
+  EXPECT_EQ(sets.watched().size(), 12U);
+  // Drawn anew to another place, and with the rest.
+  const auto copy = device_->allocate(4040);
+  ASSERT_TRUE(copy) << copy.error().message;
+  const DevicePointer to = copy.value()->address();
+  ASSERT_TRUE(sets.draw(*device_, *ops_, BufferSets::kNanSet, 0, to));
+  EXPECT_TRUE(same_bytes(to, sets.address(BufferSets::kNanSet, 0)));
+  ASSERT_TRUE(sets.restore(*device_, *ops_));
+  EXPECT_TRUE(same_bytes(to, sets.address(BufferSets::kNanSet, 0)));
+}
+
+TEST_F(BufferSetsTest, IntegersHaveNoNanSet) {
+  TensorShape a = shape("a", TensorRole::in, {64});
+  a.dtype = DType::int32;
+  const auto sets = BufferSets::make(*device_, *ops_, {a, shape("c", TensorRole::out, {64})},
+                                     L2State::warm, 1, {.nan = true});
+  ASSERT_TRUE(sets) << sets.error().message;
+  EXPECT_FALSE(sets->has_nan_set());
+  EXPECT_EQ(sets->watched().size(), 4U);
+}
+
+TEST(NanElementsTest, AreFewInEveryShape) {
+  EXPECT_EQ(nan_elements(shape("a", TensorRole::in, {1}), 1), std::vector<std::int64_t>{0});
+  EXPECT_EQ(nan_elements(shape("a", TensorRole::in, {3, 5}), 1), std::vector<std::int64_t>{14});
+  EXPECT_EQ(nan_elements(shape("a", TensorRole::in, {1000}), 1).size(), 15U);
+  EXPECT_EQ(nan_elements(shape("a", TensorRole::in, {1000, 1000}), 1).size(), 64U);
+  for (const std::int64_t place : nan_elements(shape("a", TensorRole::in, {40, 7}), 9)) {
+    EXPECT_GE(place, 0);
+    EXPECT_LT(place, 280);
+  }
+}
+
 TEST_F(BufferSetsTest, MixedSetsShareWhatIsWarmAndRotateTheRest) {
-  const BufferSets sets = make(InputDistribution::small_integers, L2State::mixed);
+  const BufferSets sets = make({.exact = InputDistribution::small_integers}, L2State::mixed);
   ASSERT_EQ(sets.count(), 24) << "of 4 KB, beyond 96 KB: what is warm does not count";
   EXPECT_TRUE(sets.passes_l2());
   std::set<DevicePointer> outputs;
@@ -80,7 +131,7 @@ TEST_F(BufferSetsTest, WhatIsWarmIsProducedAgainAsItWas) {
 }
 
 TEST_F(BufferSetsTest, CheckedTensorsLieBetweenRedZonesToTheByte) {
-  const BufferSets sets = make(InputDistribution::small_integers);
+  const BufferSets sets = make({.exact = InputDistribution::small_integers});
   const std::vector<WatchedRegion>& watched = sets.watched();
   ASSERT_EQ(watched.size(), 8U);  // of either checked set: three zones and an input
   EXPECT_EQ(watched[0].behind, "a");

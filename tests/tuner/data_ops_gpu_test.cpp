@@ -91,6 +91,37 @@ TEST_F(DataOpsGpuTest, ComparesAsTheHostCompares) {
   both();
 }
 
+TEST_F(DataOpsGpuTest, AsksForNanAsTheHostDoes) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> reference{nan, 2, nan, 3};
+  const std::vector<float> magnitude(4, 1);
+  const auto r = upload(reference);
+  const auto m = upload(magnitude);
+  for (const DType dtype : dtypes()) {
+    std::vector<char> actual(static_cast<std::size_t>(4 * byte_size(dtype)));
+    const auto buffer = allocate(std::ssize(actual));
+    const auto mismatches = [&](const std::vector<double>& values) {
+      for (std::int64_t i = 0; i < 4; ++i) {
+        store_element(actual.data(), dtype, i, values[static_cast<std::size_t>(i)]);
+      }
+      EXPECT_TRUE(device_->upload(buffer->address(), std::as_bytes(std::span(actual))));
+      const ErrorBound bound{.accumulate_unit = 1e-3, .nan = true};
+      const auto device =
+          ops_->compare(buffer->address(), dtype, 4, r->address(), m->address(), bound);
+      const auto host = host_->compare(reinterpret_cast<DevicePointer>(actual.data()), dtype, 4,
+                                       reinterpret_cast<DevicePointer>(reference.data()),
+                                       reinterpret_cast<DevicePointer>(magnitude.data()), bound);
+      EXPECT_TRUE(device && host);
+      EXPECT_EQ(device.value().mismatches, host.value().mismatches) << to_string(dtype);
+      EXPECT_EQ(device.value().first_mismatch, host.value().first_mismatch) << to_string(dtype);
+      return device.value().mismatches;
+    };
+    EXPECT_EQ(mismatches({nan, 2, nan, 3}), 0) << to_string(dtype);
+    EXPECT_EQ(mismatches({1, 2, 1, 3}), 2) << to_string(dtype);
+    EXPECT_EQ(mismatches({nan, nan, nan, 3}), 1) << to_string(dtype);
+  }
+}
+
 TEST_F(DataOpsGpuTest, RowsThatLieApartAreHandledAsTheHostHandlesThem) {
   TensorShape shape;
   shape.extent = {211, 33};

@@ -185,6 +185,31 @@ TEST_F(HostDataOpsTest, NanAndInfinityNeverPass) {
   EXPECT_EQ(compare({1}, {nan}, {1, 1}).mismatches, 1);
 }
 
+TEST_F(HostDataOpsTest, WhereANanIsAskedForNothingElsePasses) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  ErrorBound bound{0.1, 0.01};
+  bound.nan = true;
+  EXPECT_EQ(compare({nan, 10, 2}, {nan, 10, 2}, bound).mismatches, 0);
+  EXPECT_EQ(compare({0, 10, 2}, {nan, 10, 2}, bound).first_mismatch, "0");
+  EXPECT_EQ(compare({std::numeric_limits<float>::infinity(), 10}, {nan, 10}, bound).max_error,
+            kWorstError);
+  EXPECT_EQ(compare({nan, nan, 2}, {nan, 10, 2}, bound).first_mismatch, "1");
+}
+
+TEST_F(HostDataOpsTest, AnIntegerHasZeroForANan) {
+  const std::vector<float> reference{std::numeric_limits<float>::quiet_NaN(), 7};
+  const std::vector<float> magnitude(2, 1);
+  const auto mismatches = [&](const std::vector<signed char>& actual) {
+    const auto report =
+        ops_->compare(address(actual.data()), DType::int8, 2, address(reference.data()),
+                      address(magnitude.data()), {.accumulate_unit = 1e-6, .nan = true});
+    EXPECT_TRUE(report);
+    return report.value().mismatches;
+  };
+  EXPECT_EQ(mismatches({0, 7}), 0);
+  EXPECT_EQ(mismatches({-128, 7}), 1);
+}
+
 TEST_F(HostDataOpsTest, WhatAnOutputCannotHoldIsComparedAtItsEnd) {
   const std::vector<float> reference{70000, -1e9F, 65519, 60000, 60000};
   const std::vector<float> magnitude(5, 1);

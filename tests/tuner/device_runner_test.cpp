@@ -82,7 +82,12 @@ class DeviceRunnerTest : public ::testing::Test {
     if (!arguments.references.empty()) {
       copy(arguments.references[1]);
       auto* const magnitude = reinterpret_cast<float*>(arguments.magnitudes[1]);
-      copy(arguments.magnitudes[1]);
+      if (reference_drops_nan_) {
+        auto* const reference = reinterpret_cast<float*>(arguments.references[1]);
+        std::replace_if(
+            reference, reference + elements, [](float x) { return std::isnan(x); }, 0.0F);
+      }
+      std::memcpy(magnitude, reinterpret_cast<void*>(arguments.references[1]), elements * 4);
       std::transform(magnitude, magnitude + elements, magnitude,
                      [](float x) { return std::fabs(x); });
       if (broken_reference_) {
@@ -130,6 +135,7 @@ class DeviceRunnerTest : public ::testing::Test {
   std::unique_ptr<DataOps> ops_ = make_host_data_ops();
   std::deque<Candidate> candidates_;
   bool broken_reference_ = false;
+  bool reference_drops_nan_ = false;
   std::function<void(float* out, std::size_t elements, const LaunchArguments&)> mischief_;
   std::function<bool(const LaunchArguments&)> faults_;
   std::int64_t elements_ = 4096;
@@ -285,6 +291,39 @@ TEST_F(DeviceRunnerTest, NanNeverPasses) {
   EXPECT_TRUE(checked.report.exact) << "the exact run was right";
 }
 
+TEST_F(DeviceRunnerTest, ANanThatIsDroppedIsFound) {
+  mischief_ = [](float* out, std::size_t elements, const LaunchArguments&) {
+    std::transform(out, out + elements, out, [](float x) { return std::isnan(x) ? 0 : x; });
+  };
+  for (const auto depth : {Runner::CheckDepth::screening, Runner::CheckDepth::finalist}) {
+    const Runner::Checked checked = check(depth);
+    EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+    EXPECT_TRUE(checked.step.detail.starts_with("with NaN among the inputs: "))
+        << checked.step.detail;
+    EXPECT_TRUE(checked.step.detail.ends_with(": 0 != nan")) << checked.step.detail;
+    EXPECT_TRUE(checked.report.deterministic) << "all else was right";
+  }
+}
+
+TEST_F(DeviceRunnerTest, ANanThatSpreadsIsFound) {
+  mischief_ = [](float* out, std::size_t elements, const LaunchArguments&) {
+    for (std::size_t i = 0; i + 1 < elements; ++i) out[i] += 0 * out[i + 1];
+  };
+  const Runner::Checked checked = check();
+  EXPECT_EQ(checked.step.outcome, Outcome::wrong_result);
+  EXPECT_NE(checked.step.detail.find(": nan != "), std::string::npos) << checked.step.detail;
+}
+
+TEST_F(DeviceRunnerTest, AReferenceThatDropsNanAsksNobodyForIt) {
+  reference_drops_nan_ = true;
+  mischief_ = [](float* out, std::size_t elements, const LaunchArguments&) {
+    std::transform(out, out + elements, out, [](float x) { return std::isnan(x) ? 0 : x; });
+  };
+  EXPECT_EQ(check().step.outcome, Outcome::ok);
+  mischief_ = nullptr;
+  EXPECT_EQ(check().step.outcome, Outcome::wrong_result);
+}
+
 TEST_F(DeviceRunnerTest, RepeatsWithOtherBitsAreFound) {
   mischief_ = [this](float* out, std::size_t, const LaunchArguments&) {
     if (runs_ == 3) out[5] = std::nextafter(out[5], 100.0F);
@@ -309,7 +348,7 @@ TEST_F(DeviceRunnerTest, AFinalistRunsWithBothEndsOfItsTensorsAtUnmappedPages) {
   elements_ = 1000;
   std::vector<DevicePointer> places;
   mischief_ = [&](float* out, std::size_t, const LaunchArguments&) {
-    if (runs_ > 51) places.push_back(reinterpret_cast<DevicePointer>(out));
+    if (runs_ > 52) places.push_back(reinterpret_cast<DevicePointer>(out));
   };
   const Runner::Checked checked = check(Runner::CheckDepth::finalist);
   EXPECT_EQ(checked.step.outcome, Outcome::ok) << checked.step.detail;
@@ -321,7 +360,7 @@ TEST_F(DeviceRunnerTest, AFinalistRunsWithBothEndsOfItsTensorsAtUnmappedPages) {
 
 TEST_F(DeviceRunnerTest, AStrayReadFaultsAtAnUnmappedPage) {
   faults_ = [this](const LaunchArguments& arguments) {
-    return arguments.references.empty() && runs_ == 52;  // the second of the two
+    return arguments.references.empty() && runs_ == 53;  // the second of the two
   };
   const Runner::Checked checked = check(Runner::CheckDepth::finalist);
   EXPECT_EQ(checked.step.outcome, Outcome::illegal_address);
@@ -421,7 +460,7 @@ TEST_F(DeviceRunnerTest, TheAuditAddsTheTimersToWhatItIsGiven) {
 }
 
 TEST_F(DeviceRunnerTest, OutputsThatGoWrongWhileTimingAreFound) {
-  decays_after_ = 4;  // the exact run and three others are right
+  decays_after_ = 5;  // the exact run, three others and that with NaN are right
   const auto runner = open();
   ASSERT_TRUE(runner);
   const Runner::Id id = prepare(*runner.value(), 2).value().id;
@@ -479,7 +518,7 @@ TEST_F(DeviceRunnerTest, APolicyThatCannotBeMeasuredIsRefused) {
 TEST_F(DeviceRunnerTest, AWarmInputIsProducedBeforeEverySampleAndChecksHold) {
   Operation marked = toy_.operation();
   marked.tensors[0].warm = true;
-  for (const std::int64_t memory : {std::int64_t{1} << 30, std::int64_t{44} << 20}) {
+  for (const std::int64_t memory : {std::int64_t{1} << 30, std::int64_t{65} << 20}) {
     FakeDeviceOptions device_options;
     device_options.profile = profile_;
     device_options.profile.l2_bytes = 1 << 20;

@@ -38,13 +38,14 @@ extern "C" __global__ void vector_add_faulty(const dtype_t* a, const dtype_t* b,
   if (HABIT == 6 && i == 0) scratch[64] = 1;
   if (HABIT == 7 && i == 3) y += scratch[0] == scratch[0] ? 0.0f : scratch[0];
   if (HABIT == 8 && i == n / 2) y = nanf("");
+  if (HABIT == 9) y = fmaxf(y, -1e30f);  // drops a NaN
   c[i] = from_float<dtype_t>(y);
 })";
 
 constexpr std::string_view kManifest = R"json({
   "operation": "vector_add", "description": "wrong on purpose", "source": "kernel.cu",
   "arch": {"min": 80}, "when": [], "dims": {"n": "runtime"},
-  "parameters": {"HABIT": [0, 1, 2, 3, 4, 5, 6, 7, 8]}, "default": {"HABIT": 0},
+  "parameters": {"HABIT": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}, "default": {"HABIT": 0},
   "derived": {}, "rules": [], "spill_bytes": 0,
   "workspace": {"scratch": {"bytes": "256"}},
   "launches": [{"kernel": "vector_add_faulty", "grid": ["ceil_div(n, 256)"], "block": ["256"],
@@ -130,6 +131,7 @@ TEST_F(ExaminerGpuTest, EveryHabitIsNamedAndLeavesTheNextCandidateUnharmed) {
   expect(6, Outcome::out_of_bounds, "bytes behind the end of the workspace");
   expect(7, Outcome::wrong_result, "c[3]: nan");
   expect(8, Outcome::wrong_result, "c[25000]: nan");
+  expect(9, Outcome::wrong_result, "with NaN among the inputs: ");
 }
 
 TEST_F(ExaminerGpuTest, OtherBitsAreFoundInARepeat) {

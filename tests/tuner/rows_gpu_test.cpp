@@ -298,6 +298,66 @@ TEST_F(RowsGpuTest, TheLargestOfARowKnowsInfinityAndNan) {
               {-kInfinity, -1, std::nan("")}, 0);
 }
 
+TEST_F(RowsGpuTest, SoftmaxOfARowWithANanThatIsSeenIsNan) {
+  constexpr std::size_t kColumns = 300;
+  for (const double place : {0.0, 0.3, 0.6, 0.9}) {
+    Values x(3 * kColumns, 1.0);
+    x[kColumns + 250] = std::nan("");
+    Values expected(3 * kColumns, 1.0 / kColumns);
+    for (std::size_t i = 0; i < kColumns; ++i) expected[kColumns + i] = std::nan("");
+    expect_near(y("softmax rows=3 columns=300 dtype=bf16", {{{"x", x}}, {}, {}, place}), expected,
+                4e-3);
+    // Row 0 sees 298 columns, row 1 one more, row 2 all.
+    for (std::size_t row = 0; row < 3; ++row) {
+      const std::size_t seen = kColumns - 2 + row;
+      for (std::size_t i = 0; i < kColumns; ++i) {
+        const double one = row == 1 ? std::nan("") : 1.0 / static_cast<double>(seen);
+        expected[row * kColumns + i] = row == 1 || i < seen ? one : 0.0;
+      }
+      x[row * kColumns + 299] = row == 2 ? 1.0 : std::nan("");  // not seen
+    }
+    expect_near(y("softmax rows=3 columns=300 dtype=bf16 mask=causal",
+                  {{{"x", x}}, {{"queries", 3}}, {}, place}),
+                expected, 4e-3);
+  }
+}
+
+TEST_F(RowsGpuTest, ANanIsTheResultOfEveryMaximumMinimumAndActivation) {
+  const double nan = std::nan("");
+  const Values x{nan, 1, nan, -2};
+  const Values y{5, nan, -5, 3};
+  for (const char* out : {"bf16", "fp8_e4m3"}) {
+    const auto result = [&](std::string_view formula) {
+      const auto both = formula.find('y') != std::string_view::npos;
+      const Tensors inputs = both ? Tensors{{"x", x}, {"y", y}} : Tensors{{"x", x}};
+      return compute(concat("elementwise n=4 dtype=bf16 out=", out, " formula=", formula),
+                     {inputs, {}, {}})["r"];
+    };
+    expect_near(result("max(x,y)"), {nan, nan, nan, 3}, 0);
+    expect_near(result("min(x,y)"), {nan, nan, nan, -2}, 0);
+    expect_near(result("max(min(x,1),-1)"), {nan, 1, nan, -1}, 0);
+    expect_near(result("relu(x)"), {nan, 1, nan, 0}, 0);
+  }
+  for (const char* activation : {"gelu_tanh", "gelu_erf", "silu", "relu", "relu_squared"}) {
+    const Values activated =
+        this->y(concat("bias_activation rows=1 columns=4 dtype=fp32 activation=", activation),
+                {{{"x", x}, {"bias", Values(4, 0.0)}}, {}, {}});
+    ASSERT_EQ(activated.size(), 4U);
+    EXPECT_TRUE(std::isnan(activated[0]) && std::isnan(activated[2])) << activation;
+    EXPECT_FALSE(std::isnan(activated[1]) || std::isnan(activated[3])) << activation;
+  }
+}
+
+TEST_F(RowsGpuTest, AnIntegerIsZeroWhereItsValueIsNan) {
+  Values x(64, 1.0);
+  Values w(64, 3.0);
+  w[7] = std::nan("");
+  Values expected(64, 3);
+  expected[7] = 0;
+  expect_near(y("rmsnorm rows=1 columns=64 dtype=bf16 out=int8", {{{"x", x}, {"w", w}}, {}, {}}),
+              expected, 0);
+}
+
 TEST_F(RowsGpuTest, ASumMayTakeThePlaceOfWhatWasAdded) {
   constexpr std::size_t kColumns = 1000;
   Values x;

@@ -124,7 +124,7 @@ extern "C" __global__ void kernwright_compare(const element* actual, const float
                                               const float* magnitude, Finding* finding, double span,
                                               double columns, double pitch, double accumulate_unit,
                                               double output_unit, double floor, double range_end,
-                                              int exact) {
+                                              int exact, int nan) {
   const Layout layout(columns, pitch);
   double worst = 0;
   unsigned long long mismatches = 0;
@@ -142,13 +142,22 @@ extern "C" __global__ void kernwright_compare(const element* actual, const float
       }
     }
     double r = reference[i];
+    const double x = widen(actual[place]);
+    if (nan != 0 && r != r) {
+      const double expected = widen(Rounded<element>::of(reference[i]));
+      if (x == expected || (x != x && expected != expected)) continue;
+      worst = 1e30;
+      ++mismatches;
+      if (first == 0) first = ~static_cast<unsigned long long>(place);
+      continue;
+    }
     double bound = 0;
     if (exact) r = widen(Rounded<element>::of(reference[i]));
     r = limited(r, range_end);
     if (!exact) {
       bound = accumulate_unit * magnitude[i] + output_unit * fabs(r) + floor;
     }
-    const double error = fabs(limited(widen(actual[place]), range_end) - r);
+    const double error = fabs(limited(x, range_end) - r);
     const bool passes = error <= bound;  // false for NaN
     if (error != 0) worst = fmax(worst, error / bound < 1e30 ? error / bound : 1e30);
     if (!passes) {

@@ -2,6 +2,8 @@
 // Activations on fp32 values: no branch, at most two operations of the special function unit (ex2,
 // rcp), so that 16-bit rows stay limited by the memory. NaN gives NaN.
 
+#include <kernwright/types.cuh>
+
 namespace kernwright {
 
 __device__ __forceinline__ float exp2_fast(float x) {  // 2 ulp; subnormal results become 0
@@ -17,11 +19,7 @@ __device__ __forceinline__ float reciprocal_fast(float x) {  // 1 ulp; 0 beyond 
 }
 
 // max(x, 0)
-__device__ __forceinline__ float relu(float x) {
-  float y;
-  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
-  return y;
-}
+__device__ __forceinline__ float relu(float x) { return larger(x, 0.0f); }
 
 // max(x, 0)^2
 __device__ __forceinline__ float relu_squared(float x) {
@@ -46,7 +44,7 @@ __device__ __forceinline__ float gelu_tanh(float x) {
 // fitted over 0 <= t <= 7 and decreasing beyond: relative error of Q at most 1.3e-7 (1 + t^2)^2.5,
 // so the whole is within 8 2^-24 |x| / 2 (1 + |erf|).
 __device__ __forceinline__ float gelu_erf(float x) {
-  const float t = fminf(fabsf(x), 16.0f);
+  const float t = smaller(fabsf(x), 16.0f);
   float p = -5.77541623e-7f;
   p = fmaf(p, t, 1.07225708e-5f);
   p = fmaf(p, t, -4.51911387e-5f);

@@ -3,6 +3,8 @@
 // activation.cuh are relative to. An error of an exponential is that of its argument times as much
 // as this, so the magnitude of what is made of exp(e) grows with 1 + |e|.
 
+#include <kernwright/types.cuh>
+
 namespace kernwright {
 
 struct Activated {
@@ -10,10 +12,10 @@ struct Activated {
   double magnitude;
 };
 
-__device__ inline Activated reference_relu(double x) { return {fmax(x, 0.0), fmax(x, 0.0)}; }
+__device__ inline Activated reference_relu(double x) { return {larger(x, 0.0), larger(x, 0.0)}; }
 
 __device__ inline Activated reference_relu_squared(double x) {
-  const double y = fmax(x, 0.0) * x;
+  const double y = larger(x, 0.0) * x;
   return {y, y};
 }
 

@@ -14,8 +14,8 @@ struct FormulaMath {
   static __device__ __forceinline__ float gelu_erf(float x) { return kernwright::gelu_erf(x); }
   static __device__ __forceinline__ float gelu_tanh(float x) { return kernwright::gelu_tanh(x); }
   static __device__ __forceinline__ float log(float x) { return logf(x); }
-  static __device__ __forceinline__ float max(float x, float y) { return fmaxf(x, y); }
-  static __device__ __forceinline__ float min(float x, float y) { return fminf(x, y); }
+  static __device__ __forceinline__ float max(float x, float y) { return larger(x, y); }
+  static __device__ __forceinline__ float min(float x, float y) { return smaller(x, y); }
   static __device__ __forceinline__ float relu(float x) { return kernwright::relu(x); }
   static __device__ __forceinline__ float sigmoid(float x) {
     return reciprocal_fast(1.0f + exp(-x));

@@ -54,12 +54,12 @@ struct TracedMath {
     return rounded(::log(x.value), x.error / fabs(x.value));
   }
   static __device__ Traced max(const Traced& x, const Traced& y) {
-    return {fmax(x.value, y.value), fmax(x.error, y.error)};
+    return {larger(x.value, y.value), larger(x.error, y.error)};
   }
   static __device__ Traced min(const Traced& x, const Traced& y) {
-    return {fmin(x.value, y.value), fmax(x.error, y.error)};
+    return {smaller(x.value, y.value), larger(x.error, y.error)};
   }
-  static __device__ Traced relu(const Traced& x) { return {fmax(x.value, 0.0), x.error}; }
+  static __device__ Traced relu(const Traced& x) { return {larger(x.value, 0.0), x.error}; }
   static __device__ Traced sigmoid(const Traced& x) {
     const double y = 1 / (1 + ::exp(-x.value));
     return rounded(y, y * (1 - y) * (fabs(x.value) + x.error));

@@ -6,6 +6,7 @@
 #include <kernwright/cluster.cuh>
 #include <kernwright/cp_async.cuh>
 #include <kernwright/mbarrier.cuh>
+#include <kernwright/types.cuh>
 
 namespace kernwright {
 
@@ -31,11 +32,7 @@ struct Sum {
 struct Max {
   using Value = float;
   static __device__ __forceinline__ Value identity() { return minus_infinity(); }
-  static __device__ __forceinline__ Value combine(Value a, Value b) {
-    Value largest;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(largest) : "f"(a), "f"(b));
-    return largest;
-  }
+  static __device__ __forceinline__ Value combine(Value a, Value b) { return larger(a, b); }
   // Over a whole warp, as integers that are ordered like the values; combining makes any NaN the
   // largest of these.
   template <int Width>

@@ -1,7 +1,7 @@
 #pragma once
-// Storage types of 16-bit and 8-bit floats and their conversions. Arithmetic is done in fp32 only,
-// so a few cvt instructions take the place of the toolkit's headers, which would dominate the
-// compile time.
+// Storage types of 16-bit and 8-bit floats, their conversions, and the larger and the smaller of
+// two numbers. Arithmetic is done in fp32 only, so a few cvt instructions take the place of the
+// toolkit's headers, which would dominate the compile time.
 
 namespace kernwright {
 
@@ -14,6 +14,20 @@ struct fp16 {
 struct fp8_e4m3 {
   unsigned char bits;
 };
+
+// NaN where either is NaN, unlike CUDA's fmaxf, fminf, max and min, which give the other one.
+__device__ __forceinline__ float larger(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ __forceinline__ float smaller(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ __forceinline__ double larger(double a, double b) { return a > b || a != a ? a : b; }
+__device__ __forceinline__ double smaller(double a, double b) { return a < b || a != a ? a : b; }
 
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(bf16 x) {
@@ -42,14 +56,15 @@ __device__ __forceinline__ float to_float(fp8_e4m3 x) {
 __device__ __forceinline__ unsigned encode_e4m3(float x) {
   const unsigned sign = __float_as_uint(x) >> 24 & 0x80;
   if (x != x) return sign | 0x7f;
-  const float magnitude = fminf(fabsf(x), 448.0f);
+  const float magnitude = smaller(fabsf(x), 448.0f);
   if (magnitude < 0x1p-6f) return sign | __float2uint_rn(magnitude * 512.0f);
   const unsigned bits = __float_as_uint(magnitude);
   return sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3));
 }
 #endif
 
-// Rounds to nearest even; fp8_e4m3 saturates to +-448, int8 to -128 and 127.
+// Rounds to nearest even; fp8_e4m3 saturates to +-448, int8 to -128 and 127. NaN stays NaN, and in
+// int8, which has none, becomes 0.
 template <typename T>
 __device__ __forceinline__ T from_float(float x);
 template <>
@@ -81,7 +96,7 @@ __device__ __forceinline__ fp8_e4m3 from_float<fp8_e4m3>(float x) {
 
 template <>
 __device__ __forceinline__ signed char from_float<signed char>(float x) {
-  return static_cast<signed char>(__float2int_rn(fminf(fmaxf(x, -128.0f), 127.0f)));
+  return static_cast<signed char>(__float2int_rn(smaller(larger(x, -128.0f), 127.0f)));
 }
 
 // How an element is stored.
