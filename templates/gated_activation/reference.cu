@@ -20,6 +20,9 @@ extern "C" __global__ void gated_activation_reference(const dtype_t* gate, const
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
        i < row_count * column_count; i += stride) {
+    value[i] = 0;
+    magnitude[i] = 0;
+    if (scale == 0) continue;
     const long long at = i / column_count * 2 * column_count + i % column_count;
     const bool packed = layout == layout_packed;
     const Activated y = activate(to_float(packed ? x[at] : gate[i]));

@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
   for (int half = 0; half < kStack; ++half) {
     const long long b_first = half * n_size + n_first;
-    for (long long k_first = 0; k_first < k_size; k_first += kDepth) {
+    for (long long k_first = 0; k_first < k_size && alpha != 0; k_first += kDepth) {
       for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
         const int r = i / kDepth;
         const int c = i % kDepth;
@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(256)
           to_magnitude = (in_v ? magnitude_v : in_k ? magnitude_k : magnitude) + in_it;
         }
         const float shift = bias == bias_column ? to_float(column_bias[c]) : 0;
-        const float added = residual != residual_none ? to_float(addend[at]) : 0;
+        const float added = residual != residual_none && beta != 0 ? to_float(addend[at]) : 0;
         const double factor = alpha;
         const auto uncertain = [&](int half) {
           return fabsf(alpha) *

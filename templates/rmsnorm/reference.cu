@@ -34,8 +34,8 @@ extern "C" __global__ void rmsnorm_reference(const dtype_t* x, const dtype_t* r,
     const double factor = scale / sqrt(parts[0] / static_cast<double>(column_count) + epsilon);
     for (long long c = threadIdx.x; c < column_count; c += 256) {
       const long long i = first + c;
-      double y = element(i) * factor;
-      if (weight == weight_scale) y *= to_float(w[c]);
+      double y = 0;
+      if (scale != 0) y = element(i) * factor * (weight == weight_scale ? to_float(w[c]) : 1.0);
       value[i] = static_cast<float>(y);
       magnitude[i] = static_cast<float>(fabs(y));
       if constexpr (residual == residual_add) {

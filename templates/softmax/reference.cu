@@ -36,7 +36,7 @@ extern "C" __global__ void softmax_reference(const dtype_t* x, const dtype_t* bi
         mask == mask_causal ? column_count - sequence + row % sequence + 1 : column_count;
     const auto exponent = [&](long long c) -> double {
       if (c >= seen) return minus_infinity();
-      double v = static_cast<double>(scale) * to_float(x[first + c]);
+      double v = scale == 0 ? 0.0 : static_cast<double>(scale) * to_float(x[first + c]);
       if constexpr (mask == mask_additive) v += to_float(bias[first + c]);
       return v;
     };

@@ -7,6 +7,7 @@
 #include "model/candidate.h"
 #include "model/candidate_maker.h"
 #include "model/config_header.h"
+#include "model/embedded_files.h"
 #include "model/find_named.h"
 #include "model/unfused_form.h"
 #include "tests/model/built_in_catalog.h"

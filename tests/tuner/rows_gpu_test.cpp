@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 
 #include "compile/render.h"
 #include "support/text.h"
@@ -37,18 +38,35 @@ class RowsGpuTest : public GpuWorld {
     Tensors inputs;
     std::map<std::string, double> scalars;        ///< other than their defaults
     std::map<std::string, std::string> in_place;  ///< output -> the input whose memory it takes
-    double place = 0.5;  ///< of the candidate in the list of all, 0 to below 1
+    double place = 0.5;                ///< of the candidate in the list of all, 0 to below 1
+    std::string kernel_template = {};  ///< whose candidates alone are listed; empty: all
   };
+
+  /// Those that `given` chooses from.
+  static std::vector<const Candidate*> chosen_from(const CandidateList& list,
+                                                   std::string_view kernel_template) {
+    std::vector<const Candidate*> chosen;
+    for (const Candidate& candidate : list.candidates) {
+      if (kernel_template.empty() || candidate.kernel_template->name == kernel_template) {
+        chosen.push_back(&candidate);
+      }
+    }
+    return chosen;
+  }
+
+  bool has_candidates(std::string_view text, std::string_view kernel_template) {
+    return !chosen_from(enumerate(normalized(text)), kernel_template).empty();
+  }
 
   /// What one candidate computes, by output. Outputs hold NaN before.
   Tensors compute(std::string_view text, const Given& given) {
     Tensors outputs;
     const Problem problem = normalized(text);
     const CandidateList list = enumerate(problem);
-    if (list.candidates.empty()) return outputs;
-    const auto candidates = static_cast<double>(list.candidates.size());
-    const Candidate& candidate =
-        list.candidates[static_cast<std::size_t>(given.place * candidates)];
+    const std::vector<const Candidate*> chosen = chosen_from(list, given.kernel_template);
+    if (chosen.empty()) return outputs;
+    const auto candidates = static_cast<double>(chosen.size());
+    const Candidate& candidate = *chosen[static_cast<std::size_t>(given.place * candidates)];
     SCOPED_TRACE(candidate.id());
     const CompileResult kernel =
         pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
@@ -356,6 +374,83 @@ TEST_F(RowsGpuTest, AnIntegerIsZeroWhereItsValueIsNan) {
   expected[7] = 0;
   expect_near(y("rmsnorm rows=1 columns=64 dtype=bf16 out=int8", {{{"x", x}, {"w", w}}, {}, {}}),
               expected, 0);
+}
+
+// A factor of 0 takes its tensor out, whatever that holds: here nothing but NaN.
+TEST_F(RowsGpuTest, AScaleOfZeroMakesZeroOfAnything) {
+  constexpr std::size_t kRows = 6;
+  constexpr std::size_t kColumns = 1001;
+  const Values x(kRows * kColumns, std::nan(""));
+  const Values w(kColumns, std::nan(""));
+  const Values zeros(x.size(), 0.0);
+  for (const double place : {0.0, 0.3, 0.6, 0.9}) {
+    for (const char* out : {"bf16", "fp32", "fp8_e4m3"}) {
+      expect_near(y(concat("gated_activation rows=6 columns=1001 dtype=bf16 out=", out),
+                    {{{"gate", x}, {"up", x}}, {{"scale", 0}}, {}, place}),
+                  zeros, 0);
+    }
+    for (const char* out : {"bf16", "fp8_e4m3", "int8"}) {
+      expect_near(y(concat("rmsnorm rows=6 columns=1001 dtype=bf16 out=", out),
+                    {{{"x", x}, {"w", w}}, {{"scale", 0}}, {}, place}),
+                  zeros, 0);
+    }
+    expect_near(
+        y("softmax rows=6 columns=1001 dtype=fp32", {{{"x", x}}, {{"scale", 0}}, {}, place}),
+        Values(x.size(), 1.0 / kColumns), 1e-6);
+    Values bias(x.size(), -kInfinity);
+    Values expected = zeros;
+    for (std::size_t row = 0; row < kRows; ++row) {
+      bias[row * kColumns + 7 * row] = 3;
+      expected[row * kColumns + 7 * row] = 1;
+    }
+    expect_near(y("softmax rows=6 columns=1001 dtype=fp32 mask=additive",
+                  {{{"x", x}, {"bias", bias}}, {{"scale", 0}}, {}, place}),
+                expected, 1e-6);
+  }
+}
+
+TEST_F(RowsGpuTest, AProductsFactorOfZeroTakesItsTensorsOut) {
+  std::set<std::string> tried;
+  for (const auto& [m, n, k] : {std::array<std::size_t, 3>{5, 72, 200},
+                                {100, 144, 136},
+                                {100, 144, 133},  // copied first, where TMA loads
+                                {300, 272, 520}}) {
+    const auto filled = [](std::size_t count, double value) { return Values(count, value); };
+    const double nan = std::nan("");
+    const std::string sizes = concat("matmul m=", m, " n=", n, " k=", k, " dtype=bf16");
+    for (const KernelTemplate* made : catalog_->templates_of("matmul")) {
+      for (const double place : {0.2, 0.8}) {
+        const char* const layout = place < 0.5 ? " b_layout=nk" : " b_layout=kn";
+        const std::string added = concat(sizes, " out=fp32 scaling=alpha residual=scaled", layout);
+        if (has_candidates(added, made->name)) {
+          tried.insert(made->name);
+          Given given{{{"a", filled(m * k, nan)},
+                       {"b", filled(n * k, nan)},
+                       {"residual", filled(m * n, 8)}},
+                      {{"alpha", 0}, {"beta", 0.5}},
+                      {},
+                      place,
+                      made->name};
+          expect_near(compute(added, given)["d"], filled(m * n, 4), 0);
+          given.inputs = {
+              {"a", filled(m * k, 1)}, {"b", filled(n * k, 1)}, {"residual", filled(m * n, nan)}};
+          given.scalars = {{"alpha", 2}, {"beta", 0}};
+          expect_near(compute(added, given)["d"], filled(m * n, 2.0 * static_cast<double>(k)), 0);
+        }
+        const std::string gated =
+            concat(sizes, " scaling=alpha gate=stacked activation=silu", layout);
+        if (has_candidates(gated, made->name)) {
+          const Tensors inputs{{"a", filled(m * k, nan)}, {"b", filled(2 * n * k, nan)}};
+          expect_near(compute(gated, {inputs, {{"alpha", 0}}, {}, place, made->name})["d"],
+                      filled(m * n, 0), 0);
+        }
+      }
+    }
+  }
+  for (const KernelTemplate* made : catalog_->templates_of("matmul")) {
+    const bool runs = made->runs_on(device_->profile().sm_arch);
+    EXPECT_EQ(tried.contains(made->name), runs) << made->name;
+  }
 }
 
 TEST_F(RowsGpuTest, ASumMayTakeThePlaceOfWhatWasAdded) {

@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   Vector ups[ITEMS];
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
-    if (i < place.count) {
+    if (i < place.count && scale != 0) {
       gates[i] = load_elements<Load::read_only, LANES>(gate + from + i * kFromStep);
       ups[i] = load_elements<Load::read_only, LANES>(up + from + i * kFromStep);
     }
@@ -51,7 +51,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (i < place.count) {
       float value[LANES];
 #pragma unroll
-      for (int j = 0; j < LANES; ++j) value[j] = activate(gates[i][j]) * (ups[i][j] * scale);
+      for (int j = 0; j < LANES; ++j) {
+        value[j] = activate(gates[i][j]) * (ups[i][j] * scale);
+        if (scale == 0) value[j] = 0;
+      }
       store_elements<kStore>(y + to + i * kToStep, value);
     }
   }

@@ -3,7 +3,8 @@
 // bias[column]) + beta * residual[row, column], each part where the problem's flags ask for it, and
 // of all that what a function makes that the problem brings along. Without any of them nothing is
 // left of this in the machine code. A gated product makes one element of two sums,
-// activation(alpha * gate) * alpha * other.
+// activation(alpha * gate) * alpha * other. Where alpha is 0 the operands are not read, and their
+// sums are 0; where beta is 0 the residual is not.
 
 #include <kernwright/activation.cuh>
 #include <kernwright/config.cuh>
@@ -26,6 +27,7 @@ __device__ __forceinline__ float activate(float x) {
   return x;
 }
 
+__device__ __forceinline__ bool reads_operands(float alpha) { return !kScaling || alpha != 0; }
 __device__ __forceinline__ float scale(float alpha, float sum) {
   return kScaling ? alpha * sum : sum;
 }
@@ -38,6 +40,9 @@ __device__ __forceinline__ float user_epilogue(float x, long long row, int colum
 }
 __device__ __forceinline__ float residual_factor(float beta) {
   return config::residual == config::residual_scaled ? beta : 1;
+}
+__device__ __forceinline__ bool reads_residual(float beta) {
+  return kResidual && residual_factor(beta) != 0;
 }
 
 // For sums in registers, with bias and residual in global memory.
@@ -58,7 +63,7 @@ class Epilogue {
     if constexpr (kBias) add(x, 1, bias_ + column);
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] = activate(x[i]);
-    if constexpr (kResidual) add(x, residual_factor(beta_), residual_ + row * n_ + column);
+    if (reads_residual(beta_)) add(x, residual_factor(beta_), residual_ + row * n_ + column);
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] = user_epilogue(x[i], row, column + i);
   }
@@ -82,7 +87,7 @@ class Epilogue {
       const int at = column + thread * kLine;
       if (thread < kLines && at < n_) prefetch_line(bias_ + at);
     }
-    if constexpr (kResidual) {
+    if (reads_residual(beta_)) {
 #pragma unroll 1
       for (int i = thread; i < Rows * kLines; i += Threads) {
         const int r = row + i / kLines, c = column + i % kLines * kLine;

@@ -5,6 +5,9 @@
 
 namespace kernwright {
 
+// A coordinate of boxes that are zeros, for which nothing is read.
+constexpr int kNowhere = -1024;
+
 // The driver's CUtensorMap, passed as a __grid_constant__ parameter.
 struct __align__(64) TensorMap {
   unsigned long long words[16];

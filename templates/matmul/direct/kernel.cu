@@ -243,6 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   await_previous_kernel();
 
   float sums[kRowsB][4] = {};
+  if (!reads_operands(alpha)) k = 0;
   const int batched = ALIGNED_K ? k : max(k - 8, 0);  // 8 more are read where rows are shifted
   const int whole = batched - batched % BATCH_K;
   constexpr int kTurns = SPLIT * WARPS;

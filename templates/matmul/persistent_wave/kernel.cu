@@ -200,6 +200,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
     mbarrier_arrive_expect(at.full(ring.stage), bytes);
   };
+  const bool reads = reads_operands(addends.alpha);
   release_next_kernel();
   await_previous_kernel();
   while (schedule.next()) {
@@ -212,7 +213,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       const unsigned full = at.full(ring.stage);
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {
-        const int x = step * DEPTH + box * kBoxK;
+        const int x = reads ? step * DEPTH + box * kBoxK : kNowhere;
         tma_load_for<CN>(at.a(ring.stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x,
                          row_a, full, kRowRanks << rank_m, false);
         if constexpr (kMajorB == Major::k) {
@@ -233,9 +234,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
         for (int block = 0; block < BN / 64; ++block) {
           const int half = block * 64 / COLUMNS;
           const int column_b = schedule.column() + block * 64 + half * (addends.n - COLUMNS);
+          const int row_b = reads ? first_k + step * DEPTH + rank_m * kSlice : kNowhere;
           tma_load_for<CM>(at.b(ring.stage) + block * kBlockBytesB + rank_m * kSlice * kRowBytes,
-                           map_b, column_b, first_k + step * DEPTH + rank_m * kSlice, full,
-                           kColumnRanks << (rank_n * CM), b_once);
+                           map_b, column_b, row_b, full, kColumnRanks << (rank_n * CM), b_once);
         }
       }
       ring.advance();
@@ -254,7 +255,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 #pragma unroll 1
       for (int chunk = 0; chunk < kChunks; ++chunk) {
         take_stage(BM * kRowBytes);
-        tma_load(at.a(ring.stage), addends.map_residual, schedule.column() + chunk_column(chunk),
+        const int column = schedule.column() + chunk_column(chunk);
+        tma_load(at.a(ring.stage), addends.map_residual,
+                 reads_residual(addends.beta) ? column : kNowhere,
                  schedule.first_of(addends.m) + schedule.row(), at.full(ring.stage));
         ring.advance();
       }
@@ -649,10 +652,10 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
 extern "C" __global__ void __launch_bounds__(kPadThreads)
     matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
-               int pitch, int lda, int ldb) {
+               int pitch, int lda, int ldb, float alpha) {
   release_next_kernel();
   await_previous_kernel();
-  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
+  if (reads_operands(alpha)) pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(

@@ -130,7 +130,7 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb
 // Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         Addresses at, int row_a, int row_b, int rows_a, int rows_b,
-                                        int k, int first, int last, bool b_once) {
+                                        int k, int first, int last, bool b_once, bool reads) {
   constexpr unsigned kAll = (1u << CM) - 1;                           // ranks of the cluster
   constexpr int kPartB = kMajorB == Major::k ? BN / CM : DEPTH / CM;  // rows, or of k
   const int part_b = CM == 1 ? 0 : blockIdx.y % CM * kPartB;
@@ -147,7 +147,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     mbarrier_arrive_expect(full, STAGE_BYTES);
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box) {
-      const int x = step * DEPTH + box * kBoxK;
+      const int x = reads ? step * DEPTH + box * kBoxK : kNowhere;
       if constexpr (kMajorB == Major::k) {
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
@@ -162,8 +162,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
       for (int block = 0; block < kRowsB / 64; ++block) {
         const int half = block * 64 / BN;
         tma_load_for<CM>(at.b(ring.stage) + block * kBlockBytesB + part_b * kRowBytes, map_b,
-                         row_b + block * 64 + half * (rows_b - BN), first_k + step * DEPTH, full,
-                         kAll, b_once);
+                         row_b + block * 64 + half * (rows_b - BN),
+                         reads ? first_k + step * DEPTH : kNowhere, full, kAll, b_once);
       }
     }
     ring.advance();
@@ -432,10 +432,10 @@ __device__ __forceinline__ float4& slice_sums(float4* sums, const Tile& tile, in
 extern "C" __global__ void __launch_bounds__(kPadThreads)
     matmul_pad(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                dtype_t* __restrict__ padded_a, dtype_t* __restrict__ padded_b, int m, int n, int k,
-               int pitch, int lda, int ldb) {
+               int pitch, int lda, int ldb, float alpha) {
   release_next_kernel();
   await_previous_kernel();
-  pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
+  if (reads_operands(alpha)) pad_rows(a, b, padded_a, padded_b, m, n, k, pitch, lda, ldb);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -472,7 +472,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if constexpr (SPLIT * CM > 1) cluster_arrive_relaxed();
     if constexpr (CM > 1) cluster_wait();
     if (elect_one()) {
-      produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last, b_once != 0);
+      produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last, b_once != 0,
+              reads_operands(alpha));
     }
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();

@@ -191,7 +191,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const dtype_t* from_a = a + m_first * kPitchA + first_piece<DEPTH, ALIGN_A, kPitchA>();
   const dtype_t* from_b =
       b + n_first * (kNk ? kPitchB : 1) + first_piece<kNk ? DEPTH : BN, ALIGN_B, kPitchB>();
-  long long depth = kK;  // of k from the next stage to copy on
+  // Of k from the next stage to copy on, and the stages of all of it.
+  long long depth = reads_operands(alpha) ? kK : 0;
+  const int stages = reads_operands(alpha) ? kStageCount : 0;
 
   const int lane_id = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
@@ -262,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   int slot = 0;
   int free_slot = STAGES - 1;
 #pragma unroll 1
-  for (int stage = 0; stage < kStageCount; ++stage) {
+  for (int stage = 0; stage < stages; ++stage) {
     const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {

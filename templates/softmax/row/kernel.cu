@@ -65,7 +65,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if constexpr (kCausal) exponents.seen = columns - sequence + feed.row() % sequence + 1;
     Vector kept[KEPT];
     Vector added[KEPT];
-    const auto counts = [&](int column) { return !kCausal || column < exponents.seen; };
+    // A scale of 0 takes x out, whatever it holds.
+    const auto counts = [&](int column) {
+      return scale != 0 && (!kCausal || column < exponents.seen);
+    };
     feed.load_if(kept, 0, counts);
     if constexpr (kAdds) feed.load(added, 1);
 
@@ -83,7 +86,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const float own = part.largest;
     // The rest is read now, and once more to be written.
     const auto rest = [&](float(&v)[kLanes], int column) {
-      const Vector value = load<Load::plain, VECTOR_BYTES>(x + first + column);
+      Vector value{};
+      if (scale != 0) value = load<Load::plain, VECTOR_BYTES>(x + first + column);
       Vector offset{};
       if constexpr (kAdds) offset = load<Load::plain, VECTOR_BYTES>(bias + first + column);
       exponents.of(v, value, offset, column);
