@@ -7,6 +7,7 @@
 #include "cache/tiered_cache.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
+#include "cli/record_text.h"
 #include "model/device_profile.h"
 #include "support/text.h"
 
@@ -66,8 +67,8 @@ Status list_cache(const CacheFlags& flags) {
     if (flags.json) {
       rows.push_back(record_json(*listed.record.value));
     } else {
-      print(concat(winner_line(*listed.record.value), "  ", listed.record.value->key.sku, " ",
-                   listed.record.value->created));
+      print_winner(Page(false), *listed.record.value,
+                   concat(listed.record.value->key.sku, " ", listed.record.value->created));
     }
   }
   Json overrides = Json::array();

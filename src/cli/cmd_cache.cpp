@@ -46,7 +46,7 @@ class Cache : public Command {
 CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_json)
     : service(sub),
       words(llvm::cl::Positional, llvm::cl::ZeroOrMore,
-            llvm::cl::desc("list | verify | compact | prune | merge DIR... | misses |\n"
+            llvm::cl::desc("list | verify | compact | prune |\nmerge DIR... | misses |\n"
                            "pin|ban|lift OPERATION dim=value ... |\n"
                            "export FILE | install FILE | keygen NAME"),
             llvm::cl::sub(sub)),
@@ -58,8 +58,9 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
                llvm::cl::init(0), llvm::cl::sub(sub)),
       kernel_template("template", llvm::cl::desc("pin, ban, lift: default: what is served now"),
                       llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)),
-      configuration("configuration", llvm::cl::desc("Parameters of --template, others as default"),
-                    llvm::cl::value_desc("\"A=1 B=2\""), llvm::cl::sub(sub)),
+      configuration("configuration",
+                    llvm::cl::desc("Parameters of --template, \"A=1 B=2\"; default: own"),
+                    llvm::cl::value_desc("TEXT"), llvm::cl::sub(sub)),
       why("why", llvm::cl::desc("pin, ban, lift: the reason, kept with it"), llvm::cl::sub(sub)),
       worklist("worklist", llvm::cl::desc("misses: print a worklist of them"), llvm::cl::sub(sub)),
       key("key", llvm::cl::desc("export: sign with this secret key"), llvm::cl::value_desc("FILE"),

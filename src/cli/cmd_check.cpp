@@ -346,17 +346,16 @@ class Checker {
 class Check : public Command {
  public:
   Check()
-      : Command("check", "Validate templates and compile samples of each for every architecture"),
-        path_(llvm::cl::Positional, llvm::cl::Optional,
-              llvm::cl::desc("[PATH of a folder with own templates; default: the built-in ones]"),
+      : Command("check", "Validate templates, compile samples per architecture"),
+        path_(llvm::cl::Positional, llvm::cl::Optional, llvm::cl::desc("[PATH of own templates]"),
               llvm::cl::sub(sub)),
         samples_("samples",
-                 llvm::cl::desc("Configurations per template and architecture beside the default, "
-                                "4 unless said"),
+                 llvm::cl::desc("Configurations per template and architecture beside\n"
+                                "the default (default 4)"),
                  llvm::cl::init(4), llvm::cl::sub(sub)),
         all_("all",
-             llvm::cl::desc("Every configuration in place of samples, in every dtype, for one SKU: "
-                            "h200 unless said"),
+             llvm::cl::desc("Every configuration in place of samples, in every\n"
+                            "dtype, for one SKU (default h200)"),
              llvm::cl::sub(sub)),
         sku_("sku", llvm::cl::desc("Check for this SKU alone, e.g. h200"),
              llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)) {}

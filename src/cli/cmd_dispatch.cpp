@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/output.h"
@@ -28,45 +28,46 @@ Json dispatch_json(const Dispatch& dispatch) {
           {"hooks", std::move(hooks)}};
 }
 
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(text.size(), width), ' ');
-  return text;
-}
-
-void print_dispatch(const Dispatch& dispatch) {
-  print(concat(dispatch.kernel.problem, ": ", dispatch.kernel.kernel_template, " ",
-               dispatch.kernel.configuration));
-  const auto row = [](const char* name, double us, const char* what) {
-    print(concat("  ", padded(name, 10), padded(format_us(us), 12), what));
-  };
-  row("lookup", dispatch.lookup_us, "get_best_kernel of a problem asked for before");
-  row("packing", dispatch.packing_us, "checking and packing the arguments");
-  row("driver", dispatch.driver_us, "cuLaunchKernelEx");
-  row("gap", dispatch.gap_us, "an empty kernel of the same geometry, as a graph's node");
-  row("kernel", dispatch.kernel_us, "beyond that, with the L2 warm");
-  print(concat("  ", padded("path", 10), padded("host", 12), "period back to back"));
+void print_dispatch(const Page& page, const Dispatch& dispatch) {
+  page.print(page.abridged(dispatch.kernel.problem), 2);
+  page.print("kernel", dispatch.kernel.kernel_template);
+  page.print("", dispatch.kernel.configuration);
+  Table parts({{"part"}, {"time", true}, {"of"}});
+  parts.add(
+      {"lookup", format_us(dispatch.lookup_us), "get_best_kernel of a problem asked for before"});
+  parts.add({"packing", format_us(dispatch.packing_us), "checking and packing the arguments"});
+  parts.add({"driver", format_us(dispatch.driver_us), "cuLaunchKernelEx"});
+  parts.add({"gap", format_us(dispatch.gap_us),
+             "an empty kernel of the same geometry, as a graph's node"});
+  parts.add({"kernel", format_us(dispatch.kernel_us), "beyond that, with the L2 warm"});
+  page.print(parts);
   const std::optional<KernelPath>& recorded = dispatch.kernel.best_path;
+  Table paths({{"path"}, {"host", true}, {"back to back", true}, {""}});
   for (const PathTime& time : dispatch.paths.times) {
     const bool best = time.path == dispatch.paths.best;
     const bool was_best = time.path == recorded;
-    print(concat("  ", padded(std::string(to_string(time.path)), 10),
-                 padded(format_us(time.host_us), 12), padded(format_us(time.period_us), 12),
-                 best ? "best" : "", best && was_best ? ", " : "",
-                 was_best ? "best when it was tuned" : ""));
+    paths.add({std::string(to_string(time.path)), format_us(time.host_us),
+               format_us(time.period_us),
+               concat(best ? "best" : "", best && was_best ? ", " : "",
+                      was_best ? "best when it was tuned" : "")});
   }
-  if (!recorded) print("  no best path is recorded");
+  page.print(paths);
+  if (!recorded) page.print("  no best path is recorded", 2);
   for (const AuditRow& hook : dispatch.hooks) {
-    print(concat("  distorted by ", hook.check, ": ", hook.detail));
+    page.print(concat("  distorted by ", hook.check, ": ", hook.detail), 4);
   }
-  if (dispatch.hooks.empty()) print("  no profiling hooks in this process");
+  if (dispatch.hooks.empty()) page.print("  no profiling hooks in this process", 2);
 }
 
 class DispatchCommand : public Command {
  public:
   DispatchCommand()
-      : Command("dispatch", "Show where the time of one launch goes, on each launch path"),
+      : Command("dispatch", "Show where the time of one launch goes, on each path"),
         service_(sub),
-        words_(sub) {}
+        words_(sub),
+        verbose_(sub) {}
+
+  bool takes_problem() const override { return true; }
 
   Status run() override {
     Result<Problem> problem = words_.parse(service_);
@@ -78,7 +79,7 @@ class DispatchCommand : public Command {
     if (json) {
       print_json(dispatch_json(*dispatch));
     } else {
-      print_dispatch(*dispatch);
+      print_dispatch(verbose_.page(), *dispatch);
     }
     return Status::ok;
   }
@@ -86,6 +87,7 @@ class DispatchCommand : public Command {
  private:
   ServiceFlags service_;
   ProblemWords words_;
+  VerboseFlag verbose_;
 };
 
 }  // namespace

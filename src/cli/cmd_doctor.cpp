@@ -50,7 +50,9 @@ Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_ro
 
 class Doctor : public Command {
  public:
-  Doctor() : Command("doctor", "Show driver, GPUs, toolkit, cache and how far timing is trusted") {}
+  Doctor()
+      : Command("doctor", "Show GPUs, toolkit, cache and how far timing is trusted"),
+        verbose_(sub) {}
 
   Status run() override {
     const std::filesystem::path root = default_cache_root();
@@ -95,46 +97,52 @@ class Doctor : public Command {
     if (json) {
       print_json(report);
     } else {
-      print_text(report);
+      print_text(verbose_.page(), report);
     }
     return Status::ok;
   }
 
  private:
-  static void print_text(const Json& report) {
-    print(concat("kernwright ", report["kernwright"].get<std::string>(), " (",
-                 report["commit"].get<std::string>(), ")"));
+  static void print_text(const Page& page, const Json& report) {
+    const auto word = [](const Json& json) { return json.get<std::string>(); };
+    page.print(
+        concat("kernwright ", word(report["kernwright"]), " (", word(report["commit"]), ")"));
     for (const Json& device : report["devices"]) {
-      print(concat("GPU ", device["ordinal"].get<int>(), ": ", device["name"].get<std::string>(),
-                   ", profile ", device["profile"].get<std::string>(), ", ",
-                   device["arch"].get<std::string>(), ", ", device["sm_count"].get<int>(), " SMs, ",
-                   device["uuid"].get<std::string>()));
+      page.print(concat("GPU ", device["ordinal"].get<int>(), ": ", word(device["name"]),
+                        ", profile ", word(device["profile"]), ", ", word(device["arch"]), ", ",
+                        device["sm_count"].get<int>(), " SMs, ", word(device["uuid"])),
+                 2);
     }
     if (report["devices"].empty()) {
-      print(concat("no GPU: ", report["no_device"].get<std::string>(),
-                   "\n  everything but measuring works with --sku"));
+      page.print(concat("no GPU: ", word(report["no_device"])), 2);
+      page.print("  everything but measuring works with --sku");
     } else {
-      print(concat("driver ", report["driver"].get<std::string>()));
+      page.print(concat("driver ", word(report["driver"])));
     }
-    print(report["compiler"].is_null()
-              ? concat("no compiler: ", report["no_compiler"].get<std::string>())
-              : concat("compiler ", report["compiler"].get<std::string>()));
+    page.print(report["compiler"].is_null()
+                   ? concat("no compiler: ", word(report["no_compiler"]))
+                   : concat("compiler ", page.abridged(word(report["compiler"]))),
+               2);
     const Json& cache = report["cache"];
-    print(concat("cache ", cache["root"].get<std::string>(), ": ", cache["records"].get<int>(),
-                 " records, ", cache["artifacts"].get<int>(), " artifacts"));
-    if (report["devices"].empty()) print_audit(report["audit"], "");
+    page.print(concat("cache ", word(cache["root"]), ": ", cache["records"].get<int>(),
+                      " records, ", cache["artifacts"].get<int>(), " artifacts"),
+               2);
+    if (report["devices"].empty()) print_audit(page, report["audit"], "");
     for (const Json& device : report["devices"]) {
-      print_audit(device["audit"], concat(" of GPU ", device["ordinal"].get<int>()));
+      print_audit(page, device["audit"], concat(" of GPU ", device["ordinal"].get<int>()));
     }
   }
 
-  static void print_audit(const Json& audit, const std::string& whose) {
-    print(concat("audit", whose, ": trust ", audit["trust"].get<std::string>()));
+  static void print_audit(const Page& page, const Json& audit, const std::string& whose) {
+    page.print(concat("audit", whose, ": trust ", audit["trust"].get<std::string>()));
     for (const Json& row : audit["rows"]) {
-      print(concat("  ", row["trust"].get<std::string>(), "  ", row["check"].get<std::string>(),
-                   ": ", row["detail"].get<std::string>()));
+      page.print(concat("  ", row["trust"].get<std::string>(), "  ",
+                        row["check"].get<std::string>(), ": ", row["detail"].get<std::string>()),
+                 5);
     }
   }
+
+  VerboseFlag verbose_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -11,9 +12,11 @@ class Prewarm : public Command {
       : Command("prewarm", "Compile what a worklist needs and is not in the cache"),
         service_(sub),
         worklist_(sub),
+        verbose_(sub),
         min_match_("min-match",
-                   llvm::cl::desc("The worst match that will do: exact, recheck, seed, bucket,\n"
-                                  "predicted (default); with any, nothing worse is compiled"),
+                   llvm::cl::desc("The worst match that will do: exact, recheck, seed,\n"
+                                  "bucket, predicted (default); with any, nothing\n"
+                                  "worse is compiled"),
                    llvm::cl::sub(sub)),
         verify_("verify", llvm::cl::desc("Compile nothing; list what is missing, exit 1 if any"),
                 llvm::cl::sub(sub)) {}
@@ -36,6 +39,8 @@ class Prewarm : public Command {
     const Result<std::vector<Problem>> problems = worklist_.normalize(*entries, *service);
     if (!problems) return report(problems.error());
 
+    const Page page = verbose_.page();
+    end_on_interrupt("what was compiled is kept; the same command goes on with the rest");
     Json rows = Json::array();
     int missing = 0;
     for (const Problem& problem : *problems) {
@@ -60,10 +65,12 @@ class Prewarm : public Command {
       if (!failure.empty()) row["error"] = failure;
       rows.push_back(std::move(row));
       if (json) continue;
-      print(concat(
-          lacks ? "missing  " : "ready    ", problem.text(), "  ", to_string(covered.match),
-          covered.reason == MissReason::none ? "" : concat(" (", to_string(covered.reason), ")"),
-          failure.empty() ? "" : concat(": ", failure)));
+      page.print(lacks ? "missing" : "ready",
+                 page.abridged(concat(problem.text(), "  ", to_string(covered.match),
+                                      covered.reason == MissReason::none
+                                          ? std::string()
+                                          : concat(" (", to_string(covered.reason), ")"),
+                                      failure.empty() ? std::string() : concat(": ", failure))));
     }
     if (json) {
       print_json(Json{{"sku", service->profile().id},
@@ -80,6 +87,7 @@ class Prewarm : public Command {
  private:
   ServiceFlags service_;
   WorklistFile worklist_;
+  VerboseFlag verbose_;
   llvm::cl::opt<std::string> min_match_;
   llvm::cl::opt<bool> verify_;
 };

@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/record_text.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -10,7 +11,10 @@ class Show : public Command {
   Show()
       : Command("show", "Show the record of a problem with its evidence"),
         service_(sub),
-        words_(sub) {}
+        words_(sub),
+        verbose_(sub) {}
+
+  bool takes_problem() const override { return true; }
 
   Status run() override {
     Result<Problem> problem = words_.parse(service_);
@@ -45,16 +49,21 @@ class Show : public Command {
       print_json(object);
       return Status::ok;
     }
-    print_record(record, service->profile());
-    print(concat("  match ", to_string(best.match),
-                 best.reason == MissReason::none ? "" : concat(" (", to_string(best.reason), ")"),
-                 ", ", records.size(), " records"));
+    const Page page = verbose_.page();
+    print_record(page, record, *service);
+    page.print("match",
+               concat(to_string(best.match),
+                      best.reason == MissReason::none ? std::string()
+                                                      : concat(" (", to_string(best.reason), ")"),
+                      records.size() == 1 ? std::string()
+                                          : concat(", the best of ", records.size(), " records")));
     return Status::ok;
   }
 
  private:
   ServiceFlags service_;
   ProblemWords words_;
+  VerboseFlag verbose_;
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <thread>
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/sweep_problem.h"
 #include "cli/sweep_run.h"
 #include "cli/sweeper.h"
@@ -17,27 +17,21 @@
 namespace kernwright::cli {
 namespace {
 
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
-
 class Sweep : public Command {
  public:
   Sweep()
-      : Command("sweep",
-                "Tune every problem of a worklist that has no record yet, only a prediction, or\n"
-                "one that was measured with trust C; with --sku, predict what has no record"),
+      : Command("sweep", "Tune what of a worklist has no good enough record"),
         service_(sub),
         worklist_(sub),
-        seconds_("seconds", llvm::cl::desc("Budget per problem, default 30"), llvm::cl::init(30),
+        verbose_(sub),
+        seconds_("seconds", llvm::cl::desc("Budget per problem (default 30)"), llvm::cl::init(30),
                  llvm::cl::sub(sub)),
         devices_("devices", llvm::cl::desc("GPUs that share the problems, e.g. 0,1,2,3"),
                  llvm::cl::CommaSeparated, llvm::cl::sub(sub)),
         shard_("shard", llvm::cl::desc("Only part I of N of the problems, e.g. 2/8"),
                llvm::cl::value_desc("I/N"), llvm::cl::init("1/1"), llvm::cl::sub(sub)),
-        recheck_("recheck", llvm::cl::desc("Tune again what another driver or kernwright measured"),
+        recheck_("recheck",
+                 llvm::cl::desc("Tune again what was measured with another driver or\nkernwright"),
                  llvm::cl::sub(sub)),
         dry_run_("dry-run", llvm::cl::desc("Say what would be done, and how long it takes"),
                  llvm::cl::sub(sub)) {}
@@ -62,7 +56,8 @@ class Sweep : public Command {
     if (dry_run_) return print_plan(first, normalized);
 
     if (tuners.empty()) tuners = {tuner_here(services->front())};
-    SweepRun run(normalized, std::move(tuners), json);
+    end_on_interrupt("records made so far are kept; the same command goes on with the rest");
+    SweepRun run(normalized, std::move(tuners), verbose_.page(), json);
     return print_report(first, normalized, run.run());
   }
 
@@ -159,16 +154,20 @@ class Sweep : public Command {
                       {"plan", rows}});
       return status;
     }
+    const Page page = verbose_.page();
+    Table table({{"state"}, {"candidates", true}, {"compiles", true}, {"problem"}});
     for (const SweepPlan::Row& row : plan.rows) {
-      if (!row.impossible.empty()) {
-        print(concat("impossible  ", worklist_.place(row.problem), ": ", row.impossible));
-        continue;
-      }
-      print(row.due ? concat("due      ", row.problem.text(), "  ", row.candidates, " candidates, ",
-                             row.compiles, " compiles")
-                    : concat("settled  ", row.problem.text()));
+      const bool counted = row.due && row.impossible.empty();
+      table.add({!row.impossible.empty() ? "impossible"
+                 : row.due               ? "due"
+                                         : "settled",
+                 counted ? concat(row.candidates) : "", counted ? concat(row.compiles) : "",
+                 page.abridged(row.impossible.empty()
+                                   ? row.problem.text()
+                                   : concat(worklist_.place(row.problem), ": ", row.impossible))});
     }
-    print(concat(
+    page.print(table);
+    page.print(concat(
         plan.due(), " of ", plan.rows.size(), " problems are due for ", service.profile().id, ": ",
         plan.candidates(), " candidates, ", plan.compiles(), " compiles",
         service.has_device() ? concat(", at most about ", static_cast<std::int64_t>(seconds), " s")
@@ -181,7 +180,9 @@ class Sweep : public Command {
                       const std::vector<SweepResult>& results) const {
     std::size_t failed = 0;
     Json rows = Json::array();
-    if (!json && !results.empty()) print("report");
+    const Page page = verbose_.page();
+    Table table(
+        {{"support"}, {"time", true}, {"roofline"}, {"margin", true}, {"trust"}, {"problem"}});
     for (std::size_t i = 0; i < problems.size(); ++i) {
       const std::string problem = problems[i].text();
       const SweepResult& result = results[i];
@@ -189,7 +190,8 @@ class Sweep : public Command {
         ++failed;
         const std::string place = worklist_.place(problems[i]);
         rows.push_back({{"problem", problem}, {"place", place}, {"error", result.error}});
-        if (!json) print(concat("  failed  ", place, ": ", problem, ": ", result.error));
+        table.add({"failed", "", "", "", "",
+                   page.abridged(concat(place, ": ", problem, ": ", result.error))});
         continue;
       }
       if (!result.unstored.empty()) ++failed;
@@ -206,15 +208,19 @@ class Sweep : public Command {
       if (!result.unstored.empty()) object["error"] = concat("not stored: ", result.unstored);
       rows.push_back(std::move(object));
       if (json) continue;
-      print(concat("  ", to_string(row.support), "  ", problem, "  ", format_us(row.us), "  ",
-                   percent(row.roofline_share), " of the roofline, ", to_string(row.bound),
-                   " bound; runner-up ", percent(row.margin), " slower; ",
-                   result.record->grade == RecordGrade::measured
-                       ? concat("trust ", to_string(result.record->trust))
-                       : std::string("predicted"),
-                   result.unstored.empty() ? "" : concat("; not stored: ", result.unstored),
-                   row.next_evidence.empty() ? "" : "\n    next: ", row.next_evidence));
+      table.add({std::string(to_string(row.support)), format_us(row.us),
+                 row.bound == Bound::launch
+                     ? std::string(to_string(row.bound))
+                     : concat(format_share(row.roofline_share), " ", to_string(row.bound)),
+                 row.margin > 0 ? format_share(row.margin) : "none",
+                 result.record->grade == RecordGrade::measured
+                     ? std::string(to_string(result.record->trust))
+                     : "none",
+                 concat(page.abridged(problem),
+                        result.unstored.empty() ? "" : concat("; not stored: ", result.unstored),
+                        row.next_evidence.empty() ? "" : concat("; next: ", row.next_evidence))});
     }
+    if (!json && !problems.empty()) page.print(table);
     if (json) {
       print_json(Json{{"sku", service.profile().id},
                       {"grade", service.has_device() ? "measured" : "predicted"},
@@ -231,6 +237,7 @@ class Sweep : public Command {
 
   ServiceFlags service_;
   WorklistFile worklist_;
+  VerboseFlag verbose_;
   llvm::cl::opt<double> seconds_;
   llvm::cl::list<int> devices_;
   llvm::cl::opt<std::string> shard_;

@@ -3,7 +3,10 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/record_text.h"
 #include "service/unfused_report.h"
+#include "support/spelling.h"
 #include "support/text.h"
 #include "tuner/search_strategy.h"
 
@@ -35,33 +38,37 @@ Json unfused_json(const UnfusedReport& report) {
   return json;
 }
 
-void print_unfused(const UnfusedReport& report) {
-  print(report.measured ? "  measured in turn, each side as one graph; a step's time is its own"
-                        : "  times are predicted by the cost models, nothing was measured");
-  const auto row = [](const char* name, int launches, std::int64_t bytes, double us,
-                      const std::string& note) {
-    char figures[96];
-    std::snprintf(figures, sizeof figures, "  %-10s %7d %12.3f MB %12s  ", name, launches,
-                  static_cast<double>(bytes) * 1e-6, format_us(us).c_str());
-    print(figures + note);
+void print_unfused(const Page& page, const UnfusedReport& report) {
+  page.print(report.measured
+                 ? "  measured in turn, each side as one graph; a step's time is its own"
+                 : "  times are predicted by the cost models, nothing was measured",
+             2);
+  Table table({{"side"}, {"kernels", true}, {"bytes", true}, {"time", true}, {""}});
+  const auto add = [&table](std::string name, int launches, std::int64_t bytes, double us,
+                            std::string note) {
+    table.add({std::move(name), concat(launches), format_bytes(static_cast<double>(bytes)),
+               format_us(us), std::move(note)});
   };
-  print("  side       kernels           bytes         time");
-  row("fused", report.fused.launches, report.fused.bytes, report.fused.us, "");
+  const auto kernel = [&](const UnfusedReport::Kernel& step) {
+    return page.abridged(concat(step.problem, ": ", step.kernel_template, " ", step.configuration));
+  };
+  add("fused", report.fused.launches, report.fused.bytes, report.fused.us, "");
   char ratio[48];
   std::snprintf(ratio, sizeof ratio, "%.3g times the fused", report.ratio());
-  row("unfused", report.unfused.launches, report.unfused.bytes, report.unfused.us, ratio);
-  for (const UnfusedReport::Kernel& kernel : report.kernels) {
-    row("  step", kernel.launches, kernel.bytes, kernel.us,
-        concat(kernel.problem, ": ", kernel.kernel_template, " ", kernel.configuration));
+  add("unfused", report.unfused.launches, report.unfused.bytes, report.unfused.us, ratio);
+  for (const UnfusedReport::Kernel& step : report.kernels) {
+    add("  step", step.launches, step.bytes, step.us, kernel(step));
   }
-  const auto note = [](const UnfusedReport::Kernel& kernel) {
-    if (kernel.hardly_looked) {
-      print(concat("  ", kernel.problem,
-                   ": its search has hardly looked, its best kernel may be faster"));
-    }
+  page.print(table);
+  const auto note = [&page](const UnfusedReport::Kernel& step) {
+    if (!step.hardly_looked) return;
+    page.print(
+        page.abridged(concat("  ", step.problem,
+                             ": its search has hardly looked, its best kernel may be faster")),
+        4);
   };
   note(report.fused_kernel);
-  for (const UnfusedReport::Kernel& kernel : report.kernels) note(kernel);
+  for (const UnfusedReport::Kernel& step : report.kernels) note(step);
 }
 
 class Tune : public Command {
@@ -70,22 +77,25 @@ class Tune : public Command {
       : Command("tune", "Tune one problem, or predict with --sku, and store the record"),
         service_(sub),
         words_(sub),
-        seconds_("seconds", llvm::cl::desc("Budget, default 30"), llvm::cl::init(30),
+        verbose_(sub),
+        seconds_("seconds", llvm::cl::desc("Budget (default 30)"), llvm::cl::init(30),
                  llvm::cl::sub(sub)),
-        trials_("trials", llvm::cl::desc("Measure at most this many candidates"), llvm::cl::init(0),
-                llvm::cl::sub(sub)),
+        trials_("trials", llvm::cl::desc("Measure at most so many candidates (default any)"),
+                llvm::cl::init(0), llvm::cl::sub(sub)),
         strategy_("strategy",
                   llvm::cl::desc("portfolio (default), ranked, local_search, random or\n"
                                  "exhaustive"),
                   llvm::cl::init("portfolio"), llvm::cl::sub(sub)),
-        seed_("seed", llvm::cl::desc("Of inputs and search, default 1"), llvm::cl::init(1),
+        seed_("seed", llvm::cl::desc("Of inputs and search (default 1)"), llvm::cl::init(1),
               llvm::cl::sub(sub)),
         unfused_("unfused",
-                 llvm::cl::desc("Tune the same as separate kernels too, in half of the budget,\n"
-                                "and compare: kernels, bytes, time"),
+                 llvm::cl::desc("Tune the same as separate kernels too, in half of\n"
+                                "the budget, and compare: kernels, bytes, time"),
                  llvm::cl::sub(sub)),
         trial_log_("trial-log", llvm::cl::desc("Where trials are appended; default: in the cache"),
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)) {}
+
+  bool takes_problem() const override { return true; }
 
   Status run() override {
     Result<Problem> problem = words_.parse(service_);
@@ -94,15 +104,20 @@ class Tune : public Command {
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
     ServiceCore& service = **opened;
+    end_on_interrupt(
+        service.has_device()
+            ? "no record was made. Kept are compiled winners of before, what failed, which is not "
+              "tried again, and the log of trials. The same command starts the search anew"
+            : "no record was made. The same command starts anew");
     if (unfused_) return compare(service, *problem);
     Result<TuningResult> result = tune_or_predict(service, *problem, options(seconds_), json);
     if (!result) return report(result.error());
     if (json) {
       print_json(result_json(*result));
     } else {
-      print_result(*result, service.profile());
+      print_result(verbose_.page(), *result, service);
     }
-    return Status::ok;
+    return result->unstored.empty() ? Status::ok : Status::failed;
   }
 
  private:
@@ -118,10 +133,12 @@ class Tune : public Command {
 
   Status compare(ServiceCore& service, const Problem& problem) const {
     std::optional<TuningResult> fused;  // asked for first
+    Status status = Status::ok;         // failed where a record could not be stored
     const auto tune = [&](const Problem& each, double seconds) -> Result<TuningRecord> {
       Result<TuningResult> result = tune_or_predict(service, each, options(seconds), json);
       if (!result) return result.error();
       TuningRecord record = result->record;
+      if (!result->unstored.empty()) status = Status::failed;
       if (!fused) fused = *std::move(result);
       return record;
     };
@@ -132,10 +149,11 @@ class Tune : public Command {
       all["unfused"] = unfused_json(*compared);
       print_json(all);
     } else {
-      print_result(*fused, service.profile());
-      print_unfused(*compared);
+      const Page page = verbose_.page();
+      print_result(page, *fused, service);
+      print_unfused(page, *compared);
     }
-    return Status::ok;
+    return status;
   }
 
   /// What only the search would notice, or, where nothing is measured, nobody.
@@ -145,16 +163,20 @@ class Tune : public Command {
                    concat("--trials is ", trials_.getValue(), ", it must be 1 or more")};
     }
     std::string known;
+    std::vector<std::string> names;
     for (const std::string_view name : strategy_names()) {
       if (strategy_ == name) return check_budget(seconds_);
+      names.emplace_back(name);
       known += concat(known.empty() ? "" : ", ", name);
     }
     return Error{ErrorCode::invalid_argument,
-                 concat("no strategy \"", strategy_.getValue(), "\", there are ", known)};
+                 concat("no strategy \"", strategy_.getValue(), "\"",
+                        did_you_mean(strategy_.getValue(), names), ", there are ", known)};
   }
 
   ServiceFlags service_;
   ProblemWords words_;
+  VerboseFlag verbose_;
   llvm::cl::opt<double> seconds_;
   llvm::cl::opt<int> trials_;
   llvm::cl::opt<std::string> strategy_;

@@ -8,19 +8,28 @@
 namespace kernwright::cli {
 
 ServiceFlags::ServiceFlags(llvm::cl::SubCommand& sub)
-    : cache("cache", llvm::cl::desc("Directory of the cache"), llvm::cl::value_desc("DIR"),
-            llvm::cl::sub(sub)),
+    : cache("cache", llvm::cl::desc("Directory of the cache; default: see ENVIRONMENT"),
+            llvm::cl::value_desc("DIR"), llvm::cl::sub(sub)),
       read_only_caches("read-only-cache", llvm::cl::desc("A further cache, only read (repeatable)"),
                        llvm::cl::value_desc("DIR"), llvm::cl::sub(sub)),
       templates("templates", llvm::cl::desc("Folder of own templates (repeatable)"),
                 llvm::cl::value_desc("DIR"), llvm::cl::sub(sub)),
       epilogues("epilogue",
-                llvm::cl::desc("A function for matmul's results, NAME.cu or NAME.ltoir; several\n"
-                               "are told apart by epilogue=NAME (repeatable)"),
+                llvm::cl::desc("A function for matmul's results, NAME.cu or\n"
+                               "NAME.ltoir; several are told apart by\n"
+                               "epilogue=NAME (repeatable)"),
                 llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)),
-      sku("sku", llvm::cl::desc("Work for this SKU without a GPU, e.g. h200"),
-          llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)),
-      device("device", llvm::cl::desc("The GPU's number"), llvm::cl::value_desc("N"),
+      sku("sku",
+          llvm::cl::desc("Work for this SKU without a GPU, e.g. h200;\n"
+                         "default: for the GPU of --device"),
+          llvm::cl::value_desc("NAME"), llvm::cl::sub(sub),
+          llvm::cl::cb<void, const std::string&>([this](const std::string& name) {
+            // Records have the profile's id; an unknown name is for the service to refuse.
+            if (const Result<DeviceProfile> profile = find_profile(name)) {
+              sku.setValue(profile->id);
+            }
+          })),
+      device("device", llvm::cl::desc("The GPU's number (default 0)"), llvm::cl::value_desc("N"),
              llvm::cl::init(0), llvm::cl::sub(sub)),
       l2("l2", llvm::cl::desc("What kernels find in the L2, part of a record's key:"),
          llvm::cl::values(

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/page.h"
 #include "service/core.h"
 #include "service/worklist.h"
 
 namespace kernwright::cli {
 
-/// What a command's run ends in: the exit status of the program.
+/// What a command's run ends in: the exit status of the program. One that Ctrl-C ends exits with
+/// 130 (see `end_on_interrupt`).
 enum class Status { ok = 0, failed = 1, usage = 2 };
 
 /// One command: its options, registered with the parser while it exists, and what it does.
@@ -22,9 +24,22 @@ class Command {
         json("json", llvm::cl::desc("Print one JSON object instead of text"), llvm::cl::sub(sub)) {}
   virtual ~Command() = default;
   virtual Status run() = 0;
+  /// Whether its words are a problem, OPERATION name=value.
+  virtual bool takes_problem() const { return false; }
 
   llvm::cl::SubCommand sub;
   llvm::cl::opt<bool> json;
+};
+
+/// The option of the commands whose text is laid out for a terminal.
+struct VerboseFlag {
+  explicit VerboseFlag(llvm::cl::SubCommand& sub)
+      : given("verbose", llvm::cl::desc("Leave nothing out, and do not break lines"),
+              llvm::cl::sub(sub)) {}
+
+  Page page() const { return Page(given); }
+
+  llvm::cl::opt<bool> given;
 };
 
 /// Options of the commands that open a service.
@@ -86,6 +101,7 @@ std::unique_ptr<Command> make_prewarm();
 std::unique_ptr<Command> make_show();
 std::unique_ptr<Command> make_cache();
 std::unique_ptr<Command> make_dispatch();
+std::unique_ptr<Command> make_operations();
 std::unique_ptr<Command> make_worker();
 std::unique_ptr<Command> make_sweeper();
 

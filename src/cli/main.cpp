@@ -1,42 +1,97 @@
-#include <functional>
+#include <algorithm>
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/output.h"
 #include "support/text.h"
 #include "support/version.h"
 
-int main(int argc, char** argv) {
-  using namespace kernwright;
-  using namespace kernwright::cli;
+namespace kernwright::cli {
+namespace {
 
-  const std::vector<std::unique_ptr<Command> (*)()> table = {
-      make_doctor, make_check, make_tune,     make_worklist, make_sweep,   make_prewarm,
-      make_show,   make_cache, make_dispatch, make_worker,   make_sweeper,
-  };
-  std::vector<std::unique_ptr<Command>> commands;
-  for (const auto& make : table) commands.push_back(make());
+constexpr std::unique_ptr<Command> (*kCommands[])() = {
+    make_doctor, make_operations, make_tune,  make_show,  make_worklist,
+    make_sweep,  make_prewarm,    make_cache, make_check, make_dispatch,
+};
 
-  llvm::cl::SetVersionPrinter([](llvm::raw_ostream& out) {
-    out << "kernwright " << std::string(kernwright_version()) << " ("
-        << std::string(kernwright_commit()) << ")\n";
-  });
-  if (!llvm::cl::ParseCommandLineOptions(argc, argv, "kernwright: tuned kernels for NVIDIA GPUs\n",
-                                         &llvm::errs())) {
-    return static_cast<int>(Status::usage);
+/// What the tool starts by itself. It is there for whoever names it, and no help tells of it.
+struct Process {
+  std::string_view name;
+  std::unique_ptr<Command> (*make)();
+};
+constexpr Process kProcesses[] = {{"worker", make_worker}, {"sweeper", make_sweeper}};
+
+constexpr const char* kEnvironment = R"(
+ENVIRONMENT:
+
+  KERNWRIGHT_CACHE      the cache where --cache names none; without it
+                        $XDG_CACHE_HOME/kernwright, or ~/.cache/kernwright
+  KERNWRIGHT_CUDA_PATH  the CUDA toolkit with NVRTC and nvJitLink; without it
+                        what the loader finds, $CUDA_HOME, or /usr/local/cuda
+
+What an operation takes: kernwright operations [NAME]. Exit status: 0, 1 where
+something failed, 2 where the command line is wrong, 130 after Ctrl-C.
+)";
+
+/// The parser writes help to a stream of its own.
+Status print_help() {
+  llvm::cl::PrintHelpMessage(false, true);
+  llvm::outs() << kEnvironment;
+  llvm::outs().flush();
+  if (!llvm::outs().has_error()) return Status::ok;
+  const std::string reason = llvm::outs().error().message();
+  llvm::outs().clear_error();
+  return report({ErrorCode::io, concat("cannot write to standard output: ", reason)});
+}
+
+Status run(const CommandLine& line, const std::vector<std::unique_ptr<Command>>& commands) {
+  if (line.version) {
+    print(concat("kernwright ", kernwright_version(), " (", kernwright_commit(), ")"));
+    return Status::ok;
   }
+  std::vector<const char*> words = {"kernwright"};
+  for (const std::string& word : line.words) words.push_back(word.c_str());
+  if (!llvm::cl::ParseCommandLineOptions(static_cast<int>(words.size()), words.data(),
+                                         "kernwright: tuned kernels for NVIDIA GPUs\n",
+                                         &llvm::errs())) {
+    return Status::usage;
+  }
+  if (line.help) return print_help();
   for (const std::unique_ptr<Command>& command : commands) {
     if (!command->sub) continue;
     try {
-      return static_cast<int>(command->run());
+      return command->run();
     } catch (const std::exception& e) {
-      return static_cast<int>(
-          report({ErrorCode::internal, concat("unexpected exception: ", e.what())}));
+      return report({ErrorCode::internal, concat("unexpected exception: ", e.what())});
     }
   }
-  llvm::cl::PrintHelpMessage(false, true);
-  return static_cast<int>(Status::usage);
+  const Status printed = print_help();
+  return printed == Status::ok ? Status::usage : printed;
+}
+
+int run_main(std::vector<std::string> words) {
+  keep_standard_descriptors();
+  std::vector<std::unique_ptr<Command>> commands;
+  for (const auto& make : kCommands) commands.push_back(make());
+  for (const Process& process : kProcesses) {
+    if (!words.empty() && words.front() == process.name) commands.push_back(process.make());
+  }
+  // What the parser's library brings along for its own programs.
+  if (const auto& own = llvm::cl::getRegisteredOptions(); own.count("color") != 0) {
+    own.lookup("color")->setHiddenFlag(llvm::cl::Hidden);
+  }
+  const Result<CommandLine> line = read_command_line(std::move(words), commands);
+  return static_cast<int>(close_output(line ? run(*line, commands) : report(line.error())));
+}
+
+}  // namespace
+}  // namespace kernwright::cli
+
+int main(int argc, char** argv) {
+  return kernwright::cli::run_main({argv + std::min(argc, 1), argv + argc});
 }

@@ -1,11 +1,15 @@
 #include "cli/output.h"
 
-#include <cinttypes>
+#include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <fcntl.h>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <unistd.h>
 
+#include "cli/record_text.h"
 #include "support/text.h"
 #include "tuner/decision.h"
 
@@ -17,40 +21,11 @@ std::mutex& stream_mutex() {
   return mutex;
 }
 
-std::string percent(double part, double whole) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f %%", whole > 0 ? 100 * part / whole : 0);
-  return text;
-}
+/// Why the first write to standard output that failed did; 0: none has. Under the stream's mutex.
+int write_error = 0;
 
-std::string seconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", value);
-  return text;
-}
-
-double winner_us(const TuningRecord& record) {
-  const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
-  return in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
-}
-
-std::string ranked_line(const char* label, const RankedConfiguration& ranked,
-                        const FinalRounds& rounds) {
-  char text[96];
-  const FinalTimes times = final_times(ranked, rounds);
-  if (ranked.measurement.samples_us.empty()) {
-    std::snprintf(text, sizeof text, "  %-10s %12s  predicted        ", label,
-                  format_us(ranked.predicted_us).c_str());
-  } else {
-    std::snprintf(text, sizeof text, "  %-10s %12s  mad %-9s n %-3zu", label,
-                  format_us(times.in_turn.median_us()).c_str(),
-                  format_us(times.in_turn.mad_us()).c_str(), times.in_turn.samples_us.size());
-  }
-  std::string line = concat(text, "  ", ranked.kernel_template, " ", ranked.configuration.text());
-  if (!times.alone.samples_us.empty()) {
-    line += concat("; alone ", format_us(times.alone.median_us()));
-  }
-  return line;
+void note_write(bool written) {
+  if (!written && write_error == 0) write_error = errno == 0 ? EIO : errno;
 }
 
 Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
@@ -72,17 +47,6 @@ Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
   return json;
 }
 
-std::string paths_line(const LaunchPaths& paths) {
-  if (!paths.best) return "  launch paths: not measured";
-  std::string line =
-      concat("  launched best by ", to_string(*paths.best), "; back to back (host):");
-  for (const PathTime& time : paths.times) {
-    line += concat(&time == &paths.times.front() ? " " : ", ", to_string(time.path), " ",
-                   format_us(time.period_us), " (", format_us(time.host_us), ")");
-  }
-  return line;
-}
-
 std::map<std::string, int> outcomes(const TuningResult& result) {
   std::map<std::string, int> counts;
   for (const Trial& trial : result.trials) ++counts[std::string(to_string(trial.outcome))];
@@ -93,8 +57,27 @@ std::map<std::string, int> outcomes(const TuningResult& result) {
 
 void print(std::string_view line) {
   const std::lock_guard lock(stream_mutex());
-  std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
-  std::fflush(stdout);
+  errno = 0;
+  const int printed = std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+  note_write(printed >= 0 && std::fflush(stdout) == 0);
+}
+
+void keep_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) != -1) continue;
+    // Opened the wrong way round: whoever uses it finds an error, as on a closed one.
+    if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor) return;
+  }
+}
+
+Status close_output(Status status) {
+  const std::lock_guard lock(stream_mutex());
+  errno = 0;
+  note_write(std::fclose(stdout) == 0);
+  if (write_error == 0) return status;
+  std::fprintf(stderr, "kernwright: cannot write to standard output: %s\n",
+               std::generic_category().message(write_error).c_str());
+  return Status::failed;
 }
 
 void print_json(const Json& json) { print(json.dump(2)); }
@@ -112,9 +95,39 @@ void report_warning(std::string_view message) {
 }
 
 std::string format_us(double us) {
-  char text[32];
-  std::snprintf(text, sizeof text, us < 100 ? "%.3g us" : "%.4g us", us);
-  if (us >= 10000) std::snprintf(text, sizeof text, "%.0f us", us);
+  struct Unit {
+    const char* name;
+    double us;
+  };
+  constexpr Unit kUnits[] = {{"ns", 1e-3}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}};
+  if (us > 0 && us < 1e-3) return "under 1 ns";
+  // What would round to 1000 of a unit is 1 of the next.
+  constexpr double kNextUnit = 999.95;
+  const Unit* unit = std::begin(kUnits);
+  while (unit + 1 != std::end(kUnits) && us / unit->us >= kNextUnit) ++unit;
+  const double value = us / unit->us;
+  char text[48];
+  std::snprintf(text, sizeof text, value < 9.995 ? "%.2f %s" : "%.1f %s", value, unit->name);
+  return text;
+}
+
+std::string format_bytes(double bytes) {
+  constexpr const char* kUnits[] = {"B", "KB", "MB", "GB", "TB"};
+  const char* const* unit = std::begin(kUnits);
+  while (unit + 1 != std::end(kUnits) && bytes >= 999.95) {
+    bytes /= 1000;
+    ++unit;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, unit == kUnits ? "%.0f %s" : "%.1f %s", bytes, *unit);
+  return text;
+}
+
+std::string format_share(double share) {
+  const double percent = 100 * share;
+  if (percent > 0 && percent < 0.1) return "under 0.1 %";
+  char text[48];
+  std::snprintf(text, sizeof text, percent > 0 && percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
   return text;
 }
 
@@ -128,22 +141,6 @@ std::string format_duration(double seconds) {
     std::snprintf(text, sizeof text, "%.1f h", seconds / 3600);
   }
   return text;
-}
-
-ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
-
-ProgressLine::~ProgressLine() {
-  if (terminal_ && dirty_) std::fprintf(stderr, "\r\033[K");
-}
-
-void ProgressLine::update(std::string_view text, double now_seconds) {
-  const double interval = terminal_ ? 0.1 : 5.0;
-  if (now_seconds - printed_ < interval) return;
-  printed_ = now_seconds;
-  dirty_ = true;
-  std::fprintf(stderr, terminal_ ? "\r\033[K%.*s" : "%.*s\n", static_cast<int>(text.size()),
-               text.data());
-  std::fflush(stderr);
 }
 
 Json paths_json(const LaunchPaths& paths) {
@@ -215,54 +212,6 @@ Json record_json(const TuningRecord& record) {
   return json;
 }
 
-std::string winner_line(const TuningRecord& record) {
-  const double us = winner_us(record);
-  char figures[96];
-  std::snprintf(figures, sizeof figures, "%12s %s  roofline %10s  %5s  ", format_us(us).c_str(),
-                record.grade == RecordGrade::measured ? "measured " : "predicted",
-                format_us(record.roofline_us).c_str(), percent(record.roofline_us, us).c_str());
-  return concat(record.key.problem, "\n  ", figures, record.winner.kernel_template, " ",
-                record.winner.configuration.text());
-}
-
-void print_record(const TuningRecord& record, const DeviceProfile& profile) {
-  print(concat(record.key.problem, " on ", record.device_name, " (", record.key.sku, ", ",
-               record.key.target, "), ", record.key.policy.text(), ", ",
-               record.grade == RecordGrade::measured ? "measured" : "predicted", " ",
-               record.created));
-  print(ranked_line("winner", record.winner, record.rounds));
-  if (record.baseline) print(ranked_line("default", *record.baseline, record.rounds));
-  for (const RankedConfiguration& ranked : record.runners_up)
-    print(ranked_line("", ranked, record.rounds));
-  print(concat("  roofline ", format_us(record.roofline_us), " on ", profile.id,
-               ": the winner is at ", percent(record.roofline_us, winner_us(record)), " of it"));
-  if (record.grade == RecordGrade::measured) {
-    print(concat("  checked ", record.check.elements, " elements: ", record.check.mismatches,
-                 " beyond the bound, largest error ", record.check.max_error, " of it; ",
-                 record.check.exact ? "exact on small integers, " : "",
-                 record.check.guarded ? "red zones intact, " : "",
-                 record.check.unmapped ? "no stray access, " : "", record.check.repeats,
-                 " runs with equal bits"));
-    print(concat("  verdict ", to_string(record.verdict), ", trust ", to_string(record.trust),
-                 "; stopped by ", record.search.stop_reason, ", what was not tried may be ",
-                 percent(record.search.regret_estimate, 1), " faster"));
-    if (hardly_looked(record)) {
-      print(concat("  the search has hardly looked: ", record.measured + record.search.failed,
-                   " of ", record.candidates, " candidates were tried before its ",
-                   record.search.stop_reason == "trials" ? "trials" : "seconds", " were over"));
-    }
-    print(paths_line(record.launch_paths));
-    for (const AuditRow& row : record.audit.rows) {
-      if (row.trust == Trust::a) continue;
-      print(concat("  ", to_string(row.trust), " for ", row.check, ": ", row.detail));
-    }
-  }
-  print(concat("  ", record.candidates, " candidates, ", record.measured, " measured; ",
-               record.environment.compiler, ", driver ",
-               record.environment.driver.empty() ? "none" : record.environment.driver,
-               ", kernwright ", record.environment.kernwright));
-}
-
 Json result_json(const TuningResult& result) {
   Json json = record_json(result.record);
   json["outcomes"] = outcomes(result);
@@ -280,49 +229,6 @@ Json result_json(const TuningResult& result) {
                     {"compile_seconds", result.shares.compile_seconds},
                     {"compile_threads", result.shares.compile_threads}};
   return json;
-}
-
-void print_result(const TuningResult& result, const DeviceProfile& profile) {
-  print_record(result.record, profile);
-  std::string line = concat("  trials: ", result.trials.size(), " (");
-  bool first = true;
-  for (const auto& [outcome, count] : outcomes(result)) {
-    line += concat(first ? "" : ", ", count, " ", outcome);
-    first = false;
-  }
-  print(concat(line, "), ", result.rejected, " configurations break a rule"));
-  for (const std::string& note : result.notes) print(concat("  note: ", note));
-  const TimeShares& shares = result.shares;
-  print(concat("  wall ", seconds(shares.wall_seconds), ": set-up ",
-               percent(shares.setup_seconds, shares.wall_seconds), ", measuring ",
-               percent(shares.measure_seconds, shares.wall_seconds), ", more of the best ",
-               percent(shares.filler_seconds, shares.wall_seconds), ", finals ",
-               percent(shares.finals_seconds, shares.wall_seconds), "; compiling took ",
-               seconds(shares.compile_seconds), " on ", shares.compile_threads, " threads"));
-  const DeviceUse& device = shares.device;
-  if (device.busy_seconds > 0) {
-    print(concat("  from its first sample on the GPU was idle for ",
-                 percent(device.idle_seconds(), device.seconds()), ", at most ",
-                 format_us(1e6 * device.longest_idle_seconds), " at a time"));
-  }
-}
-
-Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
-                                     TuningOptions options, bool quiet) {
-  // What spills or does not compile is dropped, so a prediction looks at more than its first
-  // choice.
-  constexpr int kPredictCompiles = 24;
-  if (!service.has_device()) return service.predict(problem, kPredictCompiles);
-  ProgressLine line;
-  if (!quiet) {
-    options.progress = [&](const TuningProgress& p) {
-      line.update(concat(problem.text(), ": ", p.measured, " of ", p.candidates, " measured, ",
-                         p.compiled, " compiled, ", p.failed, " failed, best ",
-                         format_us(p.best_us), " ", p.best, " after ", seconds(p.seconds)),
-                  p.seconds);
-    };
-  }
-  return service.tune(problem, std::move(options));
 }
 
 }  // namespace kernwright::cli

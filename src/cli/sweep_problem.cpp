@@ -4,7 +4,7 @@
 
 #include "cache/field_writer.h"
 #include "cache/json_fields.h"
-#include "cli/output.h"
+#include "cli/progress.h"
 #include "service/sweep_state.h"
 
 namespace kernwright::cli {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/output.h"
+#include "cli/record_text.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -46,8 +47,10 @@ void SweepRun::print_progress(const Problem& problem, const SweepResult& result,
   if (!result.record) {
     report({ErrorCode::internal, concat(problem.text(), ": ", result.error)});
   } else if (!json_) {
-    print(concat(winner_line(*result.record), result.found ? "  (already in the cache)" : "",
-                 result.tuned_again ? "  (tuned again: the record had trust C)" : ""));
+    print_winner(page_, *result.record,
+                 result.found         ? "already in the cache"
+                 : result.tuned_again ? "tuned again: the record had trust C"
+                                      : "");
   }
   const std::size_t left = problems_.size() - done_;
   if (json_ || made_ == 0 || left == 0) return;

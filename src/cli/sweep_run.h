@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/page.h"
 #include "cli/sweep_problem.h"
 #include "service/core.h"
 
@@ -17,9 +18,10 @@ class SweepRun {
   using Tuner = std::function<SweepResult(const Problem&)>;
 
   /// `normalized` and `tuners` with one or more entries. With `json` no lines are printed.
-  SweepRun(std::vector<Problem> normalized, std::vector<Tuner> tuners, bool json)
+  SweepRun(std::vector<Problem> normalized, std::vector<Tuner> tuners, Page page, bool json)
       : problems_(std::move(normalized)),
         tuners_(std::move(tuners)),
+        page_(page),
         json_(json),
         results_(problems_.size()) {}
 
@@ -32,6 +34,7 @@ class SweepRun {
 
   std::vector<Problem> problems_;
   std::vector<Tuner> tuners_;
+  Page page_;
   bool json_;
   std::mutex mutex_;
   std::size_t next_ = 0;

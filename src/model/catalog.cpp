@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/find_named.h"
+#include "support/spelling.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -15,7 +16,9 @@ template <typename Entries>
 Error not_found(std::string_view what, std::string_view name, const Entries& entries) {
   std::string known;
   for (const auto& entry : entries) known += concat(known.empty() ? "" : ", ", entry.name);
-  return {ErrorCode::not_found, concat("no ", what, " \"", name, "\", there are ", known)};
+  return {ErrorCode::not_found,
+          concat("no ", what, " \"", name, "\"", did_you_mean(name, names_in(entries)),
+                 ", there are ", known)};
 }
 
 Error defined_twice(std::string_view what, std::string_view name, std::string_view first,

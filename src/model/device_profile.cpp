@@ -6,6 +6,7 @@
 
 #include "model/embedded_files.h"
 #include "model/json_reader.h"
+#include "support/spelling.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -90,6 +91,18 @@ std::string_view model_word(const std::vector<std::string_view>& words) {
 constexpr std::string_view kVariants[] = {"NVL", "PCIe",  "PCIE", "Laptop",
                                           "Ti",  "SUPER", "D",    "MIG"};
 
+/// A name without its case, the maker's and the family's names, and the marks between its words.
+std::string letters_and_digits(std::string_view name) {
+  std::string kept;
+  for (const char c : lower_case(name)) {
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) kept += c;
+  }
+  for (const std::string_view general : {"nvidia", "geforce"}) {
+    if (kept.starts_with(general)) kept.erase(0, general.size());
+  }
+  return kept;
+}
+
 /// How many words of the name fit; negative where the device is another product.
 int name_fit(const DeviceProfile& profile, const DeviceProfile& measured) {
   const auto ours = words_of(profile.name);
@@ -173,13 +186,21 @@ const std::vector<DeviceProfile>& built_in_profiles() {
   return profiles;
 }
 
+// In any case, with any marks between its words, or by the driver's name; h100 is h100_sxm.
 Result<DeviceProfile> find_profile(std::string_view id) {
+  std::string wanted = letters_and_digits(id);
+  if (wanted == "h100") wanted = letters_and_digits("h100_sxm");
+  std::vector<std::string> ids;
   std::string known;
   for (const DeviceProfile& profile : built_in_profiles()) {
-    if (profile.id == id) return profile;
+    if (letters_and_digits(profile.id) == wanted || letters_and_digits(profile.name) == wanted) {
+      return profile;
+    }
+    ids.push_back(profile.id);
     known += concat(known.empty() ? "" : ", ", profile.id);
   }
-  return Error{ErrorCode::not_found, concat("no device profile \"", id, "\", there are ", known)};
+  return Error{ErrorCode::not_found, concat("no device profile \"", id, "\"", did_you_mean(id, ids),
+                                            ", there are ", known)};
 }
 
 DeviceProfile identify_profile(const DeviceProfile& measured) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/dtype_name.h"
+#include "support/spelling.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -123,6 +125,11 @@ class Normalizer {
     if (error_.empty()) error_ = concat(operation_.name, ": ", what);
   }
 
+  /// The same for what the operation does not take: the tool lists what it does.
+  void refuse(std::string_view what) {
+    fail(concat(what, "; see kernwright operations ", operation_.name));
+  }
+
   void check_names() {
     for (std::size_t i = 0; i < problem_.dims().size(); ++i) {
       const auto& [name, size] = problem_.dims()[i];
@@ -132,8 +139,10 @@ class Normalizer {
           std::any_of(operation_.dims.begin(), operation_.dims.end(), named) ||
           std::any_of(operation_.flags.begin(), operation_.flags.end(),
                       [&](const Flag& flag) { return flag.is_formula() && named(flag); });
-      if (!known)
-        fail(concat("no dim ", name, "=", size, ", dims are ", names_of(operation_.dims)));
+      if (!known) {
+        refuse(concat("no dim ", name, "=", size, did_you_mean(name, names_in(operation_.dims)),
+                      ", dims are ", names_of(operation_.dims)));
+      }
       if (find_entry(problem_.dims(), name) - problem_.dims().begin() !=
           static_cast<std::ptrdiff_t>(i)) {
         fail(concat("dim ", name, " is given twice"));
@@ -147,9 +156,11 @@ class Normalizer {
       } else if (std::none_of(operation_.flags.begin(), operation_.flags.end(), named) &&
                  std::none_of(operation_.type_variables.begin(), operation_.type_variables.end(),
                               named)) {
-        fail(concat("no flag or dtype ", name, "=", value, ", dtypes are ",
-                    names_of(operation_.type_variables), ", flags are ",
-                    names_of(operation_.flags)));
+        std::vector<std::string> known = names_in(operation_.type_variables);
+        for (const Flag& flag : operation_.flags) known.push_back(flag.name);
+        refuse(concat("no flag or dtype ", name, "=", value, did_you_mean(name, known),
+                      ", dtypes are ", names_of(operation_.type_variables), ", flags are ",
+                      names_of(operation_.flags)));
       }
       if (find_entry(problem_.flags(), name) - problem_.flags().begin() !=
           static_cast<std::ptrdiff_t>(i)) {
@@ -163,7 +174,7 @@ class Normalizer {
     const auto given = find_entry(problem_.dims(), dim.name);
     if (given == problem_.dims().end()) {
       if (!dim.default_size) {
-        fail(concat("dim ", dim.name, " is missing, dims are ", names_of(operation_.dims)));
+        refuse(concat("dim ", dim.name, " is missing, dims are ", names_of(operation_.dims)));
       }
       return 0;
     }
@@ -195,14 +206,18 @@ class Normalizer {
     const auto given = find_entry(problem_.flags(), variable.name);
     if (given == problem_.flags().end()) {
       if (!variable.default_variable.empty()) return default_of(variable);
-      fail(concat(variable.name, " is missing, it may be ", names_of(variable.dtypes)));
+      refuse(concat(variable.name, " is missing, it may be ", names_of(variable.dtypes)));
       return {};
     }
-    const std::optional<DType> dtype = parse_dtype(given->second);
-    if (!dtype || std::find(variable.dtypes.begin(), variable.dtypes.end(), *dtype) ==
-                      variable.dtypes.end()) {
-      fail(concat(variable.name, "=", given->second, " is not one of ", names_of(variable.dtypes)));
+    const std::optional<DType> dtype = dtype_meant(given->second);
+    if (dtype && std::find(variable.dtypes.begin(), variable.dtypes.end(), *dtype) !=
+                     variable.dtypes.end()) {
+      return std::string(to_string(*dtype));
     }
+    std::vector<std::string> known;
+    for (const DType each : variable.dtypes) known.emplace_back(to_string(each));
+    refuse(concat(variable.name, "=", given->second, did_you_mean(given->second, known),
+                  " is not one of ", names_of(variable.dtypes)));
     return given->second;
   }
 
@@ -220,7 +235,7 @@ class Normalizer {
       if (given != problem_.flags().end()) return formula_of(flag, given->second);
       const auto digits = find_entry(problem_.dims(), flag.name);
       if (digits != problem_.dims().end()) return formula_of(flag, std::to_string(digits->second));
-      fail(concat(flag.name, " is missing, it is a formula over ", names_of(flag.variables)));
+      refuse(concat(flag.name, " is missing, it is a formula over ", names_of(flag.variables)));
       return {};
     }
     if (given == problem_.flags().end()) {
@@ -228,7 +243,8 @@ class Normalizer {
     }
     if (std::find(flag.values.begin(), flag.values.end(), given->second) == flag.values.end()) {
       if (flag.is_function()) return function_of(flag, given->second);
-      fail(concat(flag.name, "=", given->second, " is not one of ", names_of(flag.values)));
+      refuse(concat(flag.name, "=", given->second, did_you_mean(given->second, flag.values),
+                    " is not one of ", names_of(flag.values)));
     }
     return given->second;
   }

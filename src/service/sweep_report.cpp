@@ -1,5 +1,6 @@
 #include "service/sweep_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -10,6 +11,8 @@
 namespace kernwright {
 namespace {
 
+/// What a kernel costs before it works, where the profile does not know: an H200's, rounded.
+constexpr double kUsualNodeUs = 0.5;
 /// A gain that would be worth another search.
 constexpr double kWorthwhile = 0.02;
 
@@ -21,7 +24,12 @@ std::string percent(double share) {
 
 Bound bound_of(const TuningRecord& record, const Operation& operation,
                const DeviceProfile& profile) {
-  if (gap_dominated(record.winner)) return Bound::launch;
+  if (record.grade == RecordGrade::predicted) {
+    const double node_us = profile.graph_node_us > 0 ? profile.graph_node_us : kUsualNodeUs;
+    if (record.roofline_us < node_us) return Bound::launch;
+  } else if (gap_dominated(record.winner)) {
+    return Bound::launch;
+  }
   const Result<Problem> problem = Problem::parse(record.key.problem);
   if (!problem || profile.dram_gbps <= 0) return Bound::memory;
   const auto bytes = operation.bytes.evaluate(operation.scope(*problem));
@@ -34,9 +42,12 @@ Bound bound_of(const TuningRecord& record, const Operation& operation,
 double margin_of(const TuningRecord& record) {
   if (record.runners_up.empty()) return 0;
   const RankedConfiguration& second = record.runners_up.front();
-  if (record.grade == RecordGrade::measured) return std::expm1(second.slowdown.estimate);
+  // A runner-up that seems faster is not told apart from the winner.
+  if (record.grade == RecordGrade::measured) {
+    return std::max(0.0, std::expm1(second.slowdown.estimate));
+  }
   if (record.winner.predicted_us <= 0) return 0;
-  return second.predicted_us / record.winner.predicted_us - 1;
+  return std::max(0.0, second.predicted_us / record.winner.predicted_us - 1);
 }
 
 Support support_of(const TuningRecord& record) {

@@ -25,7 +25,8 @@ struct ReportRow {
   double us = 0;              ///< measured, or else predicted
   double roofline_share = 0;  ///< 1: at the roofline
   Bound bound = Bound::memory;
-  double margin = 0;  ///< how much slower the runner-up is: 0.02 is 2 %; 0 where there is none
+  /// How much slower the runner-up is: 0.02 is 2 %; 0 where there is none, or it is not slower.
+  double margin = 0;
   Support support = Support::caveated;
   std::string next_evidence;  ///< what would change the decision; empty: nothing foreseeable
 };

@@ -34,6 +34,7 @@ TEST_F(DispatchGpuTest, BreaksALaunchDownAndNamesTheBestPath) {
   const Ran text = kernwright({"dispatch", "vector_add", "n=100003", "dtype=bf16"});
   EXPECT_NE(text.out.find("best"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("no best path is recorded"), std::string::npos) << text.out;
+  expect_width(text.out, 80);
 }
 
 TEST_F(DispatchGpuTest, TheRecordedBestPathIsTheBestOrTiesWithIt) {

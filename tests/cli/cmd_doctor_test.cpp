@@ -14,6 +14,7 @@ TEST_F(DoctorTest, TellsWhatIsHereAsTextAndAsJson) {
   EXPECT_NE(text.out.find("cache " + cache().string() + ": 0 records, 0 artifacts"),
             std::string::npos)
       << text.out;
+  expect_width(text.out, 80);
 
   const Ran ran = kernwright({"doctor", "--json"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;

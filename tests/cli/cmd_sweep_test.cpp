@@ -65,10 +65,11 @@ TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {
 TEST_F(WorklistToolkitTest, PrewarmCompilesWhatVerifyMisses) {
   const Ran cold = run_list("prewarm", {"--verify"});
   EXPECT_EQ(cold.exit_code, 1);
-  EXPECT_NE(cold.out.find("missing  vector_add n=4096 dtype=fp32  none (absent)"),
+  EXPECT_NE(cold.out.find("missing   vector_add n=4096 dtype=fp32  none (absent)"),
             std::string::npos)
       << cold.out;
-  EXPECT_NE(cold.out.find("missing  vector_add n=65536 dtype=bf16"), std::string::npos);
+  EXPECT_NE(cold.out.find("missing   vector_add n=65536 dtype=bf16"), std::string::npos);
+  expect_width(cold.out, 80);
   EXPECT_NE(cold.out.find("2 of 2 problems are missing"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(cache()));
 
@@ -120,14 +121,16 @@ TEST_F(WorklistToolkitTest, WhatNoTemplateRunsIsNamedAndTheOthersAreDone) {
   EXPECT_EQ(plan["plan"][0]["place"], list_.string() + ":2");
   const Ran dry = run_list("sweep", {"--dry-run"});
   EXPECT_EQ(dry.exit_code, 1);
-  EXPECT_NE(dry.out.find("impossible  " + list_.string() + ":2: no template runs \"" + impossible),
-            std::string::npos)
+  EXPECT_NE(
+      flat(dry.out).find("impossible " + list_.string() + ":2: no template runs \"" + impossible),
+      std::string::npos)
       << dry.out;
   EXPECT_NE(dry.out.find("1 of 2 problems are due"), std::string::npos) << dry.out;
   const Ran swept = run_list("sweep");
   EXPECT_EQ(swept.exit_code, 1);
-  EXPECT_NE(swept.out.find("failed  " + list_.string() + ":2: " + impossible + ": no template"),
-            std::string::npos)
+  EXPECT_NE(
+      flat(swept.out).find("failed " + list_.string() + ":2: " + impossible + ": no template"),
+      std::string::npos)
       << swept.out;
   EXPECT_NE(swept.out.find("1 of 2 problems have a record"), std::string::npos) << swept.out;
 }
@@ -152,7 +155,7 @@ TEST_F(WorklistToolkitTest, RecordsThatCannotBeWrittenAreNotCounted) {
             " --sku h200) 2>&1 ); code=$?; echo \"$out\"; exit $code");
   EXPECT_EQ(full.exit_code, 1) << full.out;
   EXPECT_NE(full.out.find("0 of 2 problems have a record"), std::string::npos) << full.out;
-  EXPECT_NE(full.out.find("; not stored: "), std::string::npos) << full.out;
+  EXPECT_NE(flat(full.out).find("; not stored: "), std::string::npos) << full.out;
   EXPECT_EQ(run_list("prewarm", {"--verify"}).exit_code, 1);
   const Ran room = run_list("sweep");
   EXPECT_EQ(room.exit_code, 0) << room.err;
@@ -187,7 +190,12 @@ TEST_F(WorklistToolkitTest, TheReportJudgesEveryRecord) {
   EXPECT_TRUE(record.contains("bound"));
   EXPECT_TRUE(record.contains("margin"));
   const Ran text = run_list("sweep");
-  EXPECT_NE(text.out.find("caveated  vector_add n=4096 dtype=fp32"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("  support      time  roofline  margin  trust  problem\n"),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("\n  caveated  "), std::string::npos) << text.out;
+  expect_width(text.out, 80);
+  expect_width(run_list("sweep", {"--dry-run"}).out, 80);
 }
 
 TEST_F(WorklistToolkitTest, SeveralDevicesAreSweptByOneProcessEach) {

@@ -87,15 +87,67 @@ TEST_F(TuneToolkitTest, TheUnfusedFormIsPredictedBesideTheFusedKernel) {
   EXPECT_NE(text.out.find("times are predicted by the cost models, nothing was measured"),
             std::string::npos)
       << text.out;
-  EXPECT_NE(text.out.find("bias_activation rows=64 columns=512 dtype=bf16 activation=silu: "),
-            std::string::npos)
-      << text.out;
+  EXPECT_NE(text.out.find("bias_activation rows=64 columns=512"), std::string::npos) << text.out;
+  expect_width(text.out, 80);
 
   const Ran none = kernwright(command("tune", {"--sku", "h200", "--unfused"}));
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_NE(none.err.find("vector_add n=100003 dtype=bf16 has no unfused form: it is one kernel"),
             std::string::npos)
       << none.err;
+}
+
+TEST_F(TuneToolkitTest, ARecordThatCannotBeStoredIsAFailure) {
+  write("cache/v1/records", "where a folder should be");
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--sku", "h200"}, {"--sku", "h200", "--json"}}) {
+    const Ran ran = kernwright(command("tune", options));
+    EXPECT_EQ(ran.exit_code, 1) << ran.err;
+    EXPECT_NE(ran.err.find("not stored: "), std::string::npos) << ran.err;
+    EXPECT_NE(ran.out.find("vector_add/vectorized"), std::string::npos) << "what was found is told";
+  }
+}
+
+TEST_F(TuneToolkitTest, TextFitsATerminalOrIsWhole) {
+  const Ran ran = kernwright(command("tune", {"--sku", "h200"}));
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  expect_width(ran.out, 80);
+  EXPECT_NE(ran.out.find("  winner    "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("us predicted, bound by the launch\n"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("  4th  "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("4 more with --verbose"), std::string::npos) << ran.out;
+  for (const char* absent : {"measuring 0 %", "5th", "e-0", "-0."}) {
+    EXPECT_EQ(ran.out.find(absent), std::string::npos) << absent << ran.out;
+  }
+  const Ran whole = kernwright(command("tune", {"--sku", "h200", "--verbose"}));
+  EXPECT_NE(whole.out.find("8th"), std::string::npos) << whole.out;
+  EXPECT_NE(whole.out.find("configurations break a rule"), std::string::npos) << whole.out;
+}
+
+TEST_F(TuneToolkitTest, ATerminalIsToldFromTheFirstSecondOn) {
+  const Ran ran = on_terminal(command("tune", {"--sku", "h200"}), 100);
+  EXPECT_EQ(ran.exit_code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("vector_add: ranking candidates and compiling the best"),
+            std::string::npos)
+      << ran.out;
+  EXPECT_EQ(kernwright(command("tune", {"--sku", "h200"})).err, "") << "no terminal, no progress";
+  const Ran refused = on_terminal({"tune", "vector_add", "n=4", "--sku", "h200"}, 100);
+  EXPECT_EQ(refused.out.find("ranking"), std::string::npos) << refused.out;
+}
+
+TEST_F(TuneToolkitTest, CtrlCSaysWhatIsKeptAndHowToGoOn) {
+  bool typed = false;
+  const Ran ran =
+      on_terminal({"tune", "matmul", "m=4096", "n=6144", "k=4096", "dtype=bf16", "--sku", "h200"},
+                  100, [&](const std::string& seen) -> std::string {
+                    if (typed || seen.find("ranking") == std::string::npos) return "";
+                    typed = true;
+                    return "\x03";
+                  });
+  EXPECT_EQ(ran.exit_code, 130);
+  EXPECT_NE(ran.out.find("kernwright: interrupted: no record was made"), std::string::npos)
+      << ran.out;
+  EXPECT_NE(ran.out.find("The same command"), std::string::npos) << ran.out;
 }
 
 TEST_F(TuneToolkitTest, TheStateOfTheL2IsPartOfTheKey) {
@@ -204,6 +256,30 @@ TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
   const Ran swept = kernwright({"sweep", list});
   EXPECT_NE(swept.out.find("already in the cache"), std::string::npos) << swept.out;
+}
+
+TEST_F(TuneGpuTest, ATerminalIsToldOfTheBestAndOfTheTimeLeft) {
+  const Ran ran = on_terminal(command("tune", {"--seconds", "5"}), 100);
+  ASSERT_EQ(ran.exit_code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("preparing the search, "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find(" candidates measured, "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find(", best "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find(" s left"), std::string::npos) << ran.out;
+  expect_width(kernwright(command("show", {})).out, 80);
+}
+
+TEST_F(TuneGpuTest, CtrlCEndsASearchWithoutARecord) {
+  bool typed = false;
+  const Ran ran = on_terminal(command("tune", {"--seconds", "60"}), 100,
+                              [&](const std::string& seen) -> std::string {
+                                if (typed || seen.find(", best ") == std::string::npos) return "";
+                                typed = true;
+                                return "\x03";
+                              });
+  EXPECT_EQ(ran.exit_code, 130);
+  EXPECT_NE(ran.out.find("what failed"), std::string::npos) << ran.out;
+  EXPECT_EQ(kernwright(command("show", {})).exit_code, 1);
+  EXPECT_EQ(kernwright(command("tune", {"--seconds", "5"})).exit_code, 0);
 }
 
 TEST_F(TuneGpuTest, TheUnfusedFormIsMeasuredBesideTheFusedKernel) {

@@ -6,10 +6,14 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <map>
+#include <pty.h>
+#include <sstream>
 #include <string>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -35,6 +39,22 @@ struct Ran {
     return parsed;
   }
 };
+
+/// Fails for each line of `text` that is wider than `columns`.
+inline void expect_width(const std::string& text, std::size_t columns) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), columns) << line;
+  }
+}
+
+/// What `text` says, however it is laid out: its words with a space between them.
+inline std::string flat(const std::string& text) {
+  std::istringstream words(text);
+  std::string line;
+  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+  return line;
+}
 
 /// The folder of this test program, in which the tool and the examples lie as well.
 inline std::filesystem::path program_folder() {
@@ -76,6 +96,41 @@ class ProgramTest : public ::testing::Test {
     if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
     ran.out = content(out);
     ran.err = content(err);
+    return ran;
+  }
+
+  /// The same on a terminal of `columns` columns. `seen` gets all that was shown so far whenever
+  /// something is, and what it returns is typed.
+  Ran on_terminal(std::vector<std::string> arguments, unsigned short columns,
+                  const std::function<std::string(const std::string&)>& seen = nullptr) {
+    const std::filesystem::path program = program_folder() / "kernwright";
+    arguments.insert(arguments.begin(), program.string());
+    std::vector<char*> words;
+    for (std::string& argument : arguments) words.push_back(argument.data());
+    words.push_back(nullptr);
+    winsize size{};
+    size.ws_row = 24;
+    size.ws_col = columns;
+    int terminal = -1;
+    const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+    if (child == 0) {
+      for (const auto& [name, value] : environment_) ::setenv(name.c_str(), value.c_str(), 1);
+      ::execv(words[0], words.data());
+      ::_exit(127);
+    }
+    Ran ran;
+    std::array<char, 4096> buffer{};
+    // A terminal whose other side is closed gives an error.
+    for (ssize_t got = 0; (got = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
+      ran.out.append(buffer.data(), static_cast<std::size_t>(got));
+      const std::string typed = seen ? seen(ran.out) : "";
+      EXPECT_EQ(::write(terminal, typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+    }
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    ::close(terminal);
+    if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
     return ran;
   }
 

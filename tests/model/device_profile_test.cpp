@@ -39,6 +39,19 @@ TEST(DeviceProfileTest, AllSkusAreThere) {
   EXPECT_NE(unknown.error().message.find("rtx_4090"), std::string::npos);
 }
 
+TEST(DeviceProfileTest, ASkuIsFoundByWhatItIsCalled) {
+  for (const char* name : {"H200", "h-200", "NVIDIA H200"}) {
+    const Result<DeviceProfile> found = find_profile(name);
+    ASSERT_TRUE(found) << name;
+    EXPECT_EQ(found->id, "h200");
+  }
+  EXPECT_EQ(find_profile("h100")->id, "h100_sxm");
+  EXPECT_EQ(find_profile("NVIDIA H100 PCIe")->id, "h100_pcie");
+  EXPECT_EQ(find_profile("RTX 4090")->id, "rtx_4090");
+  EXPECT_NE(find_profile("a100").error().message.find("did you mean a100_40 or a100_80?"),
+            std::string::npos);
+}
+
 TEST(DeviceProfileTest, FiguresAgreeWithEachOther) {
   for (const DeviceProfile& profile : built_in_profiles()) {
     // FP32 rate: 2 flops for each of 64 (A100) or 128 lanes of every SM at boost.

@@ -163,7 +163,8 @@ TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
   EXPECT_EQ(operation->sizes(wider), (std::vector<std::int64_t>{2, 3, 5}));
   EXPECT_EQ(operation->value_names().size(), operation->scope(wider).entries().size());
   const auto refused = operation->normalize(Problem::parse("scale n=3 dtype=fp32").value());
-  EXPECT_EQ(refused.error().message, "scale: dim m is missing, dims are m, n, pitch");
+  EXPECT_EQ(refused.error().message,
+            "scale: dim m is missing, dims are m, n, pitch; see kernwright operations scale");
   const auto none =
       operation->normalize(Problem::parse("scale m=2 n=3 pitch=0 dtype=fp32").value());
   EXPECT_EQ(none.error().message, "scale: dim pitch=0 is less than 1");
@@ -226,7 +227,8 @@ TEST(OperationTest, ATypeVariableMayFollowAnother) {
   const auto refused =
       operation->normalize(Problem::parse("scale m=2 n=3 dtype=fp32 out=int8").value());
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "scale: out=int8 is not one of bf16, fp32, fp8_e4m3");
+  EXPECT_EQ(refused.error().message,
+            "scale: out=int8 is not one of bf16, fp32, fp8_e4m3; see kernwright operations scale");
 }
 
 /// The scale operation with a formula over x and y.
@@ -260,7 +262,8 @@ TEST(OperationTest, AFormulaHasToBeThereAndUnderstood) {
     const auto problem = operation.normalize(Problem::parse(text).value());
     return problem ? problem->text() : problem.error().message;
   };
-  EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32"), "scale: f is missing, it is a formula over x, y");
+  EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32"),
+            "scale: f is missing, it is a formula over x, y; see kernwright operations scale");
   EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32 f=x+z"),
             "scale: f: \"x+z\": column 3: unknown name \"z\", known are x, y");
 }
@@ -274,13 +277,31 @@ TEST(OperationTest, WhatATypeVariableFollowsMustFit) {
             "o.json:5: dtypes.out.default: missing");
 }
 
+TEST(OperationTest, TheKeyHasADTypesOwnSpelling) {
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bfloat16").value()),
+            normalized(Problem::parse("scale m=1 n=2 dtype=bf16").value()));
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=Float32").value()),
+            "scale m=1 n=2 dtype=fp32");
+}
+
+TEST(OperationTest, NormalizeSaysWhatWasPerhapsMeant) {
+  EXPECT_EQ(normalized(Problem::parse("scale M=1 n=2 dtype=bf16").value()),
+            "scale: no dim M=1 (did you mean m?), dims are m, n; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 wieght=scale").value()),
+            "scale: no flag or dtype wieght=scale (did you mean weight?), dtypes are dtype, flags "
+            "are weight; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 weight=Scale").value()),
+            "scale: weight=Scale (did you mean scale?) is not one of none, scale; see kernwright "
+            "operations scale");
+}
+
 TEST(OperationTest, NormalizeNamesWhatIsWrongAndWhatIsAllowed) {
   EXPECT_EQ(normalized(Problem::parse("matmul m=1 n=2 dtype=bf16").value()),
             "scale: asked for \"matmul\"");
   EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 k=3 dtype=bf16").value()),
-            "scale: no dim k=3, dims are m, n");
+            "scale: no dim k=3, dims are m, n; see kernwright operations scale");
   EXPECT_EQ(normalized(Problem::parse("scale m=1 dtype=bf16").value()),
-            "scale: dim n is missing, dims are m, n");
+            "scale: dim n is missing, dims are m, n; see kernwright operations scale");
   EXPECT_EQ(normalized(Problem::parse("scale m=0 n=2 dtype=bf16").value()),
             "scale: dim m=0 is less than 1");
   EXPECT_EQ(normalized(Problem::parse("scale m=x n=2 dtype=bf16").value()),
@@ -288,13 +309,14 @@ TEST(OperationTest, NormalizeNamesWhatIsWrongAndWhatIsAllowed) {
   EXPECT_EQ(normalized(Problem::parse("scale m=1 m=2 n=2 dtype=bf16").value()),
             "scale: dim m is given twice");
   EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2").value()),
-            "scale: dtype is missing, it may be bf16, fp32");
+            "scale: dtype is missing, it may be bf16, fp32; see kernwright operations scale");
   EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=fp16").value()),
-            "scale: dtype=fp16 is not one of bf16, fp32");
+            "scale: dtype=fp16 is not one of bf16, fp32; see kernwright operations scale");
   EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 weight=some").value()),
-            "scale: weight=some is not one of none, scale");
+            "scale: weight=some is not one of none, scale; see kernwright operations scale");
   EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 bias=on").value()),
-            "scale: no flag or dtype bias=on, dtypes are dtype, flags are weight");
+            "scale: no flag or dtype bias=on, dtypes are dtype, flags are weight; see kernwright "
+            "operations scale");
   EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 dtype=bf16").value()),
             "scale: flag dtype is given twice");
 }

@@ -93,6 +93,23 @@ TEST_F(SweepReportTest, ASearchThatHasHardlyLookedAsksForALongerOne) {
   EXPECT_EQ(row().next_evidence, "a longer search: 3 of 2341 candidates were tried");
 }
 
+TEST_F(SweepReportTest, ARunnerUpIsNeverFasterThanItsWinner) {
+  record_.runners_up[0].slowdown = {std::log(0.997), -0.01, 0.01};
+  EXPECT_EQ(row().margin, 0);
+}
+
+TEST_F(SweepReportTest, APredictionBelowTheCostOfANodeIsBoundByTheLaunch) {
+  record_.grade = RecordGrade::predicted;
+  record_.winner.measurement = {};
+  record_.winner.predicted_us = 2;
+  EXPECT_EQ(row().bound, Bound::compute);
+  record_.roofline_us = 0.9 * profile_.graph_node_us;
+  EXPECT_EQ(row().bound, Bound::launch);
+  profile_.graph_node_us = 0;  // not known
+  record_.roofline_us = 0.1;
+  EXPECT_EQ(row().bound, Bound::launch);
+}
+
 TEST_F(SweepReportTest, AnUnfinishedSearchAsksForMore) {
   record_.search.stop_reason = "budget";
   record_.search.regret_estimate = 0.05;

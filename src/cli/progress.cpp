@@ -1,0 +1,128 @@
+#include "cli/progress.h"
+
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <optional>
+#include <unistd.h>
+#include <utility>
+
+#include "cli/output.h"
+#include "cli/page.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+constexpr double kSparseSeconds = 10;
+constexpr int kInterruptedStatus = 128 + SIGINT;  // as a shell tells it
+
+// What the handler writes. It is set before the handler is, and stays: the handler may call nothing
+// that is not safe in a signal, and finds it by plain pointers.
+const char* interrupt_text = nullptr;
+std::size_t interrupt_size = 0;
+
+extern "C" void on_interrupt(int) {
+  // Nobody is left to be told that it could not be written.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, interrupt_text, interrupt_size);
+  ::_exit(kInterruptedStatus);
+}
+
+/// What a search has found so far, and how long it has left. Empty `progress`: it has not begun.
+std::string search_line(const std::optional<TuningProgress>& progress, double seconds,
+                        double budget) {
+  const double left = budget - seconds;
+  std::string text = !progress ? "preparing the search"
+                               : concat(progress->measured, " of ", progress->candidates,
+                                        " candidates measured, ", progress->failed, " failed");
+  if (progress && progress->best_us > 0) text += concat(", best ", format_us(progress->best_us));
+  return concat(text, left >= 1 ? concat(", ", format_duration(left), " left") : ", finishing");
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(bool patient)
+    : terminal_(isatty(STDERR_FILENO) == 1),
+      printed_(patient && !terminal_ ? 0 : -kSparseSeconds) {}
+
+ProgressLine::~ProgressLine() {
+  if (terminal_ && dirty_) std::fprintf(stderr, "\r\033[K");
+}
+
+void ProgressLine::update(std::string_view text, double now_seconds) {
+  const double interval = terminal_ ? 0.1 : kSparseSeconds;
+  if (now_seconds - printed_ < interval) return;
+  printed_ = now_seconds;
+  dirty_ = true;
+  // A line that went on below could not be replaced.
+  if (terminal_) text = text.substr(0, terminal_width(STDERR_FILENO) - 1);
+  std::fprintf(stderr, terminal_ ? "\r\033[K%.*s" : "%.*s\n", static_cast<int>(text.size()),
+               text.data());
+  std::fflush(stderr);
+}
+
+Ticker::Ticker(std::function<std::string(double seconds)> line)
+    : text_(std::move(line)), thread_([this] { run(); }) {}
+
+Ticker::~Ticker() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  ended_.notify_one();
+  thread_.join();
+}
+
+void Ticker::run() {
+  ProgressLine line(/*patient=*/true);
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  while (!end_) {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    line.update(text_(seconds), seconds);
+    ended_.wait_for(lock, std::chrono::seconds(1), [this] { return end_; });
+  }
+}
+
+void end_on_interrupt(std::string_view message) {
+  static std::string text;
+  text = concat(isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", "kernwright: interrupted: ", message,
+                "\n");
+  interrupt_text = text.data();
+  interrupt_size = text.size();
+  struct sigaction action{};
+  action.sa_handler = on_interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
+                                     TuningOptions options, bool quiet) {
+  // What spills or does not compile is dropped, so a prediction looks at more than its first
+  // choice.
+  constexpr int kPredictCompiles = 24;
+  // A mistake is told before anything else.
+  if (Result<ServiceCore::Named> named = service.name(problem); !named) return named.error();
+  std::mutex mutex;  // of `seen`
+  std::optional<TuningProgress> seen;
+  std::optional<Ticker> ticker;
+  if (!quiet) {
+    options.progress = [&](const TuningProgress& progress) {
+      const std::lock_guard lock(mutex);
+      seen = progress;
+    };
+    ticker.emplace([&, budget = options.budget.seconds](double seconds) {
+      const std::lock_guard lock(mutex);
+      return concat(
+          problem.operation(), ": ",
+          service.has_device()
+              ? search_line(seen, seconds, budget)
+              : concat("ranking candidates and compiling the best",
+                       seconds >= 1 ? concat(", ", format_duration(seconds)) : std::string()));
+    });
+  }
+  if (!service.has_device()) return service.predict(problem, kPredictCompiles);
+  return service.tune(problem, std::move(options));
+}
+
+}  // namespace kernwright::cli
