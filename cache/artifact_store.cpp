@@ -1,6 +1,5 @@
 #include "cache/artifact_store.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cache/entry_file.h"
@@ -78,7 +77,7 @@ Lookup<CompiledKernel> ArtifactStore::get(std::string_view digest_hex) const {
     return Found::miss(MissReason::absent, concat('"', digest_hex, "\" is no digest"));
   }
   const std::filesystem::path file = path(digest_hex);
-  const Lookup<EntryFile> entry = read_entry(file, kKind);
+  const Lookup<EntryFile> entry = read_entry(file.native(), kKind, root_);
   if (!entry) return same_miss<CompiledKernel>(entry);
   if (entry.value->key != digest_hex) {
     return Found::miss(MissReason::key_mismatch,
@@ -96,20 +95,17 @@ Result<void> ArtifactStore::put(std::string_view digest_hex, const CompiledKerne
     return Error{ErrorCode::invalid_argument, concat('"', digest_hex, "\" is no digest")};
   }
   if (get(digest_hex)) return {};
-  return publish_file(path(digest_hex), encode_entry({std::string(kKind), std::string(digest_hex),
-                                                      encode_artifact(kernel)}));
+  return publish_entry(path(digest_hex),
+                       {std::string(kKind), std::string(digest_hex), encode_artifact(kernel)},
+                       root_);
 }
 
 std::vector<std::string> ArtifactStore::list() const {
   std::vector<std::string> digests;
-  const std::filesystem::path folder = root_ / "v1" / "artifacts";
-  for (const std::string& prefix : list_directory(folder)) {
-    for (const std::string& name : list_directory(folder / prefix)) {
-      const std::string digest = name.substr(0, name.find('.'));
-      if (is_digest(digest) && name == digest + std::string(kSuffix)) digests.push_back(digest);
-    }
+  for (const std::filesystem::path& file : files_below(root_ / "v1" / "artifacts", root_).files) {
+    const std::string digest = file.stem().native();
+    if (is_digest(digest) && file == path(digest)) digests.push_back(digest);
   }
-  std::sort(digests.begin(), digests.end());
   return digests;
 }
 

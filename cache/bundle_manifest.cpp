@@ -46,11 +46,9 @@ std::string to_json(const BundleManifest& manifest) {
   for (const BundledFile& file : manifest.files) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"blake3", file.digest}});
   }
-  const Json json = {{"format", kFormat},
-                     {"kernwright", manifest.kernwright},
-                     {"skus", manifest.skus},
-                     {"devices", manifest.devices},
-                     {"files", std::move(files)}};
+  const Json json = {{"format", kFormat},           {"kernwright", manifest.kernwright},
+                     {"serial", manifest.serial},   {"skus", manifest.skus},
+                     {"devices", manifest.devices}, {"files", std::move(files)}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -61,6 +59,7 @@ Result<BundleManifest> parse_bundle_manifest(std::string_view json) {
     fields.read("format", format);
     if (format != kFormat) fields.fail("format", concat('"', format, "\" is not \"", kFormat, '"'));
     fields.read("kernwright", manifest.kernwright);
+    fields.read_newer("serial", manifest.serial);
     fields.read("skus", manifest.skus);
     fields.read("devices", manifest.devices);
     std::uint64_t total = 0;

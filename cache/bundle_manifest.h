@@ -14,10 +14,10 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::string_view kSignatureName = "manifest.sig";
 
 /// What a bundle may ask of a machine that installs it.
-inline constexpr std::uint64_t kMostManifestBytes = std::uint64_t{64} << 20;
-inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
-inline constexpr std::uint64_t kMostBundleBytes = std::uint64_t{16} << 30;
-inline constexpr std::size_t kMostFiles = 200'000;
+inline constexpr std::uint64_t kMostManifestBytes = std::uint64_t{8} << 20;
+inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMostBundleBytes = std::uint64_t{4} << 30;
+inline constexpr std::size_t kMostFiles = 20'000;
 
 /// A file of a bundle.
 struct BundledFile {
@@ -30,7 +30,10 @@ struct BundledFile {
 
 /// What a bundle holds, and where it comes from.
 struct BundleManifest {
-  std::string kernwright;            ///< the version that wrote it
+  std::string kernwright;  ///< the version that wrote it
+  /// Which of two bundles is the newer: the time of its export in UTC seconds, or a counter that
+  /// who exports it keeps; 0 in bundles from before there was one.
+  std::uint64_t serial = 0;
   std::vector<std::string> skus;     ///< sorted, each once
   std::vector<std::string> devices;  ///< UUIDs of the GPUs that measured, likewise
   std::vector<BundledFile> files;    ///< sorted by name, which are all different

@@ -50,6 +50,12 @@ class Remover {
   Error failed_;
 };
 
+/// What cannot be read may be the record of a winner, and its artifact would be lost.
+Error nothing_pruned(std::string_view why) {
+  return {ErrorCode::corrupt,
+          concat("nothing was pruned, since what is unreadable may name a winner: ", why)};
+}
+
 bool is_old(const fs::path& file, std::chrono::duration<double> age) {
   std::error_code error;
   const auto changed = fs::last_write_time(file, error);
@@ -58,13 +64,13 @@ bool is_old(const fs::path& file, std::chrono::duration<double> age) {
 
 }  // namespace
 
-bool always_before(const RecordRun& a, const RecordRun& b) {
-  if (a.head.environment != b.head.environment) return false;
+bool always_before(const RecordRun& a, const RecordRun& b, std::string_view now) {
+  if (a.head.environment != b.head.environment || a.head.created > now) return false;
   const auto newer = [](const RecordRun& run) { return std::tie(run.head.created, run.file); };
   return a.head.grade <= b.head.grade && a.head.trust <= b.head.trust && newer(a) > newer(b);
 }
 
-Result<Removed> compact(const RecordStore& records) {
+Result<Removed> compact(const RecordStore& records, std::string_view now) {
   std::map<std::string, std::vector<RecordRun>> by_key;
   for (RecordStore::Listed& listed : records.list()) {
     if (!listed.record) continue;
@@ -75,7 +81,7 @@ Result<Removed> compact(const RecordStore& records) {
   for (const auto& [key, runs] : by_key) {
     for (const RecordRun& run : runs) {
       const bool superseded = std::any_of(runs.begin(), runs.end(), [&](const RecordRun& other) {
-        return always_before(other, run);
+        return always_before(other, run, now);
       });
       if (superseded) remover.remove(run.file);
     }
@@ -85,9 +91,12 @@ Result<Removed> compact(const RecordStore& records) {
 
 Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits) {
   std::set<std::string> winners;
-  for (const RecordStore::Listed& listed : cache.records().list()) {
-    if (listed.record) winners.insert(listed.record.value->winner.artifact);
+  for (const RecordStore::ListedHead& listed : cache.records().list_heads()) {
+    if (!listed.head) return nothing_pruned(listed.head.detail);
+    winners.insert(listed.head.value->winner.artifact);
   }
+  const FilesBelow all = files_below(cache.root() / "v1", cache.root());
+  if (!all.unread.empty()) return nothing_pruned(all.unread.front().error.message);
   struct Candidate {
     fs::file_time_type published;
     fs::path file;
@@ -115,12 +124,8 @@ Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits) {
     remover.remove(candidate.file);
     total -= candidate.bytes;
   }
-  std::error_code error;
-  for (fs::recursive_directory_iterator file(cache.root() / "v1", error);
-       !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
-    if (file->path().extension() == ".tmp" && is_old(file->path(), hours(1))) {
-      remover.remove(file->path());
-    }
+  for (const fs::path& file : all.files) {
+    if (file.extension() == ".tmp" && is_old(file, hours(1))) remover.remove(file);
   }
   return remover.result();
 }

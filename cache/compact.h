@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <string_view>
 
 #include "cache/tiered_cache.h"
 
@@ -15,12 +15,13 @@ struct Removed {
 
 /// Removes the runs that no lookup will serve again, whatever environment it asks for: those of a
 /// key that another run of the same environment always stands before, being as good a measurement
-/// and newer. Decisions and defective files stay. Errors: `io` naming the first file that could not
-/// be removed; the others are.
-Result<Removed> compact(const RecordStore& records);
+/// and newer. `now` is the time, UTC in ISO 8601. Decisions and defective files stay. Errors: `io`
+/// naming the first file that could not be removed; the others are.
+Result<Removed> compact(const RecordStore& records, std::string_view now);
 
-/// Whether every lookup puts `a` before `b`, two runs of one key.
-bool always_before(const RecordRun& a, const RecordRun& b);
+/// Whether every lookup puts `a` before `b`, two runs of one key, and rightly: where `a` is dated
+/// after `now`, a wrong clock dated it, and nothing says that it is the newer.
+bool always_before(const RecordRun& a, const RecordRun& b, std::string_view now);
 
 /// What a prune leaves.
 struct PruneLimits {
@@ -30,7 +31,8 @@ struct PruneLimits {
 
 /// Removes artifacts, the oldest first, until those left are within the limits. What any record of
 /// the root names as its winner's stays, whatever the limits. Also temporary files that are older
-/// than an hour: their writers were killed. Errors as `compact`.
+/// than an hour: their writers were killed. Errors as `compact`; `corrupt`, with nothing removed,
+/// where a folder or a record's head cannot be read: it may name a winner.
 Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits);
 
 }  // namespace kernwright

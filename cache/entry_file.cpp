@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <system_error>
+#include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "support/bytes.h"
@@ -15,6 +15,8 @@
 
 namespace kernwright {
 namespace {
+
+namespace fs = std::filesystem;
 
 using std::string_view_literals::operator""sv;
 
@@ -28,8 +30,12 @@ constexpr std::size_t kDigestBytes = 32;
 constexpr std::size_t kPlainBytes = 32;  // of the frame before the key
 constexpr std::size_t kWithBodyBytes = kPlainBytes + 8 + kDigestBytes;
 
-// Far above any cubin: keeps a stray file from being read into memory.
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+// Far above what is written: a winner with its evidence has some 100 KB, a cubin less than 1 MB.
+constexpr FileKind kKinds[] = {
+    {"record", std::uint64_t{8} << 20},
+    {"override", std::uint64_t{64} << 10},
+    {"artifact", std::uint64_t{256} << 20},
+};
 // What the front of a record takes, and more: one read gets it.
 constexpr std::size_t kFirstRead = 4096;
 
@@ -120,8 +126,22 @@ Lookup<EntryFile> located(Lookup<EntryFile> entry, const std::string& path) {
 
 /// Why a file cannot be read.
 Lookup<EntryFile> unread(const Error& error) {
-  const bool gone = error.code == ErrorCode::not_found;
-  return Lookup<EntryFile>::miss(gone ? MissReason::absent : MissReason::unreadable, error.message);
+  const auto reason = [&error] {
+    if (error.code == ErrorCode::not_found) return MissReason::absent;
+    return error.code == ErrorCode::corrupt ? MissReason::corrupt : MissReason::unreadable;
+  };
+  return Lookup<EntryFile>::miss(reason(), error.message);
+}
+
+FileKind file_kind(std::string_view kind) {
+  const auto* known = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                   [kind](const FileKind& one) { return one.name == kind; });
+  assert(known != std::end(kKinds));
+  return *known;
+}
+
+Result<InputFile> open_entry(const fs::path& path, std::string_view kind, const fs::path& within) {
+  return InputFile::open(path, file_kind(kind), within.empty() ? path.parent_path() : within);
 }
 
 }  // namespace
@@ -163,19 +183,29 @@ Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected
   return entry;
 }
 
-Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind) {
-  Result<InputFile> file = InputFile::open(path);
-  if (!file) return unread(file.error());
-  if (file->bytes() > kMaxFileBytes) {
-    return located(corrupt(concat("length ", file->bytes(), " is above ", kMaxFileBytes)), path);
+Result<void> publish_entry(const fs::path& path, const EntryFile& entry, const fs::path& within) {
+  const std::string bytes = encode_entry(entry);
+  const FileKind kind = file_kind(entry.kind);
+  if (bytes.size() > kind.most_bytes) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("the ", kind.name, " of ", entry.key, " has ", bytes.size(),
+                        " bytes, the most is ", kind.most_bytes)};
   }
+  return publish_file(path, bytes, within);
+}
+
+Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind,
+                             const fs::path& within) {
+  const Result<InputFile> file = open_entry(path, expected_kind, within);
+  if (!file) return unread(file.error());
   const Result<std::string> bytes = file->read(0, static_cast<std::size_t>(file->bytes()));
   if (!bytes) return unread(bytes.error());
   return located(decode_entry(*bytes, expected_kind), path);
 }
 
-Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind) {
-  Result<InputFile> file = InputFile::open(path);
+Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind,
+                             const fs::path& within) {
+  const Result<InputFile> file = open_entry(path, expected_kind, within);
   if (!file) return unread(file.error());
   Result<std::string> bytes = file->read(0, kFirstRead);
   if (!bytes) return unread(bytes.error());
@@ -183,9 +213,6 @@ Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_
   if (!frame.ok()) return located(frame.error, path);
   if (frame.bytes() <= bytes->size()) {
     return located(decode_front(*bytes, frame, expected_kind), path);
-  }
-  if (frame.bytes() > kMaxFileBytes) {
-    return located(corrupt(concat("length ", frame.bytes(), " is above ", kMaxFileBytes)), path);
   }
   bytes = file->read(0, static_cast<std::size_t>(frame.bytes()));
   if (!bytes) return unread(bytes.error());

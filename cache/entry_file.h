@@ -1,9 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include "cache/miss.h"
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -25,12 +27,20 @@ std::string encode_entry(const EntryFile& entry);
 /// not fit: magic, length, digest or kind.
 Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected_kind);
 
-/// Reads and decodes a file. Further reasons: `absent`; `unreadable` with what the file system
-/// said.
-Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind);
+/// Publishes the file of an entry. Errors: `invalid_argument` where it would be longer than its
+/// kind may be, so that nobody could read it; `io`.
+Result<void> publish_entry(const std::filesystem::path& path, const EntryFile& entry,
+                           const std::filesystem::path& within);
+
+/// Reads and decodes a file. Below `within`, the root of its cache, nothing may be a link; without
+/// it the file itself may be none. Further reasons: `absent`; `unreadable` with what the file
+/// system said; `corrupt` where it is longer than its kind may be.
+Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind,
+                             const std::filesystem::path& within = {});
 
 /// The same but for the body, of which only the length is checked: costs one short read.
-Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind);
+Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind,
+                             const std::filesystem::path& within = {});
 
 /// The miss of a `Lookup` that failed, for a lookup of another type.
 template <typename T, typename U>

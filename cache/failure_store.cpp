@@ -1,7 +1,6 @@
 #include "cache/failure_store.h"
 
 #include <algorithm>
-#include <system_error>
 
 #include "cache/field_writer.h"
 #include "cache/json_fields.h"
@@ -10,6 +9,10 @@
 
 namespace kernwright {
 namespace {
+
+constexpr FileKind kList{"list of failures", std::uint64_t{16} << 20};
+// Processes that append at the same time may go beyond the limit by a line each.
+constexpr FileKind kListToRead{kList.name, 2 * kList.most_bytes};
 
 std::string_view operation_of(std::string_view problem) {
   return problem.substr(0, problem.find(' '));
@@ -96,10 +99,7 @@ Result<void> FailureStore::put(const Failure& failure) const {
     return Error{ErrorCode::invalid_argument,
                  concat("\"", failure.problem, "\" names no operation")};
   }
-  const std::filesystem::path file = path(failure.problem);
-  std::error_code ignored;  // the append below reports what is wrong
-  std::filesystem::create_directories(file.parent_path(), ignored);
-  return append_line(file, to_json(failure));
+  return append_line(path(failure.problem), to_json(failure), kList, root_);
 }
 
 std::vector<Failure> FailureStore::active(
@@ -107,7 +107,7 @@ std::vector<Failure> FailureStore::active(
     const std::function<std::string(std::string_view kernel_template)>& template_digest) const {
   std::vector<Failure> found;
   if (!is_identifier(operation_of(problem))) return found;
-  const Result<std::string> text = read_file(path(problem));
+  const Result<std::string> text = read_file(path(problem), kListToRead, root_);
   if (!text) return found;
   for (const std::string_view line : split(*text, '\n')) {
     Result<Failure> failure = parse_failure(line);

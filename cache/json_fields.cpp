@@ -1,5 +1,7 @@
 #include "cache/json_fields.h"
 
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "support/text.h"
@@ -9,6 +11,36 @@ namespace kernwright {
 using Json = FieldReader::Json;
 
 namespace {
+
+constexpr std::size_t kMostDepth = 64;
+constexpr std::size_t kMostMembers = 4096;
+
+/// What is beyond the limits in a text, found without parsing it; empty where nothing is.
+std::string beyond_limits(std::string_view json) {
+  // Of each container that is open: how many members it has, or nothing for an array.
+  std::array<std::optional<std::size_t>, kMostDepth> open{};
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    if (c == '[' || c == '{') {
+      if (depth == kMostDepth) return concat("nested deeper than ", kMostDepth);
+      open[depth++] = c == '{' ? std::optional<std::size_t>(1) : std::nullopt;
+    } else if (c == ']' || c == '}') {
+      if (depth == 0) return {};  // no JSON: the parser says so
+      --depth;
+    } else if (c == ',' && depth > 0 && open[depth - 1] && ++*open[depth - 1] > kMostMembers) {
+      return concat("an object of more than ", kMostMembers, " members");
+    }
+  }
+  return {};
+}
 
 /// A number in full, of all else the type: "string", "null".
 std::string described(const Json& value) {
@@ -147,6 +179,15 @@ bool FieldReader::expect(const Json& value, Json::value_t type, const std::strin
 
 void FieldReader::set_defect(const std::string& path, std::string_view what) {
   if (!defect_) defect_ = concat(path, ": ", what);
+}
+
+Result<Json> parse_object(std::string_view json, std::string_view what) {
+  if (const std::string beyond = beyond_limits(json); !beyond.empty()) {
+    return Error{ErrorCode::corrupt, concat(what, ": ", beyond)};
+  }
+  Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) return Error{ErrorCode::corrupt, concat(what, ": not a JSON object")};
+  return root;
 }
 
 std::string dump(const Json& json) {

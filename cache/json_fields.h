@@ -94,15 +94,18 @@ class FieldReader {
   std::optional<std::string>& defect_;
 };
 
-/// Parses one JSON object with `parse(FieldReader&)`. Errors: `corrupt` naming `what` and the
-/// field.
+/// The JSON object of a text. Errors: `corrupt` naming `what`; also where it is nested deeper than
+/// 64 or an object has more than 4096 members, which nothing of ours has: to parse them would take
+/// far more memory or time than their length says.
+Result<FieldReader::Json> parse_object(std::string_view json, std::string_view what);
+
+/// Parses one JSON object with `parse(FieldReader&)`. Errors: those of `parse_object`; `corrupt`
+/// naming `what` and the field.
 template <typename Parse>
 Result<void> parse_fields(std::string_view json, std::string_view what, const Parse& parse) {
-  const auto root = FieldReader::Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) {
-    return Error{ErrorCode::corrupt, std::string(what) + ": not a JSON object"};
-  }
-  FieldReader reader(root);
+  const Result<FieldReader::Json> root = parse_object(json, what);
+  if (!root) return root.error();
+  FieldReader reader(*root);
   parse(reader);
   if (reader.defect())
     return Error{ErrorCode::corrupt, std::string(what) + ": " + *reader.defect()};

@@ -10,14 +10,16 @@
 #include <unistd.h>
 #include <utility>
 
+#include "support/file_calls.h"
+
 namespace kernwright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-FileDescriptor open_lock(const std::filesystem::path& path) {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
-  return FileDescriptor(::open(path.c_str(), kFlags, 0666));
+FileDescriptor open_lock(const std::filesystem::path& path, const std::filesystem::path& root) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK;
+  return FileDescriptor(file_calls().open(path.c_str(), root.native().size(), kFlags, 0666));
 }
 
 /// Whether `path` still names the file: its last holder removes it.
@@ -37,11 +39,11 @@ KeyLock KeyLock::acquire(const std::filesystem::path& root, std::string_view nam
   // flock has no timeout: it is asked again and again, less often as time goes on.
   std::chrono::milliseconds pause{1};
   for (;;) {
-    FileDescriptor file = open_lock(path);
+    FileDescriptor file = open_lock(path, root);
     if (!file.valid() && errno == ENOENT) {
       std::error_code ignored;
       std::filesystem::create_directories(path.parent_path(), ignored);
-      file = open_lock(path);
+      file = open_lock(path, root);
     }
     if (!file.valid()) return {path, FileDescriptor()};
     while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {

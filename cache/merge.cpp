@@ -50,9 +50,9 @@ Result<bool> take_over(const fs::path& file, const fs::path& from, const fs::pat
   const fs::path target = to / file.lexically_relative(from);
   std::error_code error;
   if (fs::exists(target, error)) return false;
-  const Result<std::string> bytes = read_file(file);
+  const Result<std::string> bytes = read_file(file, {}, from);
   if (!bytes) return bytes.error();
-  if (const Result<void> published = publish_file(target, *bytes); !published) {
+  if (const Result<void> published = publish_file(target, *bytes, to); !published) {
     return published.error();
   }
   return true;
@@ -73,6 +73,9 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
   }
   // Artifacts first: a record that can be seen has its bits.
   const ArtifactStore artifacts(from);
+  for (const FilesBelow::Unread& one : files_below(from / "v1" / "artifacts", from).unread) {
+    report.defects.push_back(one.error.message);
+  }
   for (const std::string& digest : artifacts.list()) {
     const fs::path file = artifacts.path(digest);
     if (const Lookup<CompiledKernel> found = artifacts.get(digest); !found) {

@@ -30,18 +30,21 @@ struct MissCount {
 /// a worklist can be made from. Safe against other processes on the same directory.
 class MissLog {
  public:
-  explicit MissLog(const std::filesystem::path& root) : path_(root / "v1" / "misses.jsonl") {}
+  explicit MissLog(std::filesystem::path root)
+      : root_(std::move(root)), path_(root_ / "v1" / "misses.jsonl") {}
 
-  /// Appends a line, unless the file has reached 16 MiB: what is asked for most is in it by then.
-  /// Errors: `io`.
+  /// Appends a line. Errors: `io`, also where the file has 16 MiB: what is asked for most is in it
+  /// by then.
   Result<void> append(const Miss& miss) const;
 
-  /// By key, the most frequent first. Lines that cannot be read are left out.
-  std::vector<MissCount> counts() const;
+  /// By key, the most frequent first; none where there is no log. Lines that cannot be read are
+  /// left out. Errors: those of `read_file`.
+  Result<std::vector<MissCount>> counts() const;
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  std::filesystem::path root_;
   std::filesystem::path path_;
 };
 

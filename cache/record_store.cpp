@@ -96,11 +96,11 @@ Lookup<T> other_key(const std::string& path, std::string_view frame, const Recor
 /// A record of format version 1: its payload is the evidence, and there is no body.
 bool is_plain(const EntryFile& entry) { return entry.payload.starts_with('{'); }
 
-Lookup<RecordHead> read_head(const std::string& path) {
-  const Lookup<EntryFile> entry = read_front(path, kRecord);
+Lookup<RecordHead> read_head(const std::string& path, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_front(path, kRecord, root);
   if (!entry) return same_miss<RecordHead>(entry);
   if (is_plain(*entry.value)) {
-    const Lookup<TuningRecord> record = read_record(path);
+    const Lookup<TuningRecord> record = read_record(path, root);
     if (!record) return same_miss<RecordHead>(record);
     return Lookup<RecordHead>::hit(head_of(*record.value));
   }
@@ -112,8 +112,8 @@ Lookup<RecordHead> read_head(const std::string& path) {
   return Lookup<RecordHead>::hit(*std::move(head));
 }
 
-Lookup<Override> read_override(const std::string& path) {
-  const Lookup<EntryFile> entry = read_entry(path, kOverride);
+Lookup<Override> read_override(const std::string& path, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_entry(path, kOverride, root);
   if (!entry) return same_miss<Override>(entry);
   Result<Override> override = parse_override(entry.value->payload);
   if (!override) return corrupt<Override>(path, override.error().message);
@@ -157,17 +157,17 @@ std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
   return match_numbers(name, pattern, /*cut=*/name.size() >= kSlugLength);
 }
 
-/// Every file below `folder` with that suffix, sorted.
-std::vector<fs::path> files_below(const fs::path& folder, std::string_view suffix) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  const auto skip = fs::directory_options::skip_permission_denied;
-  for (fs::recursive_directory_iterator file(folder, skip, error);
-       !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
-    if (file->path().extension() == suffix) files.push_back(file->path());
+/// `read(path)` of every file with that suffix, and a defect for every folder that was not read.
+template <typename Listed, typename T, typename Read>
+std::vector<Listed> listed(const FilesBelow& below, std::string_view suffix, const Read& read) {
+  std::vector<Listed> all;
+  for (const FilesBelow::Unread& one : below.unread) {
+    all.push_back({one.folder, Lookup<T>::miss(MissReason::unreadable, one.error.message)});
   }
-  std::sort(files.begin(), files.end());
-  return files;
+  for (const fs::path& path : below.files) {
+    if (path.extension() == suffix) all.push_back({path, read(path)});
+  }
+  return all;
 }
 
 }  // namespace
@@ -190,7 +190,7 @@ RecordStore::Found RecordStore::get(const RecordPlace& place) const {
     found.defects.push_back(std::move(detail));
   };
   const std::string folder = root_ + place.folder + '/';
-  Result<std::vector<std::string>> names = read_directory(folder);
+  Result<std::vector<std::string>> names = read_directory(folder, root_);
   if (!names) {
     if (names.error().code != ErrorCode::not_found) {
       defect(MissReason::unreadable, names.error().message);
@@ -201,7 +201,7 @@ RecordStore::Found RecordStore::get(const RecordPlace& place) const {
   for (const std::string& name : *names) {
     std::string file = folder + name;
     if (name.ends_with(kRecordSuffix)) {
-      Lookup<RecordHead> head = read_head(file);
+      Lookup<RecordHead> head = read_head(file, root_);
       if (head && head.value->key != place.key) head = misplaced<RecordHead>(file, head.value->key);
       if (head) {
         found.runs.push_back({std::move(file), *std::move(head.value)});
@@ -209,7 +209,7 @@ RecordStore::Found RecordStore::get(const RecordPlace& place) const {
         defect(head.reason, std::move(head.detail));
       }
     } else if (name.ends_with(kOverrideSuffix)) {
-      Lookup<Override> override = read_override(file);
+      Lookup<Override> override = read_override(file, root_);
       if (override && override.value->key != place.key) {
         override = misplaced<Override>(file, override.value->key);
       }
@@ -242,9 +242,9 @@ Result<fs::path> RecordStore::put(const TuningRecord& record) const {
   }
   const RecordPlace place(record.key);
   fs::path path = folder(place) / run_name(kRecordSuffix);
-  const Result<void> published =
-      publish_file(path, encode_entry({std::string(kRecord), place.text,
-                                       encode_head(head_of(record)), std::move(json)}));
+  const Result<void> published = publish_entry(
+      path, {std::string(kRecord), place.text, encode_head(head_of(record)), std::move(json)},
+      root_);
   if (!published) return published.error();
   return path;
 }
@@ -257,7 +257,7 @@ Result<fs::path> RecordStore::put(Override override) const {
   }
   fs::path path = folder(place) / run_name(kOverrideSuffix);
   const Result<void> published =
-      publish_file(path, encode_entry({std::string(kOverride), place.text, to_json(override)}));
+      publish_entry(path, {std::string(kOverride), place.text, to_json(override)}, root_);
   if (!published) return published.error();
   return path;
 }
@@ -268,8 +268,9 @@ std::vector<RecordRun> RecordStore::heads(std::string_view operation) const {
   for (const std::string& target : list_directory(folder)) {
     for (const std::string& sku : list_directory(folder / target)) {
       for (const fs::path& file :
-           files_below(folder / target / sku / slug(operation), kRecordSuffix)) {
-        if (Lookup<RecordHead> head = read_head(file)) {
+           files_below(folder / target / sku / slug(operation), root_).files) {
+        if (file.extension() != kRecordSuffix) continue;
+        if (Lookup<RecordHead> head = read_head(file, root_)) {
           runs.push_back({file, *std::move(head.value)});
         }
       }
@@ -284,7 +285,7 @@ std::vector<RecordStore::Alike> RecordStore::like(const RecordKey& shape) const 
   std::string pattern(shape_of(shape.problem));
   for (char& c : pattern) c = c == '?' ? c : plain(c);
   std::vector<Alike> alike;
-  const RememberedListings::Names names = listings_->names(folder);
+  const RememberedListings::Names names = listings_->names(folder, root_);
   for (const std::string& name : *names) {
     if (auto sizes = match_name(name, pattern)) {
       alike.push_back({folder + name + '/', *std::move(sizes)});
@@ -295,9 +296,12 @@ std::vector<RecordStore::Alike> RecordStore::like(const RecordKey& shape) const 
 
 std::vector<RecordRun> RecordStore::runs(const Alike& alike, const RecordKey& shape) const {
   std::vector<RecordRun> runs;
-  for (const std::string& name : list_directory(alike.folder)) {
+  Result<std::vector<std::string>> names = read_directory(alike.folder, root_);
+  if (!names) return runs;
+  std::sort(names->begin(), names->end());
+  for (const std::string& name : *names) {
     if (!name.ends_with(kRecordSuffix)) continue;
-    Lookup<RecordHead> head = read_head(alike.folder + name);
+    Lookup<RecordHead> head = read_head(alike.folder + name, root_);
     if (!head) continue;
     const RecordKey& key = head.value->key;
     if (key.target == shape.target && key.sku == shape.sku && key.policy == shape.policy &&
@@ -309,31 +313,32 @@ std::vector<RecordRun> RecordStore::runs(const Alike& alike, const RecordKey& sh
 }
 
 std::vector<RecordStore::Listed> RecordStore::list() const {
-  std::vector<Listed> listed;
-  for (const fs::path& path : files_below(records_folder(), kRecordSuffix)) {
-    Lookup<TuningRecord> record = read_record(path);
-    if (record && folder(record.value->key) != path.parent_path()) {
-      record = misplaced<TuningRecord>(path, record.value->key);
-    }
-    listed.push_back({path, std::move(record)});
-  }
-  return listed;
+  return listed<Listed, TuningRecord>(
+      files_below(records_folder(), root_), kRecordSuffix, [this](const fs::path& path) {
+        Lookup<TuningRecord> record = read_record(path, root_);
+        if (!record || folder(record.value->key) == path.parent_path()) return record;
+        return misplaced<TuningRecord>(path, record.value->key);
+      });
+}
+
+std::vector<RecordStore::ListedHead> RecordStore::list_heads() const {
+  return listed<ListedHead, RecordHead>(
+      files_below(records_folder(), root_), kRecordSuffix,
+      [this](const fs::path& path) { return read_head(path, root_); });
 }
 
 std::vector<RecordStore::ListedOverride> RecordStore::list_overrides() const {
-  std::vector<ListedOverride> listed;
-  for (const fs::path& path : files_below(records_folder(), kOverrideSuffix)) {
-    Lookup<Override> override = read_override(path);
-    if (override && folder(override.value->key) != path.parent_path()) {
-      override = misplaced<Override>(path, override.value->key);
-    }
-    listed.push_back({path, std::move(override)});
-  }
-  return listed;
+  FilesBelow below = files_below(records_folder(), root_);
+  below.unread.clear();
+  return listed<ListedOverride, Override>(below, kOverrideSuffix, [this](const fs::path& path) {
+    Lookup<Override> override = read_override(path, root_);
+    if (!override || folder(override.value->key) == path.parent_path()) return override;
+    return misplaced<Override>(path, override.value->key);
+  });
 }
 
-Lookup<TuningRecord> read_record(const std::string& file) {
-  const Lookup<EntryFile> entry = read_entry(file, kRecord);
+Lookup<TuningRecord> read_record(const std::string& file, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_entry(file, kRecord, root);
   if (!entry) return same_miss<TuningRecord>(entry);
   const bool plain = is_plain(*entry.value);
   Result<TuningRecord> record = parse_record(plain ? entry.value->payload : entry.value->body);

@@ -66,14 +66,22 @@ class RecordStore {
   /// The heads of the readable records in a folder that `like` found, in order of their names.
   std::vector<RecordRun> runs(const Alike& alike, const RecordKey& shape) const;
 
-  /// Every record file below the root, sorted by path, decoded whole or with its defect.
+  /// Every record file below the root, sorted by path, decoded whole or with its defect. Before
+  /// them the folders that cannot be read: `unreadable`.
   struct Listed {
     std::filesystem::path path;
     Lookup<TuningRecord> record;
   };
   std::vector<Listed> list() const;
 
-  /// Every file of a decision below the root, sorted by path.
+  /// The same of the heads alone, which are intact where only the evidence is not.
+  struct ListedHead {
+    std::filesystem::path path;
+    Lookup<RecordHead> head;
+  };
+  std::vector<ListedHead> list_heads() const;
+
+  /// Every file of a decision below the root, sorted by path; of folders `list` tells.
   struct ListedOverride {
     std::filesystem::path path;
     Lookup<Override> override;
@@ -91,7 +99,8 @@ class RecordStore {
   std::shared_ptr<RememberedListings> listings_ = std::make_shared<RememberedListings>();
 };
 
-/// The whole record of a file. Reasons as `read_entry`; `corrupt` where head and evidence differ.
-Lookup<TuningRecord> read_record(const std::string& file);
+/// The whole record of a file, of the cache at `root` where that is given. Reasons as `read_entry`;
+/// `corrupt` where head and evidence differ.
+Lookup<TuningRecord> read_record(const std::string& file, const std::filesystem::path& root = {});
 
 }  // namespace kernwright

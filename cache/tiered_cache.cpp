@@ -28,12 +28,13 @@ void mark(const fs::path& root) {
   std::error_code error;
   const fs::path tag = root / "CACHEDIR.TAG";
   if (fs::exists(tag, error) || error) return;
-  static_cast<void>(publish_file(root / "FORMAT", "kernwright cache, layout v1\n"));
+  static_cast<void>(publish_file(root / "FORMAT", "kernwright cache, layout v1\n", root));
   // Last: where it is, both are.
   static_cast<void>(publish_file(
       tag,
       "Signature: 8a477f597d28d172789f06886806bc55\n"
-      "# This directory holds what kernwright can make again. See https://bford.info/cachedir/\n"));
+      "# This directory holds what kernwright can make again. See https://bford.info/cachedir/\n",
+      root));
 }
 
 /// How well a record fits, had it been measured, and why that is not `exact`: of several reasons

@@ -1,9 +1,7 @@
 #include "tuner/evidence.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
-#include <time.h>
 #include <utility>
 
 #include "support/text.h"
@@ -47,15 +45,6 @@ void merge(CheckReport& proof, const CheckReport& later) {
 bool gap_dominated(const RankedConfiguration& ranked) {
   constexpr double kShare = 0.2;
   return ranked.launch_gap_us > kShare * ranked.measurement.median_us();
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  std::string text(32, '\0');
-  text.resize(std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
-  return text;
 }
 
 Error none_passed(std::string_view problem, std::span<const Trial> trials) {

@@ -23,9 +23,6 @@ void merge(CheckReport& proof, const CheckReport& later);
 /// kernel.
 bool gap_dominated(const RankedConfiguration& ranked);
 
-/// Now, in UTC, ISO 8601.
-std::string utc_now();
-
 /// That no candidate passed: how many there were, how they ended, and the commonest outcome's
 /// detail.
 Error none_passed(std::string_view problem, std::span<const Trial> trials);

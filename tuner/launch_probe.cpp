@@ -39,6 +39,11 @@ ExecutionPlan plan_of(int launches) {
   return plan;
 }
 
+/// The cache that a baseline lies in, <root>/probe/<name>: below it no link is followed.
+std::filesystem::path cache_root_of(const std::filesystem::path& baseline) {
+  return baseline.parent_path().parent_path();
+}
+
 }  // namespace
 
 LaunchCost launch_cost_of(const DeviceProfile& profile) {
@@ -158,7 +163,7 @@ LaunchBaseline::LaunchBaseline(const std::filesystem::path& cache_root,
 }
 
 std::optional<LaunchCost> LaunchBaseline::load() const {
-  const Result<std::string> text = read_file(path_);
+  const Result<std::string> text = read_file(path_, {"baseline", 4096}, cache_root_of(path_));
   if (!text) return std::nullopt;
   LaunchCost cost;
   const Result<void> parsed = parse_fields(*text, "baseline", [&](FieldReader& fields) {
@@ -172,10 +177,12 @@ std::optional<LaunchCost> LaunchBaseline::load() const {
 }
 
 Result<void> LaunchBaseline::store(const LaunchCost& cost) const {
-  return publish_file(path_, dump({{"graph_node_us", cost.graph_node_us},
-                                   {"stream_launch_us", cost.stream_launch_us},
-                                   {"event_pair_us", cost.event_pair_us},
-                                   {"sm_mhz", cost.sm_mhz}}));
+  return publish_file(path_,
+                      dump({{"graph_node_us", cost.graph_node_us},
+                            {"stream_launch_us", cost.stream_launch_us},
+                            {"event_pair_us", cost.event_pair_us},
+                            {"sm_mhz", cost.sm_mhz}}),
+                      cache_root_of(path_));
 }
 
 }  // namespace kernwright

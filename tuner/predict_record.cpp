@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compile/render.h"
+#include "support/utc.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/cost_model.h"
 #include "tuner/evidence.h"

@@ -1,6 +1,6 @@
 #include "tuner/trial_log.h"
 
-#include <system_error>
+#include <cstdint>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +11,8 @@ namespace kernwright {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr FileKind kLog{"log of trials", std::uint64_t{1} << 30};
 
 /// Logs of compilers and drivers may hold any bytes; the line stays valid JSON.
 std::string one_line(const Json& json) {
@@ -29,8 +31,6 @@ TrialLog::TrialLog(std::filesystem::path path) : path_(std::move(path)) {}
 
 Result<void> TrialLog::begin(const RecordKey& key, const RecordEnvironment& environment) {
   if (path_.empty()) return {};
-  std::error_code ignored;  // the open below reports what is wrong
-  std::filesystem::create_directories(path_.parent_path(), ignored);
   const Json json = {{"session",
                       {{"problem", key.problem},
                        {"target", key.target},
@@ -39,7 +39,7 @@ Result<void> TrialLog::begin(const RecordKey& key, const RecordEnvironment& envi
                        {"compiler", environment.compiler},
                        {"driver", environment.driver},
                        {"kernwright", environment.kernwright}}}};
-  return append_line(path_, one_line(json));
+  return append_line(path_, one_line(json), kLog);
 }
 
 Result<void> TrialLog::append(const Trial& trial) {
@@ -64,7 +64,7 @@ Result<void> TrialLog::append(const Trial& trial) {
                        {"static_smem_bytes", resources.static_smem_bytes}};
   json["predicted_us"] = trial.predicted_us;
   json["compile_seconds"] = trial.compile_seconds;
-  return append_line(path_, one_line(json));
+  return append_line(path_, one_line(json), kLog);
 }
 
 }  // namespace kernwright

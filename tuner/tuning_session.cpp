@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "support/utc.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/cost_model.h"
 #include "tuner/evidence.h"

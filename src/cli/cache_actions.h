@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "cli/command.h"
@@ -22,8 +23,10 @@ struct CacheFlags {
   llvm::cl::opt<std::string> why;
   llvm::cl::opt<bool> worklist;
   llvm::cl::opt<std::string> key;
+  llvm::cl::opt<std::uint64_t> serial;
   llvm::cl::opt<std::string> trusted_keys;
   llvm::cl::opt<bool> allow_unsigned;
+  llvm::cl::opt<bool> allow_older;
   const llvm::cl::opt<bool>& json;
 };
 

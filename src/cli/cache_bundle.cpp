@@ -1,31 +1,38 @@
 // The actions of `kernwright cache` on bundles.
 
-#include <cerrno>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
 
 #include "cache/bundle.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
-#include "support/file_descriptor.h"
 #include "support/files.h"
 #include "support/signing.h"
 #include "support/text.h"
+#include "support/utc.h"
 
 namespace kernwright::cli {
 namespace {
 
-/// Writes a secret that nobody else may ever read, and no file over another.
-Result<void> write_secret(const std::filesystem::path& path, const std::string& text) {
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const bool written =
-      file.valid() &&
-      ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      file.close();
-  if (written) return {};
-  return Error{ErrorCode::io, concat("cannot create ", path.native(), ": ",
-                                     std::generic_category().message(errno))};
+constexpr FileKind kSecretKey{"secret key", 4096};
+
+/// The name of a pair of keys, which a user may give as that of one of its two files.
+std::string pair_name(std::string name) {
+  for (const std::string_view extension : {".key", ".pub"}) {
+    if (name.size() > extension.size() && name.ends_with(extension)) {
+      name.resize(name.size() - extension.size());
+      break;
+    }
+  }
+  return name;
+}
+
+std::uint64_t utc_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());
 }
 
 Result<std::string> the_word(const CacheFlags& flags, std::string_view what) {
@@ -40,9 +47,11 @@ Result<std::string> the_word(const CacheFlags& flags, std::string_view what) {
 Status export_cache(const CacheFlags& flags) {
   const Result<std::string> file = the_word(flags, "file to write");
   if (!file) return report(file.error());
-  ExportOptions options{.sku = flags.service.sku, .secret_key = {}};
+  ExportOptions options{
+      .sku = flags.service.sku, .secret_key = {}, .serial = flags.serial, .now = utc_now()};
+  if (flags.serial.getNumOccurrences() == 0) options.serial = utc_seconds();
   if (!flags.key.empty()) {
-    const Result<std::string> key = read_file(flags.key.getValue());
+    const Result<std::string> key = read_file(flags.key.getValue(), kSecretKey);
     if (!key) return report(key.error());
     options.secret_key = trim(*key);
   }
@@ -51,6 +60,7 @@ Status export_cache(const CacheFlags& flags) {
   if (flags.json) {
     print_json(Json{{"bundle", *file},
                     {"digest", exported->digest},
+                    {"serial", options.serial},
                     {"signed", !flags.key.empty()},
                     {"records", exported->records},
                     {"overrides", exported->overrides},
@@ -58,7 +68,7 @@ Status export_cache(const CacheFlags& flags) {
   } else {
     print(concat(*file, ": ", exported->records, " records, ", exported->artifacts, " artifacts, ",
                  exported->overrides, " decisions, ", flags.key.empty() ? "not signed" : "signed",
-                 "; ", exported->digest));
+                 "; serial ", options.serial, "; ", exported->digest));
   }
   return Status::ok;
 }
@@ -68,6 +78,7 @@ Status install_cache(const CacheFlags& flags) {
   if (!file) return report(file.error());
   InstallOptions options;
   options.allow_unsigned = flags.allow_unsigned;
+  options.allow_older = flags.allow_older;
   if (!flags.trusted_keys.empty()) {
     Result<std::vector<std::string>> keys = read_trusted_keys(flags.trusted_keys.getValue());
     if (!keys) return report(keys.error());
@@ -79,11 +90,12 @@ Status install_cache(const CacheFlags& flags) {
     print_json(Json{{"root", flags.root().string()},
                     {"digest", installed->digest},
                     {"signer", installed->signer},
+                    {"serial", installed->serial},
                     {"files", installed->files},
                     {"bytes", installed->bytes}});
   } else {
-    print(concat(installed->files, " files, ", installed->bytes, " bytes, in use at ",
-                 installed_bundle(flags.root()).string(),
+    print(concat(installed->files, " files, ", installed->bytes, " bytes, serial ",
+                 installed->serial, ", in use at ", installed_bundle(flags.root()).string(),
                  installed->signer.empty() ? "; signed by nobody who is trusted"
                                            : "; signed by " + installed->signer));
   }
@@ -91,16 +103,20 @@ Status install_cache(const CacheFlags& flags) {
 }
 
 Status make_keys(const CacheFlags& flags) {
-  const Result<std::string> name = the_word(flags, "name of a key");
-  if (!name) return report(name.error());
+  const Result<std::string> word = the_word(flags, "name of a key");
+  if (!word) return report(word.error());
   const Result<KeyPair> keys = make_key_pair();
   if (!keys) return report(keys.error());
-  const std::string secret = *name + ".key";
-  const std::string shared = *name + ".pub";
-  if (Result<void> made = write_secret(secret, keys->secret_key + "\n"); !made) {
+  const std::string name = pair_name(*word);
+  const std::string secret = name + ".key";
+  const std::string shared = name + ".pub";
+  // A secret that nobody else may ever read, and no file over another.
+  if (Result<void> made = create_file(secret, keys->secret_key + "\n", 0600); !made) {
     return report(made.error());
   }
-  if (Result<void> made = publish_file(shared, keys->public_key + "\n"); !made) {
+  if (Result<void> made = create_file(shared, keys->public_key + "\n", 0644); !made) {
+    std::error_code ignored;
+    std::filesystem::remove(secret, ignored);
     return report(made.error());
   }
   if (flags.json) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <system_error>
+#include <vector>
 
 #include "cache/compact.h"
 #include "cache/merge.h"
@@ -10,7 +12,7 @@
 #include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "support/text.h"
-#include "tuner/evidence.h"
+#include "support/utc.h"
 
 namespace kernwright::cli {
 namespace {
@@ -52,32 +54,69 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
   return values;
 }
 
-/// The candidate that a decision is of: the one named, or what is served now.
-Result<HeadWinner> decided_of(const CacheFlags& flags, const ServiceCore& service,
-                              const Problem& normalized) {
-  if (!flags.kernel_template.empty()) {
-    const Result<ParameterValues> parameters = parse_parameters(flags.configuration.getValue());
-    if (!parameters) return parameters.error();
-    const Result<Candidate> candidate =
-        service.candidate(normalized, flags.kernel_template.getValue(), *parameters);
-    if (!candidate) return candidate.error();
-    HeadWinner winner;
-    winner.kernel_template = flags.kernel_template;
-    winner.configuration = candidate->configuration;
-    return winner;
-  }
+/// What a decision is of.
+struct Decided {
+  std::string kernel_template;
+  Configuration configuration;
+
+  /// As `Candidate::id`.
+  std::string id() const { return kernel_template + " " + configuration.text(); }
+};
+
+/// The candidate that --template and --configuration name; nothing where they do not.
+Result<std::optional<Decided>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
+                                               const Problem& normalized) {
+  if (flags.kernel_template.empty()) return std::optional<Decided>();
+  const Result<ParameterValues> parameters = parse_parameters(flags.configuration.getValue());
+  if (!parameters) return parameters.error();
+  const Result<Candidate> candidate =
+      service.candidate(normalized, flags.kernel_template.getValue(), *parameters);
+  if (!candidate) return candidate.error();
+  return std::optional(Decided{flags.kernel_template, candidate->configuration});
+}
+
+/// The candidate to pin or to ban: the one named, or what is served now.
+Result<std::vector<Decided>> to_decide(const CacheFlags& flags, const ServiceCore& service,
+                                       const Problem& normalized) {
+  Result<std::optional<Decided>> named = named_candidate(flags, service, normalized);
+  if (!named) return named.error();
+  if (*named) return std::vector{**std::move(named)};
   MissReason reason = MissReason::none;
   const std::vector<GradedRecord> records = service.records(normalized, reason);
-  if (!records.empty()) return records.front().head.winner;
+  if (!records.empty()) {
+    const HeadWinner& served = records.front().head.winner;
+    return std::vector<Decided>{{served.kernel_template, served.configuration}};
+  }
   return Error{ErrorCode::invalid_argument,
                concat("no record for ", normalized.text(), " (", to_string(reason),
                       "): name the candidate with --template and --configuration")};
 }
 
+/// What to lift: what was decided of the candidate named, or all that was decided for the problem.
+Result<std::vector<Decided>> to_lift(const CacheFlags& flags, const ServiceCore& service,
+                                     const Problem& normalized) {
+  const Result<std::optional<Decided>> named = named_candidate(flags, service, normalized);
+  if (!named) return named.error();
+  const Decisions decisions = service.decisions(normalized);
+  std::vector<Decided> all;
+  const auto add = [&](const Override& made) {
+    if (!*named || (*named)->id() == made.id()) {
+      all.push_back({made.kernel_template, made.configuration});
+    }
+  };
+  if (decisions.pin()) add(*decisions.pin());
+  for (const auto& [id, ban] : decisions.bans()) add(ban);
+  if (!all.empty()) return all;
+  return Error{ErrorCode::not_found,
+               *named
+                   ? concat((*named)->id(), " is neither pinned nor banned for ", normalized.text())
+                   : concat("nothing is pinned or banned for ", normalized.text())};
+}
+
 }  // namespace
 
 Status compact_cache(const CacheFlags& flags) {
-  return print_removed(flags, compact(RecordStore(flags.root())));
+  return print_removed(flags, compact(RecordStore(flags.root()), utc_now()));
 }
 
 Status prune_cache(const CacheFlags& flags) {
@@ -146,20 +185,25 @@ Status decide(const CacheFlags& flags) {
   if (!service) return report(service.error());
   const Result<ServiceCore::Named> named = (*service)->name(*problem);
   if (!named) return report(named.error());
-  const Result<HeadWinner> candidate = decided_of(flags, **service, named->problem);
-  if (!candidate) return report(candidate.error());
-  const Override made{.key = (*service)->key(named->problem),
-                      .action = *parse_override_action(flags.words.front()),
-                      .kernel_template = candidate->kernel_template,
-                      .configuration = candidate->configuration,
-                      .why = flags.why,
-                      .created = utc_now()};
-  if (const auto put = (*service)->cache().put_override(made); !put) return report(put.error());
-  if (flags.json) {
-    print_json(Json::parse(to_json(made)));
-  } else {
-    print(concat(to_string(made.action), " ", made.id(), " for ", made.key.text()));
+  const OverrideAction action = *parse_override_action(flags.words.front());
+  const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, named->problem)
+                                                      : to_decide(flags, **service, named->problem);
+  if (!decided) return report(decided.error());
+  Json rows = Json::array();
+  for (const Decided& one : *decided) {
+    const Override made{.key = (*service)->key(named->problem),
+                        .action = action,
+                        .kernel_template = one.kernel_template,
+                        .configuration = one.configuration,
+                        .why = flags.why,
+                        .created = utc_now()};
+    if (const auto put = (*service)->cache().put_override(made); !put) return report(put.error());
+    rows.push_back(Json::parse(to_json(made)));
+    if (!flags.json)
+      print(concat(to_string(made.action), " ", made.id(), " for ", made.key.text()));
   }
+  if (flags.json)
+    print_json(action == OverrideAction::lift ? Json{{"lifted", rows}} : rows.front());
   return Status::ok;
 }
 

@@ -1,14 +1,18 @@
 // The actions of `kernwright cache` that only look.
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <system_error>
 
+#include "cache/bundle.h"
 #include "cache/miss_log.h"
 #include "cache/tiered_cache.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
 #include "model/device_profile.h"
+#include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -19,9 +23,9 @@ class Defects {
  public:
   explicit Defects(bool json) : json_(json) {}
 
-  void note(const std::string& path, std::string_view what) {
-    rows_.push_back({{"path", path}, {"defect", what}});
-    if (!json_) print(concat(path, ": ", what));
+  void note(const std::filesystem::path& path, std::string_view what) {
+    rows_.push_back({{"path", path.string()}, {"defect", what}});
+    if (!json_) print(concat(path.string(), ": ", what));
   }
   const Json& rows() const { return rows_; }
 
@@ -29,6 +33,30 @@ class Defects {
   bool json_;
   Json rows_ = Json::array();
 };
+
+/// The folders of artifacts that could not be read; `RecordStore::list` tells of those of records.
+std::vector<FilesBelow::Unread> unread_artifacts(const TieredCache& cache) {
+  return files_below(cache.root() / "v1" / "artifacts", cache.root()).unread;
+}
+
+/// Checks the bundle that is in use, whose folder it gives; empty where none is.
+std::filesystem::path check_bundle(const std::filesystem::path& root, Defects& defects) {
+  std::filesystem::path bundle = installed_bundle(root);
+  if (!bundle.empty()) {
+    for (const BundleDefect& defect : bundle_defects(bundle))
+      defects.note(defect.path, defect.what);
+    return bundle;
+  }
+  const std::filesystem::path link = root / "bundles" / "current";
+  std::error_code error;
+  const bool there = std::filesystem::exists(std::filesystem::symlink_status(link, error));
+  if (error && error != std::errc::no_such_file_or_directory) {
+    defects.note(link, error.message());
+  } else if (there) {
+    defects.note(link, "it is no link to a bundle beside it");
+  }
+  return {};
+}
 
 /// Compiles the winners again, with a service per SKU.
 class Recompiler {
@@ -58,10 +86,15 @@ class Recompiler {
 
 Status list_cache(const CacheFlags& flags) {
   const TieredCache cache(flags.root());
+  bool whole = true;
+  const auto left_out = [&whole](const std::filesystem::path& path, std::string_view why) {
+    whole = false;
+    report_warning(concat("not listed: ", path.string(), ": ", why));
+  };
   Json rows = Json::array();
   for (const RecordStore::Listed& listed : cache.records().list()) {
     if (!listed.record) {
-      report_warning(concat(listed.path.string(), ": ", listed.record.detail));
+      left_out(listed.path, listed.record.detail);
       continue;
     }
     if (flags.json) {
@@ -74,7 +107,7 @@ Status list_cache(const CacheFlags& flags) {
   Json overrides = Json::array();
   for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
     if (!listed.override) {
-      report_warning(concat(listed.path.string(), ": ", listed.override.detail));
+      left_out(listed.path, listed.override.detail);
       continue;
     }
     const Override& made = *listed.override.value;
@@ -86,6 +119,9 @@ Status list_cache(const CacheFlags& flags) {
     }
   }
   const std::size_t artifacts = cache.artifacts().list().size();
+  for (const FilesBelow::Unread& one : unread_artifacts(cache)) {
+    left_out(one.folder, one.error.message);
+  }
   if (flags.json) {
     print_json(Json{{"root", cache.root().string()},
                     {"records", rows},
@@ -94,22 +130,23 @@ Status list_cache(const CacheFlags& flags) {
   } else {
     print(concat(artifacts, " artifacts in ", cache.root().string()));
   }
-  return Status::ok;
+  return whole ? Status::ok : Status::failed;
 }
 
 Status verify_cache(const CacheFlags& flags) {
   const TieredCache cache(flags.root());
   Defects defects(flags.json);
   Recompiler recompiler(flags);
+  int records = 0;
   int recompiled = 0;
   int not_comparable = 0;
-  const std::vector<RecordStore::Listed> records = cache.records().list();
-  for (const RecordStore::Listed& listed : records) {
-    const std::string path = listed.path.string();
+  for (const RecordStore::Listed& listed : cache.records().list()) {
+    const std::filesystem::path& path = listed.path;
     if (!listed.record) {
       defects.note(path, concat(to_string(listed.record.reason), ": ", listed.record.detail));
       continue;
     }
+    ++records;
     const RecordHead head = head_of(*listed.record.value);
     if (Lookup<CompiledKernel> bits = cache.artifact(head.winner.artifact); !bits) {
       defects.note(path, concat("its winner's artifact ", head.winner.artifact, ": ",
@@ -131,20 +168,25 @@ Status verify_cache(const CacheFlags& flags) {
   }
   for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
     if (listed.override) continue;
-    defects.note(listed.path.string(),
+    defects.note(listed.path,
                  concat(to_string(listed.override.reason), ": ", listed.override.detail));
   }
   const std::vector<std::string> artifacts = cache.artifacts().list();
+  for (const FilesBelow::Unread& one : unread_artifacts(cache)) {
+    defects.note(one.folder, one.error.message);
+  }
   for (const std::string& digest : artifacts) {
     if (Lookup<CompiledKernel> bits = cache.artifacts().get(digest); !bits) {
-      defects.note(cache.artifacts().path(digest).string(),
+      defects.note(cache.artifacts().path(digest),
                    concat(to_string(bits.reason), ": ", bits.detail));
     }
   }
+  const std::filesystem::path bundle = check_bundle(cache.root(), defects);
   if (flags.json) {
     Json json = {{"root", cache.root().string()},
-                 {"records", records.size()},
+                 {"records", records},
                  {"artifacts", artifacts.size()},
+                 {"bundle", bundle.empty() ? Json() : Json(bundle.string())},
                  {"defects", defects.rows()}};
     if (flags.recompile) {
       json["recompiled"] = recompiled;
@@ -156,8 +198,9 @@ Status verify_cache(const CacheFlags& flags) {
       print(concat(recompiled, " winners compiled again, ", not_comparable,
                    " of other code, another compiler or an unknown SKU"));
     }
-    print(concat(records.size(), " records, ", artifacts.size(), " artifacts, ",
-                 defects.rows().size(), " defects"));
+    if (!bundle.empty()) print(concat("bundle in use: ", bundle.string()));
+    print(concat(records, " records, ", artifacts.size(), " artifacts, ", defects.rows().size(),
+                 " defects"));
   }
   return defects.rows().empty() ? Status::ok : Status::failed;
 }
@@ -166,7 +209,9 @@ Status show_misses(const CacheFlags& flags) {
   const MissLog log(flags.root());
   Json rows = Json::array();
   Json problems = Json::array();
-  for (const MissCount& miss : log.counts()) {
+  const Result<std::vector<MissCount>> counts = log.counts();
+  if (!counts) return report(counts.error());
+  for (const MissCount& miss : *counts) {
     const Miss& latest = miss.latest;
     if (!flags.service.sku.empty() && latest.key.sku != flags.service.sku.getValue()) continue;
     if (std::find(problems.begin(), problems.end(), latest.key.problem) == problems.end()) {

@@ -56,7 +56,9 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
               llvm::cl::sub(sub)),
       max_days("max-days", llvm::cl::desc("prune: age of artifacts, default any"),
                llvm::cl::init(0), llvm::cl::sub(sub)),
-      kernel_template("template", llvm::cl::desc("pin, ban, lift: default: what is served now"),
+      kernel_template("template",
+                      llvm::cl::desc("pin, ban: default: what is served now; lift: default:\n"
+                                     "all that was decided for the problem"),
                       llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)),
       configuration("configuration",
                     llvm::cl::desc("Parameters of --template, \"A=1 B=2\"; default: own"),
@@ -65,11 +67,18 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
       worklist("worklist", llvm::cl::desc("misses: print a worklist of them"), llvm::cl::sub(sub)),
       key("key", llvm::cl::desc("export: sign with this secret key"), llvm::cl::value_desc("FILE"),
           llvm::cl::sub(sub)),
+      serial("serial",
+             llvm::cl::desc("export: says which bundle is the newer; default: the time in UTC\n"
+                            "seconds"),
+             llvm::cl::value_desc("N"), llvm::cl::init(0), llvm::cl::sub(sub)),
       trusted_keys("trusted-keys", llvm::cl::desc("install: public keys, one a line"),
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)),
       allow_unsigned("allow-unsigned",
                      llvm::cl::desc("install: also what none of the trusted keys signed"),
                      llvm::cl::sub(sub)),
+      allow_older("allow-older",
+                  llvm::cl::desc("install: also a lower serial than that of the bundle in use"),
+                  llvm::cl::sub(sub)),
       json(as_json) {}
 
 std::filesystem::path CacheFlags::root() const {

@@ -1,3 +1,5 @@
+#include <chrono>
+
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -5,6 +7,9 @@
 
 namespace kernwright::cli {
 namespace {
+
+// Where many prewarm one cache, none of them serves yet: waiting saves the compile.
+constexpr std::chrono::seconds kPatience{30};
 
 class Prewarm : public Command {
  public:
@@ -33,7 +38,8 @@ class Prewarm : public Command {
       }
       options.min_match = *least;
     }
-    Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
+    Result<std::shared_ptr<ServiceCore>> opened =
+        ServiceCore::open(std::move(options), {.patience = kPatience});
     if (!opened) return report(opened.error());
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
     const Result<std::vector<Problem>> problems = worklist_.normalize(*entries, *service);

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
@@ -5,6 +9,27 @@
 
 namespace kernwright::cli {
 namespace {
+
+/// Puts what is served first, where that is a runner-up since the winner is banned or it is pinned;
+/// the candidate that it stands in for, empty where there is none.
+std::string put_first(TuningRecord& record, const std::string& served) {
+  const auto id = [](const RankedConfiguration& ranked) {
+    return ranked.kernel_template + " " + ranked.configuration.text();
+  };
+  std::string measured = id(record.winner);
+  const auto found =
+      std::find_if(record.runners_up.begin(), record.runners_up.end(),
+                   [&](const RankedConfiguration& ranked) { return id(ranked) == served; });
+  if (measured == served || found == record.runners_up.end()) return {};
+  std::swap(record.winner, *found);
+  std::rotate(record.runners_up.begin(), found, found + 1);
+  record.launch_paths = {};  // they are of the other alone
+  return measured;
+}
+
+std::string said(const Override& made) {
+  return concat(made.id(), made.why.empty() ? "" : ": ", made.why);
+}
 
 class Show : public Command {
  public:
@@ -39,13 +64,20 @@ class Show : public Command {
     if (!read) {
       return report({ErrorCode::corrupt, concat(to_string(read.reason), ": ", read.detail)});
     }
-    const TuningRecord& record = *read.value;
+    TuningRecord record = *read.value;
+    const std::string instead_of = put_first(record, best.head.winner.id());
+    const Decisions decisions = service->decisions(named->problem);
     if (json) {
       Json object = record_json(record);
       object["match"] = to_string(best.match);
       object["reason"] = to_string(best.reason);
       object["records"] = records.size();
       object["winner"]["samples_us"] = record.winner.measurement.samples_us;
+      object["pinned"] = decisions.pin() ? Json::parse(to_json(*decisions.pin())) : Json();
+      object["banned"] = Json::array();
+      for (const auto& [id, ban] : decisions.bans()) {
+        object["banned"].push_back(Json::parse(to_json(ban)));
+      }
       print_json(object);
       return Status::ok;
     }
@@ -57,6 +89,11 @@ class Show : public Command {
                                                       : concat(" (", to_string(best.reason), ")"),
                       records.size() == 1 ? std::string()
                                           : concat(", the best of ", records.size(), " records")));
+    if (!instead_of.empty()) {
+      page.print("instead of", concat(instead_of, ", which the checks above are of"));
+    }
+    if (decisions.pin()) page.print("pinned", said(*decisions.pin()));
+    for (const auto& [id, ban] : decisions.bans()) page.print("banned", said(ban));
     return Status::ok;
   }
 

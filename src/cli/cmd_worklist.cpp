@@ -8,6 +8,8 @@
 namespace kernwright::cli {
 namespace {
 
+constexpr FileKind kConfig{"model's configuration", std::uint64_t{4} << 20};
+
 class Worklist : public Command {
  public:
   Worklist()
@@ -28,7 +30,7 @@ class Worklist : public Command {
     if (config_.empty()) {
       return report({ErrorCode::invalid_argument, "no CONFIG.json given: that of a model"});
     }
-    const Result<std::string> text = read_file(config_.getValue());
+    const Result<std::string> text = read_file(config_.getValue(), kConfig);
     if (!text) return report(text.error());
     Result<std::vector<std::int64_t>> tokens = parse_sizes(tokens_.getValue());
     if (!tokens) return report(tokens.error());

@@ -1,11 +1,18 @@
 #include "cli/command.h"
 
+#include <cstdint>
+
 #include "cli/output.h"
 #include "model/user_function.h"
 #include "support/files.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
+namespace {
+
+constexpr FileKind kWorklist{"worklist", std::uint64_t{16} << 20};
+
+}  // namespace
 
 ServiceFlags::ServiceFlags(llvm::cl::SubCommand& sub)
     : cache("cache", llvm::cl::desc("Directory of the cache; default: see ENVIRONMENT"),
@@ -94,7 +101,7 @@ Result<std::vector<WorklistEntry>> WorklistFile::read() const {
         ErrorCode::invalid_argument,
         "no WORKLIST.json given: a file {\"problems\": [\"vector_add n=4096 dtype=bf16\"]}"};
   }
-  Result<std::string> text = read_file(path.getValue());
+  Result<std::string> text = read_file(path.getValue(), kWorklist);
   if (!text) return std::move(text).error();
   return parse_worklist(*text, path.getValue());
 }

@@ -2,6 +2,7 @@
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +67,9 @@ Status run(const CommandLine& line, const std::vector<std::unique_ptr<Command>>&
     if (!command->sub) continue;
     try {
       return command->run();
+    } catch (const std::bad_alloc&) {
+      return report(
+          {ErrorCode::unavailable, "out of memory: what was asked for is too large for this host"});
     } catch (const std::exception& e) {
       return report({ErrorCode::internal, concat("unexpected exception: ", e.what())});
     }

@@ -98,7 +98,7 @@ Result<CudaDeviceInfo> describe_device(const DriverApi& api, int ordinal) {
 }
 
 std::string module_version(const std::filesystem::path& file) {
-  const Result<std::string> text = read_file(file);
+  const Result<std::string> text = read_file(file, {"version", 4096});
   if (!text) return {};
   const std::string_view version = trim(*text);
   const bool is_one = version.find_first_not_of("0123456789.") == std::string_view::npos;

@@ -1,5 +1,7 @@
 #include "model/template_folder.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <system_error>
 #include <utility>
@@ -12,6 +14,12 @@
 namespace kernwright {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr FileKind kTemplateFile{"file of a template", std::uint64_t{4} << 20};
+
+}  // namespace
 
 TemplateFolder TemplateFolder::embedded() {
   TemplateFolder folder("templates");
@@ -32,13 +40,16 @@ Result<TemplateFolder> TemplateFolder::read(const fs::path& path) {
   while (!pending.empty()) {
     const fs::path below = std::move(pending.back());
     pending.pop_back();
-    for (const std::string& name : list_directory(path / below)) {
+    Result<std::vector<std::string>> names = read_directory(path / below);
+    if (!names) return std::move(names).error();
+    std::ranges::sort(*names);
+    for (const std::string& name : *names) {
       const fs::path relative = below / name;
       const std::string extension = relative.extension().native();
       if (fs::is_directory(path / relative, error)) {
         if (std::distance(relative.begin(), relative.end()) < kDepth) pending.push_back(relative);
       } else if (extension == ".json" || extension == ".cu" || extension == ".cuh") {
-        Result<std::string> text = read_file(path / relative);
+        Result<std::string> text = read_file(path / relative, kTemplateFile);
         if (!text) return std::move(text).error();
         folder.read_.emplace(relative.native(), *std::move(text));
       }

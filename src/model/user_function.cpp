@@ -7,6 +7,11 @@
 #include "support/text.h"
 
 namespace kernwright {
+namespace {
+
+constexpr FileKind kFunction{"function", std::uint64_t{16} << 20};
+
+}  // namespace
 
 Result<UserFunction> UserFunction::read(const std::filesystem::path& file) {
   const std::string extension = file.extension().native();
@@ -22,7 +27,7 @@ Result<UserFunction> UserFunction::read(const std::filesystem::path& file) {
                  concat(file.native(), ": \"", function.name,
                         "\" is no identifier: problems call a function what its file is called")};
   }
-  Result<std::string> bytes = read_file(file);
+  Result<std::string> bytes = read_file(file, kFunction);
   if (!bytes) return std::move(bytes).error();
   function.bytes = *std::move(bytes);
   function.digest = digest_of(function.bytes).hex();

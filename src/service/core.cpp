@@ -14,7 +14,6 @@
 namespace kernwright {
 namespace {
 
-// Half of it may be spent on waiting for another process that compiles the same.
 constexpr std::chrono::milliseconds kCompileDeadline{60'000};
 
 std::string digest_of_template(const KernelTemplate& kernel_template, const Catalog& catalog) {
@@ -40,7 +39,7 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings,
       cache_(options_.cache.empty() ? default_cache_root() : std::filesystem::path(options_.cache),
              {options_.read_only_caches.begin(), options_.read_only_caches.end()}),
       compiler_(std::make_shared<SingleFlightCompiler>(surroundings_.make_compiler(), cache_.root(),
-                                                       kCompileDeadline / 2)) {}
+                                                       surroundings_.patience)) {}
 
 ServiceCore::~ServiceCore() = default;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,6 +35,8 @@ namespace kernwright {
 
 /// The world outside: what tests replace.
 struct Surroundings {
+  /// How long a lookup waits for another process that makes the same, before it does so itself.
+  std::chrono::milliseconds patience{2'000};
   std::function<std::unique_ptr<Compiler>()> make_compiler = make_toolkit_compiler;
   std::function<Result<CudaDeviceInfo>(int ordinal)> describe_device = describe_cuda_device;
   OpenDevice open_device = [](int ordinal) { return open_cuda_device(ordinal); };

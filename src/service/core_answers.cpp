@@ -11,7 +11,7 @@
 #include "service/launch_once.h"
 #include "support/hash.h"
 #include "support/text.h"
-#include "tuner/evidence.h"
+#include "support/utc.h"
 
 namespace kernwright {
 namespace {
@@ -142,6 +142,10 @@ Result<const LoadedKernel*> ServiceCore::fall_back(const Named& named, Coverage 
     case MissPolicy::tune_in_background:
       break;
   }
+  // Of several processes that miss one key one predicts it, and the others are served its record.
+  const KeyLock turn = KeyLock::acquire(cache_.root(), digest_of(key(named.problem).text()).hex(),
+                                        surroundings_.patience);
+  if (const LoadedKernel* served = serve_from_cache(named, best)) return served;
   Result<TuningResult> predicted = predict(named.problem, kPredictCompilesAtLaunch);
   if (!predicted) return std::move(predicted).error();
   return serve(named, head_of(predicted->record), Match::predicted, best.reason);

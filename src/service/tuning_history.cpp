@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "tuner/evidence.h"
+#include "support/utc.h"
 #include "tuner/seeds.h"
 
 namespace kernwright {

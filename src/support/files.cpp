@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <fcntl.h>
 #include <memory>
 #include <random>
@@ -24,9 +25,51 @@ Error io_error(std::string_view what, const fs::path& path, int code) {
           concat("cannot ", what, " ", path.native(), ": ", std::generic_category().message(code))};
 }
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
+/// The length of `within` where it is given; the path begins with it.
+std::size_t root_bytes(const fs::path& within) { return within.native().size(); }
+
+Error open_error(std::string_view what, const fs::path& path, const fs::path& within, int code) {
+  if (code == ENOENT) return {ErrorCode::not_found, concat("no file ", path.native())};
+  // Without a reader a pipe cannot be opened for writing, nor a socket for anything.
+  if (code == ENXIO) {
+    return {ErrorCode::io, concat("cannot ", what, " ", path.native(), ": not a regular file")};
+  }
+  if (code == ELOOP && !within.empty()) {
+    return {ErrorCode::io,
+            concat("cannot ", what, " ", path.native(), ": there is a link in it below ",
+                   within.native(), ", where none is followed")};
+  }
+  return io_error(what, path, code);
+}
+
+Error too_long(const fs::path& path, std::uint64_t bytes, const FileKind& kind) {
+  return {ErrorCode::corrupt, concat("cannot read ", path.native(), ": ", bytes,
+                                     " bytes, the most of a ", kind.name, " is ", kind.most_bytes)};
+}
+
+/// The length of an open file, which must be a regular one.
+Result<std::uint64_t> check_regular(std::string_view what, const fs::path& path,
+                                    const FileDescriptor& file) {
+  struct stat status{};
+  if (file_calls().fstat(file.get(), &status) != 0) return io_error(what, path, errno);
+  if (S_ISREG(status.st_mode)) return static_cast<std::uint64_t>(status.st_size);
+  return Error{ErrorCode::io, concat("cannot ", what, " ", path.native(), ": not a regular file")};
+}
+
+/// Opens a file that may be new, with the folders above it.
+FileDescriptor open_to_write(const fs::path& path, const fs::path& within, int flags) {
+  const auto open = [&] {
+    return FileDescriptor(file_calls().open(path.c_str(), root_bytes(within),
+                                            flags | O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  };
+  FileDescriptor file = open();
+  if (file.valid() || errno != ENOENT || !path.has_parent_path()) return file;
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  if (!error) return open();
+  errno = error.value();
+  return file;
+}
 
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -58,23 +101,26 @@ fs::path temporary_beside(const fs::path& path) {
 
 }  // namespace
 
-Result<InputFile> InputFile::open(const fs::path& path) {
+Result<InputFile> InputFile::open(const fs::path& path, const FileKind& kind,
+                                  const fs::path& within) {
   // Not blocking: opening a pipe would wait for its writer.
-  FileDescriptor file(file_calls().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
-  if (!file.valid()) {
-    if (errno == ENOENT) return Error{ErrorCode::not_found, concat("no file ", path.native())};
-    return io_error("open", path, errno);
-  }
-  struct stat status{};
-  if (file_calls().fstat(file.get(), &status) != 0) return io_error("read", path, errno);
-  if (!S_ISREG(status.st_mode)) {
-    return Error{ErrorCode::io, concat("cannot read ", path.native(), ": not a regular file")};
-  }
-  return InputFile(path, std::move(file), static_cast<std::uint64_t>(status.st_size));
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  FileDescriptor file(file_calls().open(path.c_str(), root_bytes(within), kFlags, 0));
+  if (!file.valid()) return open_error("open", path, within, errno);
+  const Result<std::uint64_t> bytes = check_regular("read", path, file);
+  if (!bytes) return bytes.error();
+  if (*bytes > kind.most_bytes) return too_long(path, *bytes, kind);
+  return InputFile(path, std::move(file), *bytes);
 }
 
 Result<std::string> InputFile::read(std::uint64_t offset, std::size_t count) const {
-  std::string bytes(count, '\0');
+  std::string bytes;
+  try {
+    bytes.resize(count);
+  } catch (const std::exception&) {
+    return Error{ErrorCode::io,
+                 concat("cannot read ", path_.native(), ": no memory for ", count, " bytes")};
+  }
   std::size_t got = 0;
   while (got < count) {
     const ssize_t read = file_calls().pread(file_.get(), bytes.data() + got, count - got,
@@ -88,78 +134,143 @@ Result<std::string> InputFile::read(std::uint64_t offset, std::size_t count) con
   return bytes;
 }
 
-Result<std::string> read_file(const fs::path& path) {
-  FileDescriptor file(file_calls().open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
-  if (!file.valid()) {
-    if (errno == ENOENT) return Error{ErrorCode::not_found, concat("no file ", path.native())};
-    return io_error("open", path, errno);
-  }
-  std::string bytes;
-  std::error_code ignored;
-  if (const auto size = fs::file_size(path, ignored); !ignored) bytes.reserve(size);
-  char buffer[1 << 16];
+Result<std::string> read_file(const fs::path& path, const FileKind& kind, const fs::path& within) {
+  const Result<InputFile> file = InputFile::open(path, kind, within);
+  if (!file) return file.error();
+  // The length is a hint: files of /proc say that they have none, and others grow.
+  constexpr std::uint64_t kBlock = 1 << 16;
+  std::uint64_t wanted = std::max(file->bytes() + 1, kBlock);
   for (;;) {
-    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return io_error("read", path, errno);
-    if (count == 0) return bytes;
-    bytes.append(buffer, static_cast<std::size_t>(count));
+    Result<std::string> bytes = file->read(0, static_cast<std::size_t>(wanted));
+    if (!bytes) return bytes;
+    if (bytes->size() > kind.most_bytes) return too_long(path, bytes->size(), kind);
+    if (bytes->size() < wanted) return bytes;
+    wanted = std::min(4 * wanted, kind.most_bytes + 1);
   }
 }
 
-Result<void> publish_file(const fs::path& path, std::string_view bytes) {
-  const fs::path temporary = temporary_beside(path);
+Result<OutputFile> OutputFile::create(const fs::path& path, const fs::path& within) {
+  struct stat there{};
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return Error{ErrorCode::io,
+                 concat("cannot write ", path.native(), ": what is there is no regular file")};
+  }
+  fs::path temporary = temporary_beside(path);
   // 0666 and not mkstemp's 0600: a cache may be shared, and the umask is the user's say in it.
-  const auto create = [&temporary] {
-    return FileDescriptor(
-        file_calls().open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  };
-  FileDescriptor file = create();
-  if (!file.valid() && errno == ENOENT && path.has_parent_path()) {
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (error) return io_error("create", path.parent_path(), error.value());
-    file = create();
+  FileDescriptor file = open_to_write(temporary, within, O_EXCL);
+  if (!file.valid()) {
+    const int code = errno;
+    return code == ENOENT ? io_error("create", temporary, code)
+                          : open_error("create", temporary, within, code);
   }
-  if (!file.valid()) return io_error("create", temporary, errno);
-  const bool written = write_all(file.get(), bytes) && file.close() &&
-                       file_calls().rename(temporary.c_str(), path.c_str()) == 0;
-  if (written) return {};
-  const int code = errno;
-  ::unlink(temporary.c_str());
-  return io_error("publish", path, code);
+  return OutputFile(path, std::move(temporary), std::move(file));
 }
 
-Result<void> append_line(const fs::path& path, std::string_view line) {
-  FileDescriptor file(
-      file_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!file.valid()) return io_error("open", path, errno);
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      file_(std::move(other.file_)) {}
+
+OutputFile::~OutputFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Result<void> OutputFile::write(std::string_view bytes) {
+  if (write_all(file_.get(), bytes)) return {};
+  return io_error("write", path_, errno);
+}
+
+Result<void> OutputFile::publish() {
+  const bool published =
+      file_.close() && file_calls().rename(temporary_.c_str(), path_.c_str()) == 0;
+  if (!published) return io_error("publish", path_, errno);
+  temporary_.clear();
+  return {};
+}
+
+Result<void> publish_file(const fs::path& path, std::string_view bytes, const fs::path& within) {
+  Result<OutputFile> file = OutputFile::create(path, within);
+  if (!file) return file.error();
+  if (Result<void> written = file->write(bytes); !written) return written;
+  return file->publish();
+}
+
+Result<void> create_file(const fs::path& path, std::string_view bytes, mode_t mode) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  FileDescriptor file(file_calls().open(path.c_str(), 0, kFlags, mode));
+  if (!file.valid()) return io_error("create", path, errno);
+  if (write_all(file.get(), bytes) && file.close()) return {};
+  const int code = errno;
+  ::unlink(path.c_str());
+  return io_error("write", path, code);
+}
+
+Result<void> append_line(const fs::path& path, std::string_view line, const FileKind& kind,
+                         const fs::path& within) {
+  constexpr std::string_view kWhat = "append to";
+  FileDescriptor file = open_to_write(path, within, O_APPEND | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+  if (!file.valid()) {
+    const int code = errno;
+    return code == ENOENT ? io_error(kWhat, path, code) : open_error(kWhat, path, within, code);
+  }
+  const Result<std::uint64_t> before = check_regular(kWhat, path, file);
+  if (!before) return before.error();
   const std::string bytes = concat(line, '\n');
+  if (*before + bytes.size() > kind.most_bytes) {
+    return Error{ErrorCode::io, concat("cannot append to ", path.native(), ": it would have ",
+                                       *before + bytes.size(), " bytes, the most of a ", kind.name,
+                                       " is ", kind.most_bytes)};
+  }
   ssize_t written = 0;
   do {
     written = file_calls().write(file.get(), bytes.data(), bytes.size());
   } while (written < 0 && errno == EINTR);
-  if (written < 0) return io_error("append to", path, errno);
-  if (static_cast<std::size_t>(written) != bytes.size()) return io_error("append to", path, ENOSPC);
-  if (!file.close()) return io_error("append to", path, errno);
+  if (written < 0) return io_error(kWhat, path, errno);
+  if (static_cast<std::size_t>(written) != bytes.size()) return io_error(kWhat, path, ENOSPC);
+  if (!file.close()) return io_error(kWhat, path, errno);
   return {};
 }
 
-Result<std::vector<std::string>> read_directory(const fs::path& path) {
-  const std::unique_ptr<DIR, CloseDirectory> directory(file_calls().opendir(path.c_str()));
+namespace {
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+
+/// Calls `use` with every entry of a directory but itself and the one above.
+template <typename Use>
+Result<void> each_entry(const fs::path& path, const fs::path& within, const Use& use) {
+  const std::unique_ptr<DIR, CloseDirectory> directory(
+      file_calls().opendir(path.c_str(), root_bytes(within)));
   if (!directory) {
     if (errno == ENOENT) return Error{ErrorCode::not_found, "no folder " + path.native()};
-    return io_error("read", path, errno);
+    return open_error("read", path, within, errno);
   }
-  std::vector<std::string> names;
   for (;;) {
     errno = 0;
     const dirent* entry = ::readdir(directory.get());
     if (entry == nullptr) break;
-    std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(std::move(name));
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") use(::dirfd(directory.get()), *entry);
   }
   if (errno != 0) return io_error("read", path, errno);
+  return {};
+}
+
+bool is_folder(int directory, const dirent& entry) {
+  if (entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR;
+  struct stat status{};
+  return ::fstatat(directory, entry.d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISDIR(status.st_mode);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> read_directory(const fs::path& path, const fs::path& within) {
+  std::vector<std::string> names;
+  const Result<void> read = each_entry(
+      path, within, [&names](int, const dirent& entry) { names.emplace_back(entry.d_name); });
+  if (!read) return read.error();
   return names;
 }
 
@@ -168,6 +279,24 @@ std::vector<std::string> list_directory(const fs::path& path) {
   if (!names) return {};
   std::sort(names->begin(), names->end());
   return *std::move(names);
+}
+
+FilesBelow files_below(const fs::path& folder, const fs::path& within) {
+  FilesBelow found;
+  std::vector<fs::path> pending{folder};
+  while (!pending.empty()) {
+    const fs::path next = std::move(pending.back());
+    pending.pop_back();
+    const Result<void> read = each_entry(next, within, [&](int directory, const dirent& entry) {
+      (is_folder(directory, entry) ? pending : found.files).push_back(next / entry.d_name);
+    });
+    // A folder that is gone by now holds nothing.
+    if (!read && read.error().code != ErrorCode::not_found) {
+      found.unread.push_back({next, read.error()});
+    }
+  }
+  std::sort(found.files.begin(), found.files.end());
+  return found;
 }
 
 }  // namespace kernwright

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <iterator>
 #include <limits>
+#include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
@@ -92,12 +93,11 @@ class TreeBuilder {
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
-    auto& members = std::get<JsonNode::Object>(open_.back().value);
-    for (const auto& [other, value] : members) {
-      if (other == name) {
-        return fail(concat("key \"", name, "\" is given twice, first on line ", value.line));
-      }
+    const auto [first, added] = keys_.back().emplace(name, lines_.token_line);
+    if (!added) {
+      return fail(concat("key \"", name, "\" is given twice, first on line ", first->second));
     }
+    auto& members = std::get<JsonNode::Object>(open_.back().value);
     members.emplace_back(std::move(name), JsonNode{nullptr, lines_.token_line});
     return true;
   }
@@ -129,12 +129,14 @@ class TreeBuilder {
   bool open(Value container) {
     if (open_.size() == kMaxDepth) return fail(concat("nested deeper than ", kMaxDepth));
     open_.push_back(JsonNode{std::move(container), lines_.token_line});
+    keys_.emplace_back();
     return true;
   }
 
   bool close() {
     JsonNode done = std::move(open_.back());
     open_.pop_back();
+    keys_.pop_back();
     place(std::move(done));
     return true;
   }
@@ -153,6 +155,8 @@ class TreeBuilder {
   std::string_view file_;
   JsonNode root_;
   std::vector<JsonNode> open_;
+  // With their lines, by container: a search among its members would take a square of their number.
+  std::vector<std::unordered_map<std::string, int>> keys_;
   std::string error_;
 };
 

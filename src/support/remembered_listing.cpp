@@ -14,8 +14,9 @@ namespace {
 // states; the longest tick is FAT's.
 constexpr std::chrono::nanoseconds kLongestTick = std::chrono::seconds(2);
 
-std::optional<std::int64_t> time_of_change(const std::filesystem::path& folder) {
-  DIR* directory = file_calls().opendir(folder.c_str());
+std::optional<std::int64_t> time_of_change(const std::filesystem::path& folder,
+                                           const std::filesystem::path& within) {
+  DIR* directory = file_calls().opendir(folder.c_str(), within.native().size());
   if (directory == nullptr) return std::nullopt;
   struct stat status{};
   const bool known = file_calls().fstat(::dirfd(directory), &status) == 0;
@@ -32,9 +33,10 @@ bool is_settled(std::int64_t changed_ns) {
 
 }  // namespace
 
-RememberedListings::Names RememberedListings::names(const std::filesystem::path& folder) {
+RememberedListings::Names RememberedListings::names(const std::filesystem::path& folder,
+                                                    const std::filesystem::path& within) {
   // Before it is read: what comes meanwhile gives another time.
-  const std::optional<std::int64_t> changed = time_of_change(folder);
+  const std::optional<std::int64_t> changed = time_of_change(folder, within);
   if (!changed) return std::make_shared<const std::vector<std::string>>();
   {
     const std::lock_guard lock(mutex_);
@@ -44,7 +46,7 @@ RememberedListings::Names RememberedListings::names(const std::filesystem::path&
     }
   }
   const bool settled = is_settled(*changed);
-  Result<std::vector<std::string>> read = read_directory(folder);
+  Result<std::vector<std::string>> read = read_directory(folder, within);
   if (!read) return std::make_shared<const std::vector<std::string>>();
   auto names = std::make_shared<const std::vector<std::string>>(*std::move(read));
   if (settled) {

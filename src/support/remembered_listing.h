@@ -16,8 +16,9 @@ class RememberedListings {
  public:
   using Names = std::shared_ptr<const std::vector<std::string>>;
 
-  /// In no order; none where the directory cannot be read. Never null.
-  Names names(const std::filesystem::path& folder);
+  /// In no order; none where the directory cannot be read. Below `within` none may be a link. Never
+  /// null.
+  Names names(const std::filesystem::path& folder, const std::filesystem::path& within = {});
 
  private:
   struct Listing {

@@ -93,7 +93,11 @@ Result<std::string> sign(std::string_view message, std::string_view secret_key) 
   const Result<Sodium>& library = sodium();
   if (!library) return library.error();
   const auto secret = bytes_of<crypto_sign_SECRETKEYBYTES>(secret_key);
-  if (!secret) return Error{ErrorCode::invalid_argument, "the secret key is no Ed25519 key"};
+  if (!secret) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("no secret Ed25519 key of ", kSecretKeyDigits,
+                        " hex digits: ", secret_key.size(), " characters")};
+  }
   std::array<unsigned char, crypto_sign_BYTES> signature{};
   if (library->detached(signature.data(), nullptr, data_of(message), message.size(),
                         secret->data()) != 0) {
@@ -109,7 +113,8 @@ Result<bool> is_signed(std::string_view message, std::string_view signature,
   const auto key = bytes_of<crypto_sign_PUBLICKEYBYTES>(public_key);
   if (!key) {
     return Error{ErrorCode::invalid_argument,
-                 concat("\"", public_key, "\" is no public Ed25519 key")};
+                 concat("no public Ed25519 key of ", kPublicKeyDigits,
+                        " hex digits: ", public_key.size(), " characters")};
   }
   const auto given = bytes_of<crypto_sign_BYTES>(signature);
   if (!given) return false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -8,13 +9,15 @@
 namespace kernwright {
 
 /// An Ed25519 key pair, both in lower-case hex: 64 digits of the public key, 128 of the secret one.
+inline constexpr std::size_t kPublicKeyDigits = 64;
+inline constexpr std::size_t kSecretKeyDigits = 128;
 struct KeyPair {
   std::string public_key;
   std::string secret_key;
 };
 
 // By libsodium, which is loaded when the first of these is called. Errors: `unavailable` where it
-// cannot be; `invalid_argument` for text that is no key.
+// cannot be; `invalid_argument` for text that is no key, which is never shown: it may be a secret.
 
 Result<KeyPair> make_key_pair();
 

@@ -18,10 +18,10 @@ struct Library {
 #define KERNWRIGHT_LIBARCHIVE(X) \
   X(archive_error_string) X(archive_write_new) X(archive_write_free) \
   X(archive_write_add_filter_zstd) X(archive_write_set_format_pax_restricted) \
-  X(archive_write_open_filename) X(archive_write_header) X(archive_write_data) \
+  X(archive_write_open_fd) X(archive_write_header) X(archive_write_data) \
   X(archive_write_close) X(archive_read_new) X(archive_read_free) \
   X(archive_read_support_filter_zstd) X(archive_read_support_format_tar) \
-  X(archive_read_open_filename) X(archive_read_next_header) X(archive_read_data) \
+  X(archive_read_open_fd) X(archive_read_next_header) X(archive_read_data) \
   X(archive_entry_new) X(archive_entry_free) X(archive_entry_set_pathname) \
   X(archive_entry_set_size) X(archive_entry_set_filetype) X(archive_entry_set_perm) \
   X(archive_entry_set_mtime) X(archive_entry_set_uid) X(archive_entry_set_gid) \
@@ -66,10 +66,11 @@ std::string words(const Library& library, archive* of) {
 struct TarWriter::State {
   const Library& library;
   std::filesystem::path path;
+  OutputFile file;
   archive* handle;
 
-  State(const Library& l, std::filesystem::path p)
-      : library(l), path(std::move(p)), handle(l.archive_write_new()) {}
+  State(const Library& l, std::filesystem::path p, OutputFile f)
+      : library(l), path(std::move(p)), file(std::move(f)), handle(l.archive_write_new()) {}
   ~State() { library.archive_write_free(handle); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -87,10 +88,13 @@ TarWriter::~TarWriter() = default;
 Result<TarWriter> TarWriter::create(const std::filesystem::path& path) {
   const Result<Library>& library = libarchive();
   if (!library) return library.error();
-  auto state = std::make_unique<State>(*library, path);
-  const bool open = library->archive_write_add_filter_zstd(state->handle) == ARCHIVE_OK &&
-                    library->archive_write_set_format_pax_restricted(state->handle) == ARCHIVE_OK &&
-                    library->archive_write_open_filename(state->handle, path.c_str()) == ARCHIVE_OK;
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file) return file.error();
+  auto state = std::make_unique<State>(*library, path, *std::move(file));
+  const bool open =
+      library->archive_write_add_filter_zstd(state->handle) == ARCHIVE_OK &&
+      library->archive_write_set_format_pax_restricted(state->handle) == ARCHIVE_OK &&
+      library->archive_write_open_fd(state->handle, state->file.descriptor()) == ARCHIVE_OK;
   if (!open) return state->failure();
   return TarWriter(std::move(state));
 }
@@ -119,16 +123,17 @@ Result<void> TarWriter::add(std::string_view name, std::string_view bytes) {
 
 Result<void> TarWriter::finish() {
   if (state_->library.archive_write_close(state_->handle) != ARCHIVE_OK) return state_->failure();
-  return {};
+  return state_->file.publish();
 }
 
 struct TarReader::State {
   const Library& library;
   std::filesystem::path path;
+  InputFile file;
   archive* handle;
 
-  State(const Library& l, std::filesystem::path p)
-      : library(l), path(std::move(p)), handle(l.archive_read_new()) {}
+  State(const Library& l, std::filesystem::path p, InputFile f)
+      : library(l), path(std::move(p)), file(std::move(f)), handle(l.archive_read_new()) {}
   ~State() { library.archive_read_free(handle); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -144,16 +149,18 @@ TarReader::TarReader(TarReader&&) noexcept = default;
 TarReader& TarReader::operator=(TarReader&&) noexcept = default;
 TarReader::~TarReader() = default;
 
-Result<TarReader> TarReader::open(const std::filesystem::path& path) {
+Result<TarReader> TarReader::open(const std::filesystem::path& path, const FileKind& kind) {
   const Result<Library>& library = libarchive();
   if (!library) return library.error();
+  Result<InputFile> file = InputFile::open(path, kind);
+  if (!file) return file.error();
   constexpr std::size_t kBlockBytes = 1 << 16;
-  auto state = std::make_unique<State>(*library, path);
+  auto state = std::make_unique<State>(*library, path, *std::move(file));
   // One filter and one format alone: what else libarchive reads is no bundle of ours.
-  const bool open =
-      library->archive_read_support_filter_zstd(state->handle) == ARCHIVE_OK &&
-      library->archive_read_support_format_tar(state->handle) == ARCHIVE_OK &&
-      library->archive_read_open_filename(state->handle, path.c_str(), kBlockBytes) == ARCHIVE_OK;
+  const bool open = library->archive_read_support_filter_zstd(state->handle) == ARCHIVE_OK &&
+                    library->archive_read_support_format_tar(state->handle) == ARCHIVE_OK &&
+                    library->archive_read_open_fd(state->handle, state->file.descriptor(),
+                                                  kBlockBytes) == ARCHIVE_OK;
   if (!open) return state->failure();
   return TarReader(std::move(state));
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/files.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -18,13 +19,14 @@ namespace kernwright {
 /// mode of this machine enters.
 class TarWriter {
  public:
+  /// The archive appears under `path` when it is whole, as an `OutputFile`.
   static Result<TarWriter> create(const std::filesystem::path& path);
   TarWriter(TarWriter&&) noexcept;
   TarWriter& operator=(TarWriter&&) noexcept;
   ~TarWriter();
 
   Result<void> add(std::string_view name, std::string_view bytes);
-  /// Without it the archive is not whole.
+  /// The last step: without it there is no archive.
   Result<void> finish();
 
  private:
@@ -43,7 +45,7 @@ struct TarEntry {
 
 class TarReader {
  public:
-  static Result<TarReader> open(const std::filesystem::path& path);
+  static Result<TarReader> open(const std::filesystem::path& path, const FileKind& kind = {});
   TarReader(TarReader&&) noexcept;
   TarReader& operator=(TarReader&&) noexcept;
   ~TarReader();

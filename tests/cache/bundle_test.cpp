@@ -1,22 +1,29 @@
 #include "cache/bundle.h"
 
+#include <cerrno>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <string>
+#include <sys/stat.h>
 #include <vector>
 
 #include "cache/bundle_manifest.h"
 #include "cache/entry_file.h"
+#include "cache/key_lock.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/signing.h"
 #include "support/tar.h"
 #include "tests/cache/samples.h"
+#include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -76,7 +83,8 @@ class BundleTest : public ::testing::Test {
   }
 
   Result<ExportReport> pack(const std::string& name = "bundle", const std::string& key = {}) {
-    return export_bundle(cache_, dir_ / name, {.sku = {}, .secret_key = key});
+    return export_bundle(cache_, dir_ / name,
+                         {.sku = {}, .secret_key = key, .now = "2027-01-01T00:00:00Z"});
   }
   Result<InstallReport> install(const std::string& name = "bundle",
                                 const InstallOptions& options = {.trusted_keys = {},
@@ -248,7 +256,8 @@ TEST_F(BundleTest, LinksFoldersAndForeignOwnersAreRefused) {
     EXPECT_THAT(refused_raw(type, "0000000"), HasSubstr("is no regular file")) << type;
   }
   EXPECT_THAT(refused_raw('0', "0001750"), HasSubstr("belongs to user or group 1000"));
-  EXPECT_THAT(refused_raw('0', "0000000"), HasSubstr("manifest")) << "the archive is well formed";
+  EXPECT_THAT(refused_raw('0', "0000000"), HasSubstr("ends before its files"))
+      << "the archive is well formed";
 }
 
 TEST_F(BundleTest, WhatTheManifestDoesNotSayIsRefused) {
@@ -308,6 +317,151 @@ TEST_F(BundleTest, ADamagedInstallationIsReplaced) {
   }
 }
 
+TEST_F(BundleTest, OneInstallationAtATime) {
+  ASSERT_TRUE(pack());
+  const fs::path fleet = dir_ / "fleet";
+  const fs::path unpacking = fleet / "bundles" / ".unpacking-other";
+  ASSERT_TRUE(publish_file(unpacking / "v1" / "first", "x"));
+  // However long ago it began, and whatever clock says so.
+  fs::last_write_time(unpacking, fs::file_time_type::clock::now() - std::chrono::hours(48));
+  std::optional<KeyLock> other(KeyLock::acquire(fleet, "install", std::chrono::milliseconds(0)));
+  ASSERT_TRUE(other->held());
+  const InstallOptions impatient{
+      .trusted_keys = {}, .allow_unsigned = true, .patience = std::chrono::milliseconds(0)};
+  const Result<InstallReport> report = install("bundle", impatient);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(report.error().message, HasSubstr("another installation"));
+  EXPECT_TRUE(fs::exists(unpacking / "v1" / "first")) << "it is being unpacked";
+  other.reset();
+  ASSERT_TRUE(install("bundle", impatient));
+  EXPECT_FALSE(fs::exists(unpacking)) << "its process is gone";
+}
+
+TEST_F(BundleTest, WhatLayInItsPlaceIsNotVouchedFor) {
+  const std::string digest = pack("bundle", keys_.secret_key)->digest;
+  const fs::path place = dir_ / "fleet" / "bundles" / digest;
+  for (const char* planted :
+       {"v1/records/sm_90/h200/matmul/m=1-0123456789abcdef/20991120T101112.123456Z-1.kwr",
+        "v1/artifacts/00/x", "more"}) {
+    ASSERT_TRUE(publish_file(place / planted, "x"));
+  }
+  const Result<InstallReport> report = install("bundle", {.trusted_keys = {keys_.public_key}});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->signer, keys_.public_key);
+  EXPECT_EQ(files_below(place, place).files.size(), 4U) << "two files, manifest and signature";
+  EXPECT_TRUE(bundle_defects(place).empty());
+
+  fs::remove_all(place);
+  fs::create_directory_symlink(dir_ / "cache", place);
+  ASSERT_TRUE(install());
+  EXPECT_FALSE(fs::is_symlink(place));
+  EXPECT_TRUE(fs::exists(dir_ / "cache" / "v1")) << "what the link led to stays";
+}
+
+TEST_F(BundleTest, EveryDefectOfAnInstalledBundleIsFound) {
+  ASSERT_TRUE(pack("bundle", keys_.secret_key));
+  const auto defect = [this](const std::function<void(const fs::path&)>& change) {
+    EXPECT_TRUE(install());
+    const fs::path place = installed_bundle(dir_ / "fleet");
+    EXPECT_TRUE(bundle_defects(place).empty());
+    change(place);
+    const std::vector<BundleDefect> defects = bundle_defects(place);
+    EXPECT_EQ(defects.size(), 1U);
+    return defects.empty() ? std::string()
+                           : defects[0].path.filename().native() + ": " + defects[0].what;
+  };
+  const auto artifact = [this](const fs::path& place) {
+    return ArtifactStore(place).path(record_.winner.artifact);
+  };
+  EXPECT_THAT(defect([&](const fs::path& place) { fs::remove(artifact(place)); }),
+              HasSubstr("no file"));
+  EXPECT_THAT(defect([&](const fs::path& place) {
+                std::string bytes = *read_file(artifact(place));
+                bytes[200] ^= 1;
+                ASSERT_TRUE(publish_file(artifact(place), bytes));
+              }),
+              HasSubstr("not that of the manifest"));
+  EXPECT_THAT(defect([&](const fs::path& place) {
+                fs::rename(artifact(place), dir_ / "moved");
+                fs::create_symlink(dir_ / "moved", artifact(place));
+              }),
+              HasSubstr("there is a link in it"));
+  EXPECT_THAT(defect([&](const fs::path& place) { ASSERT_TRUE(publish_file(place / "v1/x", "")); }),
+              HasSubstr("x: it is not in the bundle's manifest"));
+  EXPECT_THAT(defect([&](const fs::path& place) { fs::remove(place / kManifestName); }),
+              HasSubstr("manifest.json: no file"));
+  EXPECT_THAT(defect([&](const fs::path& place) {
+                ASSERT_TRUE(publish_file(place / kManifestName, "{}"));
+              }),
+              HasSubstr("of another bundle"));
+}
+
+TEST_F(BundleTest, AnOlderOneDoesNotReplaceANewerByItself) {
+  const auto packed = [this](const std::string& name, std::uint64_t serial) {
+    const ExportOptions options{.sku = {}, .secret_key = keys_.secret_key, .serial = serial};
+    return export_bundle(cache_, dir_ / name, options).value().digest;
+  };
+  const std::string older = packed("older", 1764000000);
+  const std::string newer = packed("newer", 1764000001);
+  const InstallOptions trusting{.trusted_keys = {keys_.public_key}};
+  ASSERT_TRUE(install("older", trusting));
+  EXPECT_EQ(install("newer", trusting).value().serial, 1764000001U);
+  const Result<InstallReport> refused = install("older", trusting);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(refused.error().message, HasSubstr("1764000000"));
+  EXPECT_THAT(refused.error().message, HasSubstr("1764000001"));
+  EXPECT_EQ(installed_bundle(dir_ / "fleet").filename(), newer);
+  EXPECT_TRUE(install("newer", trusting)) << "again";
+  InstallOptions going_back = trusting;
+  going_back.allow_older = true;
+  ASSERT_TRUE(install("older", going_back));
+  EXPECT_EQ(installed_bundle(dir_ / "fleet").filename(), older);
+
+  // Of a damaged one the serial is not known; the same one mends it.
+  fs::path manifest = installed_bundle(dir_ / "fleet") / kManifestName;
+  ASSERT_TRUE(publish_file(manifest, "{}"));
+  EXPECT_THAT(install("newer", trusting).error().message, HasSubstr("is not known"));
+  EXPECT_TRUE(install("older", trusting));
+  EXPECT_TRUE(install("newer", trusting));
+}
+
+TEST_F(BundleTest, TheSignatureIsCheckedBeforeTheManifestIsParsed) {
+  TarWriter tar = TarWriter::create(dir_ / "deep").value();
+  ASSERT_TRUE(tar.add(kManifestName, std::string(kMostManifestBytes, '[')));
+  ASSERT_TRUE(tar.add("v1/x", ""));
+  ASSERT_TRUE(tar.finish());
+  const InstallOptions trusting{.trusted_keys = {keys_.public_key}};
+  EXPECT_THAT(install("deep", trusting).error().message, HasSubstr("is not signed"));
+  EXPECT_THAT(install("deep").error().message, HasSubstr("nested deeper than 64"));
+  TarWriter large = TarWriter::create(dir_ / "large").value();
+  ASSERT_TRUE(large.add(kManifestName, std::string(kMostManifestBytes + 1, ' ')));
+  ASSERT_TRUE(large.finish());
+  EXPECT_THAT(install("large").error().message, HasSubstr("has more than 8388608 bytes"));
+}
+
+TEST_F(BundleTest, OnlyANewOrARegularFileIsWritten) {
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0600), 0);
+  ASSERT_TRUE(publish_file(dir_ / "file", "theirs"));
+  fs::create_symlink("file", dir_ / "link");
+  for (const char* name : {"pipe", "link", "/dev/full"}) {
+    const Result<ExportReport> exported = export_bundle(cache_, dir_ / name, {});
+    ASSERT_FALSE(exported) << name;
+    EXPECT_THAT(exported.error().message, HasSubstr("no regular file")) << name;
+    EXPECT_FALSE(fs::is_regular_file(fs::symlink_status(dir_ / name))) << name;
+  }
+  EXPECT_EQ(*read_file(dir_ / "file"), "theirs");
+  EXPECT_TRUE(pack("file")) << "a regular one is replaced";
+  EXPECT_FALSE(install("pipe")) << "nor is a pipe read";
+}
+
+TEST_F(BundleTest, AFolderThatCannotBeReadIsNoReasonForASmallerBundle) {
+  const FaultyFiles faulty((dir_ / "cache" / "v1" / "records").native(), FaultyFiles::Call::opendir,
+                           EMFILE);
+  EXPECT_THAT(pack().error().message, HasSubstr("records"));
+}
+
 TEST_F(BundleTest, TrustedKeysAreOneALineInAFileOfOnesOwn) {
   const fs::path file = dir_ / "keys";
   std::ofstream(file) << "# ours\n" << keys_.public_key << "  # 2026\n\n";
@@ -316,13 +470,28 @@ TEST_F(BundleTest, TrustedKeysAreOneALineInAFileOfOnesOwn) {
   EXPECT_THAT(read_trusted_keys(file).error().message, HasSubstr("may write"));
   fs::permissions(file, fs::perms(0600));
   std::ofstream(file) << "ours\n";
-  EXPECT_THAT(read_trusted_keys(file).error().message, HasSubstr(":1: \"ours\""));
+  EXPECT_THAT(read_trusted_keys(file).error().message, HasSubstr(":1: no key of 64 hex digits"));
   EXPECT_FALSE(read_trusted_keys(dir_ / "none"));
+}
+
+TEST_F(BundleTest, NoLineOfAFileOfTrustedKeysIsShown) {
+  const fs::path file = dir_ / "fleet.key";
+  ASSERT_TRUE(create_file(file, keys_.secret_key + "\n", 0600));
+  const std::string message = read_trusted_keys(file).error().message;
+  EXPECT_THAT(message, HasSubstr("this is a secret key; the public one is "));
+  EXPECT_THAT(message, HasSubstr((dir_ / "fleet.pub").native()));
+  for (const std::string& text : std::vector<std::string>{
+           keys_.secret_key, keys_.secret_key.substr(0, 100), "password", "-----BEGIN KEY-----"}) {
+    ASSERT_TRUE(publish_file(file, text));
+    EXPECT_THAT(read_trusted_keys(file).error().message,
+                ::testing::Not(HasSubstr(text.substr(0, 8))));
+  }
 }
 
 TEST(BundleManifestTest, WhatWasWrittenIsRead) {
   const BundleManifest manifest{
       .kernwright = "0.1.0",
+      .serial = 0xffffffffffffffff,
       .skus = {"h200"},
       .devices = {"GPU-1"},
       .files = {{"v1/records/sm_90/h200/matmul/m=1-0123456789abcdef/20261120T101112.123456Z-1.kwr",
@@ -330,6 +499,7 @@ TEST(BundleManifestTest, WhatWasWrittenIsRead) {
   const Result<BundleManifest> read = parse_bundle_manifest(to_json(manifest));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->files, manifest.files);
+  EXPECT_EQ(read->serial, manifest.serial);
   EXPECT_EQ(read->skus, manifest.skus);
   EXPECT_EQ(read->devices, manifest.devices);
 }

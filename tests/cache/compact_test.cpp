@@ -1,18 +1,24 @@
 #include "cache/compact.h"
 
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
+#include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 class CompactTest : public ::testing::Test {
  protected:
@@ -26,10 +32,11 @@ class CompactTest : public ::testing::Test {
     ASSERT_TRUE(cache_.put_record(record));
   }
   std::size_t left() const { return cache_.records().get(sample_key(1)).runs.size(); }
-  std::int64_t compacted() const { return compact(cache_.records()).value().files; }
+  std::int64_t compacted() const { return compact(cache_.records(), now_).value().files; }
 
   ScopedTempDir dir_;
   TieredCache cache_{dir_.path()};
+  std::string now_ = "2026-12-01T00:00:00Z";
 };
 
 TEST_F(CompactTest, ANewerRunOfTheSameTrustReplacesTheOlder) {
@@ -50,6 +57,17 @@ TEST_F(CompactTest, WhatSomeEnvironmentWouldBeServedStays) {
   put(Trust::a, "2026-11-22T10:00:00Z");
   EXPECT_EQ(compacted(), 2);
   EXPECT_EQ(left(), 2U);
+}
+
+TEST_F(CompactTest, ARunOfTheFutureReplacesNone) {
+  put(Trust::a, "2099-01-01T00:00:00Z");
+  put(Trust::a, "2026-11-20T10:00:00Z");
+  EXPECT_EQ(compacted(), 0) << "its clock was wrong: the other may be the newer";
+  put(Trust::a, "2026-11-21T10:00:00Z");
+  EXPECT_EQ(compacted(), 1) << "of those with a date the older";
+  EXPECT_EQ(left(), 2U);
+  now_ = "2099-01-01T00:00:00Z";
+  EXPECT_EQ(compacted(), 1);
 }
 
 TEST_F(CompactTest, APredictionGoesWhenTheSameCodeWasMeasured) {
@@ -117,6 +135,54 @@ TEST_F(PruneTest, WinnersStayWhateverTheLimits) {
   ASSERT_TRUE(cache_.put_record(record));
   ASSERT_TRUE(prune(cache_, {.bytes = 0, .days = 1}));
   EXPECT_TRUE(has(winner));
+  EXPECT_FALSE(has(other));
+}
+
+TEST_F(PruneTest, ARecordWithDamagedEvidenceKeepsItsWinner) {
+  const std::string winner = put(1, 1000);
+  TuningRecord record = sample_record(1);
+  record.winner.artifact = winner;
+  const fs::path file = cache_.put_record(record).value();
+  std::string bytes = *read_file(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  ASSERT_TRUE(publish_file(file, bytes));
+  ASSERT_FALSE(read_record(file));
+  ASSERT_TRUE(prune(cache_, {.bytes = 0}));
+  EXPECT_TRUE(has(winner));
+}
+
+TEST_F(PruneTest, WhereARecordCannotBeReadNothingIsPruned) {
+  const std::string other = put(1, 1000);
+  TuningRecord record = sample_record(1);
+  const fs::path file = cache_.put_record(record).value();
+  const std::string good = *read_file(file);
+  const auto refused = [&] {
+    const Result<Removed> removed = prune(cache_, {.bytes = 0, .days = 1});
+    EXPECT_TRUE(has(other));
+    return removed ? "pruned" : removed.error().message;
+  };
+  const auto changed = [&](std::size_t at, int byte) {
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(byte);
+    EXPECT_TRUE(publish_file(file, bytes));
+    return refused();
+  };
+  EXPECT_THAT(changed(100, ~good[100]), HasSubstr(file.native() + ": the digest is not"));
+  EXPECT_THAT(changed(8, 3), HasSubstr("format version 3")) << "a later one";
+  fs::remove(file);
+  fs::create_symlink("elsewhere", file);
+  EXPECT_THAT(refused(), HasSubstr("there is a link in it"));
+  fs::remove(file);
+  ASSERT_TRUE(publish_file(file, good));
+  for (const char* folder : {"v1/records", "v1/records/sm_90/h200", "v1/artifacts"}) {
+    const FaultyFiles faulty((dir_ / folder).native(), FaultyFiles::Call::opendir, EACCES);
+    EXPECT_THAT(refused(), HasSubstr(folder));
+  }
+  {
+    const FaultyFiles faulty(file.native(), FaultyFiles::Call::open_to_read, EMFILE);
+    EXPECT_THAT(refused(), HasSubstr(file.native()));
+  }
+  EXPECT_TRUE(prune(cache_, {.bytes = 0, .days = 1}));
   EXPECT_FALSE(has(other));
 }
 

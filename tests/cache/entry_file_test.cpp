@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/stat.h>
+#include <utility>
 
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/text.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -156,8 +158,34 @@ TEST(EntryFileTest, WhatIsNoFileIsAMiss) {
 TEST(EntryFileTest, AHugeFileIsNotReadIntoMemory) {
   const ScopedTempDir dir;
   ASSERT_TRUE(publish_file(dir / "sparse", ""));
-  std::filesystem::resize_file(dir / "sparse", std::uintmax_t{1} << 40);
-  EXPECT_EQ(read_entry(dir / "sparse", "record").reason, MissReason::corrupt);
+  for (const auto& [kind, most] : {std::pair{"record", 8U << 20}, std::pair{"override", 64U << 10},
+                                   std::pair{"artifact", 256U << 20}}) {
+    std::filesystem::resize_file(dir / "sparse", most + 1);
+    for (const auto read : {read_entry, read_front}) {
+      const Lookup<EntryFile> entry = read(dir / "sparse", kind, {});
+      EXPECT_EQ(entry.reason, MissReason::corrupt);
+      EXPECT_NE(entry.detail.find(concat(most + 1, " bytes, the most of a ", kind, " is ", most)),
+                std::string::npos)
+          << entry.detail;
+    }
+  }
+}
+
+TEST(EntryFileTest, WhatNobodyCouldReadIsNotWritten) {
+  const ScopedTempDir dir;
+  const Result<void> published =
+      publish_entry(dir / "file", {"override", "key", std::string(64 << 10, 'x')}, dir.path());
+  ASSERT_FALSE(published);
+  EXPECT_EQ(published.error().code, ErrorCode::invalid_argument);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(EntryFileTest, AnEntryThatIsALinkIsAMiss) {
+  const ScopedTempDir dir;
+  ASSERT_TRUE(publish_file(dir / "file", sample()));
+  std::filesystem::create_symlink("file", dir / "link");
+  EXPECT_EQ(read_entry(dir / "link", "record").reason, MissReason::unreadable);
+  EXPECT_EQ(read_front(dir / "link", "record").reason, MissReason::unreadable);
 }
 
 TEST(EntryFileTest, TheDetailNamesTheFile) {

@@ -1,5 +1,6 @@
 // What every store of the cache keeps to, whatever it holds.
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <filesystem>
@@ -78,7 +79,11 @@ class Records {
     }
     return {};
   }
-  std::size_t listed() const { return store_.list().size(); }
+  std::size_t listed() const {
+    const std::vector<RecordStore::Listed> all = store_.list();
+    return static_cast<std::size_t>(std::count_if(
+        all.begin(), all.end(), [](const auto& one) { return one.record.value.has_value(); }));
+  }
 
  private:
   fs::path root_;

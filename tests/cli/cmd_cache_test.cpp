@@ -1,7 +1,16 @@
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <string>
+#include <sys/stat.h>
+#include <vector>
+
 #include "tests/cli/run_program.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 using CacheTest = ProgramTest;
 
@@ -81,7 +90,7 @@ TEST_F(CacheToolkitTest, ADamagedRecordIsReportedAndNoAnswer) {
   EXPECT_EQ(verify.exit_code, 1);
   EXPECT_NE(verify.out.find(path.string() + ": corrupt"), std::string::npos) << verify.out;
   const Ran list = kernwright({"cache", "list"});
-  EXPECT_EQ(list.exit_code, 0);
+  EXPECT_EQ(list.exit_code, 1) << "what is listed is not all";
   EXPECT_NE(list.err.find(path.string()), std::string::npos) << list.err;
   const Ran show = kernwright({"show", "vector_add", "n=4096", "dtype=bf16", "--sku", "h200"});
   EXPECT_EQ(show.exit_code, 1);
@@ -116,6 +125,145 @@ TEST_F(CacheTest, PinsAndBansAreKeptListedAndLifted) {
   EXPECT_EQ(list["overrides"][0]["why"], "an experiment");
   EXPECT_EQ(list["overrides"][1]["action"], "pin");
   EXPECT_EQ(kernwright({"cache", "verify"}).exit_code, 0);
+}
+
+TEST_F(CacheTest, ALiftTakesBackWhatWasDecidedAndFailsWhereNothingWas) {
+  const std::vector<std::string> problem = {"vector_add", "n=4096", "dtype=bf16", "--sku", "h200"};
+  const auto run = [&](const std::string& action, const std::string& configuration) {
+    std::vector<std::string> words = {"cache", action};
+    words.insert(words.end(), problem.begin(), problem.end());
+    if (!configuration.empty()) {
+      words.insert(words.end(), {"--template", "vector_add/vectorized", "--configuration",
+                                 configuration, "--json"});
+    }
+    return kernwright(words);
+  };
+  const Ran nothing = run("lift", "");
+  EXPECT_EQ(nothing.exit_code, 1);
+  EXPECT_THAT(nothing.err, HasSubstr("nothing is pinned or banned for vector_add n=4096"));
+  ASSERT_EQ(run("ban", "THREADS=128").exit_code, 0);
+  ASSERT_EQ(run("ban", "THREADS=256").exit_code, 0);
+  ASSERT_EQ(run("pin", "THREADS=512").exit_code, 0);
+  const Ran other = run("lift", "THREADS=1024");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("is neither pinned nor banned"));
+  EXPECT_EQ(run("lift", "THREADS=128").json()["lifted"].size(), 1U);
+  const Ran all = run("lift", "");
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr("lift vector_add/vectorized THREADS=256"));
+  EXPECT_THAT(all.out, HasSubstr("lift vector_add/vectorized THREADS=512"));
+  EXPECT_THAT(all.out, ::testing::Not(HasSubstr("THREADS=128")));
+  EXPECT_EQ(run("lift", "").exit_code, 1) << "all of it was lifted";
+}
+
+TEST_F(CacheToolkitTest, ShowSaysWhatIsServedAndWhatIsBanned) {
+  const std::vector<std::string> problem = {"vector_add", "n=4096", "dtype=bf16", "--sku", "h200"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), problem.begin(), problem.end());
+    return kernwright(words);
+  };
+  const nlohmann::json before = with({"show", "--json"}).json();
+  ASSERT_EQ(with({"cache", "ban", "--why", "an experiment"}).exit_code, 0);
+  const nlohmann::json after = with({"show", "--json"}).json();
+  EXPECT_NE(after["winner"]["configuration"], before["winner"]["configuration"]);
+  ASSERT_EQ(after["banned"].size(), 1U);
+  EXPECT_EQ(after["banned"][0]["configuration"], before["winner"]["configuration"]);
+  EXPECT_TRUE(after["pinned"].is_null());
+  const Ran text = with({"show"});
+  EXPECT_THAT(text.out, HasSubstr("instead of vector_add/vectorized"));
+  EXPECT_THAT(text.out, HasSubstr("banned"));
+  EXPECT_THAT(text.out, HasSubstr(": an experiment"));
+  ASSERT_EQ(with({"cache", "lift"}).exit_code, 0);
+  const nlohmann::json lifted = with({"show", "--json"}).json();
+  EXPECT_EQ(lifted["winner"]["configuration"], before["winner"]["configuration"]);
+  EXPECT_TRUE(lifted["banned"].empty());
+}
+
+TEST_F(CacheToolkitTest, WhatCannotBeReadIsADefectAndNothingIsPruned) {
+  const std::size_t artifacts = kernwright({"cache", "list", "--json"}).json()["artifacts"];
+  ASSERT_GT(artifacts, 1U);
+  // Beside the standard streams one file may be open: enough to start, too few to read anything.
+  const auto starved = [this](const std::string& action) {
+    return shell("exec 3>&- 4>&- 5>&- 6>&- 7>&-; ulimit -n 4; exec kernwright cache " + action);
+  };
+  for (const char* action : {"list", "verify"}) {
+    const Ran ran = starved(action);
+    EXPECT_EQ(ran.exit_code, 1) << action;
+    EXPECT_THAT(ran.out + ran.err, HasSubstr("v1/records")) << action;
+    EXPECT_THAT(ran.out + ran.err, HasSubstr("v1/artifacts")) << action;
+  }
+  EXPECT_GE(starved("verify --json").json()["defects"].size(), 2U);
+  const Ran pruned = starved("prune --max-gib 0");
+  EXPECT_EQ(pruned.exit_code, 1);
+  EXPECT_THAT(pruned.err, HasSubstr("nothing was pruned"));
+  EXPECT_EQ(kernwright({"cache", "list", "--json"}).json()["artifacts"], artifacts);
+}
+
+TEST_F(CacheToolkitTest, OnlyRegularFilesAreReadOrWritten) {
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((dir_ / "pipe.cu").c_str(), 0600), 0);
+  std::filesystem::create_directories(dir_ / "templates/vector_add/own");
+  ASSERT_EQ(::mkfifo((dir_ / "templates/vector_add/own/kernel.cu").c_str(), 0600), 0);
+  const std::string list =
+      write("list.json", R"({"problems": ["vector_add n=4096 dtype=bf16"]})").string();
+  ASSERT_EQ(kernwright({"cache", "export", (dir_ / "bundle").string()}).exit_code, 0);
+  const std::string in = "cd " + dir_.path().string() + "; exec timeout 60 kernwright ";
+  for (const std::string line : {
+           "prewarm --sku h200 pipe",
+           "prewarm --sku h200 /dev/zero",
+           "worklist pipe",
+           "prewarm --sku h200 list.json --epilogue pipe.cu",
+           "prewarm --sku h200 list.json --templates templates",
+           "cache install pipe --allow-unsigned",
+           "cache install bundle --trusted-keys pipe",
+           "cache export new --key pipe",
+           "cache export pipe",
+           "cache export /dev/full",
+       }) {
+    const Ran ran = shell(in + line);
+    EXPECT_THAT(ran.exit_code, ::testing::AnyOf(1, 2)) << line << ran.out << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("regular file")) << line;
+  }
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+  EXPECT_TRUE(std::filesystem::is_fifo(dir_ / "pipe"));
+  // What a user names may be a link.
+  std::filesystem::create_symlink("list.json", dir_ / "link.json");
+  EXPECT_EQ(shell(in + "prewarm --sku h200 link.json").exit_code, 0);
+  std::filesystem::resize_file(list, 17 << 20);
+  EXPECT_THAT(shell(in + "prewarm --sku h200 list.json").err,
+              HasSubstr("17825792 bytes, the most of a worklist is 16777216"));
+}
+
+TEST_F(CacheToolkitTest, ALogOfMissesThatIsAPipeCostsTheLogAlone) {
+  std::filesystem::remove(cache() / "v1/misses.jsonl");
+  ASSERT_EQ(::mkfifo((cache() / "v1/misses.jsonl").c_str(), 0600), 0);
+  write("list.json", R"({"problems": ["vector_add n=4096 dtype=bf16"]})");
+  const Ran ran =
+      shell("timeout 120 kernwright prewarm --sku h200 " + (dir_ / "list.json").string());
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const Ran misses = shell("timeout 60 kernwright cache misses");
+  EXPECT_EQ(misses.exit_code, 1);
+  EXPECT_THAT(misses.err, HasSubstr("not a regular file"));
+}
+
+TEST_F(CacheTest, KeysAreNeverShownNorReplaced) {
+  const std::string key = (dir_ / "fleet.key").string();
+  const Ran made = kernwright({"cache", "keygen", key});
+  if (made.exit_code == 1) GTEST_SKIP() << made.err;
+  const std::string secret = content(key);
+  ASSERT_EQ(secret.size(), 129U) << "fleet.key names the pair as fleet does";
+  const std::string shared = content(dir_ / "fleet.pub");
+  EXPECT_EQ(shared.size(), 65U);
+  const Ran trusting =
+      kernwright({"cache", "install", (dir_ / "none").string(), "--trusted-keys", key});
+  EXPECT_EQ(trusting.exit_code, 2);
+  EXPECT_THAT(trusting.err, HasSubstr("this is a secret key; the public one is"));
+  EXPECT_THAT(trusting.err, HasSubstr("fleet.pub"));
+  EXPECT_THAT(trusting.err, ::testing::Not(HasSubstr(secret.substr(0, 8))));
+  std::filesystem::remove(key);
+  EXPECT_EQ(kernwright({"cache", "keygen", key}).exit_code, 1) << "fleet.pub is there";
+  EXPECT_FALSE(std::filesystem::exists(key));
+  EXPECT_EQ(content(dir_ / "fleet.pub"), shared);
 }
 
 TEST_F(CacheToolkitTest, MissesBecomeAWorklistAndCompileToTheSameBytesAgain) {
@@ -192,6 +340,22 @@ TEST_F(CacheToolkitTest, ASignedBundleIsInstalledByThoseWhoTrustItAndCoversItsPr
   trusting.insert(trusting.end(), {"--trusted-keys", in("fleet.pub")});
   const Ran installed = kernwright(trusting);
   ASSERT_EQ(installed.exit_code, 0) << installed.err;
+  const Ran whole = kernwright({"cache", "verify", "--cache", in("served"), "--json"});
+  EXPECT_EQ(whole.exit_code, 0) << whole.out;
+  const std::filesystem::path bundle = whole.json()["bundle"].get<std::string>();
+  std::ofstream(bundle / "v1/more") << "x";
+  const Ran changed = kernwright({"cache", "verify", "--cache", in("served")});
+  EXPECT_EQ(changed.exit_code, 1);
+  EXPECT_THAT(changed.out, HasSubstr("v1/more: it is not in the bundle's manifest"));
+  ASSERT_EQ(kernwright({"cache", "export", in("older"), "--key", in("fleet.key"), "--serial", "17"})
+                .exit_code,
+            0);
+  trusting[2] = in("older");
+  const Ran older = kernwright(trusting);
+  EXPECT_EQ(older.exit_code, 2);
+  EXPECT_THAT(older.err, HasSubstr("the bundle's serial is 17, older than"));
+  trusting.push_back("--allow-older");
+  EXPECT_EQ(kernwright(trusting).exit_code, 0);
   const std::string list = write("list.json", R"({"problems": [
     "vector_add n=4096 dtype=bf16"]})")
                                .string();

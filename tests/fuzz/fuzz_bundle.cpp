@@ -52,6 +52,8 @@ void check_archive(std::string_view bytes) {
       install_bundle(folder() / "bundle", root, {.trusted_keys = {}, .allow_unsigned = true});
   // What was refused left nothing that is in use, and nothing beside its own folder.
   require(report.has_value() || installed_bundle(root).empty());
+  // What was accepted is what its manifest says, and nothing beside it.
+  require(!report.has_value() || bundle_defects(installed_bundle(root)).empty());
   for (const std::string& name : list_directory(folder())) {
     require(name == "bundle" || name == "root");
   }

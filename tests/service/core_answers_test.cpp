@@ -1,11 +1,17 @@
 // Which answer is served where there is none that is exact, and what becomes of it.
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "cache/key_lock.h"
 #include "cache/miss_log.h"
+#include "support/hash.h"
 #include "tests/service/core_fixture.h"
 #include "tests/support/faulty_files.h"
 
@@ -39,7 +45,7 @@ TEST_F(ServiceCoreTest, LookupsAreCountedAndMissesLogged) {
   EXPECT_EQ(counts[0].match, Match::none);
   EXPECT_EQ(counts[0].reason, MissReason::absent);
   EXPECT_EQ(counts[0].count, 1U);
-  const std::vector<MissCount> misses = MissLog(cache_.path()).counts();
+  const std::vector<MissCount> misses = MissLog(cache_.path()).counts().value();
   ASSERT_EQ(misses.size(), 1U);
   EXPECT_EQ(misses[0].latest.key.problem, "vector_add n=4096 dtype=bf16");
   EXPECT_EQ(misses[0].latest.key.sku, "h200");
@@ -127,6 +133,35 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
   decide(OverrideAction::pin);
   EXPECT_EQ(open()->get_best_kernel(problem_)->summary().configuration,
             first.summary().configuration);
+}
+
+TEST_F(ServiceCoreTest, ALookupDoesNotWaitLongForAnotherProcess) {
+  const auto core = open();
+  const std::string turn = digest_of(core->key(core->name(problem_)->problem).text()).hex();
+  const KeyLock other = KeyLock::acquire(cache_.path(), turn, std::chrono::milliseconds(0));
+  ASSERT_TRUE(other.held());
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(core->get_best_kernel(problem_));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(ServiceCoreTest, ServicesThatMissTheSameAtOncePredictItOnce) {
+  std::vector<std::shared_ptr<ServiceCore>> cores;
+  for (int i = 0; i < 8; ++i) {
+    ServiceOptions options;
+    options.cache = cache_.path();
+    options.sku = "h200";
+    Surroundings surroundings = fake_surroundings(world_);
+    surroundings.patience = std::chrono::minutes(1);
+    cores.push_back(*ServiceCore::open(std::move(options), std::move(surroundings)));
+  }
+  std::vector<std::thread> threads;
+  for (const auto& core : cores) {
+    threads.emplace_back([&] { EXPECT_TRUE(core->get_best_kernel(problem_)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(cores[0]->cache().records().list().size(), 1U);
+  EXPECT_EQ(world_.compiles, 1);
 }
 
 TEST_F(ServiceCoreTest, TheCanaryLaunchesWhatWouldBeServed) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <thread>
 
@@ -61,9 +62,9 @@ class FaultyFiles {
     errno = now.error;
     return now.error != 0;
   }
-  static int open(const char* path, int flags, mode_t mode) {
+  static int open(const char* path, std::size_t root_bytes, int flags, mode_t mode) {
     const Call call = (flags & 3) == 0 ? Call::open_to_read : Call::open_to_write;
-    return fails(call, path) ? -1 : system_file_calls().open(path, flags, mode);
+    return fails(call, path) ? -1 : system_file_calls().open(path, root_bytes, flags, mode);
   }
   static int fstat(int fd, struct stat* status) {
     return fails(Call::fstat, nullptr) ? -1 : system_file_calls().fstat(fd, status);
@@ -77,8 +78,8 @@ class FaultyFiles {
   static int rename(const char* from, const char* to) {
     return fails(Call::rename, to) ? -1 : system_file_calls().rename(from, to);
   }
-  static DIR* opendir(const char* path) {
-    return fails(Call::opendir, path) ? nullptr : system_file_calls().opendir(path);
+  static DIR* opendir(const char* path, std::size_t root_bytes) {
+    return fails(Call::opendir, path) ? nullptr : system_file_calls().opendir(path, root_bytes);
   }
 };
 

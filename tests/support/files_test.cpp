@@ -1,14 +1,26 @@
 #include "support/files.h"
 
+#include <cerrno>
+#include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "support/text.h"
+#include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(FilesTest, PublishThenReadGivesTheBytes) {
   const ScopedTempDir dir;
@@ -93,6 +105,139 @@ TEST(FilesTest, LinesOfConcurrentWritersNeverMix) {
     ASSERT_EQ(line.size(), 300U);
     EXPECT_EQ(line.find_first_not_of(line.front()), std::string_view::npos);
   }
+}
+
+/// Things that have a name in `dir` and are no regular file, each with a word for it.
+std::vector<std::pair<std::string, std::string>> make_oddities(const ScopedTempDir& dir) {
+  EXPECT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_directory(dir / "folder");
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string place = dir / "socket";
+  EXPECT_LT(place.size(), sizeof address.sun_path);
+  place.copy(address.sun_path, place.size());
+  EXPECT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ::close(socket);
+  return {{dir / "pipe", "pipe"},
+          {dir / "folder", "folder"},
+          {place, "socket"},
+          {"/dev/zero", "device that never ends"},
+          {"/dev/full", "device"}};
+}
+
+TEST(FilesTest, OnlyRegularFilesAreReadAppendedToOrReplaced) {
+  const ScopedTempDir dir;
+  for (const auto& [path, what] : make_oddities(dir)) {
+    const Result<std::string> read = read_file(path);
+    ASSERT_FALSE(read) << what;
+    EXPECT_THAT(read.error().message, HasSubstr(path)) << what;
+    EXPECT_THAT(read.error().message, HasSubstr("not a regular file")) << what;
+    EXPECT_FALSE(append_line(path, "x")) << what;
+    const Result<void> published = publish_file(path, "x");
+    ASSERT_FALSE(published) << what;
+    EXPECT_THAT(published.error().message, HasSubstr("no regular file")) << what;
+    EXPECT_FALSE(create_file(path, "x", 0600)) << what;
+    EXPECT_FALSE(std::filesystem::is_regular_file(path)) << what;
+  }
+}
+
+TEST(FilesTest, AnArgumentMayBeALinkAndAnOutputMayNot) {
+  const ScopedTempDir dir;
+  ASSERT_TRUE(publish_file(dir / "file", "content"));
+  std::filesystem::create_symlink("file", dir / "link");
+  EXPECT_EQ(*read_file(dir / "link"), "content");
+  EXPECT_FALSE(publish_file(dir / "link", "other"));
+  EXPECT_FALSE(append_line(dir / "link", "more"));
+  std::filesystem::create_symlink("new", dir / "dangling");
+  EXPECT_FALSE(publish_file(dir / "dangling", "x"));
+  EXPECT_FALSE(append_line(dir / "dangling", "x"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "new"));
+  EXPECT_EQ(*read_file(dir / "file"), "content");
+}
+
+TEST(FilesTest, BelowAFolderNothingIsALink) {
+  const ScopedTempDir dir;
+  ASSERT_TRUE(publish_file(dir / "outside/file", "theirs"));
+  ASSERT_TRUE(publish_file(dir / "root/deep/file", "ours"));
+  std::filesystem::create_directory_symlink(dir / "root", dir / "way");
+  const std::filesystem::path root = dir / "way";
+  EXPECT_EQ(*read_file(root / "deep/file", {}, root), "ours") << "the folder itself may be";
+  std::filesystem::create_directory_symlink("../outside", dir / "root/out");
+  std::filesystem::create_directory_symlink("deep", dir / "root/in");
+  std::filesystem::create_symlink("../outside/file", dir / "root/file");
+  for (const char* below : {"out/file", "in/file", "file"}) {
+    const Result<std::string> read = read_file(root / below, {}, root);
+    ASSERT_FALSE(read) << below;
+    EXPECT_THAT(read.error().message, HasSubstr("there is a link in it")) << below;
+    EXPECT_FALSE(append_line(root / below, "x", {}, root)) << below;
+    EXPECT_FALSE(publish_file(root / below, "x", root)) << below;
+  }
+  EXPECT_FALSE(publish_file(root / "out/new", "x", root));
+  EXPECT_FALSE(read_directory(root / "out", root));
+  EXPECT_EQ(read_file(root / "deep/none", {}, root).error().code, ErrorCode::not_found);
+  EXPECT_EQ(*read_file(dir / "outside/file"), "theirs");
+  EXPECT_EQ(list_directory(dir / "outside"), std::vector<std::string>{"file"});
+}
+
+TEST(FilesTest, WhatIsTooLongIsNotReadNorMadeSo) {
+  const ScopedTempDir dir;
+  const FileKind note{"note", 10};
+  ASSERT_TRUE(publish_file(dir / "file", "0123456789"));
+  EXPECT_EQ(*read_file(dir / "file", note), "0123456789");
+  const Result<void> appended = append_line(dir / "file", "", note);
+  ASSERT_FALSE(appended);
+  EXPECT_THAT(appended.error().message, HasSubstr("11 bytes, the most of a note is 10"));
+  ASSERT_TRUE(append_line(dir / "file", ""));
+  const Result<std::string> read = read_file(dir / "file", note);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::corrupt);
+  EXPECT_THAT(read.error().message, HasSubstr("11 bytes, the most of a note is 10"));
+  std::filesystem::resize_file(dir / "file", std::uintmax_t{1} << 40);
+  EXPECT_FALSE(read_file(dir / "file")) << "a hole of a terabyte";
+}
+
+TEST(FilesTest, AFileThatDoesNotSayItsLengthIsReadToItsEnd) {
+  const Result<std::string> read = read_file("/proc/self/maps");
+  ASSERT_TRUE(read);
+  EXPECT_TRUE(read->ends_with('\n'));
+  EXPECT_FALSE(read_file("/proc/self/maps", {"note", 10}));
+}
+
+TEST(FilesTest, WhereThereIsNoMemoryItIsNamedForWhat) {
+  const ScopedTempDir dir;
+  ASSERT_TRUE(publish_file(dir / "file", ""));
+  const Result<InputFile> file = InputFile::open(dir / "file");
+  ASSERT_TRUE(file);
+  const Result<std::string> read = file->read(0, std::string().max_size());
+  ASSERT_FALSE(read);
+  EXPECT_THAT(read.error().message, HasSubstr((dir / "file").native() + ": no memory for"));
+}
+
+TEST(FilesTest, AnOutputThatIsNotPublishedLeavesNothing) {
+  const ScopedTempDir dir;
+  {
+    Result<OutputFile> file = OutputFile::create(dir / "file");
+    ASSERT_TRUE(file);
+    ASSERT_TRUE(file->write("half"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(FilesTest, AllThatLiesBelowAFolderIsListedAndWhatCannotBeReadIsNamed) {
+  const ScopedTempDir dir;
+  for (const char* name : {"b", "a/x", "a/y/z"}) ASSERT_TRUE(publish_file(dir / name, ""));
+  std::filesystem::create_directory_symlink("a", dir / "link");
+  const FilesBelow all = files_below(dir.path(), dir.path());
+  EXPECT_EQ(all.files, (std::vector<std::filesystem::path>{dir / "a/x", dir / "a/y/z", dir / "b",
+                                                           dir / "link"}));
+  EXPECT_TRUE(all.unread.empty());
+  EXPECT_TRUE(files_below(dir / "none", dir.path()).unread.empty());
+  const FaultyFiles faulty((dir / "a").native(), FaultyFiles::Call::opendir, EMFILE);
+  const FilesBelow some = files_below(dir.path(), dir.path());
+  EXPECT_EQ(some.files, (std::vector<std::filesystem::path>{dir / "b", dir / "link"}));
+  ASSERT_EQ(some.unread.size(), 1U);
+  EXPECT_EQ(some.unread[0].folder, dir / "a");
+  EXPECT_EQ(some.unread[0].error.code, ErrorCode::io);
 }
 
 TEST(FilesTest, DirectoryNamesAreSorted) {

@@ -1,6 +1,9 @@
 #include "support/json.h"
 
+#include <chrono>
 #include <gtest/gtest.h>
+
+#include "support/text.h"
 
 namespace kernwright {
 namespace {
@@ -65,6 +68,17 @@ TEST(JsonTest, DuplicateKeyIsRefusedWithBothLines) {
   EXPECT_EQ(error_of("{\"a\": 1,\n\"b\": 2,\n\"a\": 3}"),
             "file.json:3: key \"a\" is given twice, first on line 1");
   EXPECT_EQ(error_of(R"([{"a": 1}, {"a": 1}])"), "parsed");
+}
+
+TEST(JsonTest, ManyKeysTakeNoMoreThanTheirNumber) {
+  std::string text = "{";
+  for (int i = 0; i < 100'000; ++i) text += concat(i == 0 ? "" : ",", '"', i, "\":1");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_of(text + "}"), "parsed");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20))
+      << "a search among all keys for each takes minutes";
+  EXPECT_EQ(error_of(text + ",\"77\":1}"),
+            "file.json:1: key \"77\" is given twice, first on line 1");
 }
 
 TEST(JsonTest, IntegersBeyond64BitsAreRefused) {

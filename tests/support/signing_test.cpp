@@ -35,6 +35,15 @@ TEST_F(SigningTest, WhatIsNoSignatureIsNone) {
 TEST_F(SigningTest, WhatIsNoKeyIsAnError) {
   EXPECT_FALSE(sign("message", "abc"));
   EXPECT_FALSE(is_signed("message", "", "abc"));
+  // Each may be given where the other belongs: neither may be shown.
+  const Result<std::string> signed_by_public = sign("message", keys_.public_key);
+  const Result<bool> checked_by_secret = is_signed("message", "", keys_.secret_key);
+  ASSERT_FALSE(signed_by_public);
+  ASSERT_FALSE(checked_by_secret);
+  EXPECT_EQ(signed_by_public.error().message,
+            "no secret Ed25519 key of 128 hex digits: 64 characters");
+  EXPECT_EQ(checked_by_secret.error().message,
+            "no public Ed25519 key of 64 hex digits: 128 characters");
 }
 
 // RFC 8032, section 7.1, test 2: one byte.
