@@ -39,13 +39,12 @@ __device__ __forceinline__ float squares(const Vector& x) {
 }
 
 __device__ __forceinline__ void write(out_t* y, bool active, const Vector& x, const Vector& w,
-                                      float factor, float scale) {
+                                      float factor) {
   float value[kLanes];
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     value[i] = lane<dtype_t>(x, i) * factor;
     if constexpr (kScales) value[i] *= lane<dtype_t>(w, i);
-    if (scale == 0) value[i] = 0;  // whatever x and w hold
   }
   if (active) store_elements<Store::plain>(y, value);
 }
@@ -117,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
       for (int i = 0; i < ROWS_AT_ONCE; ++i) {
         write(y + first + i * columns + share.column(step), feed.active(i), kept[i][step],
-              w_of_step, factor[i], scale);
+              w_of_step, factor[i]);
       }
     }
     if constexpr (KEPT < STEPS) {
@@ -126,7 +125,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         if (!share.has(step)) continue;
         const long long at = first + share.column(step);
         write(y + at, true, load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + at),
-              weights.at(step, feed), factor[0], scale);
+              weights.at(step, feed), factor[0]);
+      }
+    }
+    // Written once more, as a choice for every element would cost registers that there are not.
+    if (scale == 0) {
+#pragma unroll 1
+      for (int step = 0; step < STEPS; ++step) {
+        if (!share.has(step)) continue;
+        const float zeros[kLanes] = {};
+        for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+          if (!feed.active(i)) continue;
+          store_elements<Store::plain>(y + first + i * columns + share.column(step), zeros);
+        }
       }
     }
   } while (feed.next());
