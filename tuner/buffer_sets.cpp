@@ -30,9 +30,11 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Whether the tensor has elements that are NaN in the NaN set.
+/// Whether the tensor has elements that are NaN in the NaN set: those of a draw of its own that is
+/// not continuous have a meaning.
 bool takes_nan(const TensorShape& shape) {
-  return shape.role != TensorRole::out && !is_integer(shape.dtype);
+  return shape.role != TensorRole::out && !is_integer(shape.dtype) &&
+         (!shape.always || shape.draw.kind == DrawKind::uniform);
 }
 
 }  // namespace
@@ -234,15 +236,14 @@ Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::s
 Result<void> BufferSets::draw_numbers(DataOps& data_ops, int set, std::size_t tensor,
                                       DevicePointer to) const {
   std::uint64_t stream = tensor;
-  auto distribution = InputDistribution::normal;
+  Draw draw = shapes_[tensor].draw;
   if (set == kExactSet) {
     stream += kExactStream;
-    distribution = *checked_.exact;
+    if (!shapes_[tensor].always) draw = {*checked_.exact};
   } else if (set > 0 && set != twin() && !is_warm(tensor)) {
     stream += static_cast<std::uint64_t>(set) * shapes_.size();
   }
-  return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor], distribution,
-                       hash_at(seed_, stream));
+  return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor], draw, hash_at(seed_, stream));
 }
 
 Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {

@@ -31,8 +31,8 @@ inline constexpr std::uint8_t kRedZoneByte = 0xFF;
 
 /// Which sets are checked beside set 0.
 struct CheckedSets {
-  std::optional<InputDistribution> exact = {};  ///< how the exact set is drawn; none: there is none
-  bool nan = false;                             ///< a NaN set, where an input has floats
+  std::optional<DrawKind> exact = {};  ///< how the exact set is drawn; none: there is none
+  bool nan = false;                    ///< a NaN set, where an input has floats
 };
 
 /// The elements of a tensor that are NaN in the NaN set, in places that `seed` decides: the last

@@ -31,11 +31,27 @@ double accumulate_unit(DType accumulate, const std::vector<TensorShape>& shapes)
   return rounding_unit(accumulate);
 }
 
+/// Beyond it an output of this dtype would overflow.
+double largest(DType dtype) {
+  if (const auto range = integer_range(dtype)) return static_cast<double>(range->highest);
+  switch (dtype) {
+    case DType::fp16:
+      return 65504;
+    case DType::fp8_e4m3:
+      return 448;
+    case DType::fp8_e5m2:
+      return 57344;
+    default:
+      return 0x1p127;
+  }
+}
+
 /// The largest sum of small integers that is exact in the accumulator. Tensor cores keep about 14
 /// bits of sums of fp8 products.
 double exact_limit(DType accumulate, const std::vector<TensorShape>& shapes) {
   const bool fp8 = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
-    return shape.role != TensorRole::out && shape.dtype == DType::fp8_e4m3;
+    return shape.role != TensorRole::out &&
+           (shape.dtype == DType::fp8_e4m3 || shape.dtype == DType::fp8_e5m2);
   });
   switch (accumulate) {
     case DType::fp64:
@@ -47,28 +63,16 @@ double exact_limit(DType accumulate, const std::vector<TensorShape>& shapes) {
       return 0x1p8;
     case DType::fp8_e4m3:
       return 0x1p4;
-    case DType::int32:
-      return 0x1p31 - 1;
+    case DType::fp8_e5m2:
+      return 0x1p3;
     case DType::int8:
-      return 127;
+    case DType::int32:
+    case DType::int64:
+    case DType::uint8:
+    case DType::boolean:
+      return largest(accumulate);
   }
   return 0;
-}
-
-/// Beyond it an output of this dtype would overflow.
-double largest(DType dtype) {
-  switch (dtype) {
-    case DType::fp16:
-      return 65504;
-    case DType::fp8_e4m3:
-      return 448;
-    case DType::int8:
-      return 127;
-    case DType::int32:
-      return 0x1p31 - 1;
-    default:
-      return 0x1p127;
-  }
 }
 
 /// Terms summed per output.
@@ -103,6 +107,23 @@ Result<double> download_element(Device& device, DevicePointer array, DType dtype
   return load_element(bytes.data(), dtype, 0);
 }
 
+/// An element as text: of an integer every digit.
+Result<std::string> download_text(Device& device, DevicePointer array, DType dtype,
+                                  std::int64_t index) {
+  if (dtype != DType::int64) {
+    auto value = download_element(device, array, dtype, index);
+    if (!value) return value.error();
+    if (is_integer(dtype)) return concat(static_cast<std::int64_t>(value.value()));
+    return std::isnan(value.value()) ? "nan" : concat(value.value());
+  }
+  std::int64_t value = 0;
+  const auto at = array + static_cast<DevicePointer>(index * byte_size(dtype));
+  if (auto done = device.download(std::as_writable_bytes(std::span(&value, 1)), at); !done) {
+    return done.error();
+  }
+  return concat(value);
+}
+
 }  // namespace
 
 double rounding_unit(DType dtype) {
@@ -116,8 +137,13 @@ double rounding_unit(DType dtype) {
       return 0x1p-8;
     case DType::fp8_e4m3:
       return 0x1p-4;
+    case DType::fp8_e5m2:
+      return 0x1p-3;
     case DType::int8:
     case DType::int32:
+    case DType::int64:
+    case DType::uint8:
+    case DType::boolean:
       return 0;
   }
   return 0;
@@ -130,21 +156,24 @@ ErrorBound error_bound(const Operation& operation, const Problem& normalized,
   return {kErrorFactor * std::sqrt(terms) * unit, rounding_unit(output.dtype)};
 }
 
-std::optional<InputDistribution> exact_distribution(const Operation& operation,
-                                                    const Problem& normalized,
-                                                    const std::vector<TensorShape>& shapes) {
+std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
+                                   const std::vector<TensorShape>& shapes) {
   if (!operation.exact_inputs) return std::nullopt;
   if (operation.exact_when) {
     const auto holds = operation.exact_when->evaluate(operation.scope(normalized));
     if (!holds || holds.value() == 0) return std::nullopt;
   }
+  const bool real = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
+    return shape.always && shape.draw.kind == DrawKind::uniform && !is_integer(shape.dtype);
+  });
+  if (real) return std::nullopt;
   double limit = exact_limit(operation.tolerance.accumulate, shapes);
   for (const TensorShape& shape : shapes) {
     if (shape.role != TensorRole::in) limit = std::min(limit, largest(shape.dtype));
   }
   const double terms = reduction_terms(operation, normalized);
-  if (terms * kLargestProduct <= limit) return InputDistribution::small_integers;
-  if (terms <= limit) return InputDistribution::signs;
+  if (terms * kLargestProduct <= limit) return DrawKind::small_integers;
+  if (terms <= limit) return DrawKind::signs;
   return std::nullopt;
 }
 
@@ -202,17 +231,18 @@ std::int64_t Checker::place_outputs(const BufferSets& sets) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i].role == TensorRole::in) continue;
-    const std::int64_t size =
-        (shapes_[i].elements() * 4 + kAlignment - 1) / kAlignment * kAlignment;
-    const auto next = [&] {
-      bytes += size;
-      return static_cast<DevicePointer>(bytes - size);
+    const auto next = [&](DType dtype) {
+      const std::int64_t size = shapes_[i].elements() * byte_size(dtype);
+      const auto place = static_cast<DevicePointer>(bytes);
+      bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+      return place;
     };
+    const DType dtype = reference_dtype(shapes_[i].dtype);
     Output output;
     output.tensor = i;
-    output.realistic = {next(), next()};
-    if (has_exact_) output.exact = {next(), output.realistic.magnitude};
-    if (sets.has_nan_set()) output.nan = {next(), next()};
+    output.realistic = {next(dtype), next(DType::fp32)};
+    if (has_exact_) output.exact = {next(dtype), output.realistic.magnitude};
+    if (sets.has_nan_set()) output.nan = {next(dtype), next(DType::fp32)};
     outputs_.push_back(output);
   }
   return bytes;
@@ -239,6 +269,7 @@ Result<void> Checker::run_reference(Device& device, const LoadedProgram& program
 Result<void> Checker::expect_finite(DataOps& data_ops) const {
   for (const Output& output : outputs_) {
     const std::int64_t elements = shapes_[output.tensor].elements();
+    if (reference_dtype(shapes_[output.tensor].dtype) != DType::fp32) continue;
     std::vector<DevicePointer> arrays{output.realistic.value, output.realistic.magnitude};
     if (has_exact_) arrays.push_back(output.exact.value);
     for (const DevicePointer array : arrays) {
@@ -332,16 +363,18 @@ Result<std::string> Checker::describe(Device& device, int set, DevicePointer act
   }
   const std::int64_t index = place / shape.row_pitch() * shape.columns() + column;
   const Expected& expected = output.of(set);
-  auto value = download_element(device, actual, shape.dtype, place);
-  auto reference = download_element(device, expected.value, DType::fp32, index);
-  auto magnitude = download_element(device, expected.magnitude, DType::fp32, index);
+  const DType dtype = reference_dtype(shape.dtype);
+  auto value = download_text(device, actual, shape.dtype, place);
+  auto known = download_text(device, expected.value, dtype, index);
   if (!value) return value.error();
+  if (!known) return known.error();
+  const std::string text =
+      concat(position(shape, place), ": ", value.value(), " != ", known.value());
+  if (set == BufferSets::kExactSet || dtype == DType::int64) return concat(text, " (exact)");
+  auto reference = download_element(device, expected.value, dtype, index);
+  auto magnitude = download_element(device, expected.magnitude, DType::fp32, index);
   if (!reference) return reference.error();
   if (!magnitude) return magnitude.error();
-  const auto number = [](double x) { return std::isnan(x) ? "nan" : concat(x); };
-  const std::string text = concat(position(shape, place), ": ", number(value.value()),
-                                  " != ", number(reference.value()));
-  if (set == BufferSets::kExactSet) return concat(text, " (exact)");
   if (std::isnan(reference.value())) return text;
   const double bound = output.bound.accumulate_unit * magnitude.value() +
                        output.bound.output_unit * std::fabs(reference.value()) +

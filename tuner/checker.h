@@ -25,14 +25,14 @@ ErrorBound error_bound(const Operation& operation, const Problem& normalized,
                        const std::vector<TensorShape>& shapes, const TensorShape& output);
 
 /// How the exact set is drawn so that partial sums stay exact in the accumulator and results within
-/// the output's range; none where the operation has no exact test or its sums are too long.
-std::optional<InputDistribution> exact_distribution(const Operation& operation,
-                                                    const Problem& normalized,
-                                                    const std::vector<TensorShape>& shapes);
+/// the output's range; none where the operation has no exact test, its sums are too long, or a
+/// floating tensor is always drawn as no whole numbers.
+std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
+                                   const std::vector<TensorShape>& shapes);
 
 /// Knows the right outputs of the checked buffer sets: the operation's reference kernel is compiled
-/// once and run on each, into an fp32 result and, but for the exact set, an fp32 magnitude per
-/// output. Invariant: those of set 0 and of the exact set are finite.
+/// once and run on each, into a result (`reference_dtype`) and, but for the exact set, an fp32
+/// magnitude per output. Invariant: those of set 0 and of the exact set are finite.
 class Checker {
  public:
   /// Errors: the reference does not compile or run; `internal` where it is not finite.

@@ -12,16 +12,12 @@
 
 namespace kernwright {
 
-/// How input values are drawn. All are seeded and counter-based: element i of a tensor depends on
-/// the seed and i alone.
-enum class InputDistribution {
-  normal,  ///< normal(0, 1), rounded to the storage type: realistic bit patterns, for timing
-  small_integers,  ///< {-3..3}: sums are exact in fp32, so any summation order gives equal results
-  signs            ///< {-1, 0, 1}: the same for longer sums and narrower formats
-};
-
-/// Elements of integer dtypes are small integers under the normal distribution.
-constexpr bool is_integer(DType dtype) { return dtype == DType::int8 || dtype == DType::int32; }
+/// What a reference is written in: integers of 32 and 64 bits are int64 and met exactly, all else
+/// is compared with fp32.
+constexpr DType reference_dtype(DType output) {
+  const bool wide = output == DType::int32 || output == DType::int64;
+  return wide ? DType::int64 : DType::fp32;
+}
 
 /// What `max_error` says of a NaN, and the most it ever says.
 inline constexpr double kWorstError = 1e30;
@@ -87,15 +83,16 @@ class DataOps {
   virtual ~DataOps() = default;
 
   /// Element i lies in row i / columns. What lies between rows becomes `kGapByte`.
-  virtual Result<void> draw(DevicePointer to, DType dtype, const Layout& layout,
-                            InputDistribution distribution, std::uint64_t seed) = 0;
+  virtual Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
+                            std::uint64_t seed) = 0;
 
   /// Fills what lies between rows with `kGapByte`.
   virtual Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) = 0;
 
-  /// Compares the elements of `actual` (in `dtype`) with those of fp32 `reference` and `magnitude`,
-  /// which are contiguous; the latter may be 0 where the bound is exact. What lies between rows
-  /// must hold `kGapByte`. Gives the number of its finding.
+  /// Compares the elements of `actual` (in `dtype`) with those of `reference`, in its
+  /// `reference_dtype`, and of fp32 `magnitude`, which are contiguous; the latter may be 0 where
+  /// the bound is exact or the reference is int64. What lies between rows must hold `kGapByte`.
+  /// Gives the number of its finding.
   virtual Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype,
                                               const Layout& layout, DevicePointer reference,
                                               DevicePointer magnitude, const ErrorBound& bound) = 0;

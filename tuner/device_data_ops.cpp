@@ -71,18 +71,15 @@ class DeviceDataOps final : public DataOps {
   DeviceDataOps(Device& device, CompilePool& pool, std::unique_ptr<DeviceBuffer> findings)
       : device_(device), pool_(pool), findings_(std::move(findings)) {}
 
-  Result<void> draw(DevicePointer to, DType dtype, const Layout& layout,
-                    InputDistribution distribution, std::uint64_t seed) override {
+  Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
+                    std::uint64_t seed) override {
     auto programs = programs_for(dtype);
     if (!programs) return programs.error();
-    if (is_integer(dtype) && distribution == InputDistribution::normal) {
-      distribution = InputDistribution::small_integers;
-    }
     if (auto done =
             launch(*programs.value()->draw, {to},
                    {static_cast<double>(layout.elements), static_cast<double>(layout.columns),
-                    static_cast<double>(layout.pitch), int_bits(seed), int_bits(seed >> 32),
-                    static_cast<double>(distribution)});
+                    static_cast<double>(layout.pitch), draw.from, draw.to, int_bits(seed),
+                    int_bits(seed >> 32), static_cast<double>(draw.kind)});
         !done) {
       return done;
     }
@@ -205,7 +202,7 @@ class DeviceDataOps final : public DataOps {
     constexpr DType kI = DType::int32;
     Programs programs;
     for (auto& [plan, program] :
-         {std::pair{plan_of("kernwright_draw", 1, {kF, kF, kF, kI, kI, kI}, blocks),
+         {std::pair{plan_of("kernwright_draw", 1, {kF, kF, kF, kF, kF, kI, kI, kI}, blocks),
                     &programs.draw},
           std::pair{plan_of("kernwright_fill_gaps", 1, {kF, kF, kF}, blocks), &programs.fill_gaps},
           std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kF, kF, kF, kI, kI}, blocks),

@@ -246,7 +246,7 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
   if (!shapes) return shapes.error();
   // Compiles while the buffers are drawn and the reference runs.
   const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
-  const auto exact = exact_distribution(operation, normalized, shapes.value());
+  const auto exact = exact_draw(operation, normalized, shapes.value());
   auto sets = BufferSets::make(device, data_ops, std::move(shapes).value(), options.policy.l2,
                                options.seed, {.exact = exact, .nan = true});
   if (!sets) return sets.error();

@@ -6,19 +6,23 @@
 #include <cstring>
 #include <limits>
 
+#include "support/saturated.h"
+
 namespace kernwright {
 namespace {
 
-/// A binary float of at most 16 bits. `special` is the exponent field of infinities and NaN.
+/// A binary float of at most 16 bits. Where it saturates, nothing is rounded to an infinity.
 struct SmallFormat {
   int exponent_bits;
   int mantissa_bits;
   bool has_infinity;
+  bool saturates;
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   int sign_shift() const { return exponent_bits + mantissa_bits; }
 };
-constexpr SmallFormat kFp16{5, 10, true};
-constexpr SmallFormat kFp8E4M3{4, 3, false};
+constexpr SmallFormat kFp16{5, 10, true, false};
+constexpr SmallFormat kFp8E4M3{4, 3, false, true};
+constexpr SmallFormat kFp8E5M2{5, 2, true, true};
 
 double decode(std::uint32_t bits, const SmallFormat& f) {
   const int exponent = static_cast<int>(bits >> f.mantissa_bits) & ((1 << f.exponent_bits) - 1);
@@ -43,7 +47,8 @@ std::uint32_t encode(double value, const SmallFormat& f) {
   const std::uint32_t top = ((1U << f.exponent_bits) - 1) << f.mantissa_bits;
   const std::uint32_t all_mantissa = (1U << f.mantissa_bits) - 1;
   if (std::isnan(value)) return sign | top | all_mantissa;
-  const std::uint32_t largest = f.has_infinity ? top : (top | all_mantissa) - 1;
+  const std::uint32_t beyond = f.has_infinity ? top : top | all_mantissa;
+  const std::uint32_t largest = f.saturates ? beyond - 1 : beyond;
   const double magnitude = std::fabs(value);
   if (std::isinf(magnitude)) return sign | largest;
   const int exponent =
@@ -72,14 +77,6 @@ void write(void* data, std::int64_t index, T value) {
   std::memcpy(static_cast<char*>(data) + index * std::int64_t{sizeof(T)}, &value, sizeof(T));
 }
 
-template <typename T>
-T saturated(double value) {
-  if (std::isnan(value)) return 0;
-  return static_cast<T>(std::clamp(std::nearbyint(value),
-                                   static_cast<double>(std::numeric_limits<T>::min()),
-                                   static_cast<double>(std::numeric_limits<T>::max())));
-}
-
 }  // namespace
 
 double load_element(const void* data, DType dtype, std::int64_t index) {
@@ -99,6 +96,13 @@ double load_element(const void* data, DType dtype, std::int64_t index) {
       return read<std::int8_t>(data, index);
     case DType::int32:
       return read<std::int32_t>(data, index);
+    case DType::int64:
+      return static_cast<double>(read<std::int64_t>(data, index));
+    case DType::uint8:
+    case DType::boolean:
+      return read<std::uint8_t>(data, index);
+    case DType::fp8_e5m2:
+      return decode(read<std::uint8_t>(data, index), kFp8E5M2);
   }
   return 0;
 }
@@ -119,6 +123,14 @@ void store_element(void* data, DType dtype, std::int64_t index, double value) {
       return write(data, index, saturated<std::int8_t>(value));
     case DType::int32:
       return write(data, index, saturated<std::int32_t>(value));
+    case DType::int64:
+      return write(data, index, saturated<std::int64_t>(value));
+    case DType::uint8:
+      return write(data, index, saturated<std::uint8_t>(value));
+    case DType::boolean:
+      return write(data, index, static_cast<std::uint8_t>(to_bool(value) ? 1 : 0));
+    case DType::fp8_e5m2:
+      return write(data, index, static_cast<std::uint8_t>(encode(value, kFp8E5M2)));
   }
 }
 
@@ -133,8 +145,13 @@ double error_floor(DType dtype) {
       return 0x1p-126;
     case DType::fp64:
       return 0x1p-1022;
+    case DType::fp8_e5m2:
+      return 0x1p-16;
     case DType::int8:
     case DType::int32:
+    case DType::int64:
+    case DType::uint8:
+    case DType::boolean:
       return 0.5;
   }
   return 0;
@@ -146,6 +163,8 @@ double range_end(DType dtype) {
       return 0x1p16;  // what rounds to this number overflows to infinity
     case DType::fp8_e4m3:
       return 448;  // saturates
+    case DType::fp8_e5m2:
+      return 57344;
     default:
       return std::numeric_limits<double>::infinity();
   }

@@ -9,11 +9,11 @@ namespace kernwright {
 /// Element `index` of an array of `dtype` in host memory, widened.
 double load_element(const void* data, DType dtype, std::int64_t index);
 
-/// Stores `value` as element `index`, rounded to nearest even; fp8_e4m3 and integers saturate.
+/// Stores `value` as element `index`, rounded to nearest even; fp8 and integers saturate.
 void store_element(void* data, DType dtype, std::int64_t index, double value);
 
 /// Spacing of `dtype` around zero, the part of an error bound that does not shrink with the value:
-/// the smallest subnormal of fp16 and fp8_e4m3, the smallest normal number of the wider formats
+/// the smallest subnormal of fp16 and fp8, the smallest normal number of the wider formats
 /// (arithmetic may flush below it); for integers the half that rounding to one may take, so that an
 /// integer result is still met exactly.
 double error_floor(DType dtype);

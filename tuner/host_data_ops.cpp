@@ -12,6 +12,72 @@
 namespace kernwright {
 namespace {
 
+/// Whether elements are whole numbers whatever their dtype.
+bool is_whole(DrawKind kind) { return kind == DrawKind::small_integers || kind == DrawKind::signs; }
+
+/// Where `i` of `count` goes: a Feistel network of four rounds over the smallest even number of
+/// bits that hold `count`, walked until the place is below it.
+std::uint64_t permuted(std::uint64_t seed, std::uint64_t i, std::uint64_t count) {
+  unsigned half = 1;
+  while ((std::uint64_t{1} << 2 * half) < count) ++half;
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  do {
+    std::uint64_t left = i >> half;
+    std::uint64_t right = i & mask;
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      left = std::exchange(right, left ^ (hash_at(seed + round, right) & mask));
+    }
+    i = left << half | right;
+  } while (i >= count);
+  return i;
+}
+
+/// An element of an integer dtype, or one that is whole in any.
+double whole(DType dtype, const Draw& draw, std::uint64_t seed, std::int64_t row,
+             std::int64_t column, std::int64_t columns) {
+  const std::uint64_t bits = hash_at(seed, static_cast<std::uint64_t>(row * columns + column));
+  switch (draw.kind) {
+    case DrawKind::uniform: {
+      const auto values = static_cast<std::uint64_t>(draw.to - draw.from) + 1;
+      return draw.from + static_cast<double>(bits % values);
+    }
+    case DrawKind::permutation:
+      return static_cast<double>(permuted(hash_at(seed, static_cast<std::uint64_t>(row)),
+                                          static_cast<std::uint64_t>(column),
+                                          static_cast<std::uint64_t>(columns)));
+    case DrawKind::offsets: {
+      if (column == 0) return 0;
+      if (column == columns - 1) return draw.to;
+      const double jitter = static_cast<double>(bits >> 11) * 0x1p-53;
+      const double steps = static_cast<double>(column) - 0.5 + jitter;
+      return std::floor(draw.to * steps / static_cast<double>(columns - 1));
+    }
+    case DrawKind::constant:
+      return draw.from;
+    default: {
+      const bool signs = draw.kind == DrawKind::signs;
+      const double value = signs ? static_cast<double>(((bits >> 32) * 3) >> 32) - 1
+                                 : static_cast<double>(((bits >> 32) * 7) >> 32) - 3;
+      if (dtype == DType::uint8) return std::fabs(value);
+      if (dtype == DType::boolean) return std::fmod(std::fabs(value), 2);
+      return value;
+    }
+  }
+}
+
+/// An element of a floating dtype.
+double real(const Draw& draw, std::uint64_t bits) {
+  if (draw.kind == DrawKind::constant) return draw.from;
+  if (draw.kind == DrawKind::uniform) {
+    return static_cast<float>(draw.from +
+                              (draw.to - draw.from) * (static_cast<double>(bits >> 40) * 0x1p-24));
+  }
+  const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24F;
+  const float v = static_cast<float>(bits & 0xffffff) * 0x1p-24F;
+  const double angle = 2 * std::numbers::pi * static_cast<double>(v);
+  return std::sqrt(-2 * std::log(u)) * static_cast<float>(std::cos(angle));
+}
+
 /// `value` as the storage of `dtype` holds it.
 double rounded(DType dtype, double value) {
   std::uint64_t storage = 0;
@@ -29,23 +95,16 @@ double limited(double x, double end) { return x > end ? end : x < -end ? -end : 
 /// kernels/data_ops.cu.
 class HostDataOps final : public DataOps {
  public:
-  Result<void> draw(DevicePointer to, DType dtype, const Layout& layout,
-                    InputDistribution distribution, std::uint64_t seed) override {
+  Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
+                    std::uint64_t seed) override {
     void* data = at(to);
     for (std::int64_t i = 0; i < layout.elements; ++i) {
-      const std::uint64_t bits = hash_at(seed, static_cast<std::uint64_t>(i));
-      double value = 0;
-      if (distribution == InputDistribution::signs) {
-        value = static_cast<double>(((bits >> 32) * 3) >> 32) - 1;
-      } else if (distribution == InputDistribution::small_integers || is_integer(dtype)) {
-        value = static_cast<double>(((bits >> 32) * 7) >> 32) - 3;
-      } else {
-        const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24F;
-        const float v = static_cast<float>(bits & 0xffffff) * 0x1p-24F;
-        const double angle = 2 * std::numbers::pi * static_cast<double>(v);
-        value = std::sqrt(-2 * std::log(u)) * static_cast<float>(std::cos(angle));
-      }
-      store_element(data, dtype, i / layout.columns * layout.pitch + i % layout.columns, value);
+      const std::int64_t row = i / layout.columns;
+      const std::int64_t column = i % layout.columns;
+      const double value = is_integer(dtype) || is_whole(draw.kind)
+                               ? whole(dtype, draw, seed, row, column, layout.columns)
+                               : real(draw, hash_at(seed, static_cast<std::uint64_t>(i)));
+      store_element(data, dtype, row * layout.pitch + column, value);
     }
     return fill_gaps(to, dtype, layout);
   }
@@ -64,6 +123,7 @@ class HostDataOps final : public DataOps {
                                       const ErrorBound& bound) override {
     const double floor = error_floor(dtype) + bound.absolute;
     const double end = range_end(dtype);
+    const bool is_wide = reference_dtype(dtype) == DType::int64;
     Finding found;
     for (std::int64_t place = 0; place < layout.span(); ++place) {
       const std::int64_t column = place % layout.pitch;
@@ -72,6 +132,13 @@ class HostDataOps final : public DataOps {
         continue;
       }
       const std::int64_t i = place / layout.pitch * layout.columns + column;
+      if (is_wide) {
+        if (wide_element(actual, dtype, place) == wide_element(reference, DType::int64, i))
+          continue;
+        found.max_error = kWorstError;
+        if (found.mismatches++ == 0) found.first = place;
+        continue;
+      }
       double r = load_element(at(reference), DType::fp32, i);
       const double x = load_element(at(actual), dtype, place);
       if (bound.nan && std::isnan(r)) {
@@ -114,6 +181,12 @@ class HostDataOps final : public DataOps {
 
  private:
   static void* at(DevicePointer address) { return reinterpret_cast<void*>(address); }
+
+  /// Of int32 or int64, without the rounding of a double.
+  static std::int64_t wide_element(DevicePointer array, DType dtype, std::int64_t place) {
+    if (dtype == DType::int64) return static_cast<const std::int64_t*>(at(array))[place];
+    return static_cast<const std::int32_t*>(at(array))[place];
+  }
 
   static bool is_gap(DevicePointer array, DType dtype, std::int64_t place) {
     const auto size = static_cast<std::size_t>(byte_size(dtype));

@@ -236,7 +236,7 @@ Result<Peer::Verdict> Peer::examine(const MatmulSize& size, DType dtype, std::ui
   if (!shapes) return shapes.error();
   Device& device = *device_.device;
   DataOps& data_ops = *device_.data_ops;
-  const auto exact = exact_distribution(*named->operation, named->problem, *shapes);
+  const auto exact = exact_draw(*named->operation, named->problem, *shapes);
   const auto sets =
       BufferSets::make(device, data_ops, *shapes, L2State::warm, seed, {.exact = exact});
   if (!sets) return sets.error();

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
+#include <type_traits>
+
+#include "support/saturated.h"
 
 namespace kernwright {
 namespace {
@@ -20,6 +22,7 @@ struct SmallFloat {
 constexpr SmallFloat kBf16{8, 7, 0x7f80, 0x7f7f, 0x7fc0};
 constexpr SmallFloat kFp16{5, 10, 0x7c00, 0x7bff, 0x7e00};
 constexpr SmallFloat kFp8E4m3{4, 3, 0x7e, 0x7e, 0x7f};
+constexpr SmallFloat kFp8E5m2{5, 2, 0x7b, 0x7b, 0x7f};
 
 std::uint32_t round_to(const SmallFloat& format, double value) {
   if (std::isnan(value)) return format.nan;
@@ -41,11 +44,7 @@ std::uint32_t round_to(const SmallFloat& format, double value) {
 
 template <typename Integer>
 std::uint64_t round_to_integer(double value) {
-  if (std::isnan(value)) return 0;
-  constexpr double kMin = std::numeric_limits<Integer>::min();
-  constexpr double kMax = std::numeric_limits<Integer>::max();
-  const auto integer = static_cast<Integer>(std::clamp(std::nearbyint(value), kMin, kMax));
-  return static_cast<std::make_unsigned_t<Integer>>(integer);
+  return static_cast<std::make_unsigned_t<Integer>>(saturated<Integer>(value));
 }
 
 }  // namespace
@@ -66,6 +65,14 @@ std::uint64_t scalar_bits(DType dtype, double value) {
       return round_to_integer<std::int8_t>(value);
     case DType::int32:
       return round_to_integer<std::int32_t>(value);
+    case DType::int64:
+      return round_to_integer<std::int64_t>(value);
+    case DType::uint8:
+      return round_to_integer<std::uint8_t>(value);
+    case DType::boolean:
+      return to_bool(value) ? 1 : 0;
+    case DType::fp8_e5m2:
+      return round_to(kFp8E5m2, value);
   }
   return 0;
 }

@@ -21,8 +21,13 @@ CUtensorMapDataType data_type(DType dtype) {
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
     case DType::int32:
       return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case DType::int64:
+      return CU_TENSOR_MAP_DATA_TYPE_INT64;
     case DType::fp8_e4m3:
+    case DType::fp8_e5m2:
     case DType::int8:
+    case DType::uint8:
+    case DType::boolean:
       break;
   }
   return CU_TENSOR_MAP_DATA_TYPE_UINT8;

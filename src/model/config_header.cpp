@@ -247,6 +247,14 @@ std::string_view cuda_type(DType dtype) {
       return "signed char";
     case DType::int32:
       return "int";
+    case DType::int64:
+      return "long long";
+    case DType::uint8:
+      return "unsigned char";
+    case DType::boolean:
+      return "bool";
+    case DType::fp8_e5m2:
+      return "kernwright::fp8_e5m2";
   }
   return "void";
 }

@@ -10,8 +10,10 @@ struct DTypeRow {
   std::int64_t bytes;
 };
 
-constexpr DTypeRow kRows[] = {{"bf16", 2},     {"fp16", 2}, {"fp32", 4}, {"fp64", 8},
-                              {"fp8_e4m3", 1}, {"int8", 1}, {"int32", 4}};
+constexpr DTypeRow kRows[] = {{"bf16", 2},     {"fp16", 2}, {"fp32", 4},    {"fp64", 8},
+                              {"fp8_e4m3", 1}, {"int8", 1}, {"int32", 4},   {"int64", 8},
+                              {"uint8", 1},    {"bool", 1}, {"fp8_e5m2", 1}};
+static_assert(std::size(kRows) == std::size(kDTypes));
 
 }  // namespace
 

@@ -48,6 +48,7 @@ class JsonReader {
   bool present() const { return node_ != nullptr; }
   bool is_object() const { return node_ && node_->object(); }
   bool is_array() const { return node_ && node_->array(); }
+  bool is_string() const { return node_ && node_->string(); }
   bool is(std::string_view text) const {
     return node_ && node_->string() && *node_->string() == text;
   }

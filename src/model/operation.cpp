@@ -1,6 +1,7 @@
 #include "model/operation.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/dtype_name.h"
 #include "support/spelling.h"
@@ -13,6 +14,54 @@ template <typename Entries>
 auto find_entry(const Entries& entries, std::string_view name) {
   return std::find_if(entries.begin(), entries.end(),
                       [&](const auto& entry) { return entry.first == name; });
+}
+
+Result<double> evaluate(const TensorDraw::Number& number, const Scope& values) {
+  if (const auto* const known = std::get_if<double>(&number)) return *known;
+  const Result<std::int64_t> value = std::get<Expression>(number).evaluate(values);
+  if (!value) return value.error();
+  return static_cast<double>(*value);
+}
+
+/// The draw of `shape`, whose extents and dtype are known.
+Result<Draw> evaluate(const TensorDraw& draw, const TensorShape& shape, const Scope& values) {
+  const auto failed = [&](const auto&... what) {
+    return Error{ErrorCode::invalid_argument, concat("draw ", to_string(draw.kind), ": ", what...)};
+  };
+  const Result<double> from = evaluate(draw.from, values);
+  if (!from) return failed(from.error().message);
+  const Result<double> to = evaluate(draw.to, values);
+  if (!to) return failed(to.error().message);
+  const std::optional<IntegerRange> range = integer_range(shape.dtype);
+  double lowest = 0;
+  double highest = 0;
+  switch (draw.kind) {
+    case DrawKind::permutation:
+    case DrawKind::offsets:
+      if (!range) return failed("needs integers, not ", to_string(shape.dtype));
+      highest = draw.kind == DrawKind::offsets ? *to : static_cast<double>(shape.columns() - 1);
+      if (highest < 0) return failed("rises from 0, not to ", highest);
+      break;
+    case DrawKind::uniform:
+      if (!(*from <= *to)) return failed("from ", *from, " is above to ", *to);
+      lowest = *from;
+      highest = *to;
+      break;
+    case DrawKind::constant:
+      lowest = highest = *from;
+      break;
+    default:
+      break;
+  }
+  if (!range) return Draw{draw.kind, *from, *to};
+  for (const double end : {lowest, highest}) {
+    if (end < static_cast<double>(range->lowest) || end > static_cast<double>(range->highest)) {
+      return failed("reaches ", end, ", ", to_string(shape.dtype), " is drawn from ", range->lowest,
+                    " to ", range->highest);
+    }
+    if (end != std::floor(end)) return failed(end, " is no ", to_string(shape.dtype));
+  }
+  return Draw{draw.kind, *from, *to};
 }
 
 template <typename Named>
@@ -405,6 +454,13 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
         return failed(concat(rows_bytes, " * ", *pitch, " bytes overflow 64 bits"));
       }
       shape.pitch = *pitch == shape.columns() ? 0 : *pitch;
+    }
+    shape.draw.kind = timing_inputs;
+    if (tensor.draw) {
+      const Result<Draw> draw = evaluate(*tensor.draw, shape, values);
+      if (!draw) return failed(draw.error().message);
+      shape.draw = *draw;
+      shape.always = draw->kind != DrawKind::normal;
     }
     shapes.push_back(std::move(shape));
   }

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "model/draw.h"
 #include "model/expression.h"
 #include "model/formula.h"
 #include "model/launch_spec.h"
@@ -60,6 +62,15 @@ struct Flag {
 
 enum class TensorRole { in, out, inout };
 
+/// A draw of a tensor's own, whose numbers may depend on the problem.
+struct TensorDraw {
+  using Number = std::variant<double, Expression>;
+
+  DrawKind kind = DrawKind::normal;
+  Number from = 0.0;
+  Number to = 0.0;
+};
+
 /// A row-major tensor, whose rows, the innermost extent, may lie apart. Its dtype is that of type
 /// variable `dtype_variable`, or `fixed_dtype` where that is empty.
 struct Tensor {
@@ -72,6 +83,7 @@ struct Tensor {
   std::int64_t alignment = 16;      ///< bytes the caller's pointer is promised to be aligned to
   std::optional<Expression> when;   ///< absent from the launch where false
   bool warm = false;                ///< an input that l2=mixed finds in the L2
+  std::optional<TensorDraw> draw;   ///< of an input; none: as the operation's inputs are
 };
 
 struct Scalar {
@@ -81,10 +93,6 @@ struct Scalar {
   double checked_value = 0;        ///< what checks and timing pass
   std::optional<Expression> when;  ///< absent from the launch where false: kernels get the default
 };
-
-/// How an input's elements are drawn: from the standard normal distribution, or from integers so
-/// small that every order of summation gives the same result.
-enum class InputDraw { normal, small_integers };
 
 /// How the checker bounds the error of a correct kernel: |x - r| <= c * sqrt(reduction) * u_acc *
 /// magnitude + u_out * |r|, with u_acc by `accumulate`.
@@ -102,6 +110,8 @@ struct TensorShape {
   std::int64_t alignment = 16;
   bool warm = false;       ///< an input that l2=mixed finds in the L2
   std::int64_t pitch = 0;  ///< elements from row to row; 0 where they are contiguous
+  Draw draw;               ///< of an input
+  bool always = false;     ///< drawn so for exact tests too, because its values have a meaning
 
   std::int64_t columns() const { return extent.back(); }
   std::int64_t row_pitch() const { return pitch == 0 ? columns() : pitch; }
@@ -121,10 +131,10 @@ struct Operation {
   std::vector<Rule> requirements;  ///< that every problem keeps
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
-  InputDraw timing_inputs = InputDraw::normal;
+  DrawKind timing_inputs = DrawKind::normal;
   /// What makes every order of summation give the same bits; none where the result is no sum of
   /// products.
-  std::optional<InputDraw> exact_inputs;
+  std::optional<DrawKind> exact_inputs;
   std::optional<Expression> exact_when;  ///< of which problems that is true; none means all
   Tolerance tolerance;
   Expression flops;
@@ -168,7 +178,7 @@ struct Operation {
   DType dtype(const Problem& normalized, std::string_view name) const;
 
   /// The tensors present in a normalised problem, in declared order. Errors: an extent that
-  /// overflows or is not positive.
+  /// overflows or is not positive; a draw that the tensor's dtype does not hold.
   Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const;
 
   /// The scalars that a normalised problem takes, in declared order. Errors: a condition that

@@ -16,7 +16,11 @@ using detail::JsonReader;
 DType read_dtype(const JsonReader& json) {
   const std::string name = json.string();
   const std::optional<DType> dtype = parse_dtype(name);
-  if (json.present() && !dtype) json.fail(concat("unknown dtype \"", name, "\""));
+  if (json.present() && !dtype) {
+    std::string known;
+    for (const DType one : kDTypes) known += concat(known.empty() ? "" : ", ", to_string(one));
+    json.fail(concat("unknown dtype \"", name, "\", known are ", known));
+  }
   return dtype.value_or(DType::fp32);
 }
 
@@ -226,7 +230,8 @@ class OperationReader {
   }
 
   void read_tensor(const JsonReader& json) {
-    json.expect_keys({"name", "role", "dtype", "extent", "pitch", "alignment", "when", "l2"});
+    json.expect_keys(
+        {"name", "role", "dtype", "extent", "pitch", "alignment", "when", "l2", "draw"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
@@ -261,7 +266,50 @@ class OperationReader {
       tensor.warm = read_enum<bool>(l2, {{"warm", true}});
       if (tensor.role != TensorRole::in) l2.fail("only a tensor of role \"in\" may be warm");
     }
+    if (const JsonReader draw = json.optional("draw"); draw.present()) {
+      if (tensor.role == TensorRole::out) draw.fail("an output is not drawn");
+      tensor.draw = read_draw(draw);
+    }
     operation_.tensors.push_back(std::move(tensor));
+  }
+
+  /// The name of a draw, or an object that gives one its numbers.
+  TensorDraw read_draw(const JsonReader& json) const {
+    constexpr std::string_view kKnown =
+        "\"normal\", \"small_integers\", \"permutation\", {\"uniform\": {\"from\": ..., \"to\": "
+        "...}}, "
+        "{\"offsets\": {\"to\": ...}}, {\"constant\": ...}";
+    if (!json.is_object()) {
+      for (const DrawKind kind :
+           {DrawKind::normal, DrawKind::small_integers, DrawKind::permutation}) {
+        if (json.is(to_string(kind))) return {kind, {}, {}};
+      }
+      json.fail(concat("no known draw, which are ", kKnown));
+      return {};
+    }
+    const auto members = json.members();
+    if (members.size() == 1) {
+      const auto& [name, numbers] = members.front();
+      if (name == to_string(DrawKind::constant)) {
+        return {DrawKind::constant, read_number(numbers), {}};
+      }
+      if (name == to_string(DrawKind::uniform)) {
+        numbers.expect_keys({"from", "to"});
+        return {DrawKind::uniform, read_number(numbers.required("from")),
+                read_number(numbers.required("to"))};
+      }
+      if (name == to_string(DrawKind::offsets)) {
+        numbers.expect_keys({"to"});
+        return {DrawKind::offsets, {}, read_number(numbers.required("to"))};
+      }
+    }
+    json.fail(concat("no known draw, which are ", kKnown));
+    return {};
+  }
+
+  TensorDraw::Number read_number(const JsonReader& json) const {
+    if (json.is_string()) return json.expression(names_);
+    return json.number();
   }
 
   void read_scalar(const JsonReader& json) {
@@ -270,9 +318,10 @@ class OperationReader {
     scalar.name = json.required("name").value_name();
     expect_new(json, operation_.scalars, scalar.name);
     expect_new(json, operation_.tensors, scalar.name);
-    scalar.dtype =
-        read_enum<DType>(json.required("dtype"),
-                         {{"fp32", DType::fp32}, {"fp64", DType::fp64}, {"int32", DType::int32}});
+    scalar.dtype = read_enum<DType>(json.required("dtype"), {{"fp32", DType::fp32},
+                                                             {"fp64", DType::fp64},
+                                                             {"int32", DType::int32},
+                                                             {"int64", DType::int64}});
     scalar.default_value = json.required("default").number();
     const JsonReader check = json.optional("check");
     scalar.checked_value = check.present() ? check.number() : scalar.default_value;
@@ -284,12 +333,12 @@ class OperationReader {
 
   void read_inputs(const JsonReader& json) {
     json.expect_keys({"timing", "exact", "exact_when"});
-    operation_.timing_inputs = read_enum<InputDraw>(
+    operation_.timing_inputs = read_enum<DrawKind>(
         json.required("timing"),
-        {{"normal", InputDraw::normal}, {"small_integers", InputDraw::small_integers}});
-    operation_.exact_inputs = read_enum<std::optional<InputDraw>>(
+        {{"normal", DrawKind::normal}, {"small_integers", DrawKind::small_integers}});
+    operation_.exact_inputs = read_enum<std::optional<DrawKind>>(
         json.required("exact"),
-        {{"small_integers", InputDraw::small_integers}, {"none", std::nullopt}});
+        {{"small_integers", DrawKind::small_integers}, {"none", std::nullopt}});
     if (const JsonReader when = json.optional("exact_when"); when.present()) {
       operation_.exact_when = when.expression(names_);
       if (!operation_.exact_inputs) when.fail("there are no exact inputs");

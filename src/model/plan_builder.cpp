@@ -298,7 +298,7 @@ class PlanBuilder {
     } else if (scalar.dtype == DType::fp32) {
       argument.value = std::bit_cast<std::int32_t>(static_cast<float>(scalar.default_value));
     } else {
-      argument.value = static_cast<std::int32_t>(scalar.default_value);
+      argument.value = static_cast<std::int64_t>(scalar.default_value);
     }
     return argument;
   }

@@ -36,6 +36,9 @@ TEST(ScalarBitsTest, EndsOfTheRange) {
   EXPECT_EQ(scalar_bits(DType::fp8_e4m3, 448), 0x7eU);
   EXPECT_EQ(scalar_bits(DType::fp8_e4m3, 1e6), 0x7eU);  // saturates
   EXPECT_EQ(scalar_bits(DType::fp8_e4m3, -kInfinity), 0xfeU);
+  EXPECT_EQ(scalar_bits(DType::fp8_e5m2, 57344), 0x7bU);
+  EXPECT_EQ(scalar_bits(DType::fp8_e5m2, -1e9), 0xfbU);
+  EXPECT_EQ(scalar_bits(DType::fp8_e5m2, 1.0), 0x3cU);
   EXPECT_EQ(scalar_bits(DType::fp16, std::numeric_limits<double>::quiet_NaN()), 0x7e00U);
 }
 
@@ -46,6 +49,16 @@ TEST(ScalarBitsTest, WholeNumbersAndWideFloats) {
   EXPECT_EQ(scalar_bits(DType::int32, 1e12), 0x7fffffffU);
   EXPECT_EQ(scalar_bits(DType::int8, -300), 0x80U);
   EXPECT_EQ(scalar_bits(DType::int8, 2.5), 2U);
+  EXPECT_EQ(scalar_bits(DType::int64, -2), 0xfffffffffffffffeU);
+  EXPECT_EQ(scalar_bits(DType::int64, 0x1p53), 0x20000000000000U);
+  EXPECT_EQ(scalar_bits(DType::int64, 1e30), 0x7fffffffffffffffU);
+  EXPECT_EQ(scalar_bits(DType::uint8, -1), 0U);
+  EXPECT_EQ(scalar_bits(DType::uint8, 300), 0xffU);
+  EXPECT_EQ(scalar_bits(DType::boolean, -0.5), 1U);
+  EXPECT_EQ(scalar_bits(DType::boolean, 0), 0U);
+  for (const DType dtype : {DType::int8, DType::int64, DType::uint8, DType::boolean}) {
+    EXPECT_EQ(scalar_bits(dtype, std::numeric_limits<double>::quiet_NaN()), 0U);
+  }
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ TEST(OperationTest, ReadsEveryField) {
   EXPECT_EQ(operation.tensors[1].alignment, 32);
   EXPECT_EQ(operation.tensors[2].role, TensorRole::out);
   EXPECT_DOUBLE_EQ(operation.scalars[0].default_value, 0.5);
-  EXPECT_EQ(operation.timing_inputs, InputDraw::normal);
-  EXPECT_EQ(operation.exact_inputs, InputDraw::small_integers);
+  EXPECT_EQ(operation.timing_inputs, DrawKind::normal);
+  EXPECT_EQ(operation.exact_inputs, DrawKind::small_integers);
   EXPECT_EQ(operation.tolerance.reduction->text(), "2");
   EXPECT_EQ(operation.example.text(), "scale m=64 n=256 dtype=bf16");
   EXPECT_EQ(operation.reference.arguments.size(), 6U);
@@ -65,6 +65,97 @@ TEST(OperationTest, AnOperationMayHaveNoExactInputs) {
   const auto operation = parse_operation(text, "o.json", "");
   ASSERT_TRUE(operation) << operation.error().message;
   EXPECT_FALSE(operation->exact_inputs);
+}
+
+/// The scale operation whose first input, of `dtype`, has a draw of its own.
+Result<Operation> with_draw(std::string_view draw, std::string_view dtype = "int32") {
+  return parse_operation(
+      replaced(
+          kScaleOperation, R"("name": "a", "role": "in", "dtype": "dtype",)",
+          concat(R"("name": "a", "role": "in", "dtype": ")", dtype, R"(", "draw": )", draw, ",")),
+      "o.json", "");
+}
+
+TEST(OperationTest, ATensorMayHaveADrawOfItsOwn) {
+  const auto draw = [](std::string_view text, std::string_view dtype = "int32") {
+    const auto operation = with_draw(text, dtype);
+    EXPECT_TRUE(operation) << operation.error().message;
+    const auto shapes = operation->tensor_shapes(
+        operation->normalize(Problem::parse("scale m=6 n=4 dtype=bf16").value()).value());
+    EXPECT_TRUE(shapes) << shapes.error().message;
+    EXPECT_EQ((*shapes)[1].draw, Draw{}) << "as the operation's inputs";
+    EXPECT_FALSE((*shapes)[1].always);
+    return (*shapes)[0];
+  };
+  EXPECT_EQ(draw(R"({"uniform": {"from": 0, "to": "m * n - 1"}})").draw,
+            (Draw{DrawKind::uniform, 0, 23}));
+  EXPECT_EQ(draw(R"({"uniform": {"from": -0.5, "to": 0.5}})", "fp32").draw,
+            (Draw{DrawKind::uniform, -0.5, 0.5}));
+  EXPECT_EQ(draw(R"({"offsets": {"to": "m"}})", "int64").draw, (Draw{DrawKind::offsets, 0, 6}));
+  EXPECT_EQ(draw(R"({"constant": 1})", "bool").draw, (Draw{DrawKind::constant, 1, 0}));
+  EXPECT_EQ(draw(R"("permutation")", "uint8").draw.kind, DrawKind::permutation);
+  EXPECT_TRUE(draw(R"("small_integers")").always);
+  EXPECT_FALSE(draw(R"("normal")", "fp32").always) << "it gives way to exact inputs";
+}
+
+TEST(OperationTest, ADrawThatIsNotKnownNamesThoseThatAre) {
+  for (const char* draw : {R"("gaussian")", R"({"permutation": 3})", "3", "{}",
+                           R"({"constant": 1, "uniform": {"from": 0, "to": 1}})"}) {
+    const auto operation = with_draw(draw);
+    ASSERT_FALSE(operation) << draw;
+    EXPECT_NE(operation.error().message.find(
+                  "draw: no known draw, which are \"normal\", \"small_integers\", "
+                  "\"permutation\", {\"uniform\""),
+              std::string::npos)
+        << operation.error().message;
+  }
+  EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0}})"));
+  EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0, "to": "unknown"}})"));
+  const auto output = parse_operation(
+      replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "draw": "normal",)"),
+      "o.json", "");
+  ASSERT_FALSE(output);
+  EXPECT_NE(output.error().message.find("an output is not drawn"), std::string::npos);
+}
+
+TEST(OperationTest, ADrawMustFitTheDtype) {
+  const auto message = [](std::string_view draw, std::string_view dtype) {
+    const auto operation = with_draw(draw, dtype);
+    return operation ? "accepted" : operation.error().message;
+  };
+  const auto expect = [&](std::string_view draw, std::string_view dtype, std::string_view what) {
+    EXPECT_NE(message(draw, dtype).find(what), std::string::npos) << message(draw, dtype);
+  };
+  expect(R"("permutation")", "bf16", "tensor a: draw permutation: needs integers, not bf16");
+  expect(R"({"uniform": {"from": 0, "to": 256}})", "uint8",
+         "draw uniform: reaches 256, uint8 is drawn from 0 to 255");
+  expect(R"({"uniform": {"from": 3, "to": 2}})", "int32", "from 3 is above to 2");
+  expect(R"({"offsets": {"to": -1}})", "int32", "rises from 0, not to -1");
+  expect(R"({"constant": 0.5})", "int32", "0.5 is no int32");
+  EXPECT_EQ(message(R"({"constant": 0.5})", "fp16"), "accepted");
+}
+
+TEST(OperationTest, ADtypeThatIsNotKnownNamesThoseThatAre) {
+  const auto operation = with_draw(R"("normal")", "float32");
+  ASSERT_FALSE(operation);
+  EXPECT_NE(operation.error().message.find(
+                "unknown dtype \"float32\", known are bf16, fp16, fp32, fp64, fp8_e4m3, int8, "
+                "int32, int64, uint8, bool, fp8_e5m2"),
+            std::string::npos)
+      << operation.error().message;
+}
+
+TEST(OperationTest, AScalarMayBeAnInt64) {
+  const auto operation = parse_operation(
+      replaced(kScaleOperation, R"("dtype": "fp32", "default": 0.5})",
+               R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})"),
+      "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const Problem without =
+      operation->normalize(Problem::parse("scale m=1 n=2 dtype=bf16").value()).value();
+  const auto plan = make_reference_plan(*operation, without, *find_profile("h200")).value();
+  EXPECT_EQ(plan.launches[0].arguments.back().kind, ArgumentKind::int64);
+  EXPECT_EQ(plan.launches[0].arguments.back().value, 5'000'000'000);
 }
 
 TEST(OperationTest, ExactInputsMayDependOnTheProblem) {
@@ -414,7 +505,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "o.json:1: file: \"sm_count\" would name two things: of dims, dtypes, flags, their "
                 "constants and the device's fields"},
         Refused{"[\"bf16\", \"fp32\"]", "[\"bf16\", \"half\"]",
-                "o.json:5: dtypes.dtype[1]: unknown dtype \"half\""},
+                "o.json:5: dtypes.dtype[1]: unknown dtype \"half\", known are bf16, fp16, fp32, "
+                "fp64, fp8_e4m3, int8, "
+                "int32, int64, uint8, bool, fp8_e5m2"},
         Refused{"[\"bf16\", \"fp32\"]", "[]",
                 "o.json:5: dtypes.dtype: at least one dtype is needed"},
         Refused{"\"default\": \"scale\"", "\"default\": \"both\"",

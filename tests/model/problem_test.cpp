@@ -6,8 +6,7 @@ namespace kernwright {
 namespace {
 
 TEST(DTypeTest, SpellingsComeBack) {
-  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32, DType::fp64, DType::fp8_e4m3,
-                            DType::int8, DType::int32}) {
+  for (const DType dtype : kDTypes) {
     EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
   }
   EXPECT_EQ(parse_dtype("float"), std::nullopt);

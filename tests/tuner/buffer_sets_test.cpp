@@ -50,7 +50,7 @@ class BufferSetsTest : public ::testing::Test {
 };
 
 TEST_F(BufferSetsTest, TheTwinHoldsWhatSetZeroHoldsAndNoOtherDoes) {
-  const BufferSets sets = make({.exact = InputDistribution::small_integers});
+  const BufferSets sets = make({.exact = DrawKind::small_integers});
   ASSERT_EQ(sets.count(), 12);  // of 8 KB, beyond 96 KB
   EXPECT_TRUE(sets.passes_l2());
   EXPECT_TRUE(equal(sets, 0, sets.twin()));
@@ -59,7 +59,7 @@ TEST_F(BufferSetsTest, TheTwinHoldsWhatSetZeroHoldsAndNoOtherDoes) {
 }
 
 TEST_F(BufferSetsTest, TheNanSetIsSetZeroButForSomeNan) {
-  const BufferSets sets = make({.exact = InputDistribution::small_integers, .nan = true});
+  const BufferSets sets = make({.exact = DrawKind::small_integers, .nan = true});
   ASSERT_TRUE(sets.has_nan_set());
   const auto* const plain = reinterpret_cast<const float*>(sets.address(0, 0));
   const auto* const with_nan = reinterpret_cast<const float*>(sets.address(BufferSets::kNanSet, 0));
@@ -106,7 +106,7 @@ TEST(NanElementsTest, AreFewInEveryShape) {
 }
 
 TEST_F(BufferSetsTest, MixedSetsShareWhatIsWarmAndRotateTheRest) {
-  const BufferSets sets = make({.exact = InputDistribution::small_integers}, L2State::mixed);
+  const BufferSets sets = make({.exact = DrawKind::small_integers}, L2State::mixed);
   ASSERT_EQ(sets.count(), 24) << "of 4 KB, beyond 96 KB: what is warm does not count";
   EXPECT_TRUE(sets.passes_l2());
   std::set<DevicePointer> outputs;
@@ -131,7 +131,7 @@ TEST_F(BufferSetsTest, WhatIsWarmIsProducedAgainAsItWas) {
 }
 
 TEST_F(BufferSetsTest, CheckedTensorsLieBetweenRedZonesToTheByte) {
-  const BufferSets sets = make({.exact = InputDistribution::small_integers});
+  const BufferSets sets = make({.exact = DrawKind::small_integers});
   const std::vector<WatchedRegion>& watched = sets.watched();
   ASSERT_EQ(watched.size(), 8U);  // of either checked set: three zones and an input
   EXPECT_EQ(watched[0].behind, "a");

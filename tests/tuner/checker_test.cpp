@@ -5,30 +5,28 @@
 namespace kernwright {
 namespace {
 
-std::optional<InputDistribution> exact_for(std::string_view text) {
+std::optional<DrawKind> exact_for(std::string_view text) {
   static const auto catalog = Catalog::load({}).value();
   const Problem problem = Problem::parse(text).value();
   const Operation& operation = *catalog->operation(problem.operation()).value();
   const Problem normalized = operation.normalize(problem).value();
-  return exact_distribution(operation, normalized, operation.tensor_shapes(normalized).value());
+  return exact_draw(operation, normalized, operation.tensor_shapes(normalized).value());
 }
 
 TEST(ExactDistributionTest, SmallIntegersWhereSumsAndResultsStayExact) {
-  EXPECT_EQ(exact_for("vector_add n=8 dtype=fp16"), InputDistribution::small_integers);
-  EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=bf16"), InputDistribution::small_integers);
-  EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=fp32 tf32=allow"),
-            InputDistribution::small_integers);
-  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7278 dtype=fp16"), InputDistribution::small_integers);
-  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column"),
-            InputDistribution::small_integers);
+  EXPECT_EQ(exact_for("vector_add n=8 dtype=fp16"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=bf16"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=fp32 tf32=allow"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7278 dtype=fp16"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column"), DrawKind::small_integers);
 }
 
 TEST(ExactDistributionTest, SignsWhereTheOutputWouldOverflow) {
-  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7279 dtype=fp16"), InputDistribution::signs);
-  EXPECT_EQ(exact_for("matmul m=8 n=8 k=65504 dtype=fp16"), InputDistribution::signs);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7279 dtype=fp16"), DrawKind::signs);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=65504 dtype=fp16"), DrawKind::signs);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column residual=add"),
-            InputDistribution::signs);
-  EXPECT_EQ(exact_for("matmul m=8 n=8 k=1864136 dtype=bf16"), InputDistribution::signs);
+            DrawKind::signs);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=1864136 dtype=bf16"), DrawKind::signs);
 }
 
 TEST(ExactDistributionTest, NoneWhereNothingIsExact) {

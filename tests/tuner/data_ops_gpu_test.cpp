@@ -13,11 +13,16 @@ namespace {
 
 class DataOpsGpuTest : public GpuWorld {
  protected:
-  std::vector<DType> dtypes() const {
-    std::vector<DType> all{DType::bf16, DType::fp16, DType::fp32,
-                           DType::fp64, DType::int8, DType::int32};
-    if (device_->profile().sm_arch >= 89) all.push_back(DType::fp8_e4m3);
-    return all;
+  std::vector<DType> dtypes() const { return {std::begin(kDTypes), std::end(kDTypes)}; }
+  /// Values that a reference of outputs of `dtype` has.
+  std::unique_ptr<DeviceBuffer> upload_reference(const std::vector<float>& values, DType dtype) {
+    if (reference_dtype(dtype) == DType::fp32) return upload(values);
+    std::vector<std::int64_t> whole(values.size());
+    std::transform(values.begin(), values.end(), whole.begin(),
+                   [](float x) { return static_cast<std::int64_t>(x); });
+    auto buffer = allocate(std::ssize(whole) * 8);
+    EXPECT_TRUE(device_->upload(buffer->address(), std::as_bytes(std::span(whole))));
+    return buffer;
   }
   std::unique_ptr<DeviceBuffer> allocate(std::int64_t bytes) {
     auto buffer = device_->allocate(bytes);
@@ -36,18 +41,18 @@ class DataOpsGpuTest : public GpuWorld {
 TEST_F(DataOpsGpuTest, DrawsWhatTheHostDraws) {
   constexpr std::int64_t kElements = 100'003;
   for (const DType dtype : dtypes()) {
-    for (const auto distribution :
-         {InputDistribution::normal, InputDistribution::small_integers, InputDistribution::signs}) {
+    for (const Draw& draw :
+         {Draw{DrawKind::normal}, Draw{DrawKind::small_integers}, Draw{DrawKind::signs}}) {
       const std::int64_t bytes = kElements * byte_size(dtype);
       const auto buffer = allocate(bytes);
-      ASSERT_TRUE(ops_->draw(buffer->address(), dtype, kElements, distribution, 42));
+      ASSERT_TRUE(ops_->draw(buffer->address(), dtype, kElements, draw, 42));
       const auto device = download<char>(buffer->address(), bytes);
       std::vector<char> host(static_cast<std::size_t>(bytes));
-      ASSERT_TRUE(host_->draw(reinterpret_cast<DevicePointer>(host.data()), dtype, kElements,
-                              distribution, 42));
+      ASSERT_TRUE(
+          host_->draw(reinterpret_cast<DevicePointer>(host.data()), dtype, kElements, draw, 42));
       // The logarithm and the cosine differ in their last bits, which may move a rounding.
-      const double ulp = byte_size(dtype) == 1 ? 0x1p-3 : byte_size(dtype) == 2 ? 0x1p-7 : 1e-5;
-      const bool exact = distribution != InputDistribution::normal || is_integer(dtype);
+      const double ulp = byte_size(dtype) == 1 ? 0x1p-2 : byte_size(dtype) == 2 ? 0x1p-7 : 1e-5;
+      const bool exact = draw.kind != DrawKind::normal || is_integer(dtype);
       for (std::int64_t i = 0; i < kElements; ++i) {
         const double expected = load_element(host.data(), dtype, i);
         const double drawn = load_element(device.data(), dtype, i);
@@ -58,13 +63,54 @@ TEST_F(DataOpsGpuTest, DrawsWhatTheHostDraws) {
   }
 }
 
+TEST_F(DataOpsGpuTest, DrawsOfATensorsOwnAreThoseOfTheHost) {
+  TensorShape shape;
+  shape.extent = {37, 1001};
+  shape.pitch = 1003;
+  for (const DType dtype : dtypes()) {
+    std::vector<Draw> draws{
+        {DrawKind::constant, 1}, {DrawKind::uniform, 0, 1}, {DrawKind::uniform, 1, 1}};
+    if (dtype == DType::int32 || dtype == DType::int64) {
+      draws.push_back({DrawKind::permutation});
+      draws.push_back({DrawKind::offsets, 0, 100'000});
+      draws.push_back({DrawKind::offsets, 0, 5});
+      draws.push_back({DrawKind::uniform, -2e9, 2e9});
+    }
+    if (dtype == DType::int64) draws.push_back({DrawKind::uniform, -0x1p53, 0x1p53});
+    if (!is_integer(dtype)) draws.push_back({DrawKind::uniform, -0.3, 0.7});
+    for (const Draw& draw : draws) {
+      const auto device = allocate(shape.bytes());
+      std::vector<char> host(static_cast<std::size_t>(shape.bytes()));
+      ASSERT_TRUE(ops_->draw(device->address(), dtype, shape, draw, 9));
+      ASSERT_TRUE(host_->draw(reinterpret_cast<DevicePointer>(host.data()), dtype, shape, draw, 9));
+      EXPECT_EQ(download<char>(device->address(), shape.bytes()), host)
+          << to_string(dtype) << " " << to_string(draw.kind) << " to " << draw.to;
+    }
+  }
+}
+
+TEST_F(DataOpsGpuTest, WideIntegersAreComparedDigitByDigit) {
+  const std::vector<std::int64_t> reference{(std::int64_t{1} << 60) + 1, -5};
+  const auto r = allocate(16);
+  ASSERT_TRUE(device_->upload(r->address(), std::as_bytes(std::span(reference))));
+  const auto mismatches = [&](std::vector<std::int64_t> actual) {
+    const auto buffer = allocate(16);
+    EXPECT_TRUE(device_->upload(buffer->address(), std::as_bytes(std::span(actual))));
+    return ops_->compare(buffer->address(), DType::int64, 2, r->address(), 0, {1, 1})
+        .value()
+        .mismatches;
+  };
+  EXPECT_EQ(mismatches(reference), 0);
+  EXPECT_EQ(mismatches({std::int64_t{1} << 60, -5}), 1);
+}
+
 TEST_F(DataOpsGpuTest, ComparesAsTheHostCompares) {
   constexpr std::int64_t kElements = 70'001;
   std::vector<float> actual(kElements);
   std::vector<float> reference(kElements);
   std::vector<float> magnitude(kElements, 2);
   const auto at = [](const auto& v) { return reinterpret_cast<DevicePointer>(v.data()); };
-  ASSERT_TRUE(host_->draw(at(reference), DType::fp32, kElements, InputDistribution::normal, 1));
+  ASSERT_TRUE(host_->draw(at(reference), DType::fp32, kElements, {DrawKind::normal}, 1));
   for (std::size_t i = 0; i < actual.size(); ++i) {
     actual[i] = reference[i] + 1e-4F * static_cast<float>(i % 7);
   }
@@ -98,6 +144,7 @@ TEST_F(DataOpsGpuTest, AsksForNanAsTheHostDoes) {
   const auto r = upload(reference);
   const auto m = upload(magnitude);
   for (const DType dtype : dtypes()) {
+    if (reference_dtype(dtype) != DType::fp32 || dtype == DType::boolean) continue;
     std::vector<char> actual(static_cast<std::size_t>(4 * byte_size(dtype)));
     const auto buffer = allocate(std::ssize(actual));
     const auto mismatches = [&](const std::vector<double>& values) {
@@ -131,14 +178,17 @@ TEST_F(DataOpsGpuTest, RowsThatLieApartAreHandledAsTheHostHandlesThem) {
     const auto device = allocate(shape.bytes());
     std::vector<char> host(static_cast<std::size_t>(shape.bytes()));
     const auto at_host = reinterpret_cast<DevicePointer>(host.data());
-    ASSERT_TRUE(ops_->draw(device->address(), dtype, shape, InputDistribution::signs, 9));
-    ASSERT_TRUE(host_->draw(at_host, dtype, shape, InputDistribution::signs, 9));
+    ASSERT_TRUE(ops_->draw(device->address(), dtype, shape, {DrawKind::signs}, 9));
+    ASSERT_TRUE(host_->draw(at_host, dtype, shape, {DrawKind::signs}, 9));
     EXPECT_EQ(download<char>(device->address(), shape.bytes()), host) << to_string(dtype);
 
     std::vector<float> reference(static_cast<std::size_t>(shape.elements()));
     ASSERT_TRUE(host_->draw(reinterpret_cast<DevicePointer>(reference.data()), DType::fp32,
-                            shape.elements(), InputDistribution::signs, 9));
-    const auto uploaded = upload(reference);
+                            shape.elements(), {DrawKind::signs}, 9));
+    if (dtype == DType::uint8 || dtype == DType::boolean) {
+      for (float& x : reference) x = std::fabs(x);
+    }
+    const auto uploaded = upload_reference(reference, dtype);
     const auto first = [&] {
       return ops_->compare(device->address(), dtype, shape, uploaded->address(), 0, {0, 0, true})
           .value()
@@ -181,17 +231,12 @@ TEST_F(DataOpsGpuTest, ComparesExactlyInEveryFormat) {
   constexpr std::int64_t kElements = 5'001;
   for (const DType dtype : dtypes()) {
     const auto value = allocate(kElements * byte_size(dtype));
-    const auto reference = allocate(kElements * 4);
-    for (const DType to : {dtype, DType::fp32}) {
-      ASSERT_TRUE(ops_->draw(to == dtype ? value->address() : reference->address(), to, kElements,
-                             InputDistribution::small_integers, 3));
-    }
-    if (dtype == DType::fp32) {
-      ASSERT_TRUE(
-          ops_->draw(reference->address(), dtype, kElements, InputDistribution::small_integers, 3));
-      ASSERT_TRUE(
-          ops_->draw(value->address(), dtype, kElements, InputDistribution::small_integers, 3));
-    }
+    const DType of_reference = reference_dtype(dtype);
+    const auto reference = allocate(kElements * byte_size(of_reference));
+    // Numbers that every dtype holds.
+    const Draw draw{DrawKind::constant, 1};
+    ASSERT_TRUE(ops_->draw(value->address(), dtype, kElements, draw, 3));
+    ASSERT_TRUE(ops_->draw(reference->address(), of_reference, kElements, draw, 3));
     const auto compare = [&] {
       return ops_->compare(value->address(), dtype, kElements, reference->address(), 0,
                            {0, 0, true});
@@ -207,7 +252,7 @@ TEST_F(DataOpsGpuTest, ComparesExactlyInEveryFormat) {
 
 TEST_F(DataOpsGpuTest, HashesAsTheHostHashes) {
   const auto buffer = allocate(100'000);
-  ASSERT_TRUE(ops_->draw(buffer->address(), DType::fp32, 25'000, InputDistribution::normal, 8));
+  ASSERT_TRUE(ops_->draw(buffer->address(), DType::fp32, 25'000, {DrawKind::normal}, 8));
   auto copy = download<std::uint64_t>(buffer->address(), 12'500);
   const auto host = reinterpret_cast<DevicePointer>(copy.data());
   std::vector<MemoryRegion> regions;
@@ -244,10 +289,9 @@ TEST_F(DataOpsGpuTest, IndicesPassThirtyTwoBits) {
   }
   const auto values = allocate(kElements);
   const auto reference = allocate(kElements * 4);
+  ASSERT_TRUE(ops_->draw(values->address(), DType::int8, kElements, {DrawKind::small_integers}, 3));
   ASSERT_TRUE(
-      ops_->draw(values->address(), DType::int8, kElements, InputDistribution::small_integers, 3));
-  ASSERT_TRUE(ops_->draw(reference->address(), DType::fp32, kElements,
-                         InputDistribution::small_integers, 3));
+      ops_->draw(reference->address(), DType::fp32, kElements, {DrawKind::small_integers}, 3));
   const auto tail = download<signed char>(values->address() + kElements - 100, 100);
   const auto expected = download<float>(reference->address() + (kElements - 100) * 4, 100);
   EXPECT_NE(std::count(tail.begin(), tail.end(), 0), 100);

@@ -33,8 +33,8 @@ class HostDataOpsTest : public ::testing::Test {
 
 TEST_F(HostDataOpsTest, NormalsHaveMeanZeroAndVarianceOne) {
   std::vector<float> values(100000);
-  ASSERT_TRUE(ops_->draw(address(values.data()), DType::fp32, std::ssize(values),
-                         InputDistribution::normal, 7));
+  ASSERT_TRUE(
+      ops_->draw(address(values.data()), DType::fp32, std::ssize(values), {DrawKind::normal}, 7));
   double sum = 0;
   double squares = 0;
   for (const float v : values) {
@@ -49,9 +49,9 @@ TEST_F(HostDataOpsTest, AnElementDependsOnSeedAndIndexAlone) {
   std::vector<float> all(100);
   std::vector<float> some(10);
   std::vector<float> other(100);
-  ASSERT_TRUE(ops_->draw(address(all.data()), DType::fp32, 100, InputDistribution::normal, 7));
-  ASSERT_TRUE(ops_->draw(address(some.data()), DType::fp32, 10, InputDistribution::normal, 7));
-  ASSERT_TRUE(ops_->draw(address(other.data()), DType::fp32, 100, InputDistribution::normal, 8));
+  ASSERT_TRUE(ops_->draw(address(all.data()), DType::fp32, 100, {DrawKind::normal}, 7));
+  ASSERT_TRUE(ops_->draw(address(some.data()), DType::fp32, 10, {DrawKind::normal}, 7));
+  ASSERT_TRUE(ops_->draw(address(other.data()), DType::fp32, 100, {DrawKind::normal}, 8));
   EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
   EXPECT_NE(all, other);
 }
@@ -62,8 +62,8 @@ TEST_F(HostDataOpsTest, WhatLiesBetweenRowsIsLeftAsItIs) {
   shape.pitch = 7;
   std::vector<float> apart(21, 5);
   std::vector<float> together(12);
-  ASSERT_TRUE(ops_->draw(address(apart.data()), DType::fp32, shape, InputDistribution::normal, 7));
-  ASSERT_TRUE(ops_->draw(address(together.data()), DType::fp32, 12, InputDistribution::normal, 7));
+  ASSERT_TRUE(ops_->draw(address(apart.data()), DType::fp32, shape, {DrawKind::normal}, 7));
+  ASSERT_TRUE(ops_->draw(address(together.data()), DType::fp32, 12, {DrawKind::normal}, 7));
   for (std::size_t i = 0; i < together.size(); ++i) {
     EXPECT_EQ(apart[i / 4 * 7 + i % 4], together[i]) << i;
   }
@@ -88,7 +88,7 @@ TEST_F(HostDataOpsTest, WhatLiesBetweenRowsIsLeftAsItIs) {
 TEST_F(HostDataOpsTest, SmallIntegersAreMinusThreeToThree) {
   std::vector<std::uint16_t> values(7000);
   ASSERT_TRUE(ops_->draw(address(values.data()), DType::bf16, std::ssize(values),
-                         InputDistribution::small_integers, 1));
+                         {DrawKind::small_integers}, 1));
   std::vector<int> counts(7);
   for (std::int64_t i = 0; i < 7000; ++i) {
     const double value = load_element(values.data(), DType::bf16, i);
@@ -101,11 +101,97 @@ TEST_F(HostDataOpsTest, SmallIntegersAreMinusThreeToThree) {
 
 TEST_F(HostDataOpsTest, SignsAreMinusOneToOne) {
   std::vector<float> values(3000);
-  ASSERT_TRUE(ops_->draw(address(values.data()), DType::fp32, std::ssize(values),
-                         InputDistribution::signs, 1));
+  ASSERT_TRUE(
+      ops_->draw(address(values.data()), DType::fp32, std::ssize(values), {DrawKind::signs}, 1));
   for (const float value : {-1.0F, 0.0F, 1.0F}) {
     EXPECT_NEAR(static_cast<double>(std::count(values.begin(), values.end(), value)), 1000, 120);
   }
+}
+
+TEST_F(HostDataOpsTest, UniformFloatsLieBetweenTheirEnds) {
+  std::vector<float> values(10000);
+  ASSERT_TRUE(ops_->draw(address(values.data()), DType::fp32, std::ssize(values),
+                         {DrawKind::uniform, -2, 6}, 1));
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  EXPECT_GE(*least, -2);
+  EXPECT_LT(*least, -1.9F);
+  EXPECT_LE(*most, 6);
+  EXPECT_GT(*most, 5.9F);
+}
+
+TEST_F(HostDataOpsTest, UniformIntegersHaveBothEnds) {
+  std::vector<std::uint8_t> values(10000);
+  ASSERT_TRUE(ops_->draw(address(values.data()), DType::uint8, std::ssize(values),
+                         {DrawKind::uniform, 250, 255}, 1));
+  for (int value = 250; value <= 255; ++value) {
+    EXPECT_NEAR(static_cast<double>(std::count(values.begin(), values.end(), value)), 1667, 200);
+  }
+}
+
+TEST_F(HostDataOpsTest, EveryRowIsAPermutationOfItsOwn) {
+  std::vector<std::int32_t> values(3 * 50);
+  TensorShape shape;
+  shape.extent = {3, 50};
+  ASSERT_TRUE(ops_->draw(address(values.data()), DType::int32, shape, {DrawKind::permutation}, 1));
+  std::vector<std::vector<std::int32_t>> rows;
+  for (auto row = values.begin(); row != values.end(); row += 50) rows.emplace_back(row, row + 50);
+  EXPECT_NE(rows[0], rows[1]);
+  EXPECT_NE(rows[1], rows[2]);
+  for (std::vector<std::int32_t>& row : rows) {
+    std::sort(row.begin(), row.end());
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(row[static_cast<std::size_t>(i)], i);
+  }
+}
+
+TEST_F(HostDataOpsTest, EveryRowOfOffsetsRisesToItsEnd) {
+  std::vector<std::int64_t> values(3 * 50);
+  TensorShape shape;
+  shape.extent = {3, 50};
+  ASSERT_TRUE(
+      ops_->draw(address(values.data()), DType::int64, shape, {DrawKind::offsets, 0, 1000}, 1));
+  std::vector<std::int64_t> steps;
+  for (auto row = values.begin(); row != values.end(); row += 50) {
+    EXPECT_EQ(*row, 0);
+    EXPECT_EQ(*(row + 49), 1000);
+    for (auto at = row; at != row + 49; ++at) steps.push_back(*(at + 1) - *at);
+  }
+  const auto [least, most] = std::minmax_element(steps.begin(), steps.end());
+  EXPECT_GE(*least, 0);
+  EXPECT_LT(*least, 8);
+  EXPECT_GT(*most, 32) << "of 20 on average";
+}
+
+TEST_F(HostDataOpsTest, AConstantIsOneValueInEveryDtype) {
+  for (const DType dtype : kDTypes) {
+    std::vector<char> values(static_cast<std::size_t>(10 * byte_size(dtype)));
+    ASSERT_TRUE(ops_->draw(address(values.data()), dtype, 10, {DrawKind::constant, 1}, 1));
+    for (std::int64_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(load_element(values.data(), dtype, i), 1) << to_string(dtype);
+    }
+  }
+}
+
+TEST_F(HostDataOpsTest, WhatHasNoSignIsDrawnWithout) {
+  std::vector<std::uint8_t> values(7000);
+  for (const DType dtype : {DType::uint8, DType::boolean}) {
+    ASSERT_TRUE(ops_->draw(address(values.data()), dtype, std::ssize(values), {}, 1));
+    const std::uint8_t most = dtype == DType::uint8 ? 3 : 1;
+    EXPECT_EQ(*std::max_element(values.begin(), values.end()), most) << to_string(dtype);
+    EXPECT_GT(std::count(values.begin(), values.end(), most), 1500) << to_string(dtype);
+  }
+}
+
+TEST_F(HostDataOpsTest, WideIntegersAreMetToTheLastDigit) {
+  const std::vector<std::int64_t> reference{(std::int64_t{1} << 60) + 1, -5};
+  const auto mismatches = [&](const auto& actual, DType dtype) {
+    const auto report =
+        ops_->compare(address(actual.data()), dtype, 2, address(reference.data()), 0, {1e9, 1e9});
+    EXPECT_TRUE(report);
+    return report.value().mismatches;
+  };
+  EXPECT_EQ(mismatches(reference, DType::int64), 0);
+  EXPECT_EQ(mismatches(std::vector<std::int64_t>{std::int64_t{1} << 60, -5}, DType::int64), 1);
+  EXPECT_EQ(mismatches(std::vector<std::int32_t>{1, -5}, DType::int32), 1);
 }
 
 TEST_F(HostDataOpsTest, ExactMeansTheRoundedReference) {

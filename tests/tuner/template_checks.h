@@ -54,7 +54,7 @@ class TemplateChecks : public GpuWorld {
       EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
       EXPECT_TRUE(checked.value().report.guarded);
       EXPECT_EQ(checked.value().report.exact,
-                exact_distribution(op, problem, op.tensor_shapes(problem).value()).has_value());
+                exact_draw(op, problem, op.tensor_shapes(problem).value()).has_value());
       EXPECT_EQ(checked.value().report.unmapped, finalist);
       EXPECT_LE(checked.value().report.max_error, 1);
       ASSERT_FALSE(runner.value()->lost());

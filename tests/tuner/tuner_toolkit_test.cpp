@@ -35,13 +35,12 @@ TEST_F(TunerToolkitTest, TheDataKernelsCompileForEveryElementType) {
   ASSERT_TRUE(ops) << ops.error().message;
   const auto buffer = device->allocate(4096);
   ASSERT_TRUE(buffer);
-  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32, DType::fp64, DType::fp8_e4m3,
-                            DType::int8, DType::int32}) {
+  for (const DType dtype : kDTypes) {
     const auto drawn =
-        ops.value()->draw(buffer.value()->address(), dtype, 64, InputDistribution::normal, 1);
+        ops.value()->draw(buffer.value()->address(), dtype, 64, {DrawKind::normal}, 1);
     EXPECT_TRUE(drawn) << drawn.error().message;
   }
-  EXPECT_EQ(loads, 4 * 7);
+  EXPECT_EQ(loads, 4 * std::ssize(kDTypes));
 }
 
 TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {

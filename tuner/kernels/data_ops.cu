@@ -7,13 +7,41 @@ using element = ELEMENT;
 using kernwright::from_float;
 using kernwright::to_float;
 
-// Beside the storage types of types.cuh: wide and integer elements.
+// Whole numbers; those of 32 and 64 bits are met exactly.
+template <typename T>
+constexpr bool kInteger = false;
+template <>
+constexpr bool kInteger<signed char> = true;
+template <>
+constexpr bool kInteger<unsigned char> = true;
+template <>
+constexpr bool kInteger<bool> = true;
+template <>
+constexpr bool kInteger<int> = true;
+template <>
+constexpr bool kInteger<long long> = true;
+constexpr bool kWide = kInteger<element> && sizeof(element) >= 4;
+template <typename A, typename B>
+constexpr bool kSame = false;
+template <typename A>
+constexpr bool kSame<A, A> = true;
+
+// Beside the conversions of types.cuh.
 __device__ double widen(double x) { return x; }
-__device__ double widen(int x) { return x; }
-__device__ double widen(signed char x) { return x; }
 template <typename T>
 __device__ double widen(T x) {
   return to_float(x);
+}
+// Of whole numbers, every digit.
+template <typename T>
+__device__ bool is_met(T x, kernwright::reference_t<T> reference) {
+  if constexpr (kInteger<T>) return x == reference;
+  return false;
+}
+// Any other byte than 0 and 1 is no bool.
+__device__ double value_at(const element* at) {
+  if constexpr (kSame<element, bool>) return *reinterpret_cast<const unsigned char*>(at);
+  return widen(*at);
 }
 template <typename T>
 struct Rounded {
@@ -23,14 +51,15 @@ template <>
 struct Rounded<double> {
   static __device__ double of(float x) { return x; }
 };
-template <>
-struct Rounded<int> {
-  static __device__ int of(float x) { return __float2int_rn(x); }
-};
-template <>
-struct Rounded<signed char> {
-  static __device__ signed char of(float x) { return static_cast<signed char>(__float2int_rn(x)); }
-};
+// A whole number that an integer element holds.
+template <typename T>
+__device__ T whole(long long x) {
+  if constexpr (kInteger<T>) {
+    return static_cast<T>(x);
+  } else {
+    return Rounded<T>::of(static_cast<float>(x));
+  }
+}
 
 // Laid out as in device_data_ops.cpp. All zeros at first.
 struct Finding {
@@ -53,9 +82,8 @@ __device__ long long first_index() {
 }
 __device__ long long stride() { return static_cast<long long>(gridDim.x) * blockDim.x; }
 
-// The operators of the tuner's InputDistribution, in its order.
-constexpr int kSmallIntegers = 1;
-constexpr int kSigns = 2;
+// The model's DrawKind, in its order.
+enum DrawKind { kNormal, kSmallIntegers, kSigns, kUniform, kPermutation, kOffsets, kConstant };
 
 // Rows of so many elements, `pitch` apart.
 struct Layout {
@@ -66,30 +94,96 @@ struct Layout {
   long long columns, pitch;
 };
 
+// Where `i` of `count` goes: a Feistel network of four rounds over the smallest even number of bits
+// that hold `count`, walked until the place is below it.
+__device__ unsigned long long permuted(unsigned long long seed, unsigned long long i,
+                                       unsigned long long count) {
+  unsigned half = 1;
+  while ((1ull << 2 * half) < count) ++half;
+  const unsigned long long mask = (1ull << half) - 1;
+  do {
+    unsigned long long left = i >> half, right = i & mask;
+    for (int round = 0; round < 4; ++round) {
+      const unsigned long long next = left ^ (hash_at(seed + round, right) & mask);
+      left = right;
+      right = next;
+    }
+    i = left << half | right;
+  } while (i >= count);
+  return i;
+}
+
+__device__ long long small_integer(unsigned long long bits, bool signs) {
+  const long long value = signs ? static_cast<long long>(((bits >> 32) * 3) >> 32) - 1
+                                : static_cast<long long>(((bits >> 32) * 7) >> 32) - 3;
+  const long long positive = value < 0 ? -value : value;
+  if constexpr (kSame<element, unsigned char>) return positive;
+  if constexpr (kSame<element, bool>) return positive % 2;
+  return value;
+}
+
+// An element of an integer type.
+__device__ long long integer(int kind, double from, double to, unsigned long long seed,
+                             unsigned long long bits, long long row, long long column,
+                             long long columns) {
+  switch (kind) {
+    case kUniform: {
+      const auto values = static_cast<unsigned long long>(to - from) + 1;
+      return static_cast<long long>(from) + static_cast<long long>(bits % values);
+    }
+    case kPermutation:
+      return static_cast<long long>(permuted(hash_at(seed, static_cast<unsigned long long>(row)),
+                                             static_cast<unsigned long long>(column),
+                                             static_cast<unsigned long long>(columns)));
+    case kOffsets: {
+      if (column == 0) return 0;
+      if (column == columns - 1) return static_cast<long long>(to);
+      const double jitter = static_cast<double>(bits >> 11) * 0x1p-53;
+      const double steps = __dadd_rn(static_cast<double>(column) - 0.5, jitter);
+      return static_cast<long long>(
+          __ddiv_rn(__dmul_rn(to, steps), static_cast<double>(columns - 1)));
+    }
+    case kConstant:
+      return static_cast<long long>(from);
+    default:
+      return small_integer(bits, kind == kSigns);
+  }
+}
+
+// An element of a floating type that is no whole number.
+__device__ float real(int kind, double from, double to, unsigned long long bits) {
+  if (kind == kConstant) return static_cast<float>(from);
+  if (kind == kUniform) {
+    return static_cast<float>(
+        __dadd_rn(from, __dmul_rn(to - from, static_cast<double>(bits >> 40) * 0x1p-24)));
+  }
+  const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f;  // (0, 1]; Box-Muller
+  const float v = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
+  return sqrtf(-2 * logf(u)) * cospif(2 * v);
+}
+
 // Numbers that may pass 32 bits come as doubles, which hold them exactly to 2^53.
-extern "C" __global__ void kernwright_draw(element* to, double elements, double columns,
-                                           double pitch, int seed_low, int seed_high,
-                                           int distribution) {
+extern "C" __global__ void kernwright_draw(element* to_array, double elements, double columns,
+                                           double pitch, double from, double to, int seed_low,
+                                           int seed_high, int kind) {
   const long long count = static_cast<long long>(elements);
   const Layout layout(columns, pitch);
   const unsigned long long seed = static_cast<unsigned long long>(static_cast<unsigned>(seed_high))
                                       << 32 |
                                   static_cast<unsigned>(seed_low);
+  const bool in_rows = !layout.contiguous() || kind == kPermutation || kind == kOffsets;
   for (long long i = first_index(); i < count; i += stride()) {
     const unsigned long long bits = hash_at(seed, static_cast<unsigned long long>(i));
-    float value;
-    if (distribution == kSigns) {
-      value = static_cast<float>(static_cast<int>(((bits >> 32) * 3) >> 32) - 1);
-    } else if (distribution == kSmallIntegers) {
-      value = static_cast<float>(static_cast<int>(((bits >> 32) * 7) >> 32) - 3);
-    } else {                                                            // Box-Muller
-      const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f;  // (0, 1]
-      const float v = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
-      value = sqrtf(-2 * logf(u)) * cospif(2 * v);
+    const long long row = in_rows ? i / layout.columns : 0;
+    const long long column = in_rows ? i % layout.columns : i;
+    element& place = to_array[row * layout.pitch + column];
+    if constexpr (kInteger<element>) {
+      place = whole<element>(integer(kind, from, to, seed, bits, row, column, layout.columns));
+    } else if (kind == kSmallIntegers || kind == kSigns) {
+      place = whole<element>(small_integer(bits, kind == kSigns));
+    } else {
+      place = Rounded<element>::of(real(kind, from, to, bits));
     }
-    const long long place =
-        layout.contiguous() ? i : i / layout.columns * layout.pitch + i % layout.columns;
-    to[place] = Rounded<element>::of(value);
   }
 }
 
@@ -120,7 +214,8 @@ __device__ double limited(double x, double range_end) {
   return x > range_end ? range_end : x < -range_end ? -range_end : x;
 }
 
-extern "C" __global__ void kernwright_compare(const element* actual, const float* reference,
+extern "C" __global__ void kernwright_compare(const element* actual,
+                                              const kernwright::reference_t<element>* reference,
                                               const float* magnitude, Finding* finding, double span,
                                               double columns, double pitch, double accumulate_unit,
                                               double output_unit, double floor, double range_end,
@@ -141,10 +236,17 @@ extern "C" __global__ void kernwright_compare(const element* actual, const float
         continue;
       }
     }
-    double r = reference[i];
-    const double x = widen(actual[place]);
+    if constexpr (kWide) {
+      if (is_met(actual[place], reference[i])) continue;
+      worst = 1e30;
+      ++mismatches;
+      if (first == 0) first = ~static_cast<unsigned long long>(place);
+      continue;
+    }
+    double r = static_cast<double>(reference[i]);
+    const double x = value_at(actual + place);
     if (nan != 0 && r != r) {
-      const double expected = widen(Rounded<element>::of(reference[i]));
+      const double expected = widen(Rounded<element>::of(static_cast<float>(reference[i])));
       if (x == expected || (x != x && expected != expected)) continue;
       worst = 1e30;
       ++mismatches;
@@ -152,7 +254,7 @@ extern "C" __global__ void kernwright_compare(const element* actual, const float
       continue;
     }
     double bound = 0;
-    if (exact) r = widen(Rounded<element>::of(reference[i]));
+    if (exact) r = widen(Rounded<element>::of(static_cast<float>(reference[i])));
     r = limited(r, range_end);
     if (!exact) {
       bound = accumulate_unit * magnitude[i] + output_unit * fabs(r) + floor;

@@ -1,7 +1,7 @@
 #pragma once
-// Storage types of 16-bit and 8-bit floats, their conversions, and the larger and the smaller of
-// two numbers. Arithmetic is done in fp32 only, so a few cvt instructions take the place of the
-// toolkit's headers, which would dominate the compile time.
+// Storage types of 16-bit and 8-bit floats, conversions of these and of integers, and the larger
+// and the smaller of two numbers. Arithmetic is done in fp32 only, so a few cvt instructions take
+// the place of the toolkit's headers, which would dominate the compile time.
 
 namespace kernwright {
 
@@ -14,6 +14,25 @@ struct fp16 {
 struct fp8_e4m3 {
   unsigned char bits;
 };
+struct fp8_e5m2 {
+  unsigned char bits;
+};
+
+// What a reference writes of an output of T: whole numbers of 32 and 64 bits as they are.
+template <typename T>
+struct Reference {
+  using Type = float;
+};
+template <>
+struct Reference<int> {
+  using Type = long long;
+};
+template <>
+struct Reference<long long> {
+  using Type = long long;
+};
+template <typename T>
+using reference_t = typename Reference<T>::Type;
 
 // NaN where either is NaN, unlike CUDA's fmaxf, fminf, max and min, which give the other one.
 __device__ __forceinline__ float larger(float a, float b) {
@@ -51,20 +70,39 @@ __device__ __forceinline__ float to_float(fp8_e4m3 x) {
 #endif
 }
 
+// It is the upper half of an fp16.
+__device__ __forceinline__ float to_float(fp8_e5m2 x) {
+  return to_float(fp16{static_cast<unsigned short>(x.bits << 8)});
+}
+// Integers beyond 2^24 are rounded; kernels that need them take them as they are.
+__device__ __forceinline__ float to_float(signed char x) { return x; }
+__device__ __forceinline__ float to_float(unsigned char x) { return x; }
+__device__ __forceinline__ float to_float(bool x) { return x; }
+__device__ __forceinline__ float to_float(int x) { return static_cast<float>(x); }
+__device__ __forceinline__ float to_float(long long x) { return static_cast<float>(x); }
+
 #if __CUDA_ARCH__ < 890
-// What newer architectures have an instruction for: the bits of `x` in fp8_e4m3.
-__device__ __forceinline__ unsigned encode_e4m3(float x) {
+// What newer architectures have an instruction for: the bits of `x` in an fp8 of so many bits of
+// mantissa.
+template <int Mantissa>
+__device__ __forceinline__ unsigned encode_fp8(float x) {
+  constexpr int kShift = 23 - Mantissa, kBias = Mantissa == 3 ? 7 : 15;
+  constexpr float kLargest = Mantissa == 3 ? 448.0f : 57344.0f;
+  constexpr float kLeastNormal = Mantissa == 3 ? 0x1p-6f : 0x1p-14f;
   const unsigned sign = __float_as_uint(x) >> 24 & 0x80;
   if (x != x) return sign | 0x7f;
-  const float magnitude = smaller(fabsf(x), 448.0f);
-  if (magnitude < 0x1p-6f) return sign | __float2uint_rn(magnitude * 512.0f);
+  const float magnitude = smaller(fabsf(x), kLargest);
+  if (magnitude < kLeastNormal) {
+    return sign | __float2uint_rn(magnitude * ((1 << Mantissa) / kLeastNormal));
+  }
   const unsigned bits = __float_as_uint(magnitude);
-  return sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3));
+  return sign | (((bits + (1u << (kShift - 1)) - 1 + (bits >> kShift & 1)) >> kShift) -
+                 ((127 - kBias) << Mantissa));
 }
 #endif
 
-// Rounds to nearest even; fp8_e4m3 saturates to +-448, int8 to -128 and 127. NaN stays NaN, and in
-// int8, which has none, becomes 0.
+// Rounds to nearest even; fp8_e4m3 saturates to +-448, fp8_e5m2 to +-57344, an integer to its ends.
+// NaN stays NaN, and in an integer, which has none, becomes 0; in a bool all but 0 and NaN is true.
 template <typename T>
 __device__ __forceinline__ T from_float(float x);
 template <>
@@ -90,13 +128,39 @@ __device__ __forceinline__ fp8_e4m3 from_float<fp8_e4m3>(float x) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
   return fp8_e4m3{static_cast<unsigned char>(pair)};
 #else
-  return fp8_e4m3{static_cast<unsigned char>(encode_e4m3(x))};
+  return fp8_e4m3{static_cast<unsigned char>(encode_fp8<3>(x))};
+#endif
+}
+template <>
+__device__ __forceinline__ fp8_e5m2 from_float<fp8_e5m2>(float x) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return fp8_e5m2{static_cast<unsigned char>(pair)};
+#else
+  return fp8_e5m2{static_cast<unsigned char>(encode_fp8<2>(x))};
 #endif
 }
 
 template <>
 __device__ __forceinline__ signed char from_float<signed char>(float x) {
   return static_cast<signed char>(__float2int_rn(smaller(larger(x, -128.0f), 127.0f)));
+}
+template <>
+__device__ __forceinline__ unsigned char from_float<unsigned char>(float x) {
+  return static_cast<unsigned char>(__float2int_rn(smaller(larger(x, 0.0f), 255.0f)));
+}
+template <>
+__device__ __forceinline__ bool from_float<bool>(float x) {
+  return x != 0 && x == x;
+}
+template <>
+__device__ __forceinline__ int from_float<int>(float x) {
+  return __float2int_rn(x);
+}
+template <>
+__device__ __forceinline__ long long from_float<long long>(float x) {
+  return x == x ? __float2ll_rn(x) : 0;
 }
 
 // How an element is stored.
@@ -105,6 +169,8 @@ __device__ __forceinline__ unsigned bits_of(T x) {
   return x.bits;
 }
 __device__ __forceinline__ unsigned bits_of(signed char x) { return static_cast<unsigned char>(x); }
+__device__ __forceinline__ unsigned bits_of(unsigned char x) { return x; }
+__device__ __forceinline__ unsigned bits_of(bool x) { return x; }
 
 // Two neighbours in one word, the first in the low half, as floats.
 template <typename T>
@@ -193,12 +259,31 @@ __device__ __forceinline__ unsigned pack_pair<fp8_e4m3>(float first, float secon
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
   return pair;
 #else
-  return encode_e4m3(first) | encode_e4m3(second) << 8;
+  return encode_fp8<3>(first) | encode_fp8<3>(second) << 8;
+#endif
+}
+template <>  // the same
+__device__ __forceinline__ unsigned pack_pair<fp8_e5m2>(float first, float second) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(second), "f"(first));
+  return pair;
+#else
+  return encode_fp8<2>(first) | encode_fp8<2>(second) << 8;
 #endif
 }
 template <>  // the same
 __device__ __forceinline__ unsigned pack_pair<signed char>(float first, float second) {
   return bits_of(from_float<signed char>(first)) | bits_of(from_float<signed char>(second)) << 8;
+}
+template <>  // the same
+__device__ __forceinline__ unsigned pack_pair<unsigned char>(float first, float second) {
+  return bits_of(from_float<unsigned char>(first)) | bits_of(from_float<unsigned char>(second))
+                                                         << 8;
+}
+template <>  // the same
+__device__ __forceinline__ unsigned pack_pair<bool>(float first, float second) {
+  return bits_of(from_float<bool>(first)) | bits_of(from_float<bool>(second)) << 8;
 }
 
 }  // namespace kernwright
