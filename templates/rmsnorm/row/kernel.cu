@@ -49,6 +49,36 @@ __device__ __forceinline__ void write(out_t* y, bool active, const Vector& x, co
   if (active) store_elements<Store::plain>(y, value);
 }
 
+// What a scale of 0 makes of all rows, whatever x and w hold: zeros, and the sums as ever. Apart
+// from the rest, whose registers a choice for every element would pass.
+__device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, out_t* y,
+                                            dtype_t* sum, long long row_count, const Share& share) {
+  constexpr int kRows = ROWS_PER_BLOCK * ROWS_AT_ONCE;
+  const long long stride = static_cast<long long>(gridDim.x / CLUSTER) * kRows;
+  release_next_kernel();
+  await_previous_kernel();
+#pragma unroll 1
+  for (long long block_row = static_cast<long long>(blockIdx.x / CLUSTER) * kRows;
+       block_row < row_count; block_row += stride) {
+#pragma unroll 1
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      const long long row = block_row + threadIdx.x / THREADS_PER_ROW * ROWS_AT_ONCE + i;
+      if (row >= row_count) break;
+#pragma unroll 1
+      for (int step = 0; step < STEPS; ++step) {
+        if (!share.has(step)) continue;
+        const long long at = row * columns + share.column(step);
+        if constexpr (kAdds) {
+          store<Store::plain>(sum + at, add(load<Load::plain, VECTOR_BYTES>(x + at),
+                                            load<Load::plain, VECTOR_BYTES>(r + at)));
+        }
+        const float zeros[kLanes] = {};
+        store_elements<Store::plain>(y + at, zeros);
+      }
+    }
+  }
+}
+
 // Each row is normalised by its root mean square. x and r may be overwritten in place: a thread
 // reads its elements before it writes them.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
@@ -58,6 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   const Share share;
   Weights<kScales, 0> weights(w, share);
+  if (scale == 0) return write_zeros(x, r, y, sum, row_count, share);
   if (blockIdx.x < early_blocks) weights.prefetch();
   WeightedFeed feed(tensors, row_count, share);
   weights.hold(feed);
@@ -126,18 +157,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         const long long at = first + share.column(step);
         write(y + at, true, load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + at),
               weights.at(step, feed), factor[0]);
-      }
-    }
-    // Written once more, as a choice for every element would cost registers that there are not.
-    if (scale == 0) {
-#pragma unroll 1
-      for (int step = 0; step < STEPS; ++step) {
-        if (!share.has(step)) continue;
-        const float zeros[kLanes] = {};
-        for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-          if (!feed.active(i)) continue;
-          store_elements<Store::plain>(y + first + i * columns + share.column(step), zeros);
-        }
       }
     }
   } while (feed.next());
