@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "support/json.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -185,7 +186,7 @@ Result<Json> parse_object(std::string_view json, std::string_view what) {
   if (const std::string beyond = beyond_limits(json); !beyond.empty()) {
     return Error{ErrorCode::corrupt, concat(what, ": ", beyond)};
   }
-  Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  Json root = parse_value(json);
   if (!root.is_object()) return Error{ErrorCode::corrupt, concat(what, ": not a JSON object")};
   return root;
 }

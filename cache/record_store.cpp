@@ -31,13 +31,8 @@ constexpr std::string_view kOverrideSuffix = ".kwo";
 constexpr std::size_t kSlugLength = 100;
 constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// A character of a key as it stands in a name.
-char plain(char c) {
-  const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  return letter || is_digit(c) || c == '=' || c == '-' ? c : '_';
-}
+char plain(char c) { return is_letter(c) || is_digit(c) || c == '=' || c == '-' ? c : '_'; }
 
 /// `text` as one name of a path, for people: what tells keys apart is the digest beside it.
 std::string slug(std::string_view text) {

@@ -24,11 +24,7 @@ constexpr double kInterruptedShare = 0.05;
 /// Of the usual clock, with a few steps of 15 MHz to spare.
 constexpr double kFullClock = 0.97;
 
-std::string number(double value, const char* format = "%.3g") {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
+std::string number(double value) { return significant(value, 3); }
 std::string percent(double share) { return number(share * 100) + " %"; }
 std::string mib(std::int64_t bytes) { return concat(bytes >> 20, " MiB"); }
 
@@ -163,8 +159,8 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
                concat(percent(now.interrupted_share), " of graphs interrupted, allowed ",
                       percent(kInterruptedShare)));
   if (now.sm_mhz > 0 && usual.sm_mhz > 0) {
-    findings.add(Trust::a, concat("at ", number(now.sm_mhz, "%.0f"), " MHz, ", source, ' ',
-                                  number(usual.sm_mhz, "%.0f"), " MHz"));
+    findings.add(Trust::a, concat("at ", fixed(now.sm_mhz, 0), " MHz, ", source, ' ',
+                                  fixed(usual.sm_mhz, 0), " MHz"));
   }
   if (!compared) findings.add(Trust::b, "nothing to hold it against");
   return std::move(findings).row();
@@ -285,7 +281,7 @@ AuditRow assess_power_limit(const GpuFacts& gpu) {
     const double usual = *gpu.default_power_limit_w;
     findings.add(std::abs(enforced - usual) < 1 ? Trust::a : Trust::b,
                  concat("limit ", enforced, " W, default ", usual, " W"));
-    if (gpu.power_w) findings.add(Trust::a, concat("drew ", number(*gpu.power_w, "%.0f"), " W"));
+    if (gpu.power_w) findings.add(Trust::a, concat("drew ", fixed(*gpu.power_w, 0), " W"));
   }
   return std::move(findings).row("not known");
 }

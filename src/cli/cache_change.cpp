@@ -11,6 +11,7 @@
 #include "cache/tiered_cache.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
+#include "support/json.h"
 #include "support/text.h"
 #include "support/utc.h"
 
@@ -198,7 +199,7 @@ Status decide(const CacheFlags& flags) {
                         .why = flags.why,
                         .created = utc_now()};
     if (const auto put = (*service)->cache().put_override(made); !put) return report(put.error());
-    rows.push_back(Json::parse(to_json(made)));
+    rows.push_back(parse_value(to_json(made)));
     if (!flags.json)
       print(concat(to_string(made.action), " ", made.id(), " for ", made.key.text()));
   }

@@ -13,6 +13,7 @@
 #include "cli/record_text.h"
 #include "model/device_profile.h"
 #include "support/files.h"
+#include "support/json.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -112,7 +113,7 @@ Status list_cache(const CacheFlags& flags) {
     }
     const Override& made = *listed.override.value;
     if (flags.json) {
-      overrides.push_back(Json::parse(to_json(made)));
+      overrides.push_back(parse_value(to_json(made)));
     } else {
       print(concat(to_string(made.action), " ", made.key.problem, "  ", made.id(), "  ",
                    made.key.sku, " ", made.created, made.why.empty() ? "" : ": ", made.why));

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
+#include "support/json.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -73,10 +74,10 @@ class Show : public Command {
       object["reason"] = to_string(best.reason);
       object["records"] = records.size();
       object["winner"]["samples_us"] = record.winner.measurement.samples_us;
-      object["pinned"] = decisions.pin() ? Json::parse(to_json(*decisions.pin())) : Json();
+      object["pinned"] = decisions.pin() ? parse_value(to_json(*decisions.pin())) : Json();
       object["banned"] = Json::array();
       for (const auto& [id, ban] : decisions.bans()) {
-        object["banned"].push_back(Json::parse(to_json(ban)));
+        object["banned"].push_back(parse_value(to_json(ban)));
       }
       print_json(object);
       return Status::ok;

@@ -53,9 +53,9 @@ void print_unfused(const Page& page, const UnfusedReport& report) {
     return page.abridged(concat(step.problem, ": ", step.kernel_template, " ", step.configuration));
   };
   add("fused", report.fused.launches, report.fused.bytes, report.fused.us, "");
-  char ratio[48];
-  std::snprintf(ratio, sizeof ratio, "%.3g times the fused", report.ratio());
-  add("unfused", report.unfused.launches, report.unfused.bytes, report.unfused.us, ratio);
+  std::string ratio = concat(significant(report.ratio(), 3), " times the fused");
+  add("unfused", report.unfused.launches, report.unfused.bytes, report.unfused.us,
+      std::move(ratio));
   for (const UnfusedReport::Kernel& step : report.kernels) {
     add("  step", step.launches, step.bytes, step.us, kernel(step));
   }

@@ -106,9 +106,7 @@ std::string format_us(double us) {
   const Unit* unit = std::begin(kUnits);
   while (unit + 1 != std::end(kUnits) && us / unit->us >= kNextUnit) ++unit;
   const double value = us / unit->us;
-  char text[48];
-  std::snprintf(text, sizeof text, value < 9.995 ? "%.2f %s" : "%.1f %s", value, unit->name);
-  return text;
+  return concat(fixed(value, value < 9.995 ? 2 : 1), " ", unit->name);
 }
 
 std::string format_bytes(double bytes) {
@@ -118,29 +116,19 @@ std::string format_bytes(double bytes) {
     bytes /= 1000;
     ++unit;
   }
-  char text[48];
-  std::snprintf(text, sizeof text, unit == kUnits ? "%.0f %s" : "%.1f %s", bytes, *unit);
-  return text;
+  return concat(fixed(bytes, unit == kUnits ? 0 : 1), " ", *unit);
 }
 
 std::string format_share(double share) {
   const double percent = 100 * share;
   if (percent > 0 && percent < 0.1) return "under 0.1 %";
-  char text[48];
-  std::snprintf(text, sizeof text, percent > 0 && percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
-  return text;
+  return concat(fixed(percent, percent > 0 && percent < 9.95 ? 1 : 0), " %");
 }
 
 std::string format_duration(double seconds) {
-  char text[48];
-  if (seconds < 120) {
-    std::snprintf(text, sizeof text, "%.0f s", seconds);
-  } else if (seconds < 7200) {
-    std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f h", seconds / 3600);
-  }
-  return text;
+  if (seconds < 120) return concat(fixed(seconds, 0), " s");
+  if (seconds < 7200) return concat(fixed(seconds / 60, 0), " min");
+  return concat(fixed(seconds / 3600, 1), " h");
 }
 
 Json paths_json(const LaunchPaths& paths) {

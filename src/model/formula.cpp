@@ -40,11 +40,7 @@ std::string names_of(std::span<const std::string> names) {
   return text;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-bool is_word(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool is_word(char c) { return is_digit(c) || is_letter(c) || c == '_'; }
 
 /// Recursive descent. After an error the parts are empty and reading stops.
 class Parser {

@@ -16,11 +16,7 @@ constexpr double kUsualNodeUs = 0.5;
 /// A gain that would be worth another search.
 constexpr double kWorthwhile = 0.02;
 
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
+std::string percent(double share) { return concat(fixed(100 * share, 1), " %"); }
 
 Bound bound_of(const TuningRecord& record, const Operation& operation,
                const DeviceProfile& profile) {

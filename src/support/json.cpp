@@ -1,9 +1,12 @@
 #include "support/json.h"
 
+#include <charconv>
 #include <cstddef>
 #include <iterator>
 #include <limits>
+#include <system_error>
 #include <unordered_map>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -60,6 +63,33 @@ class CountingIterator {
   LineCounter* counter_;
 };
 
+/// The value of a number's text as the lexer gives it: with the decimal point of the host program's
+/// locale in place of the point that the file has, for `strtod`, and with what `strtod` makes of
+/// it, which is nothing where that point has two bytes or the locale was changed meanwhile.
+double value_of(std::string text) {
+  const std::size_t point = text.find_first_not_of("-+0123456789eE");
+  if (point != std::string::npos) text[point] = '.';
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  // Too large for a double, or too small.
+  if (read.ec == std::errc::result_out_of_range) {
+    const bool is_small =
+        text.find("e-") != std::string::npos || text.find("E-") != std::string::npos;
+    return is_small ? 0.0 : std::numeric_limits<double>::infinity();
+  }
+  return value;
+}
+
+/// nlohmann's own builder of values, with numbers that do not depend on the locale.
+class ValueBuilder : public nlohmann::detail::json_sax_dom_parser<nlohmann::ordered_json> {
+ public:
+  explicit ValueBuilder(nlohmann::ordered_json& root)
+      : json_sax_dom_parser(root, /*allow_exceptions_=*/false) {}
+  bool number_float(double, const std::string& text) {
+    return json_sax_dom_parser::number_float(value_of(text), text);
+  }
+};
+
 /// Builds the tree from the parser's events. `open_` holds the containers being filled, which live
 /// outside the tree until they are closed, so that no pointer into a growing vector is kept.
 class TreeBuilder {
@@ -78,11 +108,11 @@ class TreeBuilder {
     }
     return add(static_cast<std::int64_t>(value));
   }
-  bool number_float(double value, const std::string& text) {
-    if (text.find_first_of(".eE") == std::string::npos) {
+  bool number_float(double, const std::string& text) {
+    if (text.find_first_not_of("-0123456789") == std::string::npos) {
       return fail(concat("integer ", text, " does not fit 64 bits with a sign"));
     }
-    return add(value);
+    return add(value_of(text));
   }
   bool string(std::string& value) { return add(std::move(value)); }
   bool binary(const nlohmann::json::binary_t&) { return fail("binary value"); }
@@ -197,6 +227,13 @@ Result<JsonNode> parse_json(std::string_view text, std::string_view file) {
       CountingIterator(begin, &lines), CountingIterator(begin + text.size(), &lines), &builder);
   if (!parsed) return Error{ErrorCode::invalid_argument, builder.error()};
   return builder.take_root();
+}
+
+nlohmann::ordered_json parse_value(std::string_view text) {
+  nlohmann::ordered_json value;
+  ValueBuilder builder(value);
+  if (nlohmann::ordered_json::sax_parse(text, &builder)) return value;
+  return nlohmann::ordered_json::value_t::discarded;
 }
 
 }  // namespace kernwright

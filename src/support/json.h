@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -49,5 +51,9 @@ struct JsonMember {
 /// Parses `text`; `file` is only named in errors, `file:line: ...`. Refuses duplicate keys, depth
 /// beyond 64, integers beyond 64 bits, and anything after the value.
 Result<JsonNode> parse_json(std::string_view text, std::string_view file);
+
+/// Parses what a program wrote: as nlohmann's `parse` without exceptions, `is_discarded` where it
+/// is no JSON, but numbers are the same whatever the process's locale is.
+nlohmann::ordered_json parse_value(std::string_view text);
 
 }  // namespace kernwright

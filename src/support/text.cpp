@@ -1,17 +1,35 @@
 #include "support/text.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 
 namespace kernwright {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 
-// Not std::isalpha: the answer must not depend on the embedder's locale.
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+std::string formatted(double value, std::chars_format format, int precision) {
+  // The longest is the largest double with its 309 digits in front of the point.
+  std::array<char, 400> text{};
+  const auto end = std::to_chars(text.begin(), text.end(), value, format, precision).ptr;
+  return {text.data(), end};
+}
 
 }  // namespace
+
+std::string fixed(double value, int decimals) {
+  return formatted(value, std::chars_format::fixed, decimals);
+}
+
+std::string significant(double value, int digits) {
+  return formatted(value, std::chars_format::general, digits);
+}
+
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -30,8 +48,8 @@ std::string_view trim(std::string_view text) {
 }
 
 bool is_identifier(std::string_view text) {
-  return !text.empty() && is_letter(text.front()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
+  const auto is_part = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
+  return !text.empty() && !is_digit(text.front()) && std::ranges::all_of(text, is_part);
 }
 
 }  // namespace kernwright

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/cuda_device.h"
+#include "tests/comma_locale.h"
 #include "tests/temp_dir.h"
 #include <kernwright/c.h>
 
@@ -52,6 +53,22 @@ TEST(CApiTest, FieldsBeyondTheCallersStructAreNotRead) {
   kw_service* service = nullptr;
   ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
   kw_close(service);
+}
+
+TEST(CApiTest, AServiceOpensUnderAnyLocaleOfTheHost) {
+  const CommaLocale locale;
+  if (!locale.missing().empty()) GTEST_SKIP() << locale.missing();
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  for (const char* sku : {"h200", "b200", "a100_80", "rtx_4090"}) {
+    kw_options options{};
+    options.struct_size = sizeof options;
+    options.cache = root.c_str();
+    options.sku = sku;
+    kw_service* service = nullptr;
+    ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+    kw_close(service);
+  }
 }
 
 TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {

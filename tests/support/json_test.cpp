@@ -3,7 +3,10 @@
 #include <chrono>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "support/text.h"
+#include "tests/comma_locale.h"
 
 namespace kernwright {
 namespace {
@@ -11,6 +14,27 @@ namespace {
 std::string error_of(std::string_view text) {
   const Result<JsonNode> parsed = parse_json(text, "file.json");
   return parsed ? "parsed" : parsed.error().message;
+}
+
+TEST(JsonTest, NumbersAreTheSameInEveryLocale) {
+  const CommaLocale locale;
+  if (!locale.missing().empty()) GTEST_SKIP() << locale.missing();
+  double number = 0;
+  ASSERT_TRUE(parse_json("1.5", "f"));
+  EXPECT_TRUE(parse_json("1.5", "f")->number(number));
+  EXPECT_EQ(number, 1.5);
+  EXPECT_TRUE(parse_json("-12.25e-2", "f")->number(number));
+  EXPECT_EQ(number, -0.1225);
+  EXPECT_EQ(parse_value("[1.5, 2e3, 7]").dump(), "[1.5,2000.0,7]");
+  EXPECT_TRUE(parse_value("[1,5").is_discarded());
+  EXPECT_EQ(error_of("12345678901234567890"),
+            "file.json:1: integer 12345678901234567890 does not fit 64 bits with a sign");
+}
+
+TEST(JsonTest, AByteOrderMarkIsSkipped) {
+  const Result<JsonNode> root = parse_json("\xEF\xBB\xBF{\"a\":\n1}", "file.json");
+  ASSERT_TRUE(root) << root.error().message;
+  EXPECT_EQ(root->find("a")->line, 2);
 }
 
 TEST(JsonTest, KeepsTheLineOfEveryValue) {

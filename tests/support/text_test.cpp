@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <locale>
 
+#include "tests/comma_locale.h"
+
 namespace kernwright {
 namespace {
 
@@ -21,6 +23,29 @@ TEST(TextTest, ConcatDoesNotFollowTheProcessesLocale) {
   const std::string text = concat(4096, ' ', -1.5);
   std::locale::global(before);
   EXPECT_EQ(text, "4096 -1.5");
+}
+
+TEST(TextTest, NumbersForPeopleHaveAPointInEveryLocale) {
+  const CommaLocale locale;
+  if (!locale.missing().empty()) GTEST_SKIP() << locale.missing();
+  EXPECT_EQ(fixed(1234.567, 1), "1234.6");
+  EXPECT_EQ(fixed(0.5, 0), "0");
+  EXPECT_EQ(fixed(1e300, 1).size(), 303U);
+  EXPECT_EQ(significant(1234.567, 3), "1.23e+03");
+  EXPECT_EQ(significant(0.25, 3), "0.25");
+  EXPECT_EQ(concat(1.5, ' ', 4096), "1.5 4096");
+}
+
+TEST(TextTest, LettersAndDigitsAreThoseOfAscii) {
+  EXPECT_TRUE(is_letter('a') && is_letter('Z') && is_digit('0') && is_digit('9'));
+  EXPECT_FALSE(is_letter('_') || is_letter('\xe4') || is_digit('a'));
+  EXPECT_EQ(to_lower('I'), 'i');
+  EXPECT_EQ(to_lower('_'), '_');
+}
+
+TEST(TextTest, AByteOrderMarkIsNoText) {
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB\xBF// x"), "// x");
+  EXPECT_EQ(without_byte_order_mark("// x"), "// x");
 }
 
 TEST(TextTest, SplitKeepsEmptyParts) {

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/json.h"
 #include "support/text.h"
 #include <kernwright/result.h>
 
@@ -29,7 +30,7 @@ class JsonLines {
     for (const std::string_view line : split(text, '\n')) {
       ++line_;
       if (trim(line).empty()) continue;
-      const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+      const nlohmann::ordered_json json = parse_value(line);
       if (!json.is_object()) return defect("no JSON object");
       if (Result<void> done = object(json); !done) return done;
     }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/files.h"
+#include "support/json.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -110,7 +111,7 @@ std::string LandscapeFile::header_text(const LandscapeHeader& header,
               {"templates", templates_},
               {"parameters", names},
               {"values", values},
-              {"default", Json::parse(point(default_index))},
+              {"default", parse_value(point(default_index))},
               {"unit", "us"}}
       .dump();
 }
@@ -140,7 +141,7 @@ Result<void> LandscapeFile::resume(std::string_view text, const std::string& hea
   std::optional<std::size_t> begun;
   for (std::size_t number = 1; number < lines.size(); ++number) {
     if (lines[number].empty()) continue;
-    const Json line = Json::parse(lines[number], nullptr, false);
+    const Json line = parse_value(lines[number]);
     const auto known =
         line.is_object() && line.contains("c") ? by_point_.find(line["c"].dump()) : by_point_.end();
     if (known == by_point_.end()) {
@@ -166,7 +167,7 @@ Result<void> LandscapeFile::begin(std::size_t candidate) {
 }
 
 Result<void> LandscapeFile::add(std::size_t candidate, const LandscapeEntry& entry) {
-  Json line{{"c", Json::parse(point(candidate))},
+  Json line{{"c", parse_value(point(candidate))},
             {"ok", entry.outcome == Outcome::ok},
             {"compile_s", rounded(entry.compile_seconds, kSecondDigits)}};
   if (entry.outcome != Outcome::ok) {

@@ -8,13 +8,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/json.h"
 #include "support/text.h"
 #include "tuner/simulation/json_lines.h"
 
 namespace kernwright {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// Reads line by line; the first defect ends it.
 class Reader {
@@ -151,7 +152,7 @@ class Reader {
 }  // namespace
 
 bool is_trial_log(std::string_view text) {
-  const Json json = Json::parse(text.substr(0, text.find('\n')), nullptr, false);
+  const Json json = parse_value(text.substr(0, text.find('\n')));
   return json.is_object() && json.contains("session");
 }
 

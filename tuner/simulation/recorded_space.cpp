@@ -20,7 +20,7 @@
 namespace kernwright {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// How `-1` reads where several templates share a file: not a parameter of this one.
 constexpr std::int64_t kAbsent = -1;
