@@ -28,7 +28,7 @@ struct RecordKey {
 
 /// What a record was made with. A difference lowers the grade of the match, it does not hide it.
 struct RecordEnvironment {
-  std::string template_digest;  ///< of the winner's template: manifest, source, device headers
+  std::string template_digest;  ///< of the winner's template: manifest, source, headers
   std::string compiler;         ///< `Compiler::identity`
   std::string driver;           ///< empty where predicted
   std::string kernwright;       ///< version

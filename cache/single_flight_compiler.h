@@ -24,6 +24,9 @@ class SingleFlightCompiler final : public Compiler {
         patience_(patience) {}
 
   Result<std::string> identity() override { return compiler_->identity(); }
+  std::string headers_identity(const CompileRequest& request) override {
+    return compiler_->headers_identity(request);
+  }
   std::string linker_identity() override { return compiler_->linker_identity(); }
   Result<CompiledKernel> compile(const CompileRequest& request) override;
   Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,

@@ -15,13 +15,14 @@ void add_functions(CompileRequest& request, const Operation& operation, const Pr
       request.linked.push_back(
           {concat(flag.name, ", which has to define ", flag.declaration), given->bytes});
     } else if (given) {
-      request.headers.emplace_back(flag.name + ".cu", given->bytes);
+      request.headers.emplace_back(flag.header(), given->bytes);
     }
   }
 }
 
 /// All device headers are offered: which ones a source includes is for the compiler to find.
-CompileRequest make_request(std::string name, std::string source, std::string config,
+CompileRequest make_request(std::string name, std::string source,
+                            const std::vector<DeviceHeader>& beside, std::string config,
                             const Catalog& catalog, std::string target, const Operation& operation,
                             const Problem& normalized) {
   CompileRequest request;
@@ -29,8 +30,10 @@ CompileRequest make_request(std::string name, std::string source, std::string co
   request.source = std::move(source);
   request.target = std::move(target);
   request.headers.emplace_back("kernwright/config.cuh", std::move(config));
-  for (const DeviceHeader& header : catalog.headers()) {
-    request.headers.emplace_back(header.name, header.text);
+  for (const auto* headers : {&catalog.headers(), &beside}) {
+    for (const DeviceHeader& header : *headers) {
+      request.headers.emplace_back(header.name, header.text);
+    }
   }
   add_functions(request, operation, normalized);
   return request;
@@ -41,15 +44,16 @@ CompileRequest make_request(std::string name, std::string source, std::string co
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch) {
   const KernelTemplate& kernel_template = *candidate.kernel_template;
   return make_request(concat(kernel_template.name, "/", kernel_template.source_file),
-                      kernel_template.source, config_header(candidate), catalog,
-                      kernel_template.target(sm_arch), *candidate.operation, candidate.problem);
+                      kernel_template.source, kernel_template.headers, config_header(candidate),
+                      catalog, kernel_template.target(sm_arch), *candidate.operation,
+                      candidate.problem);
 }
 
 CompileRequest render_reference(const Operation& operation, const Problem& normalized,
                                 const Catalog& catalog, int sm_arch) {
   return make_request(operation.name + "/reference.cu", operation.reference_source,
-                      reference_config_header(operation, normalized), catalog,
-                      concat("sm_", sm_arch), operation, normalized);
+                      operation.reference_headers, reference_config_header(operation, normalized),
+                      catalog, concat("sm_", sm_arch), operation, normalized);
 }
 
 }  // namespace kernwright

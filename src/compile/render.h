@@ -8,7 +8,8 @@
 namespace kernwright {
 
 /// The compile request of a candidate: the template's source, the generated configuration, device
-/// headers, the problem's function. Candidates that differ in run-time parameters alone give one.
+/// headers, files beside the source, the problem's function. Candidates that differ in run-time
+/// parameters alone give one.
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch);
 
 /// The compile request of an operation's reference kernel.

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "compile/compiler.h"
 #include "compile/ptxas_log.h"
 #include "compile/toolkit.h"
+#include "compile/toolkit_headers.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -97,27 +99,31 @@ bool has_disk_cache(const Nvrtc& nvrtc) {
   return nvrtc.major > 12 || (nvrtc.major == 12 && nvrtc.minor >= 9);
 }
 
-/// The toolkit's headers beside the library, for user sources; ours need none.
-std::string include_option(const Nvrtc& nvrtc) {
+/// Where the toolkit has its headers, for user sources; ours need none. Since CUDA 13 those of
+/// `cuda/std` and CUB have a folder of their own.
+std::vector<std::filesystem::path> header_folders(const Nvrtc& nvrtc) {
   const std::filesystem::path folder =
       std::filesystem::path(nvrtc.file).parent_path().parent_path() / "include";
-  std::error_code ignored;
-  return std::filesystem::exists(folder / "cuda_fp16.h", ignored)
-             ? concat("--include-path=", folder.string())
-             : std::string();
+  return {folder, folder / "cccl"};
+}
+
+/// Flags that NVRTC adds to those it is given, by its documentation.
+std::string flags_of_environment() {
+  const char* flags = std::getenv("NVRTC_APPEND_FLAGS");
+  return flags == nullptr ? std::string() : flags;
 }
 
 std::vector<std::string> compile_options(const Nvrtc& nvrtc, const CompileRequest& request) {
-  std::vector<std::string> options{"--std=c++20", concat("--gpu-architecture=", request.target)};
+  // Without search folders all that NVRTC reads is what it is given, and absolute paths, which
+  // `foreign_includes` refuses.
+  std::vector<std::string> options{"--std=c++20", concat("--gpu-architecture=", request.target),
+                                   "--no-source-include"};
   if (request.output == OutputKind::cubin) {
     options.emplace_back("--ptxas-options=-v");
   } else {
     options.emplace_back("--dlink-time-opt");
   }
   if (has_disk_cache(nvrtc)) options.emplace_back("--no-cache");
-  if (std::string include = include_option(nvrtc); !include.empty()) {
-    options.push_back(std::move(include));
-  }
   options.insert(options.end(), request.options.begin(), request.options.end());
   return options;
 }
@@ -148,8 +154,18 @@ class ToolkitCompiler final : public Compiler {
       // Two builds of one version may differ: the file counts, not what it calls itself.
       const Result<std::string> bytes = read_file(nvrtc->file);
       if (!bytes) return bytes.error();
-      return concat("nvrtc ", nvrtc->major, ".", nvrtc->minor, " ", digest_of(*bytes).hex());
+      const std::string flags = flags_of_environment();
+      return concat("nvrtc ", nvrtc->major, ".", nvrtc->minor, " ",
+                    flags.empty() ? "" : concat("with ", flags, ' '), digest_of(*bytes).hex());
     });
+  }
+
+  std::string headers_identity(const CompileRequest& request) override {
+    const Result<ToolkitHeaders::Reached> reached = reached_by(request);
+    if (!reached || reached->empty()) return {};
+    Hasher hasher;
+    for (const auto& [name, file] : *reached) hasher.add(name, file->digest.hex());
+    return hasher.finish().hex();
   }
 
   std::string linker_identity() override {
@@ -176,12 +192,27 @@ class ToolkitCompiler final : public Compiler {
       return NvJitLink::load(nvrtc->major);
     });
   }
+  ToolkitHeaders* headers() {
+    const Result<Nvrtc>& nvrtc = this->nvrtc();
+    if (!nvrtc) return nullptr;
+    std::call_once(headers_made_, [&] { headers_.emplace(header_folders(*nvrtc)); });
+    return &*headers_;
+  }
+  /// The toolkit's headers that the request may include.
+  Result<ToolkitHeaders::Reached> reached_by(const CompileRequest& request) {
+    const Result<std::vector<Include>> includes = foreign_includes(request);
+    if (!includes) return includes.error();
+    if (includes->empty() || headers() == nullptr) return ToolkitHeaders::Reached{};
+    return headers()->reached_by(*includes);
+  }
   Result<CompiledKernel> compile_and_link(const CompileRequest& request);
 
   Lazy<Nvrtc> nvrtc_;
   Lazy<NvJitLink> linker_;
   Lazy<std::string> identity_;
   Lazy<std::string> linker_identity_;
+  std::once_flag headers_made_;
+  std::optional<ToolkitHeaders> headers_;
 };
 
 Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
@@ -196,11 +227,17 @@ Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
                         " failed: ", nvrtc.error_string(status), log.empty() ? "" : "\n", log)};
   };
 
+  const Result<ToolkitHeaders::Reached> reached = reached_by(request);
+  if (!reached) return reached.error();
   std::vector<const char*> names;
   std::vector<const char*> texts;
   for (const auto& [name, text] : request.headers) {
     names.push_back(name.c_str());
     texts.push_back(text.c_str());
+  }
+  for (const auto& [name, file] : *reached) {
+    names.push_back(name.c_str());
+    texts.push_back(file->text.c_str());
   }
   Program program(nvrtc);
   if (const nvrtcResult status =
@@ -214,7 +251,13 @@ Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
   const nvrtcResult status =
       nvrtc.compile_program(program.get(), static_cast<int>(arguments.size()), arguments.data());
   std::string log = program.log();
-  if (status != NVRTC_SUCCESS) return failure("compile", status, log);
+  if (status != NVRTC_SUCCESS) {
+    if (log.find("could not open source file") != std::string::npos) {
+      log += concat("kernels may include kernwright's headers, files beside them and what is in ",
+                    headers()->folders().front().native(), '\n');
+    }
+    return failure("compile", status, log);
+  }
 
   CompiledKernel kernel;
   kernel.output = request.output;

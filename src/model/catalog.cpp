@@ -74,6 +74,10 @@ Result<void> Catalog::add_headers(const TemplateFolder& folder) {
   for (const auto& [path, text] : folder.files()) {
     if (!path.starts_with(kPrefix) || !path.ends_with(".cuh")) continue;
     const std::string_view name = path.substr(kPrefix.size());
+    if (name == "kernwright/config.cuh") {
+      return Error{ErrorCode::invalid_argument,
+                   concat(folder.place(path), ": header \"", name, "\" is made for each kernel")};
+    }
     if (find_named(headers_, name)) {
       const auto first = std::ranges::find_if(
           folders_, [&same = path](const auto& other) { return other.files().contains(same); });
@@ -131,9 +135,23 @@ Result<Operation> Catalog::parse(const Entry<Operation>& entry) const {
                  concat(place, ": operation: \"", operation->name,
                         "\" is not the folder's name, \"", entry.name, "\"")};
   }
+  auto headers = headers_beside(folder, concat(entry.name, "/reference.cu"), *operation);
+  if (!headers) return std::move(headers).error();
+  operation->reference_headers = *std::move(headers);
   const bool takes_functions =
       std::ranges::any_of(operation->flags, [](const Flag& flag) { return flag.is_function(); });
-  if (takes_functions) operation->functions = functions_;
+  if (!takes_functions) return operation;
+  for (const auto& function : functions_) {
+    for (const Flag& flag : operation->flags) {
+      if (!flag.is_function() ||
+          std::ranges::find(flag.values, function->name) == flag.values.end())
+        continue;
+      return Error{ErrorCode::invalid_argument,
+                   concat(function->file, ": ", flag.name, '=', function->name,
+                          " says that there is no function; call the file something else")};
+    }
+  }
+  operation->functions = functions_;
   return operation;
 }
 
@@ -156,7 +174,29 @@ Result<KernelTemplate> Catalog::parse(const Entry<KernelTemplate>& entry) const 
   const auto source = folder.companion(concat(entry.name, "/", made->source_file), entry.path);
   if (!source) return source.error();
   made->source = *source;
+  auto headers = headers_beside(folder, concat(entry.name, "/", made->source_file), **operation);
+  if (!headers) return std::move(headers).error();
+  made->headers = *std::move(headers);
   return made;
+}
+
+Result<std::vector<DeviceHeader>> Catalog::headers_beside(const TemplateFolder& folder,
+                                                          std::string_view source,
+                                                          const Operation& operation) const {
+  std::vector<DeviceHeader> headers = folder.beside(source);
+  const std::string_view place = source.substr(0, source.rfind('/') + 1);
+  for (const DeviceHeader& header : headers) {
+    if (find_named(headers_, header.name)) {
+      return defined_twice("header", header.name, concat("include/", header.name),
+                           folder.place(concat(place, header.name)));
+    }
+    for (const Flag& flag : operation.flags) {
+      if (!flag.is_function() || header.name != flag.header()) continue;
+      return defined_twice("header", header.name, concat("the function of flag ", flag.name),
+                           folder.place(concat(place, header.name)));
+    }
+  }
+  return headers;
 }
 
 template <typename Value>

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/device_header.h"
 #include "model/kernel_template.h"
 #include "model/operation.h"
 #include "model/template_folder.h"
@@ -17,12 +18,6 @@
 #include <kernwright/result.h>
 
 namespace kernwright {
-
-/// A device header offered to kernels, `kernwright/mma.cuh`. Its text lives as long as the catalog.
-struct DeviceHeader {
-  std::string name;
-  std::string_view text;
-};
 
 /// Every operation and template known: the built-in ones and those of the folders given. A folder
 /// has the layout of `templates/`; a user's template may implement a built-in operation.
@@ -71,6 +66,10 @@ class Catalog {
   Result<void> add_templates(const TemplateFolder& folder);
   bool is_built_in(const TemplateFolder& folder) const;
 
+  /// The files beside a source. Errors: a name that means another header to kernels.
+  Result<std::vector<DeviceHeader>> headers_beside(const TemplateFolder& folder,
+                                                   std::string_view source,
+                                                   const Operation& operation) const;
   Result<Operation> parse(const Entry<Operation>& entry) const;
   Result<KernelTemplate> parse(const Entry<KernelTemplate>& entry) const;
   template <typename Value>

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/device_header.h"
 #include "model/expression.h"
 #include "model/launch_spec.h"
 #include "model/operation.h"
@@ -62,6 +63,7 @@ struct KernelTemplate {
   std::string manifest;       ///< its text
   std::string source_file;
   std::string source;
+  std::vector<DeviceHeader> headers;  ///< files beside the source, which it may include
   ArchRange arch;
   std::vector<Expression> when;
   std::vector<std::string> constant_dims;  ///< pasted; all others are run-time arguments
@@ -80,7 +82,7 @@ struct KernelTemplate {
 };
 
 /// Parses manifest.json against its operation: every name in every expression must exist. `source`,
-/// the text of `source_file` beside it, is left for the caller to read.
+/// the text of `source_file` beside it, and `headers` are left for the caller to read.
 Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
                                       std::string_view name, const Operation& operation);
 

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "model/device_header.h"
 #include "model/draw.h"
 #include "model/expression.h"
 #include "model/formula.h"
@@ -58,6 +59,8 @@ struct Flag {
 
   bool is_formula() const { return !variables.empty(); }
   bool is_function() const { return !declaration.empty(); }
+  /// The name under which kernels include the source of its function.
+  std::string header() const { return name + ".cu"; }
 };
 
 enum class TensorRole { in, out, inout };
@@ -143,7 +146,8 @@ struct Operation {
   std::vector<UnfusedStep> unfused;  ///< the same as separate kernels; empty: it is one as it is
   LaunchSpec reference;
   std::string reference_source;
-  std::string folder;  ///< for messages
+  std::vector<DeviceHeader> reference_headers;  ///< files beside it, which it may include
+  std::string folder;                           ///< for messages
   /// That users gave, where a flag takes functions; no two have one name.
   std::vector<std::shared_ptr<const UserFunction>> functions;
 

@@ -4,7 +4,9 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "model/device_header.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -16,7 +18,8 @@ class TemplateFolder {
   /// The built-in one. Copies no text.
   static TemplateFolder embedded();
   /// Reads what the layout has a place for; other files are nobody's. Errors: `not_found` where
-  /// `path` is no folder; the first file that cannot be read.
+  /// `path` is no folder; the first file that cannot be read; `invalid_argument` for a link to a
+  /// file outside of the folder, whose text messages would show.
   static Result<TemplateFolder> read(const std::filesystem::path& path);
 
   /// Text by path relative to the folder.
@@ -24,6 +27,10 @@ class TemplateFolder {
 
   /// How messages name a file of it.
   std::string place(std::string_view path) const;
+
+  /// The CUDA files in the same folder as the source at `path`, which it may include by their
+  /// names.
+  std::vector<DeviceHeader> beside(std::string_view path) const;
 
   /// The text of a file that file `named_by` needs. Errors: `not_found` with both places.
   Result<std::string_view> companion(std::string_view path, std::string_view named_by) const;

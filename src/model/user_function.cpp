@@ -27,11 +27,18 @@ Result<UserFunction> UserFunction::read(const std::filesystem::path& file) {
                  concat(file.native(), ": \"", function.name,
                         "\" is no identifier: problems call a function what its file is called")};
   }
+  if (is_digest(function.name)) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(file.native(),
+                        ": the name is written as a digest is, by which problems "
+                        "find functions that were compiled before")};
+  }
   Result<std::string> bytes = read_file(file, kFunction);
   if (!bytes) return std::move(bytes).error();
-  function.bytes = *std::move(bytes);
-  function.digest = digest_of(function.bytes).hex();
   function.is_lto_ir = extension == ".ltoir";
+  function.bytes =
+      function.is_lto_ir ? *std::move(bytes) : std::string(without_byte_order_mark(*bytes));
+  function.digest = digest_of(function.bytes).hex();
   function.file = file.native();
   return function;
 }

@@ -13,7 +13,7 @@ namespace kernwright {
 struct UserFunction {
   std::string name;    ///< the file's up to its first dot: what problems may call it
   std::string digest;  ///< of the bytes, in hex: what it is called in a problem's key
-  std::string bytes;
+  std::string bytes;   ///< source without a byte order mark
   bool is_lto_ir = false;
   std::string file;  ///< for messages
 

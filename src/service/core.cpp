@@ -19,7 +19,9 @@ constexpr std::chrono::milliseconds kCompileDeadline{60'000};
 std::string digest_of_template(const KernelTemplate& kernel_template, const Catalog& catalog) {
   Hasher hasher;
   hasher.add("manifest", kernel_template.manifest).add("source", kernel_template.source);
-  for (const DeviceHeader& header : catalog.headers()) hasher.add(header.name, header.text);
+  for (const auto* headers : {&catalog.headers(), &kernel_template.headers}) {
+    for (const DeviceHeader& header : *headers) hasher.add(header.name, header.text);
+  }
   return hasher.finish().hex();
 }
 

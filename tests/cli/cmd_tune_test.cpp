@@ -1,7 +1,9 @@
 #include "compile/compiler.h"
+#include "compile/toolkit.h"
 #include "support/hash.h"
 #include "support/text.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/walkthrough.h"
 
 namespace kernwright {
 namespace {
@@ -195,6 +197,91 @@ TEST_F(TuneToolkitTest, AnEpilogueIsPartOfTheKeyByWhatItSays) {
   for (const std::string_view word : split(problem, ' ')) by_key.emplace_back(word);
   by_key.insert(by_key.end(), {"--sku", "h200", "--json"});
   EXPECT_EQ(kernwright(by_key).json()["problem"], problem) << "the cache needs no file";
+}
+
+/// Tunes the walk-through's template.
+class TuneIncludesToolkitTest : public WalkthroughFixture<ToolkitProgramTest> {
+ protected:
+  Ran tune() {
+    return kernwright({"tune", "scaled_add", "n=4096", "dtype=bf16", "--sku", "h200", "--templates",
+                       templates(), "--json"});
+  }
+  /// Which artifact is the winner's.
+  std::string artifact() {
+    const Ran ran = tune();
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+    return ran.exit_code == 0 ? ran.json()["winner"]["artifact"].get<std::string>() : "";
+  }
+  void include(const std::string& name) {
+    edit("tiles/kernel.cu", "#include <kernwright/config.cuh>",
+         "#include <kernwright/config.cuh>\n#include " + name);
+  }
+};
+
+TEST_F(TuneIncludesToolkitTest, AFileBesideTheSourceIsPartOfWhatIsCompiled) {
+  include("\"step.cuh\"");
+  edit("tiles/kernel.cu", "a[i] = x[first + i * THREADS];",
+       "a[i] = x[first + i * THREADS + kStep];");
+  const std::string header = "home/my_templates/scaled_add/tiles/step.cuh";
+  write(header, "constexpr int kStep = 0;\n");
+  const std::string before = artifact();
+  EXPECT_EQ(artifact(), before);
+  write(header, "constexpr int kStep = 1;\n");
+  EXPECT_NE(artifact(), before);
+}
+
+TEST_F(TuneIncludesToolkitTest, AHeaderOfTheToolkitIsPartOfWhatIsCompiled) {
+  // A toolkit of links to the real one, with a header more.
+  const std::filesystem::path library = Nvrtc::load()->file;
+  const std::filesystem::path toolkit = dir_ / "toolkit";
+  std::filesystem::create_directories(toolkit / "include");
+  std::filesystem::create_directory(toolkit / "lib64");
+  for (const auto& file : std::filesystem::directory_iterator(library.parent_path())) {
+    std::filesystem::create_symlink(file.path(), toolkit / "lib64" / file.path().filename());
+  }
+  environment_["KERNWRIGHT_CUDA_PATH"] = toolkit.string();
+  include("<step.h>");
+  write("toolkit/include/step.h", "#define STEP 0\n");
+  const std::string before = artifact();
+  EXPECT_EQ(artifact(), before);
+  write("toolkit/include/step.h", "#define STEP 1\n");
+  EXPECT_NE(artifact(), before);
+}
+
+TEST_F(TuneIncludesToolkitTest, AFileElsewhereIsRefusedAndNotShown) {
+  const std::filesystem::path secret = write("secret.h", "the_secret_line\n");
+  include("\"" + secret.string() + "\"");
+  const Ran ran = tune();
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find("tiles/kernel.cu(2): #include of " + secret.string()), std::string::npos)
+      << ran.err;
+  EXPECT_EQ((ran.out + ran.err).find("the_secret_line"), std::string::npos) << ran.err;
+}
+
+TEST_F(TuneToolkitTest, AnEpilogueIncludesNothingThatLiesBesideIt) {
+  write("helper.h", "the_secret_line\n");
+  const std::string file =
+      write("f.cu",
+            "#include \"helper.h\"\n__device__ float kernwright_epilogue(float x, int, int) { "
+            "return x; }\n")
+          .string();
+  const Ran ran = kernwright({"tune", "matmul", "m=64", "n=512", "k=256", "dtype=bf16", "--sku",
+                              "h200", "--epilogue", file});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.err.find("could not open source file \"helper.h\""), std::string::npos) << ran.err;
+  EXPECT_EQ((ran.out + ran.err).find("the_secret_line"), std::string::npos) << ran.err;
+}
+
+TEST_F(TuneToolkitTest, AnEpilogueWhoseNameSaysThatThereIsNoneIsRefused) {
+  const std::string file =
+      write("none.cu", "__device__ float kernwright_epilogue(float x, int, int) { return x; }\n")
+          .string();
+  const Ran ran = kernwright({"tune", "matmul", "m=64", "n=512", "k=256", "dtype=bf16", "--sku",
+                              "h200", "--epilogue", file});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_NE(ran.err.find(file + ": epilogue=none says that there is no function"),
+            std::string::npos)
+      << ran.err;
 }
 
 TEST_F(TuneToolkitTest, AnEpilogueThatDoesNotCompileIsRefusedAtOnceWithTheLog) {

@@ -8,7 +8,7 @@
 namespace kernwright {
 namespace {
 
-/// Has a linker of a name of one's own.
+/// Has a linker and headers of names of one's own.
 class NamedLinker final : public Compiler {
  public:
   explicit NamedLinker(std::string linker) : linker_(std::move(linker)) {}
@@ -23,11 +23,25 @@ class NamedLinker final : public Compiler {
     return CompiledKernel{};
   }
 
+  std::string headers_identity(const CompileRequest&) override { return headers; }
+
   int asked = 0;
+  std::string headers;
 
  private:
   std::string linker_;
 };
+
+TEST(ArtifactDigestTest, TheToolkitsHeadersCountWhereTheyAreIncluded) {
+  NamedLinker compiler("linker");
+  CompileRequest request;
+  const Digest without = artifact_digest(request, "compiler", compiler);
+  compiler.headers = "a";
+  const Digest with_one = artifact_digest(request, "compiler", compiler);
+  compiler.headers = "b";
+  EXPECT_NE(without, with_one);
+  EXPECT_NE(with_one, artifact_digest(request, "compiler", compiler));
+}
 
 TEST(ArtifactDigestTest, TheLinkerCountsWhereSomethingIsLinked) {
   NamedLinker one("linker 1");

@@ -1,8 +1,12 @@
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <thread>
 
 #include "compile/compiler.h"
 #include "compile/cubin.h"
+#include "support/files.h"
+#include "tests/temp_dir.h"
 
 namespace kernwright {
 namespace {
@@ -155,6 +159,105 @@ TEST_F(ToolkitCompilerTest, TheToolkitsOwnHeadersAreFoundWhereItHasThem) {
     GTEST_SKIP() << "NVRTC lies without the toolkit's headers beside it";
   }
   EXPECT_TRUE(kernel) << kernel.error().message;
+}
+
+/// Leads the working directory to another place while it lives.
+class WorkingDirectory {
+ public:
+  explicit WorkingDirectory(const std::filesystem::path& path) {
+    std::filesystem::current_path(path);
+  }
+  ~WorkingDirectory() { std::filesystem::current_path(before_); }
+  WorkingDirectory(const WorkingDirectory&) = delete;
+  WorkingDirectory& operator=(const WorkingDirectory&) = delete;
+
+ private:
+  std::filesystem::path before_ = std::filesystem::current_path();
+};
+
+TEST_F(ToolkitCompilerTest, NoOtherFileIsReadHoweverItIsAskedFor) {
+  const ScopedTempDir dir;
+  constexpr const char* kSecret = "the_secret_line";
+  ASSERT_TRUE(publish_file(dir / "secret.h", kSecret));
+  // Beside the source as it is named, and where the process is.
+  ASSERT_TRUE(publish_file(dir / "test/secret.h", kSecret));
+  const WorkingDirectory there(dir.path());
+  const std::string path = (dir / "secret.h").string();
+  const std::string asked = "(\"" + path + "\")\n#error the_secret_line\n#endif\n";
+  for (const std::string& source :
+       {"#include \"" + path + "\"\n",
+        "#include <" + path + ">\n",
+        "%:include \"" + path + "\"\n",
+        "?\?=include \"" + path + "\"\n",
+        "#include_next \"" + path + "\"\n",
+        "#inc\\\nlude \"" + path + "\"\n",
+        "int x; /*\n*/ # /*\n*/ include \"" + path + "\"\n",
+        "#if 0\ndon't /*\n#endif\n#include \"" + path + "\"\n",
+        "#line 1 \"" + path + "\"\n#include \"secret.h\"\n",
+        "#define F \"" + path + "\"\n#include F\n",
+        "#define Q(x) #x\n#define F(x) Q(x)\n#include F(" + path + ")\n",
+        "#embed \"" + path + "\"\n",
+        "import \"" + path + "\";\n",
+        "#if __has_include" + asked,
+        "#if __has_include_next" + asked,
+        "#define H __has_include\n#if H" + asked,
+        "#define P(a, b) a##b\n#if P(__has_, include)" + asked,
+        "#include <cuda/std/__cccl/preprocessor.h>\n#if _CCCL_HAS_INCLUDE" + asked,
+        std::string("#include \"secret.h\"\n"),
+        std::string("#include \"./secret.h\"\n"),
+        std::string("#include <secret.h>\n"),
+        std::string("#include \"test/secret.h\"\n"),
+        std::string("#include \"../secret.h\"\n"),
+        std::string("#if __has_include(\"secret.h\")\n#error the_secret_line\n#endif\n")}) {
+    const auto kernel =
+        compiler_->compile(request(source + "extern \"C\" __global__ void f() {}\n"));
+    if (kernel) {
+      EXPECT_NE(source.find("__has_include(\"secret.h"), std::string::npos) << source;
+      continue;
+    }
+    EXPECT_EQ(kernel.error().code, ErrorCode::compile);
+    // A message may show the line of the source, never that of the file.
+    EXPECT_EQ(kernel.error().message.find(kSecret), std::string::npos)
+        << source << kernel.error().message;
+  }
+}
+
+TEST_F(ToolkitCompilerTest, WhatIsNotFoundIsNamedWithWhatThereIs) {
+  const auto kernel = compiler_->compile(request("#include \"nowhere.cuh\"\n"));
+  ASSERT_FALSE(kernel);
+  EXPECT_NE(kernel.error().message.find("\"nowhere.cuh\""), std::string::npos)
+      << kernel.error().message;
+  EXPECT_NE(kernel.error().message.find("kernels may include kernwright's headers, files beside "
+                                        "them and what is in /"),
+            std::string::npos)
+      << kernel.error().message;
+}
+
+TEST_F(ToolkitCompilerTest, TheToolkitsHeadersCountWhereTheyAreIncluded) {
+  EXPECT_EQ(compiler_->headers_identity(request(kAdd)), "");
+  const std::string half = compiler_->headers_identity(request("#include <cuda_fp16.h>\n"));
+  if (half.empty()) GTEST_SKIP() << "NVRTC lies without the toolkit's headers beside it";
+  EXPECT_EQ(half, compiler_->headers_identity(request("#if 1\n#include \"cuda_fp16.h\"\n#endif")));
+  EXPECT_NE(half, compiler_->headers_identity(request("#include <cuda_bf16.h>\n")));
+  CompileRequest through = request("#include \"mine.cuh\"\n");
+  through.headers = {{"mine.cuh", "#include <cuda_fp16.h>\n"}};
+  EXPECT_EQ(half, compiler_->headers_identity(through));
+}
+
+TEST_F(ToolkitCompilerTest, TheWorkingDirectoryIsNotInTheBits) {
+  const CompiledKernel here = compile(request(kAdd));
+  const ScopedTempDir dir;
+  const WorkingDirectory there(dir.path());
+  EXPECT_EQ(compile(request(kAdd)).bits, here.bits);
+}
+
+TEST_F(ToolkitCompilerTest, FlagsOfTheEnvironmentAreInTheIdentity) {
+  const std::string plain = *compiler_->identity();
+  ASSERT_EQ(::setenv("NVRTC_APPEND_FLAGS", "--use_fast_math", 1), 0);
+  const std::string with_flags = *make_toolkit_compiler()->identity();
+  ASSERT_EQ(::unsetenv("NVRTC_APPEND_FLAGS"), 0);
+  EXPECT_NE(with_flags.find("--use_fast_math"), std::string::npos) << with_flags;
+  EXPECT_NE(plain, with_flags);
 }
 
 TEST_F(ToolkitCompilerTest, TheLinkerIsNamedByTheDigestOfItsFile) {

@@ -56,6 +56,56 @@ TEST_F(CatalogTest, FoldersAreAddedToTheBuiltIns) {
   EXPECT_EQ((*catalog)->headers().back().name, "mine/header.cuh");
 }
 
+TEST_F(CatalogTest, FilesBesideASourceAreItsHeaders) {
+  write("scale/boxes/tile.cuh", "// tile");
+  write("scale/boxes/plain.h", "// plain");
+  write("scale/exact.cuh", "// exact");
+  const auto catalog = Catalog::load({dir_.path()});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const KernelTemplate& boxes = **(*catalog)->kernel_template("scale/boxes");
+  ASSERT_EQ(boxes.headers.size(), 2U);
+  EXPECT_EQ(boxes.headers[0].name, "plain.h");
+  EXPECT_EQ(boxes.headers[1].name, "tile.cuh");
+  EXPECT_EQ(boxes.headers[1].text, "// tile");
+  const Operation& scale = **(*catalog)->operation("scale");
+  ASSERT_EQ(scale.reference_headers.size(), 1U);
+  EXPECT_EQ(scale.reference_headers[0].name, "exact.cuh");
+}
+
+TEST_F(CatalogTest, AFileBesideASourceMayNotTakeAnotherHeadersName) {
+  write("include/tile.cuh", "// tile");
+  write("scale/boxes/tile.cuh", "// tile");
+  EXPECT_EQ(load_error(), "header \"tile.cuh\" is defined twice, in include/tile.cuh and " +
+                              place("scale/boxes/tile.cuh"));
+}
+
+TEST_F(CatalogTest, TheHeaderThatIsMadeForEachKernelIsNobodysElse) {
+  write("include/kernwright/config.cuh", "// mine");
+  EXPECT_EQ(load_error(), place("include/kernwright/config.cuh") +
+                              ": header \"kernwright/config.cuh\" is made for each kernel");
+}
+
+TEST_F(CatalogTest, ALinkOutOfTheFolderIsRefused) {
+  const ScopedTempDir elsewhere;
+  ASSERT_TRUE(publish_file(elsewhere / "secret", "secret"));
+  const std::filesystem::path link = dir_ / "scale/boxes/tile.cuh";
+  std::filesystem::create_symlink(elsewhere / "secret", link);
+  EXPECT_EQ(load_error(), link.string() + " is a link to " +
+                              std::filesystem::canonical(elsewhere / "secret").string() +
+                              ", outside of " + std::filesystem::canonical(dir_.path()).string());
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("kernel.cu", link);
+  EXPECT_EQ(load_error(), "loaded") << "a link within the folder";
+}
+
+TEST_F(CatalogTest, AByteOrderMarkIsSkipped) {
+  write("scale/boxes/kernel.cu", "\xEF\xBB\xBF// kernel");
+  write("scale/boxes/manifest.json", std::string("\xEF\xBB\xBF").append(kScaleManifest));
+  const auto catalog = Catalog::load({dir_.path()});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  EXPECT_EQ((*(*catalog)->kernel_template("scale/boxes"))->source, "// kernel");
+}
+
 TEST_F(CatalogTest, EveryBuiltInFileParses) {
   const auto catalog = Catalog::load({});
   ASSERT_TRUE(catalog);

@@ -46,6 +46,30 @@ TEST_F(UserFunctionTest, AFileHasANameADigestAndAKind) {
   EXPECT_TRUE(UserFunction::read(write("clamp.ltoir", "bytes"))->is_lto_ir);
 }
 
+TEST_F(UserFunctionTest, AByteOrderMarkIsNotPartOfIt) {
+  const Result<UserFunction> marked =
+      UserFunction::read(write("clamp.cu", concat("\xEF\xBB\xBF", kSource)));
+  ASSERT_TRUE(marked) << marked.error().message;
+  EXPECT_EQ(marked->bytes, kSource);
+  EXPECT_EQ(marked->digest, digest_of(kSource).hex());
+}
+
+TEST_F(UserFunctionTest, ANameThatMeansSomethingElseIsRefused) {
+  const std::filesystem::path none = write("none.cu", kSource);
+  const auto catalog = Catalog::load({}, {none});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const auto matmul = (*catalog)->operation("matmul");
+  ASSERT_FALSE(matmul);
+  EXPECT_EQ(matmul.error().message,
+            none.string() +
+                ": epilogue=none says that there is no function; call the file "
+                "something else");
+  const std::string digest(64, 'a');
+  const auto named = UserFunction::read(write((digest + ".cu").c_str(), kSource));
+  ASSERT_FALSE(named);
+  EXPECT_NE(named.error().message.find("as a digest is"), std::string::npos);
+}
+
 TEST_F(UserFunctionTest, OtherFilesAreRefusedByWhatTheyAre) {
   const auto message = [](const std::filesystem::path& file) {
     return UserFunction::read(file).error().message;

@@ -374,6 +374,9 @@ std::string digest_of(const Catalog& catalog) {
   for (const DeviceHeader& header : catalog.headers()) hasher.add(header.name, header.text);
   for (const Operation& operation : catalog.operations()) {
     hasher.add(operation.name, operation.reference_source);
+    for (const DeviceHeader& header : operation.reference_headers) {
+      hasher.add(header.name, header.text);
+    }
     hasher.add("example", operation.example.text());
     for (const Tensor& tensor : operation.tensors) {
       hasher.add(tensor.name, tensor.warm ? "warm" : "cold");
@@ -382,6 +385,7 @@ std::string digest_of(const Catalog& catalog) {
   for (const KernelTemplate& kernel_template : catalog.templates()) {
     hasher.add(kernel_template.name, kernel_template.manifest);
     hasher.add("source", kernel_template.source);
+    for (const DeviceHeader& header : kernel_template.headers) hasher.add(header.name, header.text);
   }
   return hasher.finish().hex();
 }
