@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <oneapi/tbb/parallel_for.h>
 #include <utility>
 
 #include "model/candidate_maker.h"
 #include "support/text.h"
+#include "support/threads.h"
 #include "tuner/cost_model.h"
 #include "tuner/tuning_session.h"
 
@@ -48,7 +48,7 @@ std::vector<Part> enumerate_template(const KernelTemplate& kernel_template,
   std::vector<Part> parts(
       static_cast<std::size_t>((points.count() + kPointsPerTask - 1) / kPointsPerTask));
   const CandidateMaker maker(kernel_template, operation, normalized, profile);
-  oneapi::tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t p) {
+  parallel_for(parts.size(), [&](std::size_t p) {
     const std::int64_t begin = static_cast<std::int64_t>(p) * kPointsPerTask;
     const std::int64_t end = std::min(begin + kPointsPerTask, points.count());
     for (std::int64_t i = begin; i < end; ++i) {

@@ -1,22 +1,28 @@
 #include "cli/sweep_run.h"
 
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "cli/output.h"
 #include "cli/record_text.h"
 #include "support/text.h"
+#include "support/threads.h"
 
 namespace kernwright::cli {
 
 std::vector<SweepResult> SweepRun::run() {
-  std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < tuners_.size(); ++i) {
-    threads.emplace_back([this, i] { work(tuners_[i]); });
+  {
+    std::vector<Thread> threads;
+    for (std::size_t i = 1; i < tuners_.size(); ++i) {
+      Result<Thread> thread = Thread::start([this, i] { work(tuners_[i]); });
+      if (!thread) {
+        report_warning(concat("one GPU less is tuned on: ", thread.error().message));
+        continue;
+      }
+      threads.push_back(*std::move(thread));
+    }
+    work(tuners_.front());
   }
-  work(tuners_.front());
-  for (std::thread& thread : threads) thread.join();
   return std::move(results_);
 }
 

@@ -6,15 +6,12 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/info.h>
-#include <oneapi/tbb/task_arena.h>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "support/text.h"
+#include "support/threads.h"
 
 namespace kernwright {
 namespace {
@@ -22,9 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxReplacements = 2;
-
-/// TBB gives its threads half of what a main thread has, on which the compiler is tested.
-constexpr std::size_t kStackBytes = std::size_t{8} << 20;
 
 struct Job {
   CompileRequest request;
@@ -49,14 +43,14 @@ CompileResult run(Compiler& compiler, const CompileRequest& request) {
 }
 
 int default_threads() {
-  const int cores = oneapi::tbb::info::default_concurrency();
+  const int cores = available_cores();
   return std::max(std::min(cores, 2), cores - 2);
 }
 
 }  // namespace
 
 /// Shared with the runners, so that an abandoned compile that never ends holds only this and not
-/// the pool. A runner is an arena task that compiles one job after another until none is left.
+/// the pool. A runner is a thread that compiles one job after another until none is left.
 ///
 /// Invariants, under the mutex: runners <= threads + min(overrun, kMaxReplacements), where overrun
 /// counts the running jobs that are past their deadline; every job in `by_key` is unanswered.
@@ -64,13 +58,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   State(std::shared_ptr<Compiler> compiler_in, CompilePoolOptions options)
       : compiler(std::move(compiler_in)),
         threads(options.threads > 0 ? options.threads : default_threads()),
-        deadline(options.deadline),
-        // An arena alone gets no more workers than the process has cores less one.
-        parallelism(std::in_place, oneapi::tbb::global_control::max_allowed_parallelism,
-                    static_cast<std::size_t>(std::max(threads + kMaxReplacements + 1,
-                                                      oneapi::tbb::info::default_concurrency()))),
-        stack(std::in_place, oneapi::tbb::global_control::thread_stack_size, kStackBytes),
-        arena(std::in_place, threads + kMaxReplacements, /*reserved_for_masters=*/0) {}
+        deadline(options.deadline) {}
 
   int limit() const { return threads + std::min(overrun, kMaxReplacements); }
   bool is_stuck() const { return overrun == threads + kMaxReplacements; }
@@ -90,11 +78,16 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     queue.clear();
   }
 
-  /// Gives the queue as many runners as it may have.
+  /// Gives the queue as many runners as it may have; fewer where no more threads can be started.
   void add_runners() {
     for (std::size_t waiting = queue.size(); waiting > 0 && runners < limit(); --waiting) {
+      Result<Thread> runner = Thread::start([self = shared_from_this()] { self->work(); });
+      if (!runner) {
+        if (runners == overrun) drop_queue(runner.error().code, runner.error().message);
+        break;
+      }
+      runner->detach();  // an abandoned compile may outlive the pool
       ++runners;
-      arena->enqueue([self = shared_from_this()] { self->work(); });
     }
     if (is_stuck()) {
       drop_queue(ErrorCode::timed_out, "not started, every thread runs an abandoned compile");
@@ -149,9 +142,6 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   const std::shared_ptr<Compiler> compiler;
   const int threads;
   const std::chrono::milliseconds deadline;
-  std::optional<oneapi::tbb::global_control> parallelism;
-  std::optional<oneapi::tbb::global_control> stack;
-  std::optional<oneapi::tbb::task_arena> arena;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -161,13 +151,12 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   int runners = 0;
   int overrun = 0;
   bool finished = false;
-  std::thread watchdog;
+  bool watched = false;
+  Thread watchdog;
 };
 
 CompilePool::CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options)
-    : state_(std::make_shared<State>(std::move(compiler), options)) {
-  state_->watchdog = std::thread([state = state_.get()] { state->watch(); });
-}
+    : state_(std::make_shared<State>(std::move(compiler), options)) {}
 
 CompilePool::~CompilePool() {
   {
@@ -179,10 +168,6 @@ CompilePool::~CompilePool() {
     state_->changed.notify_all();
   }
   state_->watchdog.join();
-  // Not left to an abandoned compile: its thread belongs to the arena that would be destroyed.
-  state_->arena.reset();
-  state_->stack.reset();
-  state_->parallelism.reset();
 }
 
 std::shared_future<CompileResult> CompilePool::submit(CompileRequest request) {
@@ -197,6 +182,15 @@ std::shared_future<CompileResult> CompilePool::submit(CompileRequest request) {
   job->future = job->promise.get_future().share();
   state_->by_key.emplace(key, job);
   state_->queue.push_back(job);
+  if (!state_->watched) {
+    Result<Thread> watchdog = Thread::start([state = state_.get()] { state->watch(); });
+    if (!watchdog) {
+      state_->drop_queue(watchdog.error().code, watchdog.error().message);
+      return job->future;
+    }
+    state_->watchdog = *std::move(watchdog);
+    state_->watched = true;
+  }
   state_->add_runners();
   return job->future;
 }

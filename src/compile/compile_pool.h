@@ -19,12 +19,13 @@ struct CompilePoolOptions {
   std::chrono::milliseconds deadline{60'000};  ///< per compile, from its start
 };
 
-/// Compiles requests in parallel on a oneTBB arena. Equal requests in flight are compiled once. A
-/// compile cannot be stopped: past its deadline it is abandoned (its waiters get `timed_out`, its
-/// result is dropped, its slot replaced); with two abandoned compiles still running no further
-/// replacement is made, and once every thread runs an abandoned one, requests fail with `timed_out`
-/// until one ends. Thread-safe. Destruction drops what has not started and waits for what has, but
-/// not for abandoned compiles. While it lives it raises TBB's limit of threads in the process.
+/// Compiles requests in parallel on threads that it starts when there is work. Equal requests in
+/// flight are compiled once. A compile cannot be stopped: past its deadline it is abandoned (its
+/// waiters get `timed_out`, its result is dropped, its slot replaced); with two abandoned compiles
+/// still running no further replacement is made, and once every thread runs an abandoned one,
+/// requests fail with `timed_out` until one ends. Where no thread can be started requests fail with
+/// `unavailable`, which names the limit. Thread-safe. Destruction drops what has not started and
+/// waits for what has, but not for abandoned compiles.
 class CompilePool {
  public:
   CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options);

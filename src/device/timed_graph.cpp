@@ -45,7 +45,20 @@ Result<std::unique_ptr<StreamGate>> StreamGate::make(const std::shared_ptr<CudaC
       !mapped) {
     return mapped.error();
   }
-  return std::unique_ptr<StreamGate>(new StreamGate(std::move(owned), address));
+  std::unique_ptr<StreamGate> gate(new StreamGate(std::move(owned), address));
+  Result<Thread> watcher = Thread::start([raw = gate.get()] { raw->watch(); });
+  if (!watcher) return watcher.error();
+  gate->watcher_ = *std::move(watcher);
+  return gate;
+}
+
+StreamGate::~StreamGate() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  watcher_.join();
 }
 
 Result<void> StreamGate::close() {
@@ -69,11 +82,10 @@ void StreamGate::release(std::uint32_t ticket) {
   }
 }
 
-void StreamGate::watch(const std::stop_token& stop) {
+void StreamGate::watch() {
   std::unique_lock lock(mutex_);
   std::uint32_t seen = 0;
-  while (!stop.stop_requested()) {
-    stopped_.wait_for(lock, stop, kPatience, [] { return false; });
+  while (!stopped_.wait_for(lock, kPatience, [this] { return stop_; })) {
     const std::uint32_t ticket = shut_;
     if (ticket != 0 && ticket == seen) {
       forced_ = true;

@@ -6,14 +6,13 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <stop_token>
-#include <thread>
 
 #include "device/clock_stamps.h"
 #include "device/cuda_context.h"
 #include "device/device.h"
 #include "device/launch_graph.h"
 #include "device/prepared_program.h"
+#include "support/threads.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -26,6 +25,9 @@ namespace kernwright {
 class StreamGate {
  public:
   static Result<std::unique_ptr<StreamGate>> make(const std::shared_ptr<CudaContext>& context);
+  ~StreamGate();
+  StreamGate(const StreamGate&) = delete;
+  StreamGate& operator=(const StreamGate&) = delete;
 
   Result<void> close();
   void open();
@@ -34,12 +36,10 @@ class StreamGate {
 
  private:
   StreamGate(ContextOwned<HostMemoryHandle> word, CUdeviceptr address)
-      : word_(std::move(word)),
-        address_(address),
-        watcher_([this](const std::stop_token& stop) { watch(stop); }) {}
+      : word_(std::move(word)), address_(address) {}
 
   void release(std::uint32_t ticket);
-  void watch(const std::stop_token& stop);
+  void watch();
 
   ContextOwned<HostMemoryHandle> word_;
   CUdeviceptr address_;
@@ -47,8 +47,9 @@ class StreamGate {
   std::atomic<std::uint32_t> shut_{0};  ///< the ticket while shut, else 0
   std::atomic<bool> forced_{false};
   std::mutex mutex_;
-  std::condition_variable_any stopped_;
-  std::jthread watcher_;  ///< last: it ends before what it looks at
+  std::condition_variable stopped_;
+  bool stop_ = false;
+  Thread watcher_;  ///< last: it ends before what it looks at
 };
 
 /// Units of work in one executable graph, a chain of explicit nodes, with the events that time it.

@@ -4,7 +4,9 @@
 #include <stddef.h>
 
 /* A thin C ABI over kernwright::Service for other languages. Every function that can fail returns 0
- * on success and -1 on failure; kw_last_error() then has the reason, for the calling thread. */
+ * on success and -1 on failure; kw_last_error() then has the reason, for the calling thread. What
+ * `Service` says of forked processes holds here too. The library stays loaded when it is closed
+ * with dlclose. */
 
 #ifdef __cplusplus
 extern "C" {

@@ -100,6 +100,11 @@ using ParameterValues = std::vector<std::pair<std::string, std::int64_t>>;
 
 /// Tuned kernels for one device: looks records up in the cache, compiles, loads and hands out
 /// kernels. Thread-safe. Kernels it gave out stay valid until it is destroyed.
+///
+/// Compiling and tuning start threads, which a fork leaves behind: in a process that was forked
+/// after that, what is in memory is still found, but opening a service, a new lookup and tuning
+/// fail with `unavailable`. CUDA does not survive a fork either. Fork before the first lookup, or
+/// start a new process.
 class KERNWRIGHT_API Service {
  public:
   /// Errors: `unavailable` where there is neither the GPU nor a `sku`; `invalid_argument` for an

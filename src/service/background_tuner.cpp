@@ -4,11 +4,6 @@
 
 namespace kernwright {
 
-BackgroundTuner::BackgroundTuner(double budget_seconds, Tune tune)
-    : tune_(std::move(tune)), left_seconds_(budget_seconds) {
-  thread_ = std::thread([this] { run(); });
-}
-
 BackgroundTuner::~BackgroundTuner() {
   {
     const std::lock_guard lock(mutex_);
@@ -19,11 +14,19 @@ BackgroundTuner::~BackgroundTuner() {
   thread_.join();
 }
 
-void BackgroundTuner::ask(const Problem& normalized) {
+Result<void> BackgroundTuner::ask(const Problem& normalized) {
   const std::lock_guard lock(mutex_);
-  if (left_seconds_ <= 0 || !asked_.insert(normalized.text()).second) return;
+  if (left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
+  if (!started_) {
+    Result<Thread> thread = Thread::start([this] { run(); });
+    if (!thread) return thread.error();
+    thread_ = *std::move(thread);
+    started_ = true;
+  }
+  asked_.insert(normalized.text());
   waiting_.push_back(normalized);
   changed_.notify_all();
+  return {};
 }
 
 void BackgroundTuner::wait() {

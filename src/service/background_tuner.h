@@ -7,9 +7,11 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
+#include <utility>
 
+#include "support/threads.h"
 #include <kernwright/problem.h>
+#include <kernwright/result.h>
 
 namespace kernwright {
 
@@ -21,13 +23,15 @@ class BackgroundTuner {
   /// was held.
   using Tune = std::function<double(const Problem& normalized, const std::atomic<bool>& stop)>;
 
-  BackgroundTuner(double budget_seconds, Tune tune);
+  BackgroundTuner(double budget_seconds, Tune tune)
+      : tune_(std::move(tune)), left_seconds_(budget_seconds) {}
   ~BackgroundTuner();
   BackgroundTuner(const BackgroundTuner&) = delete;
   BackgroundTuner& operator=(const BackgroundTuner&) = delete;
 
-  /// Asked again for the same problem, it does nothing.
-  void ask(const Problem& normalized);
+  /// Asked again for the same problem, it does nothing. Starts the thread when it is first asked.
+  /// Errors: those of starting one; the problem may be asked for again then.
+  Result<void> ask(const Problem& normalized);
 
   /// Waits until nothing is left to do.
   void wait();
@@ -43,7 +47,8 @@ class BackgroundTuner {
   std::set<std::string> asked_;
   double left_seconds_;
   bool busy_ = false;
-  std::thread thread_;  // last: it uses all others
+  bool started_ = false;
+  Thread thread_;  // last: it uses all others
 };
 
 }  // namespace kernwright

@@ -9,6 +9,7 @@
 #include "service/guarded.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "support/threads.h"
 #include "support/version.h"
 
 namespace kernwright {
@@ -43,10 +44,17 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings,
       compiler_(std::make_shared<SingleFlightCompiler>(surroundings_.make_compiler(), cache_.root(),
                                                        surroundings_.patience)) {}
 
-ServiceCore::~ServiceCore() = default;
+ServiceCore::~ServiceCore() {
+  if (check_not_forked()) return;
+  // Their threads are in the parent, and so is the worker: there is nothing here to wait for.
+  static_cast<void>(background_.release());
+  static_cast<void>(measuring_.release());
+  static_cast<void>(pool_.release());
+}
 
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
                                                        Surroundings surroundings) {
+  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
   Result<std::shared_ptr<const Catalog>> catalog =
       Catalog::load({options.template_dirs.begin(), options.template_dirs.end()},
                     {options.epilogues.begin(), options.epilogues.end()});
@@ -143,6 +151,7 @@ RecordEnvironment ServiceCore::environment() const {
 
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
   if (const LoadedKernel* hot = hot_.find(problem)) return hot->handle();
+  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
 
   Result<Named> named = name(problem);
   if (!named) return std::move(named).error();
@@ -211,6 +220,7 @@ Result<Candidate> ServiceCore::candidate(const Problem& problem, std::string_vie
 }
 
 Result<Artifact> ServiceCore::compile(const Candidate& candidate) {
+  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
   const CompileRequest request = render(candidate, *catalog_, profile_.sm_arch);
   Result<std::string> compiler = load_compiler();
   if (!compiler) return std::move(compiler).error();

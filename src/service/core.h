@@ -167,6 +167,7 @@ class ServiceCore {
   TieredCache::Now now() const;
   bool may_compile() const { return options_.min_match == Match::none; }
   void tune_in_background();
+  void ask_background(const Problem& normalized);
   void count(const Problem& normalized, Match match, MissReason reason);
   /// Loads the toolkit and remembers its identity for the environment of records.
   Result<std::string> load_compiler();

@@ -90,13 +90,13 @@ Result<const LoadedKernel*> ServiceCore::resolve(const Named& named) {
     const KernelSummary& summary = served->summary();
     count(named.problem, summary.match, summary.reason);
     if (background_ && summary.match != Match::exact && summary.reason != MissReason::pinned) {
-      background_->ask(named.problem);
+      ask_background(named.problem);
     }
     return served;
   }
   count(named.problem, Match::none, best.reason);
   Result<const LoadedKernel*> made = fall_back(named, best);
-  if (made && background_) background_->ask(named.problem);
+  if (made && background_) ask_background(named.problem);
   return made;
 }
 

@@ -8,6 +8,7 @@
 #include "service/tuning_history.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "support/threads.h"
 #include "tuner/device_runner.h"
 #include "tuner/gpu_lock.h"
 #include "tuner/opening.h"
@@ -53,8 +54,16 @@ void ServiceCore::tune_in_background() {
       });
 }
 
+void ServiceCore::ask_background(const Problem& normalized) {
+  if (Result<void> asked = background_->ask(normalized); !asked) {
+    log(LogLevel::warning,
+        concat(normalized.text(), " is not tuned in the background: ", asked.error().message));
+  }
+}
+
 Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options,
                                        const std::atomic<bool>* stop) {
+  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
   if (!has_device_) {
     return Error{ErrorCode::unavailable,
                  concat("tuning measures on a GPU; this service works for the sku ", profile_.id,

@@ -1,9 +1,11 @@
+#include <atomic>
 #include <mutex>
 #include <utility>
 
 #include "service/core.h"
 #include "service/guarded.h"
 #include "support/text.h"
+#include "support/threads.h"
 #include <kernwright/service.h>
 
 namespace kernwright {
@@ -76,18 +78,18 @@ Result<Kernel> get_best_kernel(const Problem& problem) {
   // Never destroyed: kernels given out must outlive every other static of the program. A failed
   // opening is tried again by the next call, since a driver or a cache may have come.
   static std::mutex mutex;
-  static Service* service = nullptr;
-  Service* opened = nullptr;
-  {
+  static std::atomic<Service*> service{nullptr};
+  if (service == nullptr) {
+    // In a forked process the mutex may have been locked by a thread of the parent.
+    if (Result<void> whole = check_not_forked(); !whole) return whole.error();
     const std::lock_guard lock(mutex);
     if (service == nullptr) {
       Result<Service> fresh = Service::open();
       if (!fresh) return std::move(fresh).error();
       service = new Service(*std::move(fresh));
     }
-    opened = service;
   }
-  return opened->get_best_kernel(problem);
+  return service.load()->get_best_kernel(problem);
 }
 
 }  // namespace kernwright

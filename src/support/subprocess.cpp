@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/threads.h"
 
 extern char** environ;
 
@@ -32,8 +33,9 @@ constexpr std::string_view kParentVariable = "KERNWRIGHT_PARENT_PROCESS";
 constexpr double kReapSeconds = 10;
 
 Error spawn_error(std::string_view what, const std::filesystem::path& program, int code) {
-  return {ErrorCode::io, concat("cannot ", what, ' ', program.native(), ": ",
-                                std::generic_category().message(code))};
+  return {ErrorCode::io,
+          concat("cannot ", what, ' ', program.native(), ": ",
+                 std::generic_category().message(code), code == EAGAIN ? limit_of_threads() : "")};
 }
 
 std::vector<std::string> child_environment(const std::vector<std::string>& removed) {
@@ -124,15 +126,17 @@ std::string ExitStatus::text() const {
 }
 
 Subprocess::Subprocess(pid_t pid, Channel channel, FileDescriptor errors)
-    : pid_(pid), channel_(std::move(channel)), errors_(std::move(errors)) {}
+    : owner_(::getpid()), pid_(pid), channel_(std::move(channel)), errors_(std::move(errors)) {}
 
 Subprocess::Subprocess(Subprocess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
+    : owner_(other.owner_),
+      pid_(std::exchange(other.pid_, -1)),
       ended_(other.ended_),
       channel_(std::move(other.channel_)),
       errors_(std::move(other.errors_)) {}
 
 Subprocess& Subprocess::operator=(Subprocess&& other) noexcept {
+  std::swap(owner_, other.owner_);
   std::swap(pid_, other.pid_);
   std::swap(ended_, other.ended_);
   std::swap(channel_, other.channel_);
@@ -141,6 +145,7 @@ Subprocess& Subprocess::operator=(Subprocess&& other) noexcept {
 }
 
 Subprocess::~Subprocess() {
+  if (::getpid() != owner_) return;  // a copy in a forked process
   kill();
   wait(deadline_in(kReapSeconds));
 }
@@ -220,7 +225,9 @@ Result<Channel> inherited_channel() {
   }
   // It may have ended before the signal was asked for.
   if (::getppid() != parent_of_this_process) return error;
-  std::thread(watch, kChannelDescriptor).detach();
+  Result<Thread> watcher = Thread::start([] { watch(kChannelDescriptor); });
+  if (!watcher) return watcher.error();
+  watcher->detach();
   return Channel(FileDescriptor(kChannelDescriptor));
 }
 

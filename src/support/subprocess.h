@@ -55,6 +55,7 @@ class Subprocess {
  private:
   Subprocess(pid_t pid, Channel channel, FileDescriptor errors);
 
+  pid_t owner_;  ///< the process that started it
   pid_t pid_ = -1;
   std::optional<ExitStatus> ended_;
   Channel channel_;

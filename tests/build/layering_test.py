@@ -27,8 +27,8 @@ PUBLIC = {"export.h": "support", "result.h": "support", "dtype.h": "support", "p
           "kernel_path.h": "model",
           "match.h": "cache"}
 # Third-party headers that only some layers may see; none of them may be in a public header.
-RESTRICTED = {"llvm": ["support", "cli"], "tbb": ["compile", "tuner", "service"],
-              "oneapi": ["compile", "tuner", "service"], "archive.h": ["support"],
+RESTRICTED = {"llvm": ["support", "cli"], "tbb": ["service"],
+              "oneapi": ["service"], "archive.h": ["support"],
               "archive_entry.h": ["support"], "sodium.h": ["support"]}
 HIDDEN = ["llvm", "tbb", "oneapi", "nlohmann", "archive.h", "archive_entry.h", "sodium.h"]
 

@@ -16,7 +16,7 @@ TEST(BackgroundTunerTest, TunesEachProblemOnceInTheOrderAskedFor) {
     tuned.push_back(asked.dims()[0].second);
     return 1.0;
   });
-  for (const std::int64_t n : {3, 1, 3, 2, 1}) tuner.ask(problem(n));
+  for (const std::int64_t n : {3, 1, 3, 2, 1}) EXPECT_TRUE(tuner.ask(problem(n)));
   tuner.wait();
   EXPECT_EQ(tuned, (std::vector<std::int64_t>{3, 1, 2}));
 }
@@ -27,10 +27,10 @@ TEST(BackgroundTunerTest, StopsWhenTheBudgetIsUsedUp) {
     ++tuned;
     return 4.0;
   });
-  for (int n = 1; n <= 10; ++n) tuner.ask(problem(n));
+  for (int n = 1; n <= 10; ++n) EXPECT_TRUE(tuner.ask(problem(n)));
   tuner.wait();
   EXPECT_EQ(tuned, 3);
-  tuner.ask(problem(11));
+  EXPECT_TRUE(tuner.ask(problem(11)));
   tuner.wait();
   EXPECT_EQ(tuned, 3);
 }
@@ -43,7 +43,7 @@ TEST(BackgroundTunerTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
       while (!stop) std::this_thread::yield();
       return 1.0;
     });
-    for (int n = 1; n <= 10; ++n) tuner.ask(problem(n));
+    for (int n = 1; n <= 10; ++n) EXPECT_TRUE(tuner.ask(problem(n)));
     while (tuned == 0) std::this_thread::yield();
   }
   EXPECT_EQ(tuned, 1);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/files.h"
+#include "tests/child.h"
 #include "tests/service/core_fixture.h"
 #include "tests/support/faulty_files.h"
 
@@ -23,8 +24,59 @@ TEST_F(ServiceCoreTest, ThereAreNoThreadsToCompileOnBeforeTheFirstCompile) {
   const std::ptrdiff_t before = threads();
   const auto core = open();
   EXPECT_LE(threads(), before);
-  core->pool();
+  ASSERT_TRUE(core->get_best_kernel(problem_));
   EXPECT_GT(threads(), before);
+}
+
+TEST_F(ServiceCoreTest, AForkedProcessFindsWhatIsInMemoryAndNothingElse) {
+  auto core = open(MissPolicy::predict, "h200");
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  const Problem other = Problem::make("vector_add", {{"n", 8192}}, {{"dtype", "bf16"}});
+  const auto is_refused = [](const Error& error) {
+    return error.code == ErrorCode::unavailable &&
+           error.message.find("was forked from process") != std::string::npos;
+  };
+  ServiceOptions sku;
+  sku.sku = "h200";
+  EXPECT_EQ(in_child([&] {
+              if (!core->get_best_kernel(problem_)) return 1;
+              const Result<Kernel> missed = core->get_best_kernel(other);
+              if (missed || !is_refused(missed.error())) return 2;
+              const auto opened = ServiceCore::open(sku, fake_surroundings(world_));
+              if (opened || !is_refused(opened.error())) return 3;
+              core.reset();  // waits for nothing
+              return 0;
+            }),
+            0);
+  EXPECT_TRUE(core->get_best_kernel(other)) << "the parent goes on";
+}
+
+TEST_F(ServiceCoreTest, AProcessForkedBeforeTheFirstCompileCompiles) {
+  if (!forks_start_threads()) GTEST_SKIP() << kThreadsStarted;
+  const auto core = open(MissPolicy::predict, "h200");
+  EXPECT_EQ(in_child([&] { return core->get_best_kernel(problem_) ? 0 : 1; }), 0);
+  EXPECT_TRUE(core->get_best_kernel(problem_));
+}
+
+TEST_F(ServiceCoreTest, AtALimitOfThreadsALookupIsAnsweredOrFailsWithTheLimit) {
+  if (!forks_start_threads()) GTEST_SKIP() << kThreadsStarted;
+  std::filesystem::permissions(cache_.path(), std::filesystem::perms::all);
+  for (const rlim_t allowed : {1U, 2U, 3U, 4U, 8U}) {
+    const int status = in_child([&] {
+      if (!limit_threads(allowed)) return 77;
+      for (const MissPolicy policy : {MissPolicy::predict, MissPolicy::tune_in_background}) {
+        auto core = open(policy);
+        if (!core) return 1;
+        const Result<Kernel> kernel = core->get_best_kernel(problem_);
+        if (kernel) continue;
+        if (kernel.error().message.find("cannot start a thread") == std::string::npos) return 2;
+        if (allowed > 2) return 3;  // one to compile on, one that watches it
+      }
+      return 0;
+    });
+    if (status == 77) GTEST_SKIP() << "this process cannot be limited";
+    EXPECT_EQ(status, 0) << allowed;
+  }
 }
 
 TEST_F(ServiceCoreTest, APredictionIsServedAtOnceAndSaysSo) {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <oneapi/tbb/parallel_for.h>
+
+#include "support/threads.h"
 
 namespace kernwright::detail {
 namespace {
@@ -34,14 +35,13 @@ void TreeModel::fit(const std::function<bool(std::size_t)>& allowed) {
   fitted_ = !timed.empty();
   if (!fitted_) return;
   has_failures_ = timed.size() < results.size();
-  oneapi::tbb::parallel_for(std::size_t{0}, kEnsemble + (has_failures_ ? 1 : 0),
-                            [&](std::size_t m) {
-                              if (m < kEnsemble) {
-                                times_[m].fit(features_, timed, targets, hash_at(seed_, m));
-                              } else {
-                                failures_.fit(features_, results, failed, hash_at(seed_, m));
-                              }
-                            });
+  parallel_for(kEnsemble + (has_failures_ ? 1 : 0), [&](std::size_t m) {
+    if (m < kEnsemble) {
+      times_[m].fit(features_, timed, targets, hash_at(seed_, m));
+    } else {
+      failures_.fit(features_, results, failed, hash_at(seed_, m));
+    }
+  });
 
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < board_.size(); ++i) {
@@ -80,9 +80,8 @@ void TreeModel::rank(std::vector<std::size_t> open) {
 
 std::vector<double> TreeModel::lower(std::span<const std::size_t> rows, double spreads) const {
   std::array<std::vector<double>, kEnsemble> predictions;
-  oneapi::tbb::parallel_for(std::size_t{0}, kEnsemble, [&](std::size_t m) {
-    predictions[m] = times_[m].predict(features_, rows);
-  });
+  parallel_for(kEnsemble,
+               [&](std::size_t m) { predictions[m] = times_[m].predict(features_, rows); });
   std::vector<double> sums(rows.size(), 0.0);
   std::vector<double> squares(rows.size(), 0.0);
   for (const std::vector<double>& predicted : predictions) {

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cerrno>
+#include <csignal>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+#include "support/threads.h"
+
+namespace kernwright {
+
+/// Runs `body`, which gives an exit status, in a forked process. What hangs is ended by SIGALRM.
+/// Gives the exit status, or minus the signal that ended it.
+template <typename Body>
+int in_child(const Body& body) {
+  constexpr unsigned kSeconds = 120;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(kSeconds);
+    ::_exit(body());
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// Makes this process one of a user who has no other and may have `threads` at once. False where
+/// that cannot be done: the process may not change its user, or the limit has no effect here.
+inline bool limit_threads(rlim_t threads) {
+  constexpr uid_t kNobodyElse = 54321;
+  if (::geteuid() == 0 && (::setgid(kNobodyElse) != 0 || ::setuid(kNobodyElse) != 0)) return false;
+  rlimit limit{1, threads};
+  if (::setrlimit(RLIMIT_NPROC, &limit) != 0) return false;
+  try {
+    std::thread([] {}).join();
+    return false;
+  } catch (const std::system_error&) {
+    limit.rlim_cur = threads;
+    return ::setrlimit(RLIMIT_NPROC, &limit) == 0;
+  }
+}
+
+/// False where an earlier test of this process started threads of the library: what is forked from
+/// it is refused. ctest runs each test in a process of its own.
+inline bool forks_start_threads() {
+  return in_child([] { return check_not_forked() ? 0 : 1; }) == 0;
+}
+constexpr const char* kThreadsStarted = "an earlier test of this process has started threads";
+
+}  // namespace kernwright
