@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <numbers>
 #include <optional>
 #include <set>
@@ -24,6 +26,12 @@ constexpr const char* kReferenceProfile = "h200";
 constexpr int kLooks = 1000;
 // How many compiles are held, each with its text and its cubin, before the first is told.
 constexpr std::size_t kMostPending = 256;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// The problem, then with each other dtype.
 void add_dtypes(const Operation& operation, const Problem& problem, std::vector<Problem>& to) {
@@ -113,7 +121,41 @@ struct CheckOptions {
   std::vector<std::string> profiles;  ///< to check templates for
   bool all = false;                   ///< every configuration in place of samples
   int samples = 0;
-  bool quiet = false;
+  bool quiet = false;    ///< prints nothing
+  bool verbose = false;  ///< prints what is right too
+};
+
+/// A defect with how often it was found: each by its message, whatever target it names in front of
+/// the compiler's log.
+class Defects {
+ public:
+  void add(std::string_view where, std::string_view what) {
+    const std::size_t log = what.find('\n');
+    std::string key(log == std::string_view::npos ? what : what.substr(log));
+    Seen& seen = seen_[std::move(key)];
+    if (++seen.count > 1) return;
+    seen.text = concat("DEFECT", where, "\n  ", what);
+    order_.push_back(&seen);
+  }
+
+  /// Prints each once, in the order in which they were found, and forgets them.
+  void print_all() {
+    for (const Seen* seen : order_) {
+      const std::string_view text = trim(seen->text);
+      print(seen->count == 1 ? std::string(text)
+                             : concat(text, "\n  and ", seen->count - 1, " more"));
+    }
+    order_.clear();
+    seen_.clear();
+  }
+
+ private:
+  struct Seen {
+    std::string text;
+    int count = 0;
+  };
+  std::map<std::string, Seen> seen_;
+  std::vector<const Seen*> order_;
 };
 
 /// Compiles what it is given ahead and tells the results in that order.
@@ -201,6 +243,8 @@ class Checker {
   /// Waits for all compiles and prints their rows. Errors: `unavailable` without a compiler.
   Result<void> finish() {
     while (!pending_.empty()) tell_first();
+    progress_.clear();
+    found_.print_all();
     if (no_compiler_) return *no_compiler_;
     return {};
   }
@@ -262,9 +306,17 @@ class Checker {
   bool add_request(Pending pending, CompileRequest request) {
     if (!seen_.insert(request.digest("").hex()).second) return false;
     pending.compile = pool_.submit(std::move(request));
+    show_progress(pending.name);
     pending_.push_back(std::move(pending));
     if (pending_.size() > kMostPending) tell_first();
     return true;
+  }
+
+  void show_progress(std::string_view name) {
+    if (options_.quiet) return;
+    progress_.update(concat(compiles_, " compiled, ", pending_.size(), " under way, ", defects_,
+                            " defects: ", name),
+                     seconds_since(start_));
   }
 
   void add_defect(std::string name, std::string defect) {
@@ -322,14 +374,24 @@ class Checker {
     pending.json["configuration"] = pending.configuration;
     rows_.push_back(std::move(pending.json));
     if (options_.quiet) return;
-    std::string line = pending.defect.empty() ? "ok    " : "DEFECT";
+    if (pending.name != told_) {
+      progress_.clear();
+      found_.print_all();
+      told_ = pending.name;
+    }
+    show_progress(pending.name);
+    std::string where;
     for (const std::string* part :
          {&pending.name, &pending.target, &pending.problem, &pending.configuration}) {
-      if (!part->empty()) line += concat("  ", *part);
+      if (!part->empty()) where += concat("  ", *part);
     }
-    if (!pending.figures.empty()) line += concat("  ", pending.figures);
-    if (!pending.defect.empty()) line += concat("\n  ", pending.defect);
-    print(line);
+    if (!pending.figures.empty()) where += concat("  ", pending.figures);
+    if (!pending.defect.empty()) {
+      found_.add(where, pending.defect);
+    } else if (options_.verbose) {
+      progress_.clear();
+      print(concat("ok    ", where));
+    }
   }
 
   const Catalog& catalog_;
@@ -339,6 +401,10 @@ class Checker {
   std::deque<Pending> pending_;
   std::optional<Error> no_compiler_;
   Json rows_ = Json::array();
+  std::string told_;  ///< the template or operation whose results are being told
+  Defects found_;     ///< of it
+  ProgressLine progress_;
+  const Clock::time_point start_ = Clock::now();
   int compiles_ = 0;
   int defects_ = 0;
 };
@@ -357,6 +423,8 @@ class Check : public Command {
              llvm::cl::desc("Every configuration in place of samples, in every\n"
                             "dtype, for one SKU (default h200)"),
              llvm::cl::sub(sub)),
+        verbose_("verbose", llvm::cl::desc("Print a line for each compile, not only for defects"),
+                 llvm::cl::sub(sub)),
         sku_("sku", llvm::cl::desc("Check for this SKU alone, e.g. h200"),
              llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)) {}
 
@@ -371,7 +439,8 @@ class Check : public Command {
     CheckOptions options{.profiles = {std::begin(kSampleProfiles), std::end(kSampleProfiles)},
                          .all = all_,
                          .samples = samples_,
-                         .quiet = json};
+                         .quiet = json,
+                         .verbose = verbose_};
     if (all_ || !sku_.empty()) {
       options.profiles = {sku_.empty() ? kReferenceProfile : sku_.getValue()};
       if (Result<DeviceProfile> found = find_profile(options.profiles.front()); !found) {
@@ -389,6 +458,10 @@ class Check : public Command {
       return Status::failed;  // what was to be checked is defective, not the command
     }
     const Catalog& catalog = **loaded;
+    if (path_.empty() && !json) {
+      print(
+          concat("no PATH given: checks the ", catalog.templates().size(), " built-in templates"));
+    }
 
     Checker checker(catalog, std::move(options));
     int templates = 0;
@@ -426,6 +499,7 @@ class Check : public Command {
   llvm::cl::opt<std::string> path_;
   llvm::cl::opt<int> samples_;
   llvm::cl::opt<bool> all_;
+  llvm::cl::opt<bool> verbose_;
   llvm::cl::opt<std::string> sku_;
 };
 

@@ -111,9 +111,13 @@ Result<const DriverApi*> load_driver() {
 Error driver_error(const DriverApi& api, const DriverStatus& status) {
   const char* name = nullptr;
   const char* text = nullptr;
-  if (api.get_error_name(status.result, &name) != CUDA_SUCCESS || !name) name = "unknown error";
   if (api.get_error_string(status.result, &text) != CUDA_SUCCESS || !text) text = "no description";
-  return {ErrorCode::device, concat(status.function, ": ", name, " (", text, ")")};
+  // A driver that is not the one of the loaded library, as after an update, knows none of its own.
+  const bool named = api.get_error_name(status.result, &name) == CUDA_SUCCESS && name;
+  return {
+      ErrorCode::device,
+      concat(status.function, ": ",
+             named ? name : concat("error ", static_cast<int>(status.result)), " (", text, ")")};
 }
 
 Outcome outcome_of(CUresult result) {

@@ -91,7 +91,7 @@ class HeaderWriter {
       // Without __device__ a function would be taken for one whose body is nothing.
       declarations_ +=
           concat("#pragma nv_diag_error 20037\n#line 1 ", quoted(flag.name), "\nstatic __device__ ",
-                 flag.declaration, ";\n#include <", flag.name, ".cu>\n");
+                 flag.declaration, ";\n#include <", flag.header(), ">\n");
       return;
     }
     const bool named = operation.scope(normalized).find(flag.name) != flag.default_index;
@@ -119,9 +119,10 @@ class HeaderWriter {
   }
 
   std::string finish() const {
-    std::string text =
-        concat("#pragma once\n#include <kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
-               kKernelFunctions, "\n", aliases_, values_, functions_);
+    std::string text = concat(
+        "#pragma once\n#include <kernwright/limits.cuh>\n#include "
+        "<kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
+        kKernelFunctions, "\n", aliases_, values_, functions_);
     if (!assertions_.empty()) {
       // The names once more, with the width that they have on the host.
       text += concat("\nnamespace wide {\n", kExpressionFunctions, "\n", constants_, assertions_,

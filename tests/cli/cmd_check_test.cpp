@@ -100,6 +100,40 @@ TEST_F(CheckToolkitTest, ADefectThatNoSampleHasIsAmongAll) {
   EXPECT_NE(ran.out.find(" 1 defects"), std::string::npos) << ran.out;
 }
 
+TEST_F(CheckToolkitTest, ADefectOfManyCompilesIsPrintedOnce) {
+  edit("tiles/kernel.cu", "a[i] = x[first + i * THREADS];", "a[i] = y_of_nobody;");
+  const Ran ran = kernwright({"check", templates(), "--samples", "2"});
+  EXPECT_EQ(ran.exit_code, 1);
+  const auto times = [&](std::string_view part) {
+    int count = 0;
+    for (std::size_t at = ran.out.find(part); at != std::string::npos;
+         at = ran.out.find(part, at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(times("\"y_of_nobody\" is undefined"), 1) << ran.out;
+  EXPECT_EQ(times("DEFECT"), 1) << ran.out;
+  EXPECT_EQ(times("\n  and "), 1) << ran.out;
+  EXPECT_EQ(times("ok  "), 0) << ran.out;
+}
+
+TEST_F(CheckToolkitTest, WhatIsRightHasALineOnlyWhereThatIsAskedFor) {
+  const Ran terse = kernwright({"check", templates(), "--samples", "0", "--sku", "h200"});
+  EXPECT_EQ(terse.exit_code, 0) << terse.out;
+  EXPECT_EQ(terse.out.find("ok  "), std::string::npos) << terse.out;
+  const Ran verbose =
+      kernwright({"check", templates(), "--samples", "0", "--sku", "h200", "--verbose"});
+  EXPECT_NE(verbose.out.find("ok      scaled_add/tiles"), std::string::npos) << verbose.out;
+}
+
+TEST_F(CheckToolkitTest, LimitsAndSizedIntegersAreThere) {
+  edit("tiles/kernel.cu", "a[i] = x[first + i * THREADS];",
+       "a[i] = from_float<dtype_t>(fminf(to_float(x[first + i * THREADS]), INFINITY + NAN + "
+       "HUGE_VALF + FLT_MAX + static_cast<float>(INT_MAX + uint32_t{1} + int64_t{LLONG_MAX})));");
+  const Ran ran = kernwright({"check", templates(), "--samples", "0", "--sku", "h200"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.out;
+}
+
 TEST_F(CheckToolkitTest, ASyntaxErrorHasTheSourcesLine) {
   edit("tiles/kernel.cu", "a[i] = x[first + i * THREADS];", "a[i] = x[first + i * THREADS]");
   expect_defect({"scaled_add/tiles/kernel.cu(16)", "expected a \";\""});

@@ -32,6 +32,15 @@ TEST(DriverTest, ErrorNamesFunctionCodeAndText) {
   EXPECT_EQ(error.message, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
 }
 
+TEST(DriverTest, AnErrorWithoutANameHasItsNumber) {
+  FakeDriver driver;
+  DriverApi api = driver.api();
+  api.get_error_name = [](CUresult, const char**) { return CUDA_ERROR_INVALID_VALUE; };
+  api.get_error_string = [](CUresult, const char**) { return CUDA_ERROR_INVALID_VALUE; };
+  EXPECT_EQ(driver_error(api, {"cuInit", static_cast<CUresult>(803)}).message,
+            "cuInit: error 803 (no description)");
+}
+
 TEST(DriverTest, OutcomesTellTheCandidateFromTheDevice) {
   EXPECT_EQ(outcome_of(CUDA_ERROR_OUT_OF_MEMORY), Outcome::out_of_memory);
   EXPECT_EQ(outcome_of(CUDA_ERROR_ILLEGAL_ADDRESS), Outcome::illegal_address);
