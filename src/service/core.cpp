@@ -47,9 +47,9 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings,
 ServiceCore::~ServiceCore() {
   if (check_not_forked()) return;
   // Their threads are in the parent, and so is the worker: there is nothing here to wait for.
-  static_cast<void>(background_.release());
-  static_cast<void>(measuring_.release());
-  static_cast<void>(pool_.release());
+  [[maybe_unused]] const auto* background = background_.release();
+  [[maybe_unused]] const auto* worker = measuring_.release();
+  [[maybe_unused]] const auto* pool = pool_.release();
 }
 
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,

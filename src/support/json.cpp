@@ -85,6 +85,7 @@ class ValueBuilder : public nlohmann::detail::json_sax_dom_parser<nlohmann::orde
  public:
   explicit ValueBuilder(nlohmann::ordered_json& root)
       : json_sax_dom_parser(root, /*allow_exceptions_=*/false) {}
+  // The parser calls it by this type. NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method)
   bool number_float(double, const std::string& text) {
     return json_sax_dom_parser::number_float(value_of(text), text);
   }

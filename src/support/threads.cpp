@@ -54,9 +54,10 @@ Result<void> check_not_forked() {
 }
 
 Result<Thread> Thread::start(std::function<void()> work) {
-  pid_t none = 0;
-  first_starter().compare_exchange_strong(none, ::getpid());
-  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+  pid_t starter = 0;
+  if (!first_starter().compare_exchange_strong(starter, ::getpid())) {
+    if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+  }
   auto kept = std::make_unique<std::function<void()>>(std::move(work));
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
@@ -69,7 +70,7 @@ Result<Thread> Thread::start(std::function<void()> work) {
                  concat("cannot start a thread: ", std::generic_category().message(code),
                         limit_of_threads())};
   }
-  static_cast<void>(kept.release());  // the thread's now
+  [[maybe_unused]] const auto* given_to_the_thread = kept.release();
   return Thread(thread);
 }
 

@@ -19,7 +19,7 @@ INSTEAD = {
     r"\b(?:str(?:n?casecmp|coll|xfrm)|setlocale)\s*\(": "a comparison of bytes",
     r"\"[^\"]*%[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?L?[fFgGeEaA]": "fixed, significant",
     r"\"[^\"]*%[-+#0\d]*'": "concat",
-    r"\b[iow]?stringstream\b|\bstd::(?:cin|cout|cerr|regex|format)\b|<iostream>|<iomanip>": "concat",
+    r"\b[iow]?stringstream\b|\bstd::(?:cin|cout|cerr|format)\b|<iostream>|<iomanip>": "concat",
     r"\b(?:json|Json|ordered_json)::parse\s*\(": "parse_json, parse_value of support/json.h",
 }
 # Where the one thing that is to be used instead is made.
