@@ -9,7 +9,7 @@ Result<CUcontext> current_context(const DriverApi& api) {
   const DriverStatus status{"cuCtxGetCurrent", api.context_get_current(&context)};
   if (!status) return driver_error(api, status);
   if (!context) {
-    return Error{ErrorCode::invalid_argument, "no CUDA context is current in the calling thread"};
+    return Error{ErrorCode::invalid_argument, std::string(kNoContext)};
   }
   return context;
 }

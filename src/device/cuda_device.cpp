@@ -12,6 +12,7 @@
 #include "device/fenced_memory.h"
 #include "device/kernel_paths.h"
 #include "device/launch_graph.h"
+#include "device/memory_report.h"
 #include "device/prepared_program.h"
 #include "device/timed_graph.h"
 #include "support/text.h"
@@ -146,8 +147,12 @@ Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate(std::int64_t bytes) {
       },
       true);
   if (!allocated) {
-    return Error{allocated.error().code,
-                 concat("allocating ", bytes, " bytes: ", allocated.error().message)};
+    std::string message = concat("allocating ", bytes, " bytes: ", allocated.error().message);
+    if (last_failure() == Outcome::out_of_memory) {
+      const ContextScope scope(context_->api(), context_->context());
+      message += concat("; ", report_memory(context_->api(), info_.identity.uuid));
+    }
+    return Error{allocated.error().code, std::move(message)};
   }
   return std::unique_ptr<DeviceBuffer>(std::make_unique<CudaBuffer>(context_, address, bytes));
 }

@@ -33,10 +33,17 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuDevicePrimaryCtxRetain", api.primary_context_retain);
   bind("cuDevicePrimaryCtxRelease_v2", api.primary_context_release);
   bind("cuCtxGetCurrent", api.context_get_current);
+  bind("cuCtxGetDevice", api.context_get_device);
   bind("cuCtxPushCurrent_v2", api.context_push_current);
   bind("cuCtxPopCurrent_v2", api.context_pop_current);
+  bind("cuMemGetInfo_v2", api.mem_get_info);
   bind("cuMemAlloc_v2", api.mem_alloc);
   bind("cuMemFree_v2", api.mem_free);
+  bind("cuMemPoolCreate", api.mem_pool_create);
+  bind("cuMemPoolDestroy", api.mem_pool_destroy);
+  bind("cuMemPoolSetAttribute", api.mem_pool_set_attribute);
+  bind("cuMemAllocFromPoolAsync", api.mem_alloc_from_pool_async);
+  bind("cuMemFreeAsync", api.mem_free_async);
   bind("cuMemGetAllocationGranularity", api.mem_get_allocation_granularity);
   bind("cuMemCreate", api.mem_create);
   bind("cuMemRelease", api.mem_release);
@@ -114,10 +121,15 @@ Error driver_error(const DriverApi& api, const DriverStatus& status) {
   if (api.get_error_string(status.result, &text) != CUDA_SUCCESS || !text) text = "no description";
   // A driver that is not the one of the loaded library, as after an update, knows none of its own.
   const bool named = api.get_error_name(status.result, &name) == CUDA_SUCCESS && name;
-  return {
-      ErrorCode::device,
-      concat(status.function, ": ",
-             named ? name : concat("error ", static_cast<int>(status.result)), " (", text, ")")};
+  const bool may_lack_context =
+      status.result == CUDA_ERROR_INVALID_CONTEXT || status.result == CUDA_ERROR_INVALID_HANDLE;
+  CUcontext current = nullptr;
+  const bool lacks_context =
+      may_lack_context && api.context_get_current(&current) == CUDA_SUCCESS && current == nullptr;
+  return {ErrorCode::device,
+          concat(status.function, ": ",
+                 named ? name : concat("error ", static_cast<int>(status.result)), " (", text, ")",
+                 lacks_context ? ": " : "", lacks_context ? kNoContext : "")};
 }
 
 Outcome outcome_of(CUresult result) {

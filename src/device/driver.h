@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cuda.h>
-#include <string>
+#include <string_view>
 
 #include "model/measurement.h"
 #include <kernwright/result.h>
@@ -26,11 +26,18 @@ struct DriverApi {
   decltype(&cuDevicePrimaryCtxRetain) primary_context_retain = nullptr;
   decltype(&cuDevicePrimaryCtxRelease_v2) primary_context_release = nullptr;
   decltype(&cuCtxGetCurrent) context_get_current = nullptr;
+  decltype(&cuCtxGetDevice) context_get_device = nullptr;
   decltype(&cuCtxPushCurrent_v2) context_push_current = nullptr;
   decltype(&cuCtxPopCurrent_v2) context_pop_current = nullptr;
 
+  decltype(&cuMemGetInfo_v2) mem_get_info = nullptr;
   decltype(&cuMemAlloc_v2) mem_alloc = nullptr;
   decltype(&cuMemFree_v2) mem_free = nullptr;
+  decltype(&cuMemPoolCreate) mem_pool_create = nullptr;
+  decltype(&cuMemPoolDestroy) mem_pool_destroy = nullptr;
+  decltype(&cuMemPoolSetAttribute) mem_pool_set_attribute = nullptr;
+  decltype(&cuMemAllocFromPoolAsync) mem_alloc_from_pool_async = nullptr;
+  decltype(&cuMemFreeAsync) mem_free_async = nullptr;
   decltype(&cuMemGetAllocationGranularity) mem_get_allocation_granularity = nullptr;
   decltype(&cuMemCreate) mem_create = nullptr;
   decltype(&cuMemRelease) mem_release = nullptr;
@@ -94,7 +101,13 @@ struct DriverStatus {
   explicit operator bool() const { return result == CUDA_SUCCESS; }
 };
 
-/// `device`: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+/// Behind what failed for want of a current context: the calls that make one current.
+inline constexpr std::string_view kNoContext =
+    "no CUDA context is current in the calling thread; call cuCtxSetCurrent or cudaSetDevice in it "
+    "first";
+
+/// `device`: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)", and `kNoContext` where that is
+/// why.
 Error driver_error(const DriverApi& api, const DriverStatus& status);
 
 /// What a failed driver call means for the candidate that made it.

@@ -41,6 +41,7 @@ class DriverHandle {
 
 using MemoryHandle = DriverHandle<CUdeviceptr, &DriverApi::mem_free>;
 using HostMemoryHandle = DriverHandle<void*, &DriverApi::mem_free_host>;
+using MemoryPoolHandle = DriverHandle<CUmemoryPool, &DriverApi::mem_pool_destroy>;
 using StreamHandle = DriverHandle<CUstream, &DriverApi::stream_destroy>;
 using EventHandle = DriverHandle<CUevent, &DriverApi::event_destroy>;
 using LibraryHandle = DriverHandle<CUlibrary, &DriverApi::library_unload>;

@@ -44,7 +44,10 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
   Result<std::unique_ptr<PreparedProgram>> program =
       PreparedProgram::load(api, device, cubin, plan, status);
   if (!program) return program.error();
-  return std::make_unique<Launcher>(api, std::move(retained), *std::move(program));
+  std::shared_ptr<const WorkspacePool> workspaces;
+  if (plan.workspace_bytes() > 0) workspaces = WorkspacePool::of(api, device);
+  return std::make_unique<Launcher>(api, std::move(retained), *std::move(program),
+                                    std::move(workspaces));
 }
 
 Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const ExecutionPlan& plan,

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/handles.h"
 #include "device/prepared_program.h"
+#include "device/workspace_pool.h"
 #include "model/candidate.h"
 #include <kernwright/result.h>
 
@@ -23,12 +24,18 @@ class Launcher {
                                                 int ordinal = 0);
 
   Launcher(const DriverApi& api, PrimaryContextHandle retained,
-           std::unique_ptr<PreparedProgram> program)
-      : api_(api), retained_(std::move(retained)), program_(std::move(program)) {}
+           std::unique_ptr<PreparedProgram> program,
+           std::shared_ptr<const WorkspacePool> workspaces)
+      : api_(api),
+        retained_(std::move(retained)),
+        workspaces_(std::move(workspaces)),
+        program_(std::move(program)) {}
 
   const DriverApi& api() const { return api_; }
   const PreparedProgram& program() const { return *program_; }
   const ExecutionPlan& plan() const { return program_->plan(); }
+  /// Where launches that are given no workspace take theirs; null for a plan that needs none.
+  const WorkspacePool* workspaces() const { return workspaces_.get(); }
 
   /// Checks the arguments and enqueues the plan's launches on `stream` (a CUstream). `tensors` and
   /// `scalars` follow the plan's order; `workspace` must hold plan().workspace_bytes() and may be 0
@@ -39,6 +46,7 @@ class Launcher {
  private:
   const DriverApi& api_;
   PrimaryContextHandle retained_;  ///< empty where the caller had a context of its own
+  std::shared_ptr<const WorkspacePool> workspaces_;
   std::unique_ptr<PreparedProgram> program_;
 };
 

@@ -41,9 +41,8 @@ kw::Result<kw::Kernel> best_kernel(const kw::Problem& shape, const std::string& 
 }
 
 // d[m, n] = a[m, k] * b[n, k]^T, enqueued on the default stream.
-kw::Result<void> multiply(const kw::Kernel& best, Gpu::Address a, Gpu::Address b, Gpu::Address d,
-                          Gpu::Address workspace) {
-  return best.launch(nullptr, {a, b, d}, reinterpret_cast<void*>(workspace));
+kw::Result<void> multiply(const kw::Kernel& best, Gpu::Address a, Gpu::Address b, Gpu::Address d) {
+  return best.launch(nullptr, {a, b, d});
 }
 
 // A bf16 is the upper half of a float.
@@ -117,12 +116,12 @@ void describe(const kw::KernelSummary& summary) {
 
 // Mean time of launches one after another, in microseconds; the caches stay warm.
 double time_launches(Gpu& gpu, const kw::Kernel& best, Gpu::Address a, Gpu::Address b,
-                     Gpu::Address d, Gpu::Address workspace) {
+                     Gpu::Address d) {
   constexpr int kLaunches = 50;
   gpu.synchronize();
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < kLaunches; ++i) {
-    if (!multiply(best, a, b, d, workspace)) return 0;
+    if (!multiply(best, a, b, d)) return 0;
   }
   gpu.synchronize();
   const std::chrono::duration<double, std::micro> elapsed =
@@ -185,15 +184,12 @@ int main(int argc, char** argv) {
   const Gpu::Address device_a = gpu.upload(a);
   const Gpu::Address device_b = gpu.upload(b);
   const Gpu::Address device_d = gpu.allocate(count(size.m, size.n) * sizeof(std::uint16_t));
-  const auto workspace_bytes = static_cast<std::size_t>(best->workspace_bytes());
-  const Gpu::Address workspace = workspace_bytes > 0 ? gpu.allocate(workspace_bytes) : 0;
 
-  kw::Result<void> launched = multiply(*best, device_a, device_b, device_d, workspace);
+  kw::Result<void> launched = multiply(*best, device_a, device_b, device_d);
   if (!launched) return fail(launched.error());
   const std::size_t wrong =
       mismatches(size, a, b, gpu.download<std::uint16_t>(device_d, count(size.m, size.n)));
-  std::printf("time now: %.2f us\n",
-              time_launches(gpu, *best, device_a, device_b, device_d, workspace));
+  std::printf("time now: %.2f us\n", time_launches(gpu, *best, device_a, device_b, device_d));
   std::printf("result: %s, %zu elements of the sampled rows are wrong\n",
               wrong == 0 ? "right" : "WRONG", wrong);
   return wrong == 0 ? 0 : 1;

@@ -11,10 +11,11 @@
 namespace kernwright {
 
 /// A kernel with its arguments as an instantiated CUDA graph, which costs the host about a third of
-/// a launch. It owns the workspace and keeps the kernel loaded: it outlives the service, and a new
-/// winner leaves it as it is. Bound to the context that was current when it was baked. Used by one
-/// thread at a time; launches share the workspace, so they follow each other: on one stream, or in
-/// an order that the caller sees to. Destroyed after its last launch has finished.
+/// a launch. It owns its workspace, as long as it lives, and keeps the kernel loaded: it outlives
+/// the service, and a new winner leaves it as it is. Bound to the context that was current when it
+/// was baked. Used by one thread at a time; launches share the workspace, so they follow each
+/// other: on one stream, or in an order that the caller sees to. Destroyed after its last launch
+/// has finished.
 class KERNWRIGHT_API BakedLaunch {
  public:
   BakedLaunch(BakedLaunch&& other) noexcept;

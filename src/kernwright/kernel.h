@@ -18,7 +18,8 @@ namespace kernwright {
 class BakedLaunch;
 class LoadedKernel;
 
-/// One argument of a launch: a device pointer or a scalar.
+/// One argument of a launch: a device pointer or a scalar. Unsigned 64-bit values are addresses;
+/// every other number is a scalar.
 class Arg {
  public:
   Arg(const void* pointer) : pointer_(pointer) {}
@@ -27,6 +28,10 @@ class Arg {
   Arg(unsigned long address) : pointer_(reinterpret_cast<const void*>(address)) {}
   Arg(double scalar) : scalar_(scalar), is_scalar_(true) {}
   Arg(float scalar) : Arg(static_cast<double>(scalar)) {}
+  Arg(int scalar) : Arg(static_cast<double>(scalar)) {}
+  Arg(unsigned int scalar) : Arg(static_cast<double>(scalar)) {}
+  Arg(long scalar) : Arg(static_cast<double>(scalar)) {}
+  Arg(long long scalar) : Arg(static_cast<double>(scalar)) {}
 
   bool is_scalar() const { return is_scalar_; }
   const void* pointer() const { return pointer_; }
@@ -40,20 +45,20 @@ class Arg {
 
 /// What a launch expects at one position.
 struct ArgumentInfo {
-  std::string name;
+  std::string name = {};
   bool is_scalar = false;
   bool is_output = false;
   DType dtype = DType::fp32;
-  std::vector<std::int64_t> extent;  ///< elements, outermost first; empty for scalars
-  std::int64_t alignment = 0;        ///< bytes the pointer must be aligned to
+  std::vector<std::int64_t> extent = {};  ///< elements, outermost first; empty for scalars
+  std::int64_t alignment = 0;             ///< bytes the pointer must be aligned to
 };
 
 /// What is known of the kernel that a service chose.
 struct KernelSummary {
-  std::string problem;          ///< canonical text
-  std::string kernel_template;  ///< "matmul/persistent_wave"
-  std::string configuration;    ///< "BM=128 BN=256 ..."
-  std::string artifact;         ///< digest of its compiled bits, hex
+  std::string problem = {};          ///< canonical text
+  std::string kernel_template = {};  ///< "matmul/persistent_wave"
+  std::string configuration = {};    ///< "BM=128 BN=256 ..."
+  std::string artifact = {};         ///< digest of its compiled bits, hex
   Match match = Match::none;
   MissReason reason = MissReason::none;  ///< why the match is not exact
   double measured_us = 0;                ///< median when tuned; 0 where it was only predicted
@@ -66,15 +71,26 @@ struct KernelSummary {
 
 /// A handle to a loaded kernel with its launch plan for one problem. Cheap to copy; refers to an
 /// immutable object that the service keeps until it closes (`pin()` keeps it longer). Thread-safe:
-/// one kernel may be launched from many threads and streams at once, each with its own workspace.
+/// one kernel may be launched from many threads and streams at once.
+///
+/// Some kernels need a workspace: device memory for what passes between their own launches, of
+/// `workspace_bytes()`. Who gives none leaves it to the launch, who gives one keeps the launch free
+/// of allocations. Launches that may run at once need one each.
 class KERNWRIGHT_API Kernel {
  public:
   /// Enqueues the kernel on `stream` (a CUstream or cudaStream_t; null is the default stream) in
   /// the calling thread's current context. `arguments`: the pointers of the problem's tensors in
   /// the operation's order, then scalars (those left out take the operation's defaults).
-  /// `workspace` holds workspace_bytes() and is the launch's own until it has finished. Errors:
-  /// `invalid_argument` naming the argument and both what was expected and what came; `device` with
-  /// the driver's words. Allocates nothing and takes no lock; a stream capture records it.
+  /// `workspace` holds workspace_bytes() and is the launch's own until it has finished; then the
+  /// launch allocates nothing and takes no lock. Where it is null and the kernel needs one, the
+  /// launch takes it from a memory pool that the kernels of a GPU share, and gives it back, both in
+  /// stream order (cuMemAllocFromPoolAsync). The pool keeps what was given back for later launches,
+  /// and goes with the last kernel that needs a workspace. A stream capture records the launch; one
+  /// without a workspace leaves the memory to the graph, so CUDA's rules for graphs with memory
+  /// nodes apply: no two instances of it at once, and not as a child of another graph. Errors:
+  /// `invalid_argument` naming the argument and both what was expected and what came, and where the
+  /// current context is none, or of another GPU; `unavailable` where the GPU has no memory pools;
+  /// `device` with the driver's words.
   Result<void> launch(void* stream, std::initializer_list<Arg> arguments,
                       void* workspace = nullptr) const;
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count,
@@ -90,12 +106,13 @@ class KERNWRIGHT_API Kernel {
                               void* workspace = nullptr) const;
 
   /// The kernel with these arguments as a CUDA graph of the current context, with a workspace of
-  /// its own. Takes up to a millisecond; not while a stream of the process is being captured.
-  /// Errors as `launch`; `invalid_argument` where the thread has no current context.
+  /// its own, which lives as long as the `BakedLaunch`. Takes up to a millisecond; not while a
+  /// stream of the process is being captured. Errors as `launch`; `invalid_argument` where the
+  /// thread has no current context.
   Result<BakedLaunch> bake(std::initializer_list<Arg> arguments) const;
   Result<BakedLaunch> bake(const Arg* arguments, std::size_t count) const;
 
-  /// Device bytes that `launch` needs as workspace; often 0.
+  /// Device bytes that a launch needs as workspace, aligned to 256; often 0.
   std::int64_t workspace_bytes() const;
 
   /// What `launch` expects, in order.

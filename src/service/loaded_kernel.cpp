@@ -142,13 +142,31 @@ Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
 
 [[gnu::hot]] Result<void> LoadedKernel::enqueue(void* stream, const BoundArguments& bound,
                                                 void* workspace) const {
+  const auto handle = static_cast<CUstream>(stream);
   if (workspace_bytes_ > 0 && workspace == nullptr) [[unlikely]] {
-    return Error{ErrorCode::invalid_argument, concat(summary_.problem, " needs a workspace of ",
-                                                     workspace_bytes_, " bytes; none given")};
+    return enqueue_with_pool(handle, bound);
   }
-  const DriverStatus status = program_->enqueue(
-      static_cast<CUstream>(stream), bound.view(reinterpret_cast<DevicePointer>(workspace)),
-      program_->starts_early());
+  return enqueue_at(handle, bound, reinterpret_cast<DevicePointer>(workspace));
+}
+
+Result<void> LoadedKernel::enqueue_with_pool(CUstream stream, const BoundArguments& bound) const {
+  const WorkspacePool& pool = *launcher_->workspaces();
+  const Result<DevicePointer> workspace = pool.take(stream, workspace_bytes_);
+  if (!workspace) {
+    return Error{workspace.error().code,
+                 concat(summary_.problem, " needs a workspace of ", workspace_bytes_,
+                        " bytes, and none was given; from the pool: ", workspace.error().message)};
+  }
+  Result<void> launched = enqueue_at(stream, bound, *workspace);
+  const DriverStatus given_back = pool.give_back(stream, *workspace);
+  if (launched && !given_back) return driver_error(launcher_->api(), given_back);
+  return launched;
+}
+
+[[gnu::hot]] Result<void> LoadedKernel::enqueue_at(CUstream stream, const BoundArguments& bound,
+                                                   DevicePointer workspace) const {
+  const DriverStatus status =
+      program_->enqueue(stream, bound.view(workspace), program_->starts_early());
   if (!status) [[unlikely]] {
     return driver_error(launcher_->api(), status);
   }

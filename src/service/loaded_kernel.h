@@ -71,7 +71,11 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   Error bad_count(std::size_t count) const;
   Error bad_tensor(std::size_t position, const Arg& given) const;
   Result<void> check_memory_of(std::size_t tensor, DevicePointer address) const;
+  /// With a workspace of the pool where one is needed and none is given.
   Result<void> enqueue(void* stream, const BoundArguments& bound, void* workspace) const;
+  Result<void> enqueue_with_pool(CUstream stream, const BoundArguments& bound) const;
+  Result<void> enqueue_at(CUstream stream, const BoundArguments& bound,
+                          DevicePointer workspace) const;
 
   KernelSummary summary_;
   ExecutionPlan plan_;

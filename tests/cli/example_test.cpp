@@ -87,5 +87,11 @@ TEST_F(ExampleGpuTest, TheSecondRunMatchesExactlyAndLoadsNoCompiler) {
   EXPECT_NE(second.out.find("result: right"), std::string::npos) << second.out;
 }
 
+TEST_F(ExampleGpuTest, AWinnerThatNeedsAWorkspaceIsLaunchedLikeAnyOther) {
+  const Ran ran = run(kExample, {"128", "1024", "16384"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  EXPECT_NE(ran.out.find("result: right"), std::string::npos) << ran.out;
+}
+
 }  // namespace
 }  // namespace kernwright

@@ -193,7 +193,8 @@ TEST_F(CudaDeviceTest, AFailureThatDoesNotStickLeavesTheDeviceUsable) {
   const auto buffer = device->allocate(1 << 20);
   ASSERT_FALSE(buffer);
   EXPECT_EQ(buffer.error().message,
-            "allocating 1048576 bytes: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
+            "allocating 1048576 bytes: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory); "
+            "3.2 GB of 137.4 GB are free");
   EXPECT_EQ(device->last_failure(), Outcome::out_of_memory);
   EXPECT_FALSE(device->lost());
   driver_.failures.clear();

@@ -118,6 +118,7 @@ FakeDriver::FakeDriver() {
   device_attributes[CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] = 1;
   device_attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = 9;
   device_attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
+  device_attributes[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1;
 
   api_.get_error_name = [](CUresult result, const char** text) {
     *text = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OTHER";
@@ -161,6 +162,10 @@ FakeDriver::FakeDriver() {
   api_.context_get_current = [](CUcontext* context) {
     return *context = driver->current, CUDA_SUCCESS;
   };
+  api_.context_get_device = [](CUdevice* device) {
+    return *device = driver->current_device,
+           driver->current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  };
   api_.context_push_current = [](CUcontext context) {
     driver->pushed_.push_back(driver->current);
     return driver->current = context, CUDA_SUCCESS;
@@ -171,10 +176,37 @@ FakeDriver::FakeDriver() {
     return driver->pushed_.pop_back(), CUDA_SUCCESS;
   };
 
+  api_.mem_get_info = [](std::size_t* free, std::size_t* total) {
+    *free = std::size_t{3} << 30;
+    *total = std::size_t{1} << 37;
+    return CUDA_SUCCESS;
+  };
   api_.mem_alloc = [](CUdeviceptr* address, std::size_t) {
     return driver->create("cuMemAlloc", "memory", address);
   };
   api_.mem_free = [](CUdeviceptr address) { return driver->destroy("cuMemFree", address); };
+  api_.mem_pool_create = [](CUmemoryPool* pool, const CUmemPoolProps*) {
+    return driver->create("cuMemPoolCreate", "memory pool", pool);
+  };
+  api_.mem_pool_destroy = [](CUmemoryPool pool) {
+    return driver->destroy("cuMemPoolDestroy", pool);
+  };
+  api_.mem_pool_set_attribute = [](CUmemoryPool, CUmemPool_attribute, void* value) {
+    std::memcpy(&driver->pool_keeps, value, sizeof driver->pool_keeps);
+    return driver->enter("cuMemPoolSetAttribute");
+  };
+  api_.mem_alloc_from_pool_async = [](CUdeviceptr* address, std::size_t bytes, CUmemoryPool,
+                                      CUstream stream) {
+    const CUresult result = driver->create("cuMemAllocFromPoolAsync", "pool memory", address);
+    if (result == CUDA_SUCCESS) driver->pool_memory.push_back({*address, bytes, stream, nullptr});
+    return result;
+  };
+  api_.mem_free_async = [](CUdeviceptr address, CUstream stream) {
+    for (PoolMemory& memory : driver->pool_memory) {
+      if (memory.address == address) memory.returned_on = stream;
+    }
+    return driver->destroy("cuMemFreeAsync", address);
+  };
   api_.mem_host_alloc = [](void** memory, std::size_t bytes, unsigned int) {
     std::vector<std::uint64_t> words((bytes + 7) / 8);
     *memory = words.data();

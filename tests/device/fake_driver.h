@@ -40,6 +40,13 @@ class FakeDriver {
     CUdeviceptr address = 0;
     std::size_t bytes = 0;
   };
+  /// Memory of a pool, from its taking to its return.
+  struct PoolMemory {
+    CUdeviceptr address = 0;
+    std::size_t bytes = 0;
+    CUstream taken_on = nullptr;
+    CUstream returned_on = nullptr;
+  };
   struct Encoding {
     CUtensorMapDataType type;
     std::vector<cuuint64_t> dims;
@@ -72,6 +79,7 @@ class FakeDriver {
   std::array<std::uint64_t, 2> stamp_step{0, 0};
   bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
   CUcontext current = nullptr;
+  CUdevice current_device = 0;        ///< that of `current`
   std::set<CUdeviceptr> unreachable;  ///< addresses that no GPU can reach
   CUstreamCaptureStatus capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -81,6 +89,8 @@ class FakeDriver {
   std::map<CUgraphExec, std::vector<Launch>> executables;
   std::vector<CUgraphExec> graph_launches;
   std::vector<Fill> fills;
+  std::vector<PoolMemory> pool_memory;
+  cuuint64_t pool_keeps = 0;  ///< bytes that pools do not give back to the system
   std::vector<Encoding> encodings;
   std::vector<Mapping> reserved;
   std::vector<Mapping> mapped;

@@ -262,7 +262,9 @@ TEST_F(LaunchGraphTest, NeedsACurrentContextAndGivesEverythingBack) {
   const auto refused = make();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
-  EXPECT_EQ(refused.error().message, "no CUDA context is current in the calling thread");
+  EXPECT_EQ(refused.error().message,
+            "no CUDA context is current in the calling thread; call cuCtxSetCurrent or "
+            "cudaSetDevice in it first");
 
   driver_.current = reinterpret_cast<CUcontext>(0xcc);
   ASSERT_TRUE(make());
