@@ -3,10 +3,13 @@
 
 #include <stddef.h>
 
+#include <kernwright/version.h>
+
 /* A thin C ABI over kernwright::Service for other languages. Every function that can fail returns 0
- * on success and -1 on failure; kw_last_error() then has the reason, for the calling thread. What
- * `Service` says of forked processes holds here too. The library stays loaded when it is closed
- * with dlclose. */
+ * on success and -1 on failure; kw_last_error() then has the reason, for the calling thread. What a
+ * function gives through a pointer is written on success alone. A null pointer where one is needed
+ * is a failure that names it; releasing and closing NULL does nothing. What `Service` says of
+ * forked processes holds here too. The library stays loaded when it is closed with dlclose. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,8 +21,13 @@ typedef struct kw_baked kw_baked;
 typedef struct kw_chain_builder kw_chain_builder;
 typedef struct kw_chain kw_chain;
 
+/* Where kw_options.log is told what it gets. */
+typedef enum kw_log_level { KW_LOG_DEBUG, KW_LOG_INFO, KW_LOG_WARNING } kw_log_level;
+
 /* Set all bytes to zero for the defaults; then set struct_size. Fields are only ever added at the
- * end: those that a caller's struct_size leaves out take their defaults. */
+ * end: those that a caller's struct_size leaves out take their defaults, and a library that is
+ * older than the caller refuses fields that it does not know unless they are zero. Strings and
+ * arrays are copied by kw_open. */
 typedef struct kw_options {
   size_t struct_size;       /* sizeof(kw_options) of the caller */
   const char* cache;        /* cache directory, or NULL */
@@ -32,6 +40,23 @@ typedef struct kw_options {
   const char* worker;     /* the program that tuning measures in, or NULL to look for it */
   int measure_in_process; /* not 0: without it; a candidate that faults costs the process the GPU */
   const char* epilogue;   /* a file with a function that problems name as their epilogue, or NULL */
+  /* The worst match that is served, "exact", "recheck", "seed", "bucket", "predicted" or "none";
+   * NULL: "none". Worse ones fail, and with any but "none" nothing is ever compiled. A fleet that
+   * has a complete bundle says "recheck". */
+  const char* min_match;
+  const char* const* read_only_caches; /* further cache directories, only read */
+  size_t read_only_cache_count;
+  const char* const* template_dirs; /* folders of own templates, beside template_dir */
+  size_t template_dir_count;
+  const char* const* epilogues; /* files as epilogue, beside it */
+  size_t epilogue_count;
+  double background_seconds; /* GPU time that "tune_in_background" may take in all; 0: 600 */
+  int compile_threads;       /* compiles run at once; 0: all cores but two, at least one */
+  int check_launches;        /* not 0: every launch is a kw_launch_checked: for debugging */
+  /* Gets warnings and notes, with log_data as it was given; the library itself never prints. Called
+   * from any thread. `level` is a kw_log_level. NULL: nobody is told. */
+  void (*log)(void* log_data, int level, const char* message);
+  void* log_data;
 } kw_options;
 
 /* Opens a service; `options` may be NULL. */
@@ -46,19 +71,29 @@ int kw_get_best_kernel(kw_service* service, const char* problem, kw_kernel** ker
 /* Tunes the problem for about `seconds` and returns the winner. */
 int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
 
+/* Gets the best kernel of every problem, so that later calls find it in memory. The reason of a
+ * failure lists every problem that cannot be served. */
+int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
+
+/* How the problems asked for so far were answered, as a JSON array: [{"match": "exact", "reason":
+ * "none", "count": 12}, ...]. Valid until the calling thread's next kw_lookup_counts. */
+int kw_lookup_counts(const kw_service* service, const char** counts);
+
 void kw_release(kw_kernel* kernel);
 
-/* Device bytes a launch needs as workspace. */
+/* Device bytes a launch needs as workspace; often 0. (size_t)-1 where `kernel` is NULL. */
 size_t kw_workspace_bytes(const kw_kernel* kernel);
 
 /* A JSON object: problem, template, configuration, match, measured_us, predicted_us, arguments,
  * best_path ("stream", "graph" or "rebind"; null where that was not measured). Valid until the
- * kernel is released. */
+ * kernel is released. NULL where `kernel` is. */
 const char* kw_describe(const kw_kernel* kernel);
 
 /* Launches on `stream` in the current context: device pointers of the tensors in the operation's
  * order, then scalars (missing ones take their defaults; `scalars` may be NULL if there are none).
- */
+ * `workspace` is device memory of kw_workspace_bytes() that is the launch's own until it has ended.
+ * NULL: the launch takes what it needs from a memory pool, in the order of the stream, and gives it
+ * back; a graph that is captured from it holds the memory itself. */
 int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
               size_t tensor_count, const double* scalars, size_t scalar_count, void* workspace);
 
@@ -96,6 +131,7 @@ typedef enum kw_chain_arg_kind {
   KW_BUFFER     /* memory of the chain's own, from kw_chain_buffer */
 } kw_chain_arg_kind;
 
+/* All bytes that a kind does not use are zero. Given as an array, so its size never changes. */
 typedef struct kw_chain_arg {
   int kind; /* a kw_chain_arg_kind */
   const void* pointer;
@@ -135,7 +171,8 @@ int kw_tune_chain(kw_chain* chain, void* stream);
 
 /* A JSON object: kernels, memory_bytes, early_kernels (the places of those that start early on
  * programmatic paths), path, and every path with host_us and period_us once tuned.
- * Valid until the next kw_set_chain_path, kw_tune_chain or kw_release_chain. */
+ * Valid until the next kw_set_chain_path, kw_tune_chain or kw_release_chain. NULL where `chain` is.
+ */
 const char* kw_describe_chain(const kw_chain* chain);
 
 /* To be called when its last launch has finished. */
@@ -144,7 +181,7 @@ void kw_release_chain(kw_chain* chain);
 /* The calling thread's last failure, "" if there was none. Valid until its next failing call. */
 const char* kw_last_error(void);
 
-/* "0.1.0" */
+/* The version of the library that is loaded, "0.1.0". */
 const char* kw_version(void);
 
 #ifdef __cplusplus

@@ -8,3 +8,4 @@
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 #include <kernwright/service.h>
+#include <kernwright/version.h>

@@ -32,21 +32,23 @@ enum class MissPolicy {
 
 enum class LogLevel { debug, info, warning };
 
+/// What a service works with. Every field has a default, so that `Service::open({.sku = "h200"})`
+/// names what differs.
 struct ServiceOptions {
   /// Directory of the cache; empty: $KERNWRIGHT_CACHE, else $XDG_CACHE_HOME/kernwright, else
   /// ~/.cache/kernwright.
-  std::string cache;
+  std::string cache = {};
   /// Further cache directories, only read.
-  std::vector<std::string> read_only_caches;
+  std::vector<std::string> read_only_caches = {};
   /// Folders with operations and templates of your own, laid out as `templates/`.
-  std::vector<std::string> template_dirs;
+  std::vector<std::string> template_dirs = {};
   /// Files with functions, `clamp.cu` or `clamp.ltoir`, that problems name, `epilogue=clamp`. What
   /// is in the cache needs no file: a problem may say `epilogue=` and the digest that its key has.
-  std::vector<std::string> epilogues;
+  std::vector<std::string> epilogues = {};
   /// The GPU, by the driver's number.
   int device = 0;
   /// A profile id such as "h200": work for that SKU with no GPU. Empty: the GPU `device`.
-  std::string sku;
+  std::string sku = {};
   /// What kernels are tuned for; records of another state are not served. `mixed` is refused for
   /// an operation that marks no tensor as warm.
   L2State l2 = L2State::cold;
@@ -60,7 +62,7 @@ struct ServiceOptions {
   Match min_match = Match::none;
   /// The program that tuning measures in, `kernwright`; empty: beside this library or the running
   /// program, or in the `bin` folder next to either.
-  std::string worker;
+  std::string worker = {};
   /// Measure in this process instead: a candidate that faults then costs the process the GPU.
   bool measure_in_process = false;
   /// Make every launch a `Kernel::launch_checked`: for debugging.
@@ -68,7 +70,7 @@ struct ServiceOptions {
   /// Compiles run at once; 0: all cores but two, at least one.
   int compile_threads = 0;
   /// Gets warnings and notes; the library itself never prints. Called from any thread.
-  std::function<void(LogLevel, std::string_view)> log;
+  std::function<void(LogLevel, std::string_view)> log = {};
 };
 
 /// Registers, spills and memory of a compiled kernel.
@@ -77,14 +79,14 @@ struct ResourceReport {
   int spill_bytes = 0;
   int stack_bytes = 0;
   int static_smem_bytes = 0;
-  std::vector<std::string> warnings;  ///< compiler warnings that cost speed
+  std::vector<std::string> warnings = {};  ///< compiler warnings that cost speed
 };
 
 /// A kernel compiled without tuning it.
 struct Compilation {
-  std::string artifact;  ///< digest of everything it was compiled from, hex
-  std::string cubin;
-  ResourceReport resources;
+  std::string artifact = {};  ///< digest of everything it was compiled from, hex
+  std::string cubin = {};
+  ResourceReport resources = {};
   bool cached = false;  ///< it came from the artifact store
 };
 

@@ -1,7 +1,4 @@
-#include <cstring>
-#include <exception>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +20,7 @@ namespace {
 
 using namespace kernwright;
 using c_api::guarded;
+using c_api::lacks;
 using c_api::message_of;
 
 thread_local std::string last_error;
@@ -73,44 +71,6 @@ std::string give(const Result<Kernel>& kernel, kw_kernel** out) {
   return {};
 }
 
-std::string read_options(const kw_options& given, ServiceOptions& options) {
-  kw_options o{};
-  std::memcpy(&o, &given, std::min(sizeof o, given.struct_size));
-  if (given.struct_size < offsetof(kw_options, cache) + sizeof o.cache) {
-    return "kw_options.struct_size is " + std::to_string(given.struct_size) +
-           "; set it to sizeof(kw_options), " + std::to_string(sizeof o);
-  }
-  if (o.cache) options.cache = o.cache;
-  if (o.template_dir) options.template_dirs.emplace_back(o.template_dir);
-  if (o.sku) options.sku = o.sku;
-  options.device = o.device;
-  if (o.tune_seconds > 0) options.tune_seconds = o.tune_seconds;
-  if (o.l2) {
-    const std::optional<L2State> l2 = parse_l2_state(o.l2);
-    if (!l2) {
-      return "kw_options.l2 is \"" + std::string(o.l2) + "\"; it must be cold, warm or mixed";
-    }
-    options.l2 = *l2;
-  }
-  if (o.worker) options.worker = o.worker;
-  options.measure_in_process = o.measure_in_process != 0;
-  if (o.epilogue) options.epilogues.emplace_back(o.epilogue);
-  const std::string_view on_miss = o.on_miss ? o.on_miss : "predict";
-  if (on_miss == "predict") {
-    options.on_miss = MissPolicy::predict;
-  } else if (on_miss == "tune_now") {
-    options.on_miss = MissPolicy::tune_now;
-  } else if (on_miss == "tune_in_background") {
-    options.on_miss = MissPolicy::tune_in_background;
-  } else if (on_miss == "fail") {
-    options.on_miss = MissPolicy::fail;
-  } else {
-    return "kw_options.on_miss is \"" + std::string(on_miss) +
-           "\"; it must be predict, tune_now, tune_in_background or fail";
-  }
-  return {};
-}
-
 }  // namespace
 
 int kernwright::c_api::fail(std::string message) {
@@ -118,13 +78,23 @@ int kernwright::c_api::fail(std::string message) {
   return -1;
 }
 
+bool kernwright::c_api::lacks(const char* function, std::initializer_list<Needed> pointers) {
+  for (const Needed& needed : pointers) {
+    if (!needed.missing) continue;
+    fail(std::string(function) + ": " + needed.parameter + " is null");
+    return true;
+  }
+  return false;
+}
+
 extern "C" {
 
 KERNWRIGHT_API int kw_open(const kw_options* options, kw_service** service) {
-  return guarded([&]() -> std::string {
+  return guarded("kw_open", {{"service", service}}, [&]() -> std::string {
     ServiceOptions read;
     if (options != nullptr) {
-      if (std::string message = read_options(*options, read); !message.empty()) return message;
+      if (std::string message = c_api::read_options(*options, read); !message.empty())
+        return message;
     }
     Result<Service> opened = Service::open(std::move(read));
     if (!opened) return opened.error().message;
@@ -137,76 +107,133 @@ KERNWRIGHT_API void kw_close(kw_service* service) { delete service; }
 
 KERNWRIGHT_API int kw_get_best_kernel(kw_service* service, const char* problem,
                                       kw_kernel** kernel) {
-  return guarded([&]() -> std::string {
-    Result<Problem> parsed = Problem::parse(problem);
-    if (!parsed) return parsed.error().message;
-    return give(service->service.get_best_kernel(*parsed), kernel);
-  });
+  return guarded("kw_get_best_kernel",
+                 {{"service", service}, {"problem", problem}, {"kernel", kernel}},
+                 [&]() -> std::string {
+                   Result<Problem> parsed = Problem::parse(problem);
+                   if (!parsed) return parsed.error().message;
+                   return give(service->service.get_best_kernel(*parsed), kernel);
+                 });
 }
 
 KERNWRIGHT_API int kw_tune(kw_service* service, const char* problem, double seconds,
                            kw_kernel** kernel) {
-  return guarded([&]() -> std::string {
-    Result<Problem> parsed = Problem::parse(problem);
-    if (!parsed) return parsed.error().message;
-    return give(service->service.tune(*parsed, seconds), kernel);
-  });
+  return guarded("kw_tune", {{"service", service}, {"problem", problem}, {"kernel", kernel}},
+                 [&]() -> std::string {
+                   Result<Problem> parsed = Problem::parse(problem);
+                   if (!parsed) return parsed.error().message;
+                   return give(service->service.tune(*parsed, seconds), kernel);
+                 });
 }
 
 KERNWRIGHT_API void kw_release(kw_kernel* kernel) { delete kernel; }
 
+KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, size_t count) {
+  return guarded("kw_prewarm", {{"service", service}, {"problems", problems, count > 0}},
+                 [&]() -> std::string {
+                   std::vector<Problem> parsed;
+                   for (size_t i = 0; i < count; ++i) {
+                     if (problems[i] == nullptr) {
+                       return "kw_prewarm: problems[" + std::to_string(i) + "] is null";
+                     }
+                     Result<Problem> problem = Problem::parse(problems[i]);
+                     if (!problem) return problem.error().message;
+                     parsed.push_back(*std::move(problem));
+                   }
+                   return message_of(service->service.prewarm(parsed));
+                 });
+}
+
+KERNWRIGHT_API int kw_lookup_counts(const kw_service* service, const char** counts) {
+  return guarded(
+      "kw_lookup_counts", {{"service", service}, {"counts", counts}}, [&]() -> std::string {
+        thread_local std::string given;
+        nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+        for (const auto& [match, reason, count] : service->service.lookup_counts()) {
+          rows.push_back(
+              {{"match", to_string(match)}, {"reason", to_string(reason)}, {"count", count}});
+        }
+        given = rows.dump();
+        *counts = given.c_str();
+        return {};
+      });
+}
+
 KERNWRIGHT_API size_t kw_workspace_bytes(const kw_kernel* kernel) {
+  if (lacks("kw_workspace_bytes", {{"kernel", kernel}})) return static_cast<size_t>(-1);
   return static_cast<size_t>(kernel->kernel.workspace_bytes());
 }
 
 KERNWRIGHT_API const char* kw_describe(const kw_kernel* kernel) {
+  if (lacks("kw_describe", {{"kernel", kernel}})) return nullptr;
   return kernel->description.c_str();
 }
 
 KERNWRIGHT_API int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
                              size_t tensor_count, const double* scalars, size_t scalar_count,
                              void* workspace) {
-  return guarded([&]() -> std::string {
-    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-    return message_of(kernel->kernel.launch(stream, arguments.data(), arguments.size(), workspace));
-  });
+  return guarded("kw_launch",
+                 {{"kernel", kernel},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0}},
+                 [&]() -> std::string {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   return message_of(kernel->kernel.launch(stream, arguments.data(),
+                                                           arguments.size(), workspace));
+                 });
 }
 
 KERNWRIGHT_API int kw_launch_checked(const kw_kernel* kernel, void* stream,
                                      const void* const* tensors, size_t tensor_count,
                                      const double* scalars, size_t scalar_count, void* workspace) {
-  return guarded([&]() -> std::string {
-    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-    return message_of(
-        kernel->kernel.launch_checked(stream, arguments.data(), arguments.size(), workspace));
-  });
+  return guarded("kw_launch_checked",
+                 {{"kernel", kernel},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0}},
+                 [&]() -> std::string {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   return message_of(kernel->kernel.launch_checked(stream, arguments.data(),
+                                                                   arguments.size(), workspace));
+                 });
 }
 
 KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, size_t tensor_count,
                            const double* scalars, size_t scalar_count, kw_baked** baked) {
-  return guarded([&]() -> std::string {
-    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-    Result<BakedLaunch> made = kernel->kernel.bake(arguments.data(), arguments.size());
-    if (!made) return made.error().message;
-    *baked = new kw_baked{*std::move(made)};
-    return {};
-  });
+  return guarded("kw_bake",
+                 {{"kernel", kernel},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0},
+                  {"baked", baked}},
+                 [&]() -> std::string {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   Result<BakedLaunch> made =
+                       kernel->kernel.bake(arguments.data(), arguments.size());
+                   if (!made) return made.error().message;
+                   *baked = new kw_baked{*std::move(made)};
+                   return {};
+                 });
 }
 
 KERNWRIGHT_API int kw_launch_baked(kw_baked* baked, void* stream) {
-  return guarded([&] { return message_of(baked->launch.launch(stream)); });
+  return guarded("kw_launch_baked", {{"baked", baked}},
+                 [&] { return message_of(baked->launch.launch(stream)); });
 }
 
 KERNWRIGHT_API int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
                              const double* scalars, size_t scalar_count) {
-  return guarded([&] {
-    const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
-    return message_of(baked->launch.rebind(arguments.data(), arguments.size()));
-  });
+  return guarded("kw_rebind",
+                 {{"baked", baked},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0}},
+                 [&] {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   return message_of(baked->launch.rebind(arguments.data(), arguments.size()));
+                 });
 }
 
 KERNWRIGHT_API int kw_add_to_capture(const kw_baked* baked, void* stream) {
-  return guarded([&] { return message_of(baked->launch.add_to_capture(stream)); });
+  return guarded("kw_add_to_capture", {{"baked", baked}},
+                 [&] { return message_of(baked->launch.add_to_capture(stream)); });
 }
 
 KERNWRIGHT_API void kw_release_baked(kw_baked* baked) { delete baked; }

@@ -67,7 +67,7 @@ void describe(kw_chain& chain) {
 extern "C" {
 
 KERNWRIGHT_API int kw_chain_begin(kw_chain_builder** builder) {
-  return guarded([&]() -> std::string {
+  return guarded("kw_chain_begin", {{"builder", builder}}, [&]() -> std::string {
     *builder = new kw_chain_builder;
     return {};
   });
@@ -75,14 +75,15 @@ KERNWRIGHT_API int kw_chain_begin(kw_chain_builder** builder) {
 
 KERNWRIGHT_API int kw_chain_parameter(kw_chain_builder* builder, const void* address,
                                       size_t* slot) {
-  return guarded([&]() -> std::string {
-    *slot = builder->builder.parameter(address).index;
-    return {};
-  });
+  return guarded("kw_chain_parameter", {{"builder", builder}, {"slot", slot}},
+                 [&]() -> std::string {
+                   *slot = builder->builder.parameter(address).index;
+                   return {};
+                 });
 }
 
 KERNWRIGHT_API int kw_chain_buffer(kw_chain_builder* builder, size_t bytes, size_t* slot) {
-  return guarded([&]() -> std::string {
+  return guarded("kw_chain_buffer", {{"builder", builder}, {"slot", slot}}, [&]() -> std::string {
     *slot = builder->builder.buffer(static_cast<std::int64_t>(bytes)).index;
     return {};
   });
@@ -90,20 +91,23 @@ KERNWRIGHT_API int kw_chain_buffer(kw_chain_builder* builder, size_t bytes, size
 
 KERNWRIGHT_API int kw_chain_add(kw_chain_builder* builder, const kw_kernel* kernel,
                                 const kw_chain_arg* arguments, size_t count) {
-  return guarded([&]() -> std::string {
-    std::vector<ChainArg> read_arguments;
-    for (size_t i = 0; i < count; ++i) {
-      Result<ChainArg> argument = read(arguments[i]);
-      if (!argument) return argument.error().message;
-      read_arguments.push_back(*argument);
-    }
-    builder->builder.add(kernel->kernel, read_arguments.data(), read_arguments.size());
-    return {};
-  });
+  return guarded("kw_chain_add",
+                 {{"builder", builder}, {"kernel", kernel}, {"arguments", arguments, count > 0}},
+                 [&]() -> std::string {
+                   std::vector<ChainArg> read_arguments;
+                   for (size_t i = 0; i < count; ++i) {
+                     Result<ChainArg> argument = read(arguments[i]);
+                     if (!argument) return argument.error().message;
+                     read_arguments.push_back(*argument);
+                   }
+                   builder->builder.add(kernel->kernel, read_arguments.data(),
+                                        read_arguments.size());
+                   return {};
+                 });
 }
 
 KERNWRIGHT_API int kw_chain_build(const kw_chain_builder* builder, kw_chain** chain) {
-  return guarded([&]() -> std::string {
+  return guarded("kw_chain_build", {{"builder", builder}, {"chain", chain}}, [&]() -> std::string {
     Result<Chain> built = builder->builder.build();
     if (!built) return built.error().message;
     *chain = new kw_chain{*std::move(built), {}, {}};
@@ -115,19 +119,22 @@ KERNWRIGHT_API int kw_chain_build(const kw_chain_builder* builder, kw_chain** ch
 KERNWRIGHT_API void kw_chain_end(kw_chain_builder* builder) { delete builder; }
 
 KERNWRIGHT_API int kw_launch_chain(kw_chain* chain, void* stream) {
-  return guarded([&] { return message_of(chain->chain.launch(stream)); });
+  return guarded("kw_launch_chain", {{"chain", chain}},
+                 [&] { return message_of(chain->chain.launch(stream)); });
 }
 
 KERNWRIGHT_API int kw_rebind_chain(kw_chain* chain, const void* const* parameters, size_t count) {
-  return guarded([&] { return message_of(chain->chain.rebind(parameters, count)); });
+  return guarded("kw_rebind_chain", {{"chain", chain}, {"parameters", parameters, count > 0}},
+                 [&] { return message_of(chain->chain.rebind(parameters, count)); });
 }
 
 KERNWRIGHT_API int kw_add_chain_to_capture(const kw_chain* chain, void* stream) {
-  return guarded([&] { return message_of(chain->chain.add_to_capture(stream)); });
+  return guarded("kw_add_chain_to_capture", {{"chain", chain}},
+                 [&] { return message_of(chain->chain.add_to_capture(stream)); });
 }
 
 KERNWRIGHT_API int kw_set_chain_path(kw_chain* chain, const char* path) {
-  return guarded([&]() -> std::string {
+  return guarded("kw_set_chain_path", {{"chain", chain}, {"path", path}}, [&]() -> std::string {
     std::string known;
     for (const ChainPath candidate : chain->chain.paths()) {
       if (to_string(candidate) == path) {
@@ -142,7 +149,7 @@ KERNWRIGHT_API int kw_set_chain_path(kw_chain* chain, const char* path) {
 }
 
 KERNWRIGHT_API int kw_tune_chain(kw_chain* chain, void* stream) {
-  return guarded([&]() -> std::string {
+  return guarded("kw_tune_chain", {{"chain", chain}}, [&]() -> std::string {
     Result<std::vector<ChainTime>> times = chain->chain.tune(stream);
     if (!times) return times.error().message;
     chain->times = *std::move(times);
@@ -152,6 +159,7 @@ KERNWRIGHT_API int kw_tune_chain(kw_chain* chain, void* stream) {
 }
 
 KERNWRIGHT_API const char* kw_describe_chain(const kw_chain* chain) {
+  if (c_api::lacks("kw_describe_chain", {{"chain", chain}})) return nullptr;
   return chain->description.c_str();
 }
 

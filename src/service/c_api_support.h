@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -17,10 +18,25 @@ namespace kernwright::c_api {
 /// Keeps the message for the calling thread's kw_last_error and gives -1.
 int fail(std::string message);
 
-/// Runs `body`, which gives an empty string for success; nothing is thrown across the C boundary.
+/// A pointer that a call cannot do without: an array only where it is to have elements.
+struct Needed {
+  template <typename T>
+  Needed(const char* name, const T* pointer, bool needed = true)
+      : parameter(name), missing(needed && pointer == nullptr) {}
+
+  const char* parameter;
+  bool missing;
+};
+
+/// True, with the reason in kw_last_error, where one of them is null.
+bool lacks(const char* function, std::initializer_list<Needed> pointers);
+
+/// Runs `body`, which gives an empty string for success, once all `pointers` are there; nothing is
+/// thrown across the C boundary.
 template <typename Body>
-int guarded(Body&& body) noexcept {
+int guarded(const char* function, std::initializer_list<Needed> pointers, Body&& body) noexcept {
   try {
+    if (lacks(function, pointers)) return -1;
     std::string message = body();
     return message.empty() ? 0 : fail(std::move(message));
   } catch (const std::exception& e) {
@@ -32,5 +48,9 @@ int guarded(Body&& body) noexcept {
 inline std::string message_of(const Result<void>& result) {
   return result ? std::string() : result.error().message;
 }
+
+/// What a caller's struct says, whatever version of it that is; an empty string for success, else
+/// the field that is wrong.
+std::string read_options(const kw_options& given, ServiceOptions& options);
 
 }  // namespace kernwright::c_api

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "device/cuda_device.h"
+#include "service/c_api_support.h"
 #include "tests/comma_locale.h"
 #include "tests/temp_dir.h"
 #include <kernwright/c.h>
@@ -69,6 +70,98 @@ TEST(CApiTest, AServiceOpensUnderAnyLocaleOfTheHost) {
     ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
     kw_close(service);
   }
+}
+
+TEST(CApiTest, FieldsThatTheLibraryDoesNotKnowAreRefusedUnlessTheyAreZero) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  struct {
+    kw_options known{};
+    std::size_t later = 0;
+  } newer;
+  newer.known.struct_size = sizeof newer;
+  newer.known.cache = root.c_str();
+  newer.known.sku = "h200";
+  kw_service* service = nullptr;
+  EXPECT_EQ(kw_open(&newer.known, &service), 0) << kw_last_error();
+  kw_close(service);
+  newer.later = 1;
+  EXPECT_EQ(kw_open(&newer.known, &service), -1);
+  EXPECT_EQ(kw_last_error(), "kw_options has fields set that kernwright " +
+                                 std::string(kw_version()) + " does not know: struct_size is " +
+                                 std::to_string(sizeof newer) + ", it knows " +
+                                 std::to_string(sizeof newer.known) + " bytes");
+}
+
+TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
+  const ScopedTempDir cache;
+  const ScopedTempDir bundle;
+  const ScopedTempDir own_templates;
+  const std::string root = cache.path();
+  const std::string layer = bundle.path();
+  const std::string templates = own_templates.path();
+  const char* const layers[] = {layer.c_str()};
+  const char* const folders[] = {templates.c_str(), nullptr};
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  options.min_match = "good";
+  kw_service* service = nullptr;
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_STREQ(kw_last_error(),
+               "kw_options.min_match is \"good\"; it must be exact, recheck, seed, bucket, "
+               "predicted or none");
+  options.min_match = "recheck";
+  options.read_only_cache_count = 1;
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_options.read_only_caches is null; 1 are counted");
+  options.read_only_caches = layers;
+  options.template_dirs = folders;
+  options.template_dir_count = 2;
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_options.template_dirs[1] is null");
+  options.template_dir_count = 1;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+
+  const char* const problems[] = {"vector_add n=1000 dtype=fp32", "vector_add n=2000 dtype=fp32"};
+  EXPECT_EQ(kw_prewarm(service, problems, 2), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "2 of 2 problems cannot be served"), nullptr)
+      << kw_last_error();
+  EXPECT_NE(std::strstr(kw_last_error(), "n=2000"), nullptr) << kw_last_error();
+  const char* counts = nullptr;
+  ASSERT_EQ(kw_lookup_counts(service, &counts), 0) << kw_last_error();
+  EXPECT_STREQ(counts, R"([{"match":"none","reason":"absent","count":2}])");
+  const char* const gap[] = {"vector_add n=1000 dtype=fp32", nullptr};
+  EXPECT_EQ(kw_prewarm(service, gap, 2), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_prewarm: problems[1] is null");
+  kw_close(service);
+}
+
+TEST(CApiTest, WarningsGoToTheCallersFunction) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  std::string heard;
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  options.log_data = &heard;
+  options.log = [](void* data, int level, const char* message) {
+    static_cast<std::string*>(data)->append(std::to_string(level) + " " + message);
+  };
+  ServiceOptions read;
+  ASSERT_EQ(c_api::read_options(options, read), "");
+  read.log(LogLevel::warning, "record not stored");
+  EXPECT_EQ(heard, std::to_string(KW_LOG_WARNING) + " record not stored");
+}
+
+TEST(CApiTest, TheHeadersVersionIsTheLibrarys) {
+  EXPECT_STREQ(KERNWRIGHT_VERSION_STRING, kw_version());
+  const std::string parts = std::to_string(KERNWRIGHT_VERSION_MAJOR) + "." +
+                            std::to_string(KERNWRIGHT_VERSION_MINOR) + "." +
+                            std::to_string(KERNWRIGHT_VERSION_PATCH);
+  EXPECT_EQ(parts, kw_version());
 }
 
 TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {
