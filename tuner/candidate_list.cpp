@@ -93,6 +93,25 @@ std::size_t find_default(const CandidateList& list) {
   return best;
 }
 
+/// Where the operation has templates that are made for one architecture, an older one, and none for
+/// this. Empty where that is not so.
+std::string missing_generation(const Catalog& catalog, const Operation& operation, int sm_arch) {
+  std::string older;
+  int arch = 0;
+  for (const KernelTemplate* kernel_template : catalog.templates_of(operation.name)) {
+    if (!kernel_template->arch.specific) continue;
+    if (kernel_template->runs_on(sm_arch)) return {};
+    if (kernel_template->arch.max > sm_arch) continue;
+    older += concat(older.empty() ? "" : ", ", kernel_template->name);
+    arch = std::max(arch, kernel_template->arch.max);
+  }
+  if (older.empty()) return {};
+  return concat("no template of ", operation.name, " is made for sm_", sm_arch, "; ", older,
+                " are for sm_", arch,
+                " alone, so what runs here is written for any GPU from sm_80 on, and slower than "
+                "this one can be");
+}
+
 }  // namespace
 
 int distance_from_default(const Candidate& candidate) {
@@ -107,6 +126,10 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operati
                                            const Problem& normalized,
                                            const DeviceProfile& profile) {
   CandidateList list;
+  if (std::string missing = missing_generation(catalog, operation, profile.sm_arch);
+      !missing.empty()) {
+    list.notes.push_back(std::move(missing));
+  }
   for (const KernelTemplate* kernel_template : catalog.templates_of(operation.name)) {
     if (auto fits = applies(*kernel_template, operation, normalized, profile); !fits) {
       list.notes.push_back(concat(kernel_template->name, ": ", fits.error().message));

@@ -117,10 +117,16 @@ class Tune : public Command {
     } else {
       print_result(verbose_.page(), *result, service);
     }
-    return result->unstored.empty() ? Status::ok : Status::failed;
+    return kept(result->unstored);
   }
 
  private:
+  /// What was found is worth little where no later process finds it.
+  static Status kept(const std::string& unstored) {
+    if (unstored.empty()) return Status::ok;
+    return report({ErrorCode::io, concat("the record was not written: ", unstored)});
+  }
+
   TuningOptions options(double seconds) const {
     TuningOptions options;
     options.budget.seconds = seconds;
@@ -133,12 +139,12 @@ class Tune : public Command {
 
   Status compare(ServiceCore& service, const Problem& problem) const {
     std::optional<TuningResult> fused;  // asked for first
-    Status status = Status::ok;         // failed where a record could not be stored
+    std::string unstored;
     const auto tune = [&](const Problem& each, double seconds) -> Result<TuningRecord> {
       Result<TuningResult> result = tune_or_predict(service, each, options(seconds), json);
       if (!result) return result.error();
       TuningRecord record = result->record;
-      if (!result->unstored.empty()) status = Status::failed;
+      if (unstored.empty()) unstored = result->unstored;
       if (!fused) fused = *std::move(result);
       return record;
     };
@@ -153,7 +159,7 @@ class Tune : public Command {
       print_result(page, *fused, service);
       print_unfused(page, *compared);
     }
-    return status;
+    return kept(unstored);
   }
 
   /// What only the search would notice, or, where nothing is measured, nobody.

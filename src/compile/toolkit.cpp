@@ -43,7 +43,7 @@ std::string file_of(Function* function, const DynamicLibrary& library) {
 }  // namespace
 
 Result<Nvrtc> Nvrtc::load() {
-  const auto library = DynamicLibrary::open(toolkit_library_names("libnvrtc.so", {"13", "12"}));
+  const auto library = open_toolkit_library("libnvrtc.so", {"13", "12"});
   if (!library) return library.error();
   Nvrtc api;
   const Result<void> bound = Binder(*library)
@@ -75,8 +75,7 @@ Result<Nvrtc> Nvrtc::load() {
 }
 
 Result<NvJitLink> NvJitLink::load(int major) {
-  const auto library =
-      DynamicLibrary::open(toolkit_library_names("libnvJitLink.so", {std::to_string(major)}));
+  const auto library = open_toolkit_library("libnvJitLink.so", {std::to_string(major)});
   if (!library) return library.error();
   NvJitLink api;
   const Result<void> bound = Binder(*library)

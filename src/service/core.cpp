@@ -7,6 +7,7 @@
 #include "cache/default_root.h"
 #include "compile/render.h"
 #include "service/guarded.h"
+#include "support/gigabytes.h"
 #include "support/hash.h"
 #include "support/text.h"
 #include "support/threads.h"
@@ -16,6 +17,20 @@ namespace kernwright {
 namespace {
 
 constexpr std::chrono::milliseconds kCompileDeadline{60'000};
+
+/// Whether the problem's tensors fit in the GPU's memory: nothing of it could ever be launched
+/// else.
+Result<void> check_memory(const Operation& operation, const Problem& normalized,
+                          const DeviceProfile& profile) {
+  const Result<std::vector<TensorShape>> shapes = operation.tensor_shapes(normalized);
+  if (!shapes) return shapes.error();
+  double bytes = 0;
+  for (const TensorShape& shape : *shapes) bytes += static_cast<double>(shape.bytes());
+  if (profile.memory_bytes == 0 || bytes <= static_cast<double>(profile.memory_bytes)) return {};
+  return Error{ErrorCode::invalid_argument,
+               concat("the tensors of ", normalized.text(), " take ", gigabytes(bytes), "; ",
+                      profile.id, " has ", gigabytes(static_cast<double>(profile.memory_bytes)))};
+}
 
 std::string digest_of_template(const KernelTemplate& kernel_template, const Catalog& catalog) {
   Hasher hasher;
@@ -101,6 +116,9 @@ Result<ServiceCore::Named> ServiceCore::name(const Problem& problem) const {
   }
   Result<Problem> normalized = (*found)->normalize(problem);
   if (!normalized) return std::move(normalized).error();
+  if (Result<void> fits = check_memory(**found, *normalized, profile_); !fits) {
+    return std::move(fits).error();
+  }
   return Named{*found, *std::move(normalized)};
 }
 

@@ -18,6 +18,13 @@ constexpr std::string_view kLibraryFolders[] = {"lib64",
                                                 "nvidia/cuda_nvrtc/lib",
                                                 "nvidia/nvjitlink/lib"};
 
+constexpr const char* kToolkitVariable = "KERNWRIGHT_CUDA_PATH";
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
 }  // namespace
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& names) {
@@ -55,17 +62,29 @@ std::vector<std::string> toolkit_library_names(std::string_view stem,
   const auto add_file_names = [&](const std::string& folder) {
     for (const std::string& major : majors) names.push_back(concat(folder, stem, ".", major));
   };
-  const auto add_root = [&](const char* root) {
-    if (!root || !*root) return;
+  const auto add_root = [&](std::string_view root) {
+    if (root.empty()) return;
     for (const std::string_view folder : kLibraryFolders) {
       add_file_names(concat(root, "/", folder, "/"));
     }
   };
-  add_root(std::getenv("KERNWRIGHT_CUDA_PATH"));
+  if (const std::string_view chosen = variable(kToolkitVariable); !chosen.empty()) {
+    add_root(chosen);
+    return names;
+  }
   add_file_names("");
-  add_root(std::getenv("CUDA_HOME"));
+  add_root(variable("CUDA_HOME"));
   add_root("/usr/local/cuda");
   return names;
+}
+
+Result<DynamicLibrary> open_toolkit_library(std::string_view stem,
+                                            const std::vector<std::string>& majors) {
+  Result<DynamicLibrary> library = DynamicLibrary::open(toolkit_library_names(stem, majors));
+  const std::string_view chosen = variable(kToolkitVariable);
+  if (library || chosen.empty()) return library;
+  return Error{ErrorCode::unavailable, concat(kToolkitVariable, " is ", chosen, ", and ", stem,
+                                              " is not there: ", library.error().message)};
 }
 
 }  // namespace kernwright

@@ -26,10 +26,17 @@ class DynamicLibrary {
   std::string name_;
 };
 
-/// Candidate paths for a toolkit library, in order: $KERNWRIGHT_CUDA_PATH, the loader's own search,
-/// $CUDA_HOME, the usual toolkit folder, Python wheels' layout below those. `stem` is e.g.
-/// "libnvrtc.so"; `majors` the sonames to try, newest first ("13", "12").
+/// Candidate paths for a toolkit library, in order. Below $KERNWRIGHT_CUDA_PATH and nowhere else
+/// where that is set: what lies elsewhere may be another compiler, and give other kernels. Else the
+/// loader's own search, $CUDA_HOME, and the usual toolkit folder. Python wheels' layout counts
+/// below each. `stem` is e.g. "libnvrtc.so"; `majors` the sonames to try, newest first ("13",
+/// "12").
 std::vector<std::string> toolkit_library_names(std::string_view stem,
                                                const std::vector<std::string>& majors);
+
+/// Opens the first of them. Errors: `unavailable` with what was tried, and with the variable where
+/// it is set.
+Result<DynamicLibrary> open_toolkit_library(std::string_view stem,
+                                            const std::vector<std::string>& majors);
 
 }  // namespace kernwright

@@ -49,6 +49,24 @@ TEST_F(TuneToolkitTest, ForASkuItPredictsAndShowFindsTheRecord) {
   EXPECT_EQ(kernwright(command("show", {"--sku", "a100_80"})).exit_code, 1);
 }
 
+TEST_F(TuneToolkitTest, ARecordThatIsNotWrittenIsAFailure) {
+  environment_["KERNWRIGHT_CACHE"] = write("cache", "a file, not a folder").string();
+  const Ran ran = kernwright(command("tune", {"--sku", "h200"}));
+  EXPECT_EQ(ran.exit_code, 1) << ran.out;
+  EXPECT_NE(ran.err.find("kernwright: the record was not written: "), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find(cache().string()), std::string::npos) << ran.err;
+  EXPECT_NE(ran.out.find("vector_add/vectorized"), std::string::npos) << "but shown: " << ran.out;
+}
+
+TEST_F(TuneToolkitTest, AToolkitThatIsNotWhereItIsSaidToBeIsNamed) {
+  environment_["KERNWRIGHT_CUDA_PATH"] = "/nonexistent/cuda";
+  const Ran ran = kernwright(command("tune", {"--sku", "h200"}));
+  EXPECT_EQ(ran.exit_code, 1) << ran.out;
+  EXPECT_NE(ran.err.find("KERNWRIGHT_CUDA_PATH is /nonexistent/cuda, and libnvrtc.so is not there"),
+            std::string::npos)
+      << ran.err;
+}
+
 TEST_F(TuneToolkitTest, TheUnfusedFormIsPredictedBesideTheFusedKernel) {
   const std::vector<std::string> problem = {"tune",
                                             "matmul",

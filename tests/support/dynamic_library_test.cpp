@@ -36,18 +36,47 @@ TEST(DynamicLibraryTest, PathsWhereNothingLiesAreCountedNotListed) {
       << "it is there, and no library";
 }
 
-TEST(DynamicLibraryTest, ToolkitNamesStartWithTheFolderAskedFor) {
-  ::setenv("KERNWRIGHT_CUDA_PATH", "/asked/for", 1);
+/// With the folder of the toolkit named, as long as this lives.
+class ChosenToolkit {
+ public:
+  explicit ChosenToolkit(const char* folder) {
+    if (const char* before = std::getenv(kName)) before_ = before;
+    folder ? ::setenv(kName, folder, 1) : ::unsetenv(kName);
+  }
+  ~ChosenToolkit() { before_.empty() ? ::unsetenv(kName) : ::setenv(kName, before_.c_str(), 1); }
+
+ private:
+  static constexpr const char* kName = "KERNWRIGHT_CUDA_PATH";
+  std::string before_;
+};
+
+TEST(DynamicLibraryTest, AToolkitIsLookedForByTheLoaderFirst) {
+  const ChosenToolkit none(nullptr);
   const std::vector<std::string> names = toolkit_library_names("libnvrtc.so", {"13", "12"});
-  ::unsetenv("KERNWRIGHT_CUDA_PATH");
-  EXPECT_EQ(names.front(), "/asked/for/lib64/libnvrtc.so.13");
   const auto at = [&](std::string_view name) {
     return std::find(names.begin(), names.end(), name) - names.begin();
   };
-  EXPECT_LT(at("/asked/for/nvidia/cu13/lib/libnvrtc.so.13"), at("libnvrtc.so.13"));
+  EXPECT_EQ(names.front(), "libnvrtc.so.13");
   EXPECT_LT(at("libnvrtc.so.13"), at("libnvrtc.so.12"));
   EXPECT_LT(at("libnvrtc.so.12"), at("/usr/local/cuda/lib64/libnvrtc.so.13"));
-  EXPECT_LT(at("/usr/local/cuda/lib64/libnvrtc.so.13"), static_cast<std::ptrdiff_t>(names.size()));
+  EXPECT_LT(at("/usr/local/cuda/lib64/libnvrtc.so.13"),
+            at("/usr/local/cuda/nvidia/cu13/lib/libnvrtc.so.13"));
+  EXPECT_LT(at("/usr/local/cuda/nvidia/cu13/lib/libnvrtc.so.13"),
+            static_cast<std::ptrdiff_t>(names.size()));
+}
+
+TEST(DynamicLibraryTest, TheFolderAskedForIsTheOnlyOne) {
+  const ChosenToolkit chosen("/asked/for");
+  for (const std::string& name : toolkit_library_names("libnvrtc.so", {"13", "12"})) {
+    EXPECT_EQ(name.rfind("/asked/for/", 0), 0U) << name;
+  }
+  // libc is there by the loader's search, and is not what was asked for.
+  const Result<DynamicLibrary> library = open_toolkit_library("libc.so", {"6"});
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().message.rfind(
+                "KERNWRIGHT_CUDA_PATH is /asked/for, and libc.so is not there", 0),
+            0U)
+      << library.error().message;
 }
 
 }  // namespace

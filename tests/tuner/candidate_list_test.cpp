@@ -43,5 +43,27 @@ TEST_F(ShippedCandidatesTest, ATemplateWhoseDefaultIsNotValidStandsWithItsNeares
   }
 }
 
+TEST(CandidateListTest, AGpuThatNoTemplateIsMadeForIsToldOf) {
+  const auto catalog = Catalog::load({}).value();
+  const auto told = [&](std::string_view text, const char* sku) {
+    const Problem problem = Problem::parse(text).value();
+    const Operation& operation = *catalog->operation(problem.operation()).value();
+    const auto list = enumerate_candidates(
+        *catalog, operation, operation.normalize(problem).value(), find_profile(sku).value());
+    EXPECT_TRUE(list) << list.error().message;
+    for (const std::string& note : list.value().notes) {
+      if (note.find("is made for") != std::string::npos) return note;
+    }
+    return std::string();
+  };
+  const char* product = "matmul m=8 n=64 k=64 dtype=bf16";
+  EXPECT_EQ(told(product, "b200"),
+            "no template of matmul is made for sm_100; matmul/persistent_wave, matmul/skinny are "
+            "for sm_90 alone, so what runs here is written for any GPU from sm_80 on, and slower "
+            "than this one can be");
+  for (const char* sku : {"h200", "a100_80", "l40s"}) EXPECT_EQ(told(product, sku), "") << sku;
+  EXPECT_EQ(told("vector_add n=4096 dtype=bf16", "b200"), "") << "has none for one generation";
+}
+
 }  // namespace
 }  // namespace kernwright
