@@ -28,8 +28,8 @@ class Options(ctypes.Structure):
 def load_library():
     here = pathlib.Path(__file__).resolve()
     names = [os.environ.get("KERNWRIGHT_LIBRARY")]
-    # share/kernwright/ of an installation, src/examples/ of a build.
-    names += [parent / folder / "libkernwright.so.0" for parent in here.parents[1:3]
+    # Below share/kernwright/ of an installation, or below the source with its build.
+    names += [parent / folder / "libkernwright.so.0" for parent in here.parents[1:5]
               for folder in ("lib", "build/lib")]
     found = next((str(name) for name in names if name and pathlib.Path(name).exists()),
                  "libkernwright.so.0")
