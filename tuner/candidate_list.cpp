@@ -13,7 +13,10 @@ namespace kernwright {
 namespace {
 
 constexpr std::int64_t kMaxPoints = 400'000;
-constexpr std::int64_t kPointsPerTask = 512;
+/// Of one template. Each costs some tens of microseconds and some kilobytes before the search
+/// begins; products have about 2,500.
+constexpr std::size_t kMaxCandidates = 20'000;
+constexpr std::int64_t kTasks = 64;
 
 /// Numbers of the points to look at: all of them, or kMaxPoints spread over the space. The stride
 /// is near the golden section and coprime with the size, so that points never repeat and no
@@ -36,31 +39,57 @@ class PointSample {
   std::int64_t stride_ = 1;
 };
 
+/// `work` for every number below `count`, many at a time; what each adds follows in their order.
+template <typename Part, typename Work>
+std::vector<Part> in_parts(std::int64_t count, Work work) {
+  const std::int64_t tasks = std::clamp<std::int64_t>(count, 1, kTasks);
+  std::vector<Part> parts(static_cast<std::size_t>(tasks));
+  parallel_for(parts.size(), [&](std::size_t part) {
+    const auto task = static_cast<std::int64_t>(part);
+    work(count * task / tasks, count * (task + 1) / tasks, parts[part]);
+  });
+  return parts;
+}
+
+/// The numbers of the points that obey the rules, in the order of the sample.
+std::vector<std::int64_t> points_that_obey(const CandidateMaker& maker, const PointSample& sample) {
+  using Points = std::vector<std::int64_t>;
+  const auto parts =
+      in_parts<Points>(sample.count(), [&](std::int64_t begin, std::int64_t end, Points& points) {
+        if (!sample.sampled()) return maker.add_obeying(begin, end, points);
+        for (std::int64_t i = begin; i < end; ++i) {
+          maker.add_obeying(sample.at(i), sample.at(i) + 1, points);
+        }
+      });
+  Points all;
+  for (const Points& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// At most `kMaxCandidates` of them, evenly spread.
+void thin_out(std::vector<std::int64_t>& points) {
+  const std::size_t count = points.size();
+  if (count <= kMaxCandidates) return;
+  for (std::size_t i = 0; i < kMaxCandidates; ++i) points[i] = points[i * count / kMaxCandidates];
+  points.resize(kMaxCandidates);
+}
+
 struct Part {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
 };
 
-/// The valid configurations of one template, in the order of the sample.
-std::vector<Part> enumerate_template(const KernelTemplate& kernel_template,
-                                     const Operation& operation, const Problem& normalized,
-                                     const DeviceProfile& profile, const PointSample& points) {
-  std::vector<Part> parts(
-      static_cast<std::size_t>((points.count() + kPointsPerTask - 1) / kPointsPerTask));
-  const CandidateMaker maker(kernel_template, operation, normalized, profile);
-  parallel_for(parts.size(), [&](std::size_t p) {
-    const std::int64_t begin = static_cast<std::int64_t>(p) * kPointsPerTask;
-    const std::int64_t end = std::min(begin + kPointsPerTask, points.count());
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Configuration configuration = kernel_template.space.at(points.at(i));
-      if (!maker.obeys_rules(configuration)) continue;
-      auto candidate = maker.make(configuration);
-      if (!candidate) continue;
-      parts[p].predicted_us.push_back(predict_us(candidate.value(), profile));
-      parts[p].candidates.push_back(std::move(candidate).value());
-    }
-  });
-  return parts;
+std::vector<Part> make_candidates(const CandidateMaker& maker, const DeviceProfile& profile,
+                                  const std::vector<std::int64_t>& points) {
+  return in_parts<Part>(static_cast<std::int64_t>(points.size()),
+                        [&](std::int64_t begin, std::int64_t end, Part& part) {
+                          for (std::int64_t i = begin; i < end; ++i) {
+                            auto candidate = maker.make(points[static_cast<std::size_t>(i)]);
+                            if (!candidate) continue;
+                            part.predicted_us.push_back(predict_us(candidate.value(), profile));
+                            part.candidates.push_back(std::move(candidate).value());
+                          }
+                        });
 }
 
 /// Template and compile-time values: what a compile depends on within one problem.
@@ -135,28 +164,36 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operati
       list.notes.push_back(concat(kernel_template->name, ": ", fits.error().message));
       continue;
     }
-    const PointSample points(kernel_template->space.size());
-    std::vector<Part> parts =
-        enumerate_template(*kernel_template, operation, normalized, profile, points);
+    const PointSample sample(kernel_template->space.size());
+    const CandidateMaker maker(*kernel_template, operation, normalized, profile);
+    std::vector<std::int64_t> points = points_that_obey(maker, sample);
+    const std::size_t obeying = points.size();
+    thin_out(points);
     std::size_t valid = 0;
-    for (Part& part : parts) {
+    for (Part& part : make_candidates(maker, profile, points)) {
       valid += part.candidates.size();
       std::move(part.candidates.begin(), part.candidates.end(),
                 std::back_inserter(list.candidates));
       list.predicted_us.insert(list.predicted_us.end(), part.predicted_us.begin(),
                                part.predicted_us.end());
     }
-    list.rejected += static_cast<int>(points.count()) - static_cast<int>(valid);
-    auto standard = make_candidate(*kernel_template, operation, normalized,
-                                   kernel_template->default_configuration, profile);
+    list.rejected += static_cast<int>(sample.count()) - static_cast<int>(obeying) +
+                     static_cast<int>(points.size()) - static_cast<int>(valid);
+    auto standard = maker.make(kernel_template->default_configuration);
     if (valid == 0 && !standard) {
       list.notes.push_back(
           concat(kernel_template->name,
                  ": no configuration is valid; the default: ", standard.error().message));
     }
-    if (!points.sampled()) continue;
-    list.notes.push_back(concat(kernel_template->name, ": looked at ", points.count(), " of ",
-                                kernel_template->space.size(), " configurations"));
+    if (sample.sampled()) {
+      list.notes.push_back(concat(kernel_template->name, ": looked at ", sample.count(), " of ",
+                                  kernel_template->space.size(), " configurations"));
+    }
+    if (points.size() < obeying) {
+      list.notes.push_back(concat(kernel_template->name, ": kept ", points.size(), " of ", obeying,
+                                  " configurations that obey the rules"));
+    }
+    if (!sample.sampled() && points.size() == obeying) continue;
     const auto begin = list.candidates.end() - static_cast<std::ptrdiff_t>(valid);
     const bool present = std::any_of(begin, list.candidates.end(), [&](const Candidate& candidate) {
       return candidate.configuration == kernel_template->default_configuration;

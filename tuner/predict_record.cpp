@@ -14,8 +14,7 @@
 namespace kernwright {
 namespace {
 
-/// The model does not tell candidates closer than this apart; the default was chosen by hand.
-constexpr double kModelDoubt = 1.03;
+constexpr std::size_t kMostRunnersUp = 7;
 
 /// Candidate indices by prediction, the default first where the model is in doubt, and one of each
 /// shared compile alone: the others would compile to the same bits.
@@ -31,7 +30,7 @@ std::vector<std::size_t> best_of_each_group(const CandidateList& list,
     return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
   });
   const double default_us = list.predicted_us[list.default_index];
-  if (default_us <= kModelDoubt * list.predicted_us[order.front()]) {
+  if (default_us <= (1 + kModelDoubt) * list.predicted_us[order.front()]) {
     const auto found = std::find(order.begin(), order.end(), list.default_index);
     if (found != order.end()) std::rotate(order.begin(), found, found + 1);
   }
@@ -45,7 +44,7 @@ std::vector<std::size_t> best_of_each_group(const CandidateList& list,
 Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
                                     const Problem& normalized, const DeviceProfile& profile,
                                     RecordKey key, RecordEnvironment environment, CompilePool& pool,
-                                    const ArtifactStore& artifacts, int compile_count,
+                                    const ArtifactStore& artifacts, const TuningBudget& budget,
                                     const std::map<std::string, Override>& banned) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [start] {
@@ -65,34 +64,45 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
 
   struct Usable {
     std::size_t trial;
+    bool is_default;
     CompileAhead::Ready ready;
   };
   TuningResult result;
   result.shares.setup_seconds = elapsed();
   std::vector<Usable> usable;
   const std::vector<std::size_t> order = best_of_each_group(candidates, banned);
-  const auto batch = static_cast<std::size_t>(std::max(compile_count, 1));
-  for (std::size_t begin = 0; begin < order.size() && usable.empty(); begin += batch) {
-    const std::size_t end = std::min(begin + batch, order.size());
-    for (std::size_t i = begin; i < end; ++i) ahead.start(order[i]);
-    for (std::size_t i = begin; i < end; ++i) {
-      CompileAhead::Ready ready = ahead.wait_for(order[i]);
-      if (!ready.kernel && ready.kernel.error().code == ErrorCode::unavailable) {
-        return ready.kernel.error();
-      }
-      const Candidate& candidate = candidates.candidates[order[i]];
-      Trial trial = make_trial(candidate, candidates.predicted_us[order[i]]);
-      CompileVerdict verdict = judge(candidate, ready.kernel, profile);
-      trial.outcome = verdict.outcome;
-      trial.detail = std::move(verdict.detail);
-      if (ready.kernel) {
-        trial.resources = ready.kernel.value()->resources();
-        trial.compile_seconds = ready.kernel.value()->seconds;
-      }
-      if (trial.outcome == Outcome::ok) usable.push_back({result.trials.size(), std::move(ready)});
-      result.trials.push_back(std::move(trial));
+  const auto count = static_cast<std::size_t>(std::max(budget.trials, 1));
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  std::size_t started = 0;
+  for (std::size_t taken = 0; taken < order.size(); ++taken) {
+    if (taken >= count && !usable.empty()) break;
+    const bool late = elapsed() >= budget.seconds && !usable.empty();
+    const std::size_t ahead_until = late ? started : std::min(taken + threads, order.size());
+    // Beyond the first only what is needed: one that compiles.
+    while (started < ahead_until && (started < count || started == taken)) {
+      ahead.start(order[started++]);
     }
-    if (begin == 0 && usable.empty() && operation.takes_function(normalized)) {
+    if (taken == started) break;
+    CompileAhead::Ready ready = ahead.wait_for(order[taken]);
+    if (!ready.kernel && ready.kernel.error().code == ErrorCode::unavailable) {
+      return ready.kernel.error();
+    }
+    const Candidate& candidate = candidates.candidates[order[taken]];
+    Trial trial = make_trial(candidate, candidates.predicted_us[order[taken]]);
+    CompileVerdict verdict = judge(candidate, ready.kernel, profile);
+    trial.outcome = verdict.outcome;
+    trial.detail = std::move(verdict.detail);
+    if (ready.kernel) {
+      trial.resources = ready.kernel.value()->resources();
+      trial.compile_seconds = ready.kernel.value()->seconds;
+    }
+    if (trial.outcome == Outcome::ok) {
+      usable.push_back(
+          {result.trials.size(), order[taken] == candidates.default_index, std::move(ready)});
+    }
+    result.trials.push_back(std::move(trial));
+    if (result.trials.size() == std::min(count, order.size()) && usable.empty() &&
+        operation.takes_function(normalized)) {
       // A function that does not compile does so nowhere.
       const CompileResult reference =
           pool.submit(render_reference(operation, normalized, catalog, profile.sm_arch)).get();
@@ -112,7 +122,7 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   record.key = std::move(key);
   record.environment = std::move(environment);
   record.grade = RecordGrade::predicted;
-  for (std::size_t i = 0; i < std::min<std::size_t>(usable.size(), 8); ++i) {
+  for (std::size_t i = 0; i < std::min(usable.size(), 1 + kMostRunnersUp); ++i) {
     const CompileAhead::Ready& ready = usable[i].ready;
     if (!artifacts.get(ready.digest)) {
       // A failure costs the cache an entry, not the caller the prediction.
@@ -121,12 +131,17 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
       }
     }
     RankedConfiguration ranked = ranked_configuration(result.trials[usable[i].trial], ready.digest);
+    ranked.is_default = usable[i].is_default;
     if (i == 0) {
       record.winner = std::move(ranked);
     } else {
       record.runners_up.push_back(std::move(ranked));
     }
   }
+  std::stable_sort(record.runners_up.begin(), record.runners_up.end(),
+                   [](const RankedConfiguration& a, const RankedConfiguration& b) {
+                     return a.predicted_us < b.predicted_us;
+                   });
   record.candidates = static_cast<int>(candidates.candidates.size());
   record.device_name = profile.name;
   record.roofline_us = roofline_us(operation, normalized, profile);
@@ -138,6 +153,12 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   result.shares.compile_seconds = ahead.compile_seconds();
   result.shares.compile_threads = pool.threads();
   return result;
+}
+
+bool default_kept(const TuningRecord& record) {
+  return record.grade == RecordGrade::predicted && record.winner.is_default &&
+         !record.runners_up.empty() &&
+         record.runners_up.front().predicted_us < record.winner.predicted_us;
 }
 
 }  // namespace kernwright

@@ -157,6 +157,7 @@ void Search::report_progress() {
 Result<SearchResult> Search::run() {
   for (const KnownFailure& failure : o_.failures) failures_.emplace(failure.id, failure.outcome);
   find_incumbent();
+  report_progress();
   if (auto done = audit(); !done) return done.error();
   shares_.setup_seconds = elapsed();
   static_cast<void>(in_.runner.take_use());  // of the set-up
@@ -363,6 +364,7 @@ Result<void> Search::fail(std::size_t index, const Runner::Step& step, std::stri
 /// A few more samples of the best so far, and of a reference: free information, and the device
 /// stays as warm as it is.
 Result<void> Search::fill_idle_time() {
+  report_progress();  // compiles end meanwhile
   return timed(&TimeShares::filler_seconds, [this]() -> Result<void> {
     std::vector<std::size_t> chosen;
     const std::size_t best = std::min(kToppedUp, passed_.size());
@@ -405,6 +407,7 @@ Result<void> Search::top_up(Survivor& passed, const Runner::Sampled& sampled) {
 }
 
 Result<void> Search::finals() {
+  report_progress();
   if (auto done = audit(); !done) return done;
   RaceOptions race;
   race.seed = o_.seed;

@@ -21,7 +21,7 @@ namespace kernwright {
 
 struct TuningBudget {
   double seconds = 30;
-  int trials = 1 << 30;
+  int trials = 1 << 30;  ///< candidates that are measured; where nothing is, that are compiled
   /// Gone before the session, for opening what measures: of the seconds up to 15 % of them.
   double opening_seconds = 0;
 };

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <utility>
 
+#include "compile/render.h"
 #include "support/utc.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/cost_model.h"
 #include "tuner/evidence.h"
 #include "tuner/search_space.h"
+#include "tuner/strategies/prior.h"
 #include "tuner/trial_log.h"
 
 namespace kernwright {
@@ -25,8 +27,8 @@ double steady_seconds() {
 
 TuningSession::TuningSession(const Catalog& catalog, const Operation& operation, Problem normalized,
                              const DeviceProfile& profile, RecordKey key,
-                             RecordEnvironment environment, CompilePool& pool, Runner& runner,
-                             const ArtifactStore& artifacts, TuningOptions options)
+                             RecordEnvironment environment, CompilePool& pool,
+                             const ArtifactStore& artifacts)
     : catalog_(catalog),
       operation_(operation),
       problem_(std::move(normalized)),
@@ -34,28 +36,48 @@ TuningSession::TuningSession(const Catalog& catalog, const Operation& operation,
       key_(std::move(key)),
       environment_(std::move(environment)),
       pool_(pool),
-      runner_(runner),
-      artifacts_(artifacts),
-      options_(std::move(options)) {
-  if (!options_.clock_seconds) options_.clock_seconds = steady_seconds;
+      artifacts_(artifacts) {}
+
+Result<void> TuningSession::enumerate() {
+  if (list_) return {};
+  auto list = enumerate_candidates(catalog_, operation_, problem_, profile_);
+  if (!list) return list.error();
+  list_ = *std::move(list);
+  return {};
 }
 
-Result<TuningResult> TuningSession::run() {
-  const TuningBudget& budget = options_.budget;
+Result<void> TuningSession::compile_first_choices() {
+  if (auto done = enumerate(); !done) return done;
+  const SearchSpace space = make_search_space(*list_, profile_, {});
+  const auto threads = static_cast<std::size_t>(pool_.threads());
+  std::vector<std::size_t> choices{list_->default_index};
+  for (const std::size_t choice : detail::Prior(space).favourites(threads)) {
+    if (choice != list_->default_index && choices.size() < threads) choices.push_back(choice);
+  }
+  for (const std::size_t choice : choices) {
+    // Nobody waits: the search asks again.
+    static_cast<void>(pool_.submit(render(list_->candidates[choice], catalog_, profile_.sm_arch)));
+  }
+  return {};
+}
+
+Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
+  if (!options.clock_seconds) options.clock_seconds = steady_seconds;
+  const TuningBudget& budget = options.budget;
   const double started =
-      options_.clock_seconds() - std::min(budget.opening_seconds, kOpeningShare * budget.seconds);
+      options.clock_seconds() - std::min(budget.opening_seconds, kOpeningShare * budget.seconds);
   std::vector<std::string> notes;
   const auto note = [&notes](const Result<void>& kept) {
     if (!kept) notes.push_back(kept.error().message);
   };
-  TrialLog log(options_.trial_log);
+  TrialLog log(options.trial_log);
   note(log.begin(key_, environment_));
-  auto list = enumerate_candidates(catalog_, operation_, problem_, profile_);
-  if (!list) return list.error();
-  std::vector<SeedConfiguration> seeds = options_.seeds;
-  if (options_.incumbent) seeds.insert(seeds.begin(), *options_.incumbent);
-  const SearchSpace space = make_search_space(list.value(), profile_, seeds);
-  auto strategy = make_strategy(options_.strategy, space, options_.seed);
+  if (auto done = enumerate(); !done) return done.error();
+  const CandidateList& list = *list_;
+  std::vector<SeedConfiguration> seeds = options.seeds;
+  if (options.incumbent) seeds.insert(seeds.begin(), *options.incumbent);
+  const SearchSpace space = make_search_space(list, profile_, seeds);
+  auto strategy = make_strategy(options.strategy, space, options.seed);
   if (!strategy) return strategy.error();
   std::string compiler = environment_.compiler;
   if (compiler.empty()) {
@@ -63,21 +85,21 @@ Result<TuningResult> TuningSession::run() {
     if (!identity) return identity.error();
     compiler = std::move(identity).value();
   }
-  CompileAhead ahead(list.value().candidates, catalog_, profile_.sm_arch, std::move(compiler),
-                     pool_, artifacts_);
+  CompileAhead ahead(list.candidates, catalog_, profile_.sm_arch, std::move(compiler), pool_,
+                     artifacts_);
   const double roofline = roofline_us(operation_, problem_, profile_);
-  const SearchInput input{.candidates = list.value().candidates,
+  const SearchInput input{.candidates = list.candidates,
                           .space = space,
                           .profile = profile_,
                           .strategy = *strategy.value(),
                           .queue = ahead,
-                          .runner = runner_,
+                          .runner = runner,
                           .log = log,
                           .problem = problem_.text(),
                           .power = key_.policy.power,
                           .roofline_us = roofline,
                           .started = started};
-  auto found = run_search(input, options_);
+  auto found = run_search(input, options);
   if (!found) return found.error();
   for (const CompiledCandidate& finalist : found.value().finalists) {
     if (!artifacts_.get(finalist.digest)) {
@@ -90,9 +112,9 @@ Result<TuningResult> TuningSession::run() {
   result.record.device_name = profile_.name;
   result.record.roofline_us = roofline;
   result.record.created = utc_now();
-  result.record.search.rejected += list.value().rejected;
-  result.rejected = list.value().rejected;
-  for (std::string& message : list.value().notes) notes.push_back(std::move(message));
+  result.record.search.rejected += list.rejected;
+  result.rejected = list.rejected;
+  notes.insert(notes.end(), list.notes.begin(), list.notes.end());
   for (std::string& message : result.notes) {
     if (std::find(notes.begin(), notes.end(), message) == notes.end()) {
       notes.push_back(std::move(message));

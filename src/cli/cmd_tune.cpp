@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <initializer_list>
 #include <optional>
 
 #include "cli/command.h"
@@ -80,7 +81,9 @@ class Tune : public Command {
         verbose_(sub),
         seconds_("seconds", llvm::cl::desc("Budget (default 30)"), llvm::cl::init(30),
                  llvm::cl::sub(sub)),
-        trials_("trials", llvm::cl::desc("Measure at most so many candidates (default any)"),
+        trials_("trials",
+                llvm::cl::desc("Measure at most so many candidates (default any); with --sku,\n"
+                               "compile them (default 4)"),
                 llvm::cl::init(0), llvm::cl::sub(sub)),
         strategy_("strategy",
                   llvm::cl::desc("portfolio (default), ranked, local_search, random or\n"
@@ -104,6 +107,7 @@ class Tune : public Command {
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
     ServiceCore& service = **opened;
+    if (Result<void> fits = check_prediction(service); !fits) return report(fits.error());
     end_on_interrupt(
         service.has_device()
             ? "no record was made. Kept are compiled winners of before, what failed, which is not "
@@ -178,6 +182,22 @@ class Tune : public Command {
     return Error{ErrorCode::invalid_argument,
                  concat("no strategy \"", strategy_.getValue(), "\"",
                         did_you_mean(strategy_.getValue(), names), ", there are ", known)};
+  }
+
+  /// What only a search that measures takes is refused where there is none.
+  Result<void> check_prediction(const ServiceCore& service) const {
+    if (service.has_device()) return {};
+    const std::initializer_list<const llvm::cl::Option*> of_searches = {&strategy_, &seed_,
+                                                                        &trial_log_};
+    for (const llvm::cl::Option* option : of_searches) {
+      if (option->getNumOccurrences() == 0) continue;
+      return Error{ErrorCode::invalid_argument,
+                   concat("--", option->ArgStr.str(), " is of a search that measures; for the sku ",
+                          service.profile().id,
+                          " without a GPU there is none, a prediction takes "
+                          "--seconds and --trials")};
+    }
+    return {};
   }
 
   ServiceFlags service_;

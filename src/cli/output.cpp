@@ -169,6 +169,7 @@ Json record_json(const TuningRecord& record) {
   for (const RankedConfiguration& ranked : record.runners_up) {
     json["runners_up"].push_back(ranked_json(ranked, record.rounds));
   }
+  if (record.grade == RecordGrade::predicted) json["default_kept"] = default_kept(record);
   if (record.grade == RecordGrade::measured) {
     json["check"] = {
         {"max_error", record.check.max_error}, {"mismatches", record.check.mismatches},

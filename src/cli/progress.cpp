@@ -98,9 +98,8 @@ void end_on_interrupt(std::string_view message) {
 
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
                                      TuningOptions options, bool quiet) {
-  // What spills or does not compile is dropped, so a prediction looks at more than its first
-  // choice.
-  constexpr int kPredictCompiles = 24;
+  // As many as are worth printing: what spills or does not compile is dropped.
+  constexpr int kPredictCompiles = 4;
   // A mistake is told before anything else.
   if (Result<ServiceCore::Named> named = service.name(problem); !named) return named.error();
   std::mutex mutex;  // of `seen`
@@ -121,7 +120,10 @@ Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& proble
                        seconds >= 1 ? concat(", ", format_duration(seconds)) : std::string()));
     });
   }
-  if (!service.has_device()) return service.predict(problem, kPredictCompiles);
+  if (!service.has_device()) {
+    if (options.budget.trials == TuningBudget{}.trials) options.budget.trials = kPredictCompiles;
+    return service.predict(problem, options.budget);
+  }
   return service.tune(problem, std::move(options));
 }
 

@@ -10,6 +10,7 @@
 #include "service/sweep_report.h"
 #include "support/text.h"
 #include "tuner/decision.h"
+#include "tuner/tuning_session.h"
 
 namespace kernwright::cli {
 namespace {
@@ -170,6 +171,10 @@ void print_record(const Page& page, const TuningRecord& record, const ServiceCor
   page.print("", record.winner.kernel_template);
   page.print("", record.winner.configuration.text());
   print_ranks(page, record);
+  if (default_kept(record)) {
+    page.print("", concat("default kept: nobody is predicted more than ", format_share(kModelDoubt),
+                          " faster"));
+  }
   if (measured) print_evidence(page, record);
   std::string search = concat(record.candidates, " candidates");
   if (measured) {

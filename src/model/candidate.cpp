@@ -1,7 +1,6 @@
 #include "model/candidate.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "model/candidate_maker.h"
 #include "model/plan_builder.h"
@@ -9,6 +8,11 @@
 
 namespace kernwright {
 namespace {
+
+Scope with_device(Scope scope, const DeviceProfile& profile) {
+  profile.add_to(scope);
+  return scope;
+}
 
 Error rejected(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
@@ -45,25 +49,14 @@ CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Oper
       normalized_(normalized),
       profile_(profile),
       scope_(operation.scope(normalized)),
-      applies_(detail::applies_in(kernel_template, scope_, profile)) {
+      applies_(detail::applies_in(kernel_template, scope_, profile)),
+      tensors_(detail::plan_tensors(operation, normalized)),
+      rules_(kernel_template, with_device(scope_, profile)) {
   profile.add_to(scope_);
-  for (const Rule& rule : kernel_template.rules) {
-    std::size_t needs = 0;
-    for (std::size_t i = 0; i < kernel_template.derived.size(); ++i) {
-      const auto& names = rule.expression.names();
-      if (std::find(names.begin(), names.end(), kernel_template.derived[i].name) != names.end()) {
-        needs = i + 1;
-      }
-    }
-    rules_.push_back({rule.expression, needs});
-  }
-  std::stable_sort(rules_.begin(), rules_.end(),
-                   [](const EarlyRule& a, const EarlyRule& b) { return a.needs < b.needs; });
 }
 
-/// Enters the configuration's values; they must be those of the space's lists, in its order.
-Result<void> CandidateMaker::bind_parameters(const Configuration& configuration,
-                                             Scope& scope) const {
+/// The configuration's values must be those of the space's lists, in its order.
+Result<void> CandidateMaker::check_place(const Configuration& configuration) const {
   const auto& values = configuration.values();
   const std::vector<Parameter>& parameters = kernel_template_.space.parameters();
   if (values.size() != parameters.size()) {
@@ -81,43 +74,37 @@ Result<void> CandidateMaker::bind_parameters(const Configuration& configuration,
         parameter.values.end()) {
       return rejected(concat("parameter ", name, ": ", value, " is not in its list of values"));
     }
-    scope.set(name, value);
   }
   return {};
 }
 
 bool CandidateMaker::obeys_rules(const Configuration& configuration) const {
-  Scope scope = scope_;
-  if (!bind_parameters(configuration, scope)) return false;
-  auto rule = rules_.begin();
-  const auto obeys = [&](std::size_t known) {
-    for (; rule != rules_.end() && rule->needs <= known; ++rule) {
-      const Result<std::int64_t> holds = rule->expression.evaluate(scope);
-      if (!holds || *holds == 0) return false;
-    }
-    return true;
-  };
-  if (!obeys(0)) return false;
-  for (std::size_t i = 0; i < kernel_template_.derived.size(); ++i) {
-    const Derived& derived = kernel_template_.derived[i];
-    const Result<std::int64_t> value = derived.expression.evaluate(scope);
-    if (!value) return false;
-    scope.set(derived.name, *value);
-    if (!obeys(i + 1)) return false;
-  }
-  return true;
+  const std::optional<std::int64_t> point = kernel_template_.space.index_of(configuration);
+  if (!point) return false;
+  std::vector<std::int64_t> obeying;
+  rules_.collect(*point, *point + 1, obeying);
+  return !obeying.empty();
 }
 
 Result<Candidate> CandidateMaker::make(const Configuration& configuration) const {
   if (!applies_) return applies_.error();
+  if (Result<void> valid = check_place(configuration); !valid) return std::move(valid).error();
+  return make_valid(configuration);
+}
+
+Result<Candidate> CandidateMaker::make(std::int64_t point) const {
+  if (!applies_) return applies_.error();
+  return make_valid(kernel_template_.space.at(point));
+}
+
+/// The configuration is a point of the space, and the template applies.
+Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const {
   Candidate candidate;
   candidate.kernel_template = &kernel_template_;
   candidate.operation = &operation_;
   Scope& scope = candidate.scope;
   scope = scope_;
-  if (Result<void> bound = bind_parameters(configuration, scope); !bound) {
-    return std::move(bound).error();
-  }
+  for (const auto& [name, value] : configuration.values()) scope.set(name, value);
   for (const Derived& derived : kernel_template_.derived) {
     const Result<std::int64_t> value = derived.expression.evaluate(scope);
     if (!value) {
@@ -132,11 +119,11 @@ Result<Candidate> CandidateMaker::make(const Configuration& configuration) const
     if (!failure.empty()) return rejected_at(kernel_template_, rule.line, failure);
   }
   Result<ExecutionPlan> plan =
-      detail::make_plan(kernel_template_, operation_, normalized_, scope, profile_);
+      detail::make_plan(kernel_template_, operation_, tensors_, scope, profile_);
   if (!plan) return std::move(plan).error();
   candidate.plan = *std::move(plan);
   candidate.problem = normalized_;
-  candidate.configuration = configuration;
+  candidate.configuration = std::move(configuration);
   return candidate;
 }
 

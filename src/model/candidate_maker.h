@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "model/candidate.h"
-#include "model/expression.h"
+#include "model/rule_tree.h"
 
 namespace kernwright {
 
@@ -15,19 +15,21 @@ class CandidateMaker {
   CandidateMaker(const KernelTemplate& kernel_template, const Operation& operation,
                  const Problem& normalized, const DeviceProfile& profile);
 
-  /// False where a rule or a derived value rejects the configuration: so does `make`, which says
-  /// why, and may find more.
+  /// False where a rule or a derived value that rules read rejects the configuration: so does
+  /// `make`, which says why, and may find more.
   bool obeys_rules(const Configuration& configuration) const;
+  /// Appends the numbers, in [begin, end), of the points that obey the rules, in ascending order.
+  void add_obeying(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points) const {
+    rules_.collect(begin, end, points);
+  }
+
   Result<Candidate> make(const Configuration& configuration) const;
+  /// Of a point of the template's space.
+  Result<Candidate> make(std::int64_t point) const;
 
  private:
-  /// Most configurations break a rule that few derived values are needed for.
-  struct EarlyRule {
-    Expression expression;
-    std::size_t needs = 0;  ///< so many derived values
-  };
-
-  Result<void> bind_parameters(const Configuration& configuration, Scope& scope) const;
+  Result<void> check_place(const Configuration& configuration) const;
+  Result<Candidate> make_valid(Configuration configuration) const;
 
   const KernelTemplate& kernel_template_;
   const Operation& operation_;
@@ -35,7 +37,8 @@ class CandidateMaker {
   const DeviceProfile& profile_;
   Scope scope_;  ///< of problem and device
   Result<void> applies_;
-  std::vector<EarlyRule> rules_;
+  Result<ExecutionPlan> tensors_;  ///< what of the plan the problem alone decides
+  RuleTree rules_;
 };
 
 }  // namespace kernwright

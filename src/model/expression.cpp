@@ -69,11 +69,33 @@ std::string_view negated(Op op) {
   }
 }
 
+/// Names looked up in a scope; errors are told.
+struct ScopeValues {
+  static constexpr bool kTellsErrors = true;
+  const Scope& scope;
+
+  std::optional<std::int64_t> find(const std::string& name, int) const { return scope.find(name); }
+};
+
+/// Names that have places; that something is wrong is all that is told.
+struct PlacedValues {
+  static constexpr bool kTellsErrors = false;
+  std::span<const std::size_t> places;
+  std::span<const std::int64_t> values;
+
+  std::optional<std::int64_t> find(const std::string&, int index) const {
+    const std::size_t place = places[static_cast<std::size_t>(index)];
+    if (place == PlacedExpression::kUnknown) return std::nullopt;
+    return values[place];
+  }
+};
+
 /// Evaluates the nodes of one program; remembers the first error.
+template <typename Values>
 class Evaluator {
  public:
-  Evaluator(const detail::ExpressionProgram& program, const Scope& scope)
-      : program_(program), scope_(scope) {}
+  Evaluator(const detail::ExpressionProgram& program, Values values)
+      : program_(program), values_(values) {}
 
   /// False after an error.
   bool evaluate(int index, std::int64_t& out) {
@@ -136,9 +158,9 @@ class Evaluator {
  private:
   bool look_up(const Node& node, std::int64_t& out) {
     const std::string& name = program_.names[static_cast<std::size_t>(node.a)];
-    const std::optional<std::int64_t> value = scope_.find(name);
+    const std::optional<std::int64_t> value = values_.find(name, node.a);
     if (!value) {
-      error_ = concat("unknown name \"", name, "\"");
+      if constexpr (Values::kTellsErrors) error_ = concat("unknown name \"", name, "\"");
       return false;
     }
     out = *value;
@@ -214,6 +236,7 @@ class Evaluator {
   }
 
   std::string operands(const Node& node, std::int64_t a, std::int64_t b) const {
+    if constexpr (!Values::kTellsErrors) return {};
     constexpr std::string_view kSymbols = "+-*/%";
     if (!is_arithmetic(node.op)) return concat(": ", a, ", ", b);
     const char symbol =
@@ -222,7 +245,9 @@ class Evaluator {
   }
 
   bool fail(std::string_view what, const Node& node, std::string_view values) {
-    error_ = concat(what, " in \"", text_of(node), "\"", values);
+    if constexpr (Values::kTellsErrors) {
+      error_ = concat(what, " in \"", text_of(node), "\"", values);
+    }
     return false;
   }
 
@@ -231,7 +256,7 @@ class Evaluator {
   }
 
   const detail::ExpressionProgram& program_;
-  const Scope& scope_;
+  Values values_;
   std::string error_;
 };
 
@@ -266,7 +291,7 @@ Result<Expression> Expression::parse(std::string_view text) {
 
 Result<std::int64_t> Expression::evaluate(const Scope& scope) const {
   if (!program_) return Error{ErrorCode::internal, "an expression that was never parsed"};
-  Evaluator evaluator(*program_, scope);
+  Evaluator evaluator(*program_, ScopeValues{scope});
   std::int64_t value = 0;
   if (!evaluator.evaluate(program_->root, value)) return evaluator.take_error();
   return value;
@@ -274,7 +299,16 @@ Result<std::int64_t> Expression::evaluate(const Scope& scope) const {
 
 std::string Expression::explain_zero(const Scope& scope) const {
   if (!program_) return "it is empty";
-  return Evaluator(*program_, scope).explain(program_->root);
+  return Evaluator(*program_, ScopeValues{scope}).explain(program_->root);
+}
+
+std::optional<std::int64_t> PlacedExpression::evaluate(std::span<const std::int64_t> values) const {
+  if (!program_) return std::nullopt;
+  std::int64_t value = 0;
+  if (!Evaluator(*program_, PlacedValues{places_, values}).evaluate(program_->root, value)) {
+    return std::nullopt;
+  }
+  return value;
 }
 
 const std::string& Expression::text() const {

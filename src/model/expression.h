@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <kernwright/result.h>
@@ -31,6 +33,8 @@ class Scope {
 /// identifier that is no C++ keyword, no reserved name and none of the language's functions.
 bool is_value_name(std::string_view name);
 
+class PlacedExpression;
+
 /// An integer expression: a strict subset of C++ constant expressions over 64-bit integers, so that
 /// its text can be pasted into the generated kernel configuration. Operators `+ - * / %`,
 /// comparisons, `&& || !`, `?:`, parentheses; functions ceil_div, round_up, min, max, is_pow2.
@@ -56,7 +60,27 @@ class Expression {
   const std::vector<std::string>& names() const;
 
  private:
+  friend class PlacedExpression;
   std::shared_ptr<const detail::ExpressionProgram> program_;
+};
+
+/// An expression whose names are places in a row of values, for evaluating it many times: nothing
+/// is looked up, and no error described.
+class PlacedExpression {
+ public:
+  /// The place of a name that has no value.
+  static constexpr std::size_t kUnknown = ~std::size_t{0};
+
+  /// `places[i]` is that of `expression.names()[i]`.
+  PlacedExpression(const Expression& expression, std::vector<std::size_t> places)
+      : program_(expression.program_), places_(std::move(places)) {}
+
+  /// Nothing where `Expression::evaluate` gives an error.
+  std::optional<std::int64_t> evaluate(std::span<const std::int64_t> values) const;
+
+ private:
+  std::shared_ptr<const detail::ExpressionProgram> program_;
+  std::vector<std::size_t> places_;
 };
 
 }  // namespace kernwright

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "model/device_profile.h"
 #include "model/json_reader.h"
@@ -158,9 +159,10 @@ class ManifestReader {
           bind.fail(concat("\"", binding, "\" is not one of compile, runtime"));
         }
       }
+      std::set<std::int64_t> listed;
       for (const JsonReader& element : values.elements()) {
         const std::int64_t value = element.integer();
-        if (contains(parameter.values, value)) element.fail(concat(value, " is listed twice"));
+        if (!listed.insert(value).second) element.fail(concat(value, " is listed twice"));
         parameter.values.push_back(value);
       }
       if (parameter.values.empty()) values.fail("at least one value is needed");

@@ -50,4 +50,19 @@ Configuration ParameterSpace::at(std::int64_t index) const {
   return Configuration(std::move(values));
 }
 
+std::optional<std::int64_t> ParameterSpace::index_of(const Configuration& configuration) const {
+  const auto& values = configuration.values();
+  if (values.size() != parameters_.size()) return std::nullopt;
+  std::int64_t index = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
+    const auto found =
+        std::find(parameter.values.begin(), parameter.values.end(), values[i].second);
+    if (values[i].first != parameter.name || found == parameter.values.end()) return std::nullopt;
+    index = index * static_cast<std::int64_t>(parameter.values.size()) +
+            (found - parameter.values.begin());
+  }
+  return index;
+}
+
 }  // namespace kernwright

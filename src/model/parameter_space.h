@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,8 @@ class ParameterSpace {
   /// Number of points; 1 for no parameters.
   std::int64_t size() const { return size_; }
   Configuration at(std::int64_t index) const;
+  /// The number of a point; nothing where it is none of the space, in names, order or values.
+  std::optional<std::int64_t> index_of(const Configuration& configuration) const;
 
  private:
   std::vector<Parameter> parameters_;

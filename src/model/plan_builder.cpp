@@ -23,23 +23,16 @@ constexpr std::string_view kAxes[] = {"x", "y", "z"};
 /// `file` is where the launches are written.
 class PlanBuilder {
  public:
-  PlanBuilder(std::string file, const Operation& operation, const Scope& scope,
+  /// `tensors` comes from `plan_tensors`.
+  PlanBuilder(const std::string& file, const Operation& operation,
+              const Result<ExecutionPlan>& tensors, const Scope& scope,
               const DeviceProfile& profile)
-      : file_(std::move(file)), operation_(operation), scope_(scope), profile_(profile) {}
-
-  void add_tensors(const Problem& normalized) {
-    Result<std::vector<TensorShape>> shapes = operation_.tensor_shapes(normalized);
-    if (!shapes) {
-      error_ = shapes.error().message;
-      return;
+      : file_(file), operation_(operation), scope_(scope), profile_(profile) {
+    if (tensors) {
+      plan_ = *tensors;
+    } else {
+      error_ = tensors.error().message;
     }
-    plan_.tensors = *std::move(shapes);
-    Result<std::vector<Scalar>> scalars = operation_.present_scalars(normalized);
-    if (!scalars) {
-      error_ = scalars.error().message;
-      return;
-    }
-    plan_.scalars = *std::move(scalars);
   }
 
   /// A map of a tensor that the problem does not have is left out. Workspaces come first.
@@ -49,7 +42,7 @@ class PlanBuilder {
     map.name = spec.name;
     map.tensor = tensor_index(spec.tensor);
     if (map.tensor == ArgumentPlan::kAbsent) return;
-    at(spec.line, concat("tensor map ", spec.name));
+    at(spec.line, "tensor map ", spec.name);
     if (!flag("when", spec.when)) return;
     const TensorShape& tensor = plan_.tensors[map.tensor];
     map.dtype = tensor.dtype;
@@ -78,7 +71,7 @@ class PlanBuilder {
 
   void add_workspace(const WorkspaceSpec& spec) {
     if (!error_.empty()) return;
-    at(spec.line, concat("workspace ", spec.name));
+    at(spec.line, "workspace ", spec.name);
     WorkspacePlan workspace;
     workspace.name = spec.name;
     workspace.bytes = evaluate("bytes", spec.bytes);
@@ -91,7 +84,7 @@ class PlanBuilder {
 
   void add_launch(const LaunchSpec& spec) {
     if (!error_.empty()) return;
-    at(spec.line, concat("launch ", spec.kernel));
+    at(spec.line, "launch ", spec.kernel);
     if (!flag("when", spec.when)) return;
     LaunchPlan launch;
     launch.kernel = spec.kernel;
@@ -135,10 +128,15 @@ class PlanBuilder {
     return pitch;
   }
 
-  void at(int line, std::string_view part) { where_ = concat(file_, ":", line, ": ", part); }
+  /// Where the manifest is being read: "tensor map ", "a".
+  void at(int line, std::string_view kind, std::string_view name) {
+    line_ = line;
+    kind_ = kind;
+    name_ = name;
+  }
 
   void fail(std::string_view what) {
-    if (error_.empty()) error_ = concat(where_, ": ", what);
+    if (error_.empty()) error_ = concat(file_, ":", line_, ": ", kind_, name_, ": ", what);
   }
 
   void expect(bool holds, std::string_view field, const Expression& expression, std::int64_t value,
@@ -303,12 +301,14 @@ class PlanBuilder {
     return argument;
   }
 
-  std::string file_;
+  const std::string& file_;
   const Operation& operation_;
   const Scope& scope_;
   const DeviceProfile& profile_;
   ExecutionPlan plan_;
-  std::string where_;
+  int line_ = 0;
+  std::string_view kind_;
+  std::string_view name_;
   std::string error_;
 };
 
@@ -337,11 +337,21 @@ Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scop
   return {};
 }
 
+Result<ExecutionPlan> plan_tensors(const Operation& operation, const Problem& normalized) {
+  ExecutionPlan plan;
+  Result<std::vector<TensorShape>> shapes = operation.tensor_shapes(normalized);
+  if (!shapes) return std::move(shapes).error();
+  plan.tensors = *std::move(shapes);
+  Result<std::vector<Scalar>> scalars = operation.present_scalars(normalized);
+  if (!scalars) return std::move(scalars).error();
+  plan.scalars = *std::move(scalars);
+  return plan;
+}
+
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
-                                const Problem& normalized, const Scope& scope,
+                                const Result<ExecutionPlan>& tensors, const Scope& scope,
                                 const DeviceProfile& profile) {
-  PlanBuilder builder(kernel_template.manifest_file, operation, scope, profile);
-  builder.add_tensors(normalized);
+  PlanBuilder builder(kernel_template.manifest_file, operation, tensors, scope, profile);
   for (const WorkspaceSpec& workspace : kernel_template.workspaces) {
     builder.add_workspace(workspace);
   }
@@ -355,8 +365,8 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
 Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
                                           const DeviceProfile& profile) {
   const Scope scope = operation.scope(normalized);
-  PlanBuilder builder(operation.folder + "/operation.json", operation, scope, profile);
-  builder.add_tensors(normalized);
+  const std::string file = operation.folder + "/operation.json";
+  PlanBuilder builder(file, operation, detail::plan_tensors(operation, normalized), scope, profile);
   builder.add_launch(operation.reference);
   return builder.finish();
 }

@@ -71,8 +71,9 @@ class ServiceCore {
   Result<TuningResult> tune(const Problem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
-  /// Ranks by the cost model, compiles the best `compile_count` and stores a predicted record.
-  Result<TuningResult> predict(const Problem& problem, int compile_count);
+  /// Ranks by the cost model, compiles the first `budget.trials` in at most `budget.seconds` (see
+  /// `predict_record`) and stores a predicted record.
+  Result<TuningResult> predict(const Problem& problem, const TuningBudget& budget);
 
   /// Compares a fused kernel with its problem's unfused form, in this process, with the lock of the
   /// GPU. Errors: those of `kernwright::compare_unfused`; `unavailable` where the GPU cannot be

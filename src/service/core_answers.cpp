@@ -16,9 +16,8 @@
 namespace kernwright {
 namespace {
 
-// How many candidates a prediction compiles: with a GPU one that compiles is enough, since tuning
-// can follow; without one the best of the ranking are checked for spills (see predict_record).
-constexpr int kPredictCompilesAtLaunch = 1;
+// A prediction that is to be launched compiles one candidate that does: tuning can follow.
+constexpr TuningBudget kPredictAtLaunch{.trials = 1};
 
 // How long a miss that is tuned waits for another process that tunes the same.
 constexpr std::chrono::minutes kPatienceToTune{2};
@@ -146,7 +145,7 @@ Result<const LoadedKernel*> ServiceCore::fall_back(const Named& named, Coverage 
   const KeyLock turn = KeyLock::acquire(cache_.root(), digest_of(key(named.problem).text()).hex(),
                                         surroundings_.patience);
   if (const LoadedKernel* served = serve_from_cache(named, best)) return served;
-  Result<TuningResult> predicted = predict(named.problem, kPredictCompilesAtLaunch);
+  Result<TuningResult> predicted = predict(named.problem, kPredictAtLaunch);
   if (!predicted) return std::move(predicted).error();
   return serve(named, head_of(predicted->record), Match::predicted, best.reason);
 }

@@ -85,9 +85,12 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
        opening_requests(*named->operation, named->problem, *catalog_, profile_.sm_arch)) {
     compiling.push_back(pool().submit(std::move(request)));
   }
+  const RecordKey record_key = key(named->problem);
+  TuningSession session(*catalog_, *named->operation, named->problem, profile_, record_key,
+                        environment(), pool(), cache_.artifacts());
+  if (auto begun = session.compile_first_choices(); !begun) return begun.error();
   Result<Measuring*> where = measuring();
   if (!where) return std::move(where).error();
-  const RecordKey record_key = key(named->problem);
   DeviceRunnerOptions runner_options;
   runner_options.policy = record_key.policy;
   runner_options.seed = options.seed;
@@ -117,9 +120,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
       return std::chrono::duration<double>(now).count() + (*stop ? 1e9 : 0);
     };
   }
-  TuningSession session(*catalog_, *named->operation, named->problem, profile_, record_key,
-                        environment(), pool(), **runner, cache_.artifacts(), std::move(options));
-  Result<TuningResult> result = session.run();
+  Result<TuningResult> result = session.run(**runner, std::move(options));
   if (!result) return std::move(result).error();
 
   if (stop != nullptr && *stop) return Error{ErrorCode::unavailable, "tuning was stopped"};
@@ -161,14 +162,14 @@ void ServiceCore::store(TuningResult& result) const {
   }
 }
 
-Result<TuningResult> ServiceCore::predict(const Problem& problem, int compile_count) {
+Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {
   Result<Named> named = name(problem);
   if (!named) return std::move(named).error();
   Result<std::string> compiler = load_compiler();
   if (!compiler) return std::move(compiler).error();
   Result<TuningResult> result = predict_record(
       *catalog_, *named->operation, named->problem, profile_, key(named->problem), environment(),
-      pool(), cache_.artifacts(), compile_count, look_up(named->problem).decisions.bans());
+      pool(), cache_.artifacts(), budget, look_up(named->problem).decisions.bans());
   if (!result) return std::move(result).error();
   TuningRecord& record = result->record;
   record.environment.template_digest = template_digest(record.winner.kernel_template);

@@ -129,6 +129,9 @@ TEST_F(UsageTest, OptionsSayWhichValuesTheyTake) {
   expect_usage(tune({"--sku", "h9000"}), {"\"h9000\"", "h200", "rtx_4090"});
   expect_usage(tune({"--sku", "h200", "--strategy", "lucky"}),
                {"\"lucky\"", "exhaustive, random", "portfolio"});
+  expect_usage(tune({"--sku", "h200", "--strategy", "ranked"}),
+               {"--strategy", "h200", "without a GPU"});
+  expect_usage(tune({"--sku", "h200", "--seed", "2"}), {"--seed", "without a GPU"});
   expect_usage(tune({"--sku", "h200", "--seconds", "0"}), {"--seconds is 0", "above 0"});
   expect_usage(tune({"--sku", "h200", "--seconds", "soon"}), {"--seconds", "soon"});
   expect_usage(tune({"--sku", "h200", "--trials", "0"}), {"--trials is 0", "1 or more"});

@@ -1,6 +1,9 @@
 #include "model/expression.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <vector>
 
 #include "support/text.h"
 
@@ -14,6 +17,7 @@ Scope scope_of(std::initializer_list<std::pair<std::string, std::int64_t>> value
 }
 
 const std::int64_t kMax = INT64_MAX;
+constexpr std::string_view kNames[] = {"a", "b", "zero", "big"};
 
 /// The value as text, or the message.
 std::string value_of(std::string_view text) {
@@ -21,6 +25,16 @@ std::string value_of(std::string_view text) {
   if (!expression) return "refused: " + expression.error().message;
   const Result<std::int64_t> value =
       expression->evaluate(scope_of({{"a", 7}, {"b", -2}, {"zero", 0}, {"big", kMax}}));
+  std::vector<std::size_t> places;
+  for (const std::string& name : expression->names()) {
+    const auto* const known = std::find(std::begin(kNames), std::end(kNames), name);
+    places.push_back(known == std::end(kNames) ? PlacedExpression::kUnknown
+                                               : static_cast<std::size_t>(known - kNames));
+  }
+  EXPECT_EQ(
+      PlacedExpression(*expression, places).evaluate(std::vector<std::int64_t>{7, -2, 0, kMax}),
+      value ? std::optional(*value) : std::nullopt)
+      << text << ": by places it is the same";
   return value ? std::to_string(*value) : value.error().message;
 }
 

@@ -132,14 +132,14 @@ TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
     const Result<TuningResult> tuned = core->tune(problem_, few_trials());
     ASSERT_TRUE(tuned) << tuned.error().message;
     EXPECT_NE(tuned->unstored, "");
-    const Result<TuningResult> predicted = core->predict(problem_, 1);
+    const Result<TuningResult> predicted = core->predict(problem_, {.trials = 1});
     ASSERT_TRUE(predicted) << predicted.error().message;
     EXPECT_NE(predicted->unstored, "");
   }
   MissReason reason = MissReason::none;
   EXPECT_TRUE(core->records(problem_, reason).empty());
   EXPECT_EQ(core->tune(problem_, few_trials())->unstored, "");
-  EXPECT_EQ(core->predict(problem_, 1)->unstored, "");
+  EXPECT_EQ(core->predict(problem_, {.trials = 1})->unstored, "");
 }
 
 TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {

@@ -34,7 +34,7 @@ TEST_F(SweepPlanTest, CountsWhatIsDue) {
 }
 
 TEST_F(SweepPlanTest, NobodyEnumeratesWhatIsSettled) {
-  ASSERT_TRUE(core_->predict(problem_, 1));
+  ASSERT_TRUE(core_->predict(problem_, {.trials = 1}));
   const SweepPlan found = plan({problem_, other_});
   EXPECT_EQ(found.due(), 1);
   EXPECT_FALSE(found.rows[0].due);

@@ -24,8 +24,8 @@ class UnfusedReportTest : public ServiceCoreTest {
           seconds_.push_back(seconds);
           TuningOptions options;
           options.budget.trials = trials_;
-          Result<TuningResult> result =
-              core.has_device() ? core.tune(problem, options) : core.predict(problem, 1);
+          Result<TuningResult> result = core.has_device() ? core.tune(problem, options)
+                                                          : core.predict(problem, {.trials = 1});
           if (!result) return result.error();
           if (!took_.empty()) {
             result->record.wall_seconds = took_.front();

@@ -1,8 +1,15 @@
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/catalog.h"
+#include "support/files.h"
+#include "support/text.h"
+#include "tests/temp_dir.h"
+#include "tests/tuner/toy.h"
 #include "tuner/tuning_session.h"
 
 namespace kernwright {
@@ -63,6 +70,68 @@ TEST(CandidateListTest, AGpuThatNoTemplateIsMadeForIsToldOf) {
             "than this one can be");
   for (const char* sku : {"h200", "a100_80", "l40s"}) EXPECT_EQ(told(product, sku), "") << sku;
   EXPECT_EQ(told("vector_add n=4096 dtype=bf16", "b200"), "") << "has none for one generation";
+}
+
+/// The candidates of `wide/one`, which has these parameters beside A.
+class WideSpaceTest : public ::testing::Test {
+ protected:
+  const CandidateList& list(std::string_view parameters, std::string_view defaults) {
+    const auto write = [this](std::string_view name, std::string_view text) {
+      ASSERT_TRUE(publish_file(directory_ / name, text));
+    };
+    write("toy/operation.json", kToyOperation);
+    write("toy/reference.cu", "reference");
+    write("toy/wide/manifest.json",
+          toy_manifest(concat(R"("A": [1, 2], )", parameters), concat(R"("A": 1, )", defaults),
+                       "ceil_div(n, THREADS)", 0));
+    write("toy/wide/kernel.cu", "wide");
+    auto loaded = Catalog::load({directory_.path()});
+    EXPECT_TRUE(loaded) << loaded.error().message;
+    catalog_ = std::move(loaded).value();
+    const Operation& operation = *catalog_->operation("toy").value();
+    auto found =
+        enumerate_candidates(*catalog_, operation, operation.normalize(operation.example).value(),
+                             find_profile("h200").value());
+    EXPECT_TRUE(found) << found.error().message;
+    list_ = std::move(found).value();
+    return list_;
+  }
+
+  ScopedTempDir directory_;
+  std::shared_ptr<const Catalog> catalog_;
+  CandidateList list_;
+};
+
+TEST_F(WideSpaceTest, OfAMillionValuesOfOneParameterAStatedNumberIsKept) {
+  std::string values;
+  for (int i = 1; i <= 1'000'000; ++i) values += concat(i == 1 ? "" : ", ", i);
+  list(concat(R"("B": [)", values, "]"), R"("B": 777777)");
+  // Whatever is looked at obeys; the default is added where it was not looked at.
+  EXPECT_LE(list_.candidates.size(), 20'001U);
+  EXPECT_GE(list_.candidates.size(), 20'000U);
+  EXPECT_EQ(list_.rejected, 0);
+  EXPECT_EQ(list_.notes, (std::vector<std::string>{
+                             "toy/wide: looked at 400000 of 2000000 configurations",
+                             "toy/wide: kept 20000 of 400000 configurations that obey the rules"}));
+  std::int64_t least = 1'000'000;
+  std::int64_t most = 0;
+  for (const Candidate& candidate : list_.candidates) {
+    least = std::min(least, candidate.configuration.at("B"));
+    most = std::max(most, candidate.configuration.at("B"));
+  }
+  EXPECT_LT(least, 1000) << "evenly spread";
+  EXPECT_GT(most, 999'000);
+  EXPECT_EQ(list_.candidates[list_.default_index].configuration.at("B"), 777'777);
+}
+
+TEST_F(WideSpaceTest, WhatIsNotSampledIsThinnedOutAllTheSame) {
+  std::string values;
+  for (int i = 1; i <= 30'000; ++i) values += concat(i == 1 ? "" : ", ", i);
+  list(concat(R"("B": [)", values, "]"), R"("B": 2)");
+  EXPECT_LE(list_.candidates.size(), 20'001U);
+  EXPECT_EQ(list_.notes, std::vector<std::string>{
+                             "toy/wide: kept 20000 of 60000 configurations that obey the rules"});
+  EXPECT_EQ(list_.candidates[list_.default_index].configuration.at("B"), 2);
 }
 
 }  // namespace

@@ -576,9 +576,8 @@ TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
   options.strategy = "exhaustive";
   const Problem problem = toy_.problem();
   TuningSession session(*toy_, toy_.operation(), problem, profile_,
-                        {problem.text(), "sm_90", "h200", {}}, {}, pool_, *runner.value(),
-                        artifacts, options);
-  const auto result = session.run();
+                        {problem.text(), "sm_90", "h200", {}}, {}, pool_, artifacts);
+  const auto result = session.run(*runner.value(), options);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result.value().record.winner.configuration.at("A"), 1);
   EXPECT_EQ(result.value().record.launch_paths.best, KernelPath::graph);

@@ -59,6 +59,24 @@ TEST(SearchTest, TheRecordHoldsTheFinalsAndGivesItsVerdictBack) {
   EXPECT_EQ(decide(*parsed).verdict, record.verdict);
 }
 
+TEST(SearchTest, ProgressIsToldFromTheStartAndWhileNothingIsReady) {
+  ToySession toy;
+  toy.compiler->seconds = 0.02;
+  std::vector<TuningProgress> told;
+  toy.options.progress = [&](const TuningProgress& progress) { told.push_back(progress); };
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  ASSERT_GT(told.size(), result->trials.size()) << "also between two trials";
+  EXPECT_EQ(told.front().measured, 0);
+  EXPECT_EQ(told.front().candidates, 50);
+  EXPECT_EQ(told.front().best_us, 0);
+  EXPECT_EQ(told.back().measured, 50);
+  for (std::size_t i = 1; i < told.size(); ++i) {
+    EXPECT_GE(told[i].seconds, told[i - 1].seconds);
+    EXPECT_GE(told[i].measured, told[i - 1].measured);
+  }
+}
+
 TEST(SearchTest, KnownFailuresAreNotTriedAgain) {
   ToySession toy;
   toy.runner.time_us = bowl_us;

@@ -269,8 +269,8 @@ TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
     options.budget.trials = 40;
     TuningSession session(*catalog_, op, problem, device_->profile(),
                           {problem.text(), "sm_90", device_->profile().id, {}}, {}, *pool_,
-                          *runner.value(), artifacts, options);
-    const auto result = session.run();
+                          artifacts);
+    const auto result = session.run(*runner.value(), options);
     ASSERT_TRUE(result) << result.error().message;
     const TuningRecord& record = result.value().record;
     EXPECT_LE(record.check.max_error, 1);

@@ -236,8 +236,8 @@ struct ToySession {
     TuningSession session(
         *catalog, catalog.operation(), problem, profile, key,
         {.template_digest = {}, .compiler = "fake 1.0", .driver = "1", .kernwright = "0"}, pool,
-        runner, artifacts, options);
-    return session.run();
+        artifacts);
+    return session.run(runner, options);
   }
 };
 

@@ -82,7 +82,7 @@ TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
       SCOPED_TRACE(problem.text());
       const auto result =
           predict_record(*catalog, operation, problem, profile, {problem.text(), "sm_90", sku, {}},
-                         {}, *pool_, artifacts, 3);
+                         {}, *pool_, artifacts, {.trials = 3});
       ASSERT_TRUE(result) << result.error().message;
       const RankedConfiguration& winner = result.value().record.winner;
       EXPECT_GE(winner.predicted_us, result.value().record.roofline_us);

@@ -1,12 +1,16 @@
 #include "tuner/tuning_session.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
+#include "compile/render.h"
 #include "tests/tuner/toy.h"
 #include "tuner/cost_model.h"
 
@@ -325,6 +329,38 @@ TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
   EXPECT_NE(list.error().message.find("toy/other: "), std::string::npos);
 }
 
+TEST(TuningSessionTest, FirstChoicesAreCompiledBeforeTheRunnerIsThere) {
+  ToySession toy;
+  const Problem problem = toy.catalog.problem();
+  TuningSession session(*toy.catalog, toy.catalog.operation(), problem, toy.profile,
+                        {problem.text(), "sm_90", "h200", {}}, {}, toy.pool, toy.artifacts);
+  std::mutex mutex;
+  std::set<Digest> compiled;
+  toy.compiler->behave = [&](const CompileRequest& request, CompiledKernel kernel) {
+    const std::lock_guard lock(mutex);
+    compiled.insert(request.digest(""));
+    return Result<CompiledKernel>(std::move(kernel));
+  };
+  const auto count = [&] {
+    const std::lock_guard lock(mutex);
+    return static_cast<int>(compiled.size());
+  };
+  ASSERT_TRUE(session.compile_first_choices());
+  while (count() < toy.pool.threads()) std::this_thread::yield();
+
+  const CandidateList list =
+      enumerate_candidates(*toy.catalog, toy.catalog.operation(), problem, toy.profile).value();
+  const auto first = static_cast<std::size_t>(
+      std::min_element(list.predicted_us.begin(), list.predicted_us.end()) -
+      list.predicted_us.begin());
+  for (const std::size_t choice : {list.default_index, first}) {
+    const Candidate& candidate = list.candidates[choice];
+    EXPECT_TRUE(compiled.contains(render(candidate, *toy.catalog, toy.profile.sm_arch).digest("")))
+        << candidate.id();
+  }
+  EXPECT_EQ(count(), toy.pool.threads()) << "one each";
+}
+
 TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {
   ToySession toy;
   toy.compiler->behave = [](const CompileRequest& request,
@@ -334,9 +370,10 @@ TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {
     }
     return kernel;
   };
-  const auto result = predict_record(
-      *toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
-      {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool, toy.artifacts, 24);
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.trials = 24});
   ASSERT_TRUE(result) << result.error().message;
   const TuningRecord& record = result.value().record;
   EXPECT_EQ(record.grade, RecordGrade::predicted);
@@ -356,11 +393,53 @@ TEST(PredictRecordTest, ACountOfOneGoesOnUntilOneCompiles) {
     if (++*count < 4) return Error{ErrorCode::compile, "no"};
     return kernel;
   };
-  const auto result = predict_record(
-      *toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
-      {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool, toy.artifacts, 1);
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.trials = 1});
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result.value().trials.size(), 4U);
+}
+
+TEST(PredictRecordTest, WhenItsSecondsAreOverTheWinnerIsEnough) {
+  ToySession toy;
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.seconds = 0, .trials = 24});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_GE(result->trials.size(), 1U);
+  EXPECT_LE(result->trials.size(), static_cast<std::size_t>(toy.pool.threads()))
+      << "what was under way with it";
+}
+
+TEST(PredictRecordTest, TheDefaultIsKeptWhereNobodyIsClearlyFasterAndItSaysSo) {
+  const auto catalog = Catalog::load({}).value();
+  const DeviceProfile profile = find_profile("h200").value();
+  ToySession toy;
+  int kept = 0;
+  for (const int m : {1024, 2048, 4096, 8192}) {
+    const Operation& operation = *catalog->operation("matmul").value();
+    const Problem problem =
+        operation
+            .normalize(Problem::parse(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16")).value())
+            .value();
+    const auto result =
+        predict_record(*catalog, operation, problem, profile, {problem.text(), "sm_90", "h200", {}},
+                       {}, toy.pool, toy.artifacts, {.trials = 5});
+    ASSERT_TRUE(result) << result.error().message;
+    const TuningRecord& record = result->record;
+    ASSERT_EQ(record.runners_up.size(), 4U);
+    for (std::size_t i = 1; i < record.runners_up.size(); ++i) {
+      EXPECT_LE(record.runners_up[i - 1].predicted_us, record.runners_up[i].predicted_us);
+    }
+    const double fastest_us = record.runners_up.front().predicted_us;
+    EXPECT_EQ(default_kept(record), record.winner.predicted_us > fastest_us);
+    EXPECT_LE(record.winner.predicted_us, (1 + kModelDoubt) * fastest_us);
+    if (default_kept(record)) EXPECT_TRUE(record.winner.is_default);
+    kept += default_kept(record) ? 1 : 0;
+  }
+  EXPECT_GT(kept, 0);
 }
 
 TEST(PredictRecordTest, WithoutACompilerThereIsNoRecord) {
@@ -369,9 +448,10 @@ TEST(PredictRecordTest, WithoutACompilerThereIsNoRecord) {
                             const CompiledKernel&) -> Result<CompiledKernel> {
     return Error{ErrorCode::unavailable, "no toolkit"};
   };
-  const auto result = predict_record(
-      *toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
-      {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool, toy.artifacts, 24);
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.trials = 24});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::unavailable);
 }

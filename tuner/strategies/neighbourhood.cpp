@@ -31,9 +31,15 @@ Neighbourhood::Neighbourhood(const SearchSpace& space) {
     auto& list = lists[template_[i]];
     list.resize(values.size());
     for (std::size_t p = 0; p < values.size(); ++p) {
-      const auto place = std::lower_bound(list[p].begin(), list[p].end(), values[p].second);
-      if (place == list[p].end() || *place != values[p].second)
-        list[p].insert(place, values[p].second);
+      // Values come in runs; most of those that are known are the last.
+      if (list[p].empty() || list[p].back() != values[p].second)
+        list[p].push_back(values[p].second);
+    }
+  }
+  for (auto& of_template : lists) {
+    for (auto& list : of_template) {
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
     }
   }
   for (std::size_t t = 0; t < lists.size(); ++t) {

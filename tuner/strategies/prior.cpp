@@ -47,20 +47,19 @@ Prior::Prior(const SearchSpace& space) : space_(space), put_off_(space.predicted
 std::vector<std::size_t> Prior::favourites(std::size_t count) const {
   std::vector<std::size_t> found;
   if (!heard_) return found;
+  std::vector<std::size_t> order;
+  for (const auto& members : ranked_) order.push_back(members.front());
+  const std::size_t firsts = order.size();
+  for (const auto& members : ranked_) order.insert(order.end(), members.begin() + 1, members.end());
+  std::sort(order.begin() + static_cast<std::ptrdiff_t>(firsts), order.end(),
+            [&](std::size_t a, std::size_t b) {
+              return std::pair(space_.predicted_us[a], a) < std::pair(space_.predicted_us[b], b);
+            });
   std::set<int> groups;
-  std::vector<std::size_t> next(ranked_.size());
-  for (bool any = true; any && found.size() < count;) {
-    any = false;
-    for (std::size_t t = 0; t < ranked_.size() && found.size() < count; ++t) {
-      while (next[t] < ranked_[t].size()) {
-        const std::size_t candidate = ranked_[t][next[t]++];
-        if (space_.predicted_us[candidate] > hopeless_us_) break;
-        if (!groups.insert(space_.group_of[candidate]).second) continue;
-        found.push_back(candidate);
-        any = true;
-        break;
-      }
-    }
+  for (const std::size_t candidate : order) {
+    if (found.size() == count) break;
+    if (space_.predicted_us[candidate] > hopeless_us_) continue;
+    if (groups.insert(space_.group_of[candidate]).second) found.push_back(candidate);
   }
   return found;
 }

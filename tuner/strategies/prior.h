@@ -16,8 +16,9 @@ class Prior {
  public:
   explicit Prior(const SearchSpace& space);
 
-  /// The candidates predicted fastest, each template's first before any template's second, and one
-  /// per shared compile.
+  /// The candidates predicted fastest, one per shared compile: each template's first, since the
+  /// model may be wrong about a whole template, then of all templates in the order of the
+  /// predictions.
   std::vector<std::size_t> favourites(std::size_t count) const;
   /// False for what is put off.
   bool keeps(std::size_t candidate) const { return !heard_ || !put_off_[candidate]; }
