@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "compile/cubin.h"
@@ -363,6 +364,47 @@ TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
   EXPECT_EQ(in_direct.count("HMMA"), 20);
   EXPECT_GE(direct->resources().registers, 80);  // a batch alone is 48
   EXPECT_EQ(in_direct.count("LDL") + in_direct.count("STL") + in_direct.count("CALL"), 0);
+}
+
+// An odd number of columns takes about as many loads and stores as an even one, where by elements
+// it would take eight times as many: of vectors at a row's ends the parts, and of the weights,
+// which do not begin where the row does, a second vector.
+TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWholeVectors) {
+  const auto compile = [&](const std::string& operation_name, const std::string& sizes,
+                           const std::map<std::string, std::int64_t>& changed) {
+    const KernelTemplate& made = **catalog_->kernel_template(concat(operation_name, "/row"));
+    const Operation& operation = **catalog_->operation(operation_name);
+    auto values = made.default_configuration.values();
+    for (auto& [parameter, value] : values) {
+      if (const auto other = changed.find(parameter); other != changed.end()) value = other->second;
+    }
+    const Problem problem =
+        *operation.normalize(*Problem::parse(concat(operation_name, " dtype=bf16 ", sizes)));
+    const auto candidate = make_candidate(made, operation, problem,
+                                          Configuration(std::move(values)), *find_profile("h200"));
+    EXPECT_TRUE(candidate) << candidate.error().message;
+    const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 90)).get();
+    EXPECT_TRUE(kernel) << kernel.error().message;
+    const auto counts = *count_instructions((*kernel)->bits);
+    const InstructionCounts count = of_kernel(counts, concat(operation_name, "_row"));
+    EXPECT_EQ(count.count("LDL") + count.count("STL"), 0) << operation_name << ' ' << sizes;
+    return count;
+  };
+  constexpr int kElements = 8;       // of a vector
+  constexpr int kParts = 8 + 4 + 2;  // of 2, 4 and 8 bytes, one of which is written
+  for (const char* operation : {"rmsnorm", "layernorm", "softmax", "reduce"}) {
+    // Ten vectors a thread: a row begins in the first, and ends in one of the last two.
+    const std::map<std::string, std::int64_t> straight = {{"RESIDENT", 512}};
+    const auto even = compile(operation, "rows=100 columns=40000", straight);
+    const auto odd = compile(operation, "rows=100 columns=40001", straight);
+    EXPECT_LE(odd.count("LDG"), 2 * even.count("LDG") + 2 * kElements) << operation;
+    EXPECT_LE(odd.count("STG"), even.count("STG") + 3 * kParts) << operation;
+    // A ring holds them too.
+    const std::map<std::string, std::int64_t> ring = {
+        {"THREADS_PER_ROW", 384}, {"STAGES", 2}, {"RESIDENT", 768}};
+    const auto copied = compile(operation, "rows=1501 columns=5003", ring);
+    EXPECT_GT(copied.count("UBLKCP"), 0) << operation;
+  }
 }
 
 TEST_F(TemplateContractToolkitTest, TheTiledMatmulIsMadeOfMmaAndAsynchronousCopies) {

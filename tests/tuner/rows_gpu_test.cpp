@@ -136,22 +136,72 @@ class RowsGpuTest : public GpuWorld {
       const Problem problem =
           normalized(concat(kinds[random() % kinds.size()], " rows=", rows, " columns=", columns,
                             " dtype=", kTypes[random() % kTypes.size()]));
-      const CandidateList list = enumerate(problem);
-      const auto runner = open_runner(problem, random());
-      ASSERT_TRUE(runner) << runner.error().message;
-      const Candidate& candidate = list.candidates[random() % list.candidates.size()];
-      SCOPED_TRACE(concat(problem.text(), ": ", candidate.id()));
-      const CompileResult kernel =
-          pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      const auto prepared = runner.value()->prepare(candidate, *kernel.value());
-      ASSERT_TRUE(prepared) << prepared.error().message;
-      const auto checked =
-          runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
-      ASSERT_TRUE(checked) << checked.error().message;
-      EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
-      ASSERT_FALSE(runner.value()->lost());
+      check_any_candidate(problem, random);
+      if (HasFatalFailure()) return;
     }
+  }
+
+  /// Rows that begin anywhere in a vector of 16 bytes, of columns fewer and more than it holds, and
+  /// so few that the tensor's end is near every row.
+  void check_skewed_shapes(const std::vector<std::string>& kinds) {
+    std::mt19937 random(29);
+    for (const std::string& kind : kinds) {
+      for (const char* dtype : {"bf16", "fp32"}) {
+        for (const int columns : {1, 3, 7, 9, 999, 1001, 4097}) {
+          for (const int rows : {1, 3, 20}) {
+            check_any_candidate(
+                normalized(concat(kind, " rows=", rows, " columns=", columns, " dtype=", dtype)),
+                random);
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+
+  /// Rings, whose blocks take several rows of a skew, and of several.
+  void check_skewed_rings(const std::vector<std::string>& kinds) {
+    std::mt19937 random(31);
+    for (const std::string& kind : kinds) {
+      for (const char* columns : {"999", "5003", "20001"}) {
+        const Problem problem = normalized(concat(kind, " rows=3001 dtype=bf16 columns=", columns));
+        std::vector<const Candidate*> rings;
+        const CandidateList list = enumerate(problem);
+        for (const Candidate& candidate : list.candidates) {
+          if (candidate.scope.find("STAGES").value_or(0) > 0) rings.push_back(&candidate);
+        }
+        if (device_->profile().sm_arch >= 90) {
+          ASSERT_FALSE(rings.empty()) << problem.text();
+        }
+        for (std::size_t i = 0; i < std::min<std::size_t>(rings.size(), 8); ++i) {
+          check_candidate(problem, *rings[random() % rings.size()], random());
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+
+ private:
+  void check_any_candidate(const Problem& problem, std::mt19937& random) {
+    const CandidateList list = enumerate(problem);
+    ASSERT_FALSE(list.candidates.empty());
+    check_candidate(problem, list.candidates[random() % list.candidates.size()], random());
+  }
+
+  /// As a candidate is checked when it is screened.
+  void check_candidate(const Problem& problem, const Candidate& candidate, std::uint64_t seed) {
+    const auto runner = open_runner(problem, seed);
+    ASSERT_TRUE(runner) << runner.error().message;
+    SCOPED_TRACE(concat(problem.text(), ": ", candidate.id()));
+    const CompileResult kernel =
+        pool_->submit(render(candidate, *catalog_, device_->profile().sm_arch)).get();
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    const auto prepared = runner.value()->prepare(candidate, *kernel.value());
+    ASSERT_TRUE(prepared) << prepared.error().message;
+    const auto checked = runner.value()->check(prepared.value().id, Runner::CheckDepth::screening);
+    ASSERT_TRUE(checked) << checked.error().message;
+    EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
+    ASSERT_FALSE(runner.value()->lost());
   }
 };
 
@@ -472,6 +522,23 @@ TEST_F(RowsGpuTest, ASumMayTakeThePlaceOfWhatWasAdded) {
     expect_near(over.at("sum"), sum, 0);
     expect_near(over.at("y"), apart.at("y"), 0);
   }
+}
+
+TEST_F(RowsGpuTest, RmsnormSkewedRowsAreRight) {
+  check_skewed_shapes({"rmsnorm", "rmsnorm out=fp8_e4m3 residual=add"});
+}
+TEST_F(RowsGpuTest, LayernormSkewedRowsAreRight) {
+  check_skewed_shapes({"layernorm", "layernorm residual=add"});
+}
+TEST_F(RowsGpuTest, SoftmaxSkewedRowsAreRight) {
+  check_skewed_shapes({"softmax", "softmax mask=additive"});
+}
+TEST_F(RowsGpuTest, ReduceSkewedRowsAreRight) {
+  check_skewed_shapes({"reduce out=fp32", "reduce kind=max"});
+}
+TEST_F(RowsGpuTest, SkewedRowsInRingsAreRight) {
+  check_skewed_rings(
+      {"rmsnorm", "rmsnorm residual=add", "layernorm", "softmax", "reduce out=fp32"});
 }
 
 TEST_F(RowsGpuTest, RmsnormRandomShapesAreRight) {

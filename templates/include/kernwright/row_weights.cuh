@@ -24,12 +24,22 @@ class Weights {
     if constexpr (!Given) return;
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      if (share_.has(step)) prefetch_line(from_ + share_.column(step));
+      const int at = share_.vector(step) * kLanes;
+      if (kSkewed ? at < columns : share_.has(step)) prefetch_line(from_ + at);
     }
   }
   // Once, before the first row.
   __device__ __forceinline__ void hold(const WeightedFeed& feed) const {
-    if constexpr (Given && kHeld) feed.hold(Place, from_);
+    if constexpr (!Given || !kHeld) return;
+    if constexpr (kSkewed) {
+      feed.hold_each(Place, [&](int vector) {
+        const Vector own = load_anywhere<kRead>(vector);
+        if constexpr (!WeightedFeed::kHoldsRow) return own;
+        return lanes_ahead(load_anywhere<kRead>(vector - 1), own, share_.skew() % kLanes);
+      });
+    } else {
+      feed.hold(Place, from_);
+    }
   }
   // In every turn, before the reduction. Loads that are known to be read-only, by their kind or as
   // those of a __restrict__ pointer, the compiler would move behind it.
@@ -38,7 +48,7 @@ class Weights {
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
       if (!share_.has(step)) continue;
-      early_[step] = load<Load::plain, VECTOR_BYTES>(from_ + share_.column(step));
+      early_[step] = load_vector<Load::plain>(place(step), step);
     }
   }
   // In every turn, after the reduction.
@@ -52,14 +62,47 @@ class Weights {
     } else if constexpr (kHeld) {
       return feed.held(Place, step);
     } else if constexpr (WEIGHT_EARLY) {
-      return early_[step];
+      return of_row(early_[step], step);
     } else {
-      return load_vector(from_ + share_.column(step));
+      return of_row(load_vector<kRead>(place(step), step), step);
     }
   }
 
  private:
   static constexpr bool kHeld = HELD > 0;
+
+  // The vector of the weights in which those of the last lane of `step` lie.
+  __device__ __forceinline__ int place(int step) const {
+    return share_.vector(step) - share_.skew() / kLanes;
+  }
+  // The weights of a row's vector, of which the last lane's lie in `second`.
+  __device__ __forceinline__ Vector of_row(const Vector& second, int step) const {
+    if constexpr (!kSkewed) return second;
+    const int before = place(step) - 1;
+    const bool leads = Share::may_begin(step) && before < 0;
+    return lanes_ahead(load_vector<kRead>(leads ? 0 : before, step), second,
+                       share_.skew() % kLanes);
+  }
+  // The vector at `place`, which is that of `step` or the one ahead of it.
+  template <Load Hint>
+  __device__ __forceinline__ Vector load_vector(int place, int step) const {
+    if (Share::may_end(step)) return load_anywhere<Hint>(place);
+    return load<Hint, VECTOR_BYTES>(from_ + place * kLanes);
+  }
+  // The vector at any place, which may lie outside the weights or be cut by their end: then lanes
+  // that are not the row's are 0.
+  template <Load Hint>
+  __device__ __forceinline__ Vector load_anywhere(int place) const {
+    const dtype_t* const from = from_ + place * kLanes;
+    Vector x{};
+    if (place >= 0 && place < columns / kLanes) x = load<Hint, VECTOR_BYTES>(from);
+    if (place != columns / kLanes) return x;
+#pragma unroll
+    for (int i = 0; i < columns % kLanes; ++i) {
+      set_element(x, i, load<Hint, sizeof(dtype_t)>(from + i));
+    }
+    return x;
+  }
 
   const dtype_t* from_;
   const Share& share_;

@@ -15,7 +15,9 @@ struct Packed {
 // What a load asks of the caches. `plain` is coherent; the others go through the read-only path and
 // must not see data that the same kernel writes.
 enum class Load { plain, read_only, no_allocate };
-enum class Store { plain, streaming };
+// `as_one` is for vectors that are written in parts elsewhere: the compiler would share the parts'
+// addresses and write the whole in words too.
+enum class Store { plain, streaming, as_one };
 
 template <Load Hint, int Bytes>
 __device__ __forceinline__ Packed<Bytes> load(const void* address) {
@@ -76,6 +78,10 @@ __device__ __forceinline__ void store(void* address, const Packed<Bytes>& x) {
     const uint4 v{x.word[0], x.word[1], x.word[2], x.word[3]};
     if constexpr (Hint == Store::streaming) {
       __stcs(static_cast<uint4*>(address), v);
+    } else if constexpr (Hint == Store::as_one) {
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(v.x), "r"(v.y),
+                   "r"(v.z), "r"(v.w)
+                   : "memory");
     } else {
       *static_cast<uint4*>(address) = v;
     }
@@ -83,6 +89,9 @@ __device__ __forceinline__ void store(void* address, const Packed<Bytes>& x) {
     const uint2 v{x.word[0], x.word[1]};
     if constexpr (Hint == Store::streaming) {
       __stcs(static_cast<uint2*>(address), v);
+    } else if constexpr (Hint == Store::as_one) {
+      asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(v.x), "r"(v.y)
+                   : "memory");
     } else {
       *static_cast<uint2*>(address) = v;
     }
@@ -118,6 +127,12 @@ __device__ __forceinline__ Packed<Bytes> load_shared(unsigned address) {
   return x;
 }
 
+__device__ __forceinline__ void store_shared(unsigned address, const Packed<16>& x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.word[0]),
+               "r"(x.word[1]), "r"(x.word[2]), "r"(x.word[3])
+               : "memory");
+}
+
 // Element `i` of a packed group of T as fp32.
 template <typename T, int Bytes>
 __device__ __forceinline__ float lane(const Packed<Bytes>& x, int i) {
@@ -129,6 +144,40 @@ __device__ __forceinline__ float lane(const Packed<Bytes>& x, int i) {
   } else {
     static_assert(sizeof(T) == 1);
     return to_float(T{static_cast<unsigned char>(x.word[i / 4] >> i % 4 * 8)});
+  }
+}
+
+// Sets element `i`, of 2 or 4 bytes, which is 0.
+template <int Size, int Bytes>
+__device__ __forceinline__ void set_element(Packed<Bytes>& x, int i, const Packed<Size>& value) {
+  static_assert(Size == 2 || Size == 4);
+  x.word[i * Size / 4] |= Size == 2 && i % 2 == 1 ? value.word[0] << 16 : value.word[0];
+}
+
+// The lower or the upper half, which begins a word or, of 4 bytes and less, lies within one.
+template <bool Upper, int Bytes>
+__device__ __forceinline__ Packed<Bytes / 2> half(const Packed<Bytes>& x) {
+  Packed<Bytes / 2> part;
+  if constexpr (Bytes > 4) {
+#pragma unroll
+    for (int i = 0; i < Bytes / 8; ++i) part.word[i] = x.word[i + (Upper ? Bytes / 8 : 0)];
+  } else {
+    part.word[0] = Upper ? x.word[0] >> Bytes * 4 : x.word[0];
+  }
+  return part;
+}
+
+// Writes the elements whose bits are set, in the fewest stores: the L2 counts them.
+template <typename T, int Bytes>
+__device__ __forceinline__ void store_some(T* to, const Packed<Bytes>& x, unsigned bits) {
+  constexpr int kCount = Bytes / sizeof(T);
+  constexpr unsigned kAll = (1u << kCount) - 1;
+  if (bits == kAll) {
+    store<Store::as_one>(to, x);
+  } else if constexpr (kCount > 1) {
+    if (bits == 0) return;
+    store_some(to, half<false>(x), bits & ((1u << kCount / 2) - 1));
+    store_some(to + kCount / 2, half<true>(x), bits >> kCount / 2);
   }
 }
 
@@ -179,16 +228,35 @@ __device__ __forceinline__ Elements<T, Count> load_elements(const T* from) {
   return x;
 }
 
+// Of `Count` values, rounded, what is part `i` of Elements.
+template <typename T, int Count>
+__device__ __forceinline__ auto round_part(const float (&value)[Count], int i) {
+  using All = Elements<T, Count>;
+  float part[All::kLanes];
+#pragma unroll
+  for (int j = 0; j < All::kLanes; ++j) part[j] = value[i * All::kLanes + j];
+  return pack<T, All::kBytes>(part);
+}
+
+// Rounds `Count` values and writes those whose bits are set.
+template <int Count, typename T>
+__device__ __forceinline__ void store_some_elements(T* to, const float (&value)[Count],
+                                                    unsigned bits) {
+  using All = Elements<T, Count>;
+#pragma unroll
+  for (int i = 0; i < Count / All::kLanes; ++i) {
+    store_some(to + i * All::kLanes, round_part<T>(value, i),
+               bits >> i * All::kLanes & ((1u << All::kLanes) - 1));
+  }
+}
+
 // Rounds and writes `Count` values.
 template <Store Hint, int Count, typename T>
 __device__ __forceinline__ void store_elements(T* to, const float (&value)[Count]) {
   using All = Elements<T, Count>;
 #pragma unroll
   for (int i = 0; i < Count / All::kLanes; ++i) {
-    float part[All::kLanes];
-#pragma unroll
-    for (int j = 0; j < All::kLanes; ++j) part[j] = value[i * All::kLanes + j];
-    store<Hint>(to + i * All::kLanes, pack<T, All::kBytes>(part));
+    store<Hint>(to + i * All::kLanes, round_part<T>(value, i));
   }
 }
 

@@ -48,20 +48,22 @@ __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const
   return pack<dtype_t, VECTOR_BYTES>(value);
 }
 
-// Of x, by which the compiler may not know the vector again: else it keeps rows unpacked for both.
-__device__ __forceinline__ void add_deviations(Vector x, float mean, float& sum, float& squares) {
+// Of the row's lanes of x, by which the compiler may not know the vector again: else it keeps rows
+// unpacked for both.
+__device__ __forceinline__ void add_deviations(Vector x, const Lanes& lanes, float mean, float& sum,
+                                               float& squares) {
 #pragma unroll
   for (unsigned& word : x.word) asm("" : "+r"(word));
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
+    if (!lanes.has(i)) continue;
     const float d = lane<dtype_t>(x, i) - mean;
     sum += d;
     squares += d * d;
   }
 }
 
-// Calls work(step, place of the vector's first element) for what is not kept: that is read for sums
-// and once more to be written.
+// Calls work(step) for what is not kept: that is read for sums and once more to be written.
 template <typename Work>
 __device__ __forceinline__ void for_the_rest(const WeightedFeed& feed, const Share& share,
                                              const Work& work) {
@@ -69,7 +71,7 @@ __device__ __forceinline__ void for_the_rest(const WeightedFeed& feed, const Sha
     if (!feed.active()) return;
 #pragma unroll 4
     for (int step = KEPT; step < STEPS; ++step) {
-      if (share.has(step)) work(step, feed.first() + share.column(step));
+      if (share.has(step)) work(step);
     }
   }
 }
@@ -82,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
                   unsigned early_blocks) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
-  const Share share;
+  Share share;
   Weights<kScales, 0> weights(w, share);
   Weights<kShifts, kScales> biases(b, share);
   if (blockIdx.x < early_blocks) {
@@ -113,16 +115,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         if constexpr (kAdds) {
           kept[i][step] = add(kept[i][step], added[i][step]);
           if (feed.active(i) && share.has(step)) {
-            store<Store::plain>(sum + first + i * columns + share.column(step), kept[i][step]);
+            share.store_to(sum + first + i * columns, step, kept[i][step]);
           }
         }
         sums.add(kept[i][step]);
       }
-      for_the_rest(feed, share, [&](int, long long at) {
-        Vector rest = load<Load::plain, VECTOR_BYTES>(x + at);
+      for_the_rest(feed, share, [&](int step) {
+        Vector rest = share.load_from<Load::plain>(x + first, step);
         if constexpr (kAdds) {
-          rest = add(rest, load<Load::plain, VECTOR_BYTES>(r + at));
-          store<Store::plain>(sum + at, rest);
+          rest = add(rest, share.load_from<Load::plain>(r + first, step));
+          share.store_to(sum + first, step, rest);
         }
         sums.add_alone(rest);
       });
@@ -144,15 +146,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
       for (int i = 0; i < ROWS_AT_ONCE; ++i) {
         if (!feed.active(i)) continue;
-        const auto add_one = [&](const Vector& v) {
-          add_deviations(v, normal[i].mean, part.of[2 * i], part.of[2 * i + 1]);
+        const auto add_one = [&](const Vector& v, int step) {
+          add_deviations(v, share.lanes(step), normal[i].mean, part.of[2 * i], part.of[2 * i + 1]);
         };
 #pragma unroll
         for (int step = 0; step < KEPT; ++step) {
-          if (share.has(step)) add_one(kept[i][step]);
+          if (share.has(step)) add_one(kept[i][step], step);
         }
-        for_the_rest(feed, share, [&](int, long long at) {
-          add_one(load<Load::plain, VECTOR_BYTES>(written + at));
+        for_the_rest(feed, share, [&](int step) {
+          add_one(share.load_from<Load::plain>(written + first, step), step);
         });
       }
       const Sums::Value deviations = feed.reduce_again<Sums>(part);
@@ -176,15 +178,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll
       for (int i = 0; i < ROWS_AT_ONCE; ++i) {
         const Vector value = finish(kept[i][step], w_of_step, b_of_step, normal[i].mean, scale[i]);
-        if (feed.active(i)) {
-          store<Store::plain>(y + first + i * columns + share.column(step), value);
-        }
+        if (feed.active(i)) share.store_to(y + first + i * columns, step, value);
       }
     }
-    for_the_rest(feed, share, [&](int step, long long at) {
-      store<Store::plain>(
-          y + at, finish(load<Load::plain, VECTOR_BYTES>(written + at), weights.at(step, feed),
-                         biases.at(step, feed), normal[0].mean, scale[0]));
+    for_the_rest(feed, share, [&](int step) {
+      const Vector rest = share.load_from<Load::plain>(written + first, step);
+      share.store_to(
+          y + first, step,
+          finish(rest, weights.at(step, feed), biases.at(step, feed), normal[0].mean, scale[0]));
     });
   } while (feed.next());
 }

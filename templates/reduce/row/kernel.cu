@@ -5,9 +5,10 @@ using namespace kernwright::row;
 
 using Reduction = Chosen<kind == kind_max, Max, Sum>::Type;
 
-__device__ __forceinline__ float include(float so_far, const Vector& x) {
+__device__ __forceinline__ float include(float so_far, const Vector& x, const Lanes& lanes) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
+    if (kind == kind_max && !lanes.has(i)) continue;  // 0 in others counts for a maximum alone
     const float v = lane<dtype_t>(x, i);
     so_far = Reduction::combine(so_far, kind == kind_sum_squares ? v * v : v);
   }
@@ -19,7 +20,7 @@ __device__ __forceinline__ float include(float so_far, const Vector& x) {
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     reduce_row(const dtype_t* __restrict__ x, out_t* __restrict__ y, long long row_count) {
   const dtype_t* const tensors[STREAMS] = {x};
-  const Share share;
+  Share share;
   Feed feed(tensors, row_count, share);
 
   do {
@@ -28,14 +29,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     float part = Reduction::identity();
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      if (share.has(step)) part = include(part, kept[step]);
+      if (share.has(step)) part = include(part, kept[step], share.lanes(step));
     }
     if constexpr (KEPT < STEPS) {
       if (feed.active()) {
         const dtype_t* const source = x + feed.row() * columns;
 #pragma unroll KEPT
         for (int step = KEPT; step < STEPS; ++step) {
-          if (share.has(step)) part = include(part, load_vector(source + share.column(step)));
+          if (!share.has(step)) continue;
+          part = include(part, share.load_from<kRead>(source, step), share.lanes(step));
         }
       }
     }

@@ -10,8 +10,7 @@ using Sums = Each<Sum, ROWS_AT_ONCE>;
 
 // Whether the registers of a thread take its rows unpacked, beside 4 for each and 16 for the rest.
 constexpr bool kFitsUnpacked =
-    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES < 4 ? 1 : VECTOR_BYTES / 4)) +
-        4 * ROWS_AT_ONCE + 16 <=
+    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) + 4 * ROWS_AT_ONCE + 16 <=
     65536 / (MIN_BLOCKS * THREADS);
 
 // Between the uses of rows before and after the reduction: values that were unpacked for the first
@@ -38,21 +37,21 @@ __device__ __forceinline__ float squares(const Vector& x) {
   return sum;
 }
 
-__device__ __forceinline__ void write(out_t* y, bool active, const Vector& x, const Vector& w,
-                                      float factor) {
+__device__ __forceinline__ void write(out_t* row, bool active, const Share& share, int step,
+                                      const Vector& x, const Vector& w, float factor) {
   float value[kLanes];
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     value[i] = lane<dtype_t>(x, i) * factor;
     if constexpr (kScales) value[i] *= lane<dtype_t>(w, i);
   }
-  if (active) store_elements<Store::plain>(y, value);
+  if (active) share.store_to(row, step, value);
 }
 
 // What a scale of 0 makes of all rows, whatever x and w hold: zeros, and the sums as ever. Apart
 // from the rest, whose registers a choice for every element would pass.
 __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, out_t* y,
-                                            dtype_t* sum, long long row_count, const Share& share) {
+                                            dtype_t* sum, long long row_count, Share& share) {
   constexpr int kRows = ROWS_PER_BLOCK * ROWS_AT_ONCE;
   const long long stride = static_cast<long long>(gridDim.x / CLUSTER) * kRows;
   release_next_kernel();
@@ -64,16 +63,18 @@ __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, 
     for (int i = 0; i < ROWS_AT_ONCE; ++i) {
       const long long row = block_row + threadIdx.x / THREADS_PER_ROW * ROWS_AT_ONCE + i;
       if (row >= row_count) break;
+      share.follow(row, row_count);
+      const long long first = row * columns;
 #pragma unroll 1
       for (int step = 0; step < STEPS; ++step) {
         if (!share.has(step)) continue;
-        const long long at = row * columns + share.column(step);
         if constexpr (kAdds) {
-          store<Store::plain>(sum + at, add(load<Load::plain, VECTOR_BYTES>(x + at),
-                                            load<Load::plain, VECTOR_BYTES>(r + at)));
+          share.store_to(sum + first, step,
+                         add(share.load_from<Load::plain>(x + first, step),
+                             share.load_from<Load::plain>(r + first, step)));
         }
         const float zeros[kLanes] = {};
-        store_elements<Store::plain>(y + at, zeros);
+        share.store_to(y + first, step, zeros);
       }
     }
   }
@@ -86,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
                 long long row_count, float epsilon, float scale, unsigned early_blocks) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
-  const Share share;
+  Share share;
   Weights<kScales, 0> weights(w, share);
   if (scale == 0) return write_zeros(x, r, y, sum, row_count, share);
   if (blockIdx.x < early_blocks) weights.prefetch();
@@ -109,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         if constexpr (kAdds) {
           kept[i][step] = add(kept[i][step], added[i][step]);
           if (feed.active(i) && share.has(step)) {
-            store<Store::plain>(sum + first + i * columns + share.column(step), kept[i][step]);
+            share.store_to(sum + first + i * columns, step, kept[i][step]);
           }
         }
         part.of[i] += squares(kept[i][step]);
@@ -120,11 +121,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #pragma unroll 4
         for (int step = KEPT; step < STEPS; ++step) {
           if (!share.has(step)) continue;
-          const long long at = first + share.column(step);
-          Vector rest = load<Load::plain, VECTOR_BYTES>(x + at);
+          Vector rest = share.load_from<Load::plain>(x + first, step);
           if constexpr (kAdds) {
-            rest = add(rest, load<Load::plain, VECTOR_BYTES>(r + at));
-            store<Store::plain>(sum + at, rest);
+            rest = add(rest, share.load_from<Load::plain>(r + first, step));
+            share.store_to(sum + first, step, rest);
           }
           part.of[0] += squares(rest);
         }
@@ -146,17 +146,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       const Vector w_of_step = weights.at(step, feed);
 #pragma unroll
       for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-        write(y + first + i * columns + share.column(step), feed.active(i), kept[i][step],
-              w_of_step, factor[i]);
+        write(y + first + i * columns, feed.active(i), share, step, kept[i][step], w_of_step,
+              factor[i]);
       }
     }
     if constexpr (KEPT < STEPS) {
 #pragma unroll 4
       for (int step = KEPT; step < STEPS; ++step) {
         if (!share.has(step)) continue;
-        const long long at = first + share.column(step);
-        write(y + at, true, load<Load::plain, VECTOR_BYTES>((kAdds ? sum : x) + at),
-              weights.at(step, feed), factor[0]);
+        const Vector rest = share.load_from<Load::plain>((kAdds ? sum : x) + first, step);
+        write(y + first, true, share, step, rest, weights.at(step, feed), factor[0]);
       }
     }
   } while (feed.next());

@@ -11,14 +11,16 @@ struct Exponents {
   float scale;
   long long seen;  // columns of the row that count
 
-  // Of the vector that begins at `column`; -inf where the column does not count.
+  // Of the vector of `step`; -inf where the column does not count.
   __device__ __forceinline__ void of(float (&v)[kLanes], const Vector& x, const Vector& bias,
-                                     int column) const {
+                                     const Share& share, int step) const {
+    const Lanes own = share.lanes(step);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
       v[i] = lane<dtype_t>(x, i) * scale;
       if constexpr (kAdds) v[i] = fmaf(lane<dtype_t>(x, i), scale, lane<dtype_t>(bias, i));
-      if constexpr (kCausal) v[i] = column + i < seen ? v[i] : minus_infinity();
+      if (!own.has(i)) v[i] = minus_infinity();
+      if constexpr (kCausal) v[i] = share.column(step) + i < seen ? v[i] : minus_infinity();
     }
   }
 };
@@ -41,10 +43,11 @@ __device__ __forceinline__ float exponentiate(float (&v)[kLanes], float most) {
   return sum;
 }
 
-__device__ __forceinline__ void write(dtype_t* y, float (&p)[kLanes], float factor) {
+__device__ __forceinline__ void write(dtype_t* row, const Share& share, int step,
+                                      float (&p)[kLanes], float factor) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) p[i] *= factor;
-  store<Store::plain>(y, pack<dtype_t, VECTOR_BYTES>(p));
+  share.store_to(row, step, pack<dtype_t, VECTOR_BYTES>(p));
 }
 
 // Each row is read once and exponentiated once: a thread's powers are relative to its own largest
@@ -55,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
                 int queries) {
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = bias;
-  const Share share;
+  Share share;
   Feed feed(tensors, row_count, share);
   const long long sequence = queries > 0 ? queries : columns;
 
@@ -76,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     LogSum::Value part = LogSum::identity();
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      exponents.of(power[step], kept[step], added[step], share.column(step));
+      exponents.of(power[step], kept[step], added[step], share, step);
       if (share.has(step)) part.largest = largest(power[step], part.largest);
     }
 #pragma unroll
@@ -85,12 +88,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     const float own = part.largest;
     // The rest is read now, and once more to be written.
-    const auto rest = [&](float(&v)[kLanes], int column) {
+    const auto rest = [&](float(&v)[kLanes], int step) {
       Vector value{};
-      if (scale != 0) value = load<Load::plain, VECTOR_BYTES>(x + first + column);
+      if (scale != 0) value = share.load_from<Load::plain>(x + first, step);
       Vector offset{};
-      if constexpr (kAdds) offset = load<Load::plain, VECTOR_BYTES>(bias + first + column);
-      exponents.of(v, value, offset, column);
+      if constexpr (kAdds) offset = share.load_from<Load::plain>(bias + first, step);
+      exponents.of(v, value, offset, share, step);
     };
     if constexpr (KEPT < STEPS) {
       if (feed.active()) {
@@ -98,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         for (int step = KEPT; step < STEPS; ++step) {
           if (!share.has(step)) continue;
           float v[kLanes];
-          rest(v, share.column(step));
+          rest(v, step);
           LogSum::Value more{largest(v, minus_infinity()), 0};
           more.sum = exponentiate(v, more.largest);
           part = LogSum::combine(part, more);
@@ -112,16 +115,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const float factor = LogSum::factor(own, all.largest) * share_of_sum;
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      if (share.has(step)) write(y + first + share.column(step), power[step], factor);
+      if (share.has(step)) write(y + first, share, step, power[step], factor);
     }
     if constexpr (KEPT < STEPS) {
 #pragma unroll 2
       for (int step = KEPT; step < STEPS; ++step) {
         if (!share.has(step)) continue;
         float v[kLanes];
-        rest(v, share.column(step));
+        rest(v, step);
         exponentiate(v, all.largest);
-        write(y + first + share.column(step), v, share_of_sum);
+        write(y + first, share, step, v, share_of_sum);
       }
     }
   } while (feed.next());
