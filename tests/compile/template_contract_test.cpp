@@ -393,12 +393,13 @@ TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWhol
   constexpr int kElements = 8;       // of a vector
   constexpr int kParts = 8 + 4 + 2;  // of 2, 4 and 8 bytes, one of which is written
   for (const char* operation : {"rmsnorm", "layernorm", "softmax", "reduce"}) {
-    // Ten vectors a thread: a row begins in the first, and ends in one of the last two.
+    // Ten vectors a thread: a row begins in the first, and ends in one of the last two; of zeros
+    // rmsnorm writes any of them in one place.
     const std::map<std::string, std::int64_t> straight = {{"RESIDENT", 512}};
     const auto even = compile(operation, "rows=100 columns=40000", straight);
     const auto odd = compile(operation, "rows=100 columns=40001", straight);
     EXPECT_LE(odd.count("LDG"), 2 * even.count("LDG") + 2 * kElements) << operation;
-    EXPECT_LE(odd.count("STG"), even.count("STG") + 3 * kParts) << operation;
+    EXPECT_LE(odd.count("STG"), even.count("STG") + 4 * kParts) << operation;
     // A ring holds them too.
     const std::map<std::string, std::int64_t> ring = {
         {"THREADS_PER_ROW", 384}, {"STAGES", 2}, {"RESIDENT", 768}};
