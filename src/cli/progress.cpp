@@ -61,8 +61,9 @@ void ProgressLine::update(std::string_view text, double now_seconds) {
   std::fflush(stderr);
 }
 
-Ticker::Ticker(std::function<std::string(double seconds)> line)
-    : text_(std::move(line)), thread_([this] { run(); }) {}
+Ticker::Ticker(std::function<std::string(double seconds)> line) : text_(std::move(line)) {
+  if (Result<Thread> thread = Thread::start([this] { run(); })) thread_ = *std::move(thread);
+}
 
 Ticker::~Ticker() {
   {

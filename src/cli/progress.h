@@ -6,9 +6,9 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "service/core.h"
+#include "support/threads.h"
 #include "tuner/tuning_session.h"
 
 namespace kernwright::cli {
@@ -32,7 +32,8 @@ class ProgressLine {
 };
 
 /// Shows `line` of the seconds since its start once a second, from the first on, until it is
-/// destroyed: also while nobody has anything to tell.
+/// destroyed: also while nobody has anything to tell. Where no thread can be started there is no
+/// line; the work itself then says which limit was met.
 class Ticker {
  public:
   explicit Ticker(std::function<std::string(double seconds)> line);
@@ -47,7 +48,7 @@ class Ticker {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
-  std::thread thread_;  // last: it uses all others
+  Thread thread_;  // last: it uses all others
 };
 
 /// From here on Ctrl-C ends the program with exit status 130 and `message` on standard error. What
