@@ -83,8 +83,8 @@ double value_of(std::string text) {
 /// nlohmann's own builder of values, with numbers that do not depend on the locale.
 class ValueBuilder : public nlohmann::detail::json_sax_dom_parser<nlohmann::ordered_json> {
  public:
-  explicit ValueBuilder(nlohmann::ordered_json& root)
-      : json_sax_dom_parser(root, /*allow_exceptions_=*/false) {}
+  explicit ValueBuilder(nlohmann::ordered_json& tree)
+      : json_sax_dom_parser(tree, /*allow_exceptions_=*/false) {}
   // The parser calls it by this type. NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method)
   bool number_float(double, const std::string& text) {
     return json_sax_dom_parser::number_float(value_of(text), text);
