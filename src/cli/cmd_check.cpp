@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "compile/render.h"
 #include "model/find_named.h"
 #include "model/unfused_form.h"

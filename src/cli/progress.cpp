@@ -45,8 +45,9 @@ ProgressLine::ProgressLine(bool patient)
     : terminal_(isatty(STDERR_FILENO) == 1),
       printed_(patient && !terminal_ ? 0 : -kSparseSeconds) {}
 
-ProgressLine::~ProgressLine() {
+void ProgressLine::clear() {
   if (terminal_ && dirty_) std::fprintf(stderr, "\r\033[K");
+  dirty_ = false;
 }
 
 void ProgressLine::update(std::string_view text, double now_seconds) {

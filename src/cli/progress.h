@@ -18,12 +18,14 @@ namespace kernwright::cli {
 class ProgressLine {
  public:
   explicit ProgressLine(bool patient = false);
-  ~ProgressLine();
+  ~ProgressLine() { clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   /// At `seconds` from its start.
   void update(std::string_view text, double seconds);
+  /// Takes it off a terminal, so that other lines can be printed.
+  void clear();
 
  private:
   bool terminal_;
