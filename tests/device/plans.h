@@ -17,7 +17,12 @@ inline ArgumentPlan number(ArgumentKind kind, std::int64_t value) {
 
 inline TensorShape tensor(const std::string& name, TensorRole role, DType dtype,
                           std::vector<std::int64_t> extent) {
-  return {.name = name, .role = role, .dtype = dtype, .extent = std::move(extent), .alignment = 16};
+  TensorShape shape;
+  shape.name = name;
+  shape.role = role;
+  shape.dtype = dtype;
+  shape.extent = std::move(extent);
+  return shape;
 }
 
 inline LaunchPlan launch(const std::string& kernel, Extent3 grid, Extent3 block,
