@@ -482,8 +482,9 @@ TEST_F(ServiceCoreTest, AnUnknownOperationListsThoseThereAre) {
 TEST_F(ServiceCoreTest, AProblemLargerThanTheGpusMemoryIsRefusedWithBothSizes) {
   const auto core = open(MissPolicy::predict, "h200");
   const Problem huge = matmul({.m = 1'000'000, .n = 1'000'000, .k = 1'000'000}, DType::bf16);
-  for (const Error& error : {core->get_best_kernel(huge).error(), core->predict(huge, 1).error(),
-                             open()->tune(huge, few_trials()).error()}) {
+  for (const Error& error :
+       {core->get_best_kernel(huge).error(), core->predict(huge, {.trials = 1}).error(),
+        open()->tune(huge, few_trials()).error()}) {
     EXPECT_EQ(error.code, ErrorCode::invalid_argument);
     EXPECT_EQ(error.message.rfind("the tensors of matmul m=1000000 n=1000000 k=1000000 dtype=bf16 "
                                   "take 6000.0 GB; h200 has 1",
