@@ -68,6 +68,7 @@ TEST_F(DataOpsGpuTest, DrawsOfATensorsOwnAreThoseOfTheHost) {
   shape.extent = {37, 1001};
   shape.pitch = 1003;
   for (const DType dtype : dtypes()) {
+    shape.dtype = dtype;
     std::vector<Draw> draws{
         {DrawKind::constant, 1}, {DrawKind::uniform, 0, 1}, {DrawKind::uniform, 1, 1}};
     if (dtype == DType::int32 || dtype == DType::int64) {
