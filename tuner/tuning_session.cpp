@@ -51,8 +51,12 @@ Result<void> TuningSession::compile_first_choices() {
   const SearchSpace space = make_search_space(*list_, profile_, {});
   const auto threads = static_cast<std::size_t>(pool_.threads());
   std::vector<std::size_t> choices{list_->default_index};
-  for (const std::size_t choice : detail::Prior(space).favourites(threads)) {
-    if (choice != list_->default_index && choices.size() < threads) choices.push_back(choice);
+  // One more than are wanted: what is compiled as the default is serves for both.
+  const int default_group = space.group_of[list_->default_index];
+  for (const std::size_t choice : detail::Prior(space).favourites(threads + 1)) {
+    if (space.group_of[choice] != default_group && choices.size() < threads) {
+      choices.push_back(choice);
+    }
   }
   for (const std::size_t choice : choices) {
     // Nobody waits: the search asks again.

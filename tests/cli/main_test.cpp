@@ -1,4 +1,5 @@
 #include "cache/record_store.h"
+#include "support/text.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/walkthrough.h"
 
@@ -162,7 +163,7 @@ class FullOutputTest : public ProgramTest {
  protected:
   void expect_failure(const std::string& words) {
     for (const std::string to : {" > /dev/full", " >&-"}) {
-      const Ran ran = shell("kernwright " + words + to);
+      const Ran ran = shell(concat("kernwright ", words, to));
       EXPECT_EQ(ran.exit_code, 1) << words << to << ": " << ran.err;
       EXPECT_NE(ran.err.find("cannot write to standard output: "), std::string::npos)
           << words << to << ": " << ran.err;
@@ -183,8 +184,8 @@ TEST_F(FullOutputTest, EveryCommandFails) {
     expect_failure("operations" + json);
     expect_failure("operations softmax" + json);
     expect_failure("show matmul m=4096 n=6144 k=4096 dtype=bf16 --sku h200" + json);
-    expect_failure("prewarm " + list + " --verify --sku h200" + json);
-    expect_failure("sweep " + list + " --dry-run --sku h200" + json);
+    expect_failure(concat("prewarm ", list, " --verify --sku h200", json));
+    expect_failure(concat("sweep ", list, " --dry-run --sku h200", json));
     expect_failure("cache list" + json);
     expect_failure("cache verify" + json);
     expect_failure("cache compact" + json);

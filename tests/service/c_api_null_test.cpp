@@ -12,6 +12,7 @@
 #include "model/embedded_files.h"
 #include "scripted_kernel.h"
 #include "service/c_api_support.h"
+#include "support/text.h"
 #include "tests/device/fake_driver.h"
 #include "tests/temp_dir.h"
 
@@ -200,7 +201,7 @@ TEST_F(CApiNullTest, ANullPointerIsAFailureThatNamesFunctionAndParameter) {
   for (const auto& [pointer, call] : calls()) {
     const auto& [function, parameter] = pointer;
     EXPECT_EQ(call(), -1) << function << ", " << parameter;
-    EXPECT_EQ(kw_last_error(), function + ": " + parameter + " is null");
+    EXPECT_EQ(kw_last_error(), concat(function, ": ", parameter, " is null"));
   }
   EXPECT_EQ(out_kernel_, nullptr);
   EXPECT_EQ(out_baked_, nullptr);

@@ -102,26 +102,26 @@ class WideSpaceTest : public ::testing::Test {
   CandidateList list_;
 };
 
-TEST_F(WideSpaceTest, OfAMillionValuesOfOneParameterAStatedNumberIsKept) {
+TEST_F(WideSpaceTest, OfHalfAMillionValuesOfOneParameterAStatedNumberIsKept) {
   std::string values;
-  for (int i = 1; i <= 1'000'000; ++i) values += concat(i == 1 ? "" : ", ", i);
-  list(concat(R"("B": [)", values, "]"), R"("B": 777777)");
+  for (int i = 1; i <= 500'000; ++i) values += concat(i == 1 ? "" : ",", i);
+  list(concat(R"("B": [)", values, "]"), R"("B": 377777)");
   // Whatever is looked at obeys; the default is added where it was not looked at.
   EXPECT_LE(list_.candidates.size(), 20'001U);
   EXPECT_GE(list_.candidates.size(), 20'000U);
   EXPECT_EQ(list_.rejected, 0);
   EXPECT_EQ(list_.notes, (std::vector<std::string>{
-                             "toy/wide: looked at 400000 of 2000000 configurations",
+                             "toy/wide: looked at 400000 of 1000000 configurations",
                              "toy/wide: kept 20000 of 400000 configurations that obey the rules"}));
-  std::int64_t least = 1'000'000;
+  std::int64_t least = 500'000;
   std::int64_t most = 0;
   for (const Candidate& candidate : list_.candidates) {
     least = std::min(least, candidate.configuration.at("B"));
     most = std::max(most, candidate.configuration.at("B"));
   }
   EXPECT_LT(least, 1000) << "evenly spread";
-  EXPECT_GT(most, 999'000);
-  EXPECT_EQ(list_.candidates[list_.default_index].configuration.at("B"), 777'777);
+  EXPECT_GT(most, 499'000);
+  EXPECT_EQ(list_.candidates[list_.default_index].configuration.at("B"), 377'777);
 }
 
 TEST_F(WideSpaceTest, WhatIsNotSampledIsThinnedOutAllTheSame) {

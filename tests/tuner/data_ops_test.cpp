@@ -129,7 +129,7 @@ TEST_F(HostDataOpsTest, UniformIntegersHaveBothEnds) {
 }
 
 TEST_F(HostDataOpsTest, EveryRowIsAPermutationOfItsOwn) {
-  std::vector<std::int32_t> values(3 * 50);
+  std::vector<std::int32_t> values(150);
   TensorShape shape;
   shape.extent = {3, 50};
   ASSERT_TRUE(ops_->draw(address(values.data()), DType::int32, shape, {DrawKind::permutation}, 1));
@@ -144,7 +144,7 @@ TEST_F(HostDataOpsTest, EveryRowIsAPermutationOfItsOwn) {
 }
 
 TEST_F(HostDataOpsTest, EveryRowOfOffsetsRisesToItsEnd) {
-  std::vector<std::int64_t> values(3 * 50);
+  std::vector<std::int64_t> values(150);
   TensorShape shape;
   shape.extent = {3, 50};
   ASSERT_TRUE(

@@ -277,7 +277,10 @@ TEST(TuningSessionTest, ProgressIsReportedAfterEveryTrial) {
   std::vector<TuningProgress> seen;
   toy.options.progress = [&](const TuningProgress& progress) { seen.push_back(progress); };
   ASSERT_TRUE(toy.run());
-  ASSERT_EQ(seen.size(), 50U);
+  // It is told at other moments too, before the first trial and the finals among them.
+  std::set<int> measured;
+  for (const TuningProgress& progress : seen) measured.insert(static_cast<int>(progress.measured));
+  for (int trial = 1; trial <= 50; ++trial) EXPECT_TRUE(measured.contains(trial)) << trial;
   EXPECT_EQ(seen.back().candidates, 50);
   EXPECT_EQ(seen.back().measured, 50);
   EXPECT_EQ(seen.back().best_us, 3);
@@ -329,7 +332,7 @@ TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
   EXPECT_NE(list.error().message.find("toy/other: "), std::string::npos);
 }
 
-TEST(TuningSessionTest, FirstChoicesAreCompiledBeforeTheRunnerIsThere) {
+TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
   ToySession toy;
   const Problem problem = toy.catalog.problem();
   TuningSession session(*toy.catalog, toy.catalog.operation(), problem, toy.profile,
@@ -346,19 +349,15 @@ TEST(TuningSessionTest, FirstChoicesAreCompiledBeforeTheRunnerIsThere) {
     return static_cast<int>(compiled.size());
   };
   ASSERT_TRUE(session.compile_first_choices());
-  while (count() < toy.pool.threads()) std::this_thread::yield();
+  while (count() == 0) std::this_thread::yield();  // where nothing is compiled the test ends late
 
   const CandidateList list =
       enumerate_candidates(*toy.catalog, toy.catalog.operation(), problem, toy.profile).value();
-  const auto first = static_cast<std::size_t>(
-      std::min_element(list.predicted_us.begin(), list.predicted_us.end()) -
-      list.predicted_us.begin());
-  for (const std::size_t choice : {list.default_index, first}) {
-    const Candidate& candidate = list.candidates[choice];
-    EXPECT_TRUE(compiled.contains(render(candidate, *toy.catalog, toy.profile.sm_arch).digest("")))
-        << candidate.id();
-  }
-  EXPECT_EQ(count(), toy.pool.threads()) << "one each";
+  const Candidate& candidate = list.candidates[list.default_index];
+  const std::lock_guard lock(mutex);
+  // The toy's predictions are all equal, so there is no first choice but the default.
+  EXPECT_EQ(compiled,
+            std::set<Digest>{render(candidate, *toy.catalog, toy.profile.sm_arch).digest("")});
 }
 
 TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {

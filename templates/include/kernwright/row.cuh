@@ -259,6 +259,8 @@ __device__ __forceinline__ Vector add(const Vector& a, const Vector& b) {
 
 // The rows of this thread's group, `Rows` neighbours at once and one turn after another:
 //
+//   release_next_kernel();
+//   await_previous_kernel();
 //   Share share;
 //   Feed feed(tensors, row_count, share);
 //   do {
@@ -282,8 +284,6 @@ class Feed {
   __device__ __forceinline__ Feed(const dtype_t* const (&tensors)[STREAMS], long long row_count,
                                   Share& share)
       : share_(share), row_count_(row_count) {
-    release_next_kernel();
-    await_previous_kernel();
     block_row_ = first_row();
 #pragma unroll
     for (int i = 0; i < STREAMS; ++i) tensors_[i] = tensors[i];

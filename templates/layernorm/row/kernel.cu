@@ -91,6 +91,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     weights.prefetch();
     biases.prefetch();
   }
+  release_next_kernel();
+  await_previous_kernel();
   WeightedFeed feed(tensors, row_count, share);
   weights.hold(feed);
   biases.hold(feed);

@@ -21,6 +21,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     reduce_row(const dtype_t* __restrict__ x, out_t* __restrict__ y, long long row_count) {
   const dtype_t* const tensors[STREAMS] = {x};
   Share share;
+  release_next_kernel();
+  await_previous_kernel();
   Feed feed(tensors, row_count, share);
 
   do {

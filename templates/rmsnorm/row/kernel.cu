@@ -54,8 +54,6 @@ __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, 
                                             dtype_t* sum, long long row_count, Share& share) {
   constexpr int kRows = ROWS_PER_BLOCK * ROWS_AT_ONCE;
   const long long stride = static_cast<long long>(gridDim.x / CLUSTER) * kRows;
-  release_next_kernel();
-  await_previous_kernel();
 #pragma unroll 1
   for (long long block_row = static_cast<long long>(blockIdx.x / CLUSTER) * kRows;
        block_row < row_count; block_row += stride) {
@@ -89,8 +87,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   if constexpr (kAdds) tensors[STREAMS - 1] = r;
   Share share;
   Weights<kScales, 0> weights(w, share);
-  if (scale == 0) return write_zeros(x, r, y, sum, row_count, share);
   if (blockIdx.x < early_blocks) weights.prefetch();
+  release_next_kernel();
+  await_previous_kernel();
+  if (scale == 0) return write_zeros(x, r, y, sum, row_count, share);
   WeightedFeed feed(tensors, row_count, share);
   weights.hold(feed);
 

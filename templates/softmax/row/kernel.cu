@@ -59,6 +59,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   const dtype_t* tensors[STREAMS] = {x};
   if constexpr (kAdds) tensors[STREAMS - 1] = bias;
   Share share;
+  release_next_kernel();
+  await_previous_kernel();
   Feed feed(tensors, row_count, share);
   const long long sequence = queries > 0 ? queries : columns;
 
