@@ -57,8 +57,8 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
       max_days("max-days", llvm::cl::desc("prune: age of artifacts, default any"),
                llvm::cl::init(0), llvm::cl::sub(sub)),
       kernel_template("template",
-                      llvm::cl::desc("pin, ban: default: what is served now; lift: default:\n"
-                                     "all that was decided for the problem"),
+                      llvm::cl::desc("pin, ban: default: what is served now;\n"
+                                     "lift: default: all that was decided"),
                       llvm::cl::value_desc("NAME"), llvm::cl::sub(sub)),
       configuration("configuration",
                     llvm::cl::desc("Parameters of --template, \"A=1 B=2\"; default: own"),
@@ -68,8 +68,8 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
       key("key", llvm::cl::desc("export: sign with this secret key"), llvm::cl::value_desc("FILE"),
           llvm::cl::sub(sub)),
       serial("serial",
-             llvm::cl::desc("export: says which bundle is the newer; default: the time in UTC\n"
-                            "seconds"),
+             llvm::cl::desc("export: says which bundle is newer;\n"
+                            "default: the time in UTC seconds"),
              llvm::cl::value_desc("N"), llvm::cl::init(0), llvm::cl::sub(sub)),
       trusted_keys("trusted-keys", llvm::cl::desc("install: public keys, one a line"),
                    llvm::cl::value_desc("FILE"), llvm::cl::sub(sub)),
@@ -77,7 +77,8 @@ CacheFlags::CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& as_
                      llvm::cl::desc("install: also what none of the trusted keys signed"),
                      llvm::cl::sub(sub)),
       allow_older("allow-older",
-                  llvm::cl::desc("install: also a lower serial than that of the bundle in use"),
+                  llvm::cl::desc("install: also a lower serial than that\n"
+                                 "of the bundle in use"),
                   llvm::cl::sub(sub)),
       json(as_json) {}
 

@@ -82,8 +82,8 @@ class Tune : public Command {
         seconds_("seconds", llvm::cl::desc("Budget (default 30)"), llvm::cl::init(30),
                  llvm::cl::sub(sub)),
         trials_("trials",
-                llvm::cl::desc("Measure at most so many candidates (default any); with --sku,\n"
-                               "compile them (default 4)"),
+                llvm::cl::desc("Measure at most so many candidates (default\n"
+                               "any); with --sku, compile them (default 4)"),
                 llvm::cl::init(0), llvm::cl::sub(sub)),
         strategy_("strategy",
                   llvm::cl::desc("portfolio (default), ranked, local_search, random or\n"

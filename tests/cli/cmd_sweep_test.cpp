@@ -110,7 +110,7 @@ TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
 }
 
 TEST_F(WorklistToolkitTest, WhatNoTemplateRunsIsNamedAndTheOthersAreDone) {
-  const std::string impossible = "rope tokens=16 heads=8 kv_heads=8 head_dim=3 dtype=bf16";
+  const std::string impossible = "softmax rows=1 columns=3000000000 dtype=bf16";
   write("list.json",
         "{\"problems\": [\n\"" + impossible + "\", \"vector_add n=4096 dtype=fp32\"]}");
   const nlohmann::json plan = run_list("sweep", {"--dry-run", "--json"}).json();
