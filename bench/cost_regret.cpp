@@ -23,8 +23,8 @@
 #include "model/catalog.h"
 #include "model/device_profile.h"
 #include "support/text.h"
+#include "tuner/candidate_list.h"
 #include "tuner/simulation/recorded_space.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

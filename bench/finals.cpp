@@ -23,6 +23,7 @@
 #include "bench/common/finals_world.h"
 #include "bench/common/proportion.h"
 #include "cache/record_store.h"
+#include "support/statistics.h"
 #include "support/text.h"
 #include "tuner/race.h"
 #include "tuner/rounds.h"

@@ -20,10 +20,10 @@
 #include "compile/compiler.h"
 #include "device/cuda_device.h"
 #include "support/text.h"
+#include "tuner/candidate_list.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/device_runner.h"
 #include "tuner/simulation/record_space.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

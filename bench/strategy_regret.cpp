@@ -21,8 +21,8 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
+#include "support/random.h"
 #include "support/text.h"
-#include "tuner/draw.h"
 #include "tuner/search_strategy.h"
 #include "tuner/simulation/recorded_space.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "support/random.h"
 #include "support/text.h"
-#include "tuner/draw.h"
 
 namespace kernwright {
 namespace {

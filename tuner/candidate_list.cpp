@@ -1,3 +1,5 @@
+#include "tuner/candidate_list.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -7,7 +9,6 @@
 #include "support/text.h"
 #include "support/threads.h"
 #include "tuner/cost_model.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

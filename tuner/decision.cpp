@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "support/hash.h"
-#include "tuner/rounds.h"
+#include "support/statistics.h"
 
 namespace kernwright {
 namespace {

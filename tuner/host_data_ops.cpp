@@ -5,8 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "support/random.h"
 #include "tuner/data_ops.h"
-#include "tuner/draw.h"
 #include "tuner/element.h"
 
 namespace kernwright {

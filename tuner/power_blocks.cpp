@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "support/statistics.h"
 #include "support/text.h"
-#include "tuner/rounds.h"
 
 namespace kernwright {
 namespace {

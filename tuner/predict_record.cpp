@@ -1,3 +1,5 @@
+#include "tuner/predict_record.h"
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -6,10 +8,10 @@
 
 #include "compile/render.h"
 #include "support/utc.h"
+#include "tuner/candidate_list.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/cost_model.h"
 #include "tuner/evidence.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

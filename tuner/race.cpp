@@ -6,8 +6,9 @@
 #include <numeric>
 #include <optional>
 
+#include "support/random.h"
+#include "support/statistics.h"
 #include "support/text.h"
-#include "tuner/draw.h"
 #include "tuner/power_blocks.h"
 #include "tuner/rounds.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tuner/rounds.h"
+#include "support/statistics.h"
 
 namespace kernwright {
 namespace {

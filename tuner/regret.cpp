@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "tuner/rounds.h"
+#include "support/statistics.h"
 
 namespace kernwright {
 namespace {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "support/statistics.h"
+
 namespace kernwright {
 namespace {
 
@@ -71,14 +73,6 @@ std::vector<std::size_t> counted(const RoundSamples& samples, std::size_t size) 
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  const auto n = values.size();
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(n / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (n % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 void RoundSamples::drop_disturbed() {
   if (count() <= looked_at) return;

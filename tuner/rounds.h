@@ -36,7 +36,4 @@ std::vector<double> relative_medians(const RoundSamples& samples,
 /// Median of its samples in rounds that count, in microseconds.
 double median_us(const RoundSamples& samples, std::size_t contender);
 
-/// The finite median of values that are not empty.
-double median(std::vector<double> values);
-
 }  // namespace kernwright

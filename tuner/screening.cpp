@@ -3,8 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "support/statistics.h"
 #include "support/text.h"
-#include "tuner/rounds.h"
 
 namespace kernwright {
 namespace {

@@ -9,11 +9,11 @@
 #include <set>
 #include <utility>
 
+#include "support/random.h"
 #include "support/text.h"
 #include "tuner/code_identity.h"
 #include "tuner/compile_ahead.h"
 #include "tuner/decision.h"
-#include "tuner/draw.h"
 #include "tuner/evidence.h"
 #include "tuner/regret.h"
 #include "tuner/screening.h"

@@ -13,6 +13,7 @@
 #include "tuner/compile_queue.h"
 #include "tuner/runner.h"
 #include "tuner/search_strategy.h"
+#include "tuner/seeds.h"
 #include "tuner/survivors.h"
 #include "tuner/trial_log.h"
 #include <kernwright/result.h>
@@ -41,13 +42,6 @@ struct TuningProgress {
 struct KnownFailure {
   std::string id;  ///< of the candidate
   Outcome outcome = Outcome::rejected;
-};
-
-/// A configuration that is known to be good somewhere.
-struct SeedConfiguration {
-  std::string kernel_template;
-  Configuration configuration;
-  bool other_sku = false;
 };
 
 struct TuningOptions {

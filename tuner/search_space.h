@@ -2,8 +2,9 @@
 
 #include <span>
 
+#include "tuner/candidate_list.h"
 #include "tuner/search_strategy.h"
-#include "tuner/tuning_session.h"
+#include "tuner/seeds.h"
 
 namespace kernwright {
 

@@ -2,13 +2,21 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cache/record_head.h"
 #include "model/operation.h"
-#include "tuner/search.h"
+#include "model/parameter_space.h"
 
 namespace kernwright {
+
+/// A configuration that is known to be good somewhere.
+struct SeedConfiguration {
+  std::string kernel_template;
+  Configuration configuration;
+  bool other_sku = false;
+};
 
 /// How far apart two normalised problems of `operation` are: the L2 norm of the log2 ratios of
 /// their dims, plus 1 per flag that differs. Nothing where a dtype differs: such problems share no

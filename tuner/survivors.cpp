@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tuner/rounds.h"
+#include "support/statistics.h"
 
 namespace kernwright {
 

@@ -4,6 +4,7 @@
 #include "compile/render.h"
 #include "device/cuda_device.h"
 #include "support/text.h"
+#include "tuner/candidate_list.h"
 #include "tuner/device_runner.h"
 #include "tuner/tuning_session.h"
 

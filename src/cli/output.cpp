@@ -12,6 +12,7 @@
 #include "cli/record_text.h"
 #include "support/text.h"
 #include "tuner/decision.h"
+#include "tuner/predict_record.h"
 
 namespace kernwright::cli {
 namespace {

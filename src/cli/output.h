@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "tuner/tuning_session.h"
+#include "tuner/search.h"
 
 namespace kernwright::cli {
 

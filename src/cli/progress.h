@@ -9,7 +9,7 @@
 
 #include "service/core.h"
 #include "support/threads.h"
-#include "tuner/tuning_session.h"
+#include "tuner/search.h"
 
 namespace kernwright::cli {
 

@@ -10,7 +10,7 @@
 #include "service/sweep_report.h"
 #include "support/text.h"
 #include "tuner/decision.h"
-#include "tuner/tuning_session.h"
+#include "tuner/predict_record.h"
 
 namespace kernwright::cli {
 namespace {

@@ -24,7 +24,7 @@
 #include "service/lookup_counters.h"
 #include "service/measuring.h"
 #include "tuner/data_ops.h"
-#include "tuner/tuning_session.h"
+#include "tuner/search.h"
 #include "tuner/unfused_comparison.h"
 #include <kernwright/kernel.h>
 #include <kernwright/problem.h>

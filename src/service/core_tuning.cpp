@@ -12,6 +12,8 @@
 #include "tuner/device_runner.h"
 #include "tuner/gpu_lock.h"
 #include "tuner/opening.h"
+#include "tuner/predict_record.h"
+#include "tuner/tuning_session.h"
 
 namespace kernwright {
 

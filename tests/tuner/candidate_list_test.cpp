@@ -1,3 +1,5 @@
+#include "tuner/candidate_list.h"
+
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <memory>
@@ -10,7 +12,6 @@
 #include "support/text.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/toy.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

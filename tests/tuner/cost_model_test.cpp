@@ -9,7 +9,7 @@
 
 #include "model/catalog.h"
 #include "support/text.h"
-#include "tuner/tuning_session.h"
+#include "tuner/candidate_list.h"
 
 namespace kernwright {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
-#include "tuner/draw.h"
+#include "support/random.h"
 #include "tuner/simulation/random_stream.h"
 
 namespace kernwright {

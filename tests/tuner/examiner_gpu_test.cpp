@@ -8,7 +8,7 @@
 #include "support/text.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/gpu_world.h"
-#include "tuner/tuning_session.h"
+#include "tuner/candidate_list.h"
 
 namespace kernwright {
 namespace {

@@ -12,9 +12,9 @@
 #include "model/catalog.h"
 #include "model/draw.h"
 #include "tuner/buffer_sets.h"
+#include "tuner/candidate_list.h"
 #include "tuner/checker.h"
 #include "tuner/element.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "support/random.h"
 #include "support/text.h"
 #include "tests/tuner/template_checks.h"
-#include "tuner/draw.h"
 
 namespace kernwright {
 namespace {

@@ -13,8 +13,8 @@
 #include "compile/render.h"
 #include "support/text.h"
 #include "tests/tuner/gpu_world.h"
+#include "tuner/candidate_list.h"
 #include "tuner/element.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "compile/render.h"
+#include "support/random.h"
 #include "support/text.h"
 #include "tests/tuner/gpu_world.h"
+#include "tuner/candidate_list.h"
 #include "tuner/checker.h"
-#include "tuner/draw.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 

@@ -3,10 +3,10 @@
 
 #include "compile/render.h"
 #include "support/files.h"
+#include "support/random.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/template_checks.h"
-#include "tuner/draw.h"
 #include "tuner/tuning_session.h"
 
 namespace kernwright {

@@ -3,8 +3,8 @@
 #include "device/fake_device.h"
 #include "tests/temp_dir.h"
 #include "tuner/data_ops.h"
+#include "tuner/predict_record.h"
 #include "tuner/reference_kernels.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

@@ -13,6 +13,7 @@
 #include "compile/render.h"
 #include "tests/tuner/toy.h"
 #include "tuner/cost_model.h"
+#include "tuner/predict_record.h"
 
 namespace kernwright {
 namespace {

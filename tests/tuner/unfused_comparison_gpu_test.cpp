@@ -4,7 +4,7 @@
 #include "compile/render.h"
 #include "support/text.h"
 #include "tests/tuner/gpu_world.h"
-#include "tuner/tuning_session.h"
+#include "tuner/candidate_list.h"
 #include "tuner/unfused_comparison.h"
 
 namespace kernwright {

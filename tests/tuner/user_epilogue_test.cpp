@@ -10,8 +10,8 @@
 #include "tests/compile/toolkit_world.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/gpu_world.h"
+#include "tuner/candidate_list.h"
 #include "tuner/compile_ahead.h"
-#include "tuner/tuning_session.h"
 
 namespace kernwright {
 namespace {

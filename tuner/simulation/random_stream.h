@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tuner/draw.h"
+#include "support/random.h"
 
 namespace kernwright {
 

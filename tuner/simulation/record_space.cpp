@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "support/random.h"
 #include "support/text.h"
 #include "tuner/compile_ahead.h"
-#include "tuner/draw.h"
 #include "tuner/screening.h"
 
 namespace kernwright {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tuner/draw.h"
+#include "support/random.h"
 
 namespace kernwright::detail {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tuner/draw.h"
+#include "support/random.h"
 #include "tuner/search_strategy.h"
 
 namespace kernwright {
