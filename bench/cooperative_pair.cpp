@@ -19,7 +19,7 @@
 #include "compile/render.h"
 #include "device/cuda_device.h"
 #include "support/text.h"
-#include "tuner/element.h"
+#include "tuner/data/element.h"
 
 namespace kernwright {
 namespace {

@@ -23,7 +23,7 @@
 #include "model/catalog.h"
 #include "model/device_profile.h"
 #include "support/text.h"
-#include "tuner/candidate_list.h"
+#include "tuner/candidates/candidate_list.h"
 #include "tuner/simulation/recorded_space.h"
 
 namespace kernwright {

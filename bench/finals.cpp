@@ -25,9 +25,9 @@
 #include "cache/record_store.h"
 #include "support/statistics.h"
 #include "support/text.h"
-#include "tuner/race.h"
-#include "tuner/rounds.h"
-#include "tuner/screening.h"
+#include "tuner/finals/race.h"
+#include "tuner/finals/rounds.h"
+#include "tuner/session/screening.h"
 
 namespace kernwright {
 namespace {

@@ -20,9 +20,9 @@
 #include "compile/compiler.h"
 #include "device/cuda_device.h"
 #include "support/text.h"
-#include "tuner/candidate_list.h"
-#include "tuner/compile_ahead.h"
-#include "tuner/device_runner.h"
+#include "tuner/candidates/candidate_list.h"
+#include "tuner/measure/device_runner.h"
+#include "tuner/session/compile_ahead.h"
 #include "tuner/simulation/record_space.h"
 
 namespace kernwright {

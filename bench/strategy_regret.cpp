@@ -23,8 +23,8 @@
 #include "bench/common/command.h"
 #include "support/random.h"
 #include "support/text.h"
-#include "tuner/search_strategy.h"
 #include "tuner/simulation/recorded_space.h"
+#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright {
 namespace {

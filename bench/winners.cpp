@@ -21,8 +21,8 @@
 #include "compile/render.h"
 #include "model/candidate_maker.h"
 #include "support/text.h"
-#include "tuner/device_runner.h"
-#include "tuner/tuning_session.h"
+#include "tuner/measure/device_runner.h"
+#include "tuner/session/tuning_session.h"
 
 namespace kernwright {
 namespace {

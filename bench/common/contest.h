@@ -11,9 +11,9 @@
 #include "device/cuda_context.h"
 #include "device/device.h"
 #include "service/core.h"
-#include "tuner/buffer_sets.h"
-#include "tuner/checker.h"
-#include "tuner/data_ops.h"
+#include "tuner/check/checker.h"
+#include "tuner/data/buffer_sets.h"
+#include "tuner/data/data_ops.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -4,9 +4,9 @@
 #include "compile/render.h"
 #include "device/cuda_device.h"
 #include "support/text.h"
-#include "tuner/candidate_list.h"
-#include "tuner/device_runner.h"
-#include "tuner/tuning_session.h"
+#include "tuner/candidates/candidate_list.h"
+#include "tuner/measure/device_runner.h"
+#include "tuner/session/tuning_session.h"
 
 namespace kernwright {
 

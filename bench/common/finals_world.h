@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "model/candidate.h"
 #include "model/catalog.h"
-#include "tuner/data_ops.h"
+#include "tuner/data/data_ops.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>
 

@@ -12,7 +12,7 @@
 #include "device/cuda_device.h"
 #include "model/catalog.h"
 #include "support/text.h"
-#include "tuner/device_runner.h"
+#include "tuner/measure/device_runner.h"
 
 namespace kernwright {
 namespace {

@@ -26,8 +26,8 @@
 #include "device/cuda_device.h"
 #include "service/core.h"
 #include "support/text.h"
-#include "tuner/buffer_sets.h"
-#include "tuner/checker.h"
+#include "tuner/check/checker.h"
+#include "tuner/data/buffer_sets.h"
 
 namespace kernwright {
 namespace {

@@ -10,7 +10,7 @@
 #include "device/cuda_device.h"
 #include "support/text.h"
 #include "support/version.h"
-#include "tuner/auditor.h"
+#include "tuner/audit/auditor.h"
 
 namespace kernwright::cli {
 namespace {

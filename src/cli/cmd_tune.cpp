@@ -9,7 +9,7 @@
 #include "service/unfused_report.h"
 #include "support/spelling.h"
 #include "support/text.h"
-#include "tuner/search_strategy.h"
+#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright::cli {
 namespace {

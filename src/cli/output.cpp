@@ -11,8 +11,8 @@
 
 #include "cli/record_text.h"
 #include "support/text.h"
-#include "tuner/decision.h"
-#include "tuner/predict_record.h"
+#include "tuner/finals/decision.h"
+#include "tuner/session/predict_record.h"
 
 namespace kernwright::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "tuner/search.h"
+#include "tuner/session/search.h"
 
 namespace kernwright::cli {
 

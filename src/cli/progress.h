@@ -9,7 +9,7 @@
 
 #include "service/core.h"
 #include "support/threads.h"
-#include "tuner/search.h"
+#include "tuner/session/search.h"
 
 namespace kernwright::cli {
 

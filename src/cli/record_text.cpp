@@ -9,8 +9,8 @@
 #include "cli/output.h"
 #include "service/sweep_report.h"
 #include "support/text.h"
-#include "tuner/decision.h"
-#include "tuner/predict_record.h"
+#include "tuner/finals/decision.h"
+#include "tuner/session/predict_record.h"
 
 namespace kernwright::cli {
 namespace {

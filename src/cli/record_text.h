@@ -6,7 +6,7 @@
 #include "cache/record.h"
 #include "cli/page.h"
 #include "service/core.h"
-#include "tuner/search.h"
+#include "tuner/session/search.h"
 
 namespace kernwright::cli {
 

@@ -23,9 +23,9 @@
 #include "service/loaded_kernel.h"
 #include "service/lookup_counters.h"
 #include "service/measuring.h"
-#include "tuner/data_ops.h"
-#include "tuner/search.h"
-#include "tuner/unfused_comparison.h"
+#include "tuner/data/data_ops.h"
+#include "tuner/measure/unfused_comparison.h"
+#include "tuner/session/search.h"
 #include <kernwright/kernel.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>

@@ -9,11 +9,11 @@
 #include "support/hash.h"
 #include "support/text.h"
 #include "support/threads.h"
-#include "tuner/device_runner.h"
-#include "tuner/gpu_lock.h"
-#include "tuner/opening.h"
-#include "tuner/predict_record.h"
-#include "tuner/tuning_session.h"
+#include "tuner/measure/device_runner.h"
+#include "tuner/measure/opening.h"
+#include "tuner/session/gpu_lock.h"
+#include "tuner/session/predict_record.h"
+#include "tuner/session/tuning_session.h"
 
 namespace kernwright {
 

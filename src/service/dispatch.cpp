@@ -12,8 +12,8 @@
 #include "device/launch_graph.h"
 #include "device/path_timer.h"
 #include "support/text.h"
-#include "tuner/audit.h"
-#include "tuner/host_facts.h"
+#include "tuner/audit/audit.h"
+#include "tuner/audit/host_facts.h"
 #include <kernwright/baked_launch.h>
 
 namespace kernwright {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tuner/auditor.h"
+#include "tuner/audit/auditor.h"
 #include "tuner/worker/find_worker.h"
 #include "tuner/worker/worker.h"
 #include "tuner/worker/worker_runner.h"

@@ -9,8 +9,8 @@
 #include "compile/compile_pool.h"
 #include "device/device.h"
 #include "model/catalog.h"
-#include "tuner/data_ops.h"
-#include "tuner/device_runner.h"
+#include "tuner/data/data_ops.h"
+#include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>
 

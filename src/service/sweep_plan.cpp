@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "service/sweep_state.h"
-#include "tuner/candidate_list.h"
+#include "tuner/candidates/candidate_list.h"
 
 namespace kernwright {
 namespace {

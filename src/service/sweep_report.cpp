@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "support/text.h"
-#include "tuner/decision.h"
-#include "tuner/evidence.h"
+#include "tuner/finals/decision.h"
+#include "tuner/session/evidence.h"
 
 namespace kernwright {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "support/utc.h"
-#include "tuner/seeds.h"
+#include "tuner/candidates/seeds.h"
 
 namespace kernwright {
 

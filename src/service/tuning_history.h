@@ -5,7 +5,7 @@
 #include "cache/failure_store.h"
 #include "cache/tiered_cache.h"
 #include "model/operation.h"
-#include "tuner/search.h"
+#include "tuner/session/search.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -8,7 +8,7 @@
 
 #include "cache/record_head.h"
 #include "support/text.h"
-#include "tuner/decision.h"
+#include "tuner/finals/decision.h"
 
 namespace kernwright {
 namespace {

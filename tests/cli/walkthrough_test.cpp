@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "examples/device_memory.h"
-#include "tuner/element.h"
+#include "tuner/data/element.h"
 #include <kernwright/kernwright.h>
 
 namespace kernwright {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "model/catalog.h"
-#include "tuner/cost_model.h"
+#include "tuner/cost/cost_model.h"
 
 namespace kernwright {
 namespace {

@@ -12,8 +12,8 @@
 #include "compile/compiler.h"
 #include "device/cuda_device.h"
 #include "model/catalog.h"
-#include "tuner/data_ops.h"
-#include "tuner/device_runner.h"
+#include "tuner/data/data_ops.h"
+#include "tuner/measure/device_runner.h"
 
 namespace kernwright {
 

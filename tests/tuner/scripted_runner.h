@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tuner/race.h"
+#include "tuner/finals/race.h"
 #include "tuner/runner.h"
 #include "tuner/simulation/random_stream.h"
 

@@ -19,7 +19,7 @@
 #include "support/text.h"
 #include "tests/temp_dir.h"
 #include "tuner/runner.h"
-#include "tuner/tuning_session.h"
+#include "tuner/session/tuning_session.h"
 
 namespace kernwright {
 

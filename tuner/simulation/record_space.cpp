@@ -5,8 +5,8 @@
 
 #include "support/random.h"
 #include "support/text.h"
-#include "tuner/compile_ahead.h"
-#include "tuner/screening.h"
+#include "tuner/session/compile_ahead.h"
+#include "tuner/session/screening.h"
 
 namespace kernwright {
 namespace {

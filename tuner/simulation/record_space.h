@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tuner/compile_queue.h"
 #include "tuner/runner.h"
+#include "tuner/session/compile_queue.h"
 #include "tuner/simulation/landscape_file.h"
 #include <kernwright/result.h>
 

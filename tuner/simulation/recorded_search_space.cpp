@@ -1,5 +1,5 @@
 #include "support/text.h"
-#include "tuner/feature_columns.h"
+#include "tuner/learning/feature_columns.h"
 #include "tuner/simulation/recorded_space.h"
 
 namespace kernwright {

@@ -7,7 +7,7 @@
 
 #include "model/measurement.h"
 #include "model/parameter_space.h"
-#include "tuner/search_strategy.h"
+#include "tuner/strategies/search_strategy.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

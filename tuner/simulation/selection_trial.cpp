@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "support/text.h"
-#include "tuner/race.h"
-#include "tuner/screening.h"
+#include "tuner/finals/race.h"
+#include "tuner/session/screening.h"
 
 namespace kernwright {
 namespace {

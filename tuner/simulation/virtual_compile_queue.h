@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "tuner/compile_queue.h"
+#include "tuner/session/compile_queue.h"
 #include "tuner/simulation/bare_candidates.h"
 #include "tuner/simulation/recorded_space.h"
 #include "tuner/simulation/virtual_clock.h"

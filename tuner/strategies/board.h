@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "tuner/search_strategy.h"
+#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright::detail {
 

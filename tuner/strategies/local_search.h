@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "tuner/learning/random_draws.h"
 #include "tuner/strategies/board.h"
 #include "tuner/strategies/neighbourhood.h"
-#include "tuner/strategies/random_draws.h"
 
 namespace kernwright::detail {
 

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tuner/search_strategy.h"
-#include "tuner/strategies/random_draws.h"
+#include "tuner/learning/random_draws.h"
+#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright::detail {
 

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <utility>
 
-#include "tuner/feature_columns.h"
+#include "tuner/learning/boosted_trees.h"
+#include "tuner/learning/feature_columns.h"
 #include "tuner/strategies/board.h"
-#include "tuner/strategies/boosted_trees.h"
 #include "tuner/strategies/local_search.h"
 #include "tuner/strategies/neighbourhood.h"
 #include "tuner/strategies/prior.h"

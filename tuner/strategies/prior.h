@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "tuner/search_strategy.h"
 #include "tuner/strategies/board.h"
+#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright::detail {
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "tuner/learning/gaussian_process.h"
+#include "tuner/learning/random_draws.h"
 #include "tuner/strategies/board.h"
-#include "tuner/strategies/gaussian_process.h"
 #include "tuner/strategies/neighbourhood.h"
-#include "tuner/strategies/random_draws.h"
 #include "tuner/strategies/tree_model.h"
 
 namespace kernwright::detail {

@@ -1,6 +1,6 @@
 #include <numeric>
 
-#include "tuner/strategies/random_draws.h"
+#include "tuner/learning/random_draws.h"
 #include "tuner/strategies/strategies.h"
 
 namespace kernwright::detail {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "tuner/search_strategy.h"
+#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright::detail {
 

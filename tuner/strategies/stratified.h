@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "tuner/learning/random_draws.h"
 #include "tuner/strategies/neighbourhood.h"
-#include "tuner/strategies/random_draws.h"
 
 namespace kernwright::detail {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "tuner/learning/boosted_trees.h"
+#include "tuner/learning/random_draws.h"
 #include "tuner/strategies/board.h"
-#include "tuner/strategies/boosted_trees.h"
-#include "tuner/strategies/random_draws.h"
 
 namespace kernwright::detail {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "device/cuda_device.h"
-#include "tuner/auditor.h"
+#include "tuner/audit/auditor.h"
 #include "tuner/worker/serve.h"
 
 namespace kernwright {

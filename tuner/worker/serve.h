@@ -5,7 +5,7 @@
 #include "compile/compiler.h"
 #include "model/catalog.h"
 #include "support/channel.h"
-#include "tuner/device_runner.h"
+#include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
 #include "tuner/worker/protocol.h"
 #include <kernwright/result.h>

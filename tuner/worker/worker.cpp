@@ -5,7 +5,7 @@
 
 #include "cache/artifact_store.h"
 #include "support/text.h"
-#include "tuner/audit.h"
+#include "tuner/audit/audit.h"
 
 namespace kernwright {
 namespace {

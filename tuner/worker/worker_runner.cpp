@@ -10,7 +10,7 @@
 
 #include "cache/artifact_store.h"
 #include "support/text.h"
-#include "tuner/cost_model.h"
+#include "tuner/cost/cost_model.h"
 #include "tuner/worker/open_problem.h"
 
 namespace kernwright {

@@ -6,7 +6,7 @@
 
 #include "model/catalog.h"
 #include "model/operation.h"
-#include "tuner/device_runner.h"
+#include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
 #include "tuner/worker/worker.h"
 #include <kernwright/result.h>

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "tuner/search.h"
+#include "tuner/session/search.h"
 #include "tuner/simulation/bare_candidates.h"
 #include "tuner/simulation/recorded_space.h"
 #include "tuner/simulation/simulated_runner.h"

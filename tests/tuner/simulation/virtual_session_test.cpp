@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cache/record.h"
-#include "tuner/decision.h"
+#include "tuner/finals/decision.h"
 #include "tuner/simulation/random_stream.h"
 #include "tuner/simulation/synthetic_space.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "support/random.h"
-#include "tuner/search_strategy.h"
+#include "tuner/strategies/search_strategy.h"
 
 namespace kernwright {
 

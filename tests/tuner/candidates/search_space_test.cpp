@@ -1,0 +1,92 @@
+#include "tuner/candidates/search_space.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+
+#include "tests/tuner/toy.h"
+
+namespace kernwright {
+namespace {
+
+class SearchSpaceTest : public ::testing::Test {
+ protected:
+  static SeedConfiguration seed(std::string name, int a, int b, int r) {
+    return {std::move(name), Configuration({{"A", a}, {"B", b}, {"R", r}})};
+  }
+  SearchSpace make(const std::vector<SeedConfiguration>& seeds) const {
+    return make_search_space(list_, profile_, seeds);
+  }
+  std::string id(std::size_t candidate) const { return list_.candidates[candidate].id(); }
+
+  ToyCatalog catalog_;
+  DeviceProfile profile_ = find_profile("h200").value();
+  const Operation& operation_ = *(*catalog_).operation("toy").value();
+  CandidateList list_ =
+      enumerate_candidates(
+          *catalog_, operation_,
+          operation_.normalize(Problem::parse("toy n=64 dtype=fp32").value()).value(), profile_)
+          .value();
+};
+
+TEST_F(SearchSpaceTest, TakesTheListAsItIs) {
+  const SearchSpace space = make({});
+  EXPECT_EQ(space.predicted_us, list_.predicted_us);
+  EXPECT_EQ(space.group_of, list_.group_of);
+  EXPECT_EQ(space.default_index, list_.default_index);
+  EXPECT_TRUE(space.seeds.empty());
+  ASSERT_EQ(space.configurations.size(), list_.candidates.size());
+  for (std::size_t i = 0; i < list_.candidates.size(); ++i) {
+    EXPECT_EQ(space.configurations[i], &list_.candidates[i].configuration);
+    EXPECT_EQ(space.template_of[i] == space.template_of[0],
+              list_.candidates[i].kernel_template == list_.candidates[0].kernel_template);
+  }
+}
+
+TEST_F(SearchSpaceTest, FeaturesAreEquallyLongAndMissingWhereATemplateHasNone) {
+  const SearchSpace space = make({});
+  ASSERT_EQ(space.features.size(), list_.candidates.size());
+  std::size_t missing = 0;
+  for (std::size_t i = 0; i < space.features.size(); ++i) {
+    ASSERT_EQ(space.features[i].size(), space.features[0].size());
+    const auto nans = std::count_if(space.features[i].begin(), space.features[i].end(),
+                                    [](double value) { return std::isnan(value); });
+    const bool other = list_.candidates[i].kernel_template->name == "toy/other";
+    EXPECT_EQ(nans, other ? 2 : 0) << id(i) << ": B and R";
+    missing += static_cast<std::size_t>(nans);
+  }
+  EXPECT_GT(missing, 0U);
+}
+
+TEST_F(SearchSpaceTest, DerivedFeaturesTellCandidatesOfOneTemplateApart) {
+  const SearchSpace space = make({});
+  for (std::size_t i = 1; i < space.features.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(space.features[i], space.features[j]);
+  }
+}
+
+TEST_F(SearchSpaceTest, FindsSeedsInTheirOrderEachOnce) {
+  const SearchSpace space =
+      make({seed("toy/plain", 6, 4, 2), seed("toy/plain", 3, 1, 1), seed("toy/plain", 6, 4, 2)});
+  ASSERT_EQ(space.seeds.size(), 2U);
+  EXPECT_EQ(id(space.seeds[0]), "toy/plain A=6 B=4 R=2");
+  EXPECT_EQ(id(space.seeds[1]), "toy/plain A=3 B=1 R=1");
+}
+
+TEST_F(SearchSpaceTest, ASeedThatIsNotValidHereBecomesANearOne) {
+  const SearchSpace space = make({seed("toy/plain", 99, 4, 2)});
+  ASSERT_EQ(space.seeds.size(), 1U);
+  EXPECT_EQ(list_.candidates[space.seeds[0]].configuration.at("B"), 4);
+  EXPECT_EQ(list_.candidates[space.seeds[0]].configuration.at("R"), 2);
+}
+
+TEST_F(SearchSpaceTest, LeavesOutSeedsFromNowhereAndTheDefault) {
+  const Candidate& standard = list_.candidates[list_.default_index];
+  EXPECT_TRUE(make({seed("toy/none", 1, 1, 1),
+                    seed("toy/plain", 99, 99, 99),
+                    {standard.kernel_template->name, standard.configuration}})
+                  .seeds.empty());
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,41 @@
+#include "tuner/check/checker.h"
+
+#include <gtest/gtest.h>
+
+namespace kernwright {
+namespace {
+
+std::optional<DrawKind> exact_for(std::string_view text) {
+  static const auto catalog = Catalog::load({}).value();
+  const Problem problem = Problem::parse(text).value();
+  const Operation& operation = *catalog->operation(problem.operation()).value();
+  const Problem normalized = operation.normalize(problem).value();
+  return exact_draw(operation, normalized, operation.tensor_shapes(normalized).value());
+}
+
+TEST(ExactDistributionTest, SmallIntegersWhereSumsAndResultsStayExact) {
+  EXPECT_EQ(exact_for("vector_add n=8 dtype=fp16"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=bf16"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=28672 dtype=fp32 tf32=allow"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7278 dtype=fp16"), DrawKind::small_integers);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column"), DrawKind::small_integers);
+}
+
+TEST(ExactDistributionTest, SignsWhereTheOutputWouldOverflow) {
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7279 dtype=fp16"), DrawKind::signs);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=65504 dtype=fp16"), DrawKind::signs);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=7277 dtype=fp16 bias=column residual=add"),
+            DrawKind::signs);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=1864136 dtype=bf16"), DrawKind::signs);
+}
+
+TEST(ExactDistributionTest, NoneWhereNothingIsExact) {
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=65505 dtype=fp16"), std::nullopt);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=8 dtype=bf16 activation=silu"), std::nullopt);
+  EXPECT_EQ(exact_for("matmul m=8 n=8 k=8 dtype=bf16 gate=stacked"), std::nullopt)
+      << "products of sums pass the exact range";
+  EXPECT_EQ(exact_for("rmsnorm rows=8 columns=64 dtype=bf16"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include "device/fake_device.h"
+#include "tests/temp_dir.h"
+#include "tuner/data/data_ops.h"
+#include "tuner/data/reference_kernels.h"
+#include "tuner/session/predict_record.h"
+
+namespace kernwright {
+namespace {
+
+/// The real compiler; skips with the reason where there is no toolkit.
+class TunerToolkitTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
+    if (auto toolkit = compiler->identity(); !toolkit) GTEST_SKIP() << toolkit.error().message;
+    pool_ = std::make_unique<CompilePool>(std::move(compiler), CompilePoolOptions{});
+  }
+  std::unique_ptr<CompilePool> pool_;
+};
+
+TEST_F(TunerToolkitTest, TheDataKernelsCompileForEveryElementType) {
+  int loads = 0;
+  FakeDeviceOptions options;
+  options.profile = find_profile("h200").value();
+  options.landscape = [&](std::string_view cubin, const ExecutionPlan& plan) {
+    ++loads;
+    EXPECT_NE(cubin.find(plan.launches.front().kernel), std::string_view::npos);
+    return FakeBehavior{};
+  };
+  ManualClock clock;
+  const auto device = make_fake_device(std::move(options), clock);
+  const auto ops = make_device_data_ops(*device, *pool_);
+  ASSERT_TRUE(ops) << ops.error().message;
+  const auto buffer = device->allocate(4096);
+  ASSERT_TRUE(buffer);
+  for (const DType dtype : kDTypes) {
+    const auto drawn =
+        ops.value()->draw(buffer.value()->address(), dtype, 64, {DrawKind::normal}, 1);
+    EXPECT_TRUE(drawn) << drawn.error().message;
+  }
+  EXPECT_EQ(loads, 4 * std::ssize(kDTypes));
+}
+
+TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {
+  std::vector<std::string> loaded;
+  FakeDeviceOptions options;
+  options.profile = find_profile("h200").value();
+  options.landscape = [&](std::string_view cubin, const ExecutionPlan& plan) {
+    loaded.push_back(plan.launches.front().kernel);
+    EXPECT_NE(cubin.find(loaded.back()), std::string_view::npos);
+    return FakeBehavior{};
+  };
+  ManualClock clock;
+  const auto device = make_fake_device(std::move(options), clock);
+  const auto kernels = ReferenceKernels::make(
+      *device, pool_->submit(ReferenceKernels::request(device->profile().sm_arch)).get());
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ExecutionPlan plan;
+  plan.launches.resize(2);
+  plan.launches[0].kernel = "first";
+  plan.launches[1].kernel = "second";
+  plan.launches[1].cluster = {2, 1, 1};
+  ASSERT_TRUE(kernels->empty(*device, plan));
+  EXPECT_EQ(loaded, (std::vector<std::string>{"kernwright_sm_reference",
+                                              "kernwright_dram_reference", "kernwright_empty"}));
+  ExecutionPlan other = plan;
+  EXPECT_EQ(ReferenceKernels::launch_shape(plan), ReferenceKernels::launch_shape(other));
+  other.launches[1].cluster = {1, 1, 1};
+  EXPECT_NE(ReferenceKernels::launch_shape(plan), ReferenceKernels::launch_shape(other));
+}
+
+TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
+  const auto catalog = Catalog::load({}).value();
+  const ScopedTempDir cache;
+  const ArtifactStore artifacts(cache / "artifacts");
+  for (const char* sku : {"h200", "a100_80"}) {
+    const DeviceProfile profile = find_profile(sku).value();
+    for (const Operation& operation : catalog->operations()) {
+      const Problem problem = operation.normalize(operation.example).value();
+      SCOPED_TRACE(problem.text());
+      const auto result =
+          predict_record(*catalog, operation, problem, profile, {problem.text(), "sm_90", sku, {}},
+                         {}, *pool_, artifacts, {.trials = 3});
+      ASSERT_TRUE(result) << result.error().message;
+      const RankedConfiguration& winner = result.value().record.winner;
+      EXPECT_GE(winner.predicted_us, result.value().record.roofline_us);
+      EXPECT_TRUE(artifacts.get(winner.artifact));
+      for (const Trial& trial : result.value().trials) {
+        EXPECT_EQ(to_string(trial.outcome), "ok") << trial.id() << ": " << trial.detail;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,460 @@
+#include "tuner/session/tuning_session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "compile/render.h"
+#include "tests/tuner/toy.h"
+#include "tuner/cost/cost_model.h"
+#include "tuner/session/predict_record.h"
+
+namespace kernwright {
+namespace {
+
+bool is(const Candidate& candidate, int a, int b) {
+  return candidate.kernel_template->name == "toy/plain" && candidate.configuration.at("A") == a &&
+         candidate.configuration.at("B") == b;
+}
+
+TEST(TuningSessionTest, ExhaustiveFindsTheBestOfTheLandscape) {
+  ToySession toy;
+  toy.runner.time_us = bowl_us;
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  const TuningRecord& record = result.value().record;
+  EXPECT_EQ(record.winner.kernel_template, "toy/plain");
+  EXPECT_EQ(record.winner.configuration.text(), "A=5 B=3 R=2");
+  EXPECT_EQ(record.winner.measurement.median_us(), 3);
+  EXPECT_EQ(record.candidates, 50);
+  EXPECT_EQ(record.measured, 50);
+  EXPECT_EQ(result.value().trials.size(), 50U);
+  ASSERT_TRUE(record.baseline.has_value());
+  EXPECT_EQ(record.runners_up.size(), 7U);
+  for (std::size_t i = 1; i < record.runners_up.size(); ++i) {
+    EXPECT_LE(record.runners_up[i - 1].measurement.median_us(),
+              record.runners_up[i].measurement.median_us());
+  }
+  EXPECT_TRUE(toy.artifacts.get(record.winner.artifact));
+  EXPECT_TRUE(toy.artifacts.get(record.baseline->artifact));
+}
+
+TEST(TuningSessionTest, RankedFindsTheBestFirstWhereTheModelIsRight) {
+  ToySession toy;
+  toy.options.strategy = "ranked";
+  toy.options.budget.trials = 8;
+  toy.runner.time_us = [&](const Candidate& c) { return predict_us(c, toy.profile); };
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
+                                         toy.catalog.problem(), toy.profile);
+  ASSERT_TRUE(list);
+  const double best =
+      *std::min_element(list.value().predicted_us.begin(), list.value().predicted_us.end());
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result.value().trials.size(), 8U);
+  EXPECT_NEAR(result.value().record.winner.measurement.median_us(), best, 0.005 * best);
+}
+
+TEST(TuningSessionTest, TheDefaultIsTriedFirst) {
+  ToySession toy;
+  const auto result = toy.run();
+  ASSERT_TRUE(result);
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
+                                         toy.catalog.problem(), toy.profile);
+  EXPECT_EQ(result.value().trials.front().id(),
+            list.value().candidates[list.value().default_index].id());
+}
+
+TEST(TuningSessionTest, OpeningCountsAsAPartOfTheBudget) {
+  for (const double opening_seconds : {2.0, 400.0}) {
+    ToySession toy;
+    toy.options.budget = {.seconds = 100, .trials = 1, .opening_seconds = opening_seconds};
+    const auto result = toy.run();
+    ASSERT_TRUE(result) << result.error().message;
+    const double wall_seconds = result.value().shares.wall_seconds;
+    EXPECT_GE(wall_seconds, std::min(opening_seconds, 25.0));
+    EXPECT_LT(wall_seconds, std::min(opening_seconds, 25.0) + 10);
+    EXPECT_EQ(result.value().record.wall_seconds, wall_seconds);
+  }
+}
+
+TEST(TuningSessionTest, FailuresCostOnlyTheirCandidates) {
+  ToySession toy;
+  toy.runner.time_us = bowl_us;
+  toy.runner.outcome = [](const Candidate& c) {
+    if (is(c, 5, 3)) return Outcome::wrong_result;
+    if (is(c, 5, 2)) return Outcome::illegal_address;
+    if (is(c, 4, 3)) return Outcome::launch_failed;
+    return Outcome::ok;
+  };
+  toy.compiler->behave = [](const CompileRequest&,
+                            CompiledKernel kernel) -> Result<CompiledKernel> {
+    const int a = config_value(kernel.bits, "A");
+    const int b = config_value(kernel.bits, "B");
+    if (a == 6 && b == 3) return Error{ErrorCode::compile, "kernel.cu:1: expected ;"};
+    if (a == 5 && b == 4) kernel.entries.front().resources.spill_store_bytes = 16;
+    return kernel;
+  };
+  toy.options.trial_log = toy.cache / "log/trials.jsonl";
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  std::map<Outcome, int> counts;
+  for (const Trial& trial : result.value().trials) {
+    ++counts[trial.outcome];
+    EXPECT_EQ(trial.outcome == Outcome::ok, trial.detail.empty()) << trial.id();
+  }
+  EXPECT_EQ(counts[Outcome::wrong_result], 2);
+  EXPECT_EQ(counts[Outcome::illegal_address], 2);
+  EXPECT_EQ(counts[Outcome::launch_failed], 2);
+  EXPECT_EQ(counts[Outcome::compile_failed], 2);
+  EXPECT_EQ(counts[Outcome::spilled], 2);
+  EXPECT_EQ(counts[Outcome::ok], 40);
+  EXPECT_EQ(result.value().record.winner.measurement.median_us(), 5);
+
+  std::ifstream log(toy.options.trial_log);
+  std::map<std::string, int> logged;
+  int lines = 0;
+  for (std::string line; std::getline(log, line); ++lines) {
+    const auto json = nlohmann::json::parse(line);
+    if (lines == 0) {
+      EXPECT_EQ(json["session"]["problem"], toy.catalog.problem().text());
+      continue;
+    }
+    ++logged[json["outcome"]];
+    EXPECT_TRUE(json["configuration"].is_object());
+    if (json["outcome"] == "ok") {
+      EXPECT_FALSE(json["samples_us"].empty());
+    }
+  }
+  EXPECT_EQ(logged["spilled"], 2);
+  EXPECT_EQ(logged["wrong_result"], 2);
+  EXPECT_EQ(logged["illegal_address"], 2);
+  EXPECT_EQ(logged["compile_failed"], 2);
+  EXPECT_EQ(logged["launch_failed"], 2);
+  EXPECT_EQ(logged["ok"], 40 + 8);  // the finalists, the default among them, once more
+}
+
+TEST(TuningSessionTest, SpillsWithinTheAllowanceAreNoFailure) {
+  ToySession toy;
+  toy.compiler->behave = [](const CompileRequest&, CompiledKernel kernel) {
+    kernel.entries.front().resources.spill_load_bytes = 8;
+    return Result<CompiledKernel>(std::move(kernel));
+  };
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result.value().record.measured, 50);
+}
+
+TEST(TuningSessionTest, WhatSpillsTooMuchIsToldHowMuchItMay) {
+  ToySession toy;
+  toy.compiler->behave = [](const CompileRequest& request, CompiledKernel kernel) {
+    const bool other = request.source == "other";
+    if (config_value(kernel.bits, "A") == 2) {
+      kernel.entries.front().resources.spill_store_bytes = other ? 260 : 9;
+    } else if (other) {
+      kernel.entries.front().resources.spill_store_bytes = 256;
+    }
+    return Result<CompiledKernel>(std::move(kernel));
+  };
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  std::map<std::string, std::string> details;
+  for (const Trial& trial : result->trials) {
+    if (trial.outcome == Outcome::spilled) details[trial.id()] = trial.detail;
+  }
+  EXPECT_EQ(details.size(), 9U);
+  EXPECT_EQ(details["toy/other A=2"], "spills 260 bytes, more than the limit of 256");
+  EXPECT_EQ(details["toy/plain A=2 B=1 R=1"], "spills 9 bytes, the manifest allows 8");
+}
+
+TEST(TuningSessionTest, WarningsStayInTheDetail) {
+  ToySession toy;
+  toy.compiler->behave = [](const CompileRequest&, CompiledKernel kernel) {
+    kernel.warnings.push_back("wgmma serialised");
+    return Result<CompiledKernel>(std::move(kernel));
+  };
+  const auto result = toy.run();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result.value().trials.front().outcome, Outcome::ok);
+  EXPECT_EQ(result.value().trials.front().detail, "wgmma serialised");
+}
+
+TEST(TuningSessionTest, WhereNothingPassesTheErrorSaysWhy) {
+  ToySession toy;
+  toy.runner.outcome = [](const Candidate&) { return Outcome::wrong_result; };
+  const auto result = toy.run();
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("none of 50 candidates"), std::string::npos)
+      << result.error().message;
+  EXPECT_NE(result.error().message.find("50 ended as wrong_result"), std::string::npos);
+}
+
+TEST(TuningSessionTest, ALostDeviceEndsTheSessionAndIsBlamedOnItsCandidate) {
+  ToySession toy;
+  toy.options.trial_log = toy.cache / "trials.jsonl";
+  toy.runner.outcome = [](const Candidate& c) {
+    return is(c, 3, 1) ? Outcome::device_lost : Outcome::ok;
+  };
+  const auto result = toy.run();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::device);
+  EXPECT_NE(result.error().message.find("toy/plain A=3 B=1"), std::string::npos)
+      << result.error().message;
+  const auto log = read_file(toy.options.trial_log);
+  ASSERT_TRUE(log);
+  EXPECT_NE(log.value().find("\"device_lost\""), std::string::npos);
+}
+
+TEST(TuningSessionTest, TheBudgetOfTrialsHolds) {
+  ToySession toy;
+  toy.options.budget.trials = 7;
+  const auto result = toy.run();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result.value().trials.size(), 7U);
+}
+
+TEST(TuningSessionTest, TheBudgetOfSecondsHoldsFinalsIncluded) {
+  for (const double seconds : {0.5, 1.0, 2.0}) {
+    ToySession toy;
+    toy.runner.prepare_seconds = 0.02;
+    toy.runner.sample_seconds = 0.0015;
+    toy.options.budget.seconds = seconds;
+    const auto result = toy.run();
+    ASSERT_TRUE(result);
+    const TimeShares& shares = result.value().shares;
+    EXPECT_LE(shares.wall_seconds, 1.15 * seconds + 0.3);
+    EXPECT_GT(result.value().trials.size(), 1U);
+    EXPECT_EQ(result.value().record.winner.measurement.samples_us.size() > 3, true);
+  }
+}
+
+TEST(TuningSessionTest, EvenWithNoTimeTheDefaultIsMeasured) {
+  ToySession toy;
+  toy.options.budget.seconds = 0;
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result.value().trials.size(), 1U);
+  EXPECT_EQ(result.value().record.winner.configuration,
+            result.value().record.baseline->configuration);
+}
+
+TEST(TuningSessionTest, ATieKeepsTheDefault) {
+  ToySession toy;
+  toy.runner.time_us = [](const Candidate& c) { return is(c, 6, 4) ? 9.97 : 10.0; };
+  toy.runner.noise = [](int i) { return 0.01 * std::sin(i * 2.399); };
+  const auto result = toy.run();
+  ASSERT_TRUE(result);
+  EXPECT_EQ("toy/other A=1", result.value().record.winner.kernel_template + " " +
+                                 result.value().record.winner.configuration.text());
+  EXPECT_EQ(result.value().record.winner.configuration,
+            result.value().record.baseline->configuration);
+}
+
+TEST(TuningSessionTest, CandidatesOfOneCompileAreCompiledOnce) {
+  ToySession toy;
+  const auto result = toy.run();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(toy.compiler->compiles, 6 * 4 + 2);
+}
+
+TEST(TuningSessionTest, StoredArtifactsAreNotCompiledAgain) {
+  ToySession toy;
+  toy.options.finalists = 50;
+  ASSERT_TRUE(toy.run());
+  toy.compiler->compiles = 0;
+  ASSERT_TRUE(toy.run());
+  EXPECT_EQ(toy.compiler->compiles, 0);
+}
+
+TEST(TuningSessionTest, ProgressIsReportedAfterEveryTrial) {
+  ToySession toy;
+  toy.runner.time_us = bowl_us;
+  std::vector<TuningProgress> seen;
+  toy.options.progress = [&](const TuningProgress& progress) { seen.push_back(progress); };
+  ASSERT_TRUE(toy.run());
+  // It is told at other moments too, before the first trial and the finals among them.
+  std::set<int> measured;
+  for (const TuningProgress& progress : seen) measured.insert(static_cast<int>(progress.measured));
+  for (int trial = 1; trial <= 50; ++trial) EXPECT_TRUE(measured.contains(trial)) << trial;
+  EXPECT_EQ(seen.back().candidates, 50);
+  EXPECT_EQ(seen.back().measured, 50);
+  EXPECT_EQ(seen.back().best_us, 3);
+  EXPECT_EQ(seen.back().best, "toy/plain A=5 B=3 R=2");
+}
+
+TEST(TuningSessionTest, CompilingAndMeasuringOverlap) {
+  for (const auto& [compile_seconds, sample_seconds] : {std::pair{0.060, 0.001}, {0.010, 0.003}}) {
+    ToySession toy;
+    toy.compiler->seconds = compile_seconds;
+    toy.runner.sample_seconds = sample_seconds;
+    toy.runner.sleeps = true;
+    toy.runner.time_us = bowl_us;
+    toy.options.clock_seconds = nullptr;
+    const auto result = toy.run();
+    ASSERT_TRUE(result);
+    const TimeShares& shares = result.value().shares;
+    const double compile = shares.compile_seconds / shares.compile_threads;
+    EXPECT_NEAR(shares.compile_seconds, 26 * compile_seconds, 1e-6);
+    const double screening = shares.wall_seconds - shares.settle_seconds - shares.finals_seconds;
+    EXPECT_LE(screening, 1.3 * std::max(compile, shares.measure_seconds) + compile_seconds);
+    EXPECT_LT(shares.device.idle_seconds(), 0.2 * shares.device.seconds())
+        << "references and the best so far fill every gap";
+    EXPECT_NEAR(shares.wall_seconds,
+                shares.setup_seconds + shares.settle_seconds + shares.measure_seconds +
+                    shares.filler_seconds + shares.finals_seconds,
+                0.05 * shares.wall_seconds);
+  }
+}
+
+TEST(CandidateListTest, GroupsShareACompile) {
+  ToySession toy;
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
+                                         toy.catalog.problem(), toy.profile);
+  ASSERT_TRUE(list);
+  EXPECT_EQ(list.value().candidates.size(), 50U);
+  EXPECT_EQ(std::set<int>(list.value().group_of.begin(), list.value().group_of.end()).size(), 26U);
+  EXPECT_EQ(list.value().rejected, 0);
+}
+
+TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
+  ToySession toy;
+  toy.profile.sm_arch = 70;
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
+                                         toy.catalog.problem(), toy.profile);
+  ASSERT_FALSE(list);
+  EXPECT_EQ(list.error().code, ErrorCode::not_found);
+  EXPECT_NE(list.error().message.find("toy/plain: "), std::string::npos) << list.error().message;
+  EXPECT_NE(list.error().message.find("toy/other: "), std::string::npos);
+}
+
+TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
+  ToySession toy;
+  const Problem problem = toy.catalog.problem();
+  TuningSession session(*toy.catalog, toy.catalog.operation(), problem, toy.profile,
+                        {problem.text(), "sm_90", "h200", {}}, {}, toy.pool, toy.artifacts);
+  std::mutex mutex;
+  std::set<Digest> compiled;
+  toy.compiler->behave = [&](const CompileRequest& request, CompiledKernel kernel) {
+    const std::lock_guard lock(mutex);
+    compiled.insert(request.digest(""));
+    return Result<CompiledKernel>(std::move(kernel));
+  };
+  const auto count = [&] {
+    const std::lock_guard lock(mutex);
+    return static_cast<int>(compiled.size());
+  };
+  ASSERT_TRUE(session.compile_first_choices());
+  while (count() == 0) std::this_thread::yield();  // where nothing is compiled the test ends late
+
+  const CandidateList list =
+      enumerate_candidates(*toy.catalog, toy.catalog.operation(), problem, toy.profile).value();
+  const Candidate& candidate = list.candidates[list.default_index];
+  const std::lock_guard lock(mutex);
+  // The toy's predictions are all equal, so there is no first choice but the default.
+  EXPECT_EQ(compiled,
+            std::set<Digest>{render(candidate, *toy.catalog, toy.profile.sm_arch).digest("")});
+}
+
+TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {
+  ToySession toy;
+  toy.compiler->behave = [](const CompileRequest& request,
+                            CompiledKernel kernel) -> Result<CompiledKernel> {
+    if (request.source == "plain" && config_value(kernel.bits, "A") < 4) {
+      kernel.entries.front().resources.spill_store_bytes = 100;
+    }
+    return kernel;
+  };
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.trials = 24});
+  ASSERT_TRUE(result) << result.error().message;
+  const TuningRecord& record = result.value().record;
+  EXPECT_EQ(record.grade, RecordGrade::predicted);
+  EXPECT_EQ(record.measured, 0);
+  EXPECT_EQ(result.value().trials.size(), 24U);
+  EXPECT_TRUE(toy.artifacts.get(record.winner.artifact));
+  if (record.winner.kernel_template == "toy/plain") {
+    EXPECT_GE(record.winner.configuration.at("A"), 4);
+  }
+}
+
+TEST(PredictRecordTest, ACountOfOneGoesOnUntilOneCompiles) {
+  ToySession toy;
+  toy.compiler->behave = [count = std::make_shared<std::atomic<int>>(0)](
+                             const CompileRequest&,
+                             CompiledKernel kernel) -> Result<CompiledKernel> {
+    if (++*count < 4) return Error{ErrorCode::compile, "no"};
+    return kernel;
+  };
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.trials = 1});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result.value().trials.size(), 4U);
+}
+
+TEST(PredictRecordTest, WhenItsSecondsAreOverTheWinnerIsEnough) {
+  ToySession toy;
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.seconds = 0, .trials = 24});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_GE(result->trials.size(), 1U);
+  EXPECT_LE(result->trials.size(), static_cast<std::size_t>(toy.pool.threads()))
+      << "what was under way with it";
+}
+
+TEST(PredictRecordTest, TheDefaultIsKeptWhereNobodyIsClearlyFasterAndItSaysSo) {
+  const auto catalog = Catalog::load({}).value();
+  const DeviceProfile profile = find_profile("h200").value();
+  ToySession toy;
+  int kept = 0;
+  for (const int m : {1024, 2048, 4096, 8192}) {
+    const Operation& operation = *catalog->operation("matmul").value();
+    const Problem problem =
+        operation
+            .normalize(Problem::parse(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16")).value())
+            .value();
+    const auto result =
+        predict_record(*catalog, operation, problem, profile, {problem.text(), "sm_90", "h200", {}},
+                       {}, toy.pool, toy.artifacts, {.trials = 5});
+    ASSERT_TRUE(result) << result.error().message;
+    const TuningRecord& record = result->record;
+    ASSERT_EQ(record.runners_up.size(), 4U);
+    for (std::size_t i = 1; i < record.runners_up.size(); ++i) {
+      EXPECT_LE(record.runners_up[i - 1].predicted_us, record.runners_up[i].predicted_us);
+    }
+    const double fastest_us = record.runners_up.front().predicted_us;
+    EXPECT_EQ(default_kept(record), record.winner.predicted_us > fastest_us);
+    EXPECT_LE(record.winner.predicted_us, (1 + kModelDoubt) * fastest_us);
+    EXPECT_TRUE(!default_kept(record) || record.winner.is_default);
+    kept += default_kept(record) ? 1 : 0;
+  }
+  EXPECT_GT(kept, 0);
+}
+
+TEST(PredictRecordTest, WithoutACompilerThereIsNoRecord) {
+  ToySession toy;
+  toy.compiler->behave = [](const CompileRequest&,
+                            const CompiledKernel&) -> Result<CompiledKernel> {
+    return Error{ErrorCode::unavailable, "no toolkit"};
+  };
+  const auto result =
+      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
+                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
+                     toy.artifacts, {.trials = 24});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::unavailable);
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,170 @@
+// Matrix products: defaults at odd sizes with every flag, and what a template does in some of its
+// configurations alone.
+
+#include <cstdint>
+#include <functional>
+#include <gtest/gtest.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/text.h"
+#include "tests/tuner/templates/template_checks.h"
+
+namespace kernwright {
+namespace {
+
+class MatmulGpuTest : public TemplateChecks {
+ protected:
+  int arch() const { return device_->profile().sm_arch; }
+
+  /// Of those that are `wanted` one for all values that `parameters` have together: at least
+  /// `least` for each problem.
+  void check_one_of_each(
+      const std::vector<std::string>& problems, std::string_view kernel_template,
+      const std::vector<std::string>& parameters, std::size_t least,
+      const std::function<bool(const Candidate&)>& wanted = [](const Candidate&) { return true; }) {
+    for (const std::string& text : problems) {
+      const Problem problem = normalized(text);
+      CandidateList list = enumerate(problem);
+      std::erase_if(list.candidates, [&](const Candidate& one) { return !wanted(one); });
+      const auto chosen = one_of_each(list, kernel_template, parameters);
+      EXPECT_GE(chosen.size(), least) << text;
+      check(problem, list, chosen, 5);
+      if (HasFatalFailure()) return;
+    }
+  }
+};
+
+TEST_F(MatmulGpuTest, DefaultsAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const int m : {1, 7, 127, 1000}) {
+    for (const int n : {1, 7, 127, 1000}) {
+      for (const int k : {1, 7, 127, 1000}) {
+        problems.push_back(concat("matmul m=", m, " n=", n, " k=", k, " dtype=bf16"));
+      }
+    }
+  }
+  for (const char* more :
+       {"m=1000 n=127 k=1000", "m=127 n=1000 k=7", "m=300 n=264 k=8", "m=1 n=8 k=8",
+        "m=257 n=8 k=4096", "m=3 n=777 k=4104", "m=16 n=4096 k=4096", "m=33 n=100 k=14336",
+        "m=64 n=1001 k=520", "m=4097 n=1 k=4097", "m=1025 n=1023 k=1027", "m=130 n=3 k=16389",
+        "m=257 n=513 k=8194", "m=500 n=300 k=2052"}) {
+    problems.push_back(concat("matmul ", more, " dtype=fp16"));
+  }
+  check_defaults(problems);
+}
+
+TEST_F(MatmulGpuTest, EpiloguesAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  // Short sums leave no room for a wrong activation within the bound.
+  for (const char* sizes :
+       {"m=1 n=7 k=8 dtype=bf16", "m=13 n=1001 k=24 dtype=fp16", "m=61 n=264 k=72 dtype=bf16",
+        "m=127 n=127 k=7 dtype=fp16", "m=129 n=1000 k=40 dtype=bf16",
+        "m=1500 n=1608 k=264 dtype=fp16", "m=300 n=3 k=1000 dtype=bf16"}) {
+    for (const char* parts :
+         {"bias=column", "residual=add", "activation=gelu_tanh", "activation=gelu_erf",
+          "activation=silu", "bias=column residual=add",
+          "bias=column activation=gelu_tanh residual=add", "bias=column activation=silu",
+          "bias=column activation=gelu_erf residual=add", "scaling=alpha", "residual=scaled",
+          "scaling=alpha bias=column activation=silu residual=scaled"}) {
+      problems.push_back(concat("matmul ", sizes, " ", parts));
+    }
+  }
+  check_defaults(problems);
+}
+
+TEST_F(MatmulGpuTest, TypesAndLayoutsAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const char* sizes :
+       {"m=1 n=7 k=8", "m=13 n=1001 k=24", "m=61 n=264 k=72", "m=127 n=127 k=7",
+        "m=129 n=1000 k=40", "m=1500 n=1608 k=264", "m=300 n=3 k=1000", "m=77 n=520 k=4096",
+        "m=600 n=776 k=1040", "m=1501 n=1603 k=1035", "m=5 n=1000 k=1033", "m=1500 n=3080 k=400"}) {
+    for (const char* types :
+         {"dtype=fp8_e4m3", "dtype=fp8_e4m3 out=bf16 scaling=alpha", "dtype=fp8_e4m3 out=fp32",
+          "dtype=fp8_e4m3 out=fp16 accumulate=fast bias=column activation=silu residual=add",
+          "dtype=bf16 out=fp32", "dtype=fp16 out=bf16 bias=column", "dtype=bf16 out=fp8_e4m3",
+          "dtype=bf16 b_layout=kn", "dtype=fp16 b_layout=kn bias=column activation=gelu_tanh",
+          "dtype=fp16 out=fp32 b_layout=kn residual=scaled", "dtype=fp32 tf32=allow",
+          "dtype=fp32 tf32=allow bias=column activation=gelu_tanh residual=scaled",
+          "dtype=fp32 tf32=allow out=bf16 scaling=alpha"}) {
+      problems.push_back(concat("matmul ", sizes, " ", types));
+    }
+  }
+  check_defaults(problems);
+}
+
+TEST_F(MatmulGpuTest, GatesAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const char* sizes :
+       {"m=1 n=7 k=8", "m=5 n=1001 k=4104", "m=13 n=1001 k=24", "m=61 n=264 k=72",
+        "m=127 n=127 k=7", "m=129 n=1000 k=40", "m=1500 n=808 k=264", "m=300 n=3 k=1000",
+        "m=1500 n=801 k=259", "m=64 n=2048 k=4096", "m=200 n=1000 k=1033"}) {
+    for (const char* kinds :
+         {"dtype=bf16", "dtype=bf16 activation=silu", "dtype=fp16 activation=gelu_tanh",
+          "dtype=fp16 activation=gelu_erf scaling=alpha", "dtype=bf16 activation=silu out=fp32",
+          "dtype=bf16 activation=silu out=fp8_e4m3", "dtype=bf16 activation=silu b_layout=kn",
+          "dtype=fp16 activation=gelu_tanh b_layout=kn",
+          "dtype=fp8_e4m3 activation=silu out=bf16 scaling=alpha",
+          "dtype=fp8_e4m3 activation=silu accumulate=fast scaling=alpha",
+          "dtype=fp32 tf32=allow activation=silu"}) {
+      problems.push_back(concat("matmul ", sizes, " gate=stacked ", kinds));
+    }
+  }
+  check_defaults(problems);
+}
+
+// More tiles than multiprocessors, so that tiles wait; k that ends before they have left and after.
+TEST_F(MatmulGpuTest, TilesFinishedDuringTheNextAreRight) {
+  if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
+  std::uint64_t seed = 500;
+  for (const char* text :
+       {"matmul m=1500 n=3080 k=72 dtype=bf16 bias=column activation=gelu_tanh",
+        "matmul m=3100 n=3080 k=520 dtype=fp16 scaling=alpha bias=column activation=gelu_erf",
+        "matmul m=1500 n=3083 k=515 dtype=bf16 activation=silu",
+        "matmul m=1500 n=3080 k=1096 dtype=bf16 b_layout=kn activation=gelu_tanh",
+        "matmul m=3100 n=1608 k=520 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=1501 n=1603 k=72 dtype=fp16 activation=gelu_tanh gate=stacked scaling=alpha",
+        "matmul m=1500 n=3080 k=520 dtype=bf16 b_layout=kn gate=stacked",
+        "matmul m=1500 n=3080 k=1040 dtype=fp8_e4m3 out=bf16 bias=column activation=silu",
+        "matmul m=3100 n=3080 k=144 dtype=fp8_e4m3 out=fp16 accumulate=fast activation=gelu_erf",
+        "matmul m=1500 n=1608 k=528 dtype=fp8_e4m3 out=bf16 activation=silu gate=stacked",
+        "matmul m=1500 n=3080 k=516 dtype=fp32 tf32=allow out=bf16 activation=silu"}) {
+    const Problem problem = normalized(text);
+    CandidateList list = enumerate(problem);
+    std::erase_if(list.candidates, [](const Candidate& candidate) {
+      return candidate.scope.find("LATE").value_or(0) == 0;
+    });
+    const auto chosen = some(list, "matmul/persistent_wave", 8);
+    EXPECT_GE(chosen.size(), 4U) << text;
+    check(problem, list, chosen, seed++);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(MatmulGpuTest, PersistentWaveIsRightAtEveryWidthAndCluster) {
+  if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
+  check_one_of_each(
+      {"matmul m=500 n=777 k=1000 dtype=bf16", "matmul m=777 n=1016 k=520 dtype=fp16 residual=add",
+       "matmul m=1000 n=1000 k=264 dtype=bf16 out=fp32 residual=scaled",
+       "matmul m=300 n=600 k=400 dtype=bf16 activation=silu gate=stacked",
+       "matmul m=500 n=1000 k=512 dtype=bf16 b_layout=kn",
+       "matmul m=400 n=1200 k=640 dtype=fp8_e4m3 out=bf16",
+       "matmul m=1500 n=4000 k=136 dtype=bf16 bias=column activation=gelu_tanh"},
+      "matmul/persistent_wave", {"BN", "CM", "CN"}, 12);
+}
+
+TEST_F(MatmulGpuTest, DirectIsRightWhereAClusterSharesK) {
+  if (arch() < 90) GTEST_SKIP() << "clusters need sm_90";
+  check_one_of_each(
+      {"matmul m=1 n=1 k=65536 dtype=bf16", "matmul m=5 n=101 k=8197 dtype=fp16 residual=add",
+       "matmul m=13 n=120 k=4104 dtype=bf16 bias=column activation=silu",
+       "matmul m=100 n=7 k=5000 dtype=bf16",
+       "matmul m=8 n=60 k=4096 dtype=fp16 activation=silu gate=stacked",
+       "matmul m=3 n=40 k=2056 batch=3 dtype=bf16"},
+      "matmul/direct", {"BM", "BN", "UNROLL", "WARPS"}, 2,
+      [](const Candidate& candidate) { return candidate.configuration.at("SPLIT") > 1; });
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,116 @@
+// Random configurations of every template at problems of awkward sizes, each template for itself:
+// there are up to 1,400 of one.
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/model/template_names.h"
+#include "tests/tuner/templates/template_checks.h"
+
+namespace kernwright {
+namespace {
+
+const std::map<std::string, std::vector<std::string>>& problems_of_operations() {
+  static const std::map<std::string, std::vector<std::string>> problems = {
+      {"bias_activation",
+       {"bias_activation rows=1003 columns=1000 dtype=bf16",
+        "bias_activation rows=301 columns=4104 dtype=fp32 residual=add",
+        "bias_activation rows=5003 columns=72 dtype=fp16 activation=gelu_erf"}},
+      {"elementwise",
+       {"elementwise n=1000001 dtype=bf16 formula=a*x+y",
+        "elementwise n=300000 dtype=fp32 out=bf16 formula=x*y+z*w"}},
+      {"gated_activation",
+       {"gated_activation rows=1003 columns=1000 dtype=bf16",
+        "gated_activation rows=301 columns=4104 dtype=fp32 layout=packed",
+        "gated_activation rows=5003 columns=72 dtype=fp16 out=fp8_e4m3"}},
+      {"matmul",
+       {"matmul m=515 n=776 k=1096 dtype=bf16",
+        "matmul m=200 n=333 k=517 dtype=fp16",
+        "matmul m=13 n=777 k=1096 dtype=bf16",
+        "matmul m=49 n=333 k=1096 dtype=fp16",
+        "matmul m=777 n=13 k=1093 dtype=bf16",
+        "matmul m=250 n=1000 k=4096 dtype=fp16",
+        "matmul m=1501 n=1603 k=515 dtype=bf16",
+        "matmul m=130 n=120 k=16386 dtype=bf16",
+        "matmul m=9 n=1001 k=1033 dtype=fp16",
+        "matmul m=2515 n=1608 k=136 dtype=bf16 bias=column activation=gelu_tanh residual=add",
+        "matmul m=49 n=333 k=1096 dtype=fp16 bias=column activation=silu residual=add",
+        "matmul m=13 n=776 k=520 dtype=bf16 bias=column activation=gelu_erf residual=add",
+        "matmul m=515 n=776 k=1104 dtype=fp8_e4m3 out=bf16 scaling=alpha",
+        "matmul m=1501 n=1608 k=1040 dtype=fp8_e4m3 out=fp16",
+        "matmul m=1501 n=1608 k=1040 dtype=fp8_e4m3 out=bf16 accumulate=fast",
+        "matmul m=1500 n=1603 k=2061 dtype=fp8_e4m3 out=bf16",
+        "matmul m=130 n=264 k=16384 dtype=fp8_e4m3 out=bf16",
+        "matmul m=13 n=777 k=4112 dtype=fp8_e4m3 out=bf16",
+        "matmul m=777 n=49 k=2061 dtype=fp8_e4m3 out=fp32 accumulate=fast",
+        "matmul m=515 n=776 k=144 dtype=fp8_e4m3 out=bf16 bias=column activation=silu",
+        "matmul m=515 n=776 k=1100 dtype=fp32 tf32=allow",
+        "matmul m=1501 n=3084 k=516 dtype=fp32 tf32=allow",
+        "matmul m=1501 n=1603 k=515 dtype=fp32 tf32=allow",
+        "matmul m=1501 n=1608 k=516 dtype=fp32 tf32=allow out=bf16",
+        "matmul m=13 n=777 k=4100 dtype=fp32 tf32=allow",
+        "matmul m=777 n=49 k=2061 dtype=fp32 tf32=allow",
+        "matmul m=515 n=776 k=72 dtype=fp32 tf32=allow bias=column activation=silu residual=add",
+        "matmul m=1501 n=804 k=516 dtype=fp32 tf32=allow activation=silu gate=stacked",
+        "matmul m=1501 n=1608 k=520 dtype=bf16 out=fp32",
+        "matmul m=1501 n=1608 k=520 dtype=fp16 b_layout=kn",
+        "matmul m=1501 n=1608 k=517 dtype=bf16 b_layout=kn",
+        "matmul m=49 n=1000 k=1096 dtype=bf16 b_layout=kn",
+        "matmul m=200 n=776 k=1033 dtype=fp16 b_layout=kn bias=column",
+        "matmul m=515 n=777 k=1093 dtype=fp16 b_layout=kn",
+        "matmul m=515 n=776 k=1096 dtype=bf16 b_layout=kn out=fp32",
+        "matmul m=2515 n=808 k=136 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=1501 n=803 k=515 dtype=fp16 activation=gelu_tanh gate=stacked scaling=alpha",
+        "matmul m=49 n=333 k=1096 dtype=bf16 activation=gelu_erf gate=stacked",
+        "matmul m=100 n=1000 k=2056 dtype=fp16 activation=silu gate=stacked",
+        "matmul m=13 n=777 k=1033 dtype=bf16 activation=silu gate=stacked",
+        "matmul m=515 n=777 k=1093 dtype=fp16 activation=silu gate=stacked b_layout=kn"}},
+      {"rmsnorm",
+       {"rmsnorm rows=301 columns=4104 dtype=bf16", "rmsnorm rows=77 columns=771 dtype=fp32",
+        "rmsnorm rows=3001 columns=1024 dtype=fp16 residual=add",
+        "rmsnorm rows=9 columns=16384 dtype=bf16"}},
+      {"layernorm",
+       {"layernorm rows=301 columns=4104 dtype=bf16 residual=add",
+        "layernorm rows=3001 columns=1024 dtype=fp16", "layernorm rows=77 columns=771 dtype=fp32"}},
+      {"reduce",
+       {"reduce rows=301 columns=4104 dtype=bf16",
+        "reduce rows=3001 columns=1024 dtype=fp16 out=fp32",
+        "reduce rows=77 columns=771 dtype=fp32 kind=max",
+        "reduce rows=2001 columns=1001 dtype=bf16 out=fp32 over=tensor"}},
+      {"softmax",
+       {"softmax rows=301 columns=4104 dtype=bf16", "softmax rows=3001 columns=1024 dtype=fp16",
+        "softmax rows=1777 columns=771 dtype=fp32 mask=causal"}},
+      {"rope",
+       {"rope tokens=301 heads=7 kv_heads=3 head_dim=128 dtype=bf16 append=cache",
+        "rope tokens=1001 heads=32 kv_heads=8 head_dim=80 dtype=fp16 pairs=neighbours",
+        "rope tokens=77 heads=5 kv_heads=1 head_dim=6 dtype=fp32"}},
+      {"vector_add", {"vector_add n=1000001 dtype=bf16", "vector_add n=300000 dtype=fp32"}}};
+  return problems;
+}
+
+class RandomConfigurationsGpuTest : public TemplateChecks,
+                                    public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(RandomConfigurationsGpuTest, ThirtyAreRightAtEveryProblem) {
+  const KernelTemplate& kernel_template = **catalog_->kernel_template(GetParam());
+  bool covered = false;
+  std::uint64_t seed = 100;
+  for (const std::string& text : problems_of_operations().at(kernel_template.operation)) {
+    const Problem problem = normalized(text);
+    const CandidateList list = enumerate(problem);
+    const auto chosen = some(list, kernel_template.name, 30);
+    covered = covered || !chosen.empty();
+    check(problem, list, chosen, seed++);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(covered, kernel_template.runs_on(device_->profile().sm_arch));
+}
+
+INSTANTIATE_TEST_SUITE_P(Embedded, RandomConfigurationsGpuTest,
+                         ::testing::ValuesIn(template_names()), template_test_name);
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <algorithm>
+#include <future>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compile/render.h"
+#include "support/random.h"
+#include "support/text.h"
+#include "tests/tuner/gpu_world.h"
+#include "tuner/candidates/candidate_list.h"
+#include "tuner/check/checker.h"
+
+namespace kernwright {
+
+/// Checks of candidates of the built-in templates, at the depth of a screening unless said.
+class TemplateChecks : public GpuWorld {
+ protected:
+  CandidateList enumerate(const Problem& problem) {
+    auto list = enumerate_candidates(*catalog_, operation(problem.operation()), problem,
+                                     device_->profile());
+    EXPECT_TRUE(list) << list.error().message;
+    return list ? std::move(list).value() : CandidateList{};
+  }
+
+  /// Compiles and checks `chosen` of `list` on inputs drawn from `seed`, at the depth of a finalist
+  /// against unmapped pages too; stops at a lost device.
+  void check(const Problem& problem, const CandidateList& list,
+             const std::vector<std::size_t>& chosen, std::uint64_t seed,
+             Runner::CheckDepth depth = Runner::CheckDepth::screening) {
+    const Operation& op = operation(problem.operation());
+    const bool finalist = depth == Runner::CheckDepth::finalist;
+    std::vector<std::shared_future<CompileResult>> kernels;
+    kernels.reserve(chosen.size());
+    for (const std::size_t i : chosen) {
+      kernels.push_back(
+          pool_->submit(render(list.candidates[i], *catalog_, device_->profile().sm_arch)));
+    }
+    const auto runner = open_runner(problem, seed, finalist);
+    ASSERT_TRUE(runner) << runner.error().message;
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const Candidate& candidate = list.candidates[chosen[i]];
+      SCOPED_TRACE(concat(problem.text(), ": ", candidate.id()));
+      const CompileResult& kernel = kernels[i].get();
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      const auto prepared = runner.value()->prepare(candidate, *kernel.value());
+      ASSERT_TRUE(prepared) << prepared.error().message;
+      ASSERT_EQ(to_string(prepared.value().step.outcome), "ok") << prepared.value().step.detail;
+      const auto checked = runner.value()->check(prepared.value().id, depth);
+      ASSERT_TRUE(checked) << checked.error().message;
+      EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
+      EXPECT_TRUE(checked.value().report.guarded);
+      EXPECT_EQ(checked.value().report.exact,
+                exact_draw(op, problem, op.tensor_shapes(problem).value()).has_value());
+      EXPECT_EQ(checked.value().report.unmapped, finalist);
+      EXPECT_LE(checked.value().report.max_error, 1);
+      ASSERT_FALSE(runner.value()->lost());
+      runner.value()->drop(prepared.value().id);
+    }
+  }
+
+  /// Of every template that has candidates: its default configuration where that is valid, else its
+  /// first candidate.
+  static std::vector<std::size_t> defaults(const CandidateList& list) {
+    std::map<std::string, std::size_t> of;
+    for (std::size_t i = 0; i < list.candidates.size(); ++i) {
+      const Candidate& candidate = list.candidates[i];
+      of.emplace(candidate.kernel_template->name, i);
+      if (candidate.configuration == candidate.kernel_template->default_configuration) {
+        of[candidate.kernel_template->name] = i;
+      }
+    }
+    std::vector<std::size_t> chosen;
+    chosen.reserve(of.size());
+    for (const auto& [name, i] : of) chosen.push_back(i);
+    return chosen;
+  }
+
+  void check_defaults(const std::vector<std::string>& problems) {
+    for (const std::string& text : problems) {
+      const Problem problem = normalized(text);
+      const CandidateList list = enumerate(problem);
+      check(problem, list, defaults(list), 11);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  /// `count` configurations of every template of the problem's operation.
+  void check_random_configurations(const std::vector<std::string>& problems, std::size_t count) {
+    for (const std::string& text : problems) {
+      const Problem problem = normalized(text);
+      const CandidateList list = enumerate(problem);
+      for (const KernelTemplate* made : catalog_->templates_of(problem.operation())) {
+        check(problem, list, some(list, made->name, count), 7);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+
+  /// The defaults as finalists: against unmapped pages too.
+  void check_finalists(const std::vector<std::string>& problems) {
+    for (const std::string& text : problems) {
+      const Problem problem = normalized(text);
+      const CandidateList list = enumerate(problem);
+      check(problem, list, defaults(list), 3, Runner::CheckDepth::finalist);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  /// Of one template a candidate, chosen by a hash, for all values that `parameters` have together.
+  static std::vector<std::size_t> one_of_each(const CandidateList& list,
+                                              std::string_view kernel_template,
+                                              const std::vector<std::string>& parameters) {
+    std::map<std::vector<std::int64_t>, std::size_t> of;
+    for (const std::size_t i : some(list, kernel_template, list.candidates.size())) {
+      std::vector<std::int64_t> values;
+      for (const std::string& name : parameters) {
+        values.push_back(list.candidates[i].configuration.at(name));
+      }
+      of.emplace(std::move(values), i);
+    }
+    std::vector<std::size_t> chosen;
+    chosen.reserve(of.size());
+    for (const auto& [values, i] : of) chosen.push_back(i);
+    return chosen;
+  }
+
+  /// `count` different candidates of one template, evenly spread by a hash.
+  static std::vector<std::size_t> some(const CandidateList& list, std::string_view kernel_template,
+                                       std::size_t count) {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < list.candidates.size(); ++i) {
+      if (list.candidates[i].kernel_template->name == kernel_template) all.push_back(i);
+    }
+    std::sort(all.begin(), all.end(),
+              [](std::size_t a, std::size_t b) { return hash_at(3, a) < hash_at(3, b); });
+    all.resize(std::min(all.size(), count));
+    return all;
+  }
+};
+
+}  // namespace kernwright

@@ -1,0 +1,188 @@
+#include "tuner/audit/launch_probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "cache/json_fields.h"
+#include "support/files.h"
+#include "support/text.h"
+#include "tuner/data/embedded_kernels.h"
+
+namespace kernwright {
+namespace {
+
+constexpr int kNodes = 256;
+constexpr int kLaunches = 256;  // a stream's queue holds more: the host never waits for the GPU
+constexpr int kBlock = 9;
+constexpr int kMinBlocks = 4;  // longer together than the turns that contexts take
+constexpr int kMaxBlocks = 16;
+constexpr double kSteady = 0.02;
+constexpr double kInterrupted = 1.5;  // times the median of its block
+constexpr int kStreamRuns = 9;
+constexpr double kFullClock = 0.97;    // of the usual one
+constexpr double kRecoveryUs = 0.5e6;  // for a clock that the power limit held down
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+ExecutionPlan plan_of(int launches) {
+  LaunchPlan launch;
+  launch.kernel = "empty";
+  ExecutionPlan plan;
+  plan.launches.assign(static_cast<std::size_t>(launches), launch);
+  return plan;
+}
+
+/// The cache that a baseline lies in, <root>/probe/<name>: below it no link is followed.
+std::filesystem::path cache_root_of(const std::filesystem::path& baseline) {
+  return baseline.parent_path().parent_path();
+}
+
+}  // namespace
+
+LaunchCost launch_cost_of(const DeviceProfile& profile) {
+  return {profile.graph_node_us, profile.stream_launch_us, 0, 0, 0};
+}
+
+CompileRequest launch_probe_request(int sm_arch) {
+  CompileRequest request;
+  request.name = "tuner/data/kernels/empty.cu";
+  request.target = concat("sm_", sm_arch);
+  for (const EmbeddedFile& file : embedded_tuner_kernels()) {
+    if (file.path == "empty.cu") request.source = file.content;
+  }
+  return request;
+}
+
+Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock clock) {
+  const CompileResult compiled = pool.submit(launch_probe_request(device.profile().sm_arch)).get();
+  if (!compiled) return compiled.error();
+
+  LaunchProbe probe(device, std::move(clock));
+  const std::pair<std::shared_ptr<LoadedProgram>*, int> programs[] = {{&probe.kernel_, 1},
+                                                                      {&probe.nothing_, 0}};
+  for (const auto& [program, launches] : programs) {
+    auto loaded = device.load((*compiled)->bits, plan_of(launches));
+    if (!loaded) return loaded.error();
+    *program = std::move(loaded).value();
+  }
+  const LaunchArguments none;
+  auto chain = device.prepare_timing(*probe.kernel_, {&none, 1}, kNodes);
+  if (!chain) return chain.error();
+  auto empty = device.prepare_timing(*probe.nothing_, {&none, 1}, 1);
+  if (!empty) return empty.error();
+  probe.chain_ = std::move(chain).value();
+  probe.empty_ = std::move(empty).value();
+  return probe;
+}
+
+Result<LaunchProbe::Block> LaunchProbe::block(Device::TimedUnits& units) {
+  std::vector<double> times;
+  std::vector<double> clocks;
+  for (int i = 0; i < kBlock; ++i) {
+    auto sample = device_.sample(units);
+    if (!sample) return sample.error();
+    times.push_back(sample->us);
+    clocks.push_back(sample->sm_mhz);
+  }
+  const double us = median(times);
+  const auto interrupted = std::count_if(times.begin(), times.end(),
+                                         [us](double time) { return time > kInterrupted * us; });
+  return Block{us, static_cast<double>(interrupted), median(clocks)};
+}
+
+Result<void> LaunchProbe::recover(double usual_sm_mhz) {
+  const double begin = clock_();
+  while (clock_() - begin < kRecoveryUs) {
+    auto now = block(*chain_);
+    if (!now) return now.error();
+    if (now->sm_mhz <= 0 || now->sm_mhz >= kFullClock * usual_sm_mhz) break;
+  }
+  return {};
+}
+
+Result<LaunchProbe::Steady> LaunchProbe::steady(Device::TimedUnits& units) {
+  Steady result;
+  double interrupted = 0;
+  for (int i = 0; i < kMaxBlocks; ++i) {
+    auto now = block(units);
+    if (!now) return now.error();
+    const bool steady = std::abs(now->us - result.us) <= kSteady * now->us;
+    interrupted += now->interrupted;
+    result = {now->us, interrupted / (kBlock * (i + 1)), now->sm_mhz};
+    if (steady && i + 1 >= kMinBlocks) break;
+  }
+  return result;
+}
+
+Result<double> LaunchProbe::stream_launch_us() {
+  // A hook costs every launch, a busy host only some: the best run is the one to compare.
+  double best = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < kStreamRuns; ++run) {
+    const double begin = clock_();
+    for (int i = 0; i < kLaunches; ++i) {
+      if (auto enqueued = device_.enqueue(*kernel_, {}); !enqueued) return enqueued.error();
+    }
+    const double end = clock_();
+    if (auto done = device_.wait(); !done) return done.error();
+    best = std::min(best, (end - begin) / kLaunches);
+  }
+  return best;
+}
+
+Result<LaunchCost> LaunchProbe::measure(double usual_sm_mhz) {
+  LaunchCost cost;
+  if (auto recovered = recover(usual_sm_mhz); !recovered) return recovered.error();
+  // The chain first: it is the longest, and wakes the GPU for the others.
+  auto chain = steady(*chain_);
+  if (!chain) return chain.error();
+  cost.graph_node_us = chain->us;
+  cost.interrupted_share = chain->interrupted_share;
+  cost.sm_mhz = chain->sm_mhz;
+  auto empty = steady(*empty_);
+  if (!empty) return empty.error();
+  cost.event_pair_us = empty->us;
+  auto launch = stream_launch_us();
+  if (!launch) return launch.error();
+  cost.stream_launch_us = *launch;
+  return cost;
+}
+
+LaunchBaseline::LaunchBaseline(const std::filesystem::path& cache_root,
+                               const DeviceIdentity& device) {
+  std::string name = concat(device.uuid, '-', device.driver_version);
+  // A version such as "CUDA 12.4" is no part of a path.
+  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
+  path_ = cache_root / "probe" / concat(name, ".json");
+}
+
+std::optional<LaunchCost> LaunchBaseline::load() const {
+  const Result<std::string> text = read_file(path_, {"baseline", 4096}, cache_root_of(path_));
+  if (!text) return std::nullopt;
+  LaunchCost cost;
+  const Result<void> parsed = parse_fields(*text, "baseline", [&](FieldReader& fields) {
+    fields.read("graph_node_us", cost.graph_node_us);
+    fields.read("stream_launch_us", cost.stream_launch_us);
+    fields.read("event_pair_us", cost.event_pair_us);
+    fields.read("sm_mhz", cost.sm_mhz);
+  });
+  if (!parsed) return std::nullopt;
+  return cost;
+}
+
+Result<void> LaunchBaseline::store(const LaunchCost& cost) const {
+  return publish_file(path_,
+                      dump({{"graph_node_us", cost.graph_node_us},
+                            {"stream_launch_us", cost.stream_launch_us},
+                            {"event_pair_us", cost.event_pair_us},
+                            {"sm_mhz", cost.sm_mhz}}),
+                      cache_root_of(path_));
+}
+
+}  // namespace kernwright

@@ -1,0 +1,222 @@
+#include "tuner/candidates/candidate_list.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "model/candidate_maker.h"
+#include "support/text.h"
+#include "support/threads.h"
+#include "tuner/cost/cost_model.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::int64_t kMaxPoints = 400'000;
+/// Of one template. Each costs some tens of microseconds and some kilobytes before the search
+/// begins; products have about 2,500.
+constexpr std::size_t kMaxCandidates = 20'000;
+constexpr std::int64_t kTasks = 64;
+
+/// Numbers of the points to look at: all of them, or kMaxPoints spread over the space. The stride
+/// is near the golden section and coprime with the size, so that points never repeat and no
+/// parameter is left at a few of its values.
+class PointSample {
+ public:
+  explicit PointSample(std::int64_t size) : size_(size) {
+    if (!sampled()) return;
+    const std::int64_t reach = std::min(size, std::int64_t{1} << 44);  // no product overflows
+    stride_ = static_cast<std::int64_t>(static_cast<double>(reach) * 0.6180339887498949);
+    while (std::gcd(stride_, size_) != 1) ++stride_;
+  }
+
+  bool sampled() const { return size_ > kMaxPoints; }
+  std::int64_t count() const { return std::min(size_, kMaxPoints); }
+  std::int64_t at(std::int64_t i) const { return i * stride_ % size_; }
+
+ private:
+  std::int64_t size_;
+  std::int64_t stride_ = 1;
+};
+
+/// `work` for every number below `count`, many at a time; what each adds follows in their order.
+template <typename Part, typename Work>
+std::vector<Part> in_parts(std::int64_t count, Work work) {
+  const std::int64_t tasks = std::clamp<std::int64_t>(count, 1, kTasks);
+  std::vector<Part> parts(static_cast<std::size_t>(tasks));
+  parallel_for(parts.size(), [&](std::size_t part) {
+    const auto task = static_cast<std::int64_t>(part);
+    work(count * task / tasks, count * (task + 1) / tasks, parts[part]);
+  });
+  return parts;
+}
+
+/// The numbers of the points that obey the rules, in the order of the sample.
+std::vector<std::int64_t> points_that_obey(const CandidateMaker& maker, const PointSample& sample) {
+  using Points = std::vector<std::int64_t>;
+  const auto parts =
+      in_parts<Points>(sample.count(), [&](std::int64_t begin, std::int64_t end, Points& points) {
+        if (!sample.sampled()) return maker.add_obeying(begin, end, points);
+        for (std::int64_t i = begin; i < end; ++i) {
+          maker.add_obeying(sample.at(i), sample.at(i) + 1, points);
+        }
+      });
+  Points all;
+  for (const Points& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// At most `kMaxCandidates` of them, evenly spread.
+void thin_out(std::vector<std::int64_t>& points) {
+  const std::size_t count = points.size();
+  if (count <= kMaxCandidates) return;
+  for (std::size_t i = 0; i < kMaxCandidates; ++i) points[i] = points[i * count / kMaxCandidates];
+  points.resize(kMaxCandidates);
+}
+
+struct Part {
+  std::vector<Candidate> candidates;
+  std::vector<double> predicted_us;
+};
+
+std::vector<Part> make_candidates(const CandidateMaker& maker, const DeviceProfile& profile,
+                                  const std::vector<std::int64_t>& points) {
+  return in_parts<Part>(static_cast<std::int64_t>(points.size()),
+                        [&](std::int64_t begin, std::int64_t end, Part& part) {
+                          for (std::int64_t i = begin; i < end; ++i) {
+                            auto candidate = maker.make(points[static_cast<std::size_t>(i)]);
+                            if (!candidate) continue;
+                            part.predicted_us.push_back(predict_us(candidate.value(), profile));
+                            part.candidates.push_back(std::move(candidate).value());
+                          }
+                        });
+}
+
+/// Template and compile-time values: what a compile depends on within one problem.
+std::string compile_key(const Candidate& candidate) {
+  std::string key = candidate.kernel_template->name;
+  const auto& values = candidate.configuration.values();
+  const auto& parameters = candidate.kernel_template->space.parameters();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (parameters[i].binding == Binding::compile) key += " " + std::to_string(values[i].second);
+  }
+  return key;
+}
+
+/// Every template stands with what is nearest to its default, since a problem may rule that out by
+/// one parameter. Index of the fastest predicted of these.
+std::size_t find_default(const CandidateList& list) {
+  std::vector<int> distances;
+  std::map<const KernelTemplate*, int> nearest;
+  for (const Candidate& candidate : list.candidates) {
+    const int distance = distance_from_default(candidate);
+    distances.push_back(distance);
+    int& least = nearest.try_emplace(candidate.kernel_template, distance).first->second;
+    least = std::min(least, distance);
+  }
+  std::size_t best = list.candidates.size();
+  for (std::size_t i = 0; i < list.candidates.size(); ++i) {
+    if (distances[i] > nearest.at(list.candidates[i].kernel_template)) continue;
+    if (best == list.candidates.size() || list.predicted_us[i] < list.predicted_us[best]) best = i;
+  }
+  return best;
+}
+
+/// Where the operation has templates that are made for one architecture, an older one, and none for
+/// this. Empty where that is not so.
+std::string missing_generation(const Catalog& catalog, const Operation& operation, int sm_arch) {
+  std::string older;
+  int arch = 0;
+  for (const KernelTemplate* kernel_template : catalog.templates_of(operation.name)) {
+    if (!kernel_template->arch.specific) continue;
+    if (kernel_template->runs_on(sm_arch)) return {};
+    if (kernel_template->arch.max > sm_arch) continue;
+    older += concat(older.empty() ? "" : ", ", kernel_template->name);
+    arch = std::max(arch, kernel_template->arch.max);
+  }
+  if (older.empty()) return {};
+  return concat("no template of ", operation.name, " is made for sm_", sm_arch, "; ", older,
+                " are for sm_", arch,
+                " alone, so what runs here is written for any GPU from sm_80 on, and slower than "
+                "this one can be");
+}
+
+}  // namespace
+
+int distance_from_default(const Candidate& candidate) {
+  const auto& values = candidate.configuration.values();
+  const auto& standard = candidate.kernel_template->default_configuration.values();
+  int distance = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) distance += values[i] != standard[i] ? 1 : 0;
+  return distance;
+}
+
+Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
+                                           const Problem& normalized,
+                                           const DeviceProfile& profile) {
+  CandidateList list;
+  if (std::string missing = missing_generation(catalog, operation, profile.sm_arch);
+      !missing.empty()) {
+    list.notes.push_back(std::move(missing));
+  }
+  for (const KernelTemplate* kernel_template : catalog.templates_of(operation.name)) {
+    if (auto fits = applies(*kernel_template, operation, normalized, profile); !fits) {
+      list.notes.push_back(concat(kernel_template->name, ": ", fits.error().message));
+      continue;
+    }
+    const PointSample sample(kernel_template->space.size());
+    const CandidateMaker maker(*kernel_template, operation, normalized, profile);
+    std::vector<std::int64_t> points = points_that_obey(maker, sample);
+    const std::size_t obeying = points.size();
+    thin_out(points);
+    std::size_t valid = 0;
+    for (Part& part : make_candidates(maker, profile, points)) {
+      valid += part.candidates.size();
+      std::move(part.candidates.begin(), part.candidates.end(),
+                std::back_inserter(list.candidates));
+      list.predicted_us.insert(list.predicted_us.end(), part.predicted_us.begin(),
+                               part.predicted_us.end());
+    }
+    list.rejected += static_cast<int>(sample.count()) - static_cast<int>(obeying) +
+                     static_cast<int>(points.size()) - static_cast<int>(valid);
+    auto standard = maker.make(kernel_template->default_configuration);
+    if (valid == 0 && !standard) {
+      list.notes.push_back(
+          concat(kernel_template->name,
+                 ": no configuration is valid; the default: ", standard.error().message));
+    }
+    if (sample.sampled()) {
+      list.notes.push_back(concat(kernel_template->name, ": looked at ", sample.count(), " of ",
+                                  kernel_template->space.size(), " configurations"));
+    }
+    if (points.size() < obeying) {
+      list.notes.push_back(concat(kernel_template->name, ": kept ", points.size(), " of ", obeying,
+                                  " configurations that obey the rules"));
+    }
+    if (!sample.sampled() && points.size() == obeying) continue;
+    const auto begin = list.candidates.end() - static_cast<std::ptrdiff_t>(valid);
+    const bool present = std::any_of(begin, list.candidates.end(), [&](const Candidate& candidate) {
+      return candidate.configuration == kernel_template->default_configuration;
+    });
+    if (standard && !present) {
+      list.predicted_us.push_back(predict_us(standard.value(), profile));
+      list.candidates.push_back(std::move(standard).value());
+    }
+  }
+  if (list.candidates.empty()) {
+    std::string reasons;
+    for (const std::string& note : list.notes) reasons += "; " + note;
+    return Error{ErrorCode::not_found,
+                 concat("no template runs \"", normalized.text(), "\" on ", profile.id, reasons)};
+  }
+  list.default_index = find_default(list);
+  std::map<std::string, int> groups;
+  for (const Candidate& candidate : list.candidates) {
+    const int next = static_cast<int>(groups.size());
+    list.group_of.push_back(groups.emplace(compile_key(candidate), next).first->second);
+  }
+  return list;
+}
+
+}  // namespace kernwright

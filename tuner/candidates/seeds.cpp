@@ -1,0 +1,129 @@
+#include "tuner/candidates/seeds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "cache/record_store.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kNeighbours = 5;
+constexpr std::size_t kSeeds = 8;
+constexpr std::size_t kOtherSkuSeeds = 4;
+
+struct Neighbour {
+  const RecordRun* run = nullptr;
+  double distance = 0;
+  std::string key;  ///< breaks ties, so that the order of the records never decides
+};
+
+/// Whether a dim is left at its default, which other dims say already.
+bool is_usual(const Problem& normalized, const Dim& declared) {
+  return declared.default_size && std::ranges::none_of(normalized.dims(), [&](const auto& dim) {
+           return dim.first == declared.name;
+         });
+}
+
+std::string_view flag(const Problem& problem, const Flag& declared) {
+  const auto& flags = problem.flags();
+  const auto found = std::find_if(flags.begin(), flags.end(),
+                                  [&](const auto& f) { return f.first == declared.name; });
+  if (found != flags.end()) return found->second;
+  if (declared.is_formula()) return {};
+  return declared.values[static_cast<std::size_t>(declared.default_index)];
+}
+
+/// Nearest first.
+std::vector<Neighbour> neighbours(const Operation& operation, const RecordKey& key,
+                                  std::span<const RecordRun> records, bool other_sku) {
+  const Result<Problem> own = Problem::parse(key.problem);
+  if (!own) return {};
+  std::vector<Neighbour> found;
+  std::set<std::string> keys;
+  for (const RecordRun& run : records) {
+    const RecordHead& record = run.head;
+    if (record.grade != RecordGrade::measured || record.key == key) continue;
+    if ((record.key.sku != key.sku) != other_sku) continue;
+    const Result<Problem> problem = Problem::parse(record.key.problem);
+    if (!problem || problem.value().operation() != operation.name) continue;
+    const auto distance = neighbour_distance(operation, own.value(), problem.value());
+    if (!distance || !keys.insert(record.key.text()).second) continue;
+    found.push_back({&run, *distance, record.key.text()});
+  }
+  std::sort(found.begin(), found.end(), [](const Neighbour& a, const Neighbour& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.key < b.key;
+  });
+  found.resize(std::min(found.size(), kNeighbours));
+  return found;
+}
+
+/// The winner and what tied with it, best first.
+std::vector<SeedConfiguration> tie_set(const RecordRun& run, bool other_sku) {
+  const HeadWinner& winner = run.head.winner;
+  std::vector<SeedConfiguration> tied = {{winner.kernel_template, winner.configuration, other_sku}};
+  const Lookup<TuningRecord> record = read_record(run.file);
+  if (!record) return tied;
+  for (const RankedConfiguration& other : record.value->runners_up) {
+    if (other.tied) tied.push_back({other.kernel_template, other.configuration, other_sku});
+  }
+  return tied;
+}
+
+void add_seeds(const std::vector<Neighbour>& from, bool other_sku, std::size_t most,
+               std::vector<SeedConfiguration>& seeds) {
+  std::vector<std::vector<SeedConfiguration>> ties;
+  std::size_t longest = 0;
+  for (const Neighbour& neighbour : from) {
+    ties.push_back(tie_set(*neighbour.run, other_sku));
+    longest = std::max(longest, ties.back().size());
+  }
+  const std::size_t end = seeds.size() + most;
+  for (std::size_t place = 0; place < longest; ++place) {
+    for (const auto& tied : ties) {
+      if (place >= tied.size() || seeds.size() >= end) continue;
+      const SeedConfiguration& one = tied[place];
+      const bool known = std::any_of(seeds.begin(), seeds.end(), [&](const auto& seed) {
+        return seed.kernel_template == one.kernel_template &&
+               seed.configuration == one.configuration;
+      });
+      if (!known) seeds.push_back(one);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<double> neighbour_distance(const Operation& operation, const Problem& a,
+                                         const Problem& b) {
+  for (const TypeVariable& type : operation.type_variables) {
+    if (operation.dtype(a, type.name) != operation.dtype(b, type.name)) return std::nullopt;
+  }
+  double squares = 0;
+  const std::vector<std::int64_t> sizes_of_a = operation.sizes(a);
+  const std::vector<std::int64_t> sizes_of_b = operation.sizes(b);
+  for (std::size_t i = 0; i < sizes_of_a.size(); ++i) {
+    if (is_usual(a, operation.dims[i]) && is_usual(b, operation.dims[i])) continue;
+    const auto size = [](std::int64_t known) {
+      return static_cast<double>(std::max<std::int64_t>(known, 1));
+    };
+    const double ratio = std::log2(size(sizes_of_a[i]) / size(sizes_of_b[i]));
+    squares += ratio * ratio;
+  }
+  const auto differing =
+      std::count_if(operation.flags.begin(), operation.flags.end(),
+                    [&](const Flag& declared) { return flag(a, declared) != flag(b, declared); });
+  return std::sqrt(squares) + static_cast<double>(differing);
+}
+
+std::vector<SeedConfiguration> find_seeds(const Operation& operation, const RecordKey& key,
+                                          std::span<const RecordRun> records) {
+  std::vector<SeedConfiguration> seeds;
+  add_seeds(neighbours(operation, key, records, false), false, kSeeds, seeds);
+  add_seeds(neighbours(operation, key, records, true), true, kOtherSkuSeeds, seeds);
+  return seeds;
+}
+
+}  // namespace kernwright

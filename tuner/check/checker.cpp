@@ -1,0 +1,385 @@
+#include "tuner/check/checker.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "compile/render.h"
+#include "support/text.h"
+#include "tuner/data/element.h"
+
+namespace kernwright {
+namespace {
+
+constexpr double kErrorFactor = 8;
+/// Of two elements of {-3..3}.
+constexpr double kLargestProduct = 9;
+constexpr std::int64_t kAlignment = 256;
+
+/// Unit of the accumulation. With 16-bit and 8-bit inputs the tensor cores' adders truncate, which
+/// costs two bits against fp32 arithmetic.
+double accumulate_unit(DType accumulate, const std::vector<TensorShape>& shapes) {
+  const bool narrow = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
+    return shape.role != TensorRole::out && byte_size(shape.dtype) < 4;
+  });
+  if (accumulate == DType::fp64) return 0x1p-53;
+  if (accumulate == DType::fp32 && narrow) return 0x1p-22;
+  return rounding_unit(accumulate);
+}
+
+/// Beyond it an output of this dtype would overflow.
+double largest(DType dtype) {
+  if (const auto range = integer_range(dtype)) return static_cast<double>(range->highest);
+  switch (dtype) {
+    case DType::fp16:
+      return 65504;
+    case DType::fp8_e4m3:
+      return 448;
+    case DType::fp8_e5m2:
+      return 57344;
+    default:
+      return 0x1p127;
+  }
+}
+
+/// The largest sum of small integers that is exact in the accumulator. Tensor cores keep about 14
+/// bits of sums of fp8 products.
+double exact_limit(DType accumulate, const std::vector<TensorShape>& shapes) {
+  const bool fp8 = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
+    return shape.role != TensorRole::out &&
+           (shape.dtype == DType::fp8_e4m3 || shape.dtype == DType::fp8_e5m2);
+  });
+  switch (accumulate) {
+    case DType::fp64:
+    case DType::fp32:
+      return fp8 ? 0x1p13 : 0x1p24;
+    case DType::fp16:
+      return 0x1p11;
+    case DType::bf16:
+      return 0x1p8;
+    case DType::fp8_e4m3:
+      return 0x1p4;
+    case DType::fp8_e5m2:
+      return 0x1p3;
+    case DType::int8:
+    case DType::int32:
+    case DType::int64:
+    case DType::uint8:
+    case DType::boolean:
+      return largest(accumulate);
+  }
+  return 0;
+}
+
+/// Terms summed per output.
+double reduction_terms(const Operation& operation, const Problem& normalized) {
+  if (!operation.tolerance.reduction) return 1;
+  const auto terms = operation.tolerance.reduction->evaluate(operation.scope(normalized));
+  return terms ? std::max(1.0, static_cast<double>(terms.value())) : 1;
+}
+
+/// "d[3,17]" for a place in the tensor's span.
+std::string position(const TensorShape& shape, std::int64_t place) {
+  std::vector<std::int64_t> at(shape.extent.size());
+  for (std::size_t i = at.size(); i-- > 0;) {
+    const std::int64_t size = i + 1 == at.size() ? shape.row_pitch() : shape.extent[i];
+    at[i] = place % size;
+    place /= size;
+  }
+  std::string text = concat(shape.name, "[");
+  for (std::size_t i = 0; i < at.size(); ++i) text += concat(i == 0 ? "" : ",", at[i]);
+  return text + "]";
+}
+
+Result<double> download_element(Device& device, DevicePointer array, DType dtype,
+                                std::int64_t index) {
+  std::array<std::byte, 8> bytes{};
+  const std::int64_t size = byte_size(dtype);
+  const auto at = array + static_cast<DevicePointer>(index * size);
+  if (auto done = device.download(std::span(bytes).first(static_cast<std::size_t>(size)), at);
+      !done) {
+    return done.error();
+  }
+  return load_element(bytes.data(), dtype, 0);
+}
+
+/// An element as text: of an integer every digit.
+Result<std::string> download_text(Device& device, DevicePointer array, DType dtype,
+                                  std::int64_t index) {
+  if (dtype != DType::int64) {
+    auto value = download_element(device, array, dtype, index);
+    if (!value) return value.error();
+    if (is_integer(dtype)) return concat(static_cast<std::int64_t>(value.value()));
+    return std::isnan(value.value()) ? "nan" : concat(value.value());
+  }
+  std::int64_t value = 0;
+  const auto at = array + static_cast<DevicePointer>(index * byte_size(dtype));
+  if (auto done = device.download(std::as_writable_bytes(std::span(&value, 1)), at); !done) {
+    return done.error();
+  }
+  return concat(value);
+}
+
+}  // namespace
+
+double rounding_unit(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+    case DType::fp32:
+      return 0x1p-24;
+    case DType::fp16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::fp8_e4m3:
+      return 0x1p-4;
+    case DType::fp8_e5m2:
+      return 0x1p-3;
+    case DType::int8:
+    case DType::int32:
+    case DType::int64:
+    case DType::uint8:
+    case DType::boolean:
+      return 0;
+  }
+  return 0;
+}
+
+ErrorBound error_bound(const Operation& operation, const Problem& normalized,
+                       const std::vector<TensorShape>& shapes, const TensorShape& output) {
+  const double unit = accumulate_unit(operation.tolerance.accumulate, shapes);
+  const double terms = reduction_terms(operation, normalized);
+  return {kErrorFactor * std::sqrt(terms) * unit, rounding_unit(output.dtype)};
+}
+
+std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
+                                   const std::vector<TensorShape>& shapes) {
+  if (!operation.exact_inputs) return std::nullopt;
+  if (operation.exact_when) {
+    const auto holds = operation.exact_when->evaluate(operation.scope(normalized));
+    if (!holds || holds.value() == 0) return std::nullopt;
+  }
+  const bool real = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
+    return shape.always && shape.draw.kind == DrawKind::uniform && !is_integer(shape.dtype);
+  });
+  if (real) return std::nullopt;
+  double limit = exact_limit(operation.tolerance.accumulate, shapes);
+  for (const TensorShape& shape : shapes) {
+    if (shape.role != TensorRole::in) limit = std::min(limit, largest(shape.dtype));
+  }
+  const double terms = reduction_terms(operation, normalized);
+  if (terms * kLargestProduct <= limit) return DrawKind::small_integers;
+  if (terms <= limit) return DrawKind::signs;
+  return std::nullopt;
+}
+
+Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation& operation,
+                              const Problem& normalized, const Catalog& catalog, CompilePool& pool,
+                              const BufferSets& sets) {
+  const auto failed = [&](const Error& error) {
+    return Error{error.code, concat("the reference of ", operation.name, ": ", error.message)};
+  };
+  const DeviceProfile& profile = device.profile();
+  auto future = pool.submit(render_reference(operation, normalized, catalog, profile.sm_arch));
+  auto planned = make_reference_plan(operation, normalized, profile);
+  if (!planned) return failed(planned.error());
+  const ExecutionPlan& plan = planned.value();
+
+  Checker checker;
+  const std::int64_t bytes = checker.place_outputs(sets);
+  auto buffer = device.allocate(std::max(bytes, kAlignment));
+  if (!buffer) return failed(buffer.error());
+  checker.buffer_ = std::move(buffer).value();
+  for (Output& output : checker.outputs_) {
+    output.bound = error_bound(operation, normalized, sets.shapes(), sets.shapes()[output.tensor]);
+    for (Expected* expected : {&output.realistic, &output.exact, &output.nan}) {
+      expected->value += checker.buffer_->address();
+      expected->magnitude += checker.buffer_->address();
+    }
+  }
+  // NaN everywhere: an element that the reference leaves out is then found below.
+  if (auto done = device.fill(checker.buffer_->address(), 0xFF, checker.buffer_->bytes()); !done) {
+    return failed(done.error());
+  }
+
+  const CompileResult& compiled = future.get();
+  if (!compiled) return failed(compiled.error());
+  auto program = device.load(compiled.value()->bits, plan);
+  if (!program) return failed(program.error());
+  // The exact set's magnitude is overwritten by that of set 0, which comes last.
+  for (const int set : {BufferSets::kExactSet, BufferSets::kNanSet, 0}) {
+    if (set == BufferSets::kExactSet && !sets.has_exact_set()) continue;
+    if (set == BufferSets::kNanSet && !sets.has_nan_set()) continue;
+    if (auto done = checker.run_reference(device, *program.value(), plan, sets, set); !done) {
+      return failed(done.error());
+    }
+  }
+  if (auto done = checker.expect_finite(data_ops); !done) {
+    return failed(done.error());
+  }
+  return checker;
+}
+
+/// Lists the outputs with offsets for addresses; the bytes they take together.
+std::int64_t Checker::place_outputs(const BufferSets& sets) {
+  shapes_ = sets.shapes();
+  has_exact_ = sets.has_exact_set();
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
+    if (shapes_[i].role == TensorRole::in) continue;
+    const auto next = [&](DType dtype) {
+      const std::int64_t size = shapes_[i].elements() * byte_size(dtype);
+      const auto place = static_cast<DevicePointer>(bytes);
+      bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+      return place;
+    };
+    const DType dtype = reference_dtype(shapes_[i].dtype);
+    Output output;
+    output.tensor = i;
+    output.realistic = {next(dtype), next(DType::fp32)};
+    if (has_exact_) output.exact = {next(dtype), output.realistic.magnitude};
+    if (sets.has_nan_set()) output.nan = {next(dtype), next(DType::fp32)};
+    outputs_.push_back(output);
+  }
+  return bytes;
+}
+
+Result<void> Checker::run_reference(Device& device, const LoadedProgram& program,
+                                    const ExecutionPlan& plan, const BufferSets& sets,
+                                    int set) const {
+  LaunchArguments arguments;
+  arguments.tensors = sets.addresses(set, plan.tensors);
+  arguments.references.resize(plan.tensors.size());
+  arguments.magnitudes.resize(plan.tensors.size());
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    for (const Output& output : outputs_) {
+      if (plan.tensors[i].name != shapes_[output.tensor].name) continue;
+      arguments.references[i] = output.of(set).value;
+      arguments.magnitudes[i] = output.of(set).magnitude;
+    }
+  }
+  for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.checked_value);
+  return device.run(program, arguments);
+}
+
+Result<void> Checker::expect_finite(DataOps& data_ops) const {
+  for (const Output& output : outputs_) {
+    const std::int64_t elements = shapes_[output.tensor].elements();
+    if (reference_dtype(shapes_[output.tensor].dtype) != DType::fp32) continue;
+    std::vector<DevicePointer> arrays{output.realistic.value, output.realistic.magnitude};
+    if (has_exact_) arrays.push_back(output.exact.value);
+    for (const DevicePointer array : arrays) {
+      // inf - inf is NaN, so only a finite array equals itself.
+      auto self = data_ops.compare(array, DType::fp32, elements, array, array, {});
+      if (!self) return self.error();
+      if (self.value().mismatches != 0) {
+        return Error{ErrorCode::internal,
+                     concat(self.value().mismatches, " of ", elements, " elements of ",
+                            shapes_[output.tensor].name, " are not finite, the first is number ",
+                            self.value().first_mismatch)};
+      }
+    }
+  }
+  return {};
+}
+
+Result<std::size_t> Checker::enqueue(DataOps& data_ops, int set,
+                                     std::span<const DevicePointer> addresses) const {
+  std::size_t first = 0;
+  for (const Output& output : outputs_) {
+    const TensorShape& shape = shapes_[output.tensor];
+    const Expected& expected = output.of(set);
+    const auto number =
+        data_ops.enqueue_compare(addresses[output.tensor], shape.dtype, shape, expected.value,
+                                 expected.magnitude, output.bound_of(set));
+    if (!number) return number;
+    if (&output == &outputs_.front()) first = number.value();
+  }
+  return first;
+}
+
+Result<CheckReport> Checker::report(Device& device, int set,
+                                    std::span<const DevicePointer> addresses,
+                                    std::span<const Finding> findings, std::size_t first) const {
+  CheckReport total;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
+    const Finding& found = findings[first + i];
+    if (found.mismatches != 0 && total.mismatches == 0) {
+      auto text = describe(device, set, addresses[output.tensor], output, found.first);
+      if (!text) return text.error();
+      total.first_mismatch = std::move(text).value();
+    }
+    total.max_error = std::max(total.max_error, found.max_error);
+    total.mismatches += found.mismatches;
+    total.elements += shapes_[output.tensor].elements();
+  }
+  return total;
+}
+
+Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
+                                     const BufferSets& sets) const {
+  const std::vector<DevicePointer> addresses = sets.addresses(0);
+  const auto first = enqueue(data_ops, 0, addresses);
+  if (!first) return first.error();
+  const auto findings = data_ops.take_findings();
+  if (!findings) return findings.error();
+  return report(device, 0, addresses, findings.value(), first.value());
+}
+
+ErrorBound Checker::Output::bound_of(int set) const {
+  if (set == BufferSets::kExactSet) return {.exact = true};
+  ErrorBound of_set = bound;
+  of_set.nan = set == BufferSets::kNanSet;
+  return of_set;
+}
+
+void Checker::widen(double units, double absolute) {
+  for (Output& output : outputs_) {
+    output.bound.accumulate_unit += units;
+    output.bound.absolute += absolute;
+  }
+}
+
+std::vector<MemoryRegion> Checker::outputs(std::span<const DevicePointer> addresses) const {
+  std::vector<MemoryRegion> regions;
+  for (const Output& output : outputs_) {
+    regions.push_back({addresses[output.tensor], shapes_[output.tensor].bytes()});
+  }
+  return regions;
+}
+
+Result<std::string> Checker::describe(Device& device, int set, DevicePointer actual,
+                                      const Output& output, std::int64_t place) const {
+  const TensorShape& shape = shapes_[output.tensor];
+  const std::int64_t column = place % shape.row_pitch();
+  if (column >= shape.columns()) {
+    return concat(position(shape, place), ": written, behind the ", shape.columns(),
+                  " elements of a row");
+  }
+  const std::int64_t index = place / shape.row_pitch() * shape.columns() + column;
+  const Expected& expected = output.of(set);
+  const DType dtype = reference_dtype(shape.dtype);
+  auto value = download_text(device, actual, shape.dtype, place);
+  auto known = download_text(device, expected.value, dtype, index);
+  if (!value) return value.error();
+  if (!known) return known.error();
+  const std::string text =
+      concat(position(shape, place), ": ", value.value(), " != ", known.value());
+  if (set == BufferSets::kExactSet || dtype == DType::int64) return concat(text, " (exact)");
+  auto reference = download_element(device, expected.value, dtype, index);
+  auto magnitude = download_element(device, expected.magnitude, DType::fp32, index);
+  if (!reference) return reference.error();
+  if (!magnitude) return magnitude.error();
+  if (std::isnan(reference.value())) return text;
+  const double bound = output.bound.accumulate_unit * magnitude.value() +
+                       output.bound.output_unit * std::fabs(reference.value()) +
+                       output.bound.absolute + error_floor(shape.dtype);
+  return concat(text, " (bound ", bound, ")");
+}
+
+}  // namespace kernwright

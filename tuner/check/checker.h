@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compile/compile_pool.h"
+#include "device/device.h"
+#include "model/catalog.h"
+#include "tuner/data/buffer_sets.h"
+#include "tuner/data/data_ops.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Rounding of one stored element. References are fp32, so no format counts as finer.
+double rounding_unit(DType dtype);
+
+/// The error a correct kernel may make in `output`: c * sqrt(reduction) * u_acc and u_out, with c =
+/// 8 and the units of the formats involved.
+ErrorBound error_bound(const Operation& operation, const Problem& normalized,
+                       const std::vector<TensorShape>& shapes, const TensorShape& output);
+
+/// How the exact set is drawn so that partial sums stay exact in the accumulator and results within
+/// the output's range; none where the operation has no exact test, its sums are too long, or a
+/// floating tensor is always drawn as no whole numbers.
+std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
+                                   const std::vector<TensorShape>& shapes);
+
+/// Knows the right outputs of the checked buffer sets: the operation's reference kernel is compiled
+/// once and run on each, into a result (`reference_dtype`) and, but for the exact set, an fp32
+/// magnitude per output. Invariant: those of set 0 and of the exact set are finite.
+class Checker {
+ public:
+  /// Errors: the reference does not compile or run; `internal` where it is not finite.
+  static Result<Checker> make(Device& device, DataOps& data_ops, const Operation& operation,
+                              const Problem& normalized, const Catalog& catalog, CompilePool& pool,
+                              const BufferSets& sets);
+
+  /// Compares every output, at `addresses` (one per tensor), with the reference of `set`: the exact
+  /// set's to the last bit, the NaN set's within the bound and NaN where it is NaN, else that of
+  /// set 0 within the bound. Gives the number of the first finding; there is one per output.
+  Result<std::size_t> enqueue(DataOps& data_ops, int set,
+                              std::span<const DevicePointer> addresses) const;
+
+  /// What the findings from number `first` on say; `first_mismatch` is read from the device.
+  Result<CheckReport> report(Device& device, int set, std::span<const DevicePointer> addresses,
+                             std::span<const Finding> findings, std::size_t first) const;
+
+  /// Compares every output of set 0 with the reference, and waits.
+  Result<CheckReport> compare(Device& device, DataOps& data_ops, const BufferSets& sets) const;
+
+  /// Allows errors of so many units of the magnitude and so much besides more, except of the exact
+  /// set.
+  void widen(double units, double absolute);
+
+  /// The regions of the outputs at `addresses`.
+  std::vector<MemoryRegion> outputs(std::span<const DevicePointer> addresses) const;
+
+ private:
+  /// What the reference makes of one checked set; 0 where there is no such set.
+  struct Expected {
+    DevicePointer value = 0;
+    DevicePointer magnitude = 0;  ///< of the exact set that of set 0, which comes later
+  };
+  struct Output {
+    std::size_t tensor = 0;  ///< index into the sets' shapes
+    ErrorBound bound;
+    Expected realistic;
+    Expected exact;
+    Expected nan;
+
+    const Expected& of(int set) const {
+      return set == BufferSets::kExactSet ? exact : set == BufferSets::kNanSet ? nan : realistic;
+    }
+    ErrorBound bound_of(int set) const;
+  };
+
+  std::int64_t place_outputs(const BufferSets& sets);
+  Result<void> run_reference(Device& device, const LoadedProgram& program,
+                             const ExecutionPlan& plan, const BufferSets& sets, int set) const;
+  Result<void> expect_finite(DataOps& data_ops) const;
+  Result<std::string> describe(Device& device, int set, DevicePointer actual, const Output& output,
+                               std::int64_t place) const;
+
+  std::vector<TensorShape> shapes_;
+  bool has_exact_ = false;
+
+  std::vector<Output> outputs_;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+}  // namespace kernwright

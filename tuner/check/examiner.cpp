@@ -1,0 +1,386 @@
+#include "tuner/check/examiner.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+using Checked = Runner::Checked;
+using Step = Runner::Step;
+
+/// Contents of outputs and workspace before a run: NaN in every float format, then a large finite
+/// number. A result that depends on either is wrong.
+constexpr std::uint8_t kPoisons[] = {0xFF, 0x7B};
+constexpr int kScreeningRuns = 3;
+constexpr int kFinalistRuns = 50;
+/// Runs between two waits, so that the deadline of one wait is not that of all.
+constexpr int kRunsPerWait = 10;
+
+}  // namespace
+
+LaunchArguments Examiner::arguments(const Subject& subject, int set) const {
+  LaunchArguments arguments;
+  arguments.tensors = sets_.addresses(set, subject.tensors);
+  arguments.scalars = subject.scalars;
+  arguments.workspace = workspace_.address();
+  return arguments;
+}
+
+Result<Step> Examiner::failed(const Error& error) {
+  if (error.code != ErrorCode::device && error.code != ErrorCode::timed_out &&
+      error.code != ErrorCode::invalid_argument) {
+    return error;
+  }
+  const Outcome outcome = device_.last_failure();
+  Step step{outcome == Outcome::ok ? Outcome::launch_failed : outcome, error.message};
+  if (!device_.lost()) {
+    // What was enqueued before the failure is of no interest.
+    if (auto rest = data_ops_.take_findings(); !rest && !device_.lost()) return rest.error();
+  }
+  return step;
+}
+
+Result<void> Examiner::enqueue_run(const Subject& subject, int set, std::uint8_t poison) {
+  if (auto done = sets_.poison(device_, data_ops_, set, poison); !done) return done;
+  if (auto done = workspace_.poison(device_, subject.workspace_bytes, poison); !done) return done;
+  return device_.enqueue(*subject.program, arguments(subject, set));
+}
+
+Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers& numbers) {
+  for (int run = 0; run < runs; ++run) {
+    // Finalists: half of the runs disturbed, half behind an emptied L2, on two buffer sets.
+    const bool disturbed = runs > kScreeningRuns && (run & 1) != 0;
+    const bool emptied = runs > kScreeningRuns && (run & 2) != 0;
+    const int set = (run & 4) != 0 || run == kScreeningRuns - 1 ? sets_.twin() : 0;
+    if (emptied) {
+      if (auto done = device_.enqueue(disturber_, {}); !done) return done;
+    }
+    if (disturbed) {
+      if (auto done = device_.enqueue_beside(disturber_, {}); !done) return done;
+    }
+    if (auto done = enqueue_run(subject, set, kPoisons[(run + 1) % 2]); !done) return done;
+    const std::vector<DevicePointer> addresses = sets_.addresses(set);
+    if (run == 0) {
+      const auto number = checker_.enqueue(data_ops_, 0, addresses);
+      if (!number) return number.error();
+      numbers.realistic = number.value();
+    }
+    const auto hash = data_ops_.enqueue_hash(checker_.outputs(addresses));
+    if (!hash) return hash.error();
+    numbers.hashes.push_back(hash.value());
+    if (run % kRunsPerWait == kRunsPerWait - 1) {
+      if (auto done = device_.wait(); !done) return done;
+    }
+  }
+  return {};
+}
+
+Result<void> Examiner::enqueue_watch(const Subject& subject, Numbers& numbers) {
+  std::vector<MemoryRegion> regions;
+  for (const WatchedRegion& watched : sets_.watched()) regions.push_back(watched.region);
+  const auto first = data_ops_.enqueue_hash(regions);
+  if (!first) return first.error();
+  numbers.watched = first.value();
+  const auto zones = data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes));
+  if (!zones) return zones.error();
+  numbers.zones_after = zones.value();
+  return {};
+}
+
+Result<Examiner::Numbers> Examiner::enqueue_examination(const Subject& subject, int runs) {
+  Numbers numbers;
+  if (auto done = workspace_.guard(device_, subject.workspace_bytes); !done) return done.error();
+  const auto zones = data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes));
+  if (!zones) return zones.error();
+  numbers.zones_before = zones.value();
+  if (auto done = enqueue_run(subject, first_set(), kPoisons[0]); !done) return done.error();
+  const auto first = checker_.enqueue(data_ops_, first_set(), sets_.addresses(first_set()));
+  if (!first) return first.error();
+  numbers.first_run = first.value();
+  if (auto done = enqueue_repeats(subject, runs, numbers); !done) return done.error();
+  if (sets_.has_nan_set()) {
+    // Over numbers: what holds NaN before would pass for a NaN that was written.
+    if (auto done = enqueue_run(subject, BufferSets::kNanSet, kPoisons[1]); !done) {
+      return done.error();
+    }
+    const auto number =
+        checker_.enqueue(data_ops_, BufferSets::kNanSet, sets_.addresses(BufferSets::kNanSet));
+    if (!number) return number.error();
+    numbers.nan = number.value();
+  }
+  if (auto done = enqueue_watch(subject, numbers); !done) return done.error();
+  return numbers;
+}
+
+Result<Checked> Examiner::examine(Subject& subject, Runner::CheckDepth depth) {
+  const bool finalist = depth == Runner::CheckDepth::finalist;
+  const bool after_timing = subject.report.after_timing;
+  subject.report = {};
+  subject.report.after_timing = after_timing;
+  const auto judge = [&]() -> Result<Step> {
+    const auto numbers = enqueue_examination(subject, finalist ? kFinalistRuns : kScreeningRuns);
+    if (!numbers) return failed(numbers.error());
+    const auto findings = data_ops_.take_findings();
+    if (!findings) return failed(findings.error());
+    auto step = judge_examination(subject, numbers.value(), findings.value());
+    if (!step || step.value().outcome != Outcome::ok || !finalist || !disposable_) return step;
+    return run_fenced(subject);
+  };
+  auto step = judge();
+  if (!step) return step.error();
+  return Checked{std::move(step).value(), subject.report};
+}
+
+Result<Step> Examiner::judge_examination(Subject& subject, const Numbers& numbers,
+                                         std::span<const Finding> findings) {
+  CheckReport& report = subject.report;
+  auto step = judge_watched(subject, numbers, findings);
+  if (!step || step.value().outcome != Outcome::ok) return step;
+  report.guarded = true;
+
+  const int first = first_set();
+  step = judge_values(report, first, sets_.addresses(first), findings, numbers.first_run);
+  if (!step || step.value().outcome != Outcome::ok) return step;
+  report.exact = sets_.has_exact_set();
+
+  step = judge_values(report, 0, sets_.addresses(0), findings, numbers.realistic);
+  if (!step || step.value().outcome != Outcome::ok) return step;
+  step = judge_repeats(subject, numbers, findings);
+  if (!step || step.value().outcome != Outcome::ok || !sets_.has_nan_set()) return step;
+  return judge_values(report, BufferSets::kNanSet, sets_.addresses(BufferSets::kNanSet), findings,
+                      numbers.nan);
+}
+
+Result<Step> Examiner::judge_watched(const Subject& subject, const Numbers& numbers,
+                                     std::span<const Finding> findings) {
+  std::string damage;
+  for (std::size_t i = 0; i < sets_.watched().size() && damage.empty(); ++i) {
+    const WatchedRegion& watched = sets_.watched()[i];
+    if (findings[numbers.watched + i].hash == watched.hash) continue;
+    auto found = find_damage(watched);
+    if (!found) return found.error();
+    damage = std::move(found).value();
+  }
+  const std::vector<MemoryRegion> zones = workspace_.zones(subject.workspace_bytes);
+  for (std::size_t i = 0; i < zones.size() && damage.empty(); ++i) {
+    if (findings[numbers.zones_after + i].hash == findings[numbers.zones_before + i].hash) continue;
+    WatchedRegion zone;
+    zone.region = zones[i];
+    (i == 0 ? zone.behind : zone.before) = "the workspace";
+    auto found = find_damage(zone);
+    if (!found) return found.error();
+    damage = std::move(found).value();
+  }
+  if (damage.empty()) return Step{};
+  if (auto done = sets_.restore(device_, data_ops_); !done) return done.error();
+  if (auto done = device_.wait(); !done) return done.error();
+  return Step{Outcome::out_of_bounds, std::move(damage)};
+}
+
+Result<std::string> Examiner::find_damage(const WatchedRegion& watched) {
+  if (watched.is_input) return watched.describe(0, 0);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(watched.region.bytes));
+  if (auto done = device_.download(bytes, watched.region.address); !done) return done.error();
+  const auto changed = [](std::byte byte) { return byte != std::byte{kRedZoneByte}; };
+  const auto first = std::find_if(bytes.begin(), bytes.end(), changed);
+  const auto last = std::find_if(bytes.rbegin(), bytes.rend(), changed);
+  return watched.describe(first - bytes.begin(), last - bytes.rbegin());
+}
+
+Result<Step> Examiner::judge_values(CheckReport& report, int set, Addresses addresses,
+                                    std::span<const Finding> findings, std::size_t first) {
+  const auto found = checker_.report(device_, set, addresses, findings, first);
+  if (!found) return found.error();
+  const CheckReport& values = found.value();
+  // An exact result says nothing of how much of the bound is used.
+  if (values.mismatches != 0 || set != BufferSets::kExactSet) {
+    report.max_error = std::max(report.max_error, values.max_error);
+  }
+  report.mismatches = values.mismatches;
+  report.elements = values.elements;
+  report.first_mismatch = values.first_mismatch;
+  if (values.mismatches == 0) return Step{};
+  const bool exact = set == BufferSets::kExactSet;
+  const bool nan = set == BufferSets::kNanSet;
+  return Step{Outcome::wrong_result,
+              concat(nan ? "with NaN among the inputs: " : "", values.mismatches, " of ",
+                     values.elements, " elements ",
+                     exact ? "are not exact, " : "beyond their bound, ", values.first_mismatch)};
+}
+
+Result<Step> Examiner::judge_repeats(Subject& subject, const Numbers& numbers,
+                                     std::span<const Finding> findings) const {
+  CheckReport& report = subject.report;
+  const std::size_t outputs = checker_.outputs(sets_.addresses(0)).size();
+  const auto hash = [&](std::size_t run, std::size_t output) {
+    return findings[numbers.hashes[run] + output].hash;
+  };
+  subject.output_hashes.clear();
+  for (std::size_t output = 0; output < outputs; ++output) {
+    subject.output_hashes.push_back(hash(0, output));
+  }
+  std::size_t different = 0;
+  for (std::size_t run = 1; run < numbers.hashes.size(); ++run) {
+    for (std::size_t output = 0; output < outputs; ++output) {
+      if (hash(run, output) != hash(0, output)) {
+        ++different;
+        break;
+      }
+    }
+  }
+  report.repeats = static_cast<int>(numbers.hashes.size());
+  report.deterministic = different == 0;
+  if (report.deterministic) return Step{};
+  return Step{Outcome::nondeterministic,
+              concat(different, " of ", report.repeats - 1,
+                     " repeats on equal inputs gave other bits than the first run")};
+}
+
+Result<Checked> Examiner::examine_once(Subject& subject) {
+  const auto judge = [&]() -> Result<Step> {
+    if (auto done = enqueue_run(subject, 0, kPoisons[0]); !done) return failed(done.error());
+    const std::vector<DevicePointer> addresses = sets_.addresses(0);
+    const auto number = checker_.enqueue(data_ops_, 0, addresses);
+    if (!number) return failed(number.error());
+    const auto findings = data_ops_.take_findings();
+    if (!findings) return failed(findings.error());
+    return judge_values(subject.report, 0, addresses, findings.value(), number.value());
+  };
+  auto step = judge();
+  if (!step) return step.error();
+  subject.report.after_timing = step.value().outcome == Outcome::ok;
+  return Checked{std::move(step).value(), subject.report};
+}
+
+Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
+                                         const std::function<Step()>& replay) {
+  std::vector<int> sets{0};
+  if (with_twin && sets_.twin() != 0) sets.push_back(sets_.twin());
+  subject.report.after_timing = false;
+  const auto judge = [&]() -> Result<Step> {
+    Numbers numbers;
+    if (auto done = workspace_.guard(device_, subject.workspace_bytes); !done) return done.error();
+    const auto zones = data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes));
+    if (!zones) return zones.error();
+    numbers.zones_before = zones.value();
+    for (const int set : sets) {
+      if (auto done = sets_.poison(device_, data_ops_, set, kPoisons[0]); !done)
+        return done.error();
+    }
+    if (Step step = replay(); step.outcome != Outcome::ok) {
+      if (!device_.lost()) (void)data_ops_.take_findings();
+      return step;
+    }
+    std::vector<std::size_t> values;
+    for (const int set : sets) {
+      const std::vector<DevicePointer> addresses = sets_.addresses(set);
+      const auto number = checker_.enqueue(data_ops_, 0, addresses);
+      if (!number) return failed(number.error());
+      values.push_back(number.value());
+      const auto hash = data_ops_.enqueue_hash(checker_.outputs(addresses));
+      if (!hash) return failed(hash.error());
+      numbers.hashes.push_back(hash.value());
+    }
+    if (auto done = enqueue_watch(subject, numbers); !done) return failed(done.error());
+    const auto findings = data_ops_.take_findings();
+    if (!findings) return failed(findings.error());
+    auto step = judge_watched(subject, numbers, findings.value());
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      if (!step || step.value().outcome != Outcome::ok) return step;
+      step = judge_values(subject.report, 0, sets_.addresses(sets[i]), findings.value(), values[i]);
+    }
+    if (!step || step.value().outcome != Outcome::ok) return step;
+    for (const std::size_t first : numbers.hashes) {
+      for (std::size_t output = 0; output < subject.output_hashes.size(); ++output) {
+        if (findings.value()[first + output].hash == subject.output_hashes[output]) continue;
+        subject.report.deterministic = false;
+        return Step{Outcome::nondeterministic, "other bits than before it was timed"};
+      }
+    }
+    return Step{};
+  };
+  auto step = judge();
+  if (!step) return step.error();
+  Checked checked{std::move(step).value(), {}};
+  if (checked.step.outcome == Outcome::ok) {
+    subject.report.after_timing = true;
+  } else {
+    checked.step.detail = concat("after timing: ", checked.step.detail);
+  }
+  checked.report = subject.report;
+  return checked;
+}
+
+Result<Step> Examiner::run_fenced(Subject& subject) {
+  std::vector<std::unique_ptr<DeviceBuffer>> fences;  // of the tensors, then of the workspace
+  for (std::size_t i = 0; i <= sets_.shapes().size(); ++i) {
+    const std::int64_t bytes =
+        i < sets_.shapes().size() ? sets_.shapes()[i].bytes() : subject.workspace_bytes;
+    if (bytes == 0) continue;
+    auto fence = device_.allocate_fenced(bytes);
+    if (!fence) {  // too little memory costs this proof, not the candidate
+      return device_.lost() ? failed(fence.error()) : Result<Step>(Step{});
+    }
+    fences.push_back(std::move(fence).value());
+  }
+  for (const bool at_end : {true, false}) {
+    auto step = run_fenced_at(subject, at_end, fences);
+    if (!step || step.value().outcome != Outcome::ok) return step;
+  }
+  subject.report.unmapped = true;
+  return Step{};
+}
+
+Result<Step> Examiner::run_fenced_at(Subject& subject, bool at_end,
+                                     std::span<const std::unique_ptr<DeviceBuffer>> fences) {
+  const int set = first_set();
+  const auto place = [&](std::size_t fence, std::int64_t bytes, std::int64_t alignment) {
+    const DeviceBuffer& buffer = *fences[fence];
+    if (!at_end) return buffer.address();
+    const std::int64_t offset = (buffer.bytes() - bytes) / alignment * alignment;
+    return buffer.address() + static_cast<DevicePointer>(offset);
+  };
+  const auto run = [&]() -> Result<Step> {
+    std::vector<DevicePointer> addresses;
+    for (std::size_t i = 0; i < sets_.shapes().size(); ++i) {
+      const TensorShape& shape = sets_.shapes()[i];
+      addresses.push_back(place(i, shape.bytes(), shape.alignment));
+      auto done = shape.role == TensorRole::out
+                      ? sets_.poison_output(device_, data_ops_, i, addresses[i], kPoisons[0])
+                      : sets_.draw(device_, data_ops_, set, i, addresses[i]);
+      if (!done) return failed(done.error());
+    }
+    LaunchArguments launch = arguments(subject, set);
+    for (std::size_t i = 0; i < subject.tensors.size(); ++i) {
+      for (std::size_t j = 0; j < addresses.size(); ++j) {
+        if (subject.tensors[i].name == sets_.shapes()[j].name) launch.tensors[i] = addresses[j];
+      }
+    }
+    if (subject.workspace_bytes > 0) {
+      launch.workspace = place(addresses.size(), subject.workspace_bytes, 256);
+      if (auto done = device_.fill(launch.workspace, kPoisons[0], subject.workspace_bytes); !done) {
+        return failed(done.error());
+      }
+    }
+    if (auto done = device_.enqueue(*subject.program, launch); !done) return failed(done.error());
+    const auto number = checker_.enqueue(data_ops_, set, addresses);
+    if (!number) return failed(number.error());
+    const auto findings = data_ops_.take_findings();
+    if (!findings) return failed(findings.error());
+    return judge_values(subject.report, set, addresses, findings.value(), number.value());
+  };
+  auto step = run();
+  if (step && step.value().outcome != Outcome::ok) {
+    Step told = std::move(step).value();
+    told.detail = concat("with the ", at_end ? "ends" : "starts",
+                         " of all tensors at unmapped pages: ", told.detail);
+    return told;
+  }
+  return step;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device.h"
+#include "tuner/check/checker.h"
+#include "tuner/data/buffer_sets.h"
+#include "tuner/data/data_ops.h"
+#include "tuner/data/workspace.h"
+#include "tuner/runner.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A loaded candidate, and what was proven of it.
+struct Subject {
+  std::shared_ptr<LoadedProgram> program;
+  std::vector<TensorShape> tensors;  ///< of its plan
+  std::vector<double> scalars;
+  std::int64_t workspace_bytes = 0;
+  CheckReport report;
+  std::vector<std::uint64_t> output_hashes;  ///< of set 0, one per output
+};
+
+/// Holds a candidate's results against the reference. All launches of a check are enqueued at once;
+/// what they find is read once. What a candidate damaged is repaired before the next one. Errors
+/// are the runner's own; a candidate's failure is the step's outcome.
+class Examiner {
+ public:
+  /// `disturber` runs beside candidates and empties the L2. Where `disposable`, a fault may cost
+  /// this process its context: finalists are then run against unmapped pages.
+  Examiner(Device& device, DataOps& data_ops, const BufferSets& sets, const Checker& checker,
+           const Workspace& workspace, const LoadedProgram& disturber, bool disposable)
+      : device_(device),
+        data_ops_(data_ops),
+        sets_(sets),
+        checker_(checker),
+        workspace_(workspace),
+        disturber_(disturber),
+        disposable_(disposable) {}
+
+  /// In this order: the first run, poisoned and guarded, exact where there is an exact set; the
+  /// realistic one within its bound; repeats with identical bits; where there is a NaN set, the run
+  /// on it; for finalists the runs against unmapped pages. Replaces the subject's report.
+  Result<Runner::Checked> examine(Subject& subject, Runner::CheckDepth depth);
+
+  /// Poisons the outputs of set 0, and of the twin where `with_twin`, lets `replay` write them, and
+  /// examines them.
+  Result<Runner::Checked> examine_replay(Subject& subject, bool with_twin,
+                                         const std::function<Runner::Step()>& replay);
+
+  /// One fresh run, within the bound: for in-place operations, whose inputs a replay changes.
+  Result<Runner::Checked> examine_once(Subject& subject);
+
+  /// The arguments of a subject on the tensors of a set.
+  LaunchArguments arguments(const Subject& subject, int set) const;
+
+ private:
+  /// Numbers of what was enqueued.
+  struct Numbers {
+    std::size_t first_run = 0;
+    std::size_t realistic = 0;
+    std::vector<std::size_t> hashes;  ///< one per run: of its first output
+    std::size_t nan = 0;
+    std::size_t watched = 0;
+    std::size_t zones_before = 0;  ///< of the workspace
+    std::size_t zones_after = 0;
+  };
+  using Addresses = std::span<const DevicePointer>;
+
+  int first_set() const { return sets_.has_exact_set() ? BufferSets::kExactSet : 0; }
+  Result<void> enqueue_run(const Subject& subject, int set, std::uint8_t poison);
+  Result<void> enqueue_repeats(const Subject& subject, int runs, Numbers& numbers);
+  Result<Numbers> enqueue_examination(const Subject& subject, int runs);
+  Result<void> enqueue_watch(const Subject& subject, Numbers& numbers);
+
+  /// What an error says: the candidate's failure, or the runner's own.
+  Result<Runner::Step> failed(const Error& error);
+  /// Each judges one kind of finding; a step that is not ok ends the examination.
+  Result<Runner::Step> judge_watched(const Subject& subject, const Numbers& numbers,
+                                     std::span<const Finding> findings);
+  Result<Runner::Step> judge_values(CheckReport& report, int set, Addresses addresses,
+                                    std::span<const Finding> findings, std::size_t first);
+  Result<Runner::Step> judge_repeats(Subject& subject, const Numbers& numbers,
+                                     std::span<const Finding> findings) const;
+  Result<Runner::Step> judge_examination(Subject& subject, const Numbers& numbers,
+                                         std::span<const Finding> findings);
+  Result<std::string> find_damage(const WatchedRegion& watched);
+
+  /// Every tensor and the workspace against an unmapped page, at their ends and at their starts.
+  Result<Runner::Step> run_fenced(Subject& subject);
+  Result<Runner::Step> run_fenced_at(Subject& subject, bool at_end,
+                                     std::span<const std::unique_ptr<DeviceBuffer>> fences);
+
+  Device& device_;
+  DataOps& data_ops_;
+  const BufferSets& sets_;
+  const Checker& checker_;
+  const Workspace& workspace_;
+  const LoadedProgram& disturber_;
+  bool disposable_;
+};
+
+}  // namespace kernwright

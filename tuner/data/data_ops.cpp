@@ -1,0 +1,23 @@
+#include "tuner/data/data_ops.h"
+
+#include "support/text.h"
+
+namespace kernwright {
+
+Result<CheckReport> DataOps::compare(DevicePointer actual, DType dtype, const Layout& layout,
+                                     DevicePointer reference, DevicePointer magnitude,
+                                     const ErrorBound& bound) {
+  const auto number = enqueue_compare(actual, dtype, layout, reference, magnitude, bound);
+  if (!number) return number.error();
+  const auto findings = take_findings();
+  if (!findings) return findings.error();
+  const Finding& found = findings.value()[number.value()];
+  CheckReport report;
+  report.max_error = found.max_error;
+  report.mismatches = found.mismatches;
+  report.elements = layout.elements;
+  if (found.mismatches != 0) report.first_mismatch = concat(found.first);
+  return report;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "tuner/data/data_ops.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// The workspace that all candidates share, in a buffer that only grows, with room for a red zone
+/// on either side of whatever length is in use.
+class Workspace {
+ public:
+  explicit Workspace(std::int64_t zone_bytes) : zone_bytes_(zone_bytes) {}
+
+  /// Makes room; true where it moved. Errors: out of memory, and the old one stays.
+  Result<bool> reserve(Device& device, std::int64_t bytes);
+
+  /// Of the first byte; 0 before anything was reserved.
+  DevicePointer address() const { return buffer_ == nullptr ? 0 : address_; }
+
+  /// Fills the first `bytes`.
+  Result<void> poison(Device& device, std::int64_t bytes, std::uint8_t byte) const;
+  /// Fills the red zones around the first `bytes`.
+  Result<void> guard(Device& device, std::int64_t bytes) const;
+  /// The zones: before and behind the first `bytes`.
+  std::vector<MemoryRegion> zones(std::int64_t bytes) const;
+
+ private:
+  std::int64_t zone_bytes_;
+  std::int64_t bytes_ = 0;
+  DevicePointer address_ = 0;
+  std::unique_ptr<DeviceBuffer> buffer_;
+};
+
+}  // namespace kernwright

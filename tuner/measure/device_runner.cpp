@@ -1,0 +1,263 @@
+#include "tuner/measure/device_runner.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "support/text.h"
+#include "tuner/check/checker.h"
+#include "tuner/check/examiner.h"
+#include "tuner/data/buffer_sets.h"
+#include "tuner/data/reference_kernels.h"
+#include "tuner/data/workspace.h"
+#include "tuner/measure/unit_sampler.h"
+
+namespace kernwright {
+namespace {
+
+/// An audit reads facts of GPU and host for some tens of milliseconds.
+constexpr double kAuditSeconds = 0.04;
+/// For the launch paths of a winner. As many buffer sets as an engine that swaps two buffers has.
+constexpr double kPathSeconds = 0.1;
+constexpr std::size_t kPathSets = 2;
+/// Of graphs of one launch, before that.
+constexpr double kPathGraphSeconds = 0.003;
+/// Unloading takes the host 0.4 ms, in which the device idles: what a search drops mostly goes
+/// behind its last sample.
+constexpr std::size_t kKeptDropped = 256;
+/// One disagreement of the timers may be an accident; more of them than this share are not.
+constexpr double kTimerShare = 0.02;
+
+/// The graph goes before the program.
+struct Loaded {
+  Subject subject;
+  TimedWork timed;
+  ExecutionPlan launches;  ///< the plan's launches alone
+};
+
+class DeviceRunner final : public Runner {
+ public:
+  DeviceRunner(Device& device, DataOps& data_ops, BufferSets sets, Checker checker,
+               ReferenceKernels references, const DeviceRunnerOptions& options)
+      : device_(device),
+        sets_(std::move(sets)),
+        checker_(std::move(checker)),
+        references_(std::move(references)),
+        workspace_(red_zone_bytes(sets_.shapes())),
+        examiner_(device, data_ops, sets_, checker_, workspace_, *references_.dram(),
+                  options.disposable),
+        sampler_(device, data_ops, sets_, references_, options.policy.l2, options.sample_ms * 1000),
+        audit_(options.audit) {
+    for (const TensorShape& shape : sets_.shapes()) {
+      in_place_ = in_place_ || shape.role == TensorRole::inout;
+    }
+    sm_reference_.sets = {{{references_.sm().get(), {}}}};
+    dram_reference_.sets = {{{references_.dram().get(), {}}}};
+  }
+
+  Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
+  Result<Checked> check(Id id, CheckDepth depth) override {
+    return examiner_.examine(loaded_.at(id).subject, depth);
+  }
+  Result<Checked> check_after_timing(Id id) override;
+  Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
+  Result<double> launch_gap_us(Id id) override;
+  Result<LaunchPaths> launch_paths(Id id) override;
+  Result<Audit> audit() override;
+  DeviceUse take_use() override { return device_.take_use(); }
+  void fill(double seconds) override {
+    sampler_.fill(seconds);
+    static_cast<void>(device_.wait());
+  }
+  void drop(Id id) override;
+  bool lost() const override { return device_.lost(); }
+
+ private:
+  /// What the last failed call of the device says of the candidate that made it.
+  Step failure(const Error& error) const {
+    const Outcome outcome = device_.last_failure();
+    return {outcome == Outcome::ok ? Outcome::launch_failed : outcome, error.message};
+  }
+  Sampled sample_of(Id id);
+
+  Device& device_;
+  BufferSets sets_;
+  Checker checker_;
+  ReferenceKernels references_;
+  Workspace workspace_;
+  Examiner examiner_;
+  UnitSampler sampler_;
+  std::function<Audit(const std::function<void()>&)> audit_;
+  bool in_place_ = false;
+  TimedWork sm_reference_;
+  TimedWork dram_reference_;
+  std::map<Id, Loaded> loaded_;
+  std::deque<Loaded> dropped_;
+  std::map<std::string, double> launch_gaps_us_;  ///< by launch shape
+  Id next_id_ = 0;
+};
+
+Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
+                                               const CompiledKernel& kernel) {
+  Prepared prepared;
+  Loaded loaded;
+  Subject& subject = loaded.subject;
+  subject.workspace_bytes = candidate.plan.workspace_bytes();
+  const auto moved = workspace_.reserve(device_, subject.workspace_bytes);
+  if (!moved) {
+    prepared.step = {Outcome::out_of_memory, moved.error().message};
+    return prepared;
+  }
+  if (moved.value()) {  // graphs built before hold the old address
+    for (auto& [id, other] : loaded_) {
+      other.timed.units.reset();
+      for (WorkUnit& set : other.timed.sets) {
+        set.front().arguments.workspace = workspace_.address();
+      }
+    }
+  }
+  auto program = device_.load(kernel.bits, candidate.plan);
+  if (!program) {
+    prepared.step = failure(program.error());
+    return prepared;
+  }
+  subject.program = std::move(program).value();
+  subject.tensors = candidate.plan.tensors;
+  for (const Scalar& scalar : candidate.plan.scalars) {
+    subject.scalars.push_back(scalar.checked_value);
+  }
+  for (int set = 0; set < sets_.count(); ++set) {
+    loaded.timed.sets.push_back({{subject.program.get(), examiner_.arguments(subject, set)}});
+  }
+  loaded.launches.launches = candidate.plan.launches;
+  prepared.id = next_id_++;
+  loaded_.emplace(prepared.id, std::move(loaded));
+  return prepared;
+}
+
+Runner::Sampled DeviceRunner::sample_of(Id id) {
+  const auto sample = id == kSmReference     ? sampler_.sample_bare(sm_reference_)
+                      : id == kDramReference ? sampler_.sample_bare(dram_reference_)
+                                             : sampler_.sample(loaded_.at(id).timed);
+  if (!sample) return {failure(sample.error()), {}};
+  return {{}, sample.value()};
+}
+
+void DeviceRunner::drop(Id id) {
+  auto node = loaded_.extract(id);
+  if (node.empty()) return;
+  dropped_.push_back(std::move(node.mapped()));
+  if (dropped_.size() > kKeptDropped) dropped_.pop_front();
+}
+
+Result<Runner::Checked> DeviceRunner::check_after_timing(Id id) {
+  Loaded& loaded = loaded_.at(id);
+  if (in_place_) return examiner_.examine_once(loaded.subject);
+  if (auto done = sampler_.build(loaded.timed); !done) {
+    return Checked{failure(done.error()), loaded.subject.report};
+  }
+  const bool all_sets = loaded.timed.length >= sets_.count();
+  return examiner_.examine_replay(loaded.subject, all_sets, [&] { return sample_of(id).step; });
+}
+
+Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> order) {
+  std::vector<Sampled> result;
+  result.reserve(order.size());
+  std::map<Id, Step> failed;
+  for (const Id id : order) {
+    if (const auto known = failed.find(id); known != failed.end()) {
+      result.push_back({known->second, {}});
+      continue;
+    }
+    result.push_back(sample_of(id));
+    if (result.back().step.outcome != Outcome::ok) failed.emplace(id, result.back().step);
+  }
+  return result;
+}
+
+Result<double> DeviceRunner::launch_gap_us(Id id) {
+  const ExecutionPlan& plan = loaded_.at(id).launches;
+  const std::string shape = ReferenceKernels::launch_shape(plan);
+  if (const auto known = launch_gaps_us_.find(shape); known != launch_gaps_us_.end()) {
+    return known->second;
+  }
+  auto program = references_.empty(device_, plan);
+  if (!program) return program.error();
+  TimedWork empty;
+  empty.sets = {{{program.value().get(), {}}}};
+  const auto sample = sampler_.sample_bare(empty);
+  if (!sample) return sample.error();
+  return launch_gaps_us_.emplace(shape, sample.value().us).first->second;
+}
+
+Result<LaunchPaths> DeviceRunner::launch_paths(Id id) {
+  const Loaded& loaded = loaded_.at(id);
+  std::vector<LaunchArguments> sets;
+  for (const WorkUnit& set : loaded.timed.sets) {
+    if (sets.size() < kPathSets) sets.push_back(set.front().arguments);
+  }
+  sampler_.fill(kPathGraphSeconds);
+  return device_.time_launch_paths(*loaded.subject.program, sets, kPathSeconds);
+}
+
+Result<Audit> DeviceRunner::audit() {
+  Audit audit = audit_ ? audit_([this] { sampler_.fill(kAuditSeconds); }) : Audit{};
+  if (auto done = device_.wait(); !done) return done.error();
+  const TimerCheck check = device_.take_timer_check();
+  AuditRow row{"event_timer", Trust::a,
+               concat("events and global timer agree in ", check.samples - check.disagreed, " of ",
+                      check.samples, " samples")};
+  if (check.disagreed != 0) {
+    row.detail += concat("; in one they said ", check.event_us, " us and ", check.timer_us, " us");
+  }
+  if (check.disagreed > 1 && check.disagreed > kTimerShare * check.samples) row.trust = Trust::c;
+  audit.rows.push_back(std::move(row));
+  return audit;
+}
+
+}  // namespace
+
+Result<void> check_policy(const MeasurePolicy& policy, const Operation& operation) {
+  const auto refuse = [&](std::string_view why) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("the policy \"", policy.text(), "\" cannot be measured: ", why)};
+  };
+  if (policy.launch != LaunchMode::graph) return refuse("launch must be graph");
+  if (policy.power != PowerMode::sustained) return refuse("power must be sustained");
+  const bool marked = std::any_of(operation.tensors.begin(), operation.tensors.end(),
+                                  [](const Tensor& tensor) { return tensor.warm; });
+  if (policy.l2 == L2State::mixed && !marked) {
+    return refuse(concat("l2=mixed needs tensors marked \"l2\": \"warm\", and operation ",
+                         operation.name, " marks none"));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
+                                                   const Operation& operation,
+                                                   const Problem& normalized,
+                                                   const Catalog& catalog, CompilePool& pool,
+                                                   const DeviceRunnerOptions& options) {
+  if (auto measurable = check_policy(options.policy, operation); !measurable) {
+    return measurable.error();
+  }
+  auto shapes = operation.tensor_shapes(normalized);
+  if (!shapes) return shapes.error();
+  // Compiles while the buffers are drawn and the reference runs.
+  const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
+  const auto exact = exact_draw(operation, normalized, shapes.value());
+  auto sets = BufferSets::make(device, data_ops, std::move(shapes).value(), options.policy.l2,
+                               options.seed, {.exact = exact, .nan = true});
+  if (!sets) return sets.error();
+  auto checker =
+      Checker::make(device, data_ops, operation, normalized, catalog, pool, sets.value());
+  if (!checker) return checker.error();
+  auto references = ReferenceKernels::make(device, reference_bits.get());
+  if (!references) return references.error();
+  return std::unique_ptr<Runner>(std::make_unique<DeviceRunner>(
+      device, data_ops, std::move(sets).value(), std::move(checker).value(),
+      std::move(references).value(), options));
+}
+
+}  // namespace kernwright

@@ -1,0 +1,29 @@
+#include "tuner/measure/opening.h"
+
+#include <set>
+#include <utility>
+
+#include "compile/render.h"
+#include "tuner/audit/launch_probe.h"
+#include "tuner/data/data_ops.h"
+#include "tuner/data/reference_kernels.h"
+
+namespace kernwright {
+
+std::vector<CompileRequest> opening_requests(const Operation& operation, const Problem& normalized,
+                                             const Catalog& catalog, int sm_arch) {
+  std::vector<CompileRequest> requests;
+  std::set<DType> dtypes;
+  if (const auto shapes = operation.tensor_shapes(normalized)) {
+    for (const TensorShape& shape : *shapes) dtypes.insert(shape.dtype);
+  }
+  for (const DType dtype : dtypes) {
+    if (auto request = data_ops_request(dtype, sm_arch)) requests.push_back(*std::move(request));
+  }
+  requests.push_back(render_reference(operation, normalized, catalog, sm_arch));
+  requests.push_back(ReferenceKernels::request(sm_arch));
+  requests.push_back(launch_probe_request(sm_arch));
+  return requests;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,199 @@
+#include "tuner/measure/unfused_comparison.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "support/text.h"
+#include "tuner/check/checker.h"
+#include "tuner/data/buffer_sets.h"
+#include "tuner/data/element.h"
+#include "tuner/data/reference_kernels.h"
+#include "tuner/measure/unit_sampler.h"
+
+namespace kernwright {
+namespace {
+
+constexpr int kRounds = 31;
+constexpr double kSampleUs = 1500;
+constexpr std::int64_t kAlignment = 256;
+constexpr std::uint8_t kNotANumber = 0xFF;
+/// An activation passes an error of its argument on at most 3 times as large as its magnitude says
+/// (gelu_tanh far below 0), and the result is rounded once more.
+constexpr double kRoundingsInBetween = 4;
+/// What a value in between is multiplied by is drawn from a normal distribution that ends at 5.8.
+constexpr double kLargestFactor = 6;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Both sides on one device, their programs loaded and their arguments in place.
+class Arena {
+ public:
+  Arena(Device& device, DataOps& data_ops, const UnfusedMatch& match, BufferSets sets,
+        Checker checker)
+      : device_(device),
+        data_ops_(data_ops),
+        match_(match),
+        sets_(std::move(sets)),
+        checker_(std::move(checker)) {}
+
+  /// Makes room for what passes between the kernels, for each set, and for workspaces, which
+  /// kernels that follow each other share.
+  Result<void> allocate() {
+    std::int64_t bytes = 0;
+    for (std::size_t i = match_.form.fused_tensors; i < match_.form.tensors.size(); ++i) {
+      offsets_.push_back(bytes);
+      bytes += aligned(match_.form.tensors[i].bytes());
+    }
+    set_bytes_ = bytes;
+    std::int64_t workspace = match_.fused.candidate.plan.workspace_bytes();
+    for (const ProvenKernel& kernel : match_.kernels) {
+      workspace = std::max(workspace, kernel.candidate.plan.workspace_bytes());
+    }
+    auto memory =
+        device_.allocate(std::max(aligned(workspace) + set_bytes_ * sets_.count(), kAlignment));
+    if (!memory) return memory.error();
+    memory_ = std::move(memory).value();
+    between_ = memory_->address() + static_cast<DevicePointer>(aligned(workspace));
+    return device_.fill(memory_->address(), kNotANumber, memory_->bytes());
+  }
+
+  Result<void> load() {
+    if (auto loaded = load(match_.fused, nullptr, fused_); !loaded) return loaded;
+    for (std::size_t i = 0; i < match_.kernels.size(); ++i) {
+      auto loaded = load(match_.kernels[i], &match_.form.kernels[i], unfused_);
+      if (!loaded) return loaded;
+    }
+    return {};
+  }
+
+  TimedWork& fused() { return fused_; }
+  TimedWork& unfused() { return unfused_; }
+  const BufferSets& sets() const { return sets_; }
+
+  /// Runs a side once on poisoned outputs and compares them with the reference.
+  Result<CheckReport> check(const TimedWork& work, std::string_view name) {
+    if (auto done = sets_.poison(device_, data_ops_, 0, kNotANumber); !done) return done.error();
+    for (const ProgramLaunch& launch : work.sets.front()) {
+      if (auto done = device_.enqueue(*launch.program, launch.arguments); !done) {
+        return Error{done.error().code, concat(name, ": ", done.error().message)};
+      }
+    }
+    auto report = checker_.compare(device_, data_ops_, sets_);
+    if (report && report->mismatches != 0) {
+      return Error{ErrorCode::internal,
+                   concat(name, " gives another result than the reference: ", report->mismatches,
+                          " of ", report->elements, " elements beyond the bound, the first ",
+                          report->first_mismatch)};
+    }
+    return report;
+  }
+
+  /// Allows for the roundings between the kernels.
+  void widen_bound() {
+    double units = 0;
+    double absolute = 0;
+    for (std::size_t i = match_.form.fused_tensors; i < match_.form.tensors.size(); ++i) {
+      const DType dtype = match_.form.tensors[i].dtype;
+      units += kRoundingsInBetween * rounding_unit(dtype);
+      absolute += kLargestFactor * error_floor(dtype);
+    }
+    checker_.widen(units, absolute);
+  }
+
+ private:
+  /// Adds a kernel to every unit of `work`; of the fused one `wired` is null.
+  Result<void> load(const ProvenKernel& compiled, const UnfusedKernel* wired, TimedWork& work) {
+    const ExecutionPlan& plan = compiled.candidate.plan;
+    auto program = device_.load(compiled.kernel->bits, plan);
+    if (!program) {
+      return Error{program.error().code,
+                   concat(compiled.candidate.problem.text(), ": ", program.error().message)};
+    }
+    programs_.push_back(std::move(program).value());
+    LaunchArguments arguments;
+    arguments.workspace = plan.workspace_bytes() > 0 ? memory_->address() : 0;
+    if (wired) {
+      arguments.scalars = wired->scalars;
+    } else {
+      for (const Scalar& scalar : plan.scalars) arguments.scalars.push_back(scalar.checked_value);
+    }
+    work.sets.resize(static_cast<std::size_t>(sets_.count()));
+    for (int set = 0; set < sets_.count(); ++set) {
+      arguments.tensors.clear();
+      for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+        arguments.tensors.push_back(address(set, wired ? wired->tensors[i] : i));
+      }
+      work.sets[static_cast<std::size_t>(set)].push_back({programs_.back().get(), arguments});
+    }
+    return {};
+  }
+
+  /// Of a tensor of the form.
+  DevicePointer address(int set, std::size_t tensor) const {
+    if (tensor < match_.form.fused_tensors) return sets_.address(set, tensor);
+    return between_ + static_cast<DevicePointer>(set * set_bytes_ +
+                                                 offsets_[tensor - match_.form.fused_tensors]);
+  }
+
+  Device& device_;
+  DataOps& data_ops_;
+  const UnfusedMatch& match_;
+  BufferSets sets_;
+  Checker checker_;
+  std::vector<std::int64_t> offsets_;  ///< of what passes between the kernels, in a set
+  std::int64_t set_bytes_ = 0;
+  std::unique_ptr<DeviceBuffer> memory_;
+  DevicePointer between_ = 0;
+  std::vector<std::shared_ptr<LoadedProgram>> programs_;
+  TimedWork fused_;  ///< the graphs go before the programs
+  TimedWork unfused_;
+};
+
+}  // namespace
+
+Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, const Catalog& catalog,
+                                          CompilePool& pool, const UnfusedMatch& match, L2State l2,
+                                          std::uint64_t seed) {
+  const Candidate& fused = match.fused.candidate;
+  const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
+  auto sets = BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed);
+  if (!sets) return sets.error();
+  auto checker =
+      Checker::make(device, data_ops, *fused.operation, fused.problem, catalog, pool, sets.value());
+  if (!checker) return checker.error();
+  auto references = ReferenceKernels::make(device, reference_bits.get());
+  if (!references) return references.error();
+  Arena arena(device, data_ops, match, std::move(sets).value(), std::move(checker).value());
+  if (auto done = arena.allocate(); !done) return done.error();
+  if (auto done = arena.load(); !done) return done.error();
+
+  UnfusedComparison result;
+  const std::string name = fused.problem.text();
+  auto checked = arena.check(arena.fused(), name);
+  if (!checked) return checked.error();
+  result.fused.check = std::move(checked).value();
+  arena.widen_bound();
+  checked = arena.check(arena.unfused(), concat("the unfused form of ", name));
+  if (!checked) return checked.error();
+  result.unfused.check = std::move(checked).value();
+
+  UnitSampler sampler(device, data_ops, arena.sets(), references.value(), l2, kSampleUs);
+  std::array<std::pair<TimedWork*, Measurement*>, 2> sides{
+      std::pair{&arena.fused(), &result.fused.times},
+      std::pair{&arena.unfused(), &result.unfused.times}};
+  for (int round = 0; round < kRounds; ++round) {
+    for (const auto& [work, times] : sides) {
+      const auto sample = sampler.sample(*work);
+      if (!sample) return sample.error();
+      times->samples_us.push_back(sample->us);
+    }
+    std::swap(sides[0], sides[1]);
+  }
+  return result;
+}
+
+}  // namespace kernwright

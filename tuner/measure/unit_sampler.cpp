@@ -1,0 +1,80 @@
+#include "tuner/measure/unit_sampler.h"
+
+#include <utility>
+
+#include "tuner/measure/sample_length.h"
+
+namespace kernwright {
+namespace {
+
+/// Launches of the first, rough timing that the length of a sample is derived from.
+constexpr int kProbeUnits = 4;
+/// The reference kernel that fills idle time, bound by the SMs: about 0.1 ms.
+constexpr double kFillerSeconds = 1e-4;
+/// What building a graph costs the host, with and per unit; less is better than more, because a
+/// sample waits for the filler.
+constexpr double kGraphSeconds = 2e-4;
+constexpr double kGraphUnitSeconds = 3e-6;
+
+}  // namespace
+
+UnitSampler::UnitSampler(Device& device, DataOps& data_ops, const BufferSets& sets,
+                         const ReferenceKernels& references, L2State l2, double sample_us)
+    : device_(device),
+      data_ops_(data_ops),
+      sets_(sets),
+      references_(references),
+      sample_us_(sample_us),
+      flushes_(l2 != L2State::warm && !sets.passes_l2()) {}
+
+void UnitSampler::fill(double seconds) {
+  const int launches = static_cast<int>(seconds / kFillerSeconds);
+  for (int i = 0; i < launches; ++i) {
+    if (!device_.enqueue(*references_.sm(), {})) return;
+  }
+}
+
+Result<std::unique_ptr<Device::TimedUnits>> UnitSampler::build_graph(const TimedWork& work,
+                                                                     int units) {
+  fill(kGraphSeconds + units * kGraphUnitSeconds);
+  return device_.prepare_timing(work.sets, units);
+}
+
+Result<void> UnitSampler::build_units(TimedWork& work, bool once) {
+  auto probe = build_graph(work, kProbeUnits);
+  if (!probe) return probe.error();
+  const auto unit = device_.sample(*probe.value());
+  if (!unit) return unit.error();
+  const SampleLength length =
+      sample_length(unit.value().us, sample_us_, static_cast<int>(work.sets.size()), once);
+  auto units = build_graph(work, length.units);
+  if (!units) return units.error();
+  units.value()->replays = length.replays;
+  work.length = length.units;
+  // The first replay pays for paging in the code.
+  if (const auto first = device_.sample(*units.value()); !first) return first.error();
+  work.units = std::move(units).value();
+  return {};
+}
+
+Result<void> UnitSampler::build(TimedWork& work) {
+  return work.units == nullptr ? build_units(work, flushes_) : Result<void>();
+}
+
+Result<Sample> UnitSampler::sample(TimedWork& work) {
+  if (auto done = build(work); !done) return done.error();
+  if (flushes_) {
+    if (auto done = device_.enqueue(*references_.dram(), {}); !done) return done.error();
+  }
+  if (auto done = sets_.produce_warm(data_ops_); !done) return done.error();
+  return device_.sample(*work.units);
+}
+
+Result<Sample> UnitSampler::sample_bare(TimedWork& work) {
+  if (work.units == nullptr) {
+    if (auto done = build_units(work, false); !done) return done.error();
+  }
+  return device_.sample(*work.units);
+}
+
+}  // namespace kernwright

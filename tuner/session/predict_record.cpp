@@ -1,0 +1,166 @@
+#include "tuner/session/predict_record.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "compile/render.h"
+#include "support/utc.h"
+#include "tuner/candidates/candidate_list.h"
+#include "tuner/cost/cost_model.h"
+#include "tuner/session/compile_ahead.h"
+#include "tuner/session/evidence.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kMostRunnersUp = 7;
+
+/// Candidate indices by prediction, the default first where the model is in doubt, and one of each
+/// shared compile alone: the others would compile to the same bits.
+std::vector<std::size_t> best_of_each_group(const CandidateList& list,
+                                            const std::map<std::string, Override>& banned) {
+  std::vector<std::size_t> order(list.candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (!banned.empty()) {
+    std::erase_if(order, [&](std::size_t i) { return banned.contains(list.candidates[i].id()); });
+    if (order.empty()) return order;
+  }
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
+  });
+  const double default_us = list.predicted_us[list.default_index];
+  if (default_us <= (1 + kModelDoubt) * list.predicted_us[order.front()]) {
+    const auto found = std::find(order.begin(), order.end(), list.default_index);
+    if (found != order.end()) std::rotate(order.begin(), found, found + 1);
+  }
+  std::set<int> seen;
+  std::erase_if(order, [&](std::size_t i) { return !seen.insert(list.group_of[i]).second; });
+  return order;
+}
+
+}  // namespace
+
+Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
+                                    const Problem& normalized, const DeviceProfile& profile,
+                                    RecordKey key, RecordEnvironment environment, CompilePool& pool,
+                                    const ArtifactStore& artifacts, const TuningBudget& budget,
+                                    const std::map<std::string, Override>& banned) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  auto list = enumerate_candidates(catalog, operation, normalized, profile);
+  if (!list) return list.error();
+  const CandidateList& candidates = list.value();
+  std::string compiler = environment.compiler;
+  if (compiler.empty()) {
+    auto identity = pool.compiler().identity();
+    if (!identity) return identity.error();
+    compiler = std::move(identity).value();
+  }
+  CompileAhead ahead(candidates.candidates, catalog, profile.sm_arch, std::move(compiler), pool,
+                     artifacts);
+
+  struct Usable {
+    std::size_t trial;
+    bool is_default;
+    CompileAhead::Ready ready;
+  };
+  TuningResult result;
+  result.shares.setup_seconds = elapsed();
+  std::vector<Usable> usable;
+  const std::vector<std::size_t> order = best_of_each_group(candidates, banned);
+  const auto count = static_cast<std::size_t>(std::max(budget.trials, 1));
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  std::size_t started = 0;
+  for (std::size_t taken = 0; taken < order.size(); ++taken) {
+    if (taken >= count && !usable.empty()) break;
+    const bool late = elapsed() >= budget.seconds && !usable.empty();
+    const std::size_t ahead_until = late ? started : std::min(taken + threads, order.size());
+    // Beyond the first only what is needed: one that compiles.
+    while (started < ahead_until && (started < count || started == taken)) {
+      ahead.start(order[started++]);
+    }
+    if (taken == started) break;
+    CompileAhead::Ready ready = ahead.wait_for(order[taken]);
+    if (!ready.kernel && ready.kernel.error().code == ErrorCode::unavailable) {
+      return ready.kernel.error();
+    }
+    const Candidate& candidate = candidates.candidates[order[taken]];
+    Trial trial = make_trial(candidate, candidates.predicted_us[order[taken]]);
+    CompileVerdict verdict = judge(candidate, ready.kernel, profile);
+    trial.outcome = verdict.outcome;
+    trial.detail = std::move(verdict.detail);
+    if (ready.kernel) {
+      trial.resources = ready.kernel.value()->resources();
+      trial.compile_seconds = ready.kernel.value()->seconds;
+    }
+    if (trial.outcome == Outcome::ok) {
+      usable.push_back(
+          {result.trials.size(), order[taken] == candidates.default_index, std::move(ready)});
+    }
+    result.trials.push_back(std::move(trial));
+    if (result.trials.size() == std::min(count, order.size()) && usable.empty() &&
+        operation.takes_function(normalized)) {
+      // A function that does not compile does so nowhere.
+      const CompileResult reference =
+          pool.submit(render_reference(operation, normalized, catalog, profile.sm_arch)).get();
+      if (!reference) return reference.error();
+    }
+  }
+  if (usable.empty()) return none_passed(normalized.text(), result.trials);
+  // What the compiler warned of costs speed that the model does not know of.
+  std::sort(usable.begin(), usable.end(), [](const Usable& a, const Usable& b) {
+    const auto rank = [](const Usable& u) {
+      return std::pair(!u.ready.kernel.value()->warnings.empty(), u.trial);
+    };
+    return rank(a) < rank(b);
+  });
+
+  TuningRecord& record = result.record;
+  record.key = std::move(key);
+  record.environment = std::move(environment);
+  record.grade = RecordGrade::predicted;
+  for (std::size_t i = 0; i < std::min(usable.size(), 1 + kMostRunnersUp); ++i) {
+    const CompileAhead::Ready& ready = usable[i].ready;
+    if (!artifacts.get(ready.digest)) {
+      // A failure costs the cache an entry, not the caller the prediction.
+      if (auto put = artifacts.put(ready.digest, *ready.kernel.value()); !put) {
+        result.notes.push_back(put.error().message);
+      }
+    }
+    RankedConfiguration ranked = ranked_configuration(result.trials[usable[i].trial], ready.digest);
+    ranked.is_default = usable[i].is_default;
+    if (i == 0) {
+      record.winner = std::move(ranked);
+    } else {
+      record.runners_up.push_back(std::move(ranked));
+    }
+  }
+  std::stable_sort(record.runners_up.begin(), record.runners_up.end(),
+                   [](const RankedConfiguration& a, const RankedConfiguration& b) {
+                     return a.predicted_us < b.predicted_us;
+                   });
+  record.candidates = static_cast<int>(candidates.candidates.size());
+  record.device_name = profile.name;
+  record.roofline_us = roofline_us(operation, normalized, profile);
+  record.created = utc_now();
+  record.wall_seconds = elapsed();
+  result.rejected = candidates.rejected;
+  result.notes.insert(result.notes.end(), candidates.notes.begin(), candidates.notes.end());
+  result.shares.wall_seconds = record.wall_seconds;
+  result.shares.compile_seconds = ahead.compile_seconds();
+  result.shares.compile_threads = pool.threads();
+  return result;
+}
+
+bool default_kept(const TuningRecord& record) {
+  return record.grade == RecordGrade::predicted && record.winner.is_default &&
+         !record.runners_up.empty() &&
+         record.runners_up.front().predicted_us < record.winner.predicted_us;
+}
+
+}  // namespace kernwright

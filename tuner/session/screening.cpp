@@ -1,0 +1,161 @@
+#include "tuner/session/screening.h"
+
+#include <cmath>
+#include <utility>
+
+#include "support/statistics.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+/// Steady: the medians of two successive blocks of this length agree so well.
+constexpr double kBlockSeconds = 0.1;
+constexpr double kSteady = 0.003;
+/// Of both references, per call and per block; the latter where the clock stands still.
+constexpr int kPairsPerCall = 8;
+constexpr int kPairsPerBlock = 1000;
+
+/// A reference this far off is waited for: what is nearer is corrected for, or is left to the race.
+constexpr double kOff = 0.03;
+constexpr double kBack = 0.01;
+constexpr int kWaitCalls = 500;
+/// Longer than an outlier takes to be over.
+constexpr double kDisturbanceSeconds = 0.1;
+constexpr int kDisturbances = 3;
+/// Of one visit, where the references were off at its end.
+constexpr int kTries = 2;
+
+}  // namespace
+
+Result<std::vector<Runner::Sampled>> Screening::sample(std::span<const Runner::Id> order) {
+  auto sampled = runner_.sample(order);
+  if (!sampled) return sampled;
+  if (runner_.epoch() != epoch_) {
+    epoch_ = runner_.epoch();
+    references_.reset();
+  }
+  std::vector<Runner::Sampled> candidates;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Runner::Sampled& one = sampled.value()[i];
+    if (order[i] >= 0) {
+      candidates.push_back(std::move(one));
+    } else if (one.step.outcome == Outcome::ok) {
+      references_.add(order[i], one.sample);
+    } else {
+      return Error{ErrorCode::device, concat("a reference kernel failed (",
+                                             to_string(one.step.outcome), "): ", one.step.detail)};
+    }
+  }
+  return candidates;
+}
+
+Result<double> Screening::settle() {
+  std::vector<Runner::Id> pairs;
+  for (int i = 0; i < kPairsPerCall; ++i) {
+    pairs.push_back(Runner::kSmReference);
+    pairs.push_back(Runner::kDramReference);
+  }
+  const double start = clock_();
+  std::vector<double> before;
+  while (true) {
+    std::vector<double> series[2];
+    const double block = clock_();
+    while (clock_() - block < kBlockSeconds && series[0].size() < kPairsPerBlock) {
+      auto sampled = runner_.sample(pairs);
+      if (!sampled) return sampled.error();
+      for (std::size_t i = 0; i < pairs.size(); ++i) {
+        series[i % 2].push_back(sampled.value()[i].sample.us);
+      }
+    }
+    std::vector<double> now{median(std::move(series[0])), median(std::move(series[1]))};
+    bool steady = !before.empty();
+    for (std::size_t i = 0; steady && i < now.size(); ++i) {
+      steady = std::abs(now[i] / before[i] - 1) < kSteady;
+    }
+    const double seconds = clock_() - start;
+    if (steady || seconds >= most_wait_seconds_ || seconds <= 0) return seconds;
+    before = std::move(now);
+  }
+}
+
+Runner::Id Screening::next_reference() {
+  return std::exchange(dram_next_, !dram_next_) ? Runner::kDramReference : Runner::kSmReference;
+}
+
+/// True where the references were off and are back, or have been waited for long enough.
+Result<bool> Screening::steady_again() {
+  if (!references_.off_by(kOff)) return false;
+  const std::vector<Runner::Id> references = {Runner::kSmReference, Runner::kDramReference,
+                                              Runner::kSmReference, Runner::kDramReference,
+                                              Runner::kSmReference, Runner::kDramReference};
+  const double start = clock_();
+  const auto waited = [&] { return clock_() - start; };
+  references_.freeze(true);
+  for (int calls = 0; calls < kWaitCalls && waited() < most_wait_seconds_; ++calls) {
+    if (auto sampled = sample(references); !sampled) return sampled.error();
+    if (!references_.off_by(kBack)) break;
+  }
+  references_.freeze(false);
+  if (references_.off_by(kBack)) references_.reset();  // this is how it is now
+  if (waited() > kDisturbanceSeconds && ++disturbances_ == kDisturbances) {
+    audit_.merge({{{"reference_drift", Trust::c,
+                    concat("a reference kernel left its usual time ", disturbances_, " times")}}});
+  }
+  return true;
+}
+
+Result<Screening::Visit> Screening::visit(const Candidate& candidate, const CompiledKernel& kernel,
+                                          double hopeless_us) {
+  Visit visit;
+  auto prepared = runner_.prepare(candidate, kernel);
+  if (!prepared) return prepared.error();
+  visit.step = prepared.value().step;
+  if (visit.step.outcome != Outcome::ok) return visit;
+  visit.id = prepared.value().id;
+  auto checked = runner_.check(visit.id, Runner::CheckDepth::screening);
+  if (!checked) return checked.error();
+  visit.check = checked.value().report;
+  visit.step = checked.value().step;
+
+  const auto take = [&](std::span<const Runner::Id> order) -> Result<bool> {
+    auto sampled = sample(order);
+    if (!sampled) return sampled.error();
+    for (const Runner::Sampled& one : sampled.value()) {
+      visit.step = one.step;
+      if (visit.step.outcome != Outcome::ok) return false;
+      visit.samples_us.push_back(one.sample.us);
+    }
+    return true;
+  };
+  for (int tries = 0; tries < kTries && visit.step.outcome == Outcome::ok; ++tries) {
+    visit.samples_us.clear();
+    auto first = take(std::span(&visit.id, 1));
+    if (!first) return first.error();
+    if (!first.value()) break;
+    if (visit.samples_us.front() > hopeless_us) return visit;
+    const Runner::Id second[] = {visit.id, next_reference()};
+    auto rest = take(second);
+    if (!rest) return rest.error();
+    if (!rest.value()) break;
+    visit.drift = references_.drift();
+    auto repeat = steady_again();
+    if (!repeat) return repeat.error();
+    if (!repeat.value()) break;
+  }
+  if (visit.step.outcome == Outcome::ok) {
+    auto after = runner_.check_after_timing(visit.id);
+    if (!after) return after.error();
+    visit.step = after.value().step;
+    visit.check.after_timing = visit.step.outcome == Outcome::ok;
+  }
+  return visit;
+}
+
+Result<std::vector<Runner::Sampled>> Screening::top_up(std::span<const Runner::Id> ids) {
+  std::vector<Runner::Id> order{next_reference()};
+  order.insert(order.end(), ids.begin(), ids.end());
+  return sample(order);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "tuner/runner.h"
+#include "tuner/session/references.h"
+
+namespace kernwright {
+
+/// Measures candidates as they come from the compiler: a few samples each, between which reference
+/// kernels show how the device drifts. It also keeps the device busy between candidates, since a
+/// device that has been idle gives other times.
+class Screening {
+ public:
+  /// The device is waited for, when it starts and where it is disturbed, for `most_wait_seconds`
+  /// at a time.
+  Screening(Runner& runner, std::function<double()> clock_seconds, double most_wait_seconds = 3)
+      : runner_(runner), clock_(std::move(clock_seconds)), most_wait_seconds_(most_wait_seconds) {}
+
+  /// Runs the references until they are steady. Gives the seconds.
+  Result<double> settle();
+
+  /// A candidate's first visit: loaded, checked, two samples, checked again. The first sample alone
+  /// ends the visit of one that takes longer than `hopeless_us`.
+  struct Visit {
+    Runner::Id id = -1;  ///< loaded where `step` is ok; the caller drops it
+    Runner::Step step;
+    CheckReport check;
+    std::vector<double> samples_us;
+    double drift = 0;  ///< ln of how much slower the device was than it usually is
+  };
+  Result<Visit> visit(const Candidate& candidate, const CompiledKernel& kernel, double hopeless_us);
+
+  /// One sample of each of `ids` and of one reference.
+  Result<std::vector<Runner::Sampled>> top_up(std::span<const Runner::Id> ids);
+
+  double drift() const { return references_.drift(); }
+
+  /// What is to be said against the trust in this session.
+  const Audit& audit() const { return audit_; }
+
+ private:
+  Result<std::vector<Runner::Sampled>> sample(std::span<const Runner::Id> order);
+  Result<bool> steady_again();
+  Runner::Id next_reference();
+
+  Runner& runner_;
+  std::function<double()> clock_;
+  double most_wait_seconds_;
+  References references_;
+  int epoch_ = 0;
+  bool dram_next_ = false;
+  int disturbances_ = 0;
+  Audit audit_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/record.h"
+#include "model/candidate.h"
+#include "tuner/candidates/seeds.h"
+#include "tuner/runner.h"
+#include "tuner/session/compile_queue.h"
+#include "tuner/session/survivors.h"
+#include "tuner/session/trial_log.h"
+#include "tuner/strategies/search_strategy.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+struct TuningBudget {
+  double seconds = 30;
+  int trials = 1 << 30;  ///< candidates that are measured; where nothing is, that are compiled
+  /// Gone before the session, for opening what measures: of the seconds up to 15 % of them.
+  double opening_seconds = 0;
+};
+
+/// What the session tells whoever watches it. `best_us` is 0 before the first measurement.
+struct TuningProgress {
+  int candidates = 0;
+  int compiled = 0;
+  int measured = 0;
+  int failed = 0;
+  double best_us = 0;
+  std::string best;
+  double seconds = 0;
+};
+
+/// A candidate that failed under the same conditions before.
+struct KnownFailure {
+  std::string id;  ///< of the candidate
+  Outcome outcome = Outcome::rejected;
+};
+
+struct TuningOptions {
+  TuningBudget budget;
+  std::string strategy = "portfolio";
+  std::uint64_t seed = 1;
+  int finalists = 8;
+  int final_rounds = 256;  ///< at most
+  /// The winner so far; only what clearly beats it in this session replaces it.
+  std::optional<SeedConfiguration> incumbent;
+  std::vector<SeedConfiguration> seeds;  ///< winners elsewhere, best first
+  std::vector<KnownFailure> failures;    ///< not tried again
+  std::filesystem::path trial_log;
+  std::function<void(const TuningProgress&)> progress;
+  /// Gets every trial that does not end well, as soon as it ends: a session that ends in an error,
+  /// or is killed, has no result that could name them.
+  std::function<void(const Trial&)> failed;
+  std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
+};
+
+/// Where the wall time of a session went. Setup, settling, measuring, filling and finals add up to
+/// it, but for what choosing and logging take.
+struct TimeShares {
+  double wall_seconds = 0;
+  double setup_seconds = 0;    ///< enumeration, audit
+  double settle_seconds = 0;   ///< references until the device was steady
+  double measure_seconds = 0;  ///< candidates were loaded, checked or screened
+  double filler_seconds = 0;   ///< no compile was ready: more samples of the best so far
+  double finals_seconds = 0;   ///< the race of the survivors
+  double compile_seconds = 0;  ///< summed over the pool's threads
+  int compile_threads = 0;
+  DeviceUse device;  ///< from the first sample on: when it had work, whatever for
+};
+
+struct TuningResult {
+  TuningRecord record;
+  std::vector<Trial> trials;
+  TimeShares shares;
+  int rejected = 0;  ///< configurations that are no candidates
+  /// Why another process does not find the record with its winner's artifact; empty: it does.
+  /// Set by what stores the record.
+  std::string unstored;
+  /// What did not apply, was only sampled, or could not be kept (an artifact, the trial log).
+  std::vector<std::string> notes;
+};
+
+/// What a search works on. All of it outlives the search.
+struct SearchInput {
+  /// Entry i is candidate i of `space`.
+  std::span<const Candidate> candidates;
+  const SearchSpace& space;
+  const DeviceProfile& profile;
+  SearchStrategy& strategy;
+  CompileQueue& queue;
+  Runner& runner;
+  TrialLog& log;
+  std::string problem;                     ///< named in errors
+  PowerMode power = PowerMode::sustained;  ///< of the policy that the runner measures under
+  double roofline_us = 0;                  ///< 0: not known
+  double started = 0;                      ///< on the options' clock: when the budget began to run
+};
+
+/// What a search found. The record lacks what the search does not know: key, environment, device
+/// and time.
+struct SearchResult {
+  TuningResult result;
+  std::vector<CompiledCandidate> finalists;
+};
+
+/// Measures whichever candidate is compiled, the default first; each is checked before it is timed,
+/// and two samples decide whether it may race. While no compile is ready the device repeats the
+/// best so far. A fifth of the budget is kept for the race (see `race`), which alone decides: the
+/// winner is not worse than the default, and the incumbent stays unless it is clearly beaten.
+/// Compiled code that does not fit the device, or spills beyond reason, is not loaded; code that is
+/// equal to what was measured shares its samples. Errors: no candidate passed (naming the commonest
+/// outcome), or the device was lost.
+Result<SearchResult> run_search(const SearchInput& input, const TuningOptions& options);
+
+}  // namespace kernwright

@@ -1,0 +1,131 @@
+#include "tuner/session/tuning_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "compile/render.h"
+#include "support/utc.h"
+#include "tuner/candidates/search_space.h"
+#include "tuner/cost/cost_model.h"
+#include "tuner/session/compile_ahead.h"
+#include "tuner/session/evidence.h"
+#include "tuner/session/trial_log.h"
+#include "tuner/strategies/prior.h"
+
+namespace kernwright {
+namespace {
+
+/// Of the budget that opening may use up.
+constexpr double kOpeningShare = 0.25;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+TuningSession::TuningSession(const Catalog& catalog, const Operation& operation, Problem normalized,
+                             const DeviceProfile& profile, RecordKey key,
+                             RecordEnvironment environment, CompilePool& pool,
+                             const ArtifactStore& artifacts)
+    : catalog_(catalog),
+      operation_(operation),
+      problem_(std::move(normalized)),
+      profile_(profile),
+      key_(std::move(key)),
+      environment_(std::move(environment)),
+      pool_(pool),
+      artifacts_(artifacts) {}
+
+Result<void> TuningSession::enumerate() {
+  if (list_) return {};
+  auto list = enumerate_candidates(catalog_, operation_, problem_, profile_);
+  if (!list) return list.error();
+  list_ = *std::move(list);
+  return {};
+}
+
+Result<void> TuningSession::compile_first_choices() {
+  if (auto done = enumerate(); !done) return done;
+  const SearchSpace space = make_search_space(*list_, profile_, {});
+  const auto threads = static_cast<std::size_t>(pool_.threads());
+  std::vector<std::size_t> choices{list_->default_index};
+  // One more than are wanted: what is compiled as the default is serves for both.
+  const int default_group = space.group_of[list_->default_index];
+  for (const std::size_t choice : detail::Prior(space).favourites(threads + 1)) {
+    if (space.group_of[choice] != default_group && choices.size() < threads) {
+      choices.push_back(choice);
+    }
+  }
+  for (const std::size_t choice : choices) {
+    // Nobody waits: the search asks again.
+    static_cast<void>(pool_.submit(render(list_->candidates[choice], catalog_, profile_.sm_arch)));
+  }
+  return {};
+}
+
+Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
+  if (!options.clock_seconds) options.clock_seconds = steady_seconds;
+  const TuningBudget& budget = options.budget;
+  const double started =
+      options.clock_seconds() - std::min(budget.opening_seconds, kOpeningShare * budget.seconds);
+  std::vector<std::string> notes;
+  const auto note = [&notes](const Result<void>& kept) {
+    if (!kept) notes.push_back(kept.error().message);
+  };
+  TrialLog log(options.trial_log);
+  note(log.begin(key_, environment_));
+  if (auto done = enumerate(); !done) return done.error();
+  const CandidateList& list = *list_;
+  std::vector<SeedConfiguration> seeds = options.seeds;
+  if (options.incumbent) seeds.insert(seeds.begin(), *options.incumbent);
+  const SearchSpace space = make_search_space(list, profile_, seeds);
+  auto strategy = make_strategy(options.strategy, space, options.seed);
+  if (!strategy) return strategy.error();
+  std::string compiler = environment_.compiler;
+  if (compiler.empty()) {
+    auto identity = pool_.compiler().identity();
+    if (!identity) return identity.error();
+    compiler = std::move(identity).value();
+  }
+  CompileAhead ahead(list.candidates, catalog_, profile_.sm_arch, std::move(compiler), pool_,
+                     artifacts_);
+  const double roofline = roofline_us(operation_, problem_, profile_);
+  const SearchInput input{.candidates = list.candidates,
+                          .space = space,
+                          .profile = profile_,
+                          .strategy = *strategy.value(),
+                          .queue = ahead,
+                          .runner = runner,
+                          .log = log,
+                          .problem = problem_.text(),
+                          .power = key_.policy.power,
+                          .roofline_us = roofline,
+                          .started = started};
+  auto found = run_search(input, options);
+  if (!found) return found.error();
+  for (const CompiledCandidate& finalist : found.value().finalists) {
+    if (!artifacts_.get(finalist.digest)) {
+      note(artifacts_.put(finalist.digest, *finalist.kernel));
+    }
+  }
+  TuningResult result = std::move(found.value().result);
+  result.record.key = key_;
+  result.record.environment = environment_;
+  result.record.device_name = profile_.name;
+  result.record.roofline_us = roofline;
+  result.record.created = utc_now();
+  result.record.search.rejected += list.rejected;
+  result.rejected = list.rejected;
+  notes.insert(notes.end(), list.notes.begin(), list.notes.end());
+  for (std::string& message : result.notes) {
+    if (std::find(notes.begin(), notes.end(), message) == notes.end()) {
+      notes.push_back(std::move(message));
+    }
+  }
+  result.notes = std::move(notes);
+  return result;
+}
+
+}  // namespace kernwright

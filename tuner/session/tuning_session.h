@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/artifact_store.h"
+#include "cache/record.h"
+#include "compile/compile_pool.h"
+#include "model/catalog.h"
+#include "tuner/candidates/candidate_list.h"
+#include "tuner/runner.h"
+#include "tuner/session/search.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// The search for one problem on one device, see `run_search`: enumerates the candidates, compiles
+/// them on the pool, and returns the record of the winner with its evidence. Artifacts of all
+/// finalists are put into `artifacts`.
+class TuningSession {
+ public:
+  TuningSession(const Catalog& catalog, const Operation& operation, Problem normalized,
+                const DeviceProfile& profile, RecordKey key, RecordEnvironment environment,
+                CompilePool& pool, const ArtifactStore& artifacts);
+
+  /// Has the pool compile what a search measures first, the default and the cost model's first
+  /// choices, one per thread, for while the runner opens. The search finds them where the pool's
+  /// compiler keeps what it compiles in `artifacts`. Errors: as `enumerate_candidates`.
+  Result<void> compile_first_choices();
+
+  /// Errors: as `enumerate_candidates`; no candidate passed (naming the commonest outcome); the
+  /// device was lost.
+  Result<TuningResult> run(Runner& runner, TuningOptions options);
+
+ private:
+  Result<void> enumerate();
+
+  const Catalog& catalog_;
+  const Operation& operation_;
+  Problem problem_;
+  const DeviceProfile& profile_;
+  RecordKey key_;
+  RecordEnvironment environment_;
+  CompilePool& pool_;
+  const ArtifactStore& artifacts_;
+  std::optional<CandidateList> list_;
+};
+
+}  // namespace kernwright
