@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "model/find_named.h"
+#include "model/manifest.h"
+#include "model/operation_reader.h"
 #include "support/spelling.h"
 #include "support/text.h"
 

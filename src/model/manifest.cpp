@@ -1,9 +1,10 @@
+#include "model/manifest.h"
+
 #include <algorithm>
 #include <set>
 
 #include "model/device_profile.h"
 #include "model/json_reader.h"
-#include "model/kernel_template.h"
 #include "model/launch_reader.h"
 
 namespace kernwright {

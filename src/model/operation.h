@@ -190,8 +190,4 @@ struct Operation {
   Result<std::vector<Scalar>> present_scalars(const Problem& normalized) const;
 };
 
-/// Parses operation.json. `reference_source` is the text of reference.cu beside it.
-Result<Operation> parse_operation(std::string_view json, std::string_view file,
-                                  std::string reference_source);
-
 }  // namespace kernwright

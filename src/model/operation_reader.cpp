@@ -1,3 +1,5 @@
+#include "model/operation_reader.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <span>
@@ -5,7 +7,6 @@
 #include "model/device_profile.h"
 #include "model/json_reader.h"
 #include "model/launch_reader.h"
-#include "model/operation.h"
 
 namespace kernwright {
 namespace {

@@ -25,7 +25,7 @@ FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner
 PUBLIC = {"export.h": "support", "result.h": "support", "dtype.h": "support", "problem.h": "model",
           "l2_state.h": "model",
           "kernel_path.h": "model",
-          "match.h": "cache"}
+          "match.h": "model"}
 # Third-party headers that only some layers may see; none of them may be in a public header.
 RESTRICTED = {"llvm": ["support", "cli"], "tbb": ["service"],
               "oneapi": ["service"], "archive.h": ["support"],

@@ -7,6 +7,7 @@
 #include "model/candidate.h"
 #include "model/catalog.h"
 #include "model/config_header.h"
+#include "model/manifest.h"
 #include "support/json.h"
 
 namespace kernwright {

@@ -8,7 +8,7 @@
 
 #include "model/candidate.h"
 #include "model/config_header.h"
-#include "model/operation.h"
+#include "model/operation_reader.h"
 
 using namespace kernwright;
 

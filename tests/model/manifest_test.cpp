@@ -1,6 +1,7 @@
+#include "model/manifest.h"
+
 #include <gtest/gtest.h>
 
-#include "model/kernel_template.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/candidate.h"
+#include "model/operation_reader.h"
 #include "support/text.h"
 #include "tests/model/samples.h"
 

@@ -6,7 +6,9 @@
 
 #include "model/device_profile.h"
 #include "model/kernel_template.h"
+#include "model/manifest.h"
 #include "model/operation.h"
+#include "model/operation_reader.h"
 
 namespace kernwright {
 
