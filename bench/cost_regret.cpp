@@ -20,8 +20,8 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
-#include "model/catalog.h"
-#include "model/device_profile.h"
+#include "model/candidate/device_profile.h"
+#include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/simulation/recorded_space.h"

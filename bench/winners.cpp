@@ -19,7 +19,7 @@
 #include "bench/common/finals_world.h"
 #include "cache/record_store.h"
 #include "compile/render.h"
-#include "model/candidate_maker.h"
+#include "model/candidate/candidate_maker.h"
 #include "support/text.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/session/tuning_session.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "model/find_named.h"
+#include "support/find_named.h"
 #include "support/text.h"
 
 namespace kernwright {

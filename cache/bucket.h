@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/operation.h"
+#include "model/operation/operation.h"
 #include <kernwright/problem.h>
 
 namespace kernwright {

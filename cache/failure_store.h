@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/measurement.h"
-#include "model/parameter_space.h"
+#include "model/candidate/parameter_space.h"
+#include "model/result/measurement.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/trial.h"
+#include "model/result/trial.h"
 
 namespace kernwright {
 

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/trial.h"
+#include "model/result/trial.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

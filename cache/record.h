@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "model/evidence.h"
-#include "model/measurement.h"
-#include "model/parameter_space.h"
-#include "model/trial.h"
+#include "model/candidate/parameter_space.h"
+#include "model/result/evidence.h"
+#include "model/result/measurement.h"
+#include "model/result/trial.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

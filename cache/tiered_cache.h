@@ -9,7 +9,7 @@
 #include "cache/miss.h"
 #include "cache/override.h"
 #include "cache/record_store.h"
-#include "model/operation.h"
+#include "model/operation/operation.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

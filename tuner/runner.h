@@ -7,9 +7,9 @@
 
 #include "compile/compile_request.h"
 #include "device/device_use.h"
-#include "model/candidate.h"
-#include "model/evidence.h"
-#include "model/measurement.h"
+#include "model/candidate/candidate.h"
+#include "model/result/evidence.h"
+#include "model/result/measurement.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

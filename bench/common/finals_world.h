@@ -8,8 +8,8 @@
 
 #include "compile/compile_pool.h"
 #include "device/device.h"
-#include "model/candidate.h"
-#include "model/catalog.h"
+#include "model/candidate/candidate.h"
+#include "model/catalog/catalog.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>

@@ -9,9 +9,9 @@
 #include "bench/common/mutant_list.h"
 #include "compile/compile_pool.h"
 #include "compile/compile_request.h"
-#include "model/candidate.h"
-#include "model/catalog.h"
-#include "model/device_profile.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/device_profile.h"
+#include "model/catalog/catalog.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -10,7 +10,7 @@
 
 #include "compile/compile_pool.h"
 #include "device/cuda_device.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tuner/measure/device_runner.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "compile/compile_request.h"
-#include "model/candidate.h"
-#include "model/measurement.h"
+#include "model/candidate/candidate.h"
+#include "model/result/measurement.h"
 #include "support/subprocess.h"
 
 namespace kernwright {

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "model/json_reader.h"
+#include "model/expression/json_reader.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"

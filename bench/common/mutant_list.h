@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/embedded_files.h"
+#include "model/files/embedded_files.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 

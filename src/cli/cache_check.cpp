@@ -11,7 +11,7 @@
 #include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
-#include "model/device_profile.h"
+#include "model/candidate/device_profile.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"

@@ -12,8 +12,8 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "compile/render.h"
-#include "model/find_named.h"
-#include "model/unfused_form.h"
+#include "model/catalog/unfused_form.h"
+#include "support/find_named.h"
 #include "support/text.h"
 
 namespace kernwright::cli {

@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/text.h"
 
 namespace kernwright::cli {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "cli/output.h"
-#include "model/user_function.h"
+#include "model/operation/user_function.h"
 #include "support/files.h"
 #include "support/text.h"
 

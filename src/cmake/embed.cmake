@@ -1,4 +1,4 @@
-# Writes OUTPUT, the definition of embedded_<NAME>() (model/embedded_files.h): the files in LIST, one
+# Writes OUTPUT, the definition of embedded_<NAME>() (model/files/embedded_files.h): the files in LIST, one
 # path per line, named relative to FOLDER. Bytes, not string literals: exact, and of any length.
 file(STRINGS ${LIST} files)
 set(arrays "")
@@ -18,7 +18,7 @@ if(index EQUAL 0)
 else()
   set(body "  static const EmbeddedFile files[] = {\n${rows}  };\n  return files;\n")
 endif()
-file(WRITE ${OUTPUT} "#include \"model/embedded_files.h\"
+file(WRITE ${OUTPUT} "#include \"model/files/embedded_files.h\"
 
 namespace kernwright {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/trial.h"
+#include "model/result/trial.h"
 #include "support/hash.h"
 #include <kernwright/result.h>
 

@@ -1,6 +1,6 @@
 #include "compile/render.h"
 
-#include "model/config_header.h"
+#include "model/candidate/config_header.h"
 #include "support/text.h"
 
 namespace kernwright {

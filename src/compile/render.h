@@ -1,8 +1,8 @@
 #pragma once
 
 #include "compile/compile_request.h"
-#include "model/candidate.h"
-#include "model/catalog.h"
+#include "model/candidate/candidate.h"
+#include "model/catalog/catalog.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

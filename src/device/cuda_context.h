@@ -7,7 +7,7 @@
 
 #include "device/driver.h"
 #include "device/handles.h"
-#include "model/measurement.h"
+#include "model/result/measurement.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

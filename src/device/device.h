@@ -9,10 +9,10 @@
 
 #include "device/device_use.h"
 #include "device/timer_check.h"
-#include "model/candidate.h"
-#include "model/device_profile.h"
-#include "model/evidence.h"
-#include "model/measurement.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/device_profile.h"
+#include "model/result/evidence.h"
+#include "model/result/measurement.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

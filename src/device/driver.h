@@ -3,7 +3,7 @@
 #include <cuda.h>
 #include <string_view>
 
-#include "model/measurement.h"
+#include "model/result/measurement.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

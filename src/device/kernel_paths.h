@@ -5,7 +5,7 @@
 
 #include "device/driver.h"
 #include "device/path_timer.h"
-#include "model/evidence.h"
+#include "model/result/evidence.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

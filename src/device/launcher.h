@@ -8,7 +8,7 @@
 #include "device/handles.h"
 #include "device/prepared_program.h"
 #include "device/workspace_pool.h"
-#include "model/candidate.h"
+#include "model/candidate/candidate.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "device/driver.h"
-#include "model/candidate.h"
+#include "model/candidate/candidate.h"
 
 namespace kernwright {
 

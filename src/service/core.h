@@ -17,7 +17,7 @@
 #include "device/cuda_device.h"
 #include "device/device.h"
 #include "device/launcher.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "service/background_tuner.h"
 #include "service/hot_map.h"
 #include "service/loaded_kernel.h"

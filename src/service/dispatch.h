@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "model/evidence.h"
+#include "model/result/evidence.h"
 #include "service/core.h"
 #include <kernwright/kernel.h>
 #include <kernwright/problem.h>

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "device/device.h"
-#include "model/candidate.h"
+#include "model/candidate/candidate.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/launcher.h"
-#include "model/candidate.h"
+#include "model/candidate/candidate.h"
 #include <kernwright/kernel.h>
 
 namespace kernwright {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include <kernwright/dtype.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "cache/record.h"
-#include "model/device_profile.h"
-#include "model/operation.h"
+#include "model/candidate/device_profile.h"
+#include "model/operation/operation.h"
 
 namespace kernwright {
 

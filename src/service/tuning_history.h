@@ -4,7 +4,7 @@
 
 #include "cache/failure_store.h"
 #include "cache/tiered_cache.h"
-#include "model/operation.h"
+#include "model/operation/operation.h"
 #include "tuner/session/search.h"
 #include <kernwright/result.h>
 

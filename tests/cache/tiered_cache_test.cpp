@@ -7,7 +7,7 @@
 
 #include "cache/bucket.h"
 #include "cache/entry_file.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"

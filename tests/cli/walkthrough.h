@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/embedded_files.h"
+#include "model/files/embedded_files.h"
 #include "tests/cli/run_program.h"
 
 namespace kernwright {

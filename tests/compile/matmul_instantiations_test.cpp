@@ -11,7 +11,7 @@
 
 #include "compile/cubin.h"
 #include "compile/render.h"
-#include "model/candidate_maker.h"
+#include "model/candidate/candidate_maker.h"
 #include "support/text.h"
 #include "tests/compile/covering_set.h"
 #include "tests/compile/toolkit_world.h"

@@ -6,7 +6,7 @@
 
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 
 namespace kernwright {
 

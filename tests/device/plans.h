@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/candidate.h"
+#include "model/candidate/candidate.h"
 
 namespace kernwright {
 

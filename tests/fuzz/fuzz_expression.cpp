@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/expression.h"
+#include "model/expression/expression.h"
 
 namespace kernwright {
 namespace {

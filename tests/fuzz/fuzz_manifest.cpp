@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "model/candidate.h"
-#include "model/catalog.h"
-#include "model/config_header.h"
-#include "model/manifest.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/config_header.h"
+#include "model/catalog/catalog.h"
+#include "model/catalog/manifest.h"
 #include "support/json.h"
 
 namespace kernwright {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "model/candidate.h"
-#include "model/config_header.h"
-#include "model/operation_reader.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/config_header.h"
+#include "model/catalog/operation_reader.h"
 
 using namespace kernwright;
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "service/model_worklist.h"
 #include "service/sizes.h"
 #include "service/worklist.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 
 namespace kernwright {
 

@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-#include "model/device_profile.h"
-#include "model/kernel_template.h"
-#include "model/manifest.h"
-#include "model/operation.h"
-#include "model/operation_reader.h"
+#include "model/candidate/device_profile.h"
+#include "model/candidate/kernel_template.h"
+#include "model/catalog/manifest.h"
+#include "model/catalog/operation_reader.h"
+#include "model/operation/operation.h"
 
 namespace kernwright {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/embedded_files.h"
+#include "model/files/embedded_files.h"
 #include "scripted_kernel.h"
 #include "service/c_api_support.h"
 #include "support/text.h"

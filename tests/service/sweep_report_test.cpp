@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tuner/cost/cost_model.h"
 
 namespace kernwright {

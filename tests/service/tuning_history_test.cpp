@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {

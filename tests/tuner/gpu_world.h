@@ -11,7 +11,7 @@
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
 #include "device/cuda_device.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/measure/device_runner.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "compile/compiler.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "device/nvml.h"
-#include "model/evidence.h"
-#include "model/measurement.h"
+#include "model/result/evidence.h"
+#include "model/result/measurement.h"
 #include "tuner/audit/host_facts.h"
 #include "tuner/audit/launch_probe.h"
 

@@ -8,7 +8,7 @@
 
 #include "compile/compile_pool.h"
 #include "device/device.h"
-#include "model/device_profile.h"
+#include "model/candidate/device_profile.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

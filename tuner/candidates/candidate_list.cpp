@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "model/candidate_maker.h"
+#include "model/candidate/candidate_maker.h"
 #include "support/text.h"
 #include "support/threads.h"
 #include "tuner/cost/cost_model.h"

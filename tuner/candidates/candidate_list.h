@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "model/candidate.h"
-#include "model/catalog.h"
+#include "model/candidate/candidate.h"
+#include "model/catalog/catalog.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cache/record_head.h"
-#include "model/operation.h"
-#include "model/parameter_space.h"
+#include "model/candidate/parameter_space.h"
+#include "model/operation/operation.h"
 
 namespace kernwright {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "model/candidate.h"
-#include "model/device_profile.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/device_profile.h"
 
 namespace kernwright::detail {
 

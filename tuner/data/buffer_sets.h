@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "model/operation.h"
+#include "model/operation/operation.h"
 #include "tuner/data/data_ops.h"
 #include <kernwright/result.h>
 

@@ -7,7 +7,7 @@
 
 #include "compile/compile_pool.h"
 #include "device/device.h"
-#include "model/measurement.h"
+#include "model/result/measurement.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/config_header.h"
-#include "model/embedded_files.h"
+#include "model/candidate/config_header.h"
+#include "model/files/embedded_files.h"
 #include "support/text.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/data/element.h"

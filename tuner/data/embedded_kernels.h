@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "model/embedded_files.h"
+#include "model/files/embedded_files.h"
 
 namespace kernwright {
 

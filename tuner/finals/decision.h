@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cache/record.h"
-#include "model/evidence.h"
-#include "model/trial.h"
+#include "model/result/evidence.h"
+#include "model/result/trial.h"
 
 namespace kernwright {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "model/measurement.h"
+#include "model/result/measurement.h"
 
 namespace kernwright {
 

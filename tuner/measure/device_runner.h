@@ -6,7 +6,7 @@
 
 #include "compile/compile_pool.h"
 #include "device/device.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>

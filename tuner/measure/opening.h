@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "compile/compile_request.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 
 namespace kernwright {
 

@@ -6,7 +6,7 @@
 
 #include "compile/compile_pool.h"
 #include "device/device.h"
-#include "model/unfused_form.h"
+#include "model/catalog/unfused_form.h"
 #include "tuner/data/data_ops.h"
 #include <kernwright/l2_state.h>
 #include <kernwright/result.h>

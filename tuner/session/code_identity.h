@@ -1,7 +1,7 @@
 #pragma once
 
 #include "compile/compile_request.h"
-#include "model/candidate.h"
+#include "model/candidate/candidate.h"
 #include "support/hash.h"
 
 namespace kernwright {

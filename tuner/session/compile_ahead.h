@@ -9,9 +9,9 @@
 #include <string>
 
 #include "cache/artifact_store.h"
-#include "model/candidate.h"
-#include "model/catalog.h"
-#include "model/trial.h"
+#include "model/candidate/candidate.h"
+#include "model/catalog/catalog.h"
+#include "model/result/trial.h"
 #include "tuner/session/compile_queue.h"
 #include <kernwright/result.h>
 

@@ -5,8 +5,8 @@
 
 #include "cache/record.h"
 #include "compile/compile_request.h"
-#include "model/candidate.h"
-#include "model/trial.h"
+#include "model/candidate/candidate.h"
+#include "model/result/trial.h"
 
 namespace kernwright {
 

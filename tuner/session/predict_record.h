@@ -7,7 +7,7 @@
 #include "cache/override.h"
 #include "cache/record.h"
 #include "compile/compile_pool.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tuner/session/search.h"
 #include <kernwright/result.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cache/record.h"
-#include "model/candidate.h"
+#include "model/candidate/candidate.h"
 #include "tuner/candidates/seeds.h"
 #include "tuner/runner.h"
 #include "tuner/session/compile_queue.h"

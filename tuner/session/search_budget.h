@@ -1,6 +1,6 @@
 #pragma once
 
-#include "model/measurement.h"
+#include "model/result/measurement.h"
 #include "tuner/finals/race.h"
 
 namespace kernwright {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cache/record.h"
-#include "model/candidate.h"
-#include "model/trial.h"
+#include "model/candidate/candidate.h"
+#include "model/result/trial.h"
 #include "tuner/finals/race.h"
 #include "tuner/session/survivors.h"
 

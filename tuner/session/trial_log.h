@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cache/record.h"
-#include "model/trial.h"
+#include "model/result/trial.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -7,7 +7,7 @@
 #include "cache/artifact_store.h"
 #include "cache/record.h"
 #include "compile/compile_pool.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/runner.h"
 #include "tuner/session/search.h"

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/candidate.h"
-#include "model/kernel_template.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/kernel_template.h"
 #include "tuner/simulation/recorded_space.h"
 
 namespace kernwright {

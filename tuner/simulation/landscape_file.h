@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "model/candidate.h"
-#include "model/measurement.h"
-#include "model/trial.h"
+#include "model/candidate/candidate.h"
+#include "model/result/measurement.h"
+#include "model/result/trial.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

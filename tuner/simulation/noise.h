@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/measurement.h"
+#include "model/result/measurement.h"
 #include "tuner/simulation/random_stream.h"
 #include <kernwright/result.h>
 

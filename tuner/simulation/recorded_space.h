@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "model/measurement.h"
-#include "model/parameter_space.h"
+#include "model/candidate/parameter_space.h"
+#include "model/result/measurement.h"
 #include "tuner/strategies/search_strategy.h"
 #include <kernwright/result.h>
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "model/evidence.h"
+#include "model/result/evidence.h"
 #include "tuner/simulation/simulated_runner.h"
 #include <kernwright/result.h>
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/trial.h"
+#include "model/result/trial.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compile/compile_request.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>
 

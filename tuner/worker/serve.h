@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "compile/compiler.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/channel.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "model/catalog.h"
-#include "model/operation.h"
+#include "model/catalog/catalog.h"
+#include "model/operation/operation.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
 #include "tuner/worker/worker.h"

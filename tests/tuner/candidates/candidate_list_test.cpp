@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"

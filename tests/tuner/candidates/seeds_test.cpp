@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cache/record_store.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"
 

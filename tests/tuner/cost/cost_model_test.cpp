@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
 

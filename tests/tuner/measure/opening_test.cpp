@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 
 namespace kernwright {
 namespace {

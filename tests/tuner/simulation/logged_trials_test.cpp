@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "model/trial.h"
+#include "model/result/trial.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"

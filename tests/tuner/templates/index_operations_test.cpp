@@ -9,8 +9,8 @@
 
 #include "compile/render.h"
 #include "device/fake_device.h"
-#include "model/catalog.h"
-#include "model/draw.h"
+#include "model/catalog/catalog.h"
+#include "model/operation/draw.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"

@@ -1,0 +1,136 @@
+#include "model/candidate/candidate.h"
+
+#include <algorithm>
+
+#include "model/candidate/candidate_maker.h"
+#include "model/candidate/plan_builder.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+Scope with_device(Scope scope, const DeviceProfile& profile) {
+  profile.add_to(scope);
+  return scope;
+}
+
+Error rejected(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
+
+/// A rejection by what stands at `line` of the manifest.
+Error rejected_at(const KernelTemplate& kernel_template, int line, std::string_view message) {
+  return rejected(concat(kernel_template.manifest_file, ":", line, ": ", message));
+}
+
+}  // namespace
+
+std::int64_t ExecutionPlan::workspace_bytes() const {
+  constexpr std::int64_t kAlignment = 256;
+  std::int64_t total = 0;
+  for (const WorkspacePlan& workspace : workspaces) {
+    total += (workspace.bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return total;
+}
+
+std::string Candidate::id() const {
+  const std::string values = configuration.text();
+  return kernel_template->name + (values.empty() ? "" : " ") + values;
+}
+
+Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
+                     const Problem& normalized, const DeviceProfile& profile) {
+  return detail::applies_in(kernel_template, operation.scope(normalized), profile);
+}
+
+CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Operation& operation,
+                               const Problem& normalized, const DeviceProfile& profile)
+    : kernel_template_(kernel_template),
+      operation_(operation),
+      normalized_(normalized),
+      profile_(profile),
+      scope_(operation.scope(normalized)),
+      applies_(detail::applies_in(kernel_template, scope_, profile)),
+      tensors_(detail::plan_tensors(operation, normalized)),
+      rules_(kernel_template, with_device(scope_, profile)) {
+  profile.add_to(scope_);
+}
+
+/// The configuration's values must be those of the space's lists, in its order.
+Result<void> CandidateMaker::check_place(const Configuration& configuration) const {
+  const auto& values = configuration.values();
+  const std::vector<Parameter>& parameters = kernel_template_.space.parameters();
+  if (values.size() != parameters.size()) {
+    return rejected(concat("configuration \"", configuration.text(), "\" has ", values.size(),
+                           " values for ", parameters.size(), " parameters"));
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto& [name, value] = values[i];
+    const Parameter& parameter = parameters[i];
+    if (name != parameter.name) {
+      return rejected(concat("configuration \"", configuration.text(), "\" has ", name,
+                             " in the place of parameter ", parameter.name));
+    }
+    if (std::find(parameter.values.begin(), parameter.values.end(), value) ==
+        parameter.values.end()) {
+      return rejected(concat("parameter ", name, ": ", value, " is not in its list of values"));
+    }
+  }
+  return {};
+}
+
+bool CandidateMaker::obeys_rules(const Configuration& configuration) const {
+  const std::optional<std::int64_t> point = kernel_template_.space.index_of(configuration);
+  if (!point) return false;
+  std::vector<std::int64_t> obeying;
+  rules_.collect(*point, *point + 1, obeying);
+  return !obeying.empty();
+}
+
+Result<Candidate> CandidateMaker::make(const Configuration& configuration) const {
+  if (!applies_) return applies_.error();
+  if (Result<void> valid = check_place(configuration); !valid) return std::move(valid).error();
+  return make_valid(configuration);
+}
+
+Result<Candidate> CandidateMaker::make(std::int64_t point) const {
+  if (!applies_) return applies_.error();
+  return make_valid(kernel_template_.space.at(point));
+}
+
+/// The configuration is a point of the space, and the template applies.
+Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const {
+  Candidate candidate;
+  candidate.kernel_template = &kernel_template_;
+  candidate.operation = &operation_;
+  Scope& scope = candidate.scope;
+  scope = scope_;
+  for (const auto& [name, value] : configuration.values()) scope.set(name, value);
+  for (const Derived& derived : kernel_template_.derived) {
+    const Result<std::int64_t> value = derived.expression.evaluate(scope);
+    if (!value) {
+      return rejected_at(
+          kernel_template_, derived.line,
+          concat("derived value ", derived.name, " failed: ", value.error().message));
+    }
+    scope.set(derived.name, *value);
+  }
+  for (const Rule& rule : kernel_template_.rules) {
+    const std::string failure = rule.failure(scope);
+    if (!failure.empty()) return rejected_at(kernel_template_, rule.line, failure);
+  }
+  Result<ExecutionPlan> plan =
+      detail::make_plan(kernel_template_, operation_, tensors_, scope, profile_);
+  if (!plan) return std::move(plan).error();
+  candidate.plan = *std::move(plan);
+  candidate.problem = normalized_;
+  candidate.configuration = std::move(configuration);
+  return candidate;
+}
+
+Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
+                                 const Problem& normalized, const Configuration& configuration,
+                                 const DeviceProfile& profile) {
+  return CandidateMaker(kernel_template, operation, normalized, profile).make(configuration);
+}
+
+}  // namespace kernwright

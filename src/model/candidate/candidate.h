@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/candidate/device_profile.h"
+#include "model/candidate/kernel_template.h"
+#include "model/operation/operation.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+using Extent3 = std::array<std::uint32_t, 3>;
+
+/// A TMA descriptor's numbers, ready to encode: everything but the address. Dims and strides are in
+/// the driver's order, innermost first.
+struct TensorMapPlan {
+  std::string name;
+  std::size_t tensor = 0;             ///< index into the candidate's tensors
+  std::size_t workspace = kInTensor;  ///< that holds the tensor's copy, by index
+  DType dtype = DType::bf16;
+  std::vector<std::uint64_t> dims;
+  std::vector<std::uint64_t> strides_bytes;  ///< of dims 1..rank-1
+  std::vector<std::uint32_t> box;
+  std::int64_t swizzle = 0;
+  std::int64_t l2_promotion = 0;
+  static constexpr std::size_t kInTensor = ~std::size_t{0};
+};
+
+/// One argument with its value or the index of what it refers to.
+struct ArgumentPlan {
+  ArgumentKind kind = ArgumentKind::int32;
+  std::size_t index = 0;   ///< into tensors, tensor_maps, workspaces or scalars; kAbsent for none
+  std::int64_t value = 0;  ///< int32, int64 and early
+  static constexpr std::size_t kAbsent = ~std::size_t{0};
+};
+
+struct LaunchPlan {
+  std::string kernel;
+  Extent3 grid{1, 1, 1};
+  Extent3 block{1, 1, 1};
+  Extent3 cluster{1, 1, 1};  ///< all 1: no cluster
+  std::uint32_t dynamic_smem = 0;
+  bool cooperative = false;
+  bool programmatic = false;
+  bool waits = false;  ///< its blocks wait before they touch memory that others write or read
+  std::vector<ArgumentPlan> arguments;
+};
+
+struct WorkspacePlan {
+  std::string name;
+  std::int64_t bytes = 0;  ///< 0: not needed, passed as null
+  bool zeroed = false;
+};
+
+/// Everything needed to launch a compiled kernel for one problem, in plain values. Workspaces are
+/// carved from one caller's buffer in order, each aligned to 256 bytes.
+struct ExecutionPlan {
+  std::vector<TensorShape> tensors;
+  std::vector<Scalar> scalars;
+  std::vector<TensorMapPlan> tensor_maps;
+  std::vector<WorkspacePlan> workspaces;
+  std::vector<LaunchPlan> launches;
+
+  /// Bytes of the buffer that holds all workspaces.
+  std::int64_t workspace_bytes() const;
+};
+
+/// A template and a configuration, proven valid for one problem on one device profile.
+struct Candidate {
+  const KernelTemplate* kernel_template = nullptr;
+  const Operation* operation = nullptr;
+  Problem problem;  ///< normalised
+  Configuration configuration;
+  Scope scope;  ///< all values the expressions saw
+  ExecutionPlan plan;
+
+  /// "matmul/tiled BM=128 BN=128": unique within a problem.
+  std::string id() const;
+};
+
+/// Whether the template applies to the problem on the device at all; the text of the failed
+/// condition otherwise.
+Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
+                     const Problem& normalized, const DeviceProfile& profile);
+
+/// Evaluates the rules, the derived values and the launches. Errors (`invalid_argument`) are the
+/// rejection: the manifest's line, the rule's text, both values and its why. Host-side checks too:
+/// threads per block, shared memory, grid limits, TMA alignment.
+Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
+                                 const Problem& normalized, const Configuration& configuration,
+                                 const DeviceProfile& profile);
+
+/// The plan of the operation's reference kernel for a problem. Argument indices of `reference` and
+/// `magnitude` are tensor indices.
+Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
+                                          const DeviceProfile& profile);
+
+}  // namespace kernwright

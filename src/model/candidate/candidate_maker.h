@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/candidate/candidate.h"
+#include "model/candidate/rule_tree.h"
+
+namespace kernwright {
+
+/// `make_candidate` for many configurations of one template and problem: what does not depend on
+/// the configuration is worked out once. The references outlive it; any thread may use it.
+class CandidateMaker {
+ public:
+  CandidateMaker(const KernelTemplate& kernel_template, const Operation& operation,
+                 const Problem& normalized, const DeviceProfile& profile);
+
+  /// False where a rule or a derived value that rules read rejects the configuration: so does
+  /// `make`, which says why, and may find more.
+  bool obeys_rules(const Configuration& configuration) const;
+  /// Appends the numbers, in [begin, end), of the points that obey the rules, in ascending order.
+  void add_obeying(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points) const {
+    rules_.collect(begin, end, points);
+  }
+
+  Result<Candidate> make(const Configuration& configuration) const;
+  /// Of a point of the template's space.
+  Result<Candidate> make(std::int64_t point) const;
+
+ private:
+  Result<void> check_place(const Configuration& configuration) const;
+  Result<Candidate> make_valid(Configuration configuration) const;
+
+  const KernelTemplate& kernel_template_;
+  const Operation& operation_;
+  const Problem& normalized_;
+  const DeviceProfile& profile_;
+  Scope scope_;  ///< of problem and device
+  Result<void> applies_;
+  Result<ExecutionPlan> tensors_;  ///< what of the plan the problem alone decides
+  RuleTree rules_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,263 @@
+#include "model/candidate/config_header.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+// Kernels see templates, so that CUDA's own min and max of the exact types are preferred.
+constexpr std::string_view kKernelFunctions = R"(
+template <typename A, typename B>
+__host__ __device__ constexpr auto ceil_div(A a, B b) { return a / b + (a % b != 0 ? 1 : 0); }
+template <typename A, typename B>
+__host__ __device__ constexpr auto round_up(A a, B b) { return ceil_div(a, b) * b; }
+template <typename T>
+__host__ __device__ constexpr T min(T a, T b) { return b < a ? b : a; }
+template <typename T>
+__host__ __device__ constexpr T max(T a, T b) { return a < b ? b : a; }
+template <typename T>
+__host__ __device__ constexpr bool is_pow2(T a) { return a > 0 && (a & (a - 1)) == 0; }
+)";
+
+// Expressions see 64-bit functions, as on the host.
+constexpr std::string_view kExpressionFunctions = R"(
+__host__ __device__ constexpr long long ceil_div(long long a, long long b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+__host__ __device__ constexpr long long round_up(long long a, long long b) { return ceil_div(a, b) * b; }
+__host__ __device__ constexpr long long min(long long a, long long b) { return b < a ? b : a; }
+__host__ __device__ constexpr long long max(long long a, long long b) { return a < b ? b : a; }
+__host__ __device__ constexpr bool is_pow2(long long a) { return a > 0 && (a & (a - 1)) == 0; }
+)";
+
+/// The smallest value of a signed type has no literal of its own in C++.
+std::string literal(std::int64_t value) {
+  if (value == std::numeric_limits<std::int64_t>::min()) return "(-9223372036854775807 - 1)";
+  return std::to_string(value);
+}
+
+bool fits_int(std::int64_t value) {
+  return value > std::numeric_limits<std::int32_t>::min() &&
+         value <= std::numeric_limits<std::int32_t>::max();
+}
+
+/// Text between quotes of a C++ string literal or of a #line directive.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    // Control characters have no place in a reason; a newline would end the literal.
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + '"';
+}
+
+/// Puts the header together. `constants` are what kernels and pasted expressions may name, in
+/// order.
+class HeaderWriter {
+ public:
+  void constant(std::string_view name, std::int64_t value) {
+    values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", name, " = ",
+                      literal(value), ";\n");
+    constants_ += concat("constexpr long long ", name, " = ", literal(value), ";\n");
+  }
+
+  void type_alias(std::string_view name, DType dtype) {
+    aliases_ += concat("using ", name, "_t = ", cuda_type(dtype), ";\n");
+  }
+
+  /// A function over the values that the formula's variables have; what `Math` has to be is said by
+  /// `Formula::code`.
+  void formula(const Flag& flag, const Formula& formula) {
+    std::string parameters;
+    for (const std::string& variable : flag.variables) {
+      parameters += concat(parameters.empty() ? "" : ", ", "typename Math::Value ", variable);
+    }
+    functions_ += concat(
+        "template <typename Math>\n__device__ __forceinline__ typename Math::Value ", flag.name,
+        "(", parameters, ") {\n  using Value = typename Math::Value;\n  return Value(",
+        formula.code(), ");\n}\n");
+  }
+
+  /// The function that a flag takes: declared, and included from `<flag>.cu` where the problem
+  /// brings its source along. The declaration is static there, so that the compiler itself says
+  /// what is missing.
+  void function(const Operation& operation, const Problem& normalized, const Flag& flag) {
+    const UserFunction* const given = operation.function(normalized, flag);
+    if (given && !given->is_lto_ir) {
+      // Without __device__ a function would be taken for one whose body is nothing.
+      declarations_ +=
+          concat("#pragma nv_diag_error 20037\n#line 1 ", quoted(flag.name), "\nstatic __device__ ",
+                 flag.declaration, ";\n#include <", flag.header(), ">\n");
+      return;
+    }
+    const bool named = operation.scope(normalized).find(flag.name) != flag.default_index;
+    if (!given && named) {
+      declarations_ += concat("#error ", normalized.text(), ": the file of this ", flag.name,
+                              " was not given\n");
+    }
+    declarations_ += concat("__device__ ", flag.declaration, ";\n");
+  }
+
+  /// A derived value: computed again by the compiler, which must get what the host got.
+  void derived(const Derived& derived, std::int64_t value, std::string_view file) {
+    values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", derived.name, " = ",
+                      literal(value), ";\n");
+    assertions_ += concat("#line ", derived.line, " ", quoted(file), "\nconstexpr long long ",
+                          derived.name, " = ", derived.expression.text(), ";\n");
+    const std::string message =
+        concat("derived value ", derived.name, ": the host computed ", value);
+    assertion(concat(derived.name, " == ", literal(value)), message, derived.line, file);
+  }
+
+  void rule(const Rule& rule, std::string_view file) {
+    assertion(rule.expression.text(),
+              concat("rule \"", rule.expression.text(), "\" failed: ", rule.why), rule.line, file);
+  }
+
+  std::string finish() const {
+    std::string text = concat(
+        "#pragma once\n#include <kernwright/limits.cuh>\n#include "
+        "<kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
+        kKernelFunctions, "\n", aliases_, values_, functions_);
+    if (!assertions_.empty()) {
+      // The names once more, with the width that they have on the host.
+      text += concat("\nnamespace wide {\n", kExpressionFunctions, "\n", constants_, assertions_,
+                     "}  // namespace wide\n");
+    }
+    return text + "}  // namespace kernwright::config\n" + declarations_;
+  }
+
+ private:
+  void assertion(std::string_view condition, std::string_view message, int line,
+                 std::string_view file) {
+    assertions_ += concat("#line ", line, " ", quoted(file), "\nstatic_assert(", condition, ", ",
+                          quoted(message), ");\n");
+  }
+
+  std::string aliases_;
+  std::string functions_;
+  std::string declarations_;
+  std::string values_;
+  std::string constants_;
+  std::string assertions_;
+};
+
+bool is_dim(const Operation& operation, std::string_view name) {
+  return std::any_of(operation.dims.begin(), operation.dims.end(),
+                     [&](const Dim& dim) { return dim.name == name; });
+}
+
+void add_problem(HeaderWriter& writer, const Operation& operation, const Problem& normalized,
+                 const std::vector<std::string>& constant_dims) {
+  for (const TypeVariable& variable : operation.type_variables) {
+    writer.type_alias(variable.name, operation.dtype(normalized, variable.name));
+  }
+  const Scope scope = operation.scope(normalized);
+  for (const auto& [name, value] : scope.entries()) {
+    if (!is_dim(operation, name) ||
+        std::find(constant_dims.begin(), constant_dims.end(), name) != constant_dims.end()) {
+      writer.constant(name, value);
+    }
+  }
+  for (const Flag& flag : operation.flags) {
+    if (flag.is_formula()) writer.formula(flag, operation.formula(normalized, flag));
+    if (flag.is_function()) writer.function(operation, normalized, flag);
+  }
+}
+
+/// Whether the compiler knows every name of the expression: none is a run-time dim or parameter, a
+/// device field, or derived from one.
+class PastedNames {
+ public:
+  explicit PastedNames(const Candidate& candidate) {
+    const KernelTemplate& made = *candidate.kernel_template;
+    for (const Dim& dim : candidate.operation->dims) {
+      if (std::find(made.constant_dims.begin(), made.constant_dims.end(), dim.name) ==
+          made.constant_dims.end()) {
+        host_only_.push_back(dim.name);
+      }
+    }
+    for (const Parameter& parameter : made.space.parameters()) {
+      if (parameter.binding == Binding::runtime) host_only_.push_back(parameter.name);
+    }
+    for (const std::string_view field : device_field_names()) host_only_.push_back(field);
+    for (const Derived& derived : made.derived) {
+      if (!derived.pasted) host_only_.push_back(derived.name);
+    }
+  }
+
+  bool cover(const Expression& expression) const {
+    return std::none_of(
+        expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+          return std::find(host_only_.begin(), host_only_.end(), name) != host_only_.end();
+        });
+  }
+
+ private:
+  std::vector<std::string_view> host_only_;
+};
+
+}  // namespace
+
+std::string config_header(const Candidate& candidate) {
+  const KernelTemplate& made = *candidate.kernel_template;
+  // Relative to the folder of templates: the text must not depend on where that lies.
+  const std::string file = made.name + "/manifest.json";
+  HeaderWriter writer;
+  add_problem(writer, *candidate.operation, candidate.problem, made.constant_dims);
+  for (const Parameter& parameter : made.space.parameters()) {
+    if (parameter.binding == Binding::compile) {
+      writer.constant(parameter.name, candidate.configuration.at(parameter.name));
+    }
+  }
+  for (const Derived& derived : made.derived) {
+    if (derived.pasted) {
+      writer.derived(derived, candidate.scope.find(derived.name).value_or(0), file);
+    }
+  }
+  const PastedNames pasted(candidate);
+  for (const Rule& rule : made.rules) {
+    if (pasted.cover(rule.expression)) writer.rule(rule, file);
+  }
+  return writer.finish();
+}
+
+std::string reference_config_header(const Operation& operation, const Problem& normalized) {
+  HeaderWriter writer;
+  add_problem(writer, operation, normalized, {});
+  return writer.finish();
+}
+
+std::string_view cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return "kernwright::bf16";
+    case DType::fp16:
+      return "kernwright::fp16";
+    case DType::fp32:
+      return "float";
+    case DType::fp64:
+      return "double";
+    case DType::fp8_e4m3:
+      return "kernwright::fp8_e4m3";
+    case DType::int8:
+      return "signed char";
+    case DType::int32:
+      return "int";
+    case DType::int64:
+      return "long long";
+    case DType::uint8:
+      return "unsigned char";
+    case DType::boolean:
+      return "bool";
+    case DType::fp8_e5m2:
+      return "kernwright::fp8_e5m2";
+  }
+  return "void";
+}
+
+}  // namespace kernwright

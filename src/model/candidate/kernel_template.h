@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/candidate/parameter_space.h"
+#include "model/expression/expression.h"
+#include "model/expression/rule.h"
+#include "model/files/device_header.h"
+#include "model/operation/launch_spec.h"
+#include "model/operation/operation.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A named value computed from parameters, the problem and the device. `pasted` ones name only what
+/// the compiler knows too, and are asserted equal on both sides.
+struct Derived {
+  std::string name;
+  Expression expression;
+  bool pasted = false;
+  int line = 0;
+};
+
+/// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box. With
+/// `copy` the kernels keep the tensor in that workspace, where it has bytes, with its rows `pitch`
+/// elements apart.
+struct TensorMapSpec {
+  std::string name;
+  std::string tensor;
+  std::string copy;             ///< a workspace; empty for none
+  Expression pitch;             ///< elements, where `copy` is given
+  std::vector<Expression> box;  ///< elements, outermost first, one per dim of the tensor
+  Expression swizzle;           ///< 0, 32, 64 or 128 bytes
+  Expression l2_promotion;      ///< 0, 64, 128 or 256 bytes
+  Expression when;              ///< 0: left out for the problem
+  int line = 0;
+};
+
+struct WorkspaceSpec {
+  std::string name;
+  Expression bytes;
+  Expression zeroed;  ///< 1: the kernel needs zeros on entry
+  int line = 0;
+};
+
+/// Which architectures a template runs on. `specific` compiles for the arch-specific target
+/// (sm_90a), which exists for one architecture only.
+struct ArchRange {
+  int min = 0;
+  int max = 0;  ///< 0: no upper end
+  bool specific = false;
+};
+
+/// One implementation of an operation: CUDA source and its manifest. Immutable.
+struct KernelTemplate {
+  std::string name;  ///< "matmul/persistent_wave"
+  std::string description;
+  std::string operation;
+  std::string manifest_file;  ///< for messages and #line
+  std::string manifest;       ///< its text
+  std::string source_file;
+  std::string source;
+  std::vector<DeviceHeader> headers;  ///< files beside the source, which it may include
+  ArchRange arch;
+  std::vector<Expression> when;
+  std::vector<std::string> constant_dims;  ///< pasted; all others are run-time arguments
+  ParameterSpace space;
+  Configuration default_configuration;
+  std::vector<Derived> derived;
+  std::vector<Rule> rules;
+  std::int64_t allowed_spill_bytes = 0;
+  std::vector<TensorMapSpec> tensor_maps;
+  std::vector<WorkspaceSpec> workspaces;
+  std::vector<LaunchSpec> launches;
+
+  bool runs_on(int sm_arch) const;
+  /// The compile target for `sm_arch`, e.g. "sm_90a".
+  std::string target(int sm_arch) const;
+};
+
+}  // namespace kernwright

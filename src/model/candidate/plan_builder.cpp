@@ -1,0 +1,374 @@
+#include "model/candidate/plan_builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+// Limits that no device attribute varies on the architectures supported: CUDA C++ Programming
+// Guide, "Technical Specifications per Compute Capability".
+constexpr std::int64_t kMaxThreadsPerBlock = 1024;
+constexpr Extent3 kMaxBlock{1024, 1024, 64};
+constexpr Extent3 kMaxGrid{2147483647, 65535, 65535};
+/// The largest cluster that every GPU with clusters launches.
+constexpr std::int64_t kMaxCluster = 8;
+constexpr int kClusterArch = 90;
+constexpr std::string_view kAxes[] = {"x", "y", "z"};
+
+/// Fills an execution plan and remembers the first thing that no device or this device cannot do.
+/// `file` is where the launches are written.
+class PlanBuilder {
+ public:
+  /// `tensors` comes from `plan_tensors`.
+  PlanBuilder(const std::string& file, const Operation& operation,
+              const Result<ExecutionPlan>& tensors, const Scope& scope,
+              const DeviceProfile& profile)
+      : file_(file), operation_(operation), scope_(scope), profile_(profile) {
+    if (tensors) {
+      plan_ = *tensors;
+    } else {
+      error_ = tensors.error().message;
+    }
+  }
+
+  /// A map of a tensor that the problem does not have is left out. Workspaces come first.
+  void add_tensor_map(const TensorMapSpec& spec) {
+    if (!error_.empty()) return;
+    TensorMapPlan map;
+    map.name = spec.name;
+    map.tensor = tensor_index(spec.tensor);
+    if (map.tensor == ArgumentPlan::kAbsent) return;
+    at(spec.line, "tensor map ", spec.name);
+    if (!flag("when", spec.when)) return;
+    const TensorShape& tensor = plan_.tensors[map.tensor];
+    map.dtype = tensor.dtype;
+    map.swizzle = evaluate("swizzle", spec.swizzle);
+    map.l2_promotion = evaluate("l2_promotion", spec.l2_promotion);
+    const std::int64_t element = byte_size(tensor.dtype);
+    std::int64_t stride = element;
+    for (std::size_t i = tensor.extent.size(); i-- > 0;) {
+      map.dims.push_back(static_cast<std::uint64_t>(tensor.extent[i]));
+      const bool innermost = i + 1 == tensor.extent.size();
+      stride *= innermost ? row_pitch(spec, map, tensor) : tensor.extent[i];
+      if (i > 0) map.strides_bytes.push_back(static_cast<std::uint64_t>(stride));
+      const std::int64_t box = evaluate("box", spec.box[i]);
+      expect(box >= 1 && box <= 256, "box", spec.box[i], box, "in 1 to 256");
+      map.box.push_back(static_cast<std::uint32_t>(box));
+    }
+    if (map.workspace != TensorMapPlan::kInTensor) {
+      const WorkspacePlan& copy = plan_.workspaces[map.workspace];
+      if (stride > copy.bytes) {
+        fail(concat("a copy of ", stride, " bytes > ", copy.bytes, " of workspace ", copy.name));
+      }
+    }
+    check_tensor_map(map, tensor, element);
+    plan_.tensor_maps.push_back(std::move(map));
+  }
+
+  void add_workspace(const WorkspaceSpec& spec) {
+    if (!error_.empty()) return;
+    at(spec.line, "workspace ", spec.name);
+    WorkspacePlan workspace;
+    workspace.name = spec.name;
+    workspace.bytes = evaluate("bytes", spec.bytes);
+    // Far beyond any device, and small enough that sums of sizes cannot overflow.
+    expect(workspace.bytes >= 0 && workspace.bytes <= (std::int64_t{1} << 48), "bytes", spec.bytes,
+           workspace.bytes, "in 0 to 2^48");
+    workspace.zeroed = flag("zeroed", spec.zeroed);
+    plan_.workspaces.push_back(std::move(workspace));
+  }
+
+  void add_launch(const LaunchSpec& spec) {
+    if (!error_.empty()) return;
+    at(spec.line, "launch ", spec.kernel);
+    if (!flag("when", spec.when)) return;
+    LaunchPlan launch;
+    launch.kernel = spec.kernel;
+    launch.grid = extent("grid", spec.grid, kMaxGrid);
+    launch.block = extent("block", spec.block, kMaxBlock);
+    launch.cluster = extent("cluster", spec.cluster, kMaxGrid);
+    const std::int64_t smem = evaluate("dynamic_smem", spec.dynamic_smem);
+    expect(smem >= 0 && smem <= profile_.smem_per_block_optin, "dynamic_smem", spec.dynamic_smem,
+           smem, concat("in 0 to ", profile_.smem_per_block_optin));
+    launch.dynamic_smem = static_cast<std::uint32_t>(smem);
+    launch.cooperative = flag("cooperative", spec.cooperative);
+    launch.programmatic = flag("programmatic", spec.programmatic);
+    launch.waits = flag("waits", spec.waits) && profile_.sm_arch >= kClusterArch;
+    check_launch(launch);
+    for (const ArgumentSpec& argument : spec.arguments) {
+      launch.arguments.push_back(make_argument(argument));
+    }
+    plan_.launches.push_back(std::move(launch));
+  }
+
+  Result<ExecutionPlan> finish() {
+    if (error_.empty() && plan_.launches.empty()) error_ = "no launch applies to the problem";
+    if (!error_.empty()) return Error{ErrorCode::invalid_argument, std::move(error_)};
+    return std::move(plan_);
+  }
+
+ private:
+  /// Elements from a row of the map to the next: of the tensor, or of its copy, which then becomes
+  /// the map's source.
+  std::int64_t row_pitch(const TensorMapSpec& spec, TensorMapPlan& map, const TensorShape& tensor) {
+    if (spec.copy.empty()) return tensor.row_pitch();
+    const std::size_t copy = index_of(plan_.workspaces, spec.copy);
+    if (copy == ArgumentPlan::kAbsent || plan_.workspaces[copy].bytes == 0) {
+      return tensor.row_pitch();
+    }
+    map.workspace = copy;
+    const std::int64_t pitch = evaluate("pitch", spec.pitch);
+    // Two factors of 2^32 are beyond any device, and their product fits.
+    expect(pitch >= tensor.columns() && pitch <= (std::int64_t{1} << 32), "pitch", spec.pitch,
+           pitch, concat("in ", tensor.columns(), " to 2^32"));
+    return pitch;
+  }
+
+  /// Where the manifest is being read: "tensor map ", "a".
+  void at(int line, std::string_view kind, std::string_view name) {
+    line_ = line;
+    kind_ = kind;
+    name_ = name;
+  }
+
+  void fail(std::string_view what) {
+    if (error_.empty()) error_ = concat(file_, ":", line_, ": ", kind_, name_, ": ", what);
+  }
+
+  void expect(bool holds, std::string_view field, const Expression& expression, std::int64_t value,
+              std::string_view allowed) {
+    if (holds || !error_.empty()) return;
+    fail(concat(field, " \"", expression.text(), "\" is ", value, ", not ", allowed));
+  }
+
+  std::int64_t evaluate(std::string_view field, const Expression& expression) {
+    const Result<std::int64_t> value = expression.evaluate(scope_);
+    if (value) return *value;
+    fail(concat(field, " failed: ", value.error().message));
+    return 0;
+  }
+
+  bool flag(std::string_view field, const Expression& expression) {
+    const std::int64_t value = evaluate(field, expression);
+    expect(value == 0 || value == 1, field, expression, value, "0 or 1");
+    return value != 0;
+  }
+
+  Extent3 extent(std::string_view field, const std::vector<Expression>& expressions,
+                 const Extent3& limits) {
+    Extent3 result{1, 1, 1};
+    for (std::size_t i = 0; i < expressions.size(); ++i) {
+      const std::int64_t value = evaluate(field, expressions[i]);
+      if (value < 1 || value > limits[i]) {
+        fail(concat(field, " ", kAxes[i], " \"", expressions[i].text(), "\" is ", value,
+                    ", not in 1 to ", limits[i]));
+        return result;
+      }
+      result[i] = static_cast<std::uint32_t>(value);
+    }
+    return result;
+  }
+
+  void check_launch(const LaunchPlan& launch) {
+    if (!error_.empty()) return;
+    const auto count = [](const Extent3& extent) {
+      return std::int64_t{extent[0]} * extent[1] * extent[2];
+    };
+    if (count(launch.block) > kMaxThreadsPerBlock) {
+      fail(concat(count(launch.block), " threads per block > ", kMaxThreadsPerBlock));
+    }
+    const std::int64_t cluster = count(launch.cluster);
+    if (cluster > kMaxCluster) fail(concat(cluster, " blocks per cluster > ", kMaxCluster));
+    if (cluster > 1 && profile_.sm_arch < kClusterArch) {
+      fail(concat("clusters need sm_", kClusterArch, ", the device is sm_", profile_.sm_arch));
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (launch.grid[i] % launch.cluster[i] != 0) {
+        fail(concat("grid ", kAxes[i], " ", launch.grid[i], " is no multiple of the cluster's ",
+                    launch.cluster[i]));
+      }
+    }
+    if (launch.programmatic && profile_.sm_arch < kClusterArch) {
+      fail(concat("programmatic launches need sm_", kClusterArch, ", the device is sm_",
+                  profile_.sm_arch));
+    }
+    const std::int64_t resident = profile_.sm_count * profile_.max_blocks_per_sm;
+    // The largest grid still fits 64 bits.
+    if (launch.cooperative && count(launch.grid) > resident) {
+      fail(concat("a cooperative grid of ", count(launch.grid), " blocks > ", resident,
+                  " that can be resident"));
+    }
+  }
+
+  /// The constraints of cuTensorMapEncodeTiled (CUDA driver API reference, no interleave).
+  void check_tensor_map(const TensorMapPlan& map, const TensorShape& tensor, std::int64_t element) {
+    if (!error_.empty()) return;
+    if (profile_.sm_arch < kClusterArch) {
+      fail(concat("TMA needs sm_", kClusterArch, ", the device is sm_", profile_.sm_arch));
+    }
+    if (tensor.alignment < 16) {
+      fail(concat("tensor ", tensor.name, " is aligned to ", tensor.alignment, " bytes < 16"));
+    }
+    for (const std::uint64_t dim : map.dims) {
+      if (dim > (std::uint64_t{1} << 32)) fail(concat("extent ", dim, " > 2^32"));
+    }
+    for (const std::uint64_t stride : map.strides_bytes) {
+      if (stride % 16 != 0) fail(concat("a stride of ", stride, " bytes is no multiple of 16"));
+      if (stride >= (std::uint64_t{1} << 40))
+        fail(concat("a stride of ", stride, " bytes >= 2^40"));
+    }
+    constexpr std::int64_t kSwizzles[] = {0, 32, 64, 128};
+    if (std::find(std::begin(kSwizzles), std::end(kSwizzles), map.swizzle) == std::end(kSwizzles)) {
+      fail(concat("swizzle ", map.swizzle, " is not one of 0, 32, 64, 128"));
+    }
+    constexpr std::int64_t kPromotions[] = {0, 64, 128, 256};
+    if (std::find(std::begin(kPromotions), std::end(kPromotions), map.l2_promotion) ==
+        std::end(kPromotions)) {
+      fail(concat("l2_promotion ", map.l2_promotion, " is not one of 0, 64, 128, 256"));
+    }
+    const std::int64_t inner = std::int64_t{map.box[0]} * element;
+    if (inner % 16 != 0) fail(concat("the box's inner ", inner, " bytes are no multiple of 16"));
+    if (map.swizzle != 0 && inner > map.swizzle) {
+      fail(concat("the box's inner ", inner, " bytes > the swizzle's span of ", map.swizzle));
+    }
+  }
+
+  std::size_t tensor_index(std::string_view name) const {
+    const auto found = std::find_if(plan_.tensors.begin(), plan_.tensors.end(),
+                                    [&](const TensorShape& tensor) { return tensor.name == name; });
+    if (found == plan_.tensors.end()) return ArgumentPlan::kAbsent;
+    return static_cast<std::size_t>(found - plan_.tensors.begin());
+  }
+
+  template <typename Named>
+  static std::size_t index_of(const std::vector<Named>& items, std::string_view name) {
+    const auto found = std::find_if(items.begin(), items.end(),
+                                    [&](const Named& item) { return item.name == name; });
+    if (found == items.end()) return ArgumentPlan::kAbsent;
+    return static_cast<std::size_t>(found - items.begin());
+  }
+
+  ArgumentPlan make_argument(const ArgumentSpec& spec) {
+    ArgumentPlan argument;
+    argument.kind = spec.kind;
+    switch (spec.kind) {
+      case ArgumentKind::tensor:
+      case ArgumentKind::reference:
+      case ArgumentKind::magnitude:
+        argument.index = index_of(plan_.tensors, spec.name);
+        break;
+      case ArgumentKind::tensor_map:
+        argument.index = index_of(plan_.tensor_maps, spec.name);
+        break;
+      case ArgumentKind::workspace:
+        argument.index = index_of(plan_.workspaces, spec.name);
+        break;
+      case ArgumentKind::scalar:
+        argument.index = index_of(plan_.scalars, spec.name);
+        if (argument.index == ArgumentPlan::kAbsent) return default_of(spec.name);
+        break;
+      case ArgumentKind::int32:
+      case ArgumentKind::early:
+        argument.value = evaluate("argument", spec.expression);
+        expect(argument.value >= std::numeric_limits<std::int32_t>::min() &&
+                   argument.value <= std::numeric_limits<std::int32_t>::max(),
+               "argument", spec.expression, argument.value, "an int32");
+        break;
+      case ArgumentKind::int64:
+        argument.value = evaluate("argument", spec.expression);
+        break;
+    }
+    return argument;
+  }
+
+  /// What a kernel gets for a scalar that the problem does not take: its default, as an integer of
+  /// the same bits.
+  ArgumentPlan default_of(std::string_view name) const {
+    const Scalar& scalar = operation_.scalars[index_of(operation_.scalars, name)];
+    ArgumentPlan argument;
+    argument.kind = byte_size(scalar.dtype) == 8 ? ArgumentKind::int64 : ArgumentKind::int32;
+    if (scalar.dtype == DType::fp64) {
+      argument.value = std::bit_cast<std::int64_t>(scalar.default_value);
+    } else if (scalar.dtype == DType::fp32) {
+      argument.value = std::bit_cast<std::int32_t>(static_cast<float>(scalar.default_value));
+    } else {
+      argument.value = static_cast<std::int64_t>(scalar.default_value);
+    }
+    return argument;
+  }
+
+  const std::string& file_;
+  const Operation& operation_;
+  const Scope& scope_;
+  const DeviceProfile& profile_;
+  ExecutionPlan plan_;
+  int line_ = 0;
+  std::string_view kind_;
+  std::string_view name_;
+  std::string error_;
+};
+
+}  // namespace
+
+namespace detail {
+
+Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scope,
+                        const DeviceProfile& profile) {
+  const ArchRange& arch = kernel_template.arch;
+  if (!kernel_template.runs_on(profile.sm_arch)) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(kernel_template.name, " runs on sm_", arch.min,
+                        arch.max == 0          ? std::string(" and newer")
+                        : arch.max == arch.min ? std::string(" alone")
+                                               : concat(" to sm_", arch.max),
+                        ", the device is sm_", profile.sm_arch)};
+  }
+  for (const Expression& condition : kernel_template.when) {
+    const Result<std::int64_t> holds = condition.evaluate(scope);
+    if (holds && *holds != 0) continue;
+    return Error{ErrorCode::invalid_argument,
+                 concat(kernel_template.name, " applies when \"", condition.text(),
+                        "\": ", holds ? condition.explain_zero(scope) : holds.error().message)};
+  }
+  return {};
+}
+
+Result<ExecutionPlan> plan_tensors(const Operation& operation, const Problem& normalized) {
+  ExecutionPlan plan;
+  Result<std::vector<TensorShape>> shapes = operation.tensor_shapes(normalized);
+  if (!shapes) return std::move(shapes).error();
+  plan.tensors = *std::move(shapes);
+  Result<std::vector<Scalar>> scalars = operation.present_scalars(normalized);
+  if (!scalars) return std::move(scalars).error();
+  plan.scalars = *std::move(scalars);
+  return plan;
+}
+
+Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
+                                const Result<ExecutionPlan>& tensors, const Scope& scope,
+                                const DeviceProfile& profile) {
+  PlanBuilder builder(kernel_template.manifest_file, operation, tensors, scope, profile);
+  for (const WorkspaceSpec& workspace : kernel_template.workspaces) {
+    builder.add_workspace(workspace);
+  }
+  for (const TensorMapSpec& map : kernel_template.tensor_maps) builder.add_tensor_map(map);
+  for (const LaunchSpec& launch : kernel_template.launches) builder.add_launch(launch);
+  return builder.finish();
+}
+
+}  // namespace detail
+
+Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
+                                          const DeviceProfile& profile) {
+  const Scope scope = operation.scope(normalized);
+  const std::string file = operation.folder + "/operation.json";
+  PlanBuilder builder(file, operation, detail::plan_tensors(operation, normalized), scope, profile);
+  builder.add_launch(operation.reference);
+  return builder.finish();
+}
+
+}  // namespace kernwright

@@ -1,0 +1,144 @@
+#include "model/candidate/rule_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kernwright {
+namespace {
+
+/// Names with their places in the row of values, and how many parameters have to be bound until
+/// each is known.
+struct Names {
+  std::vector<std::string> names;
+  std::vector<std::size_t> levels;
+
+  void add(std::string name, std::size_t level) {
+    names.push_back(std::move(name));
+    levels.push_back(level);
+  }
+  /// Later names hide earlier ones, as in a scope.
+  std::size_t find(std::string_view name) const {
+    for (std::size_t i = names.size(); i-- > 0;) {
+      if (names[i] == name) return i;
+    }
+    return PlacedExpression::kUnknown;
+  }
+  std::size_t level_of(const Expression& expression) const {
+    std::size_t level = 0;
+    for (const std::string& name : expression.names()) {
+      const std::size_t place = find(name);
+      if (place != PlacedExpression::kUnknown) level = std::max(level, levels[place]);
+    }
+    return level;
+  }
+  PlacedExpression place(const Expression& expression) const {
+    std::vector<std::size_t> places;
+    for (const std::string& name : expression.names()) places.push_back(find(name));
+    return {expression, std::move(places)};
+  }
+};
+
+/// Which derived values the rules read, themselves or through others.
+std::vector<bool> derived_for_rules(const KernelTemplate& kernel_template) {
+  const std::vector<Derived>& derived = kernel_template.derived;
+  std::vector<bool> needed(derived.size(), false);
+  const auto mark = [&](const Expression& expression, std::size_t before) {
+    for (std::size_t i = 0; i < before; ++i) {
+      const auto& names = expression.names();
+      if (std::find(names.begin(), names.end(), derived[i].name) != names.end()) needed[i] = true;
+    }
+  };
+  for (const Rule& rule : kernel_template.rules) mark(rule.expression, derived.size());
+  for (std::size_t i = derived.size(); i-- > 0;) {
+    if (needed[i]) mark(derived[i].expression, i);
+  }
+  return needed;
+}
+
+}  // namespace
+
+RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
+    : parameters_(kernel_template.space.parameters()),
+      below_(parameters_.size(), 1),
+      steps_(parameters_.size() + 1) {
+  Names names;
+  for (const auto& [name, value] : scope.entries()) {
+    names.add(name, 0);
+    values_.push_back(value);
+  }
+  first_parameter_ = values_.size();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) names.add(parameters_[i].name, i + 1);
+  for (std::size_t i = parameters_.size(); i-- > 1;) {
+    below_[i - 1] = below_[i] * static_cast<std::int64_t>(parameters_[i].values.size());
+  }
+
+  std::vector<bool> asked(kernel_template.rules.size(), false);
+  const auto ask = [&](std::size_t known) {
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const Expression& rule = kernel_template.rules[i].expression;
+      const bool waits =
+          std::any_of(kernel_template.derived.begin() + static_cast<std::ptrdiff_t>(known),
+                      kernel_template.derived.end(), [&](const Derived& derived) {
+                        return std::find(rule.names().begin(), rule.names().end(), derived.name) !=
+                               rule.names().end();
+                      });
+      if (asked[i] || waits) continue;
+      asked[i] = true;
+      steps_[names.level_of(rule)].push_back({names.place(rule), 0, true});
+    }
+  };
+  const std::vector<bool> needed = derived_for_rules(kernel_template);
+  ask(0);
+  for (std::size_t i = 0; i < kernel_template.derived.size(); ++i) {
+    const Derived& derived = kernel_template.derived[i];
+    const std::size_t level = names.level_of(derived.expression);
+    if (needed[i]) {
+      steps_[level].push_back({names.place(derived.expression), names.names.size(), false});
+    }
+    names.add(derived.name, level);
+    ask(i + 1);
+  }
+  values_.resize(names.names.size(), 0);
+}
+
+/// False where a rule rejects what is bound, or a derived value has none.
+bool RuleTree::take_steps(std::size_t bound, std::vector<std::int64_t>& values) const {
+  return std::all_of(steps_[bound].begin(), steps_[bound].end(), [&](const Step& step) {
+    const std::optional<std::int64_t> value = step.expression.evaluate(values);
+    if (!value || (step.is_rule && *value == 0)) return false;
+    if (!step.is_rule) values[step.place] = *value;
+    return true;
+  });
+}
+
+struct RuleTree::Walk {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::vector<std::int64_t> values;
+  std::vector<std::int64_t>* points = nullptr;
+};
+
+/// `first` is the number of the first point below what is bound.
+void RuleTree::descend(std::size_t bound, std::int64_t first, Walk& walk) const {
+  if (bound == parameters_.size()) {
+    walk.points->push_back(first);
+    return;
+  }
+  const std::vector<std::int64_t>& list = parameters_[bound].values;
+  const std::int64_t below = below_[bound];
+  const std::int64_t last =
+      std::min(static_cast<std::int64_t>(list.size()), (walk.end - first + below - 1) / below);
+  for (std::int64_t i = std::max<std::int64_t>(0, (walk.begin - first) / below); i < last; ++i) {
+    walk.values[first_parameter_ + bound] = list[static_cast<std::size_t>(i)];
+    if (take_steps(bound + 1, walk.values)) descend(bound + 1, first + i * below, walk);
+  }
+}
+
+void RuleTree::collect(std::int64_t begin, std::int64_t end,
+                       std::vector<std::int64_t>& points) const {
+  if (begin >= end) return;
+  Walk walk{begin, end, values_, &points};
+  if (take_steps(0, walk.values)) descend(0, 0, walk);
+}
+
+}  // namespace kernwright

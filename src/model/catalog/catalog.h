@@ -1,0 +1,88 @@
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/candidate/kernel_template.h"
+#include "model/files/device_header.h"
+#include "model/files/template_folder.h"
+#include "model/operation/operation.h"
+#include "model/operation/user_function.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Every operation and template known: the built-in ones and those of the folders given. A folder
+/// has the layout of `templates/`; a user's template may implement a built-in operation.
+///
+/// Built-in files are parsed when they are first asked for, since a process that serves needs few
+/// of them; what was parsed stays where it is, unchanged. Every method may be called from any
+/// thread.
+class Catalog {
+ public:
+  /// Parses the folders given. `function_files` hold functions that problems may bring along.
+  /// Errors: the first file that does not parse; a name defined twice, with both places.
+  static Result<std::shared_ptr<const Catalog>> load(
+      const std::vector<std::filesystem::path>& template_dirs,
+      const std::vector<std::filesystem::path>& function_files = {});
+
+  /// Parses what was not asked for yet. Errors: the first built-in file that does not parse.
+  Result<void> parse_all() const;
+
+  /// All there are, in catalog order, but built-in ones that do not parse (see `parse_all`).
+  std::vector<std::reference_wrapper<const Operation>> operations() const;
+  std::vector<std::reference_wrapper<const KernelTemplate>> templates() const;
+  /// Those of the templates that implement `operation`.
+  std::vector<const KernelTemplate*> templates_of(std::string_view operation) const;
+  const std::vector<DeviceHeader>& headers() const { return headers_; }
+
+  /// Errors: `not_found` listing the operations there are; those of a built-in file.
+  Result<const Operation*> operation(std::string_view name) const;
+  Result<const KernelTemplate*> kernel_template(std::string_view name) const;
+
+ private:
+  /// What one file of a folder defines.
+  template <typename Value>
+  struct Entry {
+    Entry(std::string named, const TemplateFolder& in, std::string_view at)
+        : name(std::move(named)), folder(&in), path(at) {}
+
+    std::string name;
+    const TemplateFolder* folder;
+    std::string_view path;
+    mutable std::once_flag once;
+    mutable std::optional<Result<Value>> value;  ///< set under `once`
+  };
+
+  Result<void> add_headers(const TemplateFolder& folder);
+  Result<void> add_operations(const TemplateFolder& folder);
+  Result<void> add_templates(const TemplateFolder& folder);
+  bool is_built_in(const TemplateFolder& folder) const;
+
+  /// The files beside a source. Errors: a name that means another header to kernels.
+  Result<std::vector<DeviceHeader>> headers_beside(const TemplateFolder& folder,
+                                                   std::string_view source,
+                                                   const Operation& operation) const;
+  Result<Operation> parse(const Entry<Operation>& entry) const;
+  Result<KernelTemplate> parse(const Entry<KernelTemplate>& entry) const;
+  template <typename Value>
+  Result<const Value*> parsed(const Entry<Value>& entry) const;
+  template <typename Value>
+  std::vector<std::reference_wrapper<const Value>> all(
+      const std::deque<Entry<Value>>& entries) const;
+
+  std::deque<TemplateFolder> folders_;  ///< the built-in one first
+  std::vector<DeviceHeader> headers_;
+  std::vector<std::shared_ptr<const UserFunction>> functions_;
+  std::deque<Entry<Operation>> operations_;
+  std::deque<Entry<KernelTemplate>> templates_;
+};
+
+}  // namespace kernwright

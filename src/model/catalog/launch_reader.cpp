@@ -1,0 +1,93 @@
+#include "model/catalog/launch_reader.h"
+
+#include <algorithm>
+
+namespace kernwright::detail {
+namespace {
+
+struct KindRow {
+  std::string_view key;
+  ArgumentKind kind;
+  std::vector<std::string> ArgumentNames::* names;  ///< null for expressions
+};
+
+constexpr KindRow kKinds[] = {{"tensor", ArgumentKind::tensor, &ArgumentNames::tensors},
+                              {"tensor_map", ArgumentKind::tensor_map, &ArgumentNames::tensor_maps},
+                              {"workspace", ArgumentKind::workspace, &ArgumentNames::workspaces},
+                              {"scalar", ArgumentKind::scalar, &ArgumentNames::scalars},
+                              {"int32", ArgumentKind::int32, nullptr},
+                              {"int64", ArgumentKind::int64, nullptr},
+                              {"early", ArgumentKind::early, nullptr},
+                              {"reference", ArgumentKind::reference, &ArgumentNames::references},
+                              {"magnitude", ArgumentKind::magnitude, &ArgumentNames::references}};
+
+ArgumentSpec read_argument(const JsonReader& json, std::span<const std::string> names,
+                           const ArgumentNames& arguments) {
+  ArgumentSpec argument;
+  argument.line = json.line();
+  const auto members = json.members();
+  if (members.size() != 1) {
+    json.fail(concat("expected one key, found ", members.size()));
+    return argument;
+  }
+  const auto& [key, value] = members.front();
+  const auto row = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                [&](const KindRow& kind) { return kind.key == key; });
+  if (row == std::end(kKinds)) {
+    std::string known;
+    for (const KindRow& kind : kKinds) known += concat(known.empty() ? "" : ", ", kind.key);
+    value.fail(concat("unknown kind of argument, known are ", known));
+    return argument;
+  }
+  argument.kind = row->kind;
+  if (!row->names) {
+    argument.expression = value.expression(names);
+    return argument;
+  }
+  argument.name = value.string();
+  const std::vector<std::string>& known = arguments.*(row->names);
+  if (std::find(known.begin(), known.end(), argument.name) == known.end()) {
+    value.fail(concat("no \"", argument.name, "\", there are: ", join(known)));
+  }
+  return argument;
+}
+
+std::vector<Expression> read_extent(const JsonReader& json, std::span<const std::string> names) {
+  std::vector<Expression> extent;
+  if (!json.present()) return extent;
+  extent = json.expressions(names);
+  if (extent.empty() || extent.size() > 3) {
+    json.fail(concat("expected 1 to 3 expressions, found ", extent.size()));
+  }
+  return extent;
+}
+
+}  // namespace
+
+LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
+                       const ArgumentNames& arguments) {
+  json.expect_keys({"kernel", "grid", "block", "cluster", "dynamic_smem", "cooperative",
+                    "programmatic", "waits", "when", "arguments"});
+  LaunchSpec launch;
+  launch.line = json.line();
+  launch.kernel = json.required("kernel").value_name();
+  launch.grid = read_extent(json.required("grid"), names);
+  launch.block = read_extent(json.required("block"), names);
+  launch.cluster = read_extent(json.optional("cluster"), names);
+  launch.dynamic_smem = json.optional("dynamic_smem").expression_or("0", names);
+  launch.cooperative = json.optional("cooperative").expression_or("0", names);
+  launch.programmatic = json.optional("programmatic").expression_or("0", names);
+  launch.waits = json.optional("waits").expression_or("0", names);
+  launch.when = json.optional("when").expression_or("1", names);
+  const bool may_be_early =
+      json.optional("programmatic").present() || json.optional("waits").present();
+  for (const JsonReader& argument : json.required("arguments").elements()) {
+    launch.arguments.push_back(read_argument(argument, names, arguments));
+    if (launch.arguments.back().kind == ArgumentKind::early && !may_be_early) {
+      argument.fail("the launch never starts early: it is not programmatic and does not wait");
+    }
+  }
+  return launch;
+}
+
+}  // namespace kernwright::detail

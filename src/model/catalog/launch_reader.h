@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/expression/json_reader.h"
+#include "model/operation/launch_spec.h"
+
+namespace kernwright::detail {
+
+/// What the arguments of a launch may refer to, by name.
+struct ArgumentNames {
+  std::vector<std::string> tensors;
+  std::vector<std::string> tensor_maps;
+  std::vector<std::string> workspaces;
+  std::vector<std::string> scalars;
+  std::vector<std::string> references;  ///< outputs, for `reference` and `magnitude`
+};
+
+/// Reads one launch; `names` are the names its expressions may use.
+LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
+                       const ArgumentNames& arguments);
+
+}  // namespace kernwright::detail

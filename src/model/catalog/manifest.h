@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string_view>
+
+#include "model/candidate/kernel_template.h"
+#include "model/operation/operation.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Parses manifest.json against its operation: every name in every expression must exist. `source`,
+/// the text of `source_file` beside it, and `headers` are left for the caller to read.
+Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
+                                      std::string_view name, const Operation& operation);
+
+}  // namespace kernwright

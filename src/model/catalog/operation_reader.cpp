@@ -1,0 +1,415 @@
+#include "model/catalog/operation_reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
+#include "model/candidate/device_profile.h"
+#include "model/catalog/launch_reader.h"
+#include "model/expression/json_reader.h"
+
+namespace kernwright {
+namespace {
+
+using detail::Diagnostics;
+using detail::JsonReader;
+
+DType read_dtype(const JsonReader& json) {
+  const std::string name = json.string();
+  const std::optional<DType> dtype = parse_dtype(name);
+  if (json.present() && !dtype) {
+    std::string known;
+    for (const DType one : kDTypes) known += concat(known.empty() ? "" : ", ", to_string(one));
+    json.fail(concat("unknown dtype \"", name, "\", known are ", known));
+  }
+  return dtype.value_or(DType::fp32);
+}
+
+template <typename Enum>
+Enum read_enum(const JsonReader& json,
+               std::initializer_list<std::pair<std::string_view, Enum>> rows) {
+  const std::string text = json.string();
+  std::string known;
+  for (const auto& [name, value] : rows) {
+    if (name == text) return value;
+    known += concat(known.empty() ? "" : ", ", name);
+  }
+  if (json.present()) json.fail(concat("\"", text, "\" is not one of ", known));
+  return rows.begin()->second;
+}
+
+/// Refuses two of the same name in a list of things that have one.
+template <typename Named>
+void expect_new(const JsonReader& json, const std::vector<Named>& others, const std::string& name) {
+  for (const Named& other : others) {
+    if (other.name == name) json.fail(concat("\"", name, "\" is named twice"));
+  }
+}
+
+class OperationReader {
+ public:
+  explicit OperationReader(const JsonReader& json) : json_(json) {}
+
+  Operation read() {
+    json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "requires", "tensors",
+                       "scalars", "inputs", "tolerance", "flops", "bytes", "unfused", "example",
+                       "reference"});
+    operation_.name = json_.required("operation").value_name();
+    operation_.description = json_.required("description").string();
+    read_dims(json_.required("dims"));
+    read_dtypes(json_.optional("dtypes"));
+    read_flags(json_.optional("flags"));
+    names_ = operation_.value_names();
+    check_names();
+    read_default_sizes(json_.required("dims"));
+    operation_.requirements = detail::read_rules(json_.optional("requires"), names_);
+    for (const JsonReader& tensor : json_.required("tensors").elements()) read_tensor(tensor);
+    for (const JsonReader& scalar : json_.optional("scalars").elements()) read_scalar(scalar);
+    read_inputs(json_.required("inputs"));
+    read_tolerance(json_.required("tolerance"));
+    operation_.flops = json_.required("flops").expression(names_);
+    operation_.bytes = json_.required("bytes").expression(names_);
+    operation_.unfused = detail::read_unfused(json_.optional("unfused"), operation_, names_);
+    read_reference(json_.required("reference"));
+    if (json_.diagnostics().ok()) read_example(json_.required("example"));
+    return std::move(operation_);
+  }
+
+ private:
+  void read_dims(const JsonReader& json) {
+    for (const auto& [name, dim] : json.members()) {
+      dim.expect_keys({"bind", "edges", "distance", "default"});
+      expect_name(dim, name);
+      const DimMatch match = read_enum<DimMatch>(
+          dim.required("bind"), {{"exact", DimMatch::exact}, {"bucket", DimMatch::bucket}});
+      operation_.dims.push_back({.name = name, .match = match});
+      read_families(dim, operation_.dims.back());
+    }
+    if (operation_.dims.empty()) json.fail("an operation has at least one dim");
+  }
+
+  /// They may name what stands before the dim, which comes last among the names.
+  void read_default_sizes(const JsonReader& json) {
+    std::size_t known = names_.size() - operation_.dims.size();
+    std::size_t i = 0;
+    for (const auto& [name, entry] : json.members()) {
+      const JsonReader size = entry.optional("default");
+      Dim& dim = operation_.dims[i++];
+      if (size.present()) dim.default_size = size.expression(std::span(names_).first(known));
+      ++known;
+    }
+  }
+
+  static void read_families(const JsonReader& json, Dim& dim) {
+    const JsonReader edges = json.optional("edges");
+    const JsonReader distance = json.optional("distance");
+    if (dim.match == DimMatch::exact && (edges.present() || distance.present())) {
+      json.fail("edges and distance belong to a dim that is bound by bucket");
+    }
+    if (edges.present()) {
+      for (const JsonReader& edge : edges.elements()) {
+        const std::int64_t size = edge.integer();
+        if (size <= (dim.edges.empty() ? 0 : dim.edges.back())) {
+          edge.fail(concat("edge ", size, " is not above the one before it"));
+        }
+        dim.edges.push_back(size);
+      }
+    }
+    if (!distance.present()) return;
+    dim.distance = distance.number();
+    if (!(dim.distance >= 1)) {
+      distance.fail(concat("distance ", dim.distance, " is below 1, the ratio of equal sizes"));
+    }
+  }
+
+  void read_dtypes(const JsonReader& json) {
+    if (!json.present()) return;
+    for (const auto& [name, entry] : json.members()) {
+      expect_name(entry, name);
+      TypeVariable variable{name, {}, {}};
+      if (entry.is_object()) entry.expect_keys({"values", "default"});
+      const JsonReader dtypes = entry.is_object() ? entry.required("values") : entry;
+      for (const JsonReader& element : dtypes.elements()) {
+        const DType dtype = read_dtype(element);
+        if (std::find(variable.dtypes.begin(), variable.dtypes.end(), dtype) !=
+            variable.dtypes.end()) {
+          element.fail(concat("dtype ", to_string(dtype), " is listed twice"));
+        }
+        variable.dtypes.push_back(dtype);
+      }
+      if (variable.dtypes.empty()) dtypes.fail("at least one dtype is needed");
+      if (entry.is_object()) read_default_variable(entry.required("default"), variable);
+      operation_.type_variables.push_back(std::move(variable));
+    }
+  }
+
+  /// The earlier variable whose dtype `variable` takes where it is left out: it must be able to.
+  void read_default_variable(const JsonReader& json, TypeVariable& variable) const {
+    variable.default_variable = json.string();
+    for (const TypeVariable& earlier : operation_.type_variables) {
+      if (earlier.name != variable.default_variable) continue;
+      for (const DType dtype : earlier.dtypes) {
+        if (std::find(variable.dtypes.begin(), variable.dtypes.end(), dtype) ==
+            variable.dtypes.end()) {
+          json.fail(
+              concat(earlier.name, " may be ", to_string(dtype), ", ", variable.name, " may not"));
+        }
+      }
+      return;
+    }
+    json.fail(
+        concat("\"", variable.default_variable, "\" is no type variable before ", variable.name));
+  }
+
+  void read_flags(const JsonReader& json) {
+    if (!json.present()) return;
+    for (const auto& [name, entry] : json.members()) {
+      entry.expect_keys({"values", "default", "formula", "function"});
+      expect_name(entry, name);
+      Flag flag{name, {}, 0, {}, {}};
+      if (const JsonReader function = entry.optional("function"); function.present()) {
+        flag.declaration = function.string();
+        flag.values.emplace_back("none");
+        if (entry.members().size() > 1) entry.fail("a function has no further fields");
+        operation_.flags.push_back(std::move(flag));
+        continue;
+      }
+      if (const JsonReader variables = entry.optional("formula"); variables.present()) {
+        read_variables(variables, flag);
+        if (entry.optional("values").present() || entry.optional("default").present()) {
+          entry.fail("a formula has neither values nor a default");
+        }
+        operation_.flags.push_back(std::move(flag));
+        continue;
+      }
+      for (const JsonReader& element : entry.required("values").elements()) {
+        std::string value = element.string();
+        if (!is_identifier(value)) element.fail(concat("\"", value, "\" is no identifier"));
+        flag.values.push_back(std::move(value));
+      }
+      const JsonReader chosen = entry.required("default");
+      const std::string value = chosen.string();
+      const auto found = std::find(flag.values.begin(), flag.values.end(), value);
+      if (found == flag.values.end()) {
+        chosen.fail(concat("\"", value, "\" is not one of ", detail::join(flag.values)));
+      }
+      flag.default_index = found - flag.values.begin();
+      operation_.flags.push_back(std::move(flag));
+    }
+  }
+
+  static void read_variables(const JsonReader& json, Flag& flag) {
+    for (const JsonReader& element : json.elements()) {
+      flag.variables.push_back(element.value_name());
+      if (Formula::is_function(flag.variables.back())) {
+        element.fail(concat("\"", flag.variables.back(), "\" is a function of formulas"));
+      }
+    }
+    if (flag.variables.empty()) json.fail("a formula has at least one variable");
+  }
+
+  static void expect_name(const JsonReader& json, const std::string& name) {
+    if (!is_value_name(name)) {
+      json.fail(concat("\"", name, "\" cannot be a name: an identifier that C++ does not reserve"));
+    }
+  }
+
+  /// Every name that expressions or the generated header know must mean one thing.
+  void check_names() const {
+    std::vector<std::string> all = names_;
+    for (const TypeVariable& variable : operation_.type_variables) {
+      all.push_back(variable.name + "_t");
+    }
+    for (const std::string_view name : device_field_names()) all.emplace_back(name);
+    std::sort(all.begin(), all.end());
+    const auto twice = std::adjacent_find(all.begin(), all.end());
+    if (twice != all.end()) {
+      json_.fail(concat("\"", *twice,
+                        "\" would name two things: of dims, dtypes, flags, their "
+                        "constants and the device's fields"));
+    }
+  }
+
+  void read_tensor(const JsonReader& json) {
+    json.expect_keys(
+        {"name", "role", "dtype", "extent", "pitch", "alignment", "when", "l2", "draw"});
+    Tensor tensor;
+    tensor.name = json.required("name").value_name();
+    expect_new(json, operation_.tensors, tensor.name);
+    tensor.role = read_enum<TensorRole>(
+        json.required("role"),
+        {{"in", TensorRole::in}, {"out", TensorRole::out}, {"inout", TensorRole::inout}});
+    const JsonReader dtype = json.required("dtype");
+    const std::string variable = dtype.string();
+    const bool is_variable =
+        std::any_of(operation_.type_variables.begin(), operation_.type_variables.end(),
+                    [&](const TypeVariable& known) { return known.name == variable; });
+    if (is_variable) {
+      tensor.dtype_variable = variable;
+    } else {
+      tensor.fixed_dtype = read_dtype(dtype);
+    }
+    tensor.extent = json.required("extent").expressions(names_);
+    if (tensor.extent.empty()) json.fail("a tensor has at least one extent");
+    if (const JsonReader pitch = json.optional("pitch"); pitch.present()) {
+      tensor.pitch = pitch.expression(names_);
+    }
+    if (const JsonReader alignment = json.optional("alignment"); alignment.present()) {
+      tensor.alignment = alignment.integer();
+      if (tensor.alignment < 1 || (tensor.alignment & (tensor.alignment - 1)) != 0) {
+        alignment.fail(concat(tensor.alignment, " is no power of two"));
+      }
+    }
+    if (const JsonReader when = json.optional("when"); when.present()) {
+      tensor.when = when.expression(names_);
+    }
+    if (const JsonReader l2 = json.optional("l2"); l2.present()) {
+      tensor.warm = read_enum<bool>(l2, {{"warm", true}});
+      if (tensor.role != TensorRole::in) l2.fail("only a tensor of role \"in\" may be warm");
+    }
+    if (const JsonReader draw = json.optional("draw"); draw.present()) {
+      if (tensor.role == TensorRole::out) draw.fail("an output is not drawn");
+      tensor.draw = read_draw(draw);
+    }
+    operation_.tensors.push_back(std::move(tensor));
+  }
+
+  /// The name of a draw, or an object that gives one its numbers.
+  TensorDraw read_draw(const JsonReader& json) const {
+    constexpr std::string_view kKnown =
+        "\"normal\", \"small_integers\", \"permutation\", {\"uniform\": {\"from\": ..., \"to\": "
+        "...}}, "
+        "{\"offsets\": {\"to\": ...}}, {\"constant\": ...}";
+    if (!json.is_object()) {
+      for (const DrawKind kind :
+           {DrawKind::normal, DrawKind::small_integers, DrawKind::permutation}) {
+        if (json.is(to_string(kind))) return {kind, {}, {}};
+      }
+      json.fail(concat("no known draw, which are ", kKnown));
+      return {};
+    }
+    const auto members = json.members();
+    if (members.size() == 1) {
+      const auto& [name, numbers] = members.front();
+      if (name == to_string(DrawKind::constant)) {
+        return {DrawKind::constant, read_number(numbers), {}};
+      }
+      if (name == to_string(DrawKind::uniform)) {
+        numbers.expect_keys({"from", "to"});
+        return {DrawKind::uniform, read_number(numbers.required("from")),
+                read_number(numbers.required("to"))};
+      }
+      if (name == to_string(DrawKind::offsets)) {
+        numbers.expect_keys({"to"});
+        return {DrawKind::offsets, {}, read_number(numbers.required("to"))};
+      }
+    }
+    json.fail(concat("no known draw, which are ", kKnown));
+    return {};
+  }
+
+  TensorDraw::Number read_number(const JsonReader& json) const {
+    if (json.is_string()) return json.expression(names_);
+    return json.number();
+  }
+
+  void read_scalar(const JsonReader& json) {
+    json.expect_keys({"name", "dtype", "default", "check", "when"});
+    Scalar scalar;
+    scalar.name = json.required("name").value_name();
+    expect_new(json, operation_.scalars, scalar.name);
+    expect_new(json, operation_.tensors, scalar.name);
+    scalar.dtype = read_enum<DType>(json.required("dtype"), {{"fp32", DType::fp32},
+                                                             {"fp64", DType::fp64},
+                                                             {"int32", DType::int32},
+                                                             {"int64", DType::int64}});
+    scalar.default_value = json.required("default").number();
+    const JsonReader check = json.optional("check");
+    scalar.checked_value = check.present() ? check.number() : scalar.default_value;
+    if (const JsonReader when = json.optional("when"); when.present()) {
+      scalar.when = when.expression(names_);
+    }
+    operation_.scalars.push_back(std::move(scalar));
+  }
+
+  void read_inputs(const JsonReader& json) {
+    json.expect_keys({"timing", "exact", "exact_when"});
+    operation_.timing_inputs = read_enum<DrawKind>(
+        json.required("timing"),
+        {{"normal", DrawKind::normal}, {"small_integers", DrawKind::small_integers}});
+    operation_.exact_inputs = read_enum<std::optional<DrawKind>>(
+        json.required("exact"),
+        {{"small_integers", DrawKind::small_integers}, {"none", std::nullopt}});
+    if (const JsonReader when = json.optional("exact_when"); when.present()) {
+      operation_.exact_when = when.expression(names_);
+      if (!operation_.exact_inputs) when.fail("there are no exact inputs");
+    }
+  }
+
+  void read_tolerance(const JsonReader& json) {
+    json.expect_keys({"reduction", "accumulate"});
+    if (const JsonReader reduction = json.optional("reduction"); reduction.present()) {
+      operation_.tolerance.reduction = reduction.expression(names_);
+    }
+    operation_.tolerance.accumulate = read_dtype(json.required("accumulate"));
+  }
+
+  void read_reference(const JsonReader& json) {
+    json.expect_keys({"kernel", "grid", "block", "arguments"});
+    detail::ArgumentNames arguments;
+    for (const Tensor& tensor : operation_.tensors) {
+      if (tensor.role != TensorRole::out) arguments.tensors.push_back(tensor.name);
+      if (tensor.role != TensorRole::in) arguments.references.push_back(tensor.name);
+    }
+    if (arguments.references.empty()) {
+      json_.fail("no tensor is an output: role \"out\" or \"inout\"");
+    }
+    for (const Scalar& scalar : operation_.scalars) arguments.scalars.push_back(scalar.name);
+    operation_.reference = detail::read_launch(json, names_, arguments);
+  }
+
+  void read_example(const JsonReader& json) {
+    Problem::Dims dims;
+    Problem::Flags flags;
+    for (const auto& [name, value] : json.members()) {
+      const bool is_dim =
+          std::any_of(operation_.dims.begin(), operation_.dims.end(),
+                      [&, &wanted = name](const Dim& dim) { return dim.name == wanted; });
+      if (is_dim) {
+        dims.emplace_back(name, value.integer());
+      } else {
+        flags.emplace_back(name, value.string());
+      }
+    }
+    Result<Problem> example =
+        operation_.normalize(Problem::make(operation_.name, std::move(dims), std::move(flags)));
+    if (!example) {
+      json.fail(example.error().message);
+    } else if (Result<std::vector<TensorShape>> shapes = operation_.tensor_shapes(*example);
+               !shapes) {
+      json.fail(shapes.error().message);
+    } else {
+      operation_.example = *std::move(example);
+    }
+  }
+
+  JsonReader json_;
+  Operation operation_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+Result<Operation> parse_operation(std::string_view json, std::string_view file,
+                                  std::string reference_source) {
+  const Result<JsonNode> root = parse_json(json, file);
+  if (!root) return root.error();
+  Diagnostics diagnostics(file);
+  Operation operation = OperationReader(JsonReader(&*root, "", 1, diagnostics)).read();
+  if (!diagnostics.ok()) return diagnostics.error();
+  operation.reference_source = std::move(reference_source);
+  operation.folder = std::filesystem::path(file).parent_path().string();
+  return operation;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "model/operation/operation.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Parses operation.json. `reference_source` is the text of reference.cu beside it.
+Result<Operation> parse_operation(std::string_view json, std::string_view file,
+                                  std::string reference_source);
+
+}  // namespace kernwright

@@ -1,0 +1,216 @@
+#include "model/catalog/unfused_form.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "support/find_named.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::size_t kNone = ~std::size_t{0};
+
+/// The text of a flag or a type variable in a normalised problem.
+std::string text_of(const Operation& operation, const Problem& normalized, std::string_view name) {
+  if (find_named(operation.type_variables, name)) {
+    return std::string(to_string(operation.dtype(normalized, name)));
+  }
+  for (const auto& [given, value] : normalized.flags()) {
+    if (given == name) return value;
+  }
+  const Flag& flag = *find_named(operation.flags, name);
+  return flag.values[static_cast<std::size_t>(flag.default_index)];
+}
+
+/// Puts the steps of one problem together.
+class Former {
+ public:
+  Former(const Catalog& catalog, const Operation& fused, const Problem& normalized)
+      : catalog_(catalog), fused_(fused), problem_(normalized), scope_(fused.scope(normalized)) {}
+
+  Result<UnfusedForm> form() {
+    if (fused_.takes_function(problem_)) {
+      return Error{
+          ErrorCode::not_found,
+          concat(problem_.text(), " has no unfused form: no other kernel takes a function")};
+    }
+    Result<std::vector<TensorShape>> shapes = fused_.tensor_shapes(problem_);
+    if (!shapes) return shapes.error();
+    form_.tensors = *std::move(shapes);
+    form_.fused_tensors = form_.tensors.size();
+    written_.resize(form_.fused_tensors);
+    read_.resize(form_.fused_tensors);
+    for (std::size_t i = 0; i < form_.fused_tensors; ++i) {
+      written_[i] = form_.tensors[i].role == TensorRole::in;
+    }
+    for (std::size_t i = 0; i < fused_.unfused.size(); ++i) {
+      const UnfusedStep& step = fused_.unfused[i];
+      const Result<std::int64_t> there =
+          step.when ? step.when->evaluate(scope_) : Result<std::int64_t>(1);
+      Result<void> added = there ? Result<void>() : Result<void>(there.error());
+      if (there && *there != 0) added = add(step);
+      if (!added) {
+        return wrong(
+            concat(problem_.text(), ": step ", i, " of its unfused form: ", added.error().message));
+      }
+    }
+    if (form_.kernels.size() < 2) {
+      return Error{ErrorCode::not_found,
+                   concat(problem_.text(), " has no unfused form: it is one kernel as it is")};
+    }
+    if (Result<void> whole = check_whole(); !whole) return whole.error();
+    return std::move(form_);
+  }
+
+ private:
+  static Error wrong(std::string_view what) {
+    return {ErrorCode::invalid_argument, std::string(what)};
+  }
+
+  Result<Problem> problem_of(const ProblemPattern& pattern) const {
+    std::string text;
+    for (const ProblemPattern::Part& part : pattern.parts) {
+      if (part.value) {
+        const Result<std::int64_t> value = part.value->evaluate(scope_);
+        if (!value) return value.error();
+        text += concat(*value);
+      } else {
+        text += part.is_name ? text_of(fused_, problem_, part.text) : part.text;
+      }
+    }
+    return Problem::parse(text);
+  }
+
+  Result<void> add(const UnfusedStep& step) {
+    const Result<Problem> asked = problem_of(step.problem);
+    if (!asked) return asked.error();
+    const Result<const Operation*> operation = catalog_.operation(asked->operation());
+    if (!operation) return operation.error();
+    UnfusedKernel kernel;
+    kernel.operation = *operation;
+    Result<Problem> normalized = kernel.operation->normalize(*asked);
+    if (!normalized) return normalized.error();
+    kernel.problem = *std::move(normalized);
+    for (const auto& [name, from] : step.tensors) {
+      if (find_named(kernel.operation->tensors, name)) continue;
+      return wrong(concat(kernel.operation->name, " has no tensor ", name));
+    }
+    const Result<std::vector<TensorShape>> shapes = kernel.operation->tensor_shapes(kernel.problem);
+    if (!shapes) return shapes.error();
+    // All that it reads first: what it writes comes into being behind it.
+    kernel.tensors.resize(shapes->size());
+    for (const bool writes : {false, true}) {
+      for (std::size_t i = 0; i < shapes->size(); ++i) {
+        if (((*shapes)[i].role != TensorRole::in) != writes) continue;
+        const Result<std::size_t> place = connect((*shapes)[i], step);
+        if (!place) {
+          return wrong(concat(kernel.problem.text(), ": tensor ", (*shapes)[i].name, ": ",
+                              place.error().message));
+        }
+        kernel.tensors[i] = *place;
+      }
+    }
+    if (Result<void> wired = wire_scalars(step, kernel); !wired) return wired;
+    form_.kernels.push_back(std::move(kernel));
+    return {};
+  }
+
+  /// The tensor of the form that the step's `shape` stands for; made where it is new.
+  Result<std::size_t> connect(const TensorShape& shape, const UnfusedStep& step) {
+    const auto wire = std::ranges::find_if(
+        step.tensors, [&](const auto& entry) { return entry.first == shape.name; });
+    if (wire == step.tensors.end()) return wrong("the step does not say what it is");
+    if (shape.role == TensorRole::inout) return wrong("it is changed in place");
+    const std::vector<std::string>& names = wire->second;
+    std::size_t place = kNone;
+    for (std::size_t i = 0; i < names.size() && place == kNone; ++i) place = find(names[i]);
+    const bool writes = shape.role == TensorRole::out;
+    if (place == kNone) {
+      if (!writes) return wrong(concat("there is no ", detail::join(names), " yet"));
+      if (find_named(fused_.tensors, names.front())) {
+        return wrong(concat("the problem has no ", names.front()));
+      }
+      place = form_.tensors.size();
+      form_.tensors.push_back(shape);
+      form_.tensors.back().name = names.front();
+      written_.push_back(false);
+      read_.push_back(false);
+    }
+    const TensorShape& given = form_.tensors[place];
+    if (writes && written_[place]) return wrong(concat(given.name, " is there already"));
+    if (!writes && !written_[place]) return wrong(concat(given.name, " is not written yet"));
+    if (given.dtype != shape.dtype || given.elements() != shape.elements()) {
+      return wrong(concat(shape.elements(), " elements of ", to_string(shape.dtype), ", but ",
+                          given.name, " has ", given.elements(), " of ", to_string(given.dtype)));
+    }
+    if ((given.pitch != 0 || shape.pitch != 0) &&
+        (given.columns() != shape.columns() || given.row_pitch() != shape.row_pitch())) {
+      return wrong(concat("rows of ", shape.columns(), " elements, ", shape.row_pitch(),
+                          " apart, but those of ", given.name, " are of ", given.columns(), ", ",
+                          given.row_pitch(), " apart"));
+    }
+    if (shape.alignment > given.alignment) {
+      return wrong(concat("is aligned to ", shape.alignment, " bytes, but ", given.name, " to ",
+                          given.alignment));
+    }
+    (writes ? written_ : read_)[place] = true;
+    return place;
+  }
+
+  std::size_t find(std::string_view name) const {
+    const TensorShape* found = find_named(form_.tensors, name);
+    return found ? static_cast<std::size_t>(found - form_.tensors.data()) : kNone;
+  }
+
+  Result<void> wire_scalars(const UnfusedStep& step, UnfusedKernel& kernel) const {
+    const Result<std::vector<Scalar>> own = fused_.present_scalars(problem_);
+    if (!own) return own.error();
+    const Result<std::vector<Scalar>> taken = kernel.operation->present_scalars(kernel.problem);
+    if (!taken) return taken.error();
+    for (const Scalar& scalar : *taken) kernel.scalars.push_back(scalar.default_value);
+    for (const auto& [name, from] : step.scalars) {
+      const Scalar* const value = find_named(*own, from);
+      const Scalar* const target = find_named(*taken, name);
+      if (!find_named(kernel.operation->scalars, name)) {
+        return wrong(concat(kernel.operation->name, " has no scalar ", name));
+      }
+      if (!value != !target) {
+        return wrong(concat(target ? problem_.text() : kernel.problem.text(), " takes no scalar ",
+                            target ? from : name));
+      }
+      if (target) {
+        kernel.scalars[static_cast<std::size_t>(target - taken->data())] = value->checked_value;
+      }
+    }
+    return {};
+  }
+
+  Result<void> check_whole() const {
+    for (std::size_t i = 0; i < form_.tensors.size(); ++i) {
+      const TensorShape& tensor = form_.tensors[i];
+      const bool is_result = i < form_.fused_tensors && tensor.role != TensorRole::in;
+      if (is_result ? written_[i] : read_[i]) continue;
+      return wrong(concat(problem_.text(), ": its unfused form never ",
+                          is_result ? "writes " : "reads ", tensor.name));
+    }
+    return {};
+  }
+
+  const Catalog& catalog_;
+  const Operation& fused_;
+  const Problem& problem_;
+  Scope scope_;
+  UnfusedForm form_;
+  std::vector<bool> written_;  ///< by tensor of the form
+  std::vector<bool> read_;
+};
+
+}  // namespace
+
+Result<UnfusedForm> unfused_form(const Catalog& catalog, const Operation& operation,
+                                 const Problem& normalized) {
+  return Former(catalog, operation, normalized).form();
+}
+
+}  // namespace kernwright

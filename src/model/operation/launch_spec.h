@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/expression/expression.h"
+
+namespace kernwright {
+
+/// What one kernel argument is made from.
+enum class ArgumentKind {
+  tensor,      ///< the device pointer of a tensor; null where the tensor is absent
+  tensor_map,  ///< a 128-byte TMA descriptor by value
+  workspace,   ///< the device pointer of a workspace
+  scalar,      ///< a scalar of the operation, in its dtype
+  int32,       ///< an expression
+  int64,       ///< an expression
+  early,       ///< an expression, as int32, where the launch starts early; 0 where it does not
+  reference,   ///< in reference kernels: float* of an output's unrounded result
+  magnitude    ///< in reference kernels: float* of the sum of absolute terms of an output
+};
+
+struct ArgumentSpec {
+  ArgumentKind kind = ArgumentKind::int32;
+  std::string name;       ///< of the tensor, tensor map, workspace or scalar
+  Expression expression;  ///< for int32, int64 and early
+  int line = 0;
+};
+
+/// One kernel launch as written: geometry and arguments are expressions over the problem, the
+/// parameters, derived values and the device.
+struct LaunchSpec {
+  std::string kernel;
+  std::vector<Expression> grid;  ///< x, y, z; missing ones are 1
+  std::vector<Expression> block;
+  std::vector<Expression> cluster;  ///< empty: no cluster
+  Expression dynamic_smem;          ///< bytes
+  Expression cooperative;           ///< 0 or 1
+  Expression programmatic;          ///< 1: programmatic dependent launch
+  Expression waits;                 ///< 1: every block waits before it touches others' memory
+  Expression when;                  ///< 0: this launch is left out for the problem
+  std::vector<ArgumentSpec> arguments;
+  int line = 0;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,91 @@
+#include "model/result/measurement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::string_view kOutcomes[] = {"ok",
+                                          "rejected",
+                                          "compile_failed",
+                                          "link_failed",
+                                          "spilled",
+                                          "launch_failed",
+                                          "out_of_memory",
+                                          "illegal_address",
+                                          "out_of_bounds",
+                                          "wrong_result",
+                                          "nondeterministic",
+                                          "timed_out",
+                                          "worker_died",
+                                          "device_lost"};
+static_assert(std::size(kOutcomes) == static_cast<std::size_t>(Outcome::device_lost) + 1);
+
+constexpr std::string_view kL2States[] = {"cold", "warm", "mixed"};
+constexpr std::string_view kLaunchModes[] = {"graph", "stream"};
+constexpr std::string_view kPowerModes[] = {"sustained", "burst"};
+
+/// Infinite for no samples, so that nothing measured never wins.
+double median_of(std::vector<double> values) {
+  if (values.empty()) return std::numeric_limits<double>::infinity();
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) { return kOutcomes[static_cast<std::size_t>(outcome)]; }
+
+std::optional<Outcome> parse_outcome(std::string_view text) {
+  const auto found = std::find(std::begin(kOutcomes), std::end(kOutcomes), text);
+  if (found == std::end(kOutcomes)) return std::nullopt;
+  return static_cast<Outcome>(found - std::begin(kOutcomes));
+}
+
+std::string_view to_string(L2State state) { return kL2States[static_cast<std::size_t>(state)]; }
+
+std::optional<L2State> parse_l2_state(std::string_view name) {
+  const auto found = std::find(std::begin(kL2States), std::end(kL2States), name);
+  if (found == std::end(kL2States)) return std::nullopt;
+  return static_cast<L2State>(found - std::begin(kL2States));
+}
+
+std::string MeasurePolicy::text() const {
+  return concat("l2=", to_string(l2), " launch=", kLaunchModes[static_cast<std::size_t>(launch)],
+                " power=", kPowerModes[static_cast<std::size_t>(power)]);
+}
+
+std::optional<MeasurePolicy> parse_policy(std::string_view text) {
+  for (const L2State l2 : {L2State::cold, L2State::warm, L2State::mixed}) {
+    for (const LaunchMode launch : {LaunchMode::graph, LaunchMode::stream}) {
+      for (const PowerMode power : {PowerMode::sustained, PowerMode::burst}) {
+        const MeasurePolicy policy{l2, launch, power};
+        if (policy.text() == text) return policy;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+double Measurement::median_us() const { return median_of(samples_us); }
+
+double Measurement::mad_us() const {
+  const double median = median_us();
+  std::vector<double> deviations = samples_us;
+  for (double& sample : deviations) sample = std::abs(sample - median);
+  return median_of(std::move(deviations));
+}
+
+double Measurement::min_us() const {
+  if (samples_us.empty()) return std::numeric_limits<double>::infinity();
+  return *std::min_element(samples_us.begin(), samples_us.end());
+}
+
+}  // namespace kernwright

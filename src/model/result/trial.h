@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "model/candidate/parameter_space.h"
+#include "model/result/measurement.h"
+
+namespace kernwright {
+
+/// Registers, spills and memory of one compiled kernel, read from the compiler's log and the cubin.
+struct Resources {
+  int registers = 0;
+  int spill_store_bytes = 0;
+  int spill_load_bytes = 0;
+  int stack_bytes = 0;
+  int static_smem_bytes = 0;
+  int barriers = 0;
+
+  int spill_bytes() const { return spill_store_bytes + spill_load_bytes; }
+  friend bool operator==(const Resources&, const Resources&) = default;
+};
+
+/// A candidate and its outcome, with the measurement if there is one.
+struct Trial {
+  std::string kernel_template;
+  Configuration configuration;
+  Outcome outcome = Outcome::rejected;
+  std::string detail;  ///< why, where the outcome is not ok
+  Measurement measurement;
+  CheckReport check;
+  Resources resources;
+  double predicted_us = 0;  ///< 0: no prediction
+  double compile_seconds = 0;
+
+  std::string id() const { return kernel_template + " " + configuration.text(); }
+};
+
+}  // namespace kernwright

@@ -1,0 +1,178 @@
+#include "model/catalog/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/model/samples.h"
+
+namespace kernwright {
+namespace {
+
+TEST(ManifestTest, ReadsEveryField) {
+  const Operation operation = scale_operation();
+  const KernelTemplate made = scale_template(operation);
+  EXPECT_EQ(made.name, "scale/boxes");
+  EXPECT_EQ(made.manifest_file, "scale/boxes/manifest.json");
+  EXPECT_EQ(made.source_file, "kernel.cu");
+  EXPECT_NE(made.manifest.find("\"parameters\""), std::string::npos);
+  EXPECT_EQ(made.when.size(), 1U);
+  EXPECT_EQ(made.constant_dims, std::vector<std::string>{"n"});
+  EXPECT_EQ(made.space.size(), 12);
+  EXPECT_EQ(made.space.parameters()[1].binding, Binding::compile);
+  EXPECT_EQ(made.space.parameters()[2].binding, Binding::runtime);
+  EXPECT_EQ(made.default_configuration.text(), "ROWS=8 STAGES=2 GROUP=4");
+  EXPECT_EQ(made.allowed_spill_bytes, 8);
+  EXPECT_EQ(made.rules[1].line, 20);
+  EXPECT_EQ(made.rules[1].why, "no more rows in flight");
+  EXPECT_EQ(made.tensor_maps[1].swizzle.text(), "0");
+  EXPECT_EQ(made.workspaces[0].name, "counters");
+  EXPECT_EQ(made.launches.size(), 2U);
+  EXPECT_EQ(made.launches[0].arguments.size(), 8U);
+  EXPECT_EQ(made.launches[1].dynamic_smem.text(), "0");
+}
+
+TEST(ManifestTest, OnlyWhatTheCompilerKnowsIsPasted) {
+  const Operation operation = scale_operation();
+  const KernelTemplate made = scale_template(operation);
+  EXPECT_TRUE(made.derived[0].pasted);   // parameters, a constant dim, a dtype's size
+  EXPECT_FALSE(made.derived[1].pasted);  // m is a run-time dim
+  const KernelTemplate runtime =
+      scale_template(operation, replaced(kScaleManifest, "STAGES * ROWS * n", "GROUP * ROWS * n"));
+  EXPECT_FALSE(runtime.derived[0].pasted);
+  const KernelTemplate device = scale_template(
+      operation, replaced(kScaleManifest, "STAGES * ROWS * n", "sm_count * ROWS * n"));
+  EXPECT_FALSE(device.derived[0].pasted);
+}
+
+TEST(ManifestTest, SpecificTargetsCarryTheSuffix) {
+  const Operation operation = scale_operation();
+  EXPECT_EQ(scale_template(operation).target(90), "sm_90a");
+  const KernelTemplate portable = scale_template(
+      operation,
+      replaced(kScaleManifest, "\"min\": 90, \"max\": 90, \"specific\": true", "\"min\": 80"));
+  EXPECT_EQ(portable.target(86), "sm_86");
+  EXPECT_TRUE(portable.runs_on(100));
+  EXPECT_FALSE(portable.runs_on(75));
+  EXPECT_FALSE(scale_template(operation).runs_on(100));
+}
+
+struct Refused {
+  const char* from;
+  const char* to;
+  const char* message;
+};
+
+class ManifestErrorTest : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(ManifestErrorTest, NamesFileLineAndField) {
+  const Operation operation = scale_operation();
+  const Result<KernelTemplate> made = parse_manifest(
+      replaced(kScaleManifest, GetParam().from, GetParam().to), "m.json", "scale/boxes", operation);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(made.error().message, GetParam().message);
+}
+
+constexpr const char* kAllNames =
+    "known are dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n";
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, ManifestErrorTest,
+    ::testing::Values(
+        Refused{"\"operation\": \"scale\"", "\"operation\": \"scales\"",
+                "m.json:2: operation: \"scales\" is not the operation of the folder, \"scale\""},
+        Refused{
+            "\"spill_bytes\": 8", "\"spills\": 8",
+            "m.json:22: spills: unknown key, known are operation, description, source, arch, when, "
+            "dims, parameters, default, derived, rules, spill_bytes, tensor_maps, workspace, "
+            "launches"},
+        Refused{"\"source\": \"kernel.cu\",", "", "m.json:1: source: missing"},
+        Refused{"kernel.cu", "../kernel.cu",
+                "m.json:4: source: \"../kernel.cu\" is no file beside the manifest"},
+        Refused{"\"spill_bytes\": 8", "\"spill_bytes\": -8", "m.json:22: spill_bytes: -8 < 0"},
+        Refused{
+            "\"max\": 90, ", "",
+            "m.json:5: arch.specific: an arch-specific target exists for one architecture, not for "
+            "min 90 to max 0"},
+        Refused{"\"max\": 90", "\"max\": 80", "m.json:5: arch.max: max 80 < min 90"},
+        Refused{"\"min\": 90", "\"min\": 9", "m.json:5: arch.min: 9 is no sm number"},
+        Refused{"\"min\": 90", "\"min\": 90.5",
+                "m.json:5: arch.min: expected integer, found number"},
+        Refused{"\"m\": \"runtime\", ", "", "m.json:7: dims: dim m is missing"},
+        Refused{"\"m\": \"runtime\"", "\"k\": \"runtime\"",
+                "m.json:7: dims.k: scale has no such dim"},
+        Refused{"\"m\": \"runtime\"", "\"m\": \"dynamic\"",
+                "m.json:7: dims.m: \"dynamic\" is not one of runtime, constant"},
+        Refused{"[1, 8, 64]", "[1, 8, 8]", "m.json:9: parameters.ROWS[2]: 8 is listed twice"},
+        Refused{"[1, 8, 64]", "[]", "m.json:9: parameters.ROWS: at least one value is needed"},
+        Refused{"[1, 8, 64]", "[1, \"8\"]",
+                "m.json:9: parameters.ROWS[1]: expected integer, found string"},
+        Refused{
+            "\"ROWS\": [", "\"n\": [",
+            "m.json:9: parameters.n: the name is taken by the problem, the device or an earlier "
+            "field"},
+        Refused{"\"ROWS\": [", "\"dtype_t\": [",
+                "m.json:9: parameters.dtype_t: the name is taken by the problem, the device or an "
+                "earlier field"},
+        Refused{"\"bind\": \"runtime\"", "\"bind\": \"late\"",
+                "m.json:11: parameters.GROUP.bind: \"late\" is not one of compile, runtime"},
+        Refused{"\"ROWS\": 8", "\"ROWS\": 16",
+                "m.json:13: default.ROWS: 16 is not one of its values, 1, 8, 64"},
+        Refused{"\"ROWS\": 8, ", "", "m.json:13: default.ROWS: missing"},
+        Refused{"\"ROWS\": 8", "\"ROWS\": 8, \"COLUMNS\": 8",
+                "m.json:13: default.COLUMNS: no such parameter"},
+        Refused{
+            "\"tiles\": \"ceil_div(m, ROWS)\"", "\"ROWS\": \"m\"",
+            "m.json:16: derived.ROWS: the name is taken by the problem, the device or an earlier "
+            "field"},
+        Refused{", \"why\": \"the ring must fit\"", "", "m.json:19: rules[0].why: missing"},
+        Refused{"the ring must fit", "", "m.json:19: rules[0].why: a rule needs a reason"},
+        Refused{"ROWS * STAGES <= 128", "ROWS * STAGES <= 128u",
+                "m.json:20: rules[1].rule: \"ROWS * STAGES <= 128u\": column 18: \"128u\" is no "
+                "decimal "
+                "integer"},
+        Refused{"\"box\": [\"ROWS\", \"64\"]", "\"box\": [\"64\"]",
+                "m.json:24: tensor_maps.map_a.box: 1 dims for tensor a of 2"},
+        Refused{"\"tensor\": \"a\"", "\"tensor\": \"b\"",
+                "m.json:24: tensor_maps.map_a.tensor: no tensor \"b\", there are: a, w, d"},
+        Refused{"\"swizzle\": \"none\"", "\"copy\": {\"workspace\": \"padded\", \"pitch\": \"n\"}",
+                "m.json:25: tensor_maps.map_w.copy.workspace: no \"padded\", there are: counters"},
+        Refused{"\"swizzle\": \"none\"", "\"copy\": {\"workspace\": \"counters\"}",
+                "m.json:25: tensor_maps.map_w.copy.pitch: missing"},
+        Refused{"\"zeroed\": \"1\"", "\"zero\": \"1\"",
+                "m.json:27: workspace.counters.zero: unknown key, known are bytes, zeroed"},
+        Refused{"{\"tensor_map\": \"map_a\"}", "{\"tensor_map\": \"map_b\"}",
+                "m.json:33: launches[0].arguments[0].tensor_map: no \"map_b\", there are: map_a, "
+                "map_w"},
+        Refused{"{\"workspace\": \"counters\"}", "{\"reference\": \"d\"}",
+                "m.json:34: launches[0].arguments[7].reference: no \"d\", there are: "},
+        Refused{"\"block\": [\"128\"]", "\"block\": \"128\"",
+                "m.json:31: launches[0].block: expected array, found string"},
+        Refused{"{\"int32\": \"GROUP\"}", "{\"early\": \"GROUP\"}",
+                "m.json:36: launches[1].arguments[0]: the launch never starts early: it is not "
+                "programmatic and does not wait"},
+        Refused{"\"grid\": [\"1\"]", "\"gird\": [\"1\"]",
+                "m.json:36: launches[1].gird: unknown key, known are kernel, grid, block, cluster, "
+                "dynamic_smem, cooperative, programmatic, waits, when, arguments"}));
+
+TEST(ManifestTest, ConditionsSeeTheProblemAlone) {
+  const Operation operation = scale_operation();
+  const Result<KernelTemplate> made = parse_manifest(
+      replaced(kScaleManifest, "n % 8 == 0", "ROWS == 8"), "m.json", "scale/boxes", operation);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().message,
+            std::string("m.json:6: when[0]: \"ROWS == 8\": unknown name \"ROWS\", ") + kAllNames);
+}
+
+TEST(ManifestTest, DerivedValuesSeeEarlierOnesOnly) {
+  const Operation operation = scale_operation();
+  const Result<KernelTemplate> made =
+      parse_manifest(replaced(kScaleManifest, "STAGES * ROWS * n", "tiles * n"), "m.json",
+                     "scale/boxes", operation);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("m.json:15: derived.SMEM_BYTES: \"tiles * n * dtype_bytes\": "
+                                      "unknown name \"tiles\""),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,287 @@
+// What the operation matmul and its templates promise of each other.
+
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/candidate/candidate.h"
+#include "model/catalog/unfused_form.h"
+#include "support/text.h"
+#include "tests/model/built_in_catalog.h"
+#include "tests/model/samples.h"
+
+namespace kernwright {
+namespace {
+
+TEST(MatmulContractTest, AGatedMatmulHasTwoMatricesInB) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto problem = [&](std::string_view flags) {
+    return matmul.normalize(
+        Problem::parse(concat("matmul m=3 n=5 k=7 dtype=bf16 gate=stacked ", flags)).value());
+  };
+  const auto extents = [&](std::string_view flags) {
+    std::vector<std::vector<std::int64_t>> all;
+    const auto shapes = matmul.tensor_shapes(problem(flags).value());
+    for (const TensorShape& shape : shapes.value()) {
+      all.push_back(shape.extent);
+    }
+    return all;
+  };
+  using Extents = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(extents("activation=silu"), (Extents{{3, 7}, {10, 7}, {3, 5}}));
+  EXPECT_EQ(extents("b_layout=kn"), (Extents{{3, 7}, {7, 10}, {3, 5}}));
+  const Scope scope = matmul.scope(problem("").value());
+  EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 3 * 10 * 7);
+  EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * (3 * 7 + 10 * 7 + 3 * 5));
+  for (const char* added : {"bias=column", "residual=add", "residual=scaled"}) {
+    const auto refused = problem(added);
+    ASSERT_FALSE(refused) << added;
+    EXPECT_NE(refused.error().message.find("nothing is added to it"), std::string::npos)
+        << refused.error().message;
+  }
+}
+
+TEST(MatmulContractTest, AMatmulMayBeOneOfABatchWithinWiderMatrices) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto named = [&](std::string_view text) {
+    const auto problem = matmul.normalize(Problem::parse(concat("matmul ", text)).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  EXPECT_EQ(named("m=3 n=5 k=7 batch=1 lda=7 ldb=7 ldd=5 dtype=bf16"),
+            "matmul m=3 n=5 k=7 dtype=bf16");
+  EXPECT_EQ(named("m=3 n=5 k=7 ldb=10 gate=stacked b_layout=kn dtype=bf16"),
+            "matmul m=3 n=5 k=7 dtype=bf16 b_layout=kn gate=stacked");
+  const std::string apart = "matmul m=3 n=5 k=7 batch=2 lda=8 ldb=9 ldd=6 dtype=bf16";
+  EXPECT_EQ(named("ldd=6 ldb=9 lda=8 batch=2 m=3 n=5 k=7 dtype=bf16"), apart);
+  EXPECT_EQ(named("m=3 n=5 k=7 lda=6 dtype=bf16"),
+            "matmul: rule \"lda >= k\" failed: 6 < 7 (a row of a has k elements)");
+  EXPECT_EQ(
+      named("m=3 n=5 k=7 ldd=4 dtype=bf16"),
+      "matmul: rule \"ldd >= (split == split_qkv ? n - 2 * n_kv : n)\" failed: 4 < 5 (a row of "
+      "d has n elements, or of a split product those of q)");
+  EXPECT_NE(named("m=3 n=5 k=7 ldb=9 gate=stacked b_layout=kn dtype=bf16").find("9 < 10"),
+            std::string::npos);
+
+  const Problem problem = *Problem::parse(apart);
+  const auto shapes = matmul.tensor_shapes(problem).value();
+  using Sizes = std::vector<std::int64_t>;
+  ASSERT_EQ(shapes.size(), 3U);
+  EXPECT_EQ(shapes[0].extent, (Sizes{6, 7}));
+  EXPECT_EQ(shapes[0].bytes(), 2 * (5 * 8 + 7));
+  EXPECT_EQ(shapes[1].extent, (Sizes{10, 7}));
+  EXPECT_EQ(shapes[1].bytes(), 2 * (9 * 9 + 7));
+  EXPECT_EQ(shapes[2].extent, (Sizes{6, 5}));
+  EXPECT_EQ(shapes[2].bytes(), 2 * (5 * 6 + 5));
+  const Scope scope = matmul.scope(problem);
+  EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 2 * 3 * 5 * 7);
+  EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * 2 * (3 * 7 + 5 * 7 + 3 * 5));
+}
+
+TEST(MatmulContractTest, AMatmulMayBeSplitIntoQKAndV) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto named = [&](std::string_view text) {
+    const auto problem = matmul.normalize(Problem::parse(concat("matmul m=3 ", text)).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  // Left out, n_kv is that of attention whose heads have k and v of their own.
+  EXPECT_EQ(named("n=12 k=7 n_kv=4 ldd=4 dtype=bf16 split=qkv"),
+            "matmul m=3 n=12 k=7 dtype=bf16 split=qkv");
+  EXPECT_EQ(named("n=12 k=7 n_kv=12 dtype=bf16"), "matmul m=3 n=12 k=7 dtype=bf16");
+  const std::string grouped = "matmul m=3 n=13 k=7 n_kv=2 dtype=bf16 split=qkv";
+  EXPECT_EQ(named("n=13 k=7 n_kv=2 ldd=9 split=qkv dtype=bf16"), grouped);
+  const auto refused = [&](std::string_view text, std::string_view figures, std::string_view why) {
+    const std::string message = named(concat(text, " k=7 dtype=bf16"));
+    EXPECT_NE(message.find(figures), std::string::npos) << message;
+    EXPECT_NE(message.find(why), std::string::npos) << message;
+  };
+  refused("n=13 split=qkv", "26 >= 13", "n_kv may be left out where 3 divides n");
+  refused("n=12 n_kv=6 split=qkv", "12 >= 12", "q what that leaves of n");
+  refused("n=12 n_kv=4", "4 != 12", "only a product that is split");
+  refused("n=12 ldd=6 split=qkv", "6 != 4", "rows of q, k and v are contiguous");
+  refused("n=12 ldd=3 split=qkv", "3 < 4", "those of q");
+  refused("n=12 batch=2 split=qkv", "2 != 1", "one product");
+  for (const char* more : {"activation=silu", "gate=stacked", "residual=add"}) {
+    refused(concat("n=12 split=qkv ", more), "failed", "nothing but a bias is added");
+  }
+
+  const auto problem = *Problem::parse(concat(grouped, " bias=column"));
+  using Sizes = std::vector<std::int64_t>;
+  const auto shapes = matmul.tensor_shapes(problem).value();
+  ASSERT_EQ(shapes.size(), 6U);
+  EXPECT_EQ(shapes[1].extent, (Sizes{13, 7}));
+  EXPECT_EQ(shapes[2].extent, (Sizes{13}));
+  EXPECT_EQ(shapes[3].extent, (Sizes{3, 9}));
+  EXPECT_EQ(shapes[3].row_pitch(), 9);
+  EXPECT_EQ(shapes[4].extent, (Sizes{3, 2}));
+  EXPECT_EQ(shapes[5].extent, (Sizes{3, 2}));
+  const Scope scope = matmul.scope(problem);
+  EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 3 * 13 * 7);
+  EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * (3 * 7 + 13 * 7 + 3 * 13 + 13));
+  for (const char* flags : {"", " bias=column", " bias=column out=fp32"}) {
+    const auto whole = matmul.normalize(Problem::parse(concat(grouped, flags)).value()).value();
+    const auto form = unfused_form(catalog(), matmul, whole);
+    ASSERT_FALSE(form) << flags;
+    EXPECT_NE(form.error().message.find("has no unfused form"), std::string::npos)
+        << form.error().message;
+  }
+}
+
+// By TMA only where no box has columns of two tensors.
+TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
+  const auto aligned_widths = [&](std::string_view sizes) {
+    const Problem problem =
+        matmul.normalize(Problem::parse(concat("matmul m=4096 k=512 split=qkv ", sizes)).value())
+            .value();
+    std::map<std::int64_t, std::set<std::int64_t>> of;
+    for (std::int64_t i = 0; i < made.space.size(); ++i) {
+      const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
+      if (!candidate) continue;
+      of[candidate->configuration.at("ALIGNED_D")].insert(candidate->configuration.at("BN"));
+    }
+    return of;
+  };
+  using Widths = std::set<std::int64_t>;
+  const Widths whole{64, 128, 192, 256};
+  auto widths = aligned_widths("n=6144 n_kv=1024 dtype=bf16");
+  EXPECT_EQ(widths[1], whole);
+  EXPECT_EQ(widths[0], (Widths{112, 144, 152, 160, 176, 184, 208, 224}));
+  widths = aligned_widths("n=5376 n_kv=672 dtype=bf16");  // of 112 columns, and of 224
+  EXPECT_EQ(widths[1], (Widths{112, 224}));
+  EXPECT_TRUE(widths[0].contains(128));
+  widths = aligned_widths("n=6144 n_kv=32 dtype=bf16 out=fp32");  // boxes of 32 columns
+  EXPECT_TRUE(widths[1].contains(160));
+  EXPECT_TRUE(aligned_widths("n=6141 n_kv=1023 dtype=bf16")[1].empty());
+}
+
+TEST(MatmulContractTest, AnUnfusedFormReadsWhatLiesApartAndWritesWhatDoesNot) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto form = [&](std::string_view text) {
+    return unfused_form(catalog(), matmul, matmul.normalize(Problem::parse(text).value()).value());
+  };
+  const auto batch =
+      form("matmul m=3 n=5 k=7 batch=2 lda=8 dtype=bf16 bias=column activation=silu");
+  ASSERT_TRUE(batch) << batch.error().message;
+  EXPECT_EQ(batch->kernels[0].problem.text(), "matmul m=3 n=5 k=7 batch=2 lda=8 dtype=bf16");
+  EXPECT_EQ(batch->kernels[1].problem.text(),
+            "bias_activation rows=6 columns=5 dtype=bf16 activation=silu");
+  const auto apart = form("matmul m=3 n=5 k=7 ldd=6 dtype=bf16 activation=silu");
+  ASSERT_FALSE(apart);
+  EXPECT_NE(apart.error().message.find("but those of d are of 5, 6 apart"), std::string::npos)
+      << apart.error().message;
+}
+
+// What each template takes of it, besides contiguous rows.
+TEST(MatmulContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto takers = [&](std::string_view text) {
+    const Problem problem = matmul.normalize(Problem::parse(text).value()).value();
+    std::string names;
+    for (const KernelTemplate* made : catalog().templates_of("matmul")) {
+      bool valid = false;
+      for (std::int64_t i = 0; i < made->space.size() && !valid; ++i) {
+        valid = make_candidate(*made, matmul, problem, made->space.at(i), h200()).has_value();
+      }
+      if (valid) names += concat(names.empty() ? "" : " ", made->name.substr(7));
+    }
+    return names;
+  };
+  EXPECT_EQ(takers("matmul m=16 n=512 k=512 batch=3 lda=1536 ldb=520 ldd=1024 dtype=bf16"),
+            "direct persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=13 n=511 k=515 batch=3 lda=1537 ldb=529 ldd=1025 dtype=bf16"),
+            "direct persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=13 n=511 k=512 n_kv=101 dtype=bf16 bias=column split=qkv"),
+            "direct skinny tiled");
+  EXPECT_EQ(takers("matmul m=13 n=511 k=512 n_kv=101 dtype=bf16 split=qkv"),
+            "direct persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=300 n=512 k=512 batch=3 ldb=1024 dtype=bf16 b_layout=kn"),
+            "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=300 n=512 k=512 ldb=1023 dtype=bf16 b_layout=kn"), "tiled");
+  EXPECT_EQ(takers("matmul m=300 n=512 k=500 batch=3 dtype=bf16 b_layout=kn"), "tiled");
+  EXPECT_EQ(takers("matmul m=16 n=512 k=512 dtype=fp32 tf32=allow"),
+            "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=301 n=513 k=515 batch=3 dtype=fp32 tf32=allow out=bf16"),
+            "persistent_wave skinny tiled");
+  EXPECT_EQ(takers("matmul m=300 n=513 k=512 dtype=bf16 out=fp32"), "persistent_wave skinny tiled");
+}
+
+TEST(MatmulContractTest, Fp32IsMultipliedWhereTf32IsAllowed) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto text = [&](std::string_view flags) {
+    const auto problem =
+        matmul.normalize(Problem::parse(concat("matmul m=4096 n=512 k=64 ", flags)).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  EXPECT_EQ(text("dtype=bf16 tf32=refuse"), "matmul m=4096 n=512 k=64 dtype=bf16");
+  EXPECT_EQ(text("tf32=allow dtype=fp32"), "matmul m=4096 n=512 k=64 dtype=fp32 tf32=allow");
+  EXPECT_NE(text("dtype=fp32").find("which a problem has to allow"), std::string::npos);
+  EXPECT_NE(text("dtype=bf16 tf32=allow").find("only fp32"), std::string::npos);
+  EXPECT_NE(text("dtype=fp32 tf32=allow b_layout=kn").find("along k alone"), std::string::npos);
+}
+
+// Boxes of 128 bytes whatever the elements, and steps of as many.
+TEST(MatmulContractTest, BoxesOfMatmulsAreSpansOfTheSwizzle) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  for (const char* name : {"matmul/persistent_wave", "matmul/skinny"}) {
+    const KernelTemplate& made = *catalog().kernel_template(name).value();
+    for (const char* types : {"dtype=bf16", "dtype=bf16 out=fp32", "dtype=fp8_e4m3 out=bf16",
+                              "dtype=fp32 tf32=allow", "dtype=fp32 tf32=allow out=bf16"}) {
+      const Problem problem =
+          matmul
+              .normalize(
+                  Problem::parse(concat("matmul m=400 n=512 k=512 residual=add ", types)).value())
+              .value();
+      int valid = 0;
+      for (std::int64_t i = 0; i < made.space.size(); ++i) {
+        const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
+        if (!candidate) continue;
+        ++valid;
+        for (const TensorMapPlan& map : candidate->plan.tensor_maps) {
+          EXPECT_EQ(map.box[0] * byte_size(map.dtype), 128) << candidate->id() << ' ' << map.name;
+          EXPECT_EQ(map.swizzle, 128) << candidate->id() << ' ' << map.name;
+        }
+        EXPECT_EQ(
+            candidate->scope.find("DEPTH").value() * byte_size(matmul.dtype(problem, "dtype")),
+            candidate->configuration.at("BK") * 2);
+      }
+      EXPECT_GT(valid, 0) << name << ' ' << types;
+    }
+  }
+}
+
+TEST(MatmulContractTest, MatmulTemplatesCopyTheOperandAloneThatTmaCannotAddress) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto copied = [&](const char* name, std::string_view pitches) {
+    const KernelTemplate& made = *catalog().kernel_template(name).value();
+    const Problem problem =
+        matmul
+            .normalize(
+                Problem::parse(concat("matmul m=200 n=512 k=512 dtype=bf16", pitches)).value())
+            .value();
+    for (std::int64_t i = 0; i < made.space.size(); ++i) {
+      const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
+      if (!candidate) continue;
+      std::string operands;
+      for (const WorkspacePlan& workspace : candidate->plan.workspaces) {
+        if (workspace.bytes > 0) operands += workspace.name;
+      }
+      EXPECT_EQ(candidate->plan.launches.size(), operands.empty() ? 1U : 2U);
+      return operands;
+    }
+    return std::string("no candidate");
+  };
+  for (const char* name : {"matmul/persistent_wave", "matmul/skinny"}) {
+    EXPECT_EQ(copied(name, " lda=1024 ldb=520"), "");
+    EXPECT_EQ(copied(name, " lda=1023 ldb=520"), "padded_a");
+    EXPECT_EQ(copied(name, " ldb=513"), "padded_b");
+    EXPECT_EQ(copied(name, " lda=1023 ldb=513"), "padded_apadded_b");
+  }
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "model/candidate/candidate.h"
+#include "model/candidate/candidate_maker.h"
+#include "model/candidate/config_header.h"
+#include "model/catalog/unfused_form.h"
+#include "model/files/embedded_files.h"
+#include "support/find_named.h"
+#include "tests/model/built_in_catalog.h"
+#include "tests/model/samples.h"
+#include "tests/model/template_names.h"
+
+namespace kernwright {
+namespace {
+
+/// What every embedded template promises.
+class TemplateContractTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  const KernelTemplate& made_ = *catalog().kernel_template(GetParam()).value();
+  const Operation& operation_ = *catalog().operation(made_.operation).value();
+
+  /// A device that the template runs on: an H200 where it can.
+  DeviceProfile device() const {
+    if (made_.runs_on(90)) return h200();
+    for (const DeviceProfile& profile : built_in_profiles()) {
+      if (made_.runs_on(profile.sm_arch)) return profile;
+    }
+    ADD_FAILURE() << GetParam() << " runs on no known device";
+    return h200();
+  }
+
+  /// The operation's example, or with what is matched by bucket at 1 for a template of small sizes,
+  /// or with the flag that the template is for.
+  Problem example() const {
+    const auto suits = [&](const Problem& problem) {
+      return applies(made_, operation_, problem, device()).has_value();
+    };
+    if (suits(operation_.example)) return operation_.example;
+    Problem small = with_buckets_over(operation_.example.dims().front().second);
+    if (suits(small)) return small;
+    for (const Flag& flag : operation_.flags) {
+      for (const std::string& value : flag.values) {
+        const auto problem = operation_.normalize(operation_.example.with(flag.name, value));
+        if (problem && suits(*problem)) return *problem;
+      }
+    }
+    ADD_FAILURE() << GetParam() << " applies to no variation of the example";
+    return operation_.example;
+  }
+
+  /// The example with every dim that is matched by bucket divided by `divisor`.
+  Problem with_buckets_over(std::int64_t divisor) const {
+    Problem::Dims dims = operation_.example.dims();
+    for (auto& [name, size] : dims) {
+      if (find_named(operation_.dims, name)->match != DimMatch::bucket) continue;
+      size = std::max<std::int64_t>(size / divisor, 1);
+    }
+    return Problem::make(operation_.name, dims, operation_.example.flags());
+  }
+
+  /// Problems that between them reach every value: the example, smaller and odd ones, in every
+  /// dtype and with every flag.
+  std::vector<Problem> problems() const {
+    std::vector<Problem> shapes{operation_.example};
+    for (const std::int64_t divisor : {16, 32, 64, 128, 256, 512, 17, 19, 22, 25, 29, 52}) {
+      shapes.push_back(with_buckets_over(divisor));
+    }
+    for (const std::int64_t divisor : {4, 64, 1024}) {
+      Problem::Dims dims = operation_.example.dims();
+      for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
+      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    for (std::size_t i = 0; i < operation_.example.dims().size(); ++i) {
+      Problem::Dims dims = operation_.example.dims();
+      dims[i].second = std::max<std::int64_t>(dims[i].second / 512, 1);
+      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    for (const std::int64_t multiple : {8, 3}) {
+      Problem::Dims dims = operation_.example.dims();
+      dims.back().second = 40 * multiple;
+      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    for (const std::int64_t divisor : {64, 256}) {
+      Problem::Dims dims = operation_.example.dims();
+      for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
+      dims.back().second = operation_.example.dims().back().second * 16;
+      shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    Problem::Dims flat = operation_.example.dims();
+    flat.front().second *= 16;
+    flat.back().second = std::max<std::int64_t>(flat.back().second / 16, 1);
+    shapes.push_back(Problem::make(operation_.name, flat, operation_.example.flags()));
+    std::vector<Problem> all;
+    // Some values go with others alone.
+    const auto add = [&](const Problem& problem) {
+      const Result<Problem> normalized = operation_.normalize(problem);
+      EXPECT_TRUE(normalized || !operation_.requirements.empty()) << normalized.error().message;
+      if (normalized) all.push_back(*normalized);
+    };
+    for (const Problem& shape : shapes) add(shape);
+    for (const Problem& shape : shapes) {
+      for (const TypeVariable& variable : operation_.type_variables) {
+        for (const DType dtype : variable.dtypes) {
+          add(shape.with(variable.name, std::string(to_string(dtype))));
+        }
+      }
+      for (const Flag& flag : operation_.flags) {
+        for (const std::string& value : flag.values) add(shape.with(flag.name, value));
+      }
+    }
+    return all;
+  }
+};
+
+TEST_P(TemplateContractTest, DefaultIsValidForTheExample) {
+  const Result<Candidate> made =
+      make_candidate(made_, operation_, example(), made_.default_configuration, device());
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_FALSE(made->plan.launches.empty());
+}
+
+TEST_P(TemplateContractTest, EveryValueReachesAValidCandidate) {
+  std::map<std::string, std::set<std::int64_t>> missing;
+  for (const Parameter& parameter : made_.space.parameters()) {
+    missing[parameter.name].insert(parameter.values.begin(), parameter.values.end());
+  }
+  const DeviceProfile profile = device();
+  const auto all_reached = [&] {
+    return std::all_of(missing.begin(), missing.end(),
+                       [](const auto& values) { return values.second.empty(); });
+  };
+  for (const Problem& problem : problems()) {
+    if (all_reached()) break;
+    if (!applies(made_, operation_, problem, profile)) continue;
+    const CandidateMaker maker(made_, operation_, problem, profile);
+    for (std::int64_t i = 0; i < made_.space.size(); ++i) {
+      const Configuration point = made_.space.at(i);
+      bool news = false;
+      for (const auto& [name, value] : point.values()) news = news || missing[name].contains(value);
+      if (!news || !maker.obeys_rules(point) || !maker.make(point)) continue;
+      for (const auto& [name, value] : point.values()) missing[name].erase(value);
+    }
+  }
+  for (const auto& [name, values] : missing) {
+    for (const std::int64_t value : values) {
+      ADD_FAILURE() << GetParam() << ": " << name << "=" << value << " is never valid";
+    }
+  }
+}
+
+TEST_P(TemplateContractTest, RuntimeParametersAreNotPasted) {
+  const DeviceProfile profile = device();
+  std::map<std::string, std::string> header_of;  // by the compile-time values
+  int seen = 0;
+  for (std::int64_t i = 0; i < made_.space.size() && seen < 64; ++i) {
+    const Result<Candidate> made =
+        make_candidate(made_, operation_, example(), made_.space.at(i), profile);
+    if (!made) continue;
+    ++seen;
+    std::string key;
+    for (const Parameter& parameter : made_.space.parameters()) {
+      if (parameter.binding == Binding::compile) {
+        key += std::to_string(made->configuration.at(parameter.name)) + " ";
+      }
+    }
+    const std::string header = config_header(*made);
+    EXPECT_EQ(header_of.emplace(key, header).first->second, header);
+  }
+  EXPECT_GT(seen, 0);
+}
+
+TEST_P(TemplateContractTest, LaunchesNameKernelsOfTheSource) {
+  for (const LaunchSpec& launch : made_.launches) {
+    EXPECT_NE(made_.source.find(launch.kernel), std::string::npos) << launch.kernel;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Embedded, TemplateContractTest, ::testing::ValuesIn(template_names()),
+                         template_test_name);
+
+/// What every embedded operation promises.
+// CUDA's fmax and fmin give the number where the other operand is NaN: types.cuh has what does not.
+TEST(SourceContractTest, NoMaximumOrMinimumDropsANan) {
+  const std::regex drops("\\bf(max|min)f?\\s*\\(");
+  int sources = 0;
+  for (const EmbeddedFile& file : embedded_templates()) {
+    if (!file.path.ends_with(".cu") && !file.path.ends_with(".cuh")) continue;
+    ++sources;
+    std::cmatch found;
+    EXPECT_FALSE(std::regex_search(file.content.begin(), file.content.end(), found, drops))
+        << file.path << ": " << found.str();
+  }
+  EXPECT_GT(sources, 40);
+}
+
+TEST(OperationContractTest, ReferencePlansTheExample) {
+  ASSERT_FALSE(catalog().operations().empty());
+  for (const Operation& operation : catalog().operations()) {
+    const Result<ExecutionPlan> plan = make_reference_plan(operation, operation.example, h200());
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_NE(operation.reference_source.find(operation.reference.kernel), std::string::npos);
+  }
+}
+
+TEST(OperationContractTest, FlopsBytesAndReductionAreKnown) {
+  for (const Operation& operation : catalog().operations()) {
+    const Scope scope = operation.scope(operation.example);
+    EXPECT_GT(operation.flops.evaluate(scope).value(), 0) << operation.name;
+    EXPECT_GT(operation.bytes.evaluate(scope).value(), 0) << operation.name;
+    if (operation.tolerance.reduction) {
+      EXPECT_GT(operation.tolerance.reduction->evaluate(scope).value(), 0) << operation.name;
+    }
+  }
+}
+
+TEST(OperationContractTest, SomeTemplateTakesTheExample) {
+  for (const Operation& operation : catalog().operations()) {
+    bool taken = false;
+    for (const KernelTemplate* made : catalog().templates_of(operation.name)) {
+      taken = taken || applies(*made, operation, operation.example, h200()).has_value();
+    }
+    EXPECT_TRUE(taken) << operation.name;
+  }
+}
+
+/// Every combination of an operation's dtypes and flags at the sizes of its example.
+std::vector<Problem> combinations(const Operation& operation) {
+  std::vector<Problem> problems{operation.example};
+  const auto vary = [&](const std::string& name, const std::vector<std::string>& values) {
+    std::vector<Problem> varied;
+    for (const Problem& problem : problems) {
+      for (const std::string& value : values) varied.push_back(problem.with(name, value));
+    }
+    problems = std::move(varied);
+  };
+  for (const TypeVariable& variable : operation.type_variables) {
+    std::vector<std::string> names;
+    for (const DType dtype : variable.dtypes) names.emplace_back(to_string(dtype));
+    vary(variable.name, names);
+  }
+  for (const Flag& flag : operation.flags) {
+    if (!flag.is_formula()) vary(flag.name, flag.values);
+  }
+  return problems;
+}
+
+TEST(OperationContractTest, UnfusedFormsFitTogether) {
+  for (const Operation& operation : catalog().operations()) {
+    std::set<std::size_t> used;
+    for (const Problem& problem : combinations(operation)) {
+      const Result<Problem> normalized = operation.normalize(problem);
+      if (!normalized) continue;
+      const Result<UnfusedForm> form = unfused_form(catalog(), operation, *normalized);
+      if (!form) {
+        EXPECT_EQ(form.error().code, ErrorCode::not_found) << form.error().message;
+        continue;
+      }
+      for (std::size_t i = 0; i < operation.unfused.size(); ++i) {
+        const std::optional<Expression>& when = operation.unfused[i].when;
+        if (!when || *when->evaluate(operation.scope(*normalized)) != 0) used.insert(i);
+      }
+    }
+    EXPECT_EQ(used.size(), operation.unfused.size()) << operation.name << ": a step never occurs";
+  }
+}
+
+TEST(OperationContractTest, UnfusedFormsAreTheKernelsThatOneWouldWrite) {
+  const auto kernels = [](const std::string& text) {
+    const Problem problem = Problem::parse(text).value();
+    const Operation& operation = *catalog().operation(problem.operation()).value();
+    const Result<UnfusedForm> form =
+        unfused_form(catalog(), operation, operation.normalize(problem).value());
+    if (!form) return std::vector<std::string>{form.error().message};
+    std::vector<std::string> texts;
+    for (const UnfusedKernel& kernel : form->kernels) texts.push_back(kernel.problem.text());
+    return texts;
+  };
+  using Kernels = std::vector<std::string>;
+  EXPECT_EQ(kernels("matmul m=64 n=14336 k=4096 dtype=bf16 bias=column activation=gelu_tanh "
+                    "residual=add scaling=alpha"),
+            (Kernels{"matmul m=64 n=14336 k=4096 dtype=bf16 scaling=alpha",
+                     "bias_activation rows=64 columns=14336 dtype=bf16 residual=add"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16 activation=silu "
+                    "residual=scaled"),
+            (Kernels{"matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16",
+                     "elementwise n=32768 dtype=bf16 formula=silu(x)",
+                     "elementwise n=32768 dtype=bf16 formula=x+b*y"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 activation=silu"),
+            (Kernels{"matmul m=64 n=512 k=64 dtype=fp8_e4m3 out=bf16",
+                     "elementwise n=32768 dtype=bf16 out=fp8_e4m3 formula=silu(x)"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=fp32 tf32=allow activation=silu"),
+            (Kernels{"matmul m=64 n=512 k=64 dtype=fp32 tf32=allow",
+                     "elementwise n=32768 dtype=fp32 formula=silu(x)"}));
+  EXPECT_EQ(kernels("matmul m=64 n=512 k=64 dtype=bf16 activation=gelu_erf gate=stacked"),
+            (Kernels{"matmul m=64 n=1024 k=64 dtype=bf16",
+                     "gated_activation rows=64 columns=512 dtype=bf16 activation=gelu_erf "
+                     "layout=packed"}));
+  EXPECT_EQ(
+      kernels("matmul m=64 n=512 k=64 dtype=fp8_e4m3 activation=silu gate=stacked"),
+      (Kernels{"matmul m=64 n=1024 k=64 dtype=fp8_e4m3 out=bf16",
+               "gated_activation rows=64 columns=512 dtype=bf16 out=fp8_e4m3 layout=packed"}));
+  EXPECT_EQ(
+      kernels("rmsnorm rows=4 columns=64 dtype=bf16 out=fp8_e4m3 residual=add"),
+      (Kernels{"elementwise n=256 dtype=bf16 formula=x+y", "rmsnorm rows=4 columns=64 dtype=bf16",
+               "elementwise n=256 dtype=bf16 out=fp8_e4m3 formula=a*x"}));
+  EXPECT_EQ(kernels("layernorm rows=4 columns=64 dtype=fp16 residual=add bias=none"),
+            (Kernels{"elementwise n=256 dtype=fp16 formula=x+y",
+                     "layernorm rows=4 columns=64 dtype=fp16 bias=none"}));
+  EXPECT_EQ(kernels("gated_activation rows=4 columns=64 dtype=fp32 out=fp8_e4m3"),
+            (Kernels{"elementwise n=256 dtype=fp32 formula=silu(x)",
+                     "elementwise n=256 dtype=fp32 out=fp8_e4m3 formula=a*x*y"}));
+  EXPECT_EQ(kernels("bias_activation rows=4 columns=64 dtype=bf16 activation=relu_squared "
+                    "residual=add out=fp32"),
+            (Kernels{"bias_activation rows=4 columns=64 dtype=bf16 activation=none",
+                     "elementwise n=256 dtype=bf16 formula=relu(x)*relu(x)",
+                     "elementwise n=256 dtype=bf16 out=fp32 formula=x+y"}));
+  EXPECT_EQ(kernels("softmax rows=4 columns=64 dtype=bf16 mask=additive"),
+            (Kernels{"elementwise n=256 dtype=bf16 formula=a*x+y",
+                     "softmax rows=4 columns=64 dtype=bf16"}));
+  EXPECT_EQ(kernels("rope tokens=2 heads=4 kv_heads=2 head_dim=8 dtype=bf16 append=cache"),
+            (Kernels{"rope tokens=2 heads=4 kv_heads=2 head_dim=8 dtype=bf16",
+                     "elementwise n=32 dtype=bf16 formula=x"}));
+  for (const char* whole :
+       {"matmul m=4 n=8 k=8 dtype=bf16", "rmsnorm rows=4 columns=64 dtype=bf16",
+        "gated_activation rows=4 columns=64 dtype=bf16 layout=packed",
+        "bias_activation rows=4 columns=64 dtype=bf16 activation=none",
+        "softmax rows=4 columns=64 dtype=bf16 mask=causal", "reduce rows=4 columns=64 dtype=bf16",
+        "rope tokens=2 heads=4 kv_heads=2 head_dim=8 dtype=bf16",
+        "elementwise n=64 dtype=bf16 formula=a*x+y", "vector_add n=64 dtype=bf16"}) {
+    EXPECT_EQ(kernels(whole),
+              (Kernels{std::string(whole) + " has no unfused form: it is one kernel as it is"}));
+  }
+}
+
+TEST(OperationContractTest, PublicShapesAreProblemsOfTheCatalog) {
+  for (const Problem& problem :
+       {matmul({.m = 1, .n = 2, .k = 3}, DType::fp16),
+        rmsnorm(2, 3, DType::fp32).with("weight", "none"), vector_add(5, DType::bf16)}) {
+    const Operation& operation = *catalog().operation(problem.operation()).value();
+    const Result<Problem> normalized = operation.normalize(problem);
+    ASSERT_TRUE(normalized) << normalized.error().message;
+    EXPECT_EQ(normalized->text(), problem.text());
+  }
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,551 @@
+#include "model/operation/operation.h"
+
+#include <gtest/gtest.h>
+
+#include "model/candidate/candidate.h"
+#include "model/catalog/operation_reader.h"
+#include "support/text.h"
+#include "tests/model/samples.h"
+
+namespace kernwright {
+namespace {
+
+std::string normalized(const Problem& problem) {
+  const Operation operation = scale_operation();
+  const Result<Problem> result = operation.normalize(problem);
+  return result ? result->text() : result.error().message;
+}
+
+TEST(OperationTest, ReadsEveryField) {
+  const Operation operation = scale_operation();
+  EXPECT_EQ(operation.name, "scale");
+  ASSERT_EQ(operation.dims.size(), 2U);
+  EXPECT_EQ(operation.dims[0].match, DimMatch::bucket);
+  EXPECT_EQ(operation.dims[1].match, DimMatch::exact);
+  EXPECT_EQ(operation.type_variables[0].dtypes, (std::vector<DType>{DType::bf16, DType::fp32}));
+  EXPECT_EQ(operation.flags[0].default_index, 1);
+  ASSERT_EQ(operation.tensors.size(), 3U);
+  EXPECT_EQ(operation.tensors[0].dtype_variable, "dtype");
+  EXPECT_EQ(operation.tensors[1].fixed_dtype, DType::fp32);
+  EXPECT_EQ(operation.tensors[1].alignment, 32);
+  EXPECT_EQ(operation.tensors[2].role, TensorRole::out);
+  EXPECT_DOUBLE_EQ(operation.scalars[0].default_value, 0.5);
+  EXPECT_EQ(operation.timing_inputs, DrawKind::normal);
+  EXPECT_EQ(operation.exact_inputs, DrawKind::small_integers);
+  EXPECT_EQ(operation.tolerance.reduction->text(), "2");
+  EXPECT_EQ(operation.example.text(), "scale m=64 n=256 dtype=bf16");
+  EXPECT_EQ(operation.reference.arguments.size(), 6U);
+  EXPECT_EQ(operation.reference_source, "// reference");
+  EXPECT_EQ(operation.folder, "scale");
+}
+
+TEST(OperationTest, ABucketHasFamiliesAndADistance) {
+  const auto with = [](const std::string& m) {
+    return parse_operation(replaced(kScaleOperation, R"("m": {"bind": "bucket"})", R"("m": )" + m),
+                           "o.json", "");
+  };
+  const auto operation = with(R"({"bind": "bucket", "edges": [16, 128], "distance": 1.5})");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const Dim& m = operation->dims[0];
+  EXPECT_EQ(m.distance, 1.5);
+  EXPECT_EQ(m.family(1), 0U);
+  EXPECT_EQ(m.family(16), 0U);
+  EXPECT_EQ(m.family(17), 1U);
+  EXPECT_EQ(m.family(128), 1U);
+  EXPECT_EQ(m.family(129), 2U);
+  EXPECT_EQ(scale_operation().dims[0].distance, 1) << "without one nothing near is served";
+  EXPECT_FALSE(with(R"({"bind": "exact", "distance": 2})"));
+  EXPECT_FALSE(with(R"({"bind": "bucket", "edges": [16, 16]})"));
+  EXPECT_FALSE(with(R"({"bind": "bucket", "edges": [0]})"));
+  EXPECT_FALSE(with(R"({"bind": "bucket", "distance": 0.5})"));
+}
+
+TEST(OperationTest, AnOperationMayHaveNoExactInputs) {
+  const std::string text =
+      replaced(kScaleOperation, R"("exact": "small_integers")", R"("exact": "none")");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  EXPECT_FALSE(operation->exact_inputs);
+}
+
+/// The scale operation whose first input, of `dtype`, has a draw of its own.
+Result<Operation> with_draw(std::string_view draw, std::string_view dtype = "int32") {
+  return parse_operation(
+      replaced(
+          kScaleOperation, R"("name": "a", "role": "in", "dtype": "dtype",)",
+          concat(R"("name": "a", "role": "in", "dtype": ")", dtype, R"(", "draw": )", draw, ",")),
+      "o.json", "");
+}
+
+TEST(OperationTest, ATensorMayHaveADrawOfItsOwn) {
+  const auto draw = [](std::string_view text, std::string_view dtype = "int32") {
+    const auto operation = with_draw(text, dtype);
+    EXPECT_TRUE(operation) << operation.error().message;
+    const auto shapes = operation->tensor_shapes(
+        operation->normalize(Problem::parse("scale m=6 n=4 dtype=bf16").value()).value());
+    EXPECT_TRUE(shapes) << shapes.error().message;
+    EXPECT_EQ((*shapes)[1].draw, Draw{}) << "as the operation's inputs";
+    EXPECT_FALSE((*shapes)[1].always);
+    return (*shapes)[0];
+  };
+  EXPECT_EQ(draw(R"({"uniform": {"from": 0, "to": "m * n - 1"}})").draw,
+            (Draw{DrawKind::uniform, 0, 23}));
+  EXPECT_EQ(draw(R"({"uniform": {"from": -0.5, "to": 0.5}})", "fp32").draw,
+            (Draw{DrawKind::uniform, -0.5, 0.5}));
+  EXPECT_EQ(draw(R"({"offsets": {"to": "m"}})", "int64").draw, (Draw{DrawKind::offsets, 0, 6}));
+  EXPECT_EQ(draw(R"({"constant": 1})", "bool").draw, (Draw{DrawKind::constant, 1, 0}));
+  EXPECT_EQ(draw(R"("permutation")", "uint8").draw.kind, DrawKind::permutation);
+  EXPECT_TRUE(draw(R"("small_integers")").always);
+  EXPECT_FALSE(draw(R"("normal")", "fp32").always) << "it gives way to exact inputs";
+}
+
+TEST(OperationTest, ADrawThatIsNotKnownNamesThoseThatAre) {
+  for (const char* draw : {R"("gaussian")", R"({"permutation": 3})", "3", "{}",
+                           R"({"constant": 1, "uniform": {"from": 0, "to": 1}})"}) {
+    const auto operation = with_draw(draw);
+    ASSERT_FALSE(operation) << draw;
+    EXPECT_NE(operation.error().message.find(
+                  "draw: no known draw, which are \"normal\", \"small_integers\", "
+                  "\"permutation\", {\"uniform\""),
+              std::string::npos)
+        << operation.error().message;
+  }
+  EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0}})"));
+  EXPECT_FALSE(with_draw(R"({"uniform": {"from": 0, "to": "unknown"}})"));
+  const auto output = parse_operation(
+      replaced(kScaleOperation, R"("role": "out",)", R"("role": "out", "draw": "normal",)"),
+      "o.json", "");
+  ASSERT_FALSE(output);
+  EXPECT_NE(output.error().message.find("an output is not drawn"), std::string::npos);
+}
+
+TEST(OperationTest, ADrawMustFitTheDtype) {
+  const auto message = [](std::string_view draw, std::string_view dtype) {
+    const auto operation = with_draw(draw, dtype);
+    return operation ? "accepted" : operation.error().message;
+  };
+  const auto expect = [&](std::string_view draw, std::string_view dtype, std::string_view what) {
+    EXPECT_NE(message(draw, dtype).find(what), std::string::npos) << message(draw, dtype);
+  };
+  expect(R"("permutation")", "bf16", "tensor a: draw permutation: needs integers, not bf16");
+  expect(R"({"uniform": {"from": 0, "to": 256}})", "uint8",
+         "draw uniform: reaches 256, uint8 is drawn from 0 to 255");
+  expect(R"({"uniform": {"from": 3, "to": 2}})", "int32", "from 3 is above to 2");
+  expect(R"({"offsets": {"to": -1}})", "int32", "rises from 0, not to -1");
+  expect(R"({"constant": 0.5})", "int32", "0.5 is no int32");
+  EXPECT_EQ(message(R"({"constant": 0.5})", "fp16"), "accepted");
+}
+
+TEST(OperationTest, ADtypeThatIsNotKnownNamesThoseThatAre) {
+  const auto operation = with_draw(R"("normal")", "float32");
+  ASSERT_FALSE(operation);
+  EXPECT_NE(operation.error().message.find(
+                "unknown dtype \"float32\", known are bf16, fp16, fp32, fp64, fp8_e4m3, int8, "
+                "int32, int64, uint8, bool, fp8_e5m2"),
+            std::string::npos)
+      << operation.error().message;
+}
+
+TEST(OperationTest, AScalarMayBeAnInt64) {
+  const auto operation = parse_operation(
+      replaced(kScaleOperation, R"("dtype": "fp32", "default": 0.5})",
+               R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})"),
+      "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const Problem without =
+      operation->normalize(Problem::parse("scale m=1 n=2 dtype=bf16").value()).value();
+  const auto plan = make_reference_plan(*operation, without, *find_profile("h200")).value();
+  EXPECT_EQ(plan.launches[0].arguments.back().kind, ArgumentKind::int64);
+  EXPECT_EQ(plan.launches[0].arguments.back().value, 5'000'000'000);
+}
+
+TEST(OperationTest, ExactInputsMayDependOnTheProblem) {
+  const std::string text =
+      replaced(kScaleOperation, R"("exact": "small_integers")",
+               R"("exact": "small_integers", "exact_when": "weight == weight_none")");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  ASSERT_TRUE(operation->exact_when);
+  EXPECT_EQ(operation->exact_when->text(), "weight == weight_none");
+
+  const auto refused = parse_operation(
+      replaced(text, R"("exact": "small_integers")", R"("exact": "none")"), "o.json", "");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("there are no exact inputs"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(OperationTest, ARequirementRefusesProblemsWithItsReason) {
+  const std::string text = replaced(
+      kScaleOperation, R"("tensors": [)",
+      R"("requires": [{"rule": "weight == weight_scale || dtype == dtype_fp32", "why": "so"}],
+  "tensors": [)");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  EXPECT_TRUE(operation->normalize(Problem::parse("scale m=1 n=2 dtype=fp32 weight=none").value()));
+  const auto refused =
+      operation->normalize(Problem::parse("scale m=1 n=2 dtype=bf16 weight=none").value());
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(refused.error().message.starts_with(
+      "scale: rule \"weight == weight_scale || dtype == dtype_fp32\" failed: "))
+      << refused.error().message;
+  EXPECT_TRUE(refused.error().message.ends_with(" (so)")) << refused.error().message;
+}
+
+TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
+  const std::string text =
+      replaced(kScaleOperation, R"("default": 0.5})",
+               R"("default": 0.5, "check": 3, "when": "weight == weight_none"})");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto normalized = [&](std::string_view problem) {
+    return operation->normalize(Problem::parse(problem).value()).value();
+  };
+  const Problem with = normalized("scale m=1 n=2 dtype=bf16 weight=none");
+  const Problem without = normalized("scale m=1 n=2 dtype=bf16");
+  const auto scalars = operation->present_scalars(with).value();
+  ASSERT_EQ(scalars.size(), 1U);
+  EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.5);
+  EXPECT_DOUBLE_EQ(scalars[0].checked_value, 3);
+  EXPECT_TRUE(operation->present_scalars(without).value().empty());
+
+  const DeviceProfile profile = *find_profile("h200");
+  const auto last_argument = [&](const Problem& problem) {
+    return make_reference_plan(*operation, problem, profile).value().launches[0].arguments.back();
+  };
+  EXPECT_EQ(last_argument(with).kind, ArgumentKind::scalar);
+  // A kernel gets the default's bits where the problem does not take the scalar.
+  EXPECT_EQ(last_argument(without).kind, ArgumentKind::int32);
+  EXPECT_EQ(last_argument(without).value, 0x3f000000);
+}
+
+TEST(OperationTest, NormalizeOrdersAndLeavesDefaultsOut) {
+  EXPECT_EQ(normalized(Problem::make("scale", {{"n", 3}, {"m", 2}},
+                                     {{"weight", "scale"}, {"dtype", "fp32"}})),
+            "scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(normalized(Problem::make("scale", {{"m", 2}, {"n", 3}},
+                                     {{"weight", "none"}, {"dtype", "fp32"}})),
+            "scale m=2 n=3 dtype=fp32 weight=none");
+}
+
+/// The scale operation whose rows may lie `pitch` elements apart.
+Result<Operation> with_pitch(std::string_view usual = "n") {
+  std::string text = replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
+                              concat(R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", )",
+                                     R"("default": ")", usual, R"("}})"));
+  return parse_operation(replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+                                  R"("dtype": "dtype", "extent": ["m", "n"], "pitch": "pitch"},)"),
+                         "o.json", "");
+}
+
+TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
+  const auto operation = with_pitch();
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto problem = [&](std::string_view text) {
+    return operation->normalize(Problem::parse(text).value()).value();
+  };
+  const Problem usual = problem("scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(usual.text(), "scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(usual, problem("scale pitch=3 m=2 n=3 dtype=fp32"));
+  EXPECT_EQ(operation->scope(usual).find("pitch"), 3);
+  EXPECT_EQ(operation->sizes(usual), (std::vector<std::int64_t>{2, 3, 3}));
+  const Problem wider = problem("scale pitch=5 n=3 m=2 dtype=fp32");
+  EXPECT_EQ(wider.text(), "scale m=2 n=3 pitch=5 dtype=fp32");
+  EXPECT_EQ(wider, problem(wider.text()));
+  EXPECT_EQ(operation->sizes(wider), (std::vector<std::int64_t>{2, 3, 5}));
+  EXPECT_EQ(operation->value_names().size(), operation->scope(wider).entries().size());
+  const auto refused = operation->normalize(Problem::parse("scale n=3 dtype=fp32").value());
+  EXPECT_EQ(refused.error().message,
+            "scale: dim m is missing, dims are m, n, pitch; see kernwright operations scale");
+  const auto none =
+      operation->normalize(Problem::parse("scale m=2 n=3 pitch=0 dtype=fp32").value());
+  EXPECT_EQ(none.error().message, "scale: dim pitch=0 is less than 1");
+}
+
+TEST(OperationTest, ADefaultSizeIsMadeOfWhatStandsBeforeTheDim) {
+  EXPECT_EQ(with_pitch("weight == weight_none ? m : n * dtype_bytes")->sizes(scale_problem(2, 3)),
+            (std::vector<std::int64_t>{2, 3, 6}));
+  EXPECT_EQ(with_pitch("pitch").error().message,
+            "o.json:4: dims.pitch.default: \"pitch\": unknown name \"pitch\", known are "
+            "dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
+  EXPECT_EQ(with_pitch("m - 64").error().message,
+            "o.json:17: example: scale: dim pitch=0 is less than 1");
+}
+
+TEST(OperationTest, RowsMayLieApart) {
+  const Operation operation = with_pitch().value();
+  const auto shapes = [&](std::string_view text) {
+    return operation.tensor_shapes(operation.normalize(Problem::parse(text).value()).value());
+  };
+  const auto apart = shapes("scale m=2 n=3 pitch=5 dtype=bf16").value();
+  EXPECT_EQ(apart[0].elements(), 6);
+  EXPECT_EQ(apart[0].row_pitch(), 5);
+  EXPECT_EQ(apart[0].bytes(), 16) << "the last row ends with its elements";
+  EXPECT_EQ(apart[1].row_pitch(), 3);
+  EXPECT_EQ(shapes("scale m=2 n=3 dtype=bf16")->front().pitch, 0);
+  EXPECT_EQ(shapes("scale m=2 n=3 pitch=2 dtype=bf16").error().message,
+            "scale: tensor a: pitch \"pitch\" is 2 < 3, the elements of a row");
+  EXPECT_EQ(shapes("scale m=4 n=4 pitch=2305843009213693952 dtype=bf16").error().message,
+            "scale: tensor a: 8 * 2305843009213693952 bytes overflow 64 bits");
+}
+
+/// The scale operation with a second type variable that follows the first.
+Result<Operation> with_out(std::string_view entry) {
+  std::string text =
+      replaced(kScaleOperation, R"("dtypes": {"dtype": ["bf16", "fp32"]})",
+               R"("dtypes": {"dtype": ["bf16", "fp32"], "out": )" + std::string(entry) + "}");
+  return parse_operation(
+      replaced(text, R"("role": "out", "dtype": "dtype")", R"("role": "out", "dtype": "out")"),
+      "o.json", "");
+}
+
+TEST(OperationTest, ATypeVariableMayFollowAnother) {
+  const auto operation =
+      with_out(R"({"values": ["bf16", "fp32", "fp8_e4m3"], "default": "dtype"})");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto problem = [&](std::string_view text) {
+    return operation->normalize(Problem::parse(text).value()).value();
+  };
+  const Problem followed = problem("scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(followed.text(), "scale m=2 n=3 dtype=fp32");
+  EXPECT_EQ(followed, problem("scale m=2 n=3 out=fp32 dtype=fp32"));
+  EXPECT_EQ(operation->dtype(followed, "out"), DType::fp32);
+  EXPECT_EQ(operation->scope(followed).find("out_bytes"), 4);
+  EXPECT_EQ(operation->tensor_shapes(followed)->back().dtype, DType::fp32);
+  const Problem narrowed = problem("scale m=2 n=3 out=fp8_e4m3 dtype=fp32");
+  EXPECT_EQ(narrowed.text(), "scale m=2 n=3 dtype=fp32 out=fp8_e4m3");
+  EXPECT_EQ(operation->scope(narrowed).find("out_bytes"), 1);
+  EXPECT_EQ(operation->tensor_shapes(narrowed)->back().bytes(), 6);
+  const auto refused =
+      operation->normalize(Problem::parse("scale m=2 n=3 dtype=fp32 out=int8").value());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "scale: out=int8 is not one of bf16, fp32, fp8_e4m3; see kernwright operations scale");
+}
+
+/// The scale operation with a formula over x and y.
+Operation with_formula() {
+  const auto operation = parse_operation(
+      replaced(
+          replaced(kScaleOperation, R"("flags": {)", R"("flags": {"f": {"formula": ["x", "y"]}, )"),
+          R"("dtype": "bf16"})", R"("dtype": "bf16", "f": "x + 1"})"),
+      "o.json", "");
+  EXPECT_TRUE(operation) << operation.error().message;
+  return *operation;
+}
+
+TEST(OperationTest, AFormulaIsPartOfTheProblemInNormalForm) {
+  const Operation operation = with_formula();
+  EXPECT_EQ(operation.example.text(), "scale m=64 n=256 dtype=bf16 f=x+1");
+  const auto given = operation.normalize(
+      Problem::make("scale", {{"m", 2}, {"n", 3}}, {{"f", "(x * y) + 0.50"}, {"dtype", "fp32"}}));
+  ASSERT_TRUE(given) << given.error().message;
+  EXPECT_EQ(given->text(), "scale m=2 n=3 dtype=fp32 f=x*y+0.5");
+  EXPECT_EQ(*operation.normalize(*Problem::parse(given->text())), *given);
+  EXPECT_EQ(operation.scope(*given).find("f_x"), 1);
+  EXPECT_EQ(operation.scope(*given).find("f_y"), 1);
+  EXPECT_EQ(operation.scope(operation.example).find("f_y"), 0);
+  EXPECT_EQ(operation.formula(*given, operation.flags.front()).code(), "((x * y) + Value(0.5))");
+}
+
+TEST(OperationTest, AFormulaHasToBeThereAndUnderstood) {
+  const Operation operation = with_formula();
+  const auto refused = [&](std::string_view text) {
+    const auto problem = operation.normalize(Problem::parse(text).value());
+    return problem ? problem->text() : problem.error().message;
+  };
+  EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32"),
+            "scale: f is missing, it is a formula over x, y; see kernwright operations scale");
+  EXPECT_EQ(refused("scale m=2 n=3 dtype=fp32 f=x+z"),
+            "scale: f: \"x+z\": column 3: unknown name \"z\", known are x, y");
+}
+
+TEST(OperationTest, WhatATypeVariableFollowsMustFit) {
+  EXPECT_EQ(with_out(R"({"values": ["bf16"], "default": "dtype"})").error().message,
+            "o.json:5: dtypes.out.default: dtype may be fp32, out may not");
+  EXPECT_EQ(with_out(R"({"values": ["bf16"], "default": "out"})").error().message,
+            "o.json:5: dtypes.out.default: \"out\" is no type variable before out");
+  EXPECT_EQ(with_out(R"({"values": ["bf16"]})").error().message,
+            "o.json:5: dtypes.out.default: missing");
+}
+
+TEST(OperationTest, TheKeyHasADTypesOwnSpelling) {
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bfloat16").value()),
+            normalized(Problem::parse("scale m=1 n=2 dtype=bf16").value()));
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=Float32").value()),
+            "scale m=1 n=2 dtype=fp32");
+}
+
+TEST(OperationTest, NormalizeSaysWhatWasPerhapsMeant) {
+  EXPECT_EQ(normalized(Problem::parse("scale M=1 n=2 dtype=bf16").value()),
+            "scale: no dim M=1 (did you mean m?), dims are m, n; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 wieght=scale").value()),
+            "scale: no flag or dtype wieght=scale (did you mean weight?), dtypes are dtype, flags "
+            "are weight; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 weight=Scale").value()),
+            "scale: weight=Scale (did you mean scale?) is not one of none, scale; see kernwright "
+            "operations scale");
+}
+
+TEST(OperationTest, NormalizeNamesWhatIsWrongAndWhatIsAllowed) {
+  EXPECT_EQ(normalized(Problem::parse("matmul m=1 n=2 dtype=bf16").value()),
+            "scale: asked for \"matmul\"");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 k=3 dtype=bf16").value()),
+            "scale: no dim k=3, dims are m, n; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 dtype=bf16").value()),
+            "scale: dim n is missing, dims are m, n; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=0 n=2 dtype=bf16").value()),
+            "scale: dim m=0 is less than 1");
+  EXPECT_EQ(normalized(Problem::parse("scale m=x n=2 dtype=bf16").value()),
+            "scale: dim m=x is no positive integer");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 m=2 n=2 dtype=bf16").value()),
+            "scale: dim m is given twice");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2").value()),
+            "scale: dtype is missing, it may be bf16, fp32; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=fp16").value()),
+            "scale: dtype=fp16 is not one of bf16, fp32; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 weight=some").value()),
+            "scale: weight=some is not one of none, scale; see kernwright operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 bias=on").value()),
+            "scale: no flag or dtype bias=on, dtypes are dtype, flags are weight; see kernwright "
+            "operations scale");
+  EXPECT_EQ(normalized(Problem::parse("scale m=1 n=2 dtype=bf16 dtype=bf16").value()),
+            "scale: flag dtype is given twice");
+}
+
+TEST(OperationTest, ScopeGivesDimsFlagsAndConstants) {
+  const Operation operation = scale_operation();
+  const Scope scope = operation.scope(scale_problem(2, 3, "fp32"));
+  EXPECT_EQ(scope.find("m"), 2);
+  EXPECT_EQ(scope.find("n"), 3);
+  EXPECT_EQ(scope.find("dtype"), static_cast<std::int64_t>(DType::fp32));
+  EXPECT_EQ(scope.find("dtype_bf16"), static_cast<std::int64_t>(DType::bf16));
+  EXPECT_EQ(scope.find("dtype_fp16"), std::nullopt);
+  EXPECT_EQ(scope.find("dtype_bytes"), 4);
+  EXPECT_EQ(scope.find("weight"), 1);
+  EXPECT_EQ(scope.find("weight_none"), 0);
+  EXPECT_EQ(operation.scope(scale_problem(2, 3).with("weight", "none")).find("weight"), 0);
+  const std::vector<std::string> names = operation.value_names();
+  ASSERT_EQ(names.size(), scope.entries().size());
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i], scope.entries()[i].first);
+}
+
+TEST(OperationTest, AbsentTensorsAreLeftOut) {
+  const Operation operation = scale_operation();
+  const auto shapes = operation.tensor_shapes(scale_problem(2, 3)).value();
+  ASSERT_EQ(shapes.size(), 3U);
+  EXPECT_EQ(shapes[0].dtype, DType::bf16);
+  EXPECT_EQ(shapes[0].elements(), 6);
+  EXPECT_EQ(shapes[0].bytes(), 12);
+  EXPECT_EQ(shapes[1].bytes(), 12);
+  EXPECT_EQ(shapes[1].alignment, 32);
+  EXPECT_EQ(operation.tensor_shapes(scale_problem(2, 3).with("weight", "none"))->size(), 2U);
+}
+
+TEST(OperationTest, AnInputMayBeMarkedAsWarm) {
+  const std::string text = replaced(kScaleOperation, R"("extent": ["m", "n"]},)",
+                                    R"("extent": ["m", "n"], "l2": "warm"},)");
+  const auto operation = parse_operation(text, "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto shapes = operation->tensor_shapes(scale_problem(2, 3));
+  ASSERT_TRUE(shapes);
+  EXPECT_TRUE(shapes->at(0).warm);
+  EXPECT_FALSE(shapes->at(1).warm);
+}
+
+TEST(OperationTest, SizesThatOverflowAreRefused) {
+  const Operation operation = scale_operation();
+  const auto shapes = operation.tensor_shapes(scale_problem(INT64_MAX / 4, 4));
+  ASSERT_FALSE(shapes);
+  EXPECT_EQ(shapes.error().message,
+            "scale: tensor a: 4611686018427387902 * 4 bytes overflow 64 bits");
+}
+
+struct Refused {
+  const char* from;
+  const char* to;
+  const char* message;
+};
+
+class OperationErrorTest : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(OperationErrorTest, NamesFileLineAndField) {
+  const Result<Operation> operation =
+      parse_operation(replaced(kScaleOperation, GetParam().from, GetParam().to), "o.json", "");
+  ASSERT_FALSE(operation);
+  EXPECT_EQ(operation.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(operation.error().message, GetParam().message);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, OperationErrorTest,
+    ::testing::Values(
+        Refused{"\"flops\": \"2 * m * n\",", "", "o.json:1: flops: missing"},
+        Refused{
+            "\"flops\"", "\"flop\"",
+            "o.json:15: flop: unknown key, known are operation, description, dims, dtypes, flags, "
+            "requires, tensors, scalars, inputs, tolerance, flops, bytes, unfused, example, "
+            "reference"},
+        Refused{"2 * m * n\"", "2 * m * k\"",
+                "o.json:15: flops: \"2 * m * k\": unknown name \"k\", known are dtype_bf16, "
+                "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n"},
+        Refused{"2 * m * n\"", "2 * m *\"",
+                "o.json:15: flops: \"2 * m *\": column 8: expected a value, found the end"},
+        Refused{"\"2 * m * n\"", "3",
+                "o.json:15: flops: expected expression in a string, found integer"},
+        Refused{"\"bucket\"", "\"any\"",
+                "o.json:4: dims.m.bind: \"any\" is not one of exact, bucket"},
+        Refused{"\"m\": {\"bind\"", "\"int\": {\"bind\"",
+                "o.json:4: dims.int: \"int\" cannot be a name: an identifier that C++ does not "
+                "reserve"},
+        Refused{
+            "\"n\": {\"bind\"", "\"dtype_bytes\": {\"bind\"",
+            "o.json:1: file: \"dtype_bytes\" would name two things: of dims, dtypes, flags, their "
+            "constants and the device's fields"},
+        Refused{"\"n\": {\"bind\"", "\"sm_count\": {\"bind\"",
+                "o.json:1: file: \"sm_count\" would name two things: of dims, dtypes, flags, their "
+                "constants and the device's fields"},
+        Refused{"[\"bf16\", \"fp32\"]", "[\"bf16\", \"half\"]",
+                "o.json:5: dtypes.dtype[1]: unknown dtype \"half\", known are bf16, fp16, fp32, "
+                "fp64, fp8_e4m3, int8, "
+                "int32, int64, uint8, bool, fp8_e5m2"},
+        Refused{"[\"bf16\", \"fp32\"]", "[]",
+                "o.json:5: dtypes.dtype: at least one dtype is needed"},
+        Refused{"\"default\": \"scale\"", "\"default\": \"both\"",
+                "o.json:6: flags.weight.default: \"both\" is not one of none, scale"},
+        Refused{"\"values\": [\"none\", \"scale\"]", "\"formula\": [\"x\"]",
+                "o.json:6: flags.weight: a formula has neither values nor a default"},
+        Refused{"\"values\": [\"none\", \"scale\"], \"default\": \"scale\"",
+                "\"formula\": [\"exp\"]",
+                "o.json:6: flags.weight.formula[0]: \"exp\" is a function of formulas"},
+        Refused{"\"values\": [\"none\", \"scale\"], \"default\": \"scale\"", "\"formula\": []",
+                "o.json:6: flags.weight.formula: a formula has at least one variable"},
+        Refused{"\"role\": \"out\"", "\"role\": \"in\"",
+                "o.json:1: file: no tensor is an output: role \"out\" or \"inout\""},
+        Refused{"\"name\": \"w\"", "\"name\": \"a\"", "o.json:9: tensors[1]: \"a\" is named twice"},
+        Refused{"\"alignment\": 32", "\"alignment\": 24",
+                "o.json:9: tensors[1].alignment: 24 is no power of two"},
+        Refused{"\"alignment\": 32", "\"l2\": \"hot\"",
+                "o.json:9: tensors[1].l2: \"hot\" is not one of warm"},
+        Refused{"\"role\": \"out\"", "\"role\": \"out\", \"l2\": \"warm\"",
+                "o.json:10: tensors[2].l2: only a tensor of role \"in\" may be warm"},
+        Refused{"{\"tensor\": \"a\"}", "{\"tensor\": \"d\"}",
+                "o.json:21: reference.arguments[0].tensor: no \"d\", there are: a, w"},
+        Refused{
+            "{\"tensor\": \"a\"}", "{\"buffer\": \"a\"}",
+            "o.json:21: reference.arguments[0].buffer: unknown kind of argument, known are tensor, "
+            "tensor_map, workspace, scalar, int32, int64, early, reference, magnitude"},
+        Refused{"{\"tensor\": \"a\"}", "{\"tensor\": \"a\", \"int32\": \"m\"}",
+                "o.json:21: reference.arguments[0]: expected one key, found 2"},
+        Refused{"\"m\": 64,", "\"m\": 0,", "o.json:17: example: scale: dim m=0 is less than 1"},
+        Refused{"\"m\": 64,", "\"m\": \"64\",",
+                "o.json:17: example.m: expected integer, found string"},
+        Refused{"[\"256\"]", "[\"1\", \"1\", \"1\", \"1\"]",
+                "o.json:20: reference.block: expected 1 to 3 expressions, found 4"},
+        Refused{"\"timing\": \"normal\"", "\"timing\": \"zeros\"",
+                "o.json:13: inputs.timing: \"zeros\" is not one of normal, small_integers"},
+        Refused{"\"dims\": {", "\"dims\": {\"m\": {\"bind\": \"exact\"}, ",
+                "o.json:4: key \"m\" is given twice, first on line 4"}));
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,143 @@
+#include "model/operation/user_function.h"
+
+#include <gtest/gtest.h>
+
+#include "model/candidate/config_header.h"
+#include "model/catalog/catalog.h"
+#include "model/catalog/unfused_form.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+#include "tests/temp_dir.h"
+
+namespace kernwright {
+namespace {
+
+constexpr const char* kSource =
+    "__device__ float kernwright_epilogue(float value, int, int) { return value; }\n";
+
+class UserFunctionTest : public ::testing::Test {
+ protected:
+  std::filesystem::path write(const char* name, std::string_view bytes) {
+    const std::filesystem::path file = folder_.path() / name;
+    EXPECT_TRUE(publish_file(file, bytes));
+    return file;
+  }
+
+  static const Operation& matmul(const Catalog& catalog) { return **catalog.operation("matmul"); }
+
+  static Result<Problem> normalized(const Catalog& catalog, std::string_view more) {
+    return matmul(catalog).normalize(
+        *Problem::parse(concat("matmul m=8 n=8 k=8 dtype=bf16 ", more)));
+  }
+
+  ScopedTempDir folder_;
+};
+
+TEST_F(UserFunctionTest, AFileHasANameADigestAndAKind) {
+  const Result<UserFunction> source = UserFunction::read(write("clamp.v2.cu", kSource));
+  ASSERT_TRUE(source) << source.error().message;
+  EXPECT_EQ(source->name, "clamp");
+  EXPECT_EQ(source->digest, digest_of(kSource).hex());
+  EXPECT_EQ(source->bytes, kSource);
+  EXPECT_FALSE(source->is_lto_ir);
+  EXPECT_TRUE(UserFunction::is_digest(source->digest));
+  EXPECT_FALSE(UserFunction::is_digest("clamp"));
+  EXPECT_TRUE(UserFunction::read(write("clamp.ltoir", "bytes"))->is_lto_ir);
+}
+
+TEST_F(UserFunctionTest, AByteOrderMarkIsNotPartOfIt) {
+  const Result<UserFunction> marked =
+      UserFunction::read(write("clamp.cu", concat("\xEF\xBB\xBF", kSource)));
+  ASSERT_TRUE(marked) << marked.error().message;
+  EXPECT_EQ(marked->bytes, kSource);
+  EXPECT_EQ(marked->digest, digest_of(kSource).hex());
+}
+
+TEST_F(UserFunctionTest, ANameThatMeansSomethingElseIsRefused) {
+  const std::filesystem::path none = write("none.cu", kSource);
+  const auto catalog = Catalog::load({}, {none});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const auto matmul = (*catalog)->operation("matmul");
+  ASSERT_FALSE(matmul);
+  EXPECT_EQ(matmul.error().message,
+            none.string() +
+                ": epilogue=none says that there is no function; call the file "
+                "something else");
+  const std::string digest(64, 'a');
+  const auto named = UserFunction::read(write((digest + ".cu").c_str(), kSource));
+  ASSERT_FALSE(named);
+  EXPECT_NE(named.error().message.find("as a digest is"), std::string::npos);
+}
+
+TEST_F(UserFunctionTest, OtherFilesAreRefusedByWhatTheyAre) {
+  const auto message = [](const std::filesystem::path& file) {
+    return UserFunction::read(file).error().message;
+  };
+  EXPECT_NE(message(write("clamp.ptx", "")).find("ends in \".ptx\""), std::string::npos);
+  EXPECT_NE(message(write("2x.cu", kSource)).find("\"2x\" is no identifier"), std::string::npos);
+  EXPECT_FALSE(UserFunction::read(folder_.path() / "missing.cu"));
+}
+
+TEST_F(UserFunctionTest, TwoFilesOfOneNameAreRefusedWithBothPlaces) {
+  const auto source = write("clamp.cu", kSource), linked = write("clamp.ltoir", "bytes");
+  const auto catalog = Catalog::load({}, {source, linked});
+  ASSERT_FALSE(catalog);
+  EXPECT_EQ(catalog.error().message, concat("function \"clamp\" is defined twice, in ",
+                                            source.native(), " and ", linked.native()));
+}
+
+TEST_F(UserFunctionTest, AProblemsKeyHasTheDigestWhateverTheFunctionIsCalled) {
+  const std::string digest = digest_of(kSource).hex();
+  const auto catalog = *Catalog::load({}, {write("clamp.cu", kSource), write("other.cu", "//")});
+  const Result<Problem> named = normalized(*catalog, "epilogue=clamp");
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_EQ(named->text(), concat("matmul m=8 n=8 k=8 dtype=bf16 epilogue=", digest));
+  EXPECT_EQ(*normalized(*catalog, concat("epilogue=", digest)), *named);
+  EXPECT_NE(*normalized(*catalog, "epilogue=other"), *named);
+  EXPECT_EQ(normalized(*catalog, "epilogue=none")->text(), "matmul m=8 n=8 k=8 dtype=bf16");
+  EXPECT_EQ(normalized(*catalog, "epilogue=clip").error().message,
+            "matmul: epilogue=clip is no function that was given, those are clamp, other");
+  // What is compiled and in a cache needs no file.
+  const auto empty = *Catalog::load({});
+  EXPECT_EQ(normalized(*empty, concat("epilogue=", digest))->text(), named->text());
+  EXPECT_FALSE(normalized(*empty, "epilogue=clamp"));
+}
+
+TEST_F(UserFunctionTest, AnOperationKnowsWhatItsProblemsBringAlong) {
+  const auto catalog = *Catalog::load({}, {write("clamp.cu", kSource)});
+  const Operation& operation = matmul(*catalog);
+  const Problem bare = *normalized(*catalog, ""), with = *normalized(*catalog, "epilogue=clamp");
+  const Flag& flag = operation.flags.back();
+  ASSERT_TRUE(flag.is_function()) << flag.name;
+  EXPECT_FALSE(operation.takes_function(bare));
+  EXPECT_TRUE(operation.takes_function(with));
+  EXPECT_EQ(operation.function(bare, flag), nullptr);
+  EXPECT_EQ(operation.function(with, flag)->name, "clamp");
+  EXPECT_EQ(operation.scope(bare).find("epilogue"), operation.scope(bare).find("epilogue_none"));
+  EXPECT_NE(operation.scope(with).find("epilogue"), operation.scope(with).find("epilogue_none"));
+  EXPECT_NE(unfused_form(*catalog, operation, *normalized(*catalog, "epilogue=clamp bias=column"))
+                .error()
+                .message.find("no other kernel takes a function"),
+            std::string::npos);
+}
+
+TEST_F(UserFunctionTest, TheHeaderDeclaresTheFunctionAndIncludesItsSource) {
+  const auto catalog =
+      *Catalog::load({}, {write("clamp.cu", kSource), write("cap.ltoir", "bytes")});
+  const auto header = [&](std::string_view more) {
+    return reference_config_header(matmul(*catalog), *normalized(*catalog, more));
+  };
+  const std::string declaration =
+      "__device__ float kernwright_epilogue(float value, int row, int column);\n";
+  EXPECT_TRUE(header("").ends_with("config\n" + declaration)) << header("");
+  EXPECT_TRUE(header("epilogue=cap").ends_with("config\n" + declaration));
+  EXPECT_TRUE(
+      header("epilogue=clamp").ends_with("static " + declaration + "#include <epilogue.cu>\n"));
+  const std::string absent = digest_of("absent").hex();
+  EXPECT_NE(header("epilogue=" + absent).find(absent + ": the file of this epilogue was not given"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kernwright
