@@ -23,7 +23,7 @@
 #include "device/launch_graph.h"
 #include "device/path_timer.h"
 #include "device/tensor_map.h"
-#include "service/loaded_kernel.h"
+#include "launch/loaded_kernel.h"
 #include "support/text.h"
 #include <kernwright/baked_launch.h>
 

@@ -10,7 +10,7 @@
 #include "bench/common/captured_graph.h"
 #include "device/cuda_context.h"
 #include "device/device.h"
-#include "service/core.h"
+#include "service/serve/core.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
 #include "tuner/data/data_ops.h"

@@ -19,8 +19,8 @@
 #include "bench/common/command.h"
 #include "bench/common/contest.h"
 #include "bench/common/cublaslt.h"
-#include "service/core.h"
-#include "service/worklist.h"
+#include "service/serve/core.h"
+#include "service/sweep/worklist.h"
 #include "support/files.h"
 #include "support/text.h"
 

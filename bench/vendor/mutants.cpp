@@ -24,7 +24,7 @@
 #include "bench/common/mutant_list.h"
 #include "compile/compile_pool.h"
 #include "device/cuda_device.h"
-#include "service/core.h"
+#include "service/serve/core.h"
 #include "support/text.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"

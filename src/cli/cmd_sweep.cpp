@@ -9,9 +9,9 @@
 #include "cli/sweep_problem.h"
 #include "cli/sweep_run.h"
 #include "cli/sweeper.h"
-#include "service/sweep_plan.h"
-#include "service/sweep_report.h"
-#include "service/worklist.h"
+#include "service/report/sweep_report.h"
+#include "service/sweep/sweep_plan.h"
+#include "service/sweep/worklist.h"
 #include "support/text.h"
 
 namespace kernwright::cli {

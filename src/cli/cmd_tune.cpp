@@ -6,7 +6,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/record_text.h"
-#include "service/unfused_report.h"
+#include "service/report/unfused_report.h"
 #include "support/spelling.h"
 #include "support/text.h"
 #include "tuner/strategies/search_strategy.h"

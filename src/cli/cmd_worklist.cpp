@@ -1,7 +1,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
-#include "service/model_worklist.h"
-#include "service/sizes.h"
+#include "service/sweep/model_worklist.h"
+#include "service/sweep/sizes.h"
 #include "support/files.h"
 #include "support/text.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/page.h"
-#include "service/core.h"
-#include "service/worklist.h"
+#include "service/serve/core.h"
+#include "service/sweep/worklist.h"
 
 namespace kernwright::cli {
 

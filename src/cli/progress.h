@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "service/core.h"
+#include "service/serve/core.h"
 #include "support/threads.h"
 #include "tuner/session/search.h"
 

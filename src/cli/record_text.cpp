@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "service/sweep_report.h"
+#include "service/report/sweep_report.h"
 #include "support/text.h"
 #include "tuner/finals/decision.h"
 #include "tuner/session/predict_record.h"

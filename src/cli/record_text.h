@@ -5,7 +5,7 @@
 
 #include "cache/record.h"
 #include "cli/page.h"
-#include "service/core.h"
+#include "service/serve/core.h"
 #include "tuner/session/search.h"
 
 namespace kernwright::cli {

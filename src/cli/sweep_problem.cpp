@@ -5,7 +5,7 @@
 #include "cache/field_writer.h"
 #include "cache/json_fields.h"
 #include "cli/progress.h"
-#include "service/sweep_state.h"
+#include "service/sweep/sweep_state.h"
 
 namespace kernwright::cli {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "cache/record.h"
-#include "service/core.h"
+#include "service/serve/core.h"
 #include <kernwright/result.h>
 
 namespace kernwright::cli {

@@ -7,7 +7,7 @@
 
 #include "cli/page.h"
 #include "cli/sweep_problem.h"
-#include "service/core.h"
+#include "service/serve/core.h"
 
 namespace kernwright::cli {
 

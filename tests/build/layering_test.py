@@ -15,17 +15,19 @@ BELOW = {
     "model": ["support"],
     "compile": ["model", "support"],
     "device": ["model", "support"],
+    "launch": ["device", "model", "support"],
     "cache": ["compile", "device", "model", "support"],
     "tuner": ["cache", "compile", "device", "model", "support"],
-    "service": ["tuner", "cache", "compile", "device", "model", "support"],
-    "cli": ["service", "tuner", "cache", "compile", "device", "model", "support"],
+    "service": ["tuner", "cache", "launch", "compile", "device", "model", "support"],
+    "cli": ["service", "tuner", "cache", "launch", "compile", "device", "model", "support"],
 }
 FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner": "tuner"}
 # A public header belongs to the layer that implements it: what is not named here, to service.
 PUBLIC = {"export.h": "support", "result.h": "support", "dtype.h": "support", "problem.h": "model",
           "l2_state.h": "model",
           "kernel_path.h": "model",
-          "match.h": "model"}
+          "match.h": "model",
+          "kernel.h": "launch", "baked_launch.h": "launch", "chain.h": "launch"}
 # Third-party headers that only some layers may see; none of them may be in a public header.
 RESTRICTED = {"llvm": ["support", "cli"], "tbb": ["service"],
               "oneapi": ["service"], "archive.h": ["support"],

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "model/catalog/catalog.h"
-#include "service/model_worklist.h"
-#include "service/sizes.h"
-#include "service/worklist.h"
+#include "service/sweep/model_worklist.h"
+#include "service/sweep/sizes.h"
+#include "service/sweep/worklist.h"
 
 using namespace kernwright;
 

@@ -9,7 +9,7 @@
 
 #include "device/driver_device.h"
 #include "device/fake_device.h"
-#include "service/core.h"
+#include "service/serve/core.h"
 #include "support/hash.h"
 #include "support/text.h"
 #include "tests/device/fake_driver.h"

@@ -1,0 +1,45 @@
+#include "launch/early_steps.h"
+
+#include <set>
+
+namespace kernwright {
+namespace {
+
+/// Over all groups; a second one sees what the first has changed around a step.
+constexpr int kPasses = 2;
+
+}  // namespace
+
+Result<EarlySteps> choose_early_steps(
+    const EarlySteps& can, std::span<const std::size_t> groups,
+    const std::function<Result<bool>(const EarlySteps&, const EarlySteps&)>& faster) {
+  EarlySteps best = can;
+  const auto try_it = [&](const EarlySteps& trial) -> Result<bool> {
+    Result<bool> gains = faster(trial, best);
+    if (gains && *gains) best = trial;
+    return gains;
+  };
+  if (const Result<bool> tried = try_it(EarlySteps(can.size(), false)); !tried)
+    return tried.error();
+
+  std::set<std::size_t> movable;
+  for (std::size_t i = 0; i < can.size(); ++i) {
+    if (can[i]) movable.insert(groups[i]);
+  }
+  for (int pass = 0; pass < kPasses; ++pass) {
+    bool gained = false;
+    for (const std::size_t group : movable) {
+      EarlySteps trial = best;
+      for (std::size_t i = 0; i < can.size(); ++i) {
+        if (can[i] && groups[i] == group) trial[i] = !trial[i];
+      }
+      const Result<bool> tried = try_it(trial);
+      if (!tried) return tried.error();
+      gained |= *tried;
+    }
+    if (!gained) break;
+  }
+  return best;
+}
+
+}  // namespace kernwright

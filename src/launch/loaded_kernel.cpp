@@ -1,0 +1,233 @@
+#include "launch/loaded_kernel.h"
+
+#include <utility>
+
+#include "support/text.h"
+#include <kernwright/baked_launch.h>
+
+namespace kernwright {
+namespace {
+
+std::vector<ArgumentInfo> describe_arguments(const ExecutionPlan& plan) {
+  std::vector<ArgumentInfo> arguments;
+  for (const TensorShape& tensor : plan.tensors) {
+    arguments.push_back({.name = tensor.name,
+                         .is_scalar = false,
+                         .is_output = tensor.role != TensorRole::in,
+                         .dtype = tensor.dtype,
+                         .extent = tensor.extent,
+                         .alignment = tensor.alignment});
+  }
+  for (const Scalar& scalar : plan.scalars) {
+    arguments.push_back({.name = scalar.name,
+                         .is_scalar = true,
+                         .is_output = false,
+                         .dtype = scalar.dtype,
+                         .extent = {},
+                         .alignment = 0});
+  }
+  return arguments;
+}
+
+/// Whether the GPU of the current context can reach the first and the last of the bytes.
+bool reachable(const DriverApi& api, DevicePointer first, std::int64_t bytes) {
+  for (const DevicePointer address : {first, first + static_cast<DevicePointer>(bytes) - 1}) {
+    CUdeviceptr seen = 0;
+    if (api.pointer_get_attribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address) !=
+        CUDA_SUCCESS) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+LoadedKernel::LoadedKernel(KernelSummary summary, ExecutionPlan plan,
+                           std::unique_ptr<Launcher> launcher, Error why_not, bool check_launches)
+    : summary_(std::move(summary)),
+      plan_(std::move(plan)),
+      arguments_(describe_arguments(plan_)),
+      why_not_(std::move(why_not)),
+      workspace_bytes_(plan_.workspace_bytes()),
+      program_(launcher ? &launcher->program() : nullptr),
+      check_launches_(check_launches),
+      launcher_(std::move(launcher)) {
+  for (const TensorShape& tensor : plan_.tensors) {
+    crooked_bits_.push_back(static_cast<DevicePointer>(tensor.alignment) - 1);
+  }
+  for (const Scalar& scalar : plan_.scalars) default_scalars_.push_back(scalar.default_value);
+}
+
+Error LoadedKernel::bad_argument(std::size_t position, std::string_view problem) const {
+  return {ErrorCode::invalid_argument, concat("argument ", position, " of ", summary_.problem, " (",
+                                              arguments_[position].name, "): ", problem)};
+}
+
+Error LoadedKernel::bad_count(std::size_t count) const {
+  return {ErrorCode::invalid_argument,
+          concat(summary_.problem, " takes ", plan_.tensors.size(), " tensors and up to ",
+                 plan_.scalars.size(), " scalars; ", count, " arguments given")};
+}
+
+Error LoadedKernel::bad_tensor(std::size_t position, const Arg& given) const {
+  if (given.is_scalar()) {
+    return bad_argument(position, "a device pointer expected, a scalar given");
+  }
+  if (!given.pointer()) return bad_argument(position, "null pointer");
+  return bad_argument(
+      position, concat("must be aligned to ", crooked_bits_[position] + 1, " bytes, is at ...",
+                       reinterpret_cast<DevicePointer>(given.pointer()) % 256, " modulo 256"));
+}
+
+[[gnu::hot]] Result<void> LoadedKernel::bind(const Arg* arguments, std::size_t count,
+                                             BoundArguments& bound) const {
+  if (!program_) [[unlikely]] {
+    return why_not_;
+  }
+  const std::size_t tensors = crooked_bits_.size();
+  const std::size_t scalars = default_scalars_.size();
+  if (count < tensors || count > tensors + scalars || tensors > BoundArguments::kMaxTensors ||
+      scalars > BoundArguments::kMaxScalars) [[unlikely]] {
+    return bad_count(count);
+  }
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const auto address = reinterpret_cast<DevicePointer>(arguments[i].pointer());
+    if (address == 0 || (address & crooked_bits_[i]) != 0) [[unlikely]] {
+      return bad_tensor(i, arguments[i]);
+    }
+    bound.tensors_[i] = address;
+  }
+  for (std::size_t i = 0; i < scalars; ++i) {
+    const std::size_t position = tensors + i;
+    if (position >= count) {
+      bound.scalars_[i] = default_scalars_[i];
+      continue;
+    }
+    if (!arguments[position].is_scalar()) [[unlikely]] {
+      return bad_argument(position, "a scalar expected, a pointer given");
+    }
+    bound.scalars_[i] = arguments[position].scalar();
+  }
+  bound.tensor_count_ = tensors;
+  bound.scalar_count_ = scalars;
+  return {};
+}
+
+Result<void> LoadedKernel::check_tensor(std::size_t tensor, DevicePointer address) const {
+  if ((address & crooked_bits_[tensor]) != 0) return bad_tensor(tensor, Arg(address));
+  return check_launches_ ? check_memory_of(tensor, address) : Result<void>();
+}
+
+Result<void> LoadedKernel::check_memory_of(std::size_t tensor, DevicePointer address) const {
+  const std::int64_t bytes = plan_.tensors[tensor].bytes();
+  if (bytes == 0 || reachable(launcher_->api(), address, bytes)) return {};
+  return bad_argument(tensor,
+                      concat("the GPU cannot reach all of its ", bytes, " bytes at ", address));
+}
+
+Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
+                                        DevicePointer workspace) const {
+  for (std::size_t i = 0; i < bound.tensor_count_; ++i) {
+    if (Result<void> fits = check_memory_of(i, bound.tensors_[i]); !fits) return fits;
+  }
+  if (workspace != 0 && workspace_bytes_ > 0 &&
+      !reachable(launcher_->api(), workspace, workspace_bytes_)) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(summary_.problem, ": the GPU cannot reach all of the workspace's ",
+                        workspace_bytes_, " bytes at ", workspace)};
+  }
+  return {};
+}
+
+[[gnu::hot]] Result<void> LoadedKernel::enqueue(void* stream, const BoundArguments& bound,
+                                                void* workspace) const {
+  const auto handle = static_cast<CUstream>(stream);
+  if (workspace_bytes_ > 0 && workspace == nullptr) [[unlikely]] {
+    return enqueue_with_pool(handle, bound);
+  }
+  return enqueue_at(handle, bound, reinterpret_cast<DevicePointer>(workspace));
+}
+
+Result<void> LoadedKernel::enqueue_with_pool(CUstream stream, const BoundArguments& bound) const {
+  const WorkspacePool& pool = *launcher_->workspaces();
+  const Result<DevicePointer> workspace = pool.take(stream, workspace_bytes_);
+  if (!workspace) {
+    return Error{workspace.error().code,
+                 concat(summary_.problem, " needs a workspace of ", workspace_bytes_,
+                        " bytes, and none was given; from the pool: ", workspace.error().message)};
+  }
+  Result<void> launched = enqueue_at(stream, bound, *workspace);
+  const DriverStatus given_back = pool.give_back(stream, *workspace);
+  if (launched && !given_back) return driver_error(launcher_->api(), given_back);
+  return launched;
+}
+
+[[gnu::hot]] Result<void> LoadedKernel::enqueue_at(CUstream stream, const BoundArguments& bound,
+                                                   DevicePointer workspace) const {
+  const DriverStatus status =
+      program_->enqueue(stream, bound.view(workspace), program_->starts_early());
+  if (!status) [[unlikely]] {
+    return driver_error(launcher_->api(), status);
+  }
+  return {};
+}
+
+[[gnu::hot]] Result<void> LoadedKernel::launch(void* stream, const Arg* arguments,
+                                               std::size_t count, void* workspace) const {
+  if (check_launches_) return launch_checked(stream, arguments, count, workspace);
+  BoundArguments bound;
+  if (Result<void> fits = bind(arguments, count, bound); !fits) return fits;
+  return enqueue(stream, bound, workspace);
+}
+
+Result<void> LoadedKernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
+                                          void* workspace) const {
+  BoundArguments bound;
+  if (Result<void> fits = bind(arguments, count, bound); !fits) return fits;
+  Result<void> reachable = check_memory(bound, reinterpret_cast<DevicePointer>(workspace));
+  if (!reachable) return reachable;
+  return enqueue(stream, bound, workspace);
+}
+
+[[gnu::hot]] Result<void> Kernel::launch(void* stream, std::initializer_list<Arg> arguments,
+                                         void* workspace) const {
+  return loaded_->launch(stream, arguments.begin(), arguments.size(), workspace);
+}
+
+[[gnu::hot]] Result<void> Kernel::launch(void* stream, const Arg* arguments, std::size_t count,
+                                         void* workspace) const {
+  return loaded_->launch(stream, arguments, count, workspace);
+}
+
+Result<void> Kernel::launch_checked(void* stream, std::initializer_list<Arg> arguments,
+                                    void* workspace) const {
+  return loaded_->launch_checked(stream, arguments.begin(), arguments.size(), workspace);
+}
+
+Result<void> Kernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
+                                    void* workspace) const {
+  return loaded_->launch_checked(stream, arguments, count, workspace);
+}
+
+Result<BakedLaunch> Kernel::bake(std::initializer_list<Arg> arguments) const {
+  return loaded_->bake(arguments.begin(), arguments.size());
+}
+
+Result<BakedLaunch> Kernel::bake(const Arg* arguments, std::size_t count) const {
+  return loaded_->bake(arguments, count);
+}
+
+std::int64_t Kernel::workspace_bytes() const { return loaded_->workspace_bytes(); }
+
+const std::vector<ArgumentInfo>& Kernel::arguments() const { return loaded_->arguments(); }
+
+const KernelSummary& Kernel::summary() const { return loaded_->summary(); }
+
+Kernel Kernel::pin() const {
+  Kernel pinned = *this;
+  pinned.pinned_ = loaded_->shared_from_this();
+  return pinned;
+}
+
+}  // namespace kernwright

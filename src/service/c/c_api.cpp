@@ -1,0 +1,248 @@
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "service/c/c_api_support.h"
+#include "support/version.h"
+
+struct kw_service {
+  kernwright::Service service;
+};
+
+struct kw_baked {
+  kernwright::BakedLaunch launch;
+};
+
+namespace {
+
+using namespace kernwright;
+using c_api::guarded;
+using c_api::lacks;
+using c_api::message_of;
+
+thread_local std::string last_error;
+
+// A launch's arguments. Valid until the thread's next call: it keeps the memory, so that launching
+// does not allocate.
+const std::vector<Arg>& join(const void* const* tensors, size_t tensor_count, const double* scalars,
+                             size_t scalar_count) {
+  thread_local std::vector<Arg> arguments;
+  arguments.clear();
+  for (size_t i = 0; i < tensor_count; ++i) arguments.emplace_back(tensors[i]);
+  for (size_t i = 0; i < scalar_count; ++i) arguments.emplace_back(scalars[i]);
+  return arguments;
+}
+
+std::string describe(const Kernel& kernel) {
+  const KernelSummary& summary = kernel.summary();
+  nlohmann::ordered_json arguments = nlohmann::ordered_json::array();
+  for (const ArgumentInfo& argument : kernel.arguments()) {
+    arguments.push_back({{"name", argument.name},
+                         {"scalar", argument.is_scalar},
+                         {"output", argument.is_output},
+                         {"dtype", to_string(argument.dtype)},
+                         {"extent", argument.extent},
+                         {"alignment", argument.alignment}});
+  }
+  nlohmann::ordered_json best_path;  // null where it is not known
+  if (summary.best_path) best_path = to_string(*summary.best_path);
+  const nlohmann::ordered_json json = {{"problem", summary.problem},
+                                       {"template", summary.kernel_template},
+                                       {"configuration", summary.configuration},
+                                       {"artifact", summary.artifact},
+                                       {"match", to_string(summary.match)},
+                                       {"reason", to_string(summary.reason)},
+                                       {"measured_us", summary.measured_us},
+                                       {"predicted_us", summary.predicted_us},
+                                       {"roofline_us", summary.roofline_us},
+                                       {"best_path", std::move(best_path)},
+                                       {"workspace_bytes", kernel.workspace_bytes()},
+                                       {"arguments", std::move(arguments)}};
+  return json.dump();
+}
+
+// Gives out `kernel`, pinned so that it outlives the service.
+std::string give(const Result<Kernel>& kernel, kw_kernel** out) {
+  if (!kernel) return kernel.error().message;
+  *out = new kw_kernel{kernel->pin(), describe(*kernel)};
+  return {};
+}
+
+}  // namespace
+
+int kernwright::c_api::fail(std::string message) {
+  last_error = std::move(message);
+  return -1;
+}
+
+bool kernwright::c_api::lacks(const char* function, std::initializer_list<Needed> pointers) {
+  for (const Needed& needed : pointers) {
+    if (!needed.missing) continue;
+    fail(std::string(function) + ": " + needed.parameter + " is null");
+    return true;
+  }
+  return false;
+}
+
+extern "C" {
+
+KERNWRIGHT_API int kw_open(const kw_options* options, kw_service** service) {
+  return guarded("kw_open", {{"service", service}}, [&]() -> std::string {
+    ServiceOptions read;
+    if (options != nullptr) {
+      if (std::string message = c_api::read_options(*options, read); !message.empty())
+        return message;
+    }
+    Result<Service> opened = Service::open(std::move(read));
+    if (!opened) return opened.error().message;
+    *service = new kw_service{*std::move(opened)};
+    return {};
+  });
+}
+
+KERNWRIGHT_API void kw_close(kw_service* service) { delete service; }
+
+KERNWRIGHT_API int kw_get_best_kernel(kw_service* service, const char* problem,
+                                      kw_kernel** kernel) {
+  return guarded("kw_get_best_kernel",
+                 {{"service", service}, {"problem", problem}, {"kernel", kernel}},
+                 [&]() -> std::string {
+                   Result<Problem> parsed = Problem::parse(problem);
+                   if (!parsed) return parsed.error().message;
+                   return give(service->service.get_best_kernel(*parsed), kernel);
+                 });
+}
+
+KERNWRIGHT_API int kw_tune(kw_service* service, const char* problem, double seconds,
+                           kw_kernel** kernel) {
+  return guarded("kw_tune", {{"service", service}, {"problem", problem}, {"kernel", kernel}},
+                 [&]() -> std::string {
+                   Result<Problem> parsed = Problem::parse(problem);
+                   if (!parsed) return parsed.error().message;
+                   return give(service->service.tune(*parsed, seconds), kernel);
+                 });
+}
+
+KERNWRIGHT_API void kw_release(kw_kernel* kernel) { delete kernel; }
+
+KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, size_t count) {
+  return guarded("kw_prewarm", {{"service", service}, {"problems", problems, count > 0}},
+                 [&]() -> std::string {
+                   std::vector<Problem> parsed;
+                   for (size_t i = 0; i < count; ++i) {
+                     if (problems[i] == nullptr) {
+                       return "kw_prewarm: problems[" + std::to_string(i) + "] is null";
+                     }
+                     Result<Problem> problem = Problem::parse(problems[i]);
+                     if (!problem) return problem.error().message;
+                     parsed.push_back(*std::move(problem));
+                   }
+                   return message_of(service->service.prewarm(parsed));
+                 });
+}
+
+KERNWRIGHT_API int kw_lookup_counts(const kw_service* service, const char** counts) {
+  return guarded(
+      "kw_lookup_counts", {{"service", service}, {"counts", counts}}, [&]() -> std::string {
+        thread_local std::string given;
+        nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+        for (const auto& [match, reason, count] : service->service.lookup_counts()) {
+          rows.push_back(
+              {{"match", to_string(match)}, {"reason", to_string(reason)}, {"count", count}});
+        }
+        given = rows.dump();
+        *counts = given.c_str();
+        return {};
+      });
+}
+
+KERNWRIGHT_API size_t kw_workspace_bytes(const kw_kernel* kernel) {
+  if (lacks("kw_workspace_bytes", {{"kernel", kernel}})) return static_cast<size_t>(-1);
+  return static_cast<size_t>(kernel->kernel.workspace_bytes());
+}
+
+KERNWRIGHT_API const char* kw_describe(const kw_kernel* kernel) {
+  if (lacks("kw_describe", {{"kernel", kernel}})) return nullptr;
+  return kernel->description.c_str();
+}
+
+KERNWRIGHT_API int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
+                             size_t tensor_count, const double* scalars, size_t scalar_count,
+                             void* workspace) {
+  return guarded("kw_launch",
+                 {{"kernel", kernel},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0}},
+                 [&]() -> std::string {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   return message_of(kernel->kernel.launch(stream, arguments.data(),
+                                                           arguments.size(), workspace));
+                 });
+}
+
+KERNWRIGHT_API int kw_launch_checked(const kw_kernel* kernel, void* stream,
+                                     const void* const* tensors, size_t tensor_count,
+                                     const double* scalars, size_t scalar_count, void* workspace) {
+  return guarded("kw_launch_checked",
+                 {{"kernel", kernel},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0}},
+                 [&]() -> std::string {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   return message_of(kernel->kernel.launch_checked(stream, arguments.data(),
+                                                                   arguments.size(), workspace));
+                 });
+}
+
+KERNWRIGHT_API int kw_bake(const kw_kernel* kernel, const void* const* tensors, size_t tensor_count,
+                           const double* scalars, size_t scalar_count, kw_baked** baked) {
+  return guarded("kw_bake",
+                 {{"kernel", kernel},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0},
+                  {"baked", baked}},
+                 [&]() -> std::string {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   Result<BakedLaunch> made =
+                       kernel->kernel.bake(arguments.data(), arguments.size());
+                   if (!made) return made.error().message;
+                   *baked = new kw_baked{*std::move(made)};
+                   return {};
+                 });
+}
+
+KERNWRIGHT_API int kw_launch_baked(kw_baked* baked, void* stream) {
+  return guarded("kw_launch_baked", {{"baked", baked}},
+                 [&] { return message_of(baked->launch.launch(stream)); });
+}
+
+KERNWRIGHT_API int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
+                             const double* scalars, size_t scalar_count) {
+  return guarded("kw_rebind",
+                 {{"baked", baked},
+                  {"tensors", tensors, tensor_count > 0},
+                  {"scalars", scalars, scalar_count > 0}},
+                 [&] {
+                   const auto& arguments = join(tensors, tensor_count, scalars, scalar_count);
+                   return message_of(baked->launch.rebind(arguments.data(), arguments.size()));
+                 });
+}
+
+KERNWRIGHT_API int kw_add_to_capture(const kw_baked* baked, void* stream) {
+  return guarded("kw_add_to_capture", {{"baked", baked}},
+                 [&] { return message_of(baked->launch.add_to_capture(stream)); });
+}
+
+KERNWRIGHT_API void kw_release_baked(kw_baked* baked) { delete baked; }
+
+KERNWRIGHT_API const char* kw_last_error(void) { return last_error.c_str(); }
+
+KERNWRIGHT_API const char* kw_version(void) {
+  static const std::string version(kernwright_version());
+  return version.c_str();
+}
+
+}  // extern "C"

@@ -1,0 +1,168 @@
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "service/c/c_api_support.h"
+
+struct kw_chain_builder {
+  kernwright::ChainBuilder builder;
+};
+
+struct kw_chain {
+  kernwright::Chain chain;
+  std::vector<kernwright::ChainTime> times;
+  std::string description;
+};
+
+namespace {
+
+using namespace kernwright;
+using c_api::guarded;
+using c_api::message_of;
+
+Result<ChainArg> read(const kw_chain_arg& given) {
+  const ChainSlot slot{.is_buffer = given.kind == KW_BUFFER,
+                       .index = given.slot,
+                       .offset_bytes = given.offset_bytes};
+  switch (given.kind) {
+    case KW_POINTER:
+      return ChainArg(given.pointer);
+    case KW_SCALAR:
+      return ChainArg(given.scalar);
+    case KW_PARAMETER:
+    case KW_BUFFER:
+      return ChainArg(slot);
+    default:
+      return Error{ErrorCode::invalid_argument,
+                   "kw_chain_arg.kind is " + std::to_string(given.kind) +
+                       "; it must be KW_POINTER, KW_SCALAR, KW_PARAMETER or KW_BUFFER"};
+  }
+}
+
+void describe(kw_chain& chain) {
+  nlohmann::ordered_json paths = nlohmann::ordered_json::array();
+  for (const ChainPath path : chain.chain.paths()) {
+    nlohmann::ordered_json row = {{"path", to_string(path)}};
+    for (const ChainTime& time : chain.times) {
+      if (time.path != path) continue;
+      row["host_us"] = time.host_us;
+      row["period_us"] = time.period_us;
+    }
+    paths.push_back(std::move(row));
+  }
+  const nlohmann::ordered_json json = {{"kernels", chain.chain.kernels()},
+                                       {"memory_bytes", chain.chain.memory_bytes()},
+                                       {"early_kernels", chain.chain.early_kernels()},
+                                       {"path", to_string(chain.chain.path())},
+                                       {"paths", std::move(paths)}};
+  chain.description = json.dump();
+}
+
+}  // namespace
+
+extern "C" {
+
+KERNWRIGHT_API int kw_chain_begin(kw_chain_builder** builder) {
+  return guarded("kw_chain_begin", {{"builder", builder}}, [&]() -> std::string {
+    *builder = new kw_chain_builder;
+    return {};
+  });
+}
+
+KERNWRIGHT_API int kw_chain_parameter(kw_chain_builder* builder, const void* address,
+                                      size_t* slot) {
+  return guarded("kw_chain_parameter", {{"builder", builder}, {"slot", slot}},
+                 [&]() -> std::string {
+                   *slot = builder->builder.parameter(address).index;
+                   return {};
+                 });
+}
+
+KERNWRIGHT_API int kw_chain_buffer(kw_chain_builder* builder, size_t bytes, size_t* slot) {
+  return guarded("kw_chain_buffer", {{"builder", builder}, {"slot", slot}}, [&]() -> std::string {
+    *slot = builder->builder.buffer(static_cast<std::int64_t>(bytes)).index;
+    return {};
+  });
+}
+
+KERNWRIGHT_API int kw_chain_add(kw_chain_builder* builder, const kw_kernel* kernel,
+                                const kw_chain_arg* arguments, size_t count) {
+  return guarded("kw_chain_add",
+                 {{"builder", builder}, {"kernel", kernel}, {"arguments", arguments, count > 0}},
+                 [&]() -> std::string {
+                   std::vector<ChainArg> read_arguments;
+                   for (size_t i = 0; i < count; ++i) {
+                     Result<ChainArg> argument = read(arguments[i]);
+                     if (!argument) return argument.error().message;
+                     read_arguments.push_back(*argument);
+                   }
+                   builder->builder.add(kernel->kernel, read_arguments.data(),
+                                        read_arguments.size());
+                   return {};
+                 });
+}
+
+KERNWRIGHT_API int kw_chain_build(const kw_chain_builder* builder, kw_chain** chain) {
+  return guarded("kw_chain_build", {{"builder", builder}, {"chain", chain}}, [&]() -> std::string {
+    Result<Chain> built = builder->builder.build();
+    if (!built) return built.error().message;
+    *chain = new kw_chain{*std::move(built), {}, {}};
+    describe(**chain);
+    return {};
+  });
+}
+
+KERNWRIGHT_API void kw_chain_end(kw_chain_builder* builder) { delete builder; }
+
+KERNWRIGHT_API int kw_launch_chain(kw_chain* chain, void* stream) {
+  return guarded("kw_launch_chain", {{"chain", chain}},
+                 [&] { return message_of(chain->chain.launch(stream)); });
+}
+
+KERNWRIGHT_API int kw_rebind_chain(kw_chain* chain, const void* const* parameters, size_t count) {
+  return guarded("kw_rebind_chain", {{"chain", chain}, {"parameters", parameters, count > 0}},
+                 [&] { return message_of(chain->chain.rebind(parameters, count)); });
+}
+
+KERNWRIGHT_API int kw_add_chain_to_capture(const kw_chain* chain, void* stream) {
+  return guarded("kw_add_chain_to_capture", {{"chain", chain}},
+                 [&] { return message_of(chain->chain.add_to_capture(stream)); });
+}
+
+KERNWRIGHT_API int kw_set_chain_path(kw_chain* chain, const char* path) {
+  return guarded("kw_set_chain_path", {{"chain", chain}, {"path", path}}, [&]() -> std::string {
+    std::string known;
+    for (const ChainPath candidate : chain->chain.paths()) {
+      if (to_string(candidate) == path) {
+        std::string message = message_of(chain->chain.set_path(candidate));
+        describe(*chain);
+        return message;
+      }
+      known.append(known.empty() ? "" : ", ").append(to_string(candidate));
+    }
+    return "the chain has no path \"" + std::string(path) + "\"; it has " + known;
+  });
+}
+
+KERNWRIGHT_API int kw_tune_chain(kw_chain* chain, void* stream) {
+  return guarded("kw_tune_chain", {{"chain", chain}}, [&]() -> std::string {
+    Result<std::vector<ChainTime>> times = chain->chain.tune(stream);
+    if (!times) return times.error().message;
+    chain->times = *std::move(times);
+    describe(*chain);
+    return {};
+  });
+}
+
+KERNWRIGHT_API const char* kw_describe_chain(const kw_chain* chain) {
+  if (c_api::lacks("kw_describe_chain", {{"chain", chain}})) return nullptr;
+  return chain->description.c_str();
+}
+
+KERNWRIGHT_API void kw_release_chain(kw_chain* chain) { delete chain; }
+
+}  // extern "C"

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "cache/miss.h"
+#include "service/c/c_api_support.h"
+#include "support/text.h"
+#include "support/version.h"
+
+namespace kernwright::c_api {
+namespace {
+
+// No version of the struct comes near it: more is a length that was never set.
+constexpr std::size_t kLargestStruct = 4096;
+
+/// Copies as much as both sides know, the rest zero. What only the caller knows has to be zero: a
+/// setting must not be lost without a word.
+std::string copy_known(const kw_options& given, kw_options& known) {
+  if (given.struct_size < offsetof(kw_options, cache) + sizeof given.cache ||
+      given.struct_size > kLargestStruct) {
+    return concat("kw_options.struct_size is ", given.struct_size,
+                  "; set it to sizeof(kw_options), ", sizeof known);
+  }
+  const std::size_t common = std::min(sizeof known, given.struct_size);
+  std::memcpy(&known, &given, common);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
+  if (std::any_of(bytes + common, bytes + given.struct_size,
+                  [](unsigned char byte) { return byte != 0; })) {
+    return concat("kw_options has fields set that kernwright ", kernwright_version(),
+                  " does not know: struct_size is ", given.struct_size, ", it knows ", sizeof known,
+                  " bytes");
+  }
+  return {};
+}
+
+/// Appends the strings of an array field.
+std::string append(const char* field, const char* const* strings, std::size_t count,
+                   std::vector<std::string>& to) {
+  if (strings == nullptr && count > 0) {
+    return concat("kw_options.", field, " is null; ", count, " are counted");
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (strings[i] == nullptr) return concat("kw_options.", field, "[", i, "] is null");
+    to.emplace_back(strings[i]);
+  }
+  return {};
+}
+
+std::string read_on_miss(std::string_view name, MissPolicy& policy) {
+  if (name == "predict") {
+    policy = MissPolicy::predict;
+  } else if (name == "tune_now") {
+    policy = MissPolicy::tune_now;
+  } else if (name == "tune_in_background") {
+    policy = MissPolicy::tune_in_background;
+  } else if (name == "fail") {
+    policy = MissPolicy::fail;
+  } else {
+    return concat("kw_options.on_miss is \"", name,
+                  "\"; it must be predict, tune_now, tune_in_background or fail");
+  }
+  return {};
+}
+
+std::string read_l2(std::string_view name, L2State& state) {
+  const std::optional<L2State> l2 = parse_l2_state(name);
+  if (!l2) return concat("kw_options.l2 is \"", name, "\"; it must be cold, warm or mixed");
+  state = *l2;
+  return {};
+}
+
+std::string read_min_match(std::string_view name, Match& least) {
+  const std::optional<Match> match = parse_match(name);
+  if (!match) {
+    return concat("kw_options.min_match is \"", name,
+                  "\"; it must be exact, recheck, seed, bucket, predicted or none");
+  }
+  least = *match;
+  return {};
+}
+
+}  // namespace
+
+std::string read_options(const kw_options& given, ServiceOptions& options) {
+  kw_options o{};
+  std::string wrong = copy_known(given, o);
+  if (wrong.empty() && o.on_miss) wrong = read_on_miss(o.on_miss, options.on_miss);
+  if (wrong.empty() && o.l2) wrong = read_l2(o.l2, options.l2);
+  if (wrong.empty() && o.min_match) wrong = read_min_match(o.min_match, options.min_match);
+  if (!wrong.empty()) return wrong;
+
+  if (o.cache) options.cache = o.cache;
+  if (o.template_dir) options.template_dirs.emplace_back(o.template_dir);
+  if (o.epilogue) options.epilogues.emplace_back(o.epilogue);
+  wrong = append("read_only_caches", o.read_only_caches, o.read_only_cache_count,
+                 options.read_only_caches);
+  if (wrong.empty()) {
+    wrong = append("template_dirs", o.template_dirs, o.template_dir_count, options.template_dirs);
+  }
+  if (wrong.empty()) {
+    wrong = append("epilogues", o.epilogues, o.epilogue_count, options.epilogues);
+  }
+  if (o.sku) options.sku = o.sku;
+  options.device = o.device;
+  if (o.tune_seconds > 0) options.tune_seconds = o.tune_seconds;
+  if (o.background_seconds > 0) options.background_seconds = o.background_seconds;
+  if (o.worker) options.worker = o.worker;
+  options.measure_in_process = o.measure_in_process != 0;
+  options.compile_threads = o.compile_threads;
+  options.check_launches = o.check_launches != 0;
+  if (o.log) {
+    options.log = [log = o.log, data = o.log_data](LogLevel level, std::string_view message) {
+      log(data, static_cast<int>(level), std::string(message).c_str());
+    };
+  }
+  return wrong;
+}
+
+}  // namespace kernwright::c_api

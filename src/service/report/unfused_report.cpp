@@ -1,0 +1,136 @@
+#include "service/report/unfused_report.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cache/record_head.h"
+#include "support/text.h"
+#include "tuner/finals/decision.h"
+
+namespace kernwright {
+namespace {
+
+/// What the fused kernel gets first where there are only few seconds: a search of less hardly looks
+/// at a product, and the comparison stands or falls with this kernel.
+constexpr double kFusedSeconds = 5;
+
+/// Shares out the seconds of a comparison over its searches, the fused kernel's first.
+class Shares {
+ public:
+  Shares(double seconds, std::size_t problems) : left_(seconds), problems_(problems) {}
+
+  /// For the next problem.
+  double next() const {
+    if (problems_ <= 1) return left_;
+    const double even = left_ / static_cast<double>(problems_);
+    return fused_ ? std::min(left_, std::max(left_ / 2, kFusedSeconds)) : even;
+  }
+  /// What it took of them.
+  void took(double seconds) {
+    left_ = std::max(0.0, left_ - seconds);
+    --problems_;
+    fused_ = false;
+  }
+
+ private:
+  double left_;
+  std::size_t problems_;  ///< to come
+  bool fused_ = true;     ///< is the next
+};
+
+/// The kernel that a record's winner is.
+Result<ProvenKernel> compile_winner(ServiceCore& core, const Problem& problem,
+                                    const TuningRecord& record) {
+  Result<Candidate> candidate =
+      core.candidate(problem, record.winner.kernel_template, record.winner.configuration.values());
+  if (!candidate) return candidate.error();
+  Result<Artifact> artifact = core.compile(*candidate);
+  if (!artifact) return artifact.error();
+  return ProvenKernel{*std::move(candidate), std::move(artifact->kernel)};
+}
+
+Result<UnfusedReport::Kernel> describe(const Candidate& candidate, const TuningRecord& record) {
+  const Result<std::int64_t> bytes =
+      candidate.operation->bytes.evaluate(candidate.operation->scope(candidate.problem));
+  if (!bytes) {
+    return Error{bytes.error().code,
+                 concat(candidate.problem.text(), ": its bytes: ", bytes.error().message)};
+  }
+  const HeadWinner winner = head_of(record).winner;
+  return UnfusedReport::Kernel{
+      .problem = candidate.problem.text(),
+      .kernel_template = record.winner.kernel_template,
+      .configuration = record.winner.configuration.text(),
+      .bytes = *bytes,
+      .launches = static_cast<int>(candidate.plan.launches.size()),
+      .us = record.grade == RecordGrade::measured ? winner.measured_us : winner.predicted_us,
+      .hardly_looked = hardly_looked(record)};
+}
+
+void add(UnfusedReport::Side& side, const UnfusedReport::Kernel& kernel) {
+  side.bytes += kernel.bytes;
+  side.launches += kernel.launches;
+  side.us += kernel.us;
+}
+
+void measure(UnfusedReport::Side& side, const ComparedSide& measured) {
+  side.us = measured.times.median_us();
+  side.max_error = measured.check.max_error;
+}
+
+}  // namespace
+
+Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
+                                     const RecordOf& record_of, double seconds,
+                                     std::uint64_t seed) {
+  const Result<ServiceCore::Named> named = core.name(problem);
+  if (!named) return named.error();
+  Result<UnfusedForm> form = unfused_form(core.catalog(), *named->operation, named->problem);
+  if (!form) return form.error();
+
+  std::vector<Problem> problems{named->problem};
+  for (const UnfusedKernel& kernel : form->kernels) problems.push_back(kernel.problem);
+  std::set<std::string> different;
+  for (const Problem& each : problems) different.insert(each.text());
+  std::map<std::string, TuningRecord> records;
+  std::vector<ProvenKernel> compiled;
+  UnfusedReport report;
+  Shares shares(seconds, different.size());
+  for (const Problem& each : problems) {
+    auto record = records.find(each.text());
+    if (record == records.end()) {
+      Result<TuningRecord> got = record_of(each, shares.next());
+      if (!got) return Error{got.error().code, concat(each.text(), ": ", got.error().message)};
+      shares.took(got->wall_seconds);
+      record = records.emplace(each.text(), *std::move(got)).first;
+    }
+    Result<ProvenKernel> winner = compile_winner(core, each, record->second);
+    if (!winner) return winner.error();
+    Result<UnfusedReport::Kernel> kernel = describe(winner->candidate, record->second);
+    if (!kernel) return kernel.error();
+    report.kernels.push_back(*std::move(kernel));
+    compiled.push_back(*std::move(winner));
+  }
+  report.fused_kernel = report.kernels.front();
+  report.kernels.erase(report.kernels.begin());
+  add(report.fused, report.fused_kernel);
+  for (const UnfusedReport::Kernel& kernel : report.kernels) add(report.unfused, kernel);
+  if (!core.has_device()) return report;
+
+  UnfusedMatch match;
+  match.fused = std::move(compiled.front());
+  match.form = *std::move(form);
+  match.kernels.assign(std::make_move_iterator(compiled.begin() + 1),
+                       std::make_move_iterator(compiled.end()));
+  const Result<UnfusedComparison> compared = core.compare_unfused(match, seed);
+  if (!compared) return compared.error();
+  report.measured = true;
+  measure(report.fused, compared->fused);
+  measure(report.unfused, compared->unfused);
+  return report;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cache/record.h"
+#include "service/serve/core.h"
+#include <kernwright/problem.h>
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A fused kernel beside its problem's unfused form.
+struct UnfusedReport {
+  struct Kernel {
+    std::string problem;          ///< canonical text
+    std::string kernel_template;  ///< the winner's
+    std::string configuration;
+    std::int64_t bytes = 0;  ///< the fewest that device memory must move, by its operation
+    int launches = 0;
+    double us = 0;               ///< by itself, as its record says
+    bool hardly_looked = false;  ///< its search was cut off that early, see `hardly_looked`
+  };
+  /// All kernels of one side together.
+  struct Side {
+    std::int64_t bytes = 0;
+    int launches = 0;
+    double us = 0;
+    double max_error = 0;  ///< in units of the side's bound; 0 where predicted
+  };
+
+  bool measured = false;  ///< in turn in this process; else times are sums of predictions
+  Kernel fused_kernel;
+  std::vector<Kernel> kernels;
+  Side fused;
+  Side unfused;
+
+  /// How many times as long as the fused kernel the separate ones take.
+  double ratio() const { return unfused.us / fused.us; }
+};
+
+/// Gives the record of a problem, tuned in so many seconds or predicted.
+using RecordOf = std::function<Result<TuningRecord>(const Problem& problem, double seconds)>;
+
+/// Compares the best kernel of the problem with the best kernels of its unfused form: on the GPU,
+/// or by what is predicted where the service has none. `record_of` is asked once for each different
+/// problem, the fused one first, which gets half of the `seconds`, and of few the first 5; what its
+/// search left is shared out among the others. Errors: `not_found` where there is no unfused form;
+/// those of `record_of`; `internal` where a result is wrong; `device`.
+Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
+                                     const RecordOf& record_of, double seconds, std::uint64_t seed);
+
+}  // namespace kernwright

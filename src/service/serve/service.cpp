@@ -1,0 +1,95 @@
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "service/serve/core.h"
+#include "service/serve/guarded.h"
+#include "support/text.h"
+#include "support/threads.h"
+#include <kernwright/service.h>
+
+namespace kernwright {
+Service::Service(std::shared_ptr<ServiceCore> core) : core_(std::move(core)) {}
+Service::Service(Service&&) noexcept = default;
+Service& Service::operator=(Service&&) noexcept = default;
+Service::~Service() = default;
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): moved within the guard
+Result<Service> Service::open(ServiceOptions options) {
+  return guarded([&]() -> Result<Service> {
+    Result<std::shared_ptr<ServiceCore>> core = ServiceCore::open(std::move(options));
+    if (!core) return std::move(core).error();
+    return Service(*std::move(core));
+  });
+}
+
+Result<Kernel> Service::get_best_kernel(const Problem& problem) const {
+  return guarded([&] { return core_->get_best_kernel(problem); });
+}
+
+Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
+  return guarded([&]() -> Result<void> {
+    std::string missing;
+    std::size_t count = 0;
+    for (const Problem& problem : problems) {
+      const Result<Kernel> kernel = core_->get_best_kernel(problem);
+      if (kernel) continue;
+      ++count;
+      missing += concat("\n  ", problem.text(), ": ", kernel.error().message);
+    }
+    if (count == 0) return {};
+    return Error{ErrorCode::not_found,
+                 concat(count, " of ", problems.size(), " problems cannot be served:", missing)};
+  });
+}
+
+Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
+  return guarded([&]() -> Result<Kernel> {
+    TuningOptions options;
+    options.budget.seconds = seconds;
+    Result<TuningResult> tuned = core_->tune(problem, std::move(options));
+    if (!tuned) return std::move(tuned).error();
+    return core_->get_best_kernel(problem);
+  });
+}
+
+std::vector<LookupCount> Service::lookup_counts() const { return core_->counters().read(); }
+
+Result<Compilation> Service::compile(const Problem& problem, std::string_view kernel_template,
+                                     const ParameterValues& parameters) const {
+  return guarded([&]() -> Result<Compilation> {
+    Result<Candidate> candidate = core_->candidate(problem, kernel_template, parameters);
+    if (!candidate) return std::move(candidate).error();
+    Result<Artifact> artifact = core_->compile(*candidate);
+    if (!artifact) return std::move(artifact).error();
+    const Resources resources = artifact->kernel->resources();
+    return Compilation{.artifact = artifact->digest,
+                       .cubin = artifact->kernel->bits,
+                       .resources = {.registers = resources.registers,
+                                     .spill_bytes = resources.spill_bytes(),
+                                     .stack_bytes = resources.stack_bytes,
+                                     .static_smem_bytes = resources.static_smem_bytes,
+                                     .warnings = artifact->kernel->warnings},
+                       .cached = artifact->cached};
+  });
+}
+
+Result<Kernel> get_best_kernel(const Problem& problem) {
+  // Never destroyed: kernels given out must outlive every other static of the program. A failed
+  // opening is tried again by the next call, since a driver or a cache may have come.
+  static std::mutex mutex;
+  static std::atomic<Service*> service{nullptr};
+  if (service == nullptr) {
+    // In a forked process the mutex may have been locked by a thread of the parent.
+    if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+    const std::lock_guard lock(mutex);
+    if (service == nullptr) {
+      Result<Service> fresh = Service::open();
+      if (!fresh) return std::move(fresh).error();
+      service = new Service(*std::move(fresh));
+    }
+  }
+  return service.load()->get_best_kernel(problem);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,356 @@
+#include "service/sweep/model_worklist.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "service/sweep/model_worklist_config.h"
+#include "service/sweep/worklist.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+/// So many that the rows of all their heads still fit into 64 bits.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;
+
+/// Our name of an activation that transformers spells so; empty where we have none.
+std::string_view activation_of(std::string_view name) {
+  if (name == "silu" || name == "swish") return "silu";
+  if (name == "gelu" || name == "gelu_python") return "gelu_erf";
+  if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_accurate" ||
+      name == "gelu_pytorch_tanh" || name == "gelu_python_tanh") {
+    return "gelu_tanh";
+  }
+  if (name == "relu") return "relu";
+  if (name == "relu2") return "relu_squared";
+  return {};
+}
+
+/// Collects what one GPU runs of a model, for all token counts.
+class Collector {
+ public:
+  Collector(const ModelConfig& model, const ModelUse& use, const Catalog& catalog)
+      : model_(model), use_(use), catalog_(catalog) {}
+
+  ModelWorklist collect() {
+    if (model_.latent) {
+      latent_attention(*model_.latent);
+    } else {
+      attention();
+    }
+    if (model_.intermediate > 0) feed_forward(split(model_.intermediate));
+    if (model_.experts > 0) experts();
+    product(split_up(model_.vocabulary), model_.hidden);
+    norms();
+    for (const std::string& text : model_.notes) note(text);
+    if (model_.weights == Weights::quantized) {
+      note(concat("the products of the layers are left out: their weights are quantised, ",
+                  model_.quantization,
+                  ", and matmul has fp8 with one scale a tensor alone; without "
+                  "quantization_config they are listed as if they were not"));
+    }
+    if (use_.tensor_parallel > 1) {
+      note(
+          "the sums over all GPUs behind output and down products are left out: there is no such "
+          "operation");
+    }
+    return std::move(list_);
+  }
+
+ private:
+  // Of what the GPUs share each has an equal part; the head's is padded.
+  std::int64_t split(std::int64_t size) const { return size / use_.tensor_parallel; }
+  std::int64_t split_up(std::int64_t size) const {
+    return (size + use_.tensor_parallel - 1) / use_.tensor_parallel;
+  }
+
+  void attention() {
+    const std::int64_t heads = split(model_.heads);
+    const std::int64_t kv_heads = std::max<std::int64_t>(split(model_.kv_heads), 1);
+    const std::int64_t head_dim = model_.head_dim;
+    const std::int64_t columns = (heads + 2 * kv_heads) * head_dim;
+    // An engine reads q, k and v where the product left them, or wants three tensors.
+    layer_product(columns, model_.hidden, with_bias(model_.qkv_bias));
+    Problem::Flags three = with_bias(model_.qkv_bias);
+    three.emplace_back("split", "qkv");
+    layer_product(columns, model_.hidden, std::move(three), kv_heads * head_dim);
+    row_parallel_product(model_.hidden, heads * head_dim, model_.output_bias);
+    if (model_.query_norm) {
+      norm("rmsnorm", heads, head_dim);
+      norm("rmsnorm", kv_heads, head_dim);
+    }
+    rope(heads, kv_heads);
+    note("attention itself is left out: there is no operation for it yet");
+    if (model_.weights == Weights::fp8) {
+      note(
+          "the quantising of attention's results for the output product is left out: it belongs to "
+          "attention");
+    }
+  }
+
+  void rope(std::int64_t heads, std::int64_t kv_heads) {
+    if (model_.rotation == Rotation::none) return;
+    if (model_.rotation == Rotation::apart) {
+      note(
+          "the rotation of q and k is left out: it turns a part of each head's columns, and rope "
+          "all of them");
+      return;
+    }
+    // A cache that is contiguous is appended to in the same launch.
+    for (const char* append : {"cache", "none"}) {
+      for (const std::int64_t tokens : use_.tokens) {
+        add(Problem::make("rope",
+                          {{"tokens", tokens},
+                           {"heads", heads},
+                           {"kv_heads", kv_heads},
+                           {"head_dim", model_.head_dim}},
+                          {{"dtype", dtype()},
+                           {"pairs", model_.rotation == Rotation::halves ? "halves" : "neighbours"},
+                           {"append", append}}));
+      }
+    }
+  }
+
+  /// Every GPU makes the low-rank rows for itself, and of them its own heads.
+  void latent_attention(const LatentAttention& latent) {
+    const std::int64_t heads = split(model_.heads);
+    const std::int64_t query = heads * (latent.plain_dim + latent.rotated_dim);
+    if (latent.query_rank > 0) {
+      layer_product(latent.query_rank, model_.hidden, with_bias(model_.qkv_bias));
+      layer_product(query, latent.query_rank);
+      norm("rmsnorm", 1, latent.query_rank, feeds_products());
+    } else {
+      layer_product(query, model_.hidden);
+    }
+    layer_product(latent.key_value_rank + latent.rotated_dim, model_.hidden,
+                  with_bias(model_.qkv_bias));
+    layer_product(heads * (latent.plain_dim + latent.value_dim), latent.key_value_rank);
+    row_parallel_product(model_.hidden, heads * latent.value_dim, model_.output_bias);
+    note(concat("the norm of the compressed keys and values is left out: they are ",
+                latent.key_value_rank, " of ", latent.key_value_rank + latent.rotated_dim,
+                " columns, and rmsnorm takes contiguous rows"));
+    note(concat("the rotation of q and k is left out: it turns ", latent.rotated_dim, " of ",
+                latent.plain_dim + latent.rotated_dim,
+                " columns of a head, and rope takes contiguous heads"));
+    note(
+        "latent attention itself is left out, with the products of its absorbed form: there is no "
+        "operation for it yet");
+  }
+
+  /// `intermediate`: of this GPU.
+  void feed_forward(std::int64_t intermediate) {
+    const std::string_view activation = activation_of(model_.activation);
+    if (activation.empty()) {
+      note(concat("the activation \"", model_.activation,
+                  "\" is left out: no operation has it under that name"));
+    }
+    layer_product((model_.gated ? 2 : 1) * intermediate, model_.hidden,
+                  with_bias(model_.mlp_bias && model_.gated));
+    row_parallel_product(model_.hidden, intermediate, model_.mlp_bias);
+    if (activation.empty()) return;
+    // An engine asks for all of it in one kernel, or for the product and the activation behind it.
+    if (model_.gated) {
+      activate("gated_activation", intermediate, activation, {{"layout", "packed"}},
+               feeds_products());
+    } else {
+      activate("bias_activation", intermediate, activation, {}, {});
+    }
+    fused_feed_forward(intermediate, std::string(activation));
+  }
+
+  void fused_feed_forward(std::int64_t intermediate, const std::string& activation) {
+    if (!has_value("matmul", "activation", activation)) {
+      note(concat("the first product of a layer with ", activation,
+                  " in one kernel is left out: matmul has no such activation"));
+    } else if (!model_.gated) {
+      Problem::Flags flags = with_bias(true);
+      flags.emplace_back("activation", activation);
+      layer_product(intermediate, model_.hidden, std::move(flags));
+    } else if (model_.mlp_bias) {
+      note("the gated product in one kernel is left out: it takes no bias");
+    } else if (model_.weights == Weights::fp8) {
+      note("the gated product in one kernel is left out: its result in fp8 would need a scale");
+    } else {
+      layer_product(intermediate, model_.hidden, {{"activation", activation}, {"gate", "stacked"}});
+    }
+  }
+
+  void activate(const std::string& operation, std::int64_t columns, std::string_view activation,
+                Problem::Flags flags, const Problem::Flags& more) {
+    if (!has_value(operation, "activation", activation)) {
+      note(concat("the activation ", activation, " is left out: ", operation, " has none such"));
+      return;
+    }
+    flags.emplace_back("activation", std::string(activation));
+    flags.insert(flags.end(), more.begin(), more.end());
+    rows(operation, 1, columns, flags);
+  }
+
+  void experts() {
+    Problem::Flags flags = with_bias(model_.router == Router::biased);
+    if (model_.router == Router::precise) {
+      flags.emplace_back("out", "fp32");
+      note(concat("the router is listed with fp32 results of ", dtype(),
+                  " operands: transformers multiplies in fp32, and of fp32 operands matmul takes "
+                  "the bits of tf32 alone"));
+    }
+    product(model_.experts, model_.hidden, flags);  // every GPU has all of it
+    note(
+        "the choice of experts among the router's values is left out: there is no operation for "
+        "it");
+    note(
+        "the products of experts and their activation are left out: they are grouped by expert, "
+        "which matmul is not");
+    if (model_.shared_intermediate > 0) feed_forward(split(model_.shared_intermediate));
+  }
+
+  /// The first norm has no residual; the others take up the sum so far, which the one behind the
+  /// last layer does too.
+  void norms() {
+    const std::string operation = model_.layer_norm ? "layernorm" : "rmsnorm";
+    const Problem::Flags residual = {{"residual", "add"}};
+    if (const Problem::Flags out = feeds_products(); !out.empty()) {
+      norm(operation, 1, model_.hidden, out);
+      Problem::Flags both = residual;
+      both.insert(both.end(), out.begin(), out.end());
+      norm(operation, 1, model_.hidden, both);
+    } else {
+      norm(operation, 1, model_.hidden);
+    }
+    norm(operation, 1, model_.hidden, residual);
+  }
+
+  void norm(const std::string& operation, std::int64_t rows_per_token, std::int64_t columns,
+            const Problem::Flags& flags = {}) {
+    rows(operation, rows_per_token, columns, flags);
+  }
+
+  void rows(const std::string& operation, std::int64_t rows_per_token, std::int64_t columns,
+            Problem::Flags flags) {
+    flags.emplace_back("dtype", dtype());
+    for (const std::int64_t tokens : use_.tokens) {
+      add(Problem::make(operation, {{"rows", tokens * rows_per_token}, {"columns", columns}},
+                        flags));
+    }
+  }
+
+  /// A product of a layer, whose weights may be quantised.
+  void layer_product(std::int64_t n, std::int64_t k, Problem::Flags flags = {},
+                     std::int64_t n_kv = 0) {
+    if (model_.weights == Weights::quantized) return;
+    if (model_.weights == Weights::fp8) {
+      flags.insert(flags.end(), {{"dtype", "fp8_e4m3"}, {"out", dtype()}, {"scaling", "alpha"}});
+    }
+    product(n, k, std::move(flags), n_kv);
+  }
+
+  /// One whose rows of k are split: the GPUs' results are summed, so one of them adds the bias.
+  void row_parallel_product(std::int64_t n, std::int64_t k, bool bias) {
+    if (bias) layer_product(n, k, with_bias(true));
+    if (!bias || use_.tensor_parallel > 1) layer_product(n, k);
+  }
+
+  void product(std::int64_t n, std::int64_t k, Problem::Flags flags = {}, std::int64_t n_kv = 0) {
+    const bool typed = std::any_of(flags.begin(), flags.end(),
+                                   [](const auto& flag) { return flag.first == "dtype"; });
+    if (!typed) flags.emplace_back("dtype", dtype());
+    for (const std::int64_t m : use_.tokens) {
+      Problem::Dims dims = {{"m", m}, {"n", n}, {"k", k}};
+      if (n_kv > 0) dims.emplace_back("n_kv", n_kv);
+      add(Problem::make("matmul", std::move(dims), flags));
+    }
+  }
+
+  static Problem::Flags with_bias(bool bias) {
+    return bias ? Problem::Flags{{"bias", "column"}} : Problem::Flags{};
+  }
+
+  /// What makes an operation's result an operand of the next product.
+  Problem::Flags feeds_products() const {
+    return model_.weights == Weights::fp8 ? Problem::Flags{{"out", "fp8_e4m3"}} : Problem::Flags{};
+  }
+
+  std::string dtype() const { return std::string(to_string(use_.dtype)); }
+
+  bool has_value(std::string_view operation, std::string_view flag, std::string_view value) const {
+    const Result<const Operation*> found = catalog_.operation(operation);
+    if (!found) return false;
+    for (const Flag& each : (*found)->flags) {
+      if (each.name == flag) return std::ranges::find(each.values, value) != each.values.end();
+    }
+    return false;
+  }
+
+  void note(std::string text) {
+    if (std::ranges::find(list_.notes, text) == list_.notes.end()) {
+      list_.notes.push_back(std::move(text));
+    }
+  }
+
+  void add(const Problem& problem) {
+    const Result<const Operation*> operation = catalog_.operation(problem.operation());
+    if (!operation) {
+      note(concat("there is no operation ", problem.operation()));
+      return;
+    }
+    Result<Problem> normalized = (*operation)->normalize(problem);
+    if (!normalized) {
+      note(concat("what cannot be is left out, ", normalized.error().message));
+    } else if (known_.insert(normalized->text()).second) {
+      list_.problems.push_back(*std::move(normalized));
+    }
+  }
+
+  const ModelConfig& model_;
+  const ModelUse& use_;
+  const Catalog& catalog_;
+  ModelWorklist list_;
+  std::set<std::string> known_;
+};
+
+Result<void> check_split(const ModelConfig& model, const ModelUse& use, std::string_view file) {
+  const std::int64_t parts = use.tensor_parallel;
+  const auto refuse = [&](std::string_view what, std::int64_t size) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(file, ": ", what, " is ", size, ", which ", parts, " GPUs do not divide")};
+  };
+  if (model.heads % parts != 0) return refuse("the number of attention heads", model.heads);
+  if (!model.latent && model.kv_heads % parts != 0 && parts % model.kv_heads != 0) {
+    return refuse("num_key_value_heads", model.kv_heads);
+  }
+  if (model.intermediate % parts != 0) {
+    return refuse("the feed-forward layers' inner size", model.intermediate);
+  }
+  if (model.shared_intermediate % parts != 0) {
+    return refuse("the shared experts' inner size", model.shared_intermediate);
+  }
+  for (const std::int64_t tokens : use.tokens) {
+    if (tokens > kMostTokens) {
+      return Error{ErrorCode::invalid_argument,
+                   concat("a step of ", tokens, " tokens: at most ", kMostTokens, " are possible")};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ModelWorklist> model_worklist(std::string_view config, std::string_view file,
+                                     const ModelUse& use, const Catalog& catalog) {
+  const Result<ModelConfig> model = read_model_config(config, file);
+  if (!model) return model.error();
+  if (Result<void> split = check_split(*model, use, file); !split) return split.error();
+  // Every token count gives as many problems as the first.
+  ModelUse first = use;
+  first.tokens.resize(std::min<std::size_t>(use.tokens.size(), 1));
+  const std::size_t each = Collector(*model, first, catalog).collect().problems.size();
+  if (each * use.tokens.size() > kMostProblems) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(file, ": ", each * use.tokens.size(), " problems for ", use.tokens.size(),
+                        " token counts: a worklist has at most ", kMostProblems)};
+  }
+  return Collector(*model, use, catalog).collect();
+}
+
+}  // namespace kernwright

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "service/serve/core.h"
+
+namespace kernwright {
+
+/// What a sweep would do, before it does it.
+struct SweepPlan {
+  struct Row {
+    Problem problem;              ///< normalised
+    bool due = true;              ///< false: it has a record already, or is impossible
+    std::int64_t candidates = 0;  ///< 0 where it is not due: then nobody enumerates them
+    std::int64_t compiles = 0;    ///< candidates that differ in what is compiled
+    std::string impossible;       ///< why no template runs it; empty: one does
+  };
+  std::vector<Row> rows;
+
+  std::int64_t due() const;
+  std::int64_t impossible() const;
+  std::int64_t candidates() const;
+  std::int64_t compiles() const;
+
+  /// How long it takes at most with `seconds_per_problem` on each of `gpus` devices, where each
+  /// search uses its budget up.
+  double seconds(double seconds_per_problem, int gpus) const;
+};
+
+/// Of `normalized` problems. Calls `progress` with the number of those that were planned, after
+/// each: the whole space of one that is due is enumerated. `recheck` as in `sweep_state`.
+SweepPlan plan_sweep(const ServiceCore& service, const std::vector<Problem>& normalized,
+                     bool recheck, const std::function<void(std::size_t)>& progress);
+
+}  // namespace kernwright

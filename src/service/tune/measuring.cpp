@@ -1,0 +1,96 @@
+#include "service/tune/measuring.h"
+
+#include <utility>
+
+#include "tuner/audit/auditor.h"
+#include "tuner/worker/find_worker.h"
+#include "tuner/worker/worker.h"
+#include "tuner/worker/worker_runner.h"
+
+namespace kernwright {
+namespace {
+
+class WorkerMeasuring final : public Measuring {
+ public:
+  WorkerMeasuring(MeasuringContext context, std::unique_ptr<Worker> worker)
+      : context_(std::move(context)), worker_(std::move(worker)) {}
+
+  Result<std::unique_ptr<Runner>> open(const Operation& operation, const Problem& normalized,
+                                       DeviceRunnerOptions options) override {
+    return open_worker_runner(*worker_,
+                              {.catalog = context_.catalog,
+                               .template_dirs = context_.template_dirs,
+                               .operation = operation,
+                               .normalized = normalized,
+                               .profile = context_.profile},
+                              options);
+  }
+  bool lost() const override { return worker_->lost(); }
+
+ private:
+  MeasuringContext context_;
+  std::unique_ptr<Worker> worker_;
+};
+
+class ProcessMeasuring final : public Measuring {
+ public:
+  ProcessMeasuring(MeasuringContext context, std::unique_ptr<Device> device,
+                   std::unique_ptr<DataOps> data_ops, std::unique_ptr<Auditor> auditor)
+      : context_(std::move(context)),
+        device_(std::move(device)),
+        data_ops_(std::move(data_ops)),
+        auditor_(std::move(auditor)) {}
+
+  Result<std::unique_ptr<Runner>> open(const Operation& operation, const Problem& normalized,
+                                       DeviceRunnerOptions options) override {
+    options.audit = [this](const auto& released) { return auditor_->look(released); };
+    return open_device_runner(*device_, *data_ops_, operation, normalized, context_.catalog,
+                              context_.pool, options);
+  }
+  bool lost() const override { return device_->lost(); }
+
+ private:
+  MeasuringContext context_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DataOps> data_ops_;
+  std::unique_ptr<Auditor> auditor_;  ///< last: it looks at the device
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
+                                                     const std::filesystem::path& worker) {
+  auto program = find_worker(worker);
+  if (!program) return program.error();
+  WorkerOptions options;
+  options.program = std::move(program).value();
+  options.device = context.identity.ordinal;
+  options.uuid = context.identity.uuid;
+  options.cache_root = context.cache_root;
+  options.policy = context.policy;
+  options.log = context.log;
+  options.inform = context.inform;
+  auto started = Worker::start(std::move(options), context.pool);
+  if (!started) return started.error();
+  return std::unique_ptr<Measuring>(
+      std::make_unique<WorkerMeasuring>(std::move(context), std::move(started).value()));
+}
+
+Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
+                                                      const OpenDevice& open_device,
+                                                      const MakeDataOps& make_data_ops) {
+  // Its first look is at the GPU without a context of ours.
+  auto auditor = std::make_unique<Auditor>(
+      context.identity.uuid,
+      AuditorOptions{.policy = context.policy, .own_pids = {}, .cache_root = context.cache_root});
+  auto device = open_device(context.identity.ordinal);
+  if (!device) return device.error();
+  auto data_ops = make_data_ops(**device, context.pool);
+  if (!data_ops) return data_ops.error();
+  auditor->watch(**device, context.pool);
+  return std::unique_ptr<Measuring>(
+      std::make_unique<ProcessMeasuring>(std::move(context), std::move(device).value(),
+                                         std::move(data_ops).value(), std::move(auditor)));
+}
+
+}  // namespace kernwright

@@ -1,0 +1,63 @@
+#include "service/tune/tuning_history.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "support/utc.h"
+#include "tuner/candidates/seeds.h"
+
+namespace kernwright {
+
+void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
+                           const Answers& known) const {
+  for (const GradedRecord& found : known.records) {
+    // A record of level C claims nothing that a new search would have to refute.
+    if (found.head.grade != RecordGrade::measured || found.head.trust == Trust::c) continue;
+    options.incumbent = {found.head.winner.kernel_template, found.head.winner.configuration, false};
+    if (found.match == Match::exact) break;
+    if (const Lookup<TuningRecord> record = read_record(found.file)) {
+      for (const RankedConfiguration& ranked : record.value->runners_up) {
+        options.seeds.push_back({ranked.kernel_template, ranked.configuration, false});
+      }
+    }
+    break;
+  }
+  std::vector<RecordRun> others;
+  for (const std::filesystem::path& root : cache_.roots()) {
+    std::vector<RecordRun> runs = RecordStore(root).heads(operation.name);
+    std::move(runs.begin(), runs.end(), std::back_inserter(others));
+  }
+  for (SeedConfiguration& seed : find_seeds(operation, key_, others)) {
+    options.seeds.push_back(std::move(seed));
+  }
+  for (const Failure& failure :
+       FailureStore(cache_.root()).active(key_.problem, scope({}), template_digest_)) {
+    options.failures.push_back({failure.id(), failure.outcome});
+  }
+  for (const auto& [id, ban] : known.decisions.bans()) {
+    options.failures.push_back({id, Outcome::rejected});
+  }
+}
+
+Result<void> TuningHistory::keep(const Trial& failed) const {
+  if (!lasting_severity(failed.outcome)) return {};
+  return FailureStore(cache_.root())
+      .put({.problem = key_.problem,
+            .kernel_template = failed.kernel_template,
+            .configuration = failed.configuration,
+            .scope = scope(template_digest_(failed.kernel_template)),
+            .outcome = failed.outcome,
+            .detail = failed.detail,
+            .time = utc_now()});
+}
+
+FailureScope TuningHistory::scope(std::string template_digest) const {
+  return {.sku = key_.sku,
+          .target = key_.target,
+          .driver = now_.driver,
+          .compiler = now_.compiler,
+          .template_digest = std::move(template_digest)};
+}
+
+}  // namespace kernwright

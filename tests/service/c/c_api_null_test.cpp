@@ -1,0 +1,253 @@
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+#include <regex>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/files/embedded_files.h"
+#include "service/c/c_api_support.h"
+#include "support/text.h"
+#include "tests/device/fake_driver.h"
+#include "tests/launch/scripted_kernel.h"
+#include "tests/temp_dir.h"
+
+namespace kernwright {
+
+std::span<const EmbeddedFile> embedded_c_header();
+
+namespace {
+
+/// A function and one of its pointers.
+using Pointer = std::pair<std::string, std::string>;
+
+/// Those of kernwright/c.h, in its order: every parameter that is written with a star, or that is
+/// the `stream`.
+std::vector<Pointer> declared_pointers() {
+  std::string text;
+  for (const EmbeddedFile& file : embedded_c_header()) text += file.content;
+  text = std::regex_replace(text, std::regex(R"(/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)"), "");
+  std::vector<Pointer> pointers;
+  const std::regex function(R"((kw_\w+)\(([^()]*)\);)");
+  const std::regex parameter(R"(\*\s*(\w+)\s*(?:,|$))");
+  for (std::sregex_iterator i(text.begin(), text.end(), function), end; i != end; ++i) {
+    const std::string parameters = (*i)[2];
+    for (std::sregex_iterator j(parameters.begin(), parameters.end(), parameter); j != end; ++j) {
+      pointers.emplace_back((*i)[1], (*j)[1]);
+    }
+  }
+  return pointers;
+}
+
+/// What may be null, and what that means.
+const std::set<Pointer>& optional_pointers() {
+  static const std::set<Pointer> optional{
+      {"kw_open", "options"},           // all defaults
+      {"kw_close", "service"},          // nothing to do
+      {"kw_release", "kernel"},         // nothing to do
+      {"kw_release_baked", "baked"},    // nothing to do
+      {"kw_release_chain", "chain"},    // nothing to do
+      {"kw_chain_end", "builder"},      // nothing to do
+      {"kw_launch", "stream"},          // the default stream
+      {"kw_launch_checked", "stream"},  // the default stream
+      {"kw_launch_baked", "stream"},    // the default stream
+      {"kw_launch_chain", "stream"},    // the default stream
+      {"kw_tune_chain", "stream"},      // the default stream
+      {"kw_add_to_capture", "stream"},  // which is in no capture: the driver says so
+      {"kw_add_chain_to_capture", "stream"},
+      {"kw_launch", "workspace"},          // one of the pool
+      {"kw_launch_checked", "workspace"},  // one of the pool
+      {"kw_chain_parameter", "address"},   // refused when the chain is built
+  };
+  return optional;
+}
+
+/// Objects of every kind, over a driver that runs nothing.
+class CApiNullTest : public ::testing::Test {
+ protected:
+  CApiNullTest() {
+    driver_.current = reinterpret_cast<CUcontext>(0xcc);
+    const ExecutionPlan plan = mapped_plan();
+    driver_.kernels["scale"] = parameter_sizes(plan, plan.launches[0]);
+    auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
+    EXPECT_TRUE(launcher) << launcher.error().message;
+    loaded_ = make_kernel(plan, *std::move(launcher));
+    kernel_ = new kw_kernel{loaded_->handle().pin(), "{}"};
+
+    root_ = cache_.path();
+    kw_options options{};
+    options.struct_size = sizeof options;
+    options.cache = root_.c_str();
+    options.sku = "h200";
+    EXPECT_EQ(kw_open(&options, &service_), 0) << kw_last_error();
+    EXPECT_EQ(kw_bake(kernel_, kTensors, 2, nullptr, 0, &baked_), 0) << kw_last_error();
+    EXPECT_EQ(kw_chain_begin(&builder_), 0) << kw_last_error();
+    for (std::size_t i = 0; i < 2; ++i) arguments_[i].pointer = kTensors[i];
+    EXPECT_EQ(kw_chain_add(builder_, kernel_, arguments_, 2), 0) << kw_last_error();
+    EXPECT_EQ(kw_chain_build(builder_, &chain_), 0) << kw_last_error();
+  }
+  ~CApiNullTest() override {
+    kw_release_chain(chain_);
+    kw_chain_end(builder_);
+    kw_release_baked(baked_);
+    kw_release(kernel_);
+    kw_close(service_);
+  }
+
+  /// Every call with one pointer null that must not be, and all others in order.
+  std::map<Pointer, std::function<int()>> calls() {
+    const auto size = [](std::size_t bytes) {
+      return bytes == static_cast<std::size_t>(-1) ? -1 : 0;
+    };
+    const auto text = [](const char* given) { return given == nullptr ? -1 : 0; };
+    const char* const problem = "vector_add n=1000 dtype=fp32";
+    return {
+        {{"kw_open", "service"}, [] { return kw_open(nullptr, nullptr); }},
+        {{"kw_get_best_kernel", "service"},
+         [=, this] { return kw_get_best_kernel(nullptr, problem, &out_kernel_); }},
+        {{"kw_get_best_kernel", "problem"},
+         [this] { return kw_get_best_kernel(service_, nullptr, &out_kernel_); }},
+        {{"kw_get_best_kernel", "kernel"},
+         [=, this] { return kw_get_best_kernel(service_, problem, nullptr); }},
+        {{"kw_tune", "service"}, [=, this] { return kw_tune(nullptr, problem, 1, &out_kernel_); }},
+        {{"kw_tune", "problem"}, [this] { return kw_tune(service_, nullptr, 1, &out_kernel_); }},
+        {{"kw_tune", "kernel"}, [=, this] { return kw_tune(service_, problem, 1, nullptr); }},
+        {{"kw_prewarm", "service"}, [&] { return kw_prewarm(nullptr, nullptr, 0); }},
+        {{"kw_prewarm", "problems"}, [this] { return kw_prewarm(service_, nullptr, 1); }},
+        {{"kw_lookup_counts", "service"}, [this] { return kw_lookup_counts(nullptr, &out_text_); }},
+        {{"kw_lookup_counts", "counts"}, [this] { return kw_lookup_counts(service_, nullptr); }},
+        {{"kw_workspace_bytes", "kernel"}, [=] { return size(kw_workspace_bytes(nullptr)); }},
+        {{"kw_describe", "kernel"}, [=] { return text(kw_describe(nullptr)); }},
+        {{"kw_launch", "kernel"},
+         [] { return kw_launch(nullptr, nullptr, kTensors, 2, nullptr, 0, nullptr); }},
+        {{"kw_launch", "tensors"},
+         [this] { return kw_launch(kernel_, nullptr, nullptr, 2, nullptr, 0, nullptr); }},
+        {{"kw_launch", "scalars"},
+         [this] { return kw_launch(kernel_, nullptr, kTensors, 2, nullptr, 1, nullptr); }},
+        {{"kw_launch_checked", "kernel"},
+         [] { return kw_launch_checked(nullptr, nullptr, kTensors, 2, nullptr, 0, nullptr); }},
+        {{"kw_launch_checked", "tensors"},
+         [this] { return kw_launch_checked(kernel_, nullptr, nullptr, 2, nullptr, 0, nullptr); }},
+        {{"kw_launch_checked", "scalars"},
+         [this] { return kw_launch_checked(kernel_, nullptr, kTensors, 2, nullptr, 1, nullptr); }},
+        {{"kw_bake", "kernel"},
+         [this] { return kw_bake(nullptr, kTensors, 2, nullptr, 0, &out_baked_); }},
+        {{"kw_bake", "tensors"},
+         [this] { return kw_bake(kernel_, nullptr, 2, nullptr, 0, &out_baked_); }},
+        {{"kw_bake", "scalars"},
+         [this] { return kw_bake(kernel_, kTensors, 2, nullptr, 1, &out_baked_); }},
+        {{"kw_bake", "baked"},
+         [this] { return kw_bake(kernel_, kTensors, 2, nullptr, 0, nullptr); }},
+        {{"kw_launch_baked", "baked"}, [] { return kw_launch_baked(nullptr, nullptr); }},
+        {{"kw_rebind", "baked"}, [] { return kw_rebind(nullptr, kTensors, 2, nullptr, 0); }},
+        {{"kw_rebind", "tensors"}, [this] { return kw_rebind(baked_, nullptr, 2, nullptr, 0); }},
+        {{"kw_rebind", "scalars"}, [this] { return kw_rebind(baked_, kTensors, 2, nullptr, 1); }},
+        {{"kw_add_to_capture", "baked"}, [] { return kw_add_to_capture(nullptr, nullptr); }},
+        {{"kw_chain_begin", "builder"}, [] { return kw_chain_begin(nullptr); }},
+        {{"kw_chain_parameter", "builder"},
+         [this] { return kw_chain_parameter(nullptr, kTensors[0], &out_slot_); }},
+        {{"kw_chain_parameter", "slot"},
+         [this] { return kw_chain_parameter(builder_, kTensors[0], nullptr); }},
+        {{"kw_chain_buffer", "builder"},
+         [this] { return kw_chain_buffer(nullptr, 16, &out_slot_); }},
+        {{"kw_chain_buffer", "slot"}, [this] { return kw_chain_buffer(builder_, 16, nullptr); }},
+        {{"kw_chain_add", "builder"},
+         [this] { return kw_chain_add(nullptr, kernel_, arguments_, 2); }},
+        {{"kw_chain_add", "kernel"},
+         [this] { return kw_chain_add(builder_, nullptr, arguments_, 2); }},
+        {{"kw_chain_add", "arguments"},
+         [this] { return kw_chain_add(builder_, kernel_, nullptr, 2); }},
+        {{"kw_chain_build", "builder"}, [this] { return kw_chain_build(nullptr, &out_chain_); }},
+        {{"kw_chain_build", "chain"}, [this] { return kw_chain_build(builder_, nullptr); }},
+        {{"kw_launch_chain", "chain"}, [] { return kw_launch_chain(nullptr, nullptr); }},
+        {{"kw_rebind_chain", "chain"}, [] { return kw_rebind_chain(nullptr, kTensors, 0); }},
+        {{"kw_rebind_chain", "parameters"}, [this] { return kw_rebind_chain(chain_, nullptr, 1); }},
+        {{"kw_add_chain_to_capture", "chain"},
+         [] { return kw_add_chain_to_capture(nullptr, nullptr); }},
+        {{"kw_set_chain_path", "chain"}, [] { return kw_set_chain_path(nullptr, "graph"); }},
+        {{"kw_set_chain_path", "path"}, [this] { return kw_set_chain_path(chain_, nullptr); }},
+        {{"kw_tune_chain", "chain"}, [] { return kw_tune_chain(nullptr, nullptr); }},
+        {{"kw_describe_chain", "chain"}, [=] { return text(kw_describe_chain(nullptr)); }},
+    };
+  }
+
+  static constexpr std::uint64_t kX = 0x10000;
+  static constexpr std::uint64_t kY = 0x20000;
+  inline static const void* const kTensors[2] = {reinterpret_cast<const void*>(kX),
+                                                 reinterpret_cast<const void*>(kY)};
+  FakeDriver driver_;
+  ScopedTempDir cache_;
+  std::string root_;
+  std::shared_ptr<LoadedKernel> loaded_;
+  kw_chain_arg arguments_[2] = {};
+  kw_service* service_ = nullptr;
+  kw_kernel* kernel_ = nullptr;
+  kw_baked* baked_ = nullptr;
+  kw_chain_builder* builder_ = nullptr;
+  kw_chain* chain_ = nullptr;
+  // What no failing call may write.
+  kw_kernel* out_kernel_ = nullptr;
+  kw_baked* out_baked_ = nullptr;
+  kw_chain* out_chain_ = nullptr;
+  const char* out_text_ = nullptr;
+  std::size_t out_slot_ = 99;
+};
+
+TEST_F(CApiNullTest, ANullPointerIsAFailureThatNamesFunctionAndParameter) {
+  for (const auto& [pointer, call] : calls()) {
+    const auto& [function, parameter] = pointer;
+    EXPECT_EQ(call(), -1) << function << ", " << parameter;
+    EXPECT_EQ(kw_last_error(), concat(function, ": ", parameter, " is null"));
+  }
+  EXPECT_EQ(out_kernel_, nullptr);
+  EXPECT_EQ(out_baked_, nullptr);
+  EXPECT_EQ(out_chain_, nullptr);
+  EXPECT_EQ(out_text_, nullptr);
+  EXPECT_EQ(out_slot_, 99U);
+}
+
+TEST_F(CApiNullTest, EveryPointerOfTheHeaderIsTriedOrSaidToBeOptional) {
+  const auto tried = calls();
+  const std::vector<Pointer> declared = declared_pointers();
+  std::set<Pointer> seen;
+  for (const Pointer& pointer : declared) {
+    seen.insert(pointer);
+    EXPECT_NE(tried.count(pointer), optional_pointers().count(pointer))
+        << pointer.first << " has a pointer " << pointer.second
+        << " that is neither tried nor optional, or both";
+  }
+  for (const auto& [pointer, call] : tried) {
+    EXPECT_EQ(seen.count(pointer), 1U) << pointer.first << " has no " << pointer.second;
+  }
+  for (const Pointer& pointer : optional_pointers()) {
+    EXPECT_EQ(seen.count(pointer), 1U) << pointer.first << " has no " << pointer.second;
+  }
+}
+
+TEST_F(CApiNullTest, WhatIsOptionalMayBeNull) {
+  kw_close(nullptr);
+  kw_release(nullptr);
+  kw_release_baked(nullptr);
+  kw_release_chain(nullptr);
+  kw_chain_end(nullptr);
+  EXPECT_EQ(kw_launch(kernel_, nullptr, kTensors, 2, nullptr, 0, nullptr), 0) << kw_last_error();
+  EXPECT_EQ(kw_launch_checked(kernel_, nullptr, kTensors, 2, nullptr, 0, nullptr), 0)
+      << kw_last_error();
+  EXPECT_EQ(driver_.pool_memory.size(), 2U) << "a workspace of the pool for each";
+  EXPECT_EQ(kw_launch_baked(baked_, nullptr), 0) << kw_last_error();
+  EXPECT_EQ(kw_launch_chain(chain_, nullptr), 0) << kw_last_error();
+  EXPECT_EQ(kw_prewarm(service_, nullptr, 0), 0) << kw_last_error();
+  EXPECT_EQ(kw_rebind_chain(chain_, nullptr, 0), 0) << kw_last_error();
+  EXPECT_EQ(kw_add_to_capture(baked_, nullptr), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "not being captured"), nullptr) << kw_last_error();
+  std::size_t slot = 99;
+  EXPECT_EQ(kw_chain_parameter(builder_, nullptr, &slot), 0) << kw_last_error();
+  EXPECT_EQ(slot, 0U);
+}
+
+}  // namespace
+}  // namespace kernwright

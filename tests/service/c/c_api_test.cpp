@@ -1,0 +1,247 @@
+#include <cstddef>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "device/cuda_device.h"
+#include "service/c/c_api_support.h"
+#include "tests/comma_locale.h"
+#include "tests/temp_dir.h"
+#include <kernwright/c.h>
+
+namespace kernwright {
+namespace {
+
+TEST(CApiTest, FailuresLeaveTheirReason) {
+  kw_service* service = nullptr;
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.sku = "h9000";
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "h9000"), nullptr) << kw_last_error();
+  EXPECT_EQ(service, nullptr);
+
+  options.sku = "h200";
+  options.on_miss = "guess";
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "guess"), nullptr) << kw_last_error();
+
+  options.on_miss = nullptr;
+  options.l2 = "hot";
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_options.l2 is \"hot\"; it must be cold, warm or mixed");
+
+  options.l2 = nullptr;
+  options.epilogue = "/nowhere/clamp.cu";
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "/nowhere/clamp.cu"), nullptr) << kw_last_error();
+
+  kw_options unset{};
+  EXPECT_EQ(kw_open(&unset, &service), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "struct_size"), nullptr) << kw_last_error();
+}
+
+TEST(CApiTest, FieldsBeyondTheCallersStructAreNotRead) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  kw_options options{};
+  options.struct_size = offsetof(kw_options, worker);
+  options.cache = root.c_str();
+  options.sku = "h200";
+  options.worker = reinterpret_cast<const char*>(16);  // what lies behind an older, smaller struct
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_close(service);
+}
+
+TEST(CApiTest, AServiceOpensUnderAnyLocaleOfTheHost) {
+  const CommaLocale locale;
+  if (!locale.missing().empty()) GTEST_SKIP() << locale.missing();
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  for (const char* sku : {"h200", "b200", "a100_80", "rtx_4090"}) {
+    kw_options options{};
+    options.struct_size = sizeof options;
+    options.cache = root.c_str();
+    options.sku = sku;
+    kw_service* service = nullptr;
+    ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+    kw_close(service);
+  }
+}
+
+TEST(CApiTest, FieldsThatTheLibraryDoesNotKnowAreRefusedUnlessTheyAreZero) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  struct {
+    kw_options known{};
+    std::size_t later = 0;
+  } newer;
+  newer.known.struct_size = sizeof newer;
+  newer.known.cache = root.c_str();
+  newer.known.sku = "h200";
+  kw_service* service = nullptr;
+  EXPECT_EQ(kw_open(&newer.known, &service), 0) << kw_last_error();
+  kw_close(service);
+  newer.later = 1;
+  EXPECT_EQ(kw_open(&newer.known, &service), -1);
+  EXPECT_EQ(kw_last_error(), "kw_options has fields set that kernwright " +
+                                 std::string(kw_version()) + " does not know: struct_size is " +
+                                 std::to_string(sizeof newer) + ", it knows " +
+                                 std::to_string(sizeof newer.known) + " bytes");
+}
+
+TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
+  const ScopedTempDir cache;
+  const ScopedTempDir bundle;
+  const ScopedTempDir own_templates;
+  const std::string root = cache.path();
+  const std::string layer = bundle.path();
+  const std::string templates = own_templates.path();
+  const char* const layers[] = {layer.c_str()};
+  const char* const folders[] = {templates.c_str(), nullptr};
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  options.min_match = "good";
+  kw_service* service = nullptr;
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_STREQ(kw_last_error(),
+               "kw_options.min_match is \"good\"; it must be exact, recheck, seed, bucket, "
+               "predicted or none");
+  options.min_match = "recheck";
+  options.read_only_cache_count = 1;
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_options.read_only_caches is null; 1 are counted");
+  options.read_only_caches = layers;
+  options.template_dirs = folders;
+  options.template_dir_count = 2;
+  EXPECT_EQ(kw_open(&options, &service), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_options.template_dirs[1] is null");
+  options.template_dir_count = 1;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+
+  const char* const problems[] = {"vector_add n=1000 dtype=fp32", "vector_add n=2000 dtype=fp32"};
+  EXPECT_EQ(kw_prewarm(service, problems, 2), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "2 of 2 problems cannot be served"), nullptr)
+      << kw_last_error();
+  EXPECT_NE(std::strstr(kw_last_error(), "n=2000"), nullptr) << kw_last_error();
+  const char* counts = nullptr;
+  ASSERT_EQ(kw_lookup_counts(service, &counts), 0) << kw_last_error();
+  EXPECT_STREQ(counts, R"([{"match":"none","reason":"absent","count":2}])");
+  const char* const gap[] = {"vector_add n=1000 dtype=fp32", nullptr};
+  EXPECT_EQ(kw_prewarm(service, gap, 2), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_prewarm: problems[1] is null");
+  kw_close(service);
+}
+
+TEST(CApiTest, WarningsGoToTheCallersFunction) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  std::string heard;
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  options.log_data = &heard;
+  options.log = [](void* data, int level, const char* message) {
+    static_cast<std::string*>(data)->append(std::to_string(level) + " " + message);
+  };
+  ServiceOptions read;
+  ASSERT_EQ(c_api::read_options(options, read), "");
+  read.log(LogLevel::warning, "record not stored");
+  EXPECT_EQ(heard, std::to_string(KW_LOG_WARNING) + " record not stored");
+}
+
+TEST(CApiTest, TheHeadersVersionIsTheLibrarys) {
+  EXPECT_STREQ(KERNWRIGHT_VERSION_STRING, kw_version());
+  const std::string parts = std::to_string(KERNWRIGHT_VERSION_MAJOR) + "." +
+                            std::to_string(KERNWRIGHT_VERSION_MINOR) + "." +
+                            std::to_string(KERNWRIGHT_VERSION_PATCH);
+  EXPECT_EQ(parts, kw_version());
+}
+
+TEST(CApiGpuTest, TheWorkerIsThatOfTheOptionsUnlessMeasuringInProcess) {
+  if (const auto gpu = describe_cuda_device(0); !gpu) GTEST_SKIP() << gpu.error().message;
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.worker = "/nowhere/kernwright";
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_kernel* kernel = nullptr;
+  const char* problem = "vector_add n=1000 dtype=fp32";
+  EXPECT_EQ(kw_tune(service, problem, 2, &kernel), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "/nowhere/kernwright"), nullptr) << kw_last_error();
+  kw_close(service);
+
+  options.measure_in_process = 1;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  ASSERT_EQ(kw_tune(service, problem, 2, &kernel), 0) << kw_last_error();
+  EXPECT_NE(std::strstr(kw_describe(kernel), "\"match\":\"exact\""), nullptr)
+      << kw_describe(kernel);
+  kw_release(kernel);
+  kw_close(service);
+}
+
+TEST(CApiToolkitTest, AKernelIsPredictedAndDescribedForASku) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_kernel* kernel = nullptr;
+  if (kw_get_best_kernel(service, "vector_add n=1000 dtype=fp32", &kernel) != 0 &&
+      std::strstr(kw_last_error(), "nvrtc") != nullptr) {
+    GTEST_SKIP() << kw_last_error();
+  }
+  ASSERT_NE(kernel, nullptr) << kw_last_error();
+  kw_close(service);
+
+  const nlohmann::json description = nlohmann::json::parse(kw_describe(kernel));
+  EXPECT_EQ(description["problem"], "vector_add n=1000 dtype=fp32");
+  EXPECT_EQ(description["match"], "predicted");
+  EXPECT_TRUE(description["best_path"].is_null());
+  ASSERT_EQ(description["arguments"].size(), 3U);
+  EXPECT_EQ(description["arguments"][2]["output"], true);
+  EXPECT_EQ(description["arguments"][0]["extent"][0], 1000);
+  EXPECT_EQ(kw_workspace_bytes(kernel), 0U);
+
+  const void* tensors[3] = {};
+  EXPECT_EQ(kw_launch(kernel, nullptr, tensors, 3, nullptr, 0, nullptr), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "without a GPU"), nullptr) << kw_last_error();
+  EXPECT_EQ(kw_launch_checked(kernel, nullptr, tensors, 3, nullptr, 0, nullptr), -1);
+  kw_baked* baked = nullptr;
+  EXPECT_EQ(kw_bake(kernel, tensors, 3, nullptr, 0, &baked), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "without a GPU"), nullptr) << kw_last_error();
+  EXPECT_EQ(baked, nullptr);
+
+  kw_chain_builder* builder = nullptr;
+  ASSERT_EQ(kw_chain_begin(&builder), 0);
+  size_t buffer = 9;
+  ASSERT_EQ(kw_chain_buffer(builder, 4000, &buffer), 0);
+  EXPECT_EQ(buffer, 0U);
+  kw_chain_arg arguments[3] = {};
+  arguments[2].kind = KW_BUFFER;
+  EXPECT_EQ(kw_chain_add(builder, kernel, arguments, 3), 0) << kw_last_error();
+  arguments[2].kind = 7;
+  EXPECT_EQ(kw_chain_add(builder, kernel, arguments, 3), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "kw_chain_arg.kind is 7"), nullptr) << kw_last_error();
+  kw_chain* chain = nullptr;
+  EXPECT_EQ(kw_chain_build(builder, &chain), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "without a GPU"), nullptr) << kw_last_error();
+  EXPECT_EQ(chain, nullptr);
+  kw_chain_end(builder);
+  kw_release(kernel);
+}
+
+}  // namespace
+}  // namespace kernwright

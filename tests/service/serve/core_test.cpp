@@ -1,0 +1,511 @@
+#include "service/serve/core.h"
+
+#include <bit>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <thread>
+#include <vector>
+
+#include "support/files.h"
+#include "tests/child.h"
+#include "tests/service/core_fixture.h"
+#include "tests/support/faulty_files.h"
+
+namespace kernwright {
+namespace {
+
+std::ptrdiff_t threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+TEST_F(ServiceCoreTest, ThereAreNoThreadsToCompileOnBeforeTheFirstCompile) {
+  const std::ptrdiff_t before = threads();
+  const auto core = open();
+  EXPECT_LE(threads(), before);
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  EXPECT_GT(threads(), before);
+}
+
+TEST_F(ServiceCoreTest, AForkedProcessFindsWhatIsInMemoryAndNothingElse) {
+  auto core = open(MissPolicy::predict, "h200");
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  const Problem other = Problem::make("vector_add", {{"n", 8192}}, {{"dtype", "bf16"}});
+  const auto is_refused = [](const Error& error) {
+    return error.code == ErrorCode::unavailable &&
+           error.message.find("was forked from process") != std::string::npos;
+  };
+  ServiceOptions sku;
+  sku.sku = "h200";
+  EXPECT_EQ(in_child([&] {
+              if (!core->get_best_kernel(problem_)) return 1;
+              const Result<Kernel> missed = core->get_best_kernel(other);
+              if (missed || !is_refused(missed.error())) return 2;
+              const auto opened = ServiceCore::open(sku, fake_surroundings(world_));
+              if (opened || !is_refused(opened.error())) return 3;
+              core.reset();  // waits for nothing
+              return 0;
+            }),
+            0);
+  EXPECT_TRUE(core->get_best_kernel(other)) << "the parent goes on";
+}
+
+TEST_F(ServiceCoreTest, AProcessForkedBeforeTheFirstCompileCompiles) {
+  if (!forks_start_threads()) GTEST_SKIP() << kThreadsStarted;
+  const auto core = open(MissPolicy::predict, "h200");
+  EXPECT_EQ(in_child([&] { return core->get_best_kernel(problem_) ? 0 : 1; }), 0);
+  EXPECT_TRUE(core->get_best_kernel(problem_));
+}
+
+TEST_F(ServiceCoreTest, AtALimitOfThreadsALookupIsAnsweredOrFailsWithTheLimit) {
+  if (!forks_start_threads()) GTEST_SKIP() << kThreadsStarted;
+  std::filesystem::permissions(cache_.path(), std::filesystem::perms::all);
+  for (const rlim_t allowed : {1U, 2U, 3U, 4U, 8U}) {
+    const int status = in_child([&] {
+      if (!limit_threads(allowed)) return 77;
+      for (const MissPolicy policy : {MissPolicy::predict, MissPolicy::tune_in_background}) {
+        auto core = open(policy);
+        if (!core) return 1;
+        const Result<Kernel> kernel = core->get_best_kernel(problem_);
+        if (kernel) continue;
+        if (kernel.error().message.find("cannot start a thread") == std::string::npos) return 2;
+        if (allowed > 2) return 3;  // one to compile on, one that watches it
+      }
+      return 0;
+    });
+    if (status == 77) GTEST_SKIP() << "this process cannot be limited";
+    EXPECT_EQ(status, 0) << allowed;
+  }
+}
+
+TEST_F(ServiceCoreTest, APredictionIsServedAtOnceAndSaysSo) {
+  const auto core = open();
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::predicted);
+  EXPECT_EQ(kernel->summary().reason, MissReason::absent);
+  EXPECT_EQ(kernel->summary().problem, "vector_add n=4096 dtype=bf16");
+  EXPECT_GT(kernel->summary().predicted_us, 0);
+  EXPECT_EQ(kernel->summary().measured_us, 0);
+  EXPECT_EQ(kernel->best_path(), std::nullopt);
+}
+
+TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolkit) {
+  std::string winner;
+  {
+    const auto core = open();
+    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    ASSERT_TRUE(tuned) << tuned.error().message;
+    const Result<Kernel> kernel = core->get_best_kernel(problem_);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    EXPECT_EQ(kernel->match(), Match::exact);
+    EXPECT_GT(kernel->summary().measured_us, 0);
+    EXPECT_EQ(kernel->best_path(), KernelPath::graph);
+    winner = kernel->summary().configuration;
+    EXPECT_EQ(winner, tuned->record.winner.configuration.text());
+  }
+  world_.toolkit_missing = true;
+  world_.compiles = 0;
+  world_.identities = 0;
+  const auto next = open(MissPolicy::fail);
+  const Result<Kernel> kernel = next->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::exact);
+  EXPECT_EQ(kernel->summary().configuration, winner);
+  EXPECT_EQ(kernel->best_path(), KernelPath::graph);
+  EXPECT_EQ(world_.compiles, 0);
+  EXPECT_EQ(world_.identities, 0) << "the toolkit was asked for on a hit";
+}
+
+TEST_F(ServiceCoreTest, TuningReplacesAPredictionThatWasServed) {
+  const auto core = open();
+  ASSERT_EQ(core->get_best_kernel(problem_)->match(), Match::predicted);
+  ASSERT_TRUE(core->tune(problem_, few_trials()));
+  EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::exact);
+}
+
+TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
+  const auto core = open();
+  {
+    const FaultyFiles full(cache_.path().string(), FaultyFiles::Call::write, ENOSPC);
+    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    ASSERT_TRUE(tuned) << tuned.error().message;
+    EXPECT_NE(tuned->unstored, "");
+    const Result<TuningResult> predicted = core->predict(problem_, {.trials = 1});
+    ASSERT_TRUE(predicted) << predicted.error().message;
+    EXPECT_NE(predicted->unstored, "");
+  }
+  MissReason reason = MissReason::none;
+  EXPECT_TRUE(core->records(problem_, reason).empty());
+  EXPECT_EQ(core->tune(problem_, few_trials())->unstored, "");
+  EXPECT_EQ(core->predict(problem_, {.trials = 1})->unstored, "");
+}
+
+TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {
+  l2_ = L2State::mixed;
+  const Result<TuningResult> tuned = open()->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  EXPECT_EQ(tuned->record.key.policy.text(), "l2=mixed launch=graph power=sustained");
+  EXPECT_TRUE(open(MissPolicy::fail)->get_best_kernel(problem_));
+  l2_ = L2State::warm;
+  EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
+  l2_ = L2State::cold;
+  EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
+}
+
+TEST_F(ServiceCoreTest, TheWinnerIsTheFastestOfTheMeasured) {
+  const auto core = open();
+  const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  double best = 1e30;
+  for (const Trial& trial : tuned->trials) {
+    if (trial.outcome == Outcome::ok) best = std::min(best, trial.measurement.median_us());
+  }
+  EXPECT_DOUBLE_EQ(tuned->record.winner.measurement.median_us(), best);
+}
+
+TEST_F(ServiceCoreTest, TuneNowTunesAMissAndIgnoresAPrediction) {
+  ASSERT_TRUE(open()->get_best_kernel(problem_));  // leaves a predicted record
+  const Result<Kernel> kernel = open(MissPolicy::tune_now)->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::exact);
+}
+
+TEST_F(ServiceCoreTest, TheFailPolicyNamesTheKeyAndTheReason) {
+  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::not_found);
+  EXPECT_NE(kernel.error().message.find("vector_add n=4096 dtype=bf16"), std::string::npos);
+  EXPECT_NE(kernel.error().message.find("absent"), std::string::npos);
+  EXPECT_EQ(world_.compiles, 0);
+}
+
+TEST_F(ServiceCoreTest, AFailedLookupIsTriedAgain) {
+  const auto core = open();
+  world_.loading_fails = true;
+  ASSERT_FALSE(core->get_best_kernel(problem_));
+  world_.loading_fails = false;
+  EXPECT_TRUE(core->get_best_kernel(problem_));
+}
+
+TEST_F(ServiceCoreTest, AHotKernelIsFoundWithoutCompilingOrLoadingAgain) {
+  const auto core = open();
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  const int compiles = world_.compiles;
+  const int loads = world_.loads;
+  std::filesystem::remove_all(cache_.path());
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  EXPECT_EQ(world_.compiles, compiles);
+  EXPECT_EQ(world_.loads, loads);
+}
+
+TEST_F(ServiceCoreTest, OneProblemWrittenInTwoWaysIsOneKernel) {
+  const auto core = open();
+  const Problem other = Problem::make("rmsnorm", {{"columns", 64}, {"rows", 8}},
+                                      {{"weight", "scale"}, {"dtype", "bf16"}});
+  const Result<Kernel> a = core->get_best_kernel(rmsnorm(8, 64, DType::bf16));
+  const Result<Kernel> b = core->get_best_kernel(other);
+  ASSERT_TRUE(a) << a.error().message;
+  ASSERT_TRUE(b) << b.error().message;
+  EXPECT_EQ(&a->summary(), &b->summary());
+  EXPECT_EQ(world_.loads, 1);
+}
+
+TEST_F(ServiceCoreTest, ConcurrentCallersShareOneLookup) {
+  const auto core = open();
+  std::vector<std::thread> threads;
+  std::atomic<int> served{0};
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] { served += core->get_best_kernel(problem_) ? 1 : 0; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(served, 8);
+  EXPECT_EQ(world_.loads, 1);
+  EXPECT_EQ(world_.compiles, 1);
+}
+
+TEST_F(ServiceCoreTest, ALostArtifactIsCompiledAgain) {
+  std::string digest;
+  {
+    const auto core = open();
+    ASSERT_TRUE(core->tune(problem_, few_trials()));
+    digest = core->get_best_kernel(problem_)->summary().artifact;
+    std::filesystem::remove(core->cache().artifacts().path(digest));
+  }
+  world_.compiles = 0;
+  const auto core = open(MissPolicy::fail);
+  EXPECT_EQ(core->coverage(core->name(problem_)->problem).reason, MissReason::artifact_missing);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::exact);
+  EXPECT_EQ(world_.compiles, 1);
+  EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::exact);
+}
+
+TEST_F(ServiceCoreTest, ACorruptRecordIsAMiss) {
+  {
+    const auto core = open();
+    ASSERT_TRUE(core->tune(problem_, few_trials()));
+    for (const RecordStore::Listed& listed : core->cache().records().list()) {
+      std::ofstream(listed.path, std::ios::binary | std::ios::trunc) << "torn";
+    }
+  }
+  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  ASSERT_FALSE(kernel);
+  EXPECT_NE(kernel.error().message.find("corrupt"), std::string::npos) << kernel.error().message;
+}
+
+TEST_F(ServiceCoreTest, AnotherDriverLowersTheMatchToRecheck) {
+  ASSERT_TRUE(open()->tune(problem_, few_trials()));
+  world_.driver_version = "590.2";
+  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::recheck);
+  EXPECT_EQ(kernel->summary().reason, MissReason::other_driver);
+}
+
+// An operation with one template of our own, in a folder outside the library.
+class OwnTemplateTest : public ServiceCoreTest {
+ protected:
+  OwnTemplateTest() {
+    template_dirs_ = {std::string(folder_.path())};
+    write("scale/operation.json", R"json({
+  "operation": "scale", "description": "y = 2 x",
+  "dims": {"n": {"bind": "exact"}},
+  "dtypes": {"dtype": ["fp32"]},
+  "tensors": [
+    {"name": "x", "role": "in", "dtype": "dtype", "extent": ["n"]},
+    {"name": "y", "role": "out", "dtype": "dtype", "extent": ["n"]}
+  ],
+  "scalars": [{"name": "factor", "dtype": "fp32", "default": 2}],
+  "inputs": {"timing": "normal", "exact": "small_integers"},
+  "tolerance": {"accumulate": "fp32"},
+  "flops": "n", "bytes": "8 * n",
+  "example": {"n": 1024, "dtype": "fp32"},
+  "reference": {
+    "kernel": "scale_reference", "grid": ["ceil_div(n, 256)"], "block": ["256"],
+    "arguments": [{"tensor": "x"}, {"reference": "y"}, {"magnitude": "y"}, {"int64": "n"}]
+    }
+    })json");
+    write("scale/reference.cu", "// reference");
+    write("scale/plain/kernel.cu", "// first");
+    write("scale/plain/manifest.json", R"json({
+  "operation": "scale", "description": "one element per thread", "source": "kernel.cu",
+  "arch": {"min": 80},
+  "dims": {"n": "runtime"},
+  "parameters": {"THREADS": [128, 256, 512]},
+  "default": {"THREADS": 256},
+  "rules": [{"rule": "THREADS <= 256", "why": "half the registers"}],
+  "launches": [{
+    "kernel": "scale", "grid": ["ceil_div(n, THREADS)"], "block": ["THREADS"],
+    "arguments": [{"tensor": "x"}, {"tensor": "y"}, {"scalar": "factor"}, {"int64": "n"}]
+    }]
+    })json");
+    problem_ = Problem::make("scale", {{"n", 1000}}, {{"dtype", "fp32"}});
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(publish_file(std::filesystem::path(folder_.path()) / name, text));
+  }
+
+  ScopedTempDir folder_;
+};
+
+TEST_F(OwnTemplateTest, IsTunedAndFetchedLikeABuiltInOne) {
+  const auto core = open();
+  const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  EXPECT_EQ(tuned->rejected, 1);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->summary().kernel_template, "scale/plain");
+}
+
+TEST_F(OwnTemplateTest, AnOperationThatMarksNoTensorHasNoMixedL2) {
+  l2_ = L2State::mixed;
+  const auto core = open();
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().code, ErrorCode::invalid_argument);
+  EXPECT_NE(kernel.error().message.find("operation scale marks none"), std::string::npos)
+      << kernel.error().message;
+  EXPECT_EQ(core->tune(problem_, few_trials()).error().code, ErrorCode::invalid_argument);
+}
+
+TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
+  ASSERT_TRUE(open()->tune(problem_, few_trials()));
+  const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
+  write("scale/plain/kernel.cu", "// second");
+  const auto core = open(MissPolicy::fail);
+  EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::none);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::seed);
+  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
+  EXPECT_NE(kernel->summary().artifact, before);
+}
+
+TEST_F(OwnTemplateTest, APredictionOfAChangedSourceIsCompiledAnewToo) {
+  const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
+  write("scale/plain/kernel.cu", "// second");
+  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::predicted);
+  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
+  EXPECT_NE(kernel->summary().artifact, before);
+}
+
+TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
+  const auto tuned = open()->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned);
+  const std::string manifest =
+      *read_file(std::filesystem::path(folder_.path()) / "scale/plain/manifest.json");
+  std::string changed = manifest;
+  const std::string rule = "THREADS <= 256";
+  const std::int64_t threads = tuned->record.winner.configuration.at("THREADS");
+  changed.replace(changed.find(rule), rule.size(), "THREADS != " + std::to_string(threads));
+  const std::string standard = "\"default\": {\"THREADS\": 256}";
+  changed.replace(changed.find(standard), standard.size(),
+                  threads == 512 ? standard : "\"default\": {\"THREADS\": 512}");
+  write("scale/plain/manifest.json", changed);
+  const auto core = open(MissPolicy::fail);
+  EXPECT_EQ(core->coverage(core->name(problem_)->problem).reason, MissReason::rule_violated);
+  EXPECT_FALSE(core->get_best_kernel(problem_));
+}
+
+TEST_F(OwnTemplateTest, FailuresOfASessionThatEndsInAnErrorAreKept) {
+  // The default, which comes first, is wrong; the next one costs the process the device.
+  world_.outcome = [](const ExecutionPlan& plan) {
+    if (plan.launches.empty() || plan.launches[0].kernel != "scale") return Outcome::ok;
+    return plan.launches[0].block[0] == 256 ? Outcome::wrong_result : Outcome::illegal_address;
+  };
+  const auto tuned = open()->tune(problem_, few_trials());
+  ASSERT_FALSE(tuned);
+  EXPECT_EQ(tuned.error().code, ErrorCode::device) << tuned.error().message;
+
+  const auto kept = read_file(std::filesystem::path(cache_.path()) / "v1/failures/scale.jsonl");
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_NE(kept->find("wrong_result"), std::string::npos) << *kept;
+  EXPECT_NE(kept->find("illegal_address"), std::string::npos) << *kept;
+}
+
+TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
+  const auto core = open();
+  const Result<Candidate> candidate = core->candidate(problem_, "scale/plain", {{"THREADS", 128}});
+  ASSERT_TRUE(candidate) << candidate.error().message;
+  const Result<Artifact> first = core->compile(*candidate);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_FALSE(first->cached);
+  EXPECT_EQ(first->kernel->resources().registers, 32);
+  const Result<Artifact> second = core->compile(*candidate);
+  ASSERT_TRUE(second);
+  EXPECT_TRUE(second->cached);
+  EXPECT_EQ(world_.compiles, 1);
+}
+
+TEST_F(OwnTemplateTest, ABrokenRuleAnUnknownParameterAndAForeignTemplateAreNamed) {
+  const auto core = open();
+  const auto message = [&](std::string_view name, const ParameterValues& parameters) {
+    const Result<Candidate> candidate = core->candidate(problem_, name, parameters);
+    return candidate ? std::string("accepted") : candidate.error().message;
+  };
+  const std::string rule = message("scale/plain", {{"THREADS", 512}});
+  EXPECT_NE(rule.find("THREADS <= 256"), std::string::npos) << rule;
+  EXPECT_NE(rule.find("512 > 256"), std::string::npos) << rule;
+  EXPECT_NE(rule.find("half the registers"), std::string::npos) << rule;
+  EXPECT_NE(message("scale/plain", {{"WARPS", 4}}).find("no parameter WARPS"), std::string::npos);
+  EXPECT_NE(message("vector_add/vectorized", {}).find("implements vector_add"), std::string::npos);
+}
+
+TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
+  const auto core = open();
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  alignas(16) static float memory[8];
+  const auto message = [&](std::initializer_list<Arg> arguments) {
+    const Result<void> launched = kernel->launch(nullptr, arguments);
+    return launched ? std::string("launched") : launched.error().message;
+  };
+  const auto launched = [&](std::size_t position) {
+    return world_.driver.launches.back().value(position);
+  };
+  EXPECT_EQ(message({memory, memory + 4}), "launched");
+  EXPECT_EQ(launched(2), std::bit_cast<std::uint32_t>(2.0F));
+  EXPECT_EQ(message({memory, memory + 4, 3.0}), "launched");
+  EXPECT_EQ(launched(2), std::bit_cast<std::uint32_t>(3.0F));
+  EXPECT_EQ(launched(0), reinterpret_cast<DevicePointer>(memory));
+  EXPECT_EQ(message({reinterpret_cast<std::uint64_t>(memory), 0x100ULL}), "launched");
+  EXPECT_EQ(launched(1), 0x100U);
+  EXPECT_NE(message({memory}).find("1 arguments given"), std::string::npos);
+  EXPECT_NE(message({memory, memory, 1.0, 2.0}).find("4 arguments given"), std::string::npos);
+  EXPECT_NE(message({memory, nullptr}).find("(y): null pointer"), std::string::npos);
+  EXPECT_NE(message({memory + 1, memory}).find("aligned to 16"), std::string::npos);
+  EXPECT_NE(message({1.0, memory}).find("a device pointer expected"), std::string::npos);
+  EXPECT_NE(message({memory, memory, memory}).find("a scalar expected"), std::string::npos);
+}
+
+TEST_F(ServiceCoreTest, AServiceForASkuPredictsButDoesNotLaunch) {
+  const auto core = open(MissPolicy::predict, "a100_80");
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  alignas(16) static char memory[16];
+  const Result<void> launched = kernel->launch(nullptr, {memory, memory, memory});
+  ASSERT_FALSE(launched);
+  EXPECT_EQ(launched.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(core->tune(problem_, few_trials()).error().code, ErrorCode::unavailable);
+}
+
+TEST_F(ServiceCoreTest, APredictionMadeWithoutAGpuServesTheSameSkuLater) {
+  ASSERT_TRUE(open(MissPolicy::predict, "h200")->get_best_kernel(problem_));
+  world_.compiles = 0;
+  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::predicted);
+  EXPECT_EQ(world_.compiles, 0);
+}
+
+TEST_F(ServiceCoreTest, APinnedKernelOutlivesItsService) {
+  auto core = open();
+  const Kernel pinned = core->get_best_kernel(problem_)->pin();
+  core.reset();
+  EXPECT_EQ(pinned.summary().problem, "vector_add n=4096 dtype=bf16");
+}
+
+TEST_F(ServiceCoreTest, AnUnknownOperationListsThoseThereAre) {
+  const Result<Kernel> kernel = open()->get_best_kernel(Problem::make("matmull", {{"m", 1}}));
+  ASSERT_FALSE(kernel);
+  EXPECT_NE(kernel.error().message.find("matmull"), std::string::npos);
+  EXPECT_NE(kernel.error().message.find("vector_add"), std::string::npos);
+}
+
+TEST_F(ServiceCoreTest, AProblemLargerThanTheGpusMemoryIsRefusedWithBothSizes) {
+  const auto core = open(MissPolicy::predict, "h200");
+  const Problem huge = matmul({.m = 1'000'000, .n = 1'000'000, .k = 1'000'000}, DType::bf16);
+  for (const Error& error :
+       {core->get_best_kernel(huge).error(), core->predict(huge, {.trials = 1}).error(),
+        open()->tune(huge, few_trials()).error()}) {
+    EXPECT_EQ(error.code, ErrorCode::invalid_argument);
+    EXPECT_EQ(error.message.rfind("the tensors of matmul m=1000000 n=1000000 k=1000000 dtype=bf16 "
+                                  "take 6000.0 GB; h200 has 1",
+                                  0),
+              0U)
+        << error.message;
+  }
+  EXPECT_EQ(world_.compiles, 0);
+}
+
+TEST_F(ServiceCoreTest, WithoutAGpuOrASkuOpeningSaysWhatIsMissing) {
+  Surroundings surroundings = fake_surroundings(world_);
+  surroundings.describe_device = [](int) -> Result<CudaDeviceInfo> {
+    return Error{ErrorCode::unavailable, "no CUDA driver"};
+  };
+  const auto core = ServiceCore::open({}, std::move(surroundings));
+  ASSERT_FALSE(core);
+  EXPECT_EQ(core.error().code, ErrorCode::unavailable);
+  EXPECT_NE(core.error().message.find("no CUDA driver"), std::string::npos);
+  EXPECT_NE(core.error().message.find("sku"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,676 @@
+#include "service/sweep/model_worklist.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace kernwright {
+namespace {
+
+// Fields of published configs, each with those that the list is made of and some that it is not.
+// Llama 3 8B.
+constexpr const char* kLlama = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false,
+  "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+  "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+  "rms_norm_eps": 1e-05, "rope_scaling": null, "tie_word_embeddings": false, "vocab_size": 128256
+})";
+// Mistral 7B v0.3.
+constexpr const char* kMistral = R"({
+  "model_type": "mistral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+  "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+  "sliding_window": null, "vocab_size": 32768
+})";
+// Qwen2 7B.
+constexpr const char* kQwen2 = R"({
+  "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 3584, "intermediate_size": 18944,
+  "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+  "use_sliding_window": false, "vocab_size": 152064
+})";
+// Qwen3 8B.
+constexpr const char* kQwen3 = R"({
+  "model_type": "qwen3", "attention_bias": false, "head_dim": 128, "hidden_act": "silu",
+  "hidden_size": 4096, "intermediate_size": 12288, "num_attention_heads": 32,
+  "num_hidden_layers": 36, "num_key_value_heads": 8, "vocab_size": 151936
+})";
+// Qwen3 30B A3B.
+constexpr const char* kQwen3Moe = R"({
+  "model_type": "qwen3_moe", "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128,
+  "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "mlp_only_layers": [],
+  "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32,
+  "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+  "num_key_value_heads": 4, "vocab_size": 151936
+})";
+// Mixtral 8x7B.
+constexpr const char* kMixtral = R"({
+  "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+  "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+  "num_key_value_heads": 8, "num_local_experts": 8, "vocab_size": 32000
+})";
+// Gemma 2 9B.
+constexpr const char* kGemma2 = R"({
+  "model_type": "gemma2", "attention_bias": false, "attn_logit_softcapping": 50.0,
+  "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
+  "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 3584, "intermediate_size": 14336,
+  "num_attention_heads": 16, "num_hidden_layers": 42, "num_key_value_heads": 8,
+  "query_pre_attn_scalar": 256, "vocab_size": 256000
+})";
+// Gemma 3 4B: transformers' defaults have the heads, the vocabulary and the activation.
+constexpr const char* kGemma3 = R"({
+  "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+  "mm_tokens_per_image": 256,
+  "text_config": {
+    "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+    "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    "sliding_window": 1024
+  },
+  "vision_config": {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16}
+})";
+// GLM-4 9B 0414.
+constexpr const char* kGlm4 = R"({
+  "model_type": "glm4", "attention_bias": true, "head_dim": 128, "hidden_act": "silu",
+  "hidden_size": 4096, "intermediate_size": 13696, "num_attention_heads": 32,
+  "num_hidden_layers": 40, "num_key_value_heads": 2, "partial_rotary_factor": 0.5,
+  "vocab_size": 151552
+})";
+// DeepSeek-V2-Lite.
+constexpr const char* kDeepseekV2 = R"({
+  "model_type": "deepseek_v2", "attention_bias": false, "first_k_dense_replace": 1,
+  "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 10944, "kv_lora_rank": 512,
+  "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 64,
+  "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
+  "num_hidden_layers": 27, "num_key_value_heads": 16, "q_lora_rank": null,
+  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 102400
+})";
+// DeepSeek-V3, but for the quantisation.
+constexpr const char* kDeepseekV3 = R"({
+  "model_type": "deepseek_v3", "attention_bias": false, "first_k_dense_replace": 3,
+  "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512,
+  "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256,
+  "n_shared_experts": 1, "num_attention_heads": 128, "num_experts_per_tok": 8,
+  "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1,
+  "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+  "vocab_size": 129280
+})";
+// gpt-oss-20b.
+constexpr const char* kGptOss = R"({
+  "model_type": "gpt_oss", "attention_bias": true, "head_dim": 64, "hidden_act": "silu",
+  "hidden_size": 2880, "intermediate_size": 2880, "num_attention_heads": 64,
+  "num_hidden_layers": 24, "num_key_value_heads": 8, "num_local_experts": 32,
+  "quantization_config": {
+    "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                               "model.embed_tokens", "lm_head"],
+    "quant_method": "mxfp4"
+  },
+  "swiglu_limit": 7.0, "vocab_size": 201088
+})";
+// GPT-2.
+constexpr const char* kGpt2 = R"({
+  "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+  "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
+  "vocab_size": 50257
+})";
+// Phi-3 mini 4k.
+constexpr const char* kPhi3 = R"({
+  "model_type": "phi3", "hidden_act": "silu", "hidden_size": 3072, "intermediate_size": 8192,
+  "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
+  "rope_scaling": null, "sliding_window": 2047, "vocab_size": 32064
+})";
+
+class ModelWorklistTest : public ::testing::Test {
+ protected:
+  using Texts = std::vector<std::string>;
+
+  Result<ModelWorklist> make(std::string_view config, std::int64_t parts = 1,
+                             std::vector<std::int64_t> tokens = {16}) const {
+    return model_worklist(config, "config.json",
+                          {.tokens = std::move(tokens), .tensor_parallel = parts}, *catalog_);
+  }
+  std::string message(std::string_view config, std::int64_t parts = 1) const {
+    const Result<ModelWorklist> list = make(config, parts);
+    return list ? std::string("accepted") : list.error().message;
+  }
+  /// The list for 16 tokens, sorted.
+  Texts texts(std::string_view config, std::int64_t parts = 1) const {
+    const Result<ModelWorklist> list = make(config, parts);
+    EXPECT_TRUE(list) << list.error().message;
+    Texts found;
+    if (!list) return found;
+    for (const Problem& problem : list->problems) found.push_back(problem.text());
+    return sorted(std::move(found));
+  }
+  /// What holds for `list` from its first to its last note, for messages too.
+  std::string notes(std::string_view config, std::int64_t parts = 1) const {
+    const Result<ModelWorklist> list = make(config, parts);
+    EXPECT_TRUE(list) << list.error().message;
+    std::string all;
+    if (!list) return all;
+    for (const std::string& note : list->notes) all += note + "\n";
+    return all;
+  }
+  static Texts sorted(Texts texts) {
+    std::sort(texts.begin(), texts.end());
+    return texts;
+  }
+  static bool has(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+  }
+  static std::string replaced(std::string text, const std::string& from, const std::string& to) {
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  }
+  static std::string with(const char* config, const std::string& fields) {
+    return replaced(config, "{", "{" + fields + ", ");
+  }
+
+  std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
+};
+
+TEST_F(ModelWorklistTest, Llama) {
+  EXPECT_EQ(
+      texts(kLlama),
+      sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+              "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
+              "matmul m=16 n=4096 k=4096 dtype=bf16",
+              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+              "matmul m=16 n=28672 k=4096 dtype=bf16",
+              "matmul m=16 n=14336 k=4096 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=14336 dtype=bf16 layout=packed",
+              "matmul m=16 n=4096 k=14336 dtype=bf16", "matmul m=16 n=128256 k=4096 dtype=bf16",
+              "rmsnorm rows=16 columns=4096 dtype=bf16",
+              "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
+  const std::string all = notes(kLlama);
+  EXPECT_TRUE(has(all, "attention itself is left out")) << all;
+  EXPECT_TRUE(has(all, "the embedding is left out")) << all;
+  EXPECT_FALSE(has(all, "defaults")) << all;
+}
+
+TEST_F(ModelWorklistTest, LlamaOnSixteenGpusRepeatsKeyAndValueHeads) {
+  // Two heads and one of eight key and value heads each: (2 + 2) 128 columns.
+  EXPECT_EQ(texts(kLlama, 16),
+            sorted({"matmul m=16 n=512 k=4096 dtype=bf16",
+                    "matmul m=16 n=512 k=4096 n_kv=128 dtype=bf16 split=qkv",
+                    "matmul m=16 n=4096 k=256 dtype=bf16",
+                    "rope tokens=16 heads=2 kv_heads=1 head_dim=128 dtype=bf16",
+                    "rope tokens=16 heads=2 kv_heads=1 head_dim=128 dtype=bf16 append=cache",
+                    "matmul m=16 n=1792 k=4096 dtype=bf16",
+                    "matmul m=16 n=896 k=4096 dtype=bf16 activation=silu gate=stacked",
+                    "gated_activation rows=16 columns=896 dtype=bf16 layout=packed",
+                    "matmul m=16 n=4096 k=896 dtype=bf16", "matmul m=16 n=8016 k=4096 dtype=bf16",
+                    "rmsnorm rows=16 columns=4096 dtype=bf16",
+                    "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
+  EXPECT_TRUE(has(notes(kLlama, 16), "sums over all GPUs"));
+}
+
+TEST_F(ModelWorklistTest, LlamaWithBiases) {
+  const std::string biased =
+      replaced(kLlama, "\"attention_bias\": false", "\"attention_bias\": true");
+  const Texts all = texts(replaced(biased, "{", "{\"mlp_bias\": true, "), 2);
+  const auto listed = [&all](const std::string& text) {
+    return std::count(all.begin(), all.end(), text) == 1;
+  };
+  EXPECT_TRUE(listed("matmul m=16 n=3072 k=4096 dtype=bf16 bias=column"));
+  EXPECT_TRUE(listed("matmul m=16 n=3072 k=4096 n_kv=512 dtype=bf16 bias=column split=qkv"));
+  EXPECT_TRUE(listed("matmul m=16 n=14336 k=4096 dtype=bf16 bias=column"));
+  // What is summed over the GPUs gets its bias from one of them.
+  EXPECT_TRUE(listed("matmul m=16 n=4096 k=2048 dtype=bf16 bias=column"));
+  EXPECT_TRUE(listed("matmul m=16 n=4096 k=2048 dtype=bf16"));
+  EXPECT_TRUE(listed("matmul m=16 n=4096 k=7168 dtype=bf16 bias=column"));
+  EXPECT_TRUE(listed("matmul m=16 n=4096 k=7168 dtype=bf16"));
+  EXPECT_EQ(all.size(), 13U) << "no gated product in one kernel: that takes no bias";
+}
+
+TEST_F(ModelWorklistTest, Mistral) {
+  EXPECT_EQ(
+      texts(kMistral),
+      sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+              "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
+              "matmul m=16 n=4096 k=4096 dtype=bf16",
+              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+              "matmul m=16 n=28672 k=4096 dtype=bf16",
+              "matmul m=16 n=14336 k=4096 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=14336 dtype=bf16 layout=packed",
+              "matmul m=16 n=4096 k=14336 dtype=bf16", "matmul m=16 n=32768 k=4096 dtype=bf16",
+              "rmsnorm rows=16 columns=4096 dtype=bf16",
+              "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
+}
+
+TEST_F(ModelWorklistTest, Qwen2HasABiasOnQueriesKeysAndValuesAlone) {
+  EXPECT_EQ(
+      texts(kQwen2),
+      sorted({"matmul m=16 n=4608 k=3584 dtype=bf16 bias=column",
+              "matmul m=16 n=4608 k=3584 n_kv=512 dtype=bf16 bias=column split=qkv",
+              "matmul m=16 n=3584 k=3584 dtype=bf16",
+              "rope tokens=16 heads=28 kv_heads=4 head_dim=128 dtype=bf16",
+              "rope tokens=16 heads=28 kv_heads=4 head_dim=128 dtype=bf16 append=cache",
+              "matmul m=16 n=37888 k=3584 dtype=bf16",
+              "matmul m=16 n=18944 k=3584 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=18944 dtype=bf16 layout=packed",
+              "matmul m=16 n=3584 k=18944 dtype=bf16", "matmul m=16 n=152064 k=3584 dtype=bf16",
+              "rmsnorm rows=16 columns=3584 dtype=bf16",
+              "rmsnorm rows=16 columns=3584 dtype=bf16 residual=add"}));
+}
+
+TEST_F(ModelWorklistTest, Qwen3NormalisesTheHeadsOfQueriesAndKeys) {
+  // Of 16 tokens 512 heads of q and 128 of k.
+  EXPECT_EQ(
+      texts(kQwen3),
+      sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+              "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
+              "matmul m=16 n=4096 k=4096 dtype=bf16", "rmsnorm rows=512 columns=128 dtype=bf16",
+              "rmsnorm rows=128 columns=128 dtype=bf16",
+              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+              "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+              "matmul m=16 n=24576 k=4096 dtype=bf16",
+              "matmul m=16 n=12288 k=4096 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=12288 dtype=bf16 layout=packed",
+              "matmul m=16 n=4096 k=12288 dtype=bf16", "matmul m=16 n=151936 k=4096 dtype=bf16",
+              "rmsnorm rows=16 columns=4096 dtype=bf16",
+              "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
+}
+
+TEST_F(ModelWorklistTest, Qwen3WithExpertsHasARouterAndNoDenseLayer) {
+  const Texts expected = {"matmul m=16 n=5120 k=2048 dtype=bf16",
+                          "matmul m=16 n=5120 k=2048 n_kv=512 dtype=bf16 split=qkv",
+                          "matmul m=16 n=2048 k=4096 dtype=bf16",
+                          "rmsnorm rows=512 columns=128 dtype=bf16",
+                          "rmsnorm rows=64 columns=128 dtype=bf16",
+                          "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16",
+                          "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16 append=cache",
+                          "matmul m=16 n=128 k=2048 dtype=bf16",
+                          "matmul m=16 n=151936 k=2048 dtype=bf16",
+                          "rmsnorm rows=16 columns=2048 dtype=bf16",
+                          "rmsnorm rows=16 columns=2048 dtype=bf16 residual=add"};
+  EXPECT_EQ(texts(kQwen3Moe), sorted(expected));
+  const std::string all = notes(kQwen3Moe);
+  EXPECT_TRUE(has(all, "products of experts")) << all;
+  EXPECT_TRUE(has(all, "the choice of experts")) << all;
+
+  // Layers that the config leaves without experts have 2 x 6144 columns.
+  Texts dense = expected;
+  for (const char* text : {"matmul m=16 n=12288 k=2048 dtype=bf16",
+                           "matmul m=16 n=6144 k=2048 dtype=bf16 activation=silu gate=stacked",
+                           "gated_activation rows=16 columns=6144 dtype=bf16 layout=packed",
+                           "matmul m=16 n=2048 k=6144 dtype=bf16"}) {
+    dense.emplace_back(text);
+  }
+  EXPECT_EQ(texts(replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [3]")),
+            sorted(dense));
+  EXPECT_EQ(texts(replaced(kQwen3Moe, "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2")),
+            sorted(dense));
+  EXPECT_EQ(texts(replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [48]")),
+            sorted(expected))
+      << "there is no layer 48";
+  std::erase(dense, "matmul m=16 n=128 k=2048 dtype=bf16");
+  for (const char* none : {"null", "0"}) {
+    EXPECT_EQ(
+        texts(replaced(kQwen3Moe, "\"num_experts\": 128", std::string("\"num_experts\": ") + none)),
+        sorted(dense))
+        << none;
+  }
+}
+
+TEST_F(ModelWorklistTest, Mixtral) {
+  EXPECT_EQ(texts(kMixtral),
+            sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+                    "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
+                    "matmul m=16 n=4096 k=4096 dtype=bf16",
+                    "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+                    "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+                    "matmul m=16 n=8 k=4096 dtype=bf16", "matmul m=16 n=32000 k=4096 dtype=bf16",
+                    "rmsnorm rows=16 columns=4096 dtype=bf16",
+                    "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
+  // Without experts the feed-forward is dense, and not gone.
+  const Texts dense =
+      texts(replaced(kMixtral, "\"num_local_experts\": 8", "\"num_local_experts\": 0"));
+  EXPECT_EQ(std::count(dense.begin(), dense.end(), "matmul m=16 n=4096 k=14336 dtype=bf16"), 1);
+}
+
+TEST_F(ModelWorklistTest, Gemma2) {
+  EXPECT_EQ(
+      texts(kGemma2),
+      sorted({"matmul m=16 n=8192 k=3584 dtype=bf16",
+              "matmul m=16 n=8192 k=3584 n_kv=2048 dtype=bf16 split=qkv",
+              "matmul m=16 n=3584 k=4096 dtype=bf16",
+              "rope tokens=16 heads=16 kv_heads=8 head_dim=256 dtype=bf16",
+              "rope tokens=16 heads=16 kv_heads=8 head_dim=256 dtype=bf16 append=cache",
+              "matmul m=16 n=28672 k=3584 dtype=bf16",
+              "matmul m=16 n=14336 k=3584 dtype=bf16 activation=gelu_tanh gate=stacked",
+              ("gated_activation rows=16 columns=14336 dtype=bf16 activation=gelu_tanh "
+               "layout=packed"),
+              "matmul m=16 n=3584 k=14336 dtype=bf16", "matmul m=16 n=256000 k=3584 dtype=bf16",
+              "rmsnorm rows=16 columns=3584 dtype=bf16",
+              "rmsnorm rows=16 columns=3584 dtype=bf16 residual=add"}));
+  const std::string all = notes(kGemma2);
+  EXPECT_TRUE(has(all, "multiply by 1 + weight")) << all;
+  EXPECT_TRUE(has(all, "the embedding and its scale")) << all;
+  EXPECT_TRUE(has(all, "soft cap of the logits")) << all;
+}
+
+TEST_F(ModelWorklistTest, Gemma3TakesWhatItsConfigLeavesOutFromTransformersDefaults) {
+  // 8 heads and 4 of keys and values of 256 columns.
+  EXPECT_EQ(
+      texts(kGemma3),
+      sorted({"matmul m=16 n=4096 k=2560 dtype=bf16",
+              "matmul m=16 n=4096 k=2560 n_kv=1024 dtype=bf16 split=qkv",
+              "matmul m=16 n=2560 k=2048 dtype=bf16", "rmsnorm rows=128 columns=256 dtype=bf16",
+              "rmsnorm rows=64 columns=256 dtype=bf16",
+              "rope tokens=16 heads=8 kv_heads=4 head_dim=256 dtype=bf16",
+              "rope tokens=16 heads=8 kv_heads=4 head_dim=256 dtype=bf16 append=cache",
+              "matmul m=16 n=20480 k=2560 dtype=bf16",
+              "matmul m=16 n=10240 k=2560 dtype=bf16 activation=gelu_tanh gate=stacked",
+              ("gated_activation rows=16 columns=10240 dtype=bf16 activation=gelu_tanh "
+               "layout=packed"),
+              "matmul m=16 n=2560 k=10240 dtype=bf16", "matmul m=16 n=262208 k=2560 dtype=bf16",
+              "rmsnorm rows=16 columns=2560 dtype=bf16",
+              "rmsnorm rows=16 columns=2560 dtype=bf16 residual=add"}));
+  const std::string all = notes(kGemma3);
+  EXPECT_TRUE(has(all,
+                  "defaults of gemma3_text: num_attention_heads=8 vocab_size=262208 "
+                  "num_key_value_heads=4 head_dim=256 hidden_activation=gelu_pytorch_tanh"))
+      << all;
+  EXPECT_TRUE(has(all, "all but the language model")) << all;
+  EXPECT_FALSE(has(all, "soft cap")) << all;
+  EXPECT_EQ(texts(replaced(kGemma3, "\"model_type\": \"gemma3_text\",", "")), texts(kGemma3))
+      << "the model around it says what it is";
+}
+
+TEST_F(ModelWorklistTest, Glm4RotatesHalfOfEachHead) {
+  const Texts expected = {"matmul m=16 n=4608 k=4096 dtype=bf16 bias=column",
+                          "matmul m=16 n=4608 k=4096 n_kv=256 dtype=bf16 bias=column split=qkv",
+                          "matmul m=16 n=4096 k=4096 dtype=bf16",
+                          "matmul m=16 n=27392 k=4096 dtype=bf16",
+                          "matmul m=16 n=13696 k=4096 dtype=bf16 activation=silu gate=stacked",
+                          "gated_activation rows=16 columns=13696 dtype=bf16 layout=packed",
+                          "matmul m=16 n=4096 k=13696 dtype=bf16",
+                          "matmul m=16 n=151552 k=4096 dtype=bf16",
+                          "rmsnorm rows=16 columns=4096 dtype=bf16",
+                          "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
+  EXPECT_EQ(texts(kGlm4), sorted(expected));
+  EXPECT_TRUE(has(notes(kGlm4), "the rotation of q and k is left out"));
+  Texts whole = expected;
+  whole.emplace_back("rope tokens=16 heads=32 kv_heads=2 head_dim=128 dtype=bf16 pairs=neighbours");
+  whole.emplace_back(
+      "rope tokens=16 heads=32 kv_heads=2 head_dim=128 dtype=bf16 pairs=neighbours append=cache");
+  EXPECT_EQ(texts(replaced(kGlm4, "0.5", "1.0")), sorted(whole));
+}
+
+TEST_F(ModelWorklistTest, DeepseekV2WithoutLowRankQueries) {
+  // Heads have 128 + 64 columns of q, and 128 of keys and 128 of values come of the compressed 512.
+  EXPECT_EQ(
+      texts(kDeepseekV2),
+      sorted({"matmul m=16 n=3072 k=2048 dtype=bf16", "matmul m=16 n=576 k=2048 dtype=bf16",
+              "matmul m=16 n=4096 k=512 dtype=bf16", "matmul m=16 n=2048 k=2048 dtype=bf16",
+              // The first layer is dense, the others have 64 experts and two shared ones.
+              "matmul m=16 n=21888 k=2048 dtype=bf16",
+              "matmul m=16 n=10944 k=2048 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=10944 dtype=bf16 layout=packed",
+              "matmul m=16 n=2048 k=10944 dtype=bf16",
+              "matmul m=16 n=64 k=2048 dtype=bf16 out=fp32", "matmul m=16 n=5632 k=2048 dtype=bf16",
+              "matmul m=16 n=2816 k=2048 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=2816 dtype=bf16 layout=packed",
+              "matmul m=16 n=2048 k=2816 dtype=bf16", "matmul m=16 n=102400 k=2048 dtype=bf16",
+              "rmsnorm rows=16 columns=2048 dtype=bf16",
+              "rmsnorm rows=16 columns=2048 dtype=bf16 residual=add"}));
+}
+
+TEST_F(ModelWorklistTest, DeepseekV3) {
+  EXPECT_EQ(
+      texts(kDeepseekV3),
+      sorted({"matmul m=16 n=1536 k=7168 dtype=bf16", "matmul m=16 n=24576 k=1536 dtype=bf16",
+              "rmsnorm rows=16 columns=1536 dtype=bf16", "matmul m=16 n=576 k=7168 dtype=bf16",
+              "matmul m=16 n=32768 k=512 dtype=bf16", "matmul m=16 n=7168 k=16384 dtype=bf16",
+              "matmul m=16 n=36864 k=7168 dtype=bf16",
+              "matmul m=16 n=18432 k=7168 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=18432 dtype=bf16 layout=packed",
+              "matmul m=16 n=7168 k=18432 dtype=bf16",
+              "matmul m=16 n=256 k=7168 dtype=bf16 out=fp32",
+              "matmul m=16 n=4096 k=7168 dtype=bf16",
+              "matmul m=16 n=2048 k=7168 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=2048 dtype=bf16 layout=packed",
+              "matmul m=16 n=7168 k=2048 dtype=bf16", "matmul m=16 n=129280 k=7168 dtype=bf16",
+              "rmsnorm rows=16 columns=7168 dtype=bf16",
+              "rmsnorm rows=16 columns=7168 dtype=bf16 residual=add"}));
+  const std::string all = notes(kDeepseekV3);
+  EXPECT_TRUE(has(all, "512 of 576 columns")) << all;
+  EXPECT_TRUE(has(all, "64 of 192 columns")) << all;
+  EXPECT_TRUE(has(all, "latent attention itself is left out")) << all;
+  EXPECT_TRUE(has(all, "predict further tokens")) << all;
+}
+
+TEST_F(ModelWorklistTest, DeepseekV3OnEightGpusSharesHeadsButNotTheLowRankProducts) {
+  EXPECT_EQ(
+      texts(kDeepseekV3, 8),
+      sorted({"matmul m=16 n=1536 k=7168 dtype=bf16", "matmul m=16 n=3072 k=1536 dtype=bf16",
+              "rmsnorm rows=16 columns=1536 dtype=bf16", "matmul m=16 n=576 k=7168 dtype=bf16",
+              "matmul m=16 n=4096 k=512 dtype=bf16", "matmul m=16 n=7168 k=2048 dtype=bf16",
+              "matmul m=16 n=4608 k=7168 dtype=bf16",
+              "matmul m=16 n=2304 k=7168 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=2304 dtype=bf16 layout=packed",
+              "matmul m=16 n=7168 k=2304 dtype=bf16",
+              "matmul m=16 n=256 k=7168 dtype=bf16 out=fp32", "matmul m=16 n=512 k=7168 dtype=bf16",
+              "matmul m=16 n=256 k=7168 dtype=bf16 activation=silu gate=stacked",
+              "gated_activation rows=16 columns=256 dtype=bf16 layout=packed",
+              "matmul m=16 n=7168 k=256 dtype=bf16", "matmul m=16 n=16160 k=7168 dtype=bf16",
+              "rmsnorm rows=16 columns=7168 dtype=bf16",
+              "rmsnorm rows=16 columns=7168 dtype=bf16 residual=add"}));
+}
+
+TEST_F(ModelWorklistTest, GptOss) {
+  EXPECT_EQ(
+      texts(kGptOss),
+      sorted({"matmul m=16 n=5120 k=2880 dtype=bf16 bias=column",
+              "matmul m=16 n=5120 k=2880 n_kv=512 dtype=bf16 bias=column split=qkv",
+              "matmul m=16 n=2880 k=4096 dtype=bf16 bias=column",
+              "rope tokens=16 heads=64 kv_heads=8 head_dim=64 dtype=bf16",
+              "rope tokens=16 heads=64 kv_heads=8 head_dim=64 dtype=bf16 append=cache",
+              "matmul m=16 n=32 k=2880 dtype=bf16 bias=column",
+              "matmul m=16 n=201088 k=2880 dtype=bf16", "rmsnorm rows=16 columns=2880 dtype=bf16",
+              "rmsnorm rows=16 columns=2880 dtype=bf16 residual=add"}));
+  const std::string all = notes(kGptOss);
+  EXPECT_TRUE(has(all, "clamped SwiGLU")) << all;
+  EXPECT_TRUE(has(all, "mxfp4, is of the experts alone")) << all;
+}
+
+TEST_F(ModelWorklistTest, Gpt2) {
+  const Texts expected = {"matmul m=16 n=2304 k=768 dtype=bf16 bias=column",
+                          "matmul m=16 n=2304 k=768 dtype=bf16 bias=column split=qkv",
+                          "matmul m=16 n=768 k=768 dtype=bf16 bias=column",
+                          "matmul m=16 n=3072 k=768 dtype=bf16",
+                          "matmul m=16 n=3072 k=768 dtype=bf16 bias=column activation=gelu_tanh",
+                          "bias_activation rows=16 columns=3072 dtype=bf16",
+                          "matmul m=16 n=768 k=3072 dtype=bf16 bias=column",
+                          "matmul m=16 n=50257 k=768 dtype=bf16",
+                          "layernorm rows=16 columns=768 dtype=bf16",
+                          "layernorm rows=16 columns=768 dtype=bf16 residual=add"};
+  EXPECT_EQ(texts(kGpt2), sorted(expected));
+  EXPECT_EQ(texts(with(kGpt2, "\"n_inner\": null")), sorted(expected));
+  EXPECT_EQ(texts(replaced(kGpt2, "n_embd", "hidden_size")), sorted(expected));
+  const std::string all = notes(kGpt2);
+  EXPECT_TRUE(has(all, "b_layout=kn")) << all;
+  EXPECT_TRUE(has(all, "that of positions")) << all;
+}
+
+TEST_F(ModelWorklistTest, Phi3) {
+  const Texts expected = {"matmul m=16 n=9216 k=3072 dtype=bf16",
+                          "matmul m=16 n=9216 k=3072 dtype=bf16 split=qkv",
+                          "matmul m=16 n=3072 k=3072 dtype=bf16",
+                          "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16",
+                          "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16 append=cache",
+                          "matmul m=16 n=16384 k=3072 dtype=bf16",
+                          "matmul m=16 n=8192 k=3072 dtype=bf16 activation=silu gate=stacked",
+                          "gated_activation rows=16 columns=8192 dtype=bf16 layout=packed",
+                          "matmul m=16 n=3072 k=8192 dtype=bf16",
+                          "matmul m=16 n=32064 k=3072 dtype=bf16",
+                          "rmsnorm rows=16 columns=3072 dtype=bf16",
+                          "rmsnorm rows=16 columns=3072 dtype=bf16 residual=add"};
+  EXPECT_EQ(texts(kPhi3), sorted(expected));
+  EXPECT_EQ(texts(replaced(kPhi3, "\"num_key_value_heads\": 32", "\"head_dim\": null")),
+            sorted(expected));
+  EXPECT_TRUE(has(notes(with(kPhi3, "\"rope_parameters\": {\"partial_rotary_factor\": 0.75}")),
+                  "the rotation of q and k is left out"));
+}
+
+TEST_F(ModelWorklistTest, EveryTokenCountIsARowCount) {
+  const Result<ModelWorklist> list = make(kLlama, 1, {1, 8, 8192});
+  ASSERT_TRUE(list);
+  EXPECT_EQ(list->problems.size(), 36U);
+  EXPECT_FALSE(make(kLlama, 1, {std::int64_t{1} << 40}));
+}
+
+TEST_F(ModelWorklistTest, MoreProblemsThanAWorklistMayHaveAreRefused) {
+  std::vector<std::int64_t> tokens(9'000);
+  std::iota(tokens.begin(), tokens.end(), 1);
+  const Result<ModelWorklist> list = make(kLlama, 1, tokens);
+  ASSERT_FALSE(list);
+  EXPECT_TRUE(has(list.error().message, "108000 problems for 9000 token counts"))
+      << list.error().message;
+}
+
+TEST_F(ModelWorklistTest, WeightsInFp8WithAScaleATensorGiveFp8Products) {
+  const Texts expected = {
+      "matmul m=16 n=6144 k=4096 dtype=fp8_e4m3 out=bf16 scaling=alpha",
+      "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=fp8_e4m3 out=bf16 scaling=alpha split=qkv",
+      "matmul m=16 n=4096 k=4096 dtype=fp8_e4m3 out=bf16 scaling=alpha",
+      "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+      "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+      "matmul m=16 n=28672 k=4096 dtype=fp8_e4m3 out=bf16 scaling=alpha",
+      "gated_activation rows=16 columns=14336 dtype=bf16 out=fp8_e4m3 layout=packed",
+      "matmul m=16 n=4096 k=14336 dtype=fp8_e4m3 out=bf16 scaling=alpha",
+      "matmul m=16 n=128256 k=4096 dtype=bf16",
+      "rmsnorm rows=16 columns=4096 dtype=bf16 out=fp8_e4m3",
+      "rmsnorm rows=16 columns=4096 dtype=bf16 out=fp8_e4m3 residual=add",
+      // In front of the head, which is not quantised.
+      "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
+  for (
+      const char* how :
+      {R"({"activation_scheme": "static", "ignored_layers": ["lm_head"], "quant_method": "fp8"})",
+       R"({"activation_scheme": "static", "quant_method": "fp8", "weight_block_size": null})",
+       R"({"quant_algo": "FP8", "quant_method": "modelopt", "ignore": ["lm_head"]})",
+       R"({"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+            "config_groups": {"group_0": {"targets": ["Linear"],
+              "weights": {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": false},
+              "input_activations": {"num_bits": 8, "type": "float", "strategy": "tensor",
+                                    "dynamic": false}}}})"}) {
+    EXPECT_EQ(texts(with(kLlama, std::string("\"quantization_config\": ") + how)), sorted(expected))
+        << how;
+  }
+}
+
+TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
+  const Texts expected = {"rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+                          "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+                          "gated_activation rows=16 columns=14336 dtype=bf16 layout=packed",
+                          "matmul m=16 n=128256 k=4096 dtype=bf16",
+                          "rmsnorm rows=16 columns=4096 dtype=bf16",
+                          "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
+  const std::vector<std::pair<std::string, std::string>> methods = {
+      {R"({"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
+           "weight_block_size": [128, 128]})",
+       "fp8 with a scale for each block of 128 x 128"},
+      {R"({"quant_method": "fp8"})", "fp8 with a scale for each block of 128 x 128"},
+      {R"({"activation_scheme": "dynamic", "quant_method": "fp8", "weight_block_size": null})",
+       "fp8, activations with scales of their own"},
+      {R"({"quant_method": "gptq", "bits": 4, "group_size": 128})", "gptq, 4 bits"},
+      {R"({"quant_method": "bitsandbytes", "load_in_4bit": true})", "bitsandbytes, 4 bits"},
+      {R"({"quant_method": "compressed-tensors", "format": "float-quantized",
+           "config_groups": {"group_0": {
+             "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+             "input_activations": {"num_bits": 8, "type": "float", "strategy": "token",
+                                   "dynamic": true}}}})",
+       "compressed-tensors, float-quantized"},
+      {R"({"quant_method": "awq", "bits": 4,
+           "modules_to_not_convert": ["lm_head", "model.layers.0.mlp"]})",
+       "leaves 1 modules as they are, such as model.layers.0.mlp"},
+  };
+  for (const auto& [how, named] : methods) {
+    const std::string config = with(kLlama, "\"quantization_config\": " + how);
+    EXPECT_EQ(texts(config), sorted(expected)) << how;
+    EXPECT_TRUE(has(notes(config), named)) << notes(config);
+    EXPECT_TRUE(has(notes(config), "the products of the layers are left out")) << notes(config);
+  }
+  for (const char* none :
+       {"null",
+        R"({"quant_method": "fp8", "dequantize": true, "weight_block_size": [128, 128]})"}) {
+    EXPECT_EQ(texts(with(kLlama, std::string("\"quantization_config\": ") + none)), texts(kLlama));
+  }
+}
+
+TEST_F(ModelWorklistTest, ActivationsThatAnOperationLacksAreLeftOutWhereItIsAskedFor) {
+  const auto activations = [&](const std::string& name) {
+    Texts found;
+    for (const std::string& text : texts(replaced(kLlama, "silu", name))) {
+      if (has(text, "activation")) found.push_back(text);
+    }
+    return found;
+  };
+  EXPECT_EQ(activations("relu"),
+            Texts{"gated_activation rows=16 columns=14336 dtype=bf16 activation=relu "
+                  "layout=packed"});
+  EXPECT_TRUE(has(notes(replaced(kLlama, "silu", "relu")), "matmul has no such activation"));
+  EXPECT_EQ(activations("gelu").size(), 2U);
+  EXPECT_EQ(activations("relu2"), Texts());
+  EXPECT_TRUE(has(notes(replaced(kLlama, "silu", "relu2")), "gated_activation has none such"));
+  EXPECT_EQ(activations("quick_gelu"), Texts());
+  EXPECT_TRUE(has(notes(replaced(kLlama, "silu", "quick_gelu")), "\"quick_gelu\""));
+  const std::string without = replaced(kLlama, "\"hidden_act\": \"silu\", ", "");
+  EXPECT_EQ(texts(without), texts(kLlama));
+  EXPECT_TRUE(has(notes(without), "hidden_act=silu"));
+}
+
+TEST_F(ModelWorklistTest, FieldsThatAreNotNeededMayHoldAnything) {
+  EXPECT_EQ(texts(with(kLlama, R"("num_experts": null, "num_local_experts": "many",
+    "n_routed_experts": -1, "kv_lora_rank": {}, "moe_intermediate_size": 0, "n_head": [],
+    "text_config": null)")),
+            texts(kLlama));
+  EXPECT_EQ(texts(with(kDeepseekV3, R"("head_dim": "none", "num_experts": -3)")),
+            texts(kDeepseekV3));
+  EXPECT_EQ(texts(replaced(kMixtral, "14336", "null")), texts(kMixtral));
+}
+
+TEST_F(ModelWorklistTest, UnknownTypesAreRefusedWithTheKnownOnes) {
+  for (const std::string& refused :
+       {message(R"({"model_type": "bert", "hidden_size": 768})"),
+        message(R"({"hidden_size": 4096})"), message(R"({"model_type": 3})"),
+        message(R"({"model_type": "sees", "text_config": {"hidden_size": 8}})")}) {
+    EXPECT_TRUE(has(refused, "config.json:1: ")) << refused;
+    EXPECT_TRUE(has(refused,
+                    "known are llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, gemma2, "
+                    "gemma3_text, gemma3, glm4, deepseek_v2, deepseek_v3, gpt_oss, gpt2, "
+                    "phi3."))
+        << refused;
+    EXPECT_TRUE(has(refused, "write the worklist by hand: {\"problems\": [")) << refused;
+  }
+  EXPECT_TRUE(has(message("[]"), "config.json:1: a config is an object, is array"));
+  EXPECT_EQ(texts(R"({"model_type": "sees", "text_config": )" + std::string(kLlama) + "}"),
+            texts(kLlama));
+}
+
+TEST_F(ModelWorklistTest, WhatIsWrongOrDoesNotDivideIsNamed) {
+  EXPECT_TRUE(has(message(replaced(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": -1")),
+                  "config.json:3: hidden_size must be an integer from 1 to 1073741824, is -1"));
+  EXPECT_TRUE(has(message(replaced(kLlama, "128256", "\"all\"")),
+                  "config.json:5: vocab_size must be an integer from 1 to 1073741824, is string"));
+  EXPECT_TRUE(has(message(replaced(kLlama, "\"silu\"", "null")), "hidden_act must be a string"));
+  EXPECT_TRUE(
+      has(message(replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5")),
+          "num_key_value_heads is 5, which does not divide"));
+  EXPECT_TRUE(has(message(with(kLlama, "\"quantization_config\": 3")),
+                  "quantization_config must be an object"));
+  EXPECT_TRUE(has(message(replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": 3")),
+                  "mlp_only_layers must be a list of integers"));
+  EXPECT_TRUE(has(message(kLlama, 3), "attention heads is 32, which 3 GPUs do not divide"));
+  EXPECT_TRUE(has(message(kQwen3, 64), "attention heads is 32, which 64 GPUs"));
+  EXPECT_TRUE(has(message(kQwen2, 7), "num_key_value_heads is 4, which 7 GPUs do not divide"));
+  EXPECT_TRUE(has(message(kGlm4, 32), "accepted")) << "13696 is 428 x 32";
+  EXPECT_TRUE(has(message(replaced(kGlm4, "13696", "13697"), 2), "inner size is 13697"));
+}
+
+}  // namespace
+}  // namespace kernwright

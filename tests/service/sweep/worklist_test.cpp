@@ -1,0 +1,143 @@
+#include "service/sweep/worklist.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+namespace kernwright {
+namespace {
+
+std::string message(std::string_view text) {
+  const auto problems = parse_worklist(text, "w.json");
+  return problems ? std::string("accepted") : problems.error().message;
+}
+
+TEST(WorklistTest, ReadsBothFormsOfAProblem) {
+  const auto problems = parse_worklist(R"({"problems": [
+    "vector_add n=8 dtype=bf16",
+    {"operation": "matmul", "dims": {"m": 1, "n": 2, "k": 3}, "flags": {"dtype": "fp16"}}
+  ]})",
+                                       "w.json");
+  ASSERT_TRUE(problems) << problems.error().message;
+  ASSERT_EQ(problems->size(), 2U);
+  EXPECT_EQ((*problems)[0].problem.text(), "vector_add n=8 dtype=bf16");
+  EXPECT_EQ((*problems)[0].line, 2);
+  EXPECT_EQ((*problems)[1].problem.text(), "matmul m=1 n=2 k=3 dtype=fp16");
+  EXPECT_EQ((*problems)[1].line, 3);
+}
+
+TEST(WorklistTest, NamesFileLineAndWhatIsWrong) {
+  EXPECT_EQ(message(R"([])").rfind("w.json:1:", 0), 0U);
+  EXPECT_NE(message("{\"problems\": [\n 3]}").find("w.json:2: a problem is a string or an object"),
+            std::string::npos);
+  EXPECT_NE(message("{\"problems\": [\n {\"operation\": \"matmul\", \"size\": 3}]}")
+                .find("unexpected \"size\""),
+            std::string::npos);
+  EXPECT_NE(message("{\"problems\": [{\"dims\": {}}]}").find("names no operation"),
+            std::string::npos);
+  EXPECT_NE(message("{\"problems\": [], \"more\": 1}").find("one member"), std::string::npos);
+}
+
+std::vector<std::string> texts(const std::vector<Problem>& problems) {
+  std::vector<std::string> texts;
+  for (const Problem& problem : problems) texts.push_back(problem.text());
+  return texts;
+}
+
+TEST(WorklistTest, ListsAndRangesStandForAllCombinationsEachOnce) {
+  const auto problems = parse_worklist(R"({"problems": [
+    "matmul m=2 n=8 k=3 dtype=bf16",
+    {"operation": "matmul", "dims": {"m": [1, 2, "4:8:x2"], "n": 8, "k": "3:4"},
+     "flags": {"dtype": ["bf16", "fp16"]}}
+  ]})",
+                                       "w.json");
+  ASSERT_TRUE(problems) << problems.error().message;
+  std::vector<std::string> all;
+  for (const WorklistEntry& entry : *problems) all.push_back(entry.problem.text());
+  ASSERT_EQ(all.size(), 4U * 2 * 2);
+  EXPECT_EQ(all[0], "matmul m=2 n=8 k=3 dtype=bf16");
+  EXPECT_EQ(all[1], "matmul m=1 n=8 k=3 dtype=bf16");
+  EXPECT_EQ(all[2], "matmul m=1 n=8 k=3 dtype=fp16");
+  EXPECT_EQ(all[3], "matmul m=1 n=8 k=4 dtype=bf16");
+  EXPECT_EQ(all.back(), "matmul m=8 n=8 k=4 dtype=fp16");
+}
+
+TEST(WorklistTest, ListsThatAreNoneAreNamedWithTheirLine) {
+  const auto of_m = [](const std::string& m) {
+    return message("{\"problems\": [\n {\"operation\": \"matmul\", \"dims\": {\"m\": " + m +
+                   "}}]}");
+  };
+  EXPECT_NE(of_m("[]").find("w.json:2: dim m has an empty list"), std::string::npos);
+  EXPECT_NE(of_m("[1, \"4:2\"]").find("dim m: \"4:2\" is neither"), std::string::npos);
+  EXPECT_NE(of_m("[1.5]").find("dim m must be an integer or a range"), std::string::npos);
+  EXPECT_EQ(of_m("[1, \"4:64:x2\"]"), "accepted");
+}
+
+TEST(WorklistTest, AListOfTooManyProblemsIsRefusedAtOnce) {
+  EXPECT_NE(message(R"({"problems": [{"operation": "matmul",
+    "dims": {"m": "1:1000", "n": "1:1000", "k": "1:1000"}}]})")
+                .find("w.json:1: the worklist stands for more than 100000 problems"),
+            std::string::npos);
+}
+
+TEST(WorklistTest, TheLimitIsOfTheWholeList) {
+  // 99,990 of one object.
+  const std::string family =
+      R"({"operation": "matmul", "dims": {"m": "1:9999", "n": "1:10", "k": 8}})";
+  const auto with_singles = [&](int count) {
+    std::string text = "{\"problems\": [" + family;
+    for (int n = 1; n <= count; ++n) {
+      text += ",\n\"vector_add n=" + std::to_string(n) + " dtype=bf16\"";
+    }
+    return text + "]}";
+  };
+  const auto full = parse_worklist(with_singles(10), "w.json");
+  ASSERT_TRUE(full) << full.error().message;
+  EXPECT_EQ(full->size(), kMostProblems);
+  EXPECT_NE(message(with_singles(11)).find("w.json:12: the worklist stands for more than 100000"),
+            std::string::npos);
+  EXPECT_NE(message("{\"problems\": [" + family + ",\n" + family + "]}")
+                .find("w.json:2: the worklist stands for more than 100000"),
+            std::string::npos);
+}
+
+TEST(WorklistTest, AListOfSizesIsRefusedBeforeItIsAsLargeAsItSays) {
+  std::string sizes = "\"1:10000\"";
+  for (int i = 0; i < 10; ++i) sizes += ",\n\"1:10000\"";
+  EXPECT_NE(message("{\"problems\": [{\"operation\": \"vector_add\", \"dims\": {\"n\": [" + sizes +
+                    "]}}]}")
+                .find("w.json:11: the worklist stands for more than 100000"),
+            std::string::npos);
+}
+
+TEST(ShardTest, PartsCoverTheListOnceWhateverItsOrder) {
+  std::vector<Problem> problems;
+  for (int n = 1; n <= 23; ++n) problems.push_back(vector_add(n, DType::bf16));
+  std::vector<std::string> covered;
+  for (std::size_t index = 1; index <= 5; ++index) {
+    const std::vector<std::string> part = texts(shard_of(problems, {index, 5}));
+    EXPECT_GE(part.size(), 4U);
+    EXPECT_LE(part.size(), 5U);
+    std::vector<Problem> reversed(problems.rbegin(), problems.rend());
+    EXPECT_EQ(texts(shard_of(reversed, {index, 5})), part);
+    covered.insert(covered.end(), part.begin(), part.end());
+  }
+  std::sort(covered.begin(), covered.end());
+  std::vector<std::string> all = texts(problems);
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(covered, all);
+}
+
+TEST(ShardTest, IsReadFromText) {
+  const Result<Shard> shard = parse_shard("2/8");
+  ASSERT_TRUE(shard);
+  EXPECT_EQ(shard->index, 2U);
+  EXPECT_EQ(shard->count, 8U);
+  for (const char* text : {"", "2", "2/", "0/8", "9/8", "2/8x", "a/b", "-1/8"}) {
+    EXPECT_FALSE(parse_shard(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace kernwright
