@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "device/driver_device.h"
-#include "fake_driver.h"
 #include "plans.h"
+#include "tests/doubles/fake_driver.h"
 
 namespace kernwright {
 namespace {

@@ -5,7 +5,7 @@
 #include "device/cuda_device.h"
 #include "device/handles.h"
 #include "device/launcher.h"
-#include "fake_driver.h"
+#include "tests/doubles/fake_driver.h"
 
 namespace kernwright {
 namespace {

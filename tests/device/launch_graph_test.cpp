@@ -7,8 +7,8 @@
 #include <set>
 
 #include "device/driver_device.h"
-#include "fake_driver.h"
 #include "plans.h"
+#include "tests/doubles/fake_driver.h"
 
 namespace kernwright {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "device/driver_device.h"
-#include "fake_driver.h"
 #include "plans.h"
+#include "tests/doubles/fake_driver.h"
 
 namespace kernwright {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "fake_driver.h"
+#include "tests/doubles/fake_driver.h"
 
 namespace kernwright {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <optional>
 
-#include "fake_driver.h"
+#include "tests/doubles/fake_driver.h"
 
 namespace kernwright {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "scripted_kernel.h"
-#include "tests/device/fake_driver.h"
+#include "tests/doubles/fake_driver.h"
 #include <kernwright/baked_launch.h>
 
 namespace kernwright {

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "scripted_kernel.h"
-#include "tests/device/fake_driver.h"
+#include "tests/doubles/fake_driver.h"
 #include <kernwright/baked_launch.h>
 
 namespace {

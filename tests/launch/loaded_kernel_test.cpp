@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "scripted_kernel.h"
-#include "tests/device/fake_driver.h"
+#include "tests/doubles/fake_driver.h"
 
 namespace kernwright {
 namespace {

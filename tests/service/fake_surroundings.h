@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "device/driver_device.h"
-#include "device/fake_device.h"
 #include "service/serve/core.h"
 #include "support/hash.h"
 #include "support/text.h"
-#include "tests/device/fake_driver.h"
 #include "tests/device/plans.h"
+#include "tests/doubles/fake_device.h"
+#include "tests/doubles/fake_driver.h"
+#include "tests/doubles/host_data_ops.h"
 
 namespace kernwright {
 

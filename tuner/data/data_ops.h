@@ -73,8 +73,8 @@ struct Finding {
 };
 
 /// Work on whole tensors in device memory: drawing inputs, comparing and hashing. It is done in
-/// stream order and not waited for; what was found is read in one go. On a GPU small kernels of our
-/// own do it; on a FakeDevice, whose memory is host memory, the host.
+/// stream order and not waited for; what was found is read in one go. Small kernels of our own
+/// do it; in tests, where device memory is host memory, the host.
 class DataOps {
  public:
   /// Findings that can be outstanding.
@@ -116,6 +116,5 @@ Result<CompileRequest> data_ops_request(DType dtype, int sm_arch);
 
 /// Compiles and loads the kernels behind `DataOps` on `device`.
 Result<std::unique_ptr<DataOps>> make_device_data_ops(Device& device, CompilePool& pool);
-std::unique_ptr<DataOps> make_host_data_ops();
 
 }  // namespace kernwright

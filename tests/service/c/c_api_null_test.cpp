@@ -12,7 +12,7 @@
 #include "model/files/embedded_files.h"
 #include "service/c/c_api_support.h"
 #include "support/text.h"
-#include "tests/device/fake_driver.h"
+#include "tests/doubles/fake_driver.h"
 #include "tests/launch/scripted_kernel.h"
 #include "tests/temp_dir.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "device/fake_device.h"
+#include "tests/doubles/fake_device.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/toy.h"
 

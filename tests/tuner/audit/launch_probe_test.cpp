@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "device/fake_device.h"
 #include "support/files.h"
+#include "tests/doubles/fake_device.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/toy.h"
 

@@ -7,7 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "device/fake_device.h"
+#include "tests/doubles/fake_device.h"
+#include "tests/doubles/host_data_ops.h"
 
 namespace kernwright {
 namespace {

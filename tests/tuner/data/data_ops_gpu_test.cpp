@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "support/text.h"
+#include "tests/doubles/host_data_ops.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/data/element.h"
 

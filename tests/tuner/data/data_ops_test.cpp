@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/doubles/host_data_ops.h"
 #include "tuner/data/element.h"
 
 namespace kernwright {

@@ -8,7 +8,8 @@
 #include <set>
 
 #include "compile/render.h"
-#include "device/fake_device.h"
+#include "tests/doubles/fake_device.h"
+#include "tests/doubles/host_data_ops.h"
 #include "tests/tuner/toy.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "compile/render.h"
-#include "device/fake_device.h"
+#include "tests/doubles/fake_device.h"
+#include "tests/doubles/host_data_ops.h"
 #include "tests/tuner/toy.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/simulation/simulated_runner.h"

@@ -6,7 +6,8 @@
 #include <set>
 
 #include "compile/render.h"
-#include "device/fake_device.h"
+#include "tests/doubles/fake_device.h"
+#include "tests/doubles/host_data_ops.h"
 #include "tests/sum_of_three.h"
 #include "tests/tuner/toy.h"
 

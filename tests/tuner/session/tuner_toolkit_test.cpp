@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "device/fake_device.h"
+#include "tests/doubles/fake_device.h"
 #include "tests/temp_dir.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/data/reference_kernels.h"

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "compile/render.h"
-#include "device/fake_device.h"
 #include "model/catalog/catalog.h"
 #include "model/operation/draw.h"
+#include "tests/doubles/fake_device.h"
+#include "tests/doubles/host_data_ops.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"

@@ -1,4 +1,4 @@
-#include "device/fake_device.h"
+#include "tests/doubles/fake_device.h"
 
 #include <algorithm>
 #include <bit>

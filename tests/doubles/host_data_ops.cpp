@@ -1,3 +1,5 @@
+#include "tests/doubles/host_data_ops.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -6,7 +8,6 @@
 #include <utility>
 
 #include "support/random.h"
-#include "tuner/data/data_ops.h"
 #include "tuner/data/element.h"
 
 namespace kernwright {
