@@ -20,11 +20,11 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
+#include "bench/simulation/recorded_space.h"
 #include "model/candidate/device_profile.h"
 #include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
-#include "tuner/simulation/recorded_space.h"
 
 namespace kernwright {
 namespace {

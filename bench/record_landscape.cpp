@@ -15,6 +15,7 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
+#include "bench/simulation/record_space.h"
 #include "cache/artifact_store.h"
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
@@ -23,7 +24,6 @@
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/session/compile_ahead.h"
-#include "tuner/simulation/record_space.h"
 
 namespace kernwright {
 namespace {

@@ -21,11 +21,11 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
 #include "bench/common/proportion.h"
+#include "bench/simulation/recorded_space.h"
+#include "bench/simulation/selection_trial.h"
+#include "bench/simulation/synthetic_space.h"
 #include "support/random.h"
 #include "support/text.h"
-#include "tuner/simulation/recorded_space.h"
-#include "tuner/simulation/selection_trial.h"
-#include "tuner/simulation/synthetic_space.h"
 
 namespace kernwright {
 namespace {

@@ -21,9 +21,9 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
+#include "bench/simulation/recorded_space.h"
 #include "support/random.h"
 #include "support/text.h"
-#include "tuner/simulation/recorded_space.h"
 #include "tuner/strategies/search_strategy.h"
 
 namespace kernwright {

@@ -37,14 +37,8 @@ HIDDEN = ["llvm", "tbb", "oneapi", "nlohmann", "archive.h", "archive_entry.h", "
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
-# A target of its own, for tests and benches: no layer includes it, the rest of its own neither.
-SIMULATION = "tuner/simulation"
-
-
-def violation(layer, mark, header, simulated=False):
-    """Why a file of `layer` may not include `header`, or None; `simulated`: a file of SIMULATION."""
-    if header.startswith(SIMULATION + "/") and not simulated:
-        return f"{SIMULATION}/ is for tests and benches"
+def violation(layer, mark, header):
+    """Why a file of `layer` may not include `header`, or None."""
     first, _, rest = header.partition("/")
     if first == "kernwright":
         owner = PUBLIC.get(rest, "service")
@@ -86,8 +80,7 @@ def check(root):
                     found.append(f"{path.relative_to(root)}:{line}: {match[2]}: {why}")
 
     for layer, folder in FOLDERS.items():
-        read(folder, lambda path, mark, header, layer=layer: violation(
-            layer, mark, header, (root / SIMULATION) in path.parents))
+        read(folder, lambda path, mark, header, layer=layer: violation(layer, mark, header))
     # A public header obeys the rule of public headers and that of the layer it belongs to.
     read("src/kernwright", lambda path, mark, header: public_violation(mark, header)
          or violation(PUBLIC.get(path.name, "service"), mark, header))
@@ -132,12 +125,11 @@ class LayeringTest(unittest.TestCase):
                                           "#include <kernwright/problem.h>")), 1)
 
     def test_only_tests_and_benches_simulate(self):
-        include = '#include "tuner/simulation/noise.h"'
-        for file in ("tuner/search.cpp", "tuner/worker/serve.cpp", "src/service/core.cpp",
-                     "src/cli/cmd_tune.cpp"):
-            self.assertEqual(self.planted(file, include), [
-                f"{file}:2: tuner/simulation/noise.h: tuner/simulation/ is for tests and benches"])
-        self.assertEqual(self.planted("tuner/simulation/noise.cpp", include), [])
+        include = '#include "bench/simulation/noise.h"'
+        for file in ("tuner/session/search.cpp", "src/service/serve/core.cpp", "src/cli/cmd_tune.cpp"):
+            self.assertEqual(self.planted(file, include),
+                             [f"{file}:2: bench/simulation/noise.h: bench/ is no layer"])
+        self.assertEqual(self.planted("bench/simulation/noise.cpp", include), [])
 
     def test_what_points_down_is_let_through(self):
         self.assertEqual(self.planted("src/cli/a.cpp", "#include <llvm/Support/CommandLine.h>"), [])

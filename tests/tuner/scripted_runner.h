@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "bench/simulation/random_stream.h"
 #include "tuner/finals/race.h"
 #include "tuner/runner.h"
-#include "tuner/simulation/random_stream.h"
 
 namespace kernwright {
 

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
+#include "bench/simulation/random_stream.h"
 #include "support/random.h"
-#include "tuner/simulation/random_stream.h"
 
 namespace kernwright {
 namespace {

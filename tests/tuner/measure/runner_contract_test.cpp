@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/simulation/simulated_runner.h"
+#include "bench/simulation/synthetic_space.h"
 #include "compile/render.h"
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
 #include "tests/tuner/toy.h"
 #include "tuner/measure/device_runner.h"
-#include "tuner/simulation/simulated_runner.h"
-#include "tuner/simulation/synthetic_space.h"
 
 namespace kernwright {
 namespace {

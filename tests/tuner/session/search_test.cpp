@@ -4,9 +4,9 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "bench/simulation/random_stream.h"
 #include "tests/tuner/toy.h"
 #include "tuner/finals/decision.h"
-#include "tuner/simulation/random_stream.h"
 
 namespace kernwright {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "tuner/simulation/random_stream.h"
+#include "bench/simulation/random_stream.h"
 
 namespace kernwright {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "tuner/simulation/recorded_space.h"
+#include "bench/simulation/recorded_space.h"
 
 namespace kernwright {
 

@@ -1,4 +1,4 @@
-#include "tuner/simulation/recorded_space.h"
+#include "bench/simulation/recorded_space.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/simulation/json_lines.h"
+#include "bench/simulation/logged_trials.h"
 #include "support/files.h"
 #include "support/text.h"
-#include "tuner/simulation/json_lines.h"
-#include "tuner/simulation/logged_trials.h"
 
 namespace kernwright {
 namespace {

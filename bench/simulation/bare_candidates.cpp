@@ -1,4 +1,4 @@
-#include "tuner/simulation/bare_candidates.h"
+#include "bench/simulation/bare_candidates.h"
 
 #include <algorithm>
 #include <set>

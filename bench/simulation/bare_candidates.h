@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/simulation/recorded_space.h"
 #include "model/candidate/candidate.h"
 #include "model/candidate/kernel_template.h"
-#include "tuner/simulation/recorded_space.h"
 
 namespace kernwright {
 

@@ -1,4 +1,4 @@
-#include "tuner/simulation/logged_trials.h"
+#include "bench/simulation/logged_trials.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/simulation/json_lines.h"
 #include "support/json.h"
 #include "support/text.h"
-#include "tuner/simulation/json_lines.h"
 
 namespace kernwright {
 namespace {

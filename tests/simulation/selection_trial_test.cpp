@@ -1,11 +1,11 @@
-#include "tuner/simulation/selection_trial.h"
+#include "bench/simulation/selection_trial.h"
 
 #include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "tuner/simulation/synthetic_space.h"
+#include "bench/simulation/synthetic_space.h"
 
 namespace kernwright {
 namespace {

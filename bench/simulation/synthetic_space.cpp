@@ -1,4 +1,4 @@
-#include "tuner/simulation/synthetic_space.h"
+#include "bench/simulation/synthetic_space.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "bench/simulation/random_stream.h"
 #include "support/text.h"
-#include "tuner/simulation/random_stream.h"
 
 namespace kernwright {
 namespace {

@@ -1,4 +1,4 @@
-#include "tuner/simulation/simulated_runner.h"
+#include "bench/simulation/simulated_runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "tuner/simulation/synthetic_space.h"
+#include "bench/simulation/synthetic_space.h"
 
 namespace kernwright {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/simulation/random_stream.h"
 #include "model/result/measurement.h"
-#include "tuner/simulation/random_stream.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tuner/simulation/recorded_space.h"
+#include "bench/simulation/recorded_space.h"
 
 namespace kernwright {
 

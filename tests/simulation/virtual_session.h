@@ -3,11 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "bench/simulation/bare_candidates.h"
+#include "bench/simulation/recorded_space.h"
+#include "bench/simulation/simulated_runner.h"
+#include "bench/simulation/virtual_compile_queue.h"
 #include "tuner/session/search.h"
-#include "tuner/simulation/bare_candidates.h"
-#include "tuner/simulation/recorded_space.h"
-#include "tuner/simulation/simulated_runner.h"
-#include "tuner/simulation/virtual_compile_queue.h"
 
 namespace kernwright {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/simulation/landscape_file.h"
 #include "tuner/runner.h"
 #include "tuner/session/compile_queue.h"
-#include "tuner/simulation/landscape_file.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -1,4 +1,4 @@
-#include "tuner/simulation/synthetic_space.h"
+#include "bench/simulation/synthetic_space.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

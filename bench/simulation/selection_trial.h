@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
+#include "bench/simulation/simulated_runner.h"
 #include "model/result/evidence.h"
-#include "tuner/simulation/simulated_runner.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -1,4 +1,4 @@
-#include "tuner/simulation/logged_trials.h"
+#include "bench/simulation/logged_trials.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tuner/simulation/simulated_runner.h"
+#include "bench/simulation/simulated_runner.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tuner/simulation/landscape_file.h"
+#include "bench/simulation/landscape_file.h"
 
 #include <algorithm>
 #include <cmath>

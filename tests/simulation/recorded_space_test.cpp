@@ -1,4 +1,4 @@
-#include "tuner/simulation/recorded_space.h"
+#include "bench/simulation/recorded_space.h"
 
 #include <cmath>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "tuner/simulation/selection_trial.h"
+#include "bench/simulation/selection_trial.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
+#include "bench/simulation/recorded_space.h"
 #include "support/text.h"
 #include "tuner/learning/feature_columns.h"
-#include "tuner/simulation/recorded_space.h"
 
 namespace kernwright {
 namespace {

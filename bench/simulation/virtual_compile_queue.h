@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "bench/simulation/bare_candidates.h"
+#include "bench/simulation/recorded_space.h"
+#include "bench/simulation/virtual_clock.h"
 #include "tuner/session/compile_queue.h"
-#include "tuner/simulation/bare_candidates.h"
-#include "tuner/simulation/recorded_space.h"
-#include "tuner/simulation/virtual_clock.h"
 
 namespace kernwright {
 

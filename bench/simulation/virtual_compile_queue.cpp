@@ -1,4 +1,4 @@
-#include "tuner/simulation/virtual_compile_queue.h"
+#include "bench/simulation/virtual_compile_queue.h"
 
 #include <algorithm>
 #include <memory>

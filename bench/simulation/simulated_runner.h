@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "bench/simulation/bare_candidates.h"
+#include "bench/simulation/noise.h"
+#include "bench/simulation/recorded_space.h"
+#include "bench/simulation/virtual_clock.h"
 #include "tuner/runner.h"
-#include "tuner/simulation/bare_candidates.h"
-#include "tuner/simulation/noise.h"
-#include "tuner/simulation/recorded_space.h"
-#include "tuner/simulation/virtual_clock.h"
 
 namespace kernwright {
 

@@ -1,14 +1,14 @@
-#include "tuner/simulation/record_space.h"
+#include "bench/simulation/record_space.h"
 
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 
+#include "bench/simulation/simulated_runner.h"
+#include "bench/simulation/synthetic_space.h"
+#include "bench/simulation/virtual_compile_queue.h"
 #include "support/files.h"
 #include "tests/temp_dir.h"
-#include "tuner/simulation/simulated_runner.h"
-#include "tuner/simulation/synthetic_space.h"
-#include "tuner/simulation/virtual_compile_queue.h"
 
 namespace kernwright {
 namespace {

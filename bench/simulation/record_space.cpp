@@ -1,4 +1,4 @@
-#include "tuner/simulation/record_space.h"
+#include "bench/simulation/record_space.h"
 
 #include <algorithm>
 #include <utility>

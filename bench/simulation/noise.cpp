@@ -1,4 +1,4 @@
-#include "tuner/simulation/noise.h"
+#include "bench/simulation/noise.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "tests/tuner/simulation/virtual_session.h"
+#include "tests/simulation/virtual_session.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/simulation/random_stream.h"
+#include "bench/simulation/synthetic_space.h"
 #include "cache/record.h"
 #include "tuner/finals/decision.h"
-#include "tuner/simulation/random_stream.h"
-#include "tuner/simulation/synthetic_space.h"
 
 namespace kernwright {
 namespace {
