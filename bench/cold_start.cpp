@@ -18,9 +18,9 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
-#include "device/context_memory.h"
-#include "device/cuda_device.h"
-#include "device/handles.h"
+#include "device/cuda/cuda_device.h"
+#include "device/driver/handles.h"
+#include "device/program/context_memory.h"
 #include "support/files.h"
 #include "support/subprocess.h"
 #include "support/text.h"

@@ -17,7 +17,7 @@
 #include "bench/common/command.h"
 #include "compile/compile_pool.h"
 #include "compile/render.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/text.h"
 #include "tuner/data/element.h"
 

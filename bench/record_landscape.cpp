@@ -19,7 +19,7 @@
 #include "cache/artifact_store.h"
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/measure/device_runner.h"

@@ -3,8 +3,8 @@
 #include <functional>
 #include <memory>
 
-#include "device/cuda_context.h"
-#include "device/timed_graph.h"
+#include "device/driver/cuda_context.h"
+#include "device/timing/timed_graph.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/common/captured_graph.h"
-#include "device/cuda_context.h"
 #include "device/device.h"
+#include "device/driver/cuda_context.h"
 #include "service/serve/core.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"

@@ -2,7 +2,7 @@
 
 #include "compile/compiler.h"
 #include "compile/render.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/text.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/measure/device_runner.h"

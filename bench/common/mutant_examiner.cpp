@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compile/compile_pool.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tuner/measure/device_runner.h"

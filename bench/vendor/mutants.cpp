@@ -23,7 +23,7 @@
 #include "bench/common/mutant_examiner.h"
 #include "bench/common/mutant_list.h"
 #include "compile/compile_pool.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "service/serve/core.h"
 #include "support/text.h"
 #include "tuner/check/checker.h"

@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "compile/compile_pool.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/text.h"
 #include "support/version.h"
 #include "tuner/audit/auditor.h"

@@ -1,8 +1,8 @@
 #include <array>
 #include <utility>
 
-#include "device/context_memory.h"
-#include "device/launch_graph.h"
+#include "device/program/context_memory.h"
+#include "device/program/launch_graph.h"
 #include "launch/capture.h"
 #include "launch/loaded_kernel.h"
 #include "support/text.h"

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "device/launch_graph.h"
+#include "device/program/launch_graph.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

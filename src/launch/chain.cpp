@@ -3,9 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "device/context_memory.h"
-#include "device/launch_graph.h"
-#include "device/path_timer.h"
+#include "device/program/context_memory.h"
+#include "device/program/launch_graph.h"
+#include "device/timing/path_timer.h"
 #include "launch/capture.h"
 #include "launch/chain_plan.h"
 #include "launch/early_steps.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/launch_graph.h"
+#include "device/program/launch_graph.h"
 #include "launch/loaded_kernel.h"
 #include <kernwright/chain.h>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/launcher.h"
+#include "device/cuda/launcher.h"
 #include "model/candidate/candidate.h"
 #include <kernwright/kernel.h>
 

@@ -21,7 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compile/compiler.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/files.h"
 #include "tests/temp_dir.h"
 

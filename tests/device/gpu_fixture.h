@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compile/compiler.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "gpu_kernels.h"
 #include "plans.h"
 #include "support/text.h"

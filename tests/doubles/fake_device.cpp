@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/prepared_program.h"
-#include "device/scalar_bits.h"
+#include "device/program/prepared_program.h"
+#include "device/program/scalar_bits.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/driver.h"
+#include "device/driver/driver.h"
 
 namespace kernwright {
 

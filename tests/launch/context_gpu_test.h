@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "device/handles.h"
+#include "device/driver/handles.h"
 #include "scripted_kernel.h"
 #include "support/dynamic_library.h"
 #include "tests/device/gpu_fixture.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "device/driver_device.h"
+#include "device/cuda/driver_device.h"
 #include "launch/loaded_kernel.h"
 #include "tests/device/plans.h"
 

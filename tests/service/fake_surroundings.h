@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/driver_device.h"
+#include "device/cuda/driver_device.h"
 #include "service/serve/core.h"
 #include "support/hash.h"
 #include "support/text.h"

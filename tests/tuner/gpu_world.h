@@ -10,7 +10,7 @@
 
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "model/catalog/catalog.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/measure/device_runner.h"

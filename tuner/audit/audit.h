@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/nvml.h"
+#include "device/driver/nvml.h"
 #include "model/result/evidence.h"
 #include "model/result/measurement.h"
 #include "tuner/audit/host_facts.h"

@@ -2,7 +2,7 @@
 #include <optional>
 #include <utility>
 
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "tuner/audit/auditor.h"
 #include "tuner/worker/serve.h"
 

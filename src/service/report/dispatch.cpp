@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "device/context_memory.h"
-#include "device/driver_device.h"
-#include "device/kernel_paths.h"
-#include "device/launch_graph.h"
-#include "device/path_timer.h"
+#include "device/cuda/driver_device.h"
+#include "device/program/context_memory.h"
+#include "device/program/launch_graph.h"
+#include "device/timing/kernel_paths.h"
+#include "device/timing/path_timer.h"
 #include "support/text.h"
 #include "tuner/audit/audit.h"
 #include "tuner/audit/host_facts.h"

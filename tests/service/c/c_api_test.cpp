@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "service/c/c_api_support.h"
 #include "tests/comma_locale.h"
 #include "tests/temp_dir.h"

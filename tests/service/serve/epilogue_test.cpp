@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/compiler.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/files.h"
 #include "tests/temp_dir.h"
 #include <kernwright/kernwright.h>

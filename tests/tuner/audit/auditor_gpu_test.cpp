@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compile/render.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/worker/faulty_template.h"

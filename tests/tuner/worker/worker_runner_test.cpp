@@ -9,7 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "support/subprocess.h"
 #include "tests/tuner/toy.h"
 #include "tuner/worker/find_worker.h"

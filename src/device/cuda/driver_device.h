@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/launcher.h"
+#include "device/driver/driver.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// `open_cuda_device` on a given driver.
+Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
+                                            const CudaDeviceOptions& options);
+
+/// `Launcher::load` on a given driver.
+Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
+                                                const ExecutionPlan& plan, int ordinal);
+
+}  // namespace kernwright

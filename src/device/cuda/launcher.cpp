@@ -1,0 +1,60 @@
+#include "device/cuda/launcher.h"
+
+#include <optional>
+
+#include "device/cuda/driver_device.h"
+#include "support/text.h"
+
+namespace kernwright {
+
+Result<void> Launcher::launch(void* stream, std::span<const DevicePointer> tensors,
+                              std::span<const double> scalars, DevicePointer workspace) const {
+  const ArgumentView arguments(tensors, scalars, workspace);
+  if (Result<void> fits = check_arguments(plan(), arguments); !fits) return fits;
+  const DriverStatus status =
+      program_->enqueue(static_cast<CUstream>(stream), arguments, program_->starts_early());
+  if (!status) return driver_error(api_, status);
+  return {};
+}
+
+Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
+                                                const ExecutionPlan& plan, int ordinal) {
+  CUdevice device = 0;
+  DriverStatus status{"cuDeviceGet", api.device_get(&device, ordinal)};
+  if (!status) {
+    return Error{ErrorCode::unavailable,
+                 concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
+  }
+  // Encoding tensor maps and asking for a kernel's parameters (cuKernelGetParamInfo fails with
+  // CUDA_ERROR_INVALID_CONTEXT, driver 580) want some context. Where the caller has none yet, the
+  // one that its launches will most likely use is kept from now on: making and dropping it is slow.
+  PrimaryContextHandle retained;
+  std::optional<ContextScope> scope;
+  CUcontext current = nullptr;
+  status = {"cuCtxGetCurrent", api.context_get_current(&current)};
+  if (!status) return driver_error(api, status);
+  if (!current) {
+    CUcontext context = nullptr;
+    status = {"cuDevicePrimaryCtxRetain", api.primary_context_retain(&context, device)};
+    if (!status) return driver_error(api, status);
+    retained = PrimaryContextHandle(api, device);
+    scope.emplace(api, context);
+    if (!scope->status()) return driver_error(api, scope->status());
+  }
+  Result<std::unique_ptr<PreparedProgram>> program =
+      PreparedProgram::load(api, device, cubin, plan, status);
+  if (!program) return program.error();
+  std::shared_ptr<const WorkspacePool> workspaces;
+  if (plan.workspace_bytes() > 0) workspaces = WorkspacePool::of(api, device);
+  return std::make_unique<Launcher>(api, std::move(retained), *std::move(program),
+                                    std::move(workspaces));
+}
+
+Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const ExecutionPlan& plan,
+                                                 int ordinal) {
+  Result<const DriverApi*> driver = load_driver();
+  if (!driver) return driver.error();
+  return load_launcher(**driver, cubin, plan, ordinal);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "device/device.h"
+#include "device/driver/handles.h"
+#include "device/program/prepared_program.h"
+#include "device/program/workspace_pool.h"
+#include "model/candidate/candidate.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A cubin loaded for the execution plan of one problem, launchable from any thread on any stream
+/// of the caller's current context: functions resolved, attributes set, tensor maps' constant parts
+/// encoded. Immutable.
+class Launcher {
+ public:
+  /// Loads for GPU `ordinal`. Errors: `unavailable` without a driver; `invalid_argument` for a plan
+  /// that the cubin or the GPU cannot carry, with both values; `device` with the driver's words.
+  static Result<std::unique_ptr<Launcher>> load(std::string_view cubin, const ExecutionPlan& plan,
+                                                int ordinal = 0);
+
+  Launcher(const DriverApi& api, PrimaryContextHandle retained,
+           std::unique_ptr<PreparedProgram> program,
+           std::shared_ptr<const WorkspacePool> workspaces)
+      : api_(api),
+        retained_(std::move(retained)),
+        workspaces_(std::move(workspaces)),
+        program_(std::move(program)) {}
+
+  const DriverApi& api() const { return api_; }
+  const PreparedProgram& program() const { return *program_; }
+  const ExecutionPlan& plan() const { return program_->plan(); }
+  /// Where launches that are given no workspace take theirs; null for a plan that needs none.
+  const WorkspacePool* workspaces() const { return workspaces_.get(); }
+
+  /// Checks the arguments and enqueues the plan's launches on `stream` (a CUstream). `tensors` and
+  /// `scalars` follow the plan's order; `workspace` must hold plan().workspace_bytes() and may be 0
+  /// where that is 0. A launch allocates nothing and takes no lock.
+  Result<void> launch(void* stream, std::span<const DevicePointer> tensors,
+                      std::span<const double> scalars, DevicePointer workspace) const;
+
+ private:
+  const DriverApi& api_;
+  PrimaryContextHandle retained_;  ///< empty where the caller had a context of its own
+  std::shared_ptr<const WorkspacePool> workspaces_;
+  std::unique_ptr<PreparedProgram> program_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "device/driver/driver.h"
+#include "device/driver/handles.h"
+#include "model/result/measurement.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// The retained primary context of one GPU with a stream of its own, and whether it is still good.
+/// Once lost it stays so, and nothing in it is freed: freeing would fail, or wait for a kernel that
+/// never ends. Used by one thread at a time.
+class CudaContext {
+ public:
+  /// Errors: `unavailable` where the GPU does not exist; `device`.
+  static Result<std::shared_ptr<CudaContext>> open(const DriverApi& api, int ordinal,
+                                                   std::chrono::milliseconds deadline);
+  ~CudaContext();
+
+  const DriverApi& api() const { return api_; }
+  CUdevice device() const { return device_; }
+  CUcontext context() const { return context_; }
+  CUstream stream() const { return stream_.get(); }
+  /// A second stream, made on first use; the context must be current.
+  Result<CUstream> side_stream();
+
+  /// Fails where the context is lost, and counts as a failed call.
+  Result<void> usable();
+
+  /// Passes success on; turns a failure into an error and remembers what it means.
+  Result<void> check(const DriverStatus& status);
+
+  /// Remembers an outcome without a driver call behind it and passes the error on.
+  Error fail(Outcome outcome, Error error);
+
+  /// Waits until both streams are empty. Past the deadline the context is lost and the outcome
+  /// `timed_out`.
+  Result<void> wait();
+
+  bool lost() const { return lost_; }
+  Outcome last_failure() const { return last_failure_; }
+
+ private:
+  CudaContext(const DriverApi& api, CUdevice device, std::chrono::milliseconds deadline)
+      : api_(api), device_(device), deadline_(deadline) {}
+
+  const DriverApi& api_;
+  CUdevice device_;
+  std::chrono::milliseconds deadline_;
+  PrimaryContextHandle retained_;
+  CUcontext context_ = nullptr;
+  StreamHandle stream_;
+  StreamHandle side_stream_;
+  bool lost_ = false;
+  std::string lost_reason_;
+  Outcome last_failure_ = Outcome::ok;
+};
+
+/// A driver object that belongs to a context: destroyed with the context current, and left alone
+/// where it is lost. Keeps the context alive.
+template <typename Handle>
+class ContextOwned {
+ public:
+  ContextOwned(std::shared_ptr<CudaContext> context, Handle handle)
+      : context_(std::move(context)), handle_(std::move(handle)) {}
+  ContextOwned(ContextOwned&&) noexcept = default;
+  ContextOwned& operator=(ContextOwned&&) = delete;
+  ~ContextOwned() {
+    if (!context_) return;
+    if (context_->lost()) {
+      handle_.abandon();
+    } else {
+      const ContextScope scope(context_->api(), context_->context());
+      handle_.reset();
+    }
+  }
+
+  const Handle& handle() const { return handle_; }
+  CudaContext& context() const { return *context_; }
+
+ private:
+  std::shared_ptr<CudaContext> context_;
+  Handle handle_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "device/device.h"
+#include "device/driver/handles.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Device memory of the context that was current when it was allocated, freed with that context
+/// current. Freeing waits for what still runs on the device. Move-only.
+class ContextMemory {
+ public:
+  ContextMemory() = default;
+  /// No memory at all, at address 0, for 0 bytes. Errors: `invalid_argument` where the calling
+  /// thread has no current context; `device`.
+  static Result<ContextMemory> allocate(const DriverApi& api, std::int64_t bytes);
+  ContextMemory(ContextMemory&& other) noexcept
+      : api_(std::exchange(other.api_, nullptr)),
+        context_(other.context_),
+        memory_(std::move(other.memory_)) {}
+  ContextMemory& operator=(ContextMemory&& other) noexcept {
+    std::swap(api_, other.api_);
+    std::swap(context_, other.context_);
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  ~ContextMemory();
+
+  DevicePointer address() const { return memory_.get(); }
+
+ private:
+  ContextMemory(const DriverApi& api, CUcontext context, MemoryHandle memory)
+      : api_(&api), context_(context), memory_(std::move(memory)) {}
+
+  const DriverApi* api_ = nullptr;
+  CUcontext context_ = nullptr;
+  MemoryHandle memory_;
+};
+
+/// The calling thread's current context. Errors: `invalid_argument` where it has none; `device`.
+Result<CUcontext> current_context(const DriverApi& api);
+
+}  // namespace kernwright

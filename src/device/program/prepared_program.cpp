@@ -1,0 +1,323 @@
+#include "device/program/prepared_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <elf.h>
+
+#include "device/program/tensor_map.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+/// The driver takes a cubin without its size and would read past the end of a truncated one.
+Result<void> check_cubin(std::string_view cubin) {
+  Elf64_Ehdr header;
+  const Error corrupt{ErrorCode::corrupt,
+                      concat("cubin of ", cubin.size(), " bytes is no whole ELF file")};
+  if (cubin.size() < sizeof(header)) return corrupt;
+  std::memcpy(&header, cubin.data(), sizeof(header));
+  const std::uint64_t sections = std::uint64_t{header.e_shnum} * header.e_shentsize;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      sections > cubin.size() || header.e_shoff > cubin.size() - sections) {
+    return corrupt;
+  }
+  return {};
+}
+
+std::uint64_t volume(const Extent3& extent) {
+  return std::uint64_t{extent[0]} * extent[1] * extent[2];
+}
+
+/// Number of things that an argument of this kind may refer to.
+std::size_t referable(const ExecutionPlan& plan, ArgumentKind kind) {
+  switch (kind) {
+    case ArgumentKind::tensor:
+    case ArgumentKind::reference:
+    case ArgumentKind::magnitude:
+      return plan.tensors.size();
+    case ArgumentKind::tensor_map:
+      return plan.tensor_maps.size();
+    case ArgumentKind::workspace:
+      return plan.workspaces.size();
+    case ArgumentKind::scalar:
+      return plan.scalars.size();
+    case ArgumentKind::int32:
+    case ArgumentKind::int64:
+    case ArgumentKind::early:
+      break;
+  }
+  return 0;
+}
+
+Error unfit(const LaunchPlan& launch, std::string_view what) {
+  return {ErrorCode::invalid_argument, concat("kernel ", launch.kernel, ": ", what)};
+}
+
+Result<void> check_plan(const ExecutionPlan& plan) {
+  if (plan.tensor_maps.size() > PreparedProgram::kMaxTensorMaps) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("the plan has ", plan.tensor_maps.size(), " tensor maps; at most ",
+                        PreparedProgram::kMaxTensorMaps, " can be passed")};
+  }
+  for (const TensorMapPlan& map : plan.tensor_maps) {
+    if (map.tensor >= plan.tensors.size()) {
+      return Error{ErrorCode::internal, concat("tensor map ", map.name, " refers to tensor ",
+                                               map.tensor, " of ", plan.tensors.size())};
+    }
+    if (map.workspace != TensorMapPlan::kInTensor && map.workspace >= plan.workspaces.size()) {
+      return Error{ErrorCode::internal, concat("tensor map ", map.name, " refers to workspace ",
+                                               map.workspace, " of ", plan.workspaces.size())};
+    }
+  }
+  for (const LaunchPlan& launch : plan.launches) {
+    if (launch.arguments.size() > PreparedProgram::kMaxArguments) {
+      return unfit(launch, concat(launch.arguments.size(), " arguments; at most ",
+                                  PreparedProgram::kMaxArguments, " can be passed"));
+    }
+    for (std::size_t i = 0; i < launch.arguments.size(); ++i) {
+      const ArgumentPlan& argument = launch.arguments[i];
+      const bool absent =
+          argument.index == ArgumentPlan::kAbsent && argument.kind != ArgumentKind::scalar;
+      if (!carries_value(argument) && !absent && argument.index >= referable(plan, argument.kind)) {
+        return Error{ErrorCode::internal,
+                     concat("kernel ", launch.kernel, ": argument ", i, " refers to item ",
+                            argument.index, " of ", referable(plan, argument.kind))};
+      }
+    }
+  }
+  return {};
+}
+
+// What a kernel reads for parameters that the plan does not give and for what the problem does not
+// have. CUDA allows 32,764 bytes of them.
+constexpr std::array<std::byte, 32'764> kZeros{};
+
+std::uintptr_t address_of(const void* object) { return reinterpret_cast<std::uintptr_t>(object); }
+
+/// Never dereferenced: any address is good for checking and encoding all but the address.
+constexpr CUdeviceptr kPlaceholderAddress = CUdeviceptr{1} << 32;
+
+}  // namespace
+
+Result<std::unique_ptr<PreparedProgram>> PreparedProgram::load(const DriverApi& api,
+                                                               CUdevice device,
+                                                               std::string_view cubin,
+                                                               const ExecutionPlan& plan,
+                                                               DriverStatus& status) {
+  if (Result<void> fits = check_plan(plan); !fits) return fits.error();
+  if (Result<void> whole = check_cubin(cubin); !whole) return whole.error();
+  std::unique_ptr<PreparedProgram> program(new PreparedProgram(api, device, plan));
+  if (Result<void> prepared = program->prepare(cubin, status); !prepared) return prepared.error();
+  return program;
+}
+
+Result<void> PreparedProgram::prepare(std::string_view cubin, DriverStatus& status) {
+  CUlibrary library = nullptr;
+  status = {"cuLibraryLoadData", api_.library_load_data(&library, cubin.data(), nullptr, nullptr, 0,
+                                                        nullptr, nullptr, 0)};
+  if (!status) return driver_error(api_, status);
+  library_ = LibraryHandle(api_, library);
+
+  for (const LaunchPlan& launch : plan_.launches) {
+    if (Result<void> prepared = prepare_launch(launch, status); !prepared) return prepared;
+  }
+  DevicePointer offset = 0;
+  for (const WorkspacePlan& workspace : plan_.workspaces) {
+    const auto bytes = static_cast<std::size_t>(workspace.bytes);
+    if (workspace.zeroed && bytes > 0) zeroed_.push_back({offset, bytes});
+    workspace_offsets_.push_back(offset);
+    offset += (bytes + 255) / 256 * 256;
+  }
+  for (const TensorMapPlan& map : plan_.tensor_maps) {
+    PreparedTensorMap& prepared = tensor_maps_.emplace_back();
+    prepared.tensor = map.tensor;
+    if (map.workspace != TensorMapPlan::kInTensor) {
+      prepared.workspace_offset = workspace_offsets_[map.workspace];
+    }
+    status = encode_tensor_map(api_, map, kPlaceholderAddress, prepared.encoded);
+    if (!status) {
+      return Error{ErrorCode::device,
+                   concat("tensor map ", map.name, ": ", driver_error(api_, status).message)};
+    }
+    prepared.address_word = find_address_word(api_, prepared.encoded);
+  }
+  return {};
+}
+
+Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverStatus& status) {
+  PreparedLaunch prepared;
+  status = {"cuLibraryGetKernel",
+            api_.library_get_kernel(&prepared.kernel, library_.get(), launch.kernel.c_str())};
+  if (!status) return unfit(launch, driver_error(api_, status).message);
+  if (Result<void> fits = check_limits(launch, prepared.kernel, status); !fits) return fits;
+  const Result<std::size_t> declared = check_parameters(launch, prepared.kernel, status);
+  if (!declared) return declared.error();
+  if (Result<void> set = set_kernel_attributes(launch, prepared.kernel, status); !set) return set;
+  prepare_parameters(launch, *declared, prepared);
+
+  prepared.config.gridDimX = launch.grid[0];
+  prepared.config.gridDimY = launch.grid[1];
+  prepared.config.gridDimZ = launch.grid[2];
+  prepared.config.blockDimX = launch.block[0];
+  prepared.config.blockDimY = launch.block[1];
+  prepared.config.blockDimZ = launch.block[2];
+  prepared.config.sharedMemBytes = launch.dynamic_smem;
+  if (volume(launch.cluster) > 1) {
+    CUlaunchAttribute& attribute = prepared.attributes[prepared.node_attributes++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim.x = launch.cluster[0];
+    attribute.value.clusterDim.y = launch.cluster[1];
+    attribute.value.clusterDim.z = launch.cluster[2];
+  }
+  if (launch.cooperative) {
+    CUlaunchAttribute& attribute = prepared.attributes[prepared.node_attributes++];
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+  }
+  CUlaunchAttribute& programmatic = prepared.attributes[prepared.node_attributes];
+  programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  programmatic.value.programmaticStreamSerializationAllowed = 1;
+  prepared.programmatic = launch.programmatic;
+  launches_.push_back(std::move(prepared));
+  return {};
+}
+
+void PreparedProgram::prepare_parameters(const LaunchPlan& launch, std::size_t declared,
+                                         PreparedLaunch& prepared) const {
+  prepared.parameters.assign(declared, {Source::address, address_of(kZeros.data())});
+  const auto word = [](Source source, std::size_t index) {
+    return Parameter{source, index * sizeof(std::uint64_t)};
+  };
+  for (std::size_t i = 0; i < launch.arguments.size(); ++i) {
+    const ArgumentPlan& argument = launch.arguments[i];
+    Parameter& parameter = prepared.parameters[i];
+    if (!carries_value(argument) && argument.index == ArgumentPlan::kAbsent) continue;
+    // Little-endian: a narrower parameter is read from the low bytes of a word.
+    switch (argument.kind) {
+      case ArgumentKind::int32:
+      case ArgumentKind::int64:
+        parameter = {Source::address, address_of(&argument.value)};
+        break;
+      case ArgumentKind::tensor:
+        parameter = word(Source::tensors, argument.index);
+        break;
+      case ArgumentKind::reference:
+        parameter = word(Source::references, argument.index);
+        break;
+      case ArgumentKind::magnitude:
+        parameter = word(Source::magnitudes, argument.index);
+        break;
+      case ArgumentKind::tensor_map:
+        parameter = {Source::tensor_maps, argument.index * sizeof(CUtensorMap)};
+        break;
+      case ArgumentKind::workspace:
+        if (plan_.workspaces[argument.index].bytes == 0) break;
+        [[fallthrough]];
+      case ArgumentKind::scalar:
+      case ArgumentKind::early:
+        parameter = word(Source::computed, prepared.computed.size());
+        prepared.computed.push_back(argument);
+        break;
+    }
+  }
+}
+
+Result<void> PreparedProgram::check_limits(const LaunchPlan& launch, CUkernel kernel,
+                                           DriverStatus& status) const {
+  const auto attribute = [&](CUfunction_attribute id) {
+    int value = 0;
+    if (status) {
+      status = {"cuKernelGetAttribute", api_.kernel_get_attribute(&value, id, kernel, device_)};
+    }
+    return static_cast<std::uint64_t>(value);
+  };
+  const std::uint64_t max_threads = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  const std::uint64_t static_smem = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  int max_smem = 0;
+  if (status) {
+    status = {"cuDeviceGetAttribute",
+              api_.device_get_attribute(
+                  &max_smem, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device_)};
+  }
+  if (!status) return driver_error(api_, status);
+
+  if (volume(launch.block) > max_threads) {
+    return unfit(launch, concat(volume(launch.block), " threads per block > ", max_threads,
+                                " that its registers and launch bounds allow"));
+  }
+  if (static_smem + launch.dynamic_smem > static_cast<std::uint64_t>(max_smem)) {
+    return unfit(launch, concat(static_smem, " static + ", launch.dynamic_smem,
+                                " dynamic bytes of shared memory > ", max_smem));
+  }
+  for (std::size_t i = 0; i < launch.grid.size(); ++i) {
+    if (launch.cluster[i] == 0 || launch.grid[i] % launch.cluster[i] != 0) {
+      return unfit(launch, concat("grid extent ", launch.grid[i],
+                                  " is not a multiple of the cluster's ", launch.cluster[i]));
+    }
+  }
+  return {};
+}
+
+Result<std::size_t> PreparedProgram::check_parameters(const LaunchPlan& launch, CUkernel kernel,
+                                                      DriverStatus& status) const {
+  const std::size_t given = launch.arguments.size();
+  for (std::size_t i = 0; i <= kMaxArguments; ++i) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    status = {"cuKernelGetParamInfo", api_.kernel_get_param_info(kernel, i, &offset, &bytes)};
+    if (status.result == CUDA_ERROR_INVALID_VALUE) {
+      status = {};
+      if (i >= given) return i;
+      return unfit(launch, concat("takes ", i, " parameters; the plan gives ", given));
+    }
+    if (!status) return driver_error(api_, status);
+    if (i >= given) continue;
+    if (const std::size_t taken = argument_bytes(launch.arguments[i]); taken != bytes) {
+      return unfit(launch,
+                   concat("parameter ", i, " has ", bytes, " bytes; the plan gives ", taken));
+    }
+  }
+  return unfit(launch, concat("takes more than ", kMaxArguments, " parameters"));
+}
+
+Result<void> PreparedProgram::set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
+                                                    DriverStatus& status) const {
+  // Launches of one kernel share its attributes: the largest demand counts.
+  std::uint32_t dynamic_smem = 0;
+  std::uint64_t cluster = 1;
+  for (const LaunchPlan& other : plan_.launches) {
+    if (other.kernel != launch.kernel) continue;
+    dynamic_smem = std::max(dynamic_smem, other.dynamic_smem);
+    cluster = std::max(cluster, volume(other.cluster));
+  }
+  if (dynamic_smem > 0) {
+    status = {"cuKernelSetAttribute",
+              api_.kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                        static_cast<int>(dynamic_smem), kernel, device_)};
+  }
+  constexpr std::uint64_t kPortableCluster = 8;
+  if (status && cluster > kPortableCluster) {
+    status = {"cuKernelSetAttribute",
+              api_.kernel_set_attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1,
+                                        kernel, device_)};
+  }
+  if (!status) return unfit(launch, driver_error(api_, status).message);
+  return {};
+}
+
+std::size_t PreparedProgram::argument_bytes(const ArgumentPlan& argument) const {
+  switch (argument.kind) {
+    case ArgumentKind::tensor_map:
+      return sizeof(CUtensorMap);
+    case ArgumentKind::scalar:
+      return static_cast<std::size_t>(byte_size(plan_.scalars[argument.index].dtype));
+    case ArgumentKind::int32:
+    case ArgumentKind::early:
+      return sizeof(std::int32_t);
+    default:
+      return sizeof(std::uint64_t);
+  }
+}
+
+}  // namespace kernwright

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "device/device.h"
+#include "device/driver/driver.h"
+#include "device/driver/handles.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// `LaunchArguments` without ownership.
+struct ArgumentView {
+  ArgumentView(const LaunchArguments& arguments)
+      : tensors(arguments.tensors),
+        scalars(arguments.scalars),
+        workspace(arguments.workspace),
+        references(arguments.references),
+        magnitudes(arguments.magnitudes) {}
+  ArgumentView(std::span<const DevicePointer> tensor_pointers,
+               std::span<const double> scalar_values, DevicePointer workspace_pointer)
+      : tensors(tensor_pointers), scalars(scalar_values), workspace(workspace_pointer) {}
+
+  std::span<const DevicePointer> tensors;
+  std::span<const double> scalars;
+  DevicePointer workspace = 0;
+  std::span<const DevicePointer> references;
+  std::span<const DevicePointer> magnitudes;
+};
+
+/// True for arguments that carry their value in the plan itself.
+inline bool carries_value(const ArgumentPlan& argument) {
+  return argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::int64 ||
+         argument.kind == ArgumentKind::early;
+}
+
+/// Checks counts, alignments and the presence of a workspace. Errors: `invalid_argument` naming the
+/// tensor and both values. Allocates only on failure.
+Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& arguments);
+
+/// The last node of a graph under construction, all of whose nodes follow each other.
+struct GraphTail {
+  CUgraphNode node = nullptr;
+  bool is_kernel = false;
+  int nodes = 0;  ///< of the whole graph
+};
+
+/// One launch of a program as a node of a graph, with all that its arguments do not change.
+struct KernelNode {
+  CUgraphNode node = nullptr;
+  CUDA_KERNEL_NODE_PARAMS params{};
+  bool early = false;  ///< behind a programmatic edge
+};
+
+/// A cubin loaded for one execution plan, with everything prepared that does not change between
+/// launches: kernels resolved, their attributes set, limits and parameter sizes checked, tensor
+/// maps encoded, and for every parameter where it is read. Immutable and bound to no context, so
+/// that any thread may launch it. Streams and graphs get the same launches from here.
+class PreparedProgram {
+ public:
+  static constexpr std::size_t kMaxArguments = 32;  ///< of one kernel, and its parameters
+  static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
+
+  /// Loads for `device`. A context must be current where the plan has tensor maps. Errors:
+  /// `invalid_argument` where plan, cubin and GPU do not fit, with both values; `device` with the
+  /// driver's words, and then `status` holds the call.
+  static Result<std::unique_ptr<PreparedProgram>> load(const DriverApi& api, CUdevice device,
+                                                       std::string_view cubin,
+                                                       const ExecutionPlan& plan,
+                                                       DriverStatus& status);
+
+  PreparedProgram(const PreparedProgram&) = delete;  // parameters are read from its plan
+  PreparedProgram& operator=(const PreparedProgram&) = delete;
+
+  const ExecutionPlan& plan() const { return plan_; }
+
+  /// Zeroes the workspaces that ask for it and launches, all on `stream`. `arguments` must have
+  /// passed `check_arguments`. `early`: whether the first launch may start before what precedes it
+  /// on the stream has ended; its kernel waits (`can_start_early`).
+  DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early) const;
+
+  /// Appends the same work to the graph that ends in `tail`. `context` must be current. Where
+  /// `kernels` is given it gets one node per launch.
+  DriverStatus append_to(CUgraph graph, CUcontext context, const ArgumentView& arguments,
+                         GraphTail& tail, std::vector<KernelNode>* kernels, bool early) const;
+
+  /// Whether the first thing that it does is a kernel that waits for its predecessor itself.
+  bool can_start_early() const;
+  /// Whether it does on its own, outside of a chain: its plan says so.
+  bool starts_early() const { return !launches_.empty() && launches_.front().programmatic; }
+
+  /// Gives later launches of `exec` other tensors and scalars. `kernels` are this program's nodes
+  /// of the graph that `exec` was made from; that graph itself is left as it is. The workspace must
+  /// be that of `append_to`.
+  DriverStatus change(CUgraphExec exec, std::span<const KernelNode> kernels,
+                      const ArgumentView& arguments) const;
+
+  /// Leaves the library loaded on destruction, see `DriverHandle::abandon`.
+  void abandon() { library_.abandon(); }
+
+ private:
+  static constexpr std::size_t kMaxAttributes = 3;  ///< cluster, cooperative, programmatic
+
+  /// What the parameters of a launch are read from.
+  enum class Source { address, tensors, references, magnitudes, tensor_maps, computed };
+  static constexpr std::size_t kSources = 6;
+  struct Parameter {
+    Source source = Source::address;
+    std::uintptr_t offset = 0;  ///< bytes; of `address` the address itself, in this program
+  };
+  struct PreparedLaunch {
+    CUkernel kernel = nullptr;
+    CUlaunchConfig config{};           ///< without stream and attributes
+    unsigned int node_attributes = 0;  ///< those that a graph's node has too; programmatic follows
+    bool programmatic = false;
+    std::vector<Parameter> parameters;   ///< as many as the kernel declares
+    std::vector<ArgumentPlan> computed;  ///< those which have to be worked out at each launch
+    std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
+  };
+  struct PreparedTensorMap {
+    CUtensorMap encoded{};  ///< with an address that is never used
+    std::optional<std::size_t> address_word;
+    std::size_t tensor = 0;
+    std::optional<DevicePointer> workspace_offset;  ///< of a map that lies in the workspace
+  };
+  struct ZeroedWorkspace {
+    DevicePointer offset = 0;
+    std::size_t bytes = 0;
+  };
+
+  /// A launch under way, on the stack.
+  struct Frame {
+    explicit Frame(const ArgumentView& view);
+
+    const ArgumentView& arguments;
+    std::array<std::uintptr_t, kSources> sources;
+    std::array<std::uint64_t, kMaxArguments> computed;
+    std::array<void*, kMaxArguments> parameters;
+    std::array<CUtensorMap, kMaxTensorMaps> tensor_maps;
+  };
+
+  PreparedProgram(const DriverApi& api, CUdevice device, const ExecutionPlan& plan)
+      : api_(api), device_(device), plan_(plan) {}
+
+  Result<void> prepare(std::string_view cubin, DriverStatus& status);
+  Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
+  void prepare_parameters(const LaunchPlan& launch, std::size_t declared,
+                          PreparedLaunch& prepared) const;
+  Result<void> check_limits(const LaunchPlan& launch, CUkernel kernel, DriverStatus& status) const;
+  /// How many the kernel declares; there may be more than the plan gives.
+  Result<std::size_t> check_parameters(const LaunchPlan& launch, CUkernel kernel,
+                                       DriverStatus& status) const;
+  Result<void> set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
+                                     DriverStatus& status) const;
+  std::size_t argument_bytes(const ArgumentPlan& argument) const;
+
+  DriverStatus place_tensor_maps(Frame& frame) const;
+  void place_parameters(const PreparedLaunch& launch, Frame& frame, bool early) const;
+  std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
+                        bool early) const;
+
+  // What every launch reads, side by side.
+  const DriverApi& api_;
+  std::vector<ZeroedWorkspace> zeroed_;
+  std::vector<PreparedTensorMap> tensor_maps_;
+  std::vector<PreparedLaunch> launches_;
+  std::vector<DevicePointer> workspace_offsets_;
+  CUdevice device_;
+  ExecutionPlan plan_;
+  LibraryHandle library_;
+};
+
+}  // namespace kernwright

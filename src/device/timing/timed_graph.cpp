@@ -1,0 +1,193 @@
+#include "device/timing/timed_graph.h"
+
+#include <chrono>
+#include <utility>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+/// Launches behind a closed gate must not fill the stream's queue, which would block the host with
+/// the gate in its hand. What comes beyond is enqueued while that runs; longer graphs have no gate,
+/// and last so long that the host's few microseconds do not show.
+constexpr int kMaxGatedNodes = 256;
+/// A sample is enqueued in microseconds. A gate found shut twice, this far apart, keeps its own
+/// opener waiting.
+constexpr std::chrono::milliseconds kPatience{150};
+
+Result<ContextOwned<EventHandle>> make_event(const std::shared_ptr<CudaContext>& context) {
+  CUevent event = nullptr;
+  if (Result<void> made =
+          context->check({"cuEventCreate", context->api().event_create(&event, CU_EVENT_DEFAULT)});
+      !made) {
+    return made.error();
+  }
+  return ContextOwned<EventHandle>(context, EventHandle(context->api(), event));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StreamGate>> StreamGate::make(const std::shared_ptr<CudaContext>& context) {
+  const DriverApi& api = context->api();
+  void* word = nullptr;
+  if (Result<void> made =
+          context->check({"cuMemHostAlloc", api.mem_host_alloc(&word, sizeof(std::uint32_t),
+                                                               CU_MEMHOSTALLOC_DEVICEMAP)});
+      !made) {
+    return made.error();
+  }
+  ContextOwned<HostMemoryHandle> owned(context, HostMemoryHandle(api, word));
+  *static_cast<std::uint32_t*>(word) = 0;
+  CUdeviceptr address = 0;
+  if (Result<void> mapped = context->check(
+          {"cuMemHostGetDevicePointer", api.mem_host_get_device_pointer(&address, word, 0)});
+      !mapped) {
+    return mapped.error();
+  }
+  std::unique_ptr<StreamGate> gate(new StreamGate(std::move(owned), address));
+  Result<Thread> watcher = Thread::start([raw = gate.get()] { raw->watch(); });
+  if (!watcher) return watcher.error();
+  gate->watcher_ = *std::move(watcher);
+  return gate;
+}
+
+StreamGate::~StreamGate() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  watcher_.join();
+}
+
+Result<void> StreamGate::close() {
+  CudaContext& context = word_.context();
+  shut_ = ticket_ + 1;
+  return context.check({"cuStreamWaitValue32",
+                        context.api().stream_wait_value32(context.stream(), address_, ++ticket_,
+                                                          CU_STREAM_WAIT_VALUE_GEQ)});
+}
+
+void StreamGate::open() {
+  shut_ = 0;
+  release(ticket_);
+}
+
+void StreamGate::release(std::uint32_t ticket) {
+  std::atomic_ref<std::uint32_t> word(*static_cast<std::uint32_t*>(word_.handle().get()));
+  // Never backwards: the watcher may be late, and the next sample's gate open already.
+  std::uint32_t now = word.load(std::memory_order_relaxed);
+  while (now < ticket && !word.compare_exchange_weak(now, ticket, std::memory_order_release)) {
+  }
+}
+
+void StreamGate::watch() {
+  std::unique_lock lock(mutex_);
+  std::uint32_t seen = 0;
+  while (!stopped_.wait_for(lock, kPatience, [this] { return stop_; })) {
+    const std::uint32_t ticket = shut_;
+    if (ticket != 0 && ticket == seen) {
+      forced_ = true;
+      release(ticket);
+    }
+    seen = ticket;
+  }
+}
+
+Result<std::unique_ptr<TimedGraph>> TimedGraph::make(
+    const std::shared_ptr<CudaContext>& context, std::span<const std::vector<SequenceStep>> sets,
+    int units) {
+  const DriverApi& api = context->api();
+  CUgraph graph = nullptr;
+  if (Result<void> made = context->check({"cuGraphCreate", api.graph_create(&graph, 0)}); !made) {
+    return made.error();
+  }
+  const ContextOwned<GraphHandle> owned_graph(context, GraphHandle(api, graph));
+  GraphTail tail;
+  for (int unit = 0; unit < units; ++unit) {
+    for (const SequenceStep& step : sets[static_cast<std::size_t>(unit) % sets.size()]) {
+      if (Result<void> appended = context->check(step.program->append_to(
+              graph, context->context(), step.arguments, tail, nullptr, step.early));
+          !appended) {
+        return appended.error();
+      }
+    }
+  }
+  CUgraphExec exec = nullptr;
+  if (Result<void> made =
+          context->check({"cuGraphInstantiate", api.graph_instantiate(&exec, graph, 0)});
+      !made) {
+    return made.error();
+  }
+  ContextOwned<GraphExecHandle> owned_exec(context, GraphExecHandle(api, exec));
+  if (Result<void> uploaded =
+          context->check({"cuGraphUpload", api.graph_upload(exec, context->stream())});
+      !uploaded) {
+    return uploaded.error();
+  }
+  if (Result<void> done = context->wait(); !done) return done.error();
+  Result<ContextOwned<EventHandle>> begin = make_event(context);
+  if (!begin) return begin.error();
+  Result<ContextOwned<EventHandle>> end = make_event(context);
+  if (!end) return end.error();
+  return std::unique_ptr<TimedGraph>(
+      new TimedGraph(std::move(owned_exec), std::move(*begin), std::move(*end), units, tail.nodes));
+}
+
+Result<void> TimedGraph::enqueue(StreamGate* gate, ClockStamps* stamps) {
+  CudaContext& context = exec_.context();
+  const DriverApi& api = context.api();
+  const auto stamp = [&](ClockStamps::Place place) {
+    return stamps ? context.check(stamps->enqueue(place)) : Result<void>();
+  };
+  const auto record = [&](const ContextOwned<EventHandle>& event) {
+    return context.check(
+        {"cuEventRecord", api.event_record(event.handle().get(), context.stream())});
+  };
+  if (Result<void> done = stamp(ClockStamps::Place::before); !done) return done;
+  if (Result<void> done = record(begin_); !done) return done;
+  for (int replay = 0; replay < replays; ++replay) {
+    if (gate && (replay + 1) * nodes_ > kMaxGatedNodes) gate->open();
+    if (Result<void> launched = context.check(
+            {"cuGraphLaunch", api.graph_launch(exec_.handle().get(), context.stream())});
+        !launched) {
+      return launched;
+    }
+  }
+  if (Result<void> done = record(end_); !done) return done;
+  return stamp(ClockStamps::Place::after);
+}
+
+Result<Sample> TimedGraph::sample(StreamGate* gate, ClockStamps* stamps, TimerCheck& check) {
+  CudaContext& context = exec_.context();
+  if (nodes_ > kMaxGatedNodes || (gate && !gate->usable())) gate = nullptr;
+  if (gate) {
+    if (Result<void> closed = gate->close(); !closed) return closed.error();
+  }
+  const Result<void> enqueued = enqueue(gate, stamps);
+  // Opened on failure too: what stands behind a closed gate never ends.
+  if (gate) gate->open();
+  if (!enqueued) return enqueued.error();
+  if (Result<void> done = context.wait(); !done) return done.error();
+  float milliseconds = 0;
+  if (Result<void> read = context.check(
+          {"cuEventElapsedTime", context.api().event_elapsed_time(
+                                     &milliseconds, begin_.handle().get(), end_.handle().get())});
+      !read) {
+    return read.error();
+  }
+  const double total_us = static_cast<double>(milliseconds) * 1e3;
+  Sample sample;
+  sample.us = total_us / units_ / replays;
+  sample.at_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (const auto span = stamps ? stamps->read() : std::nullopt) {
+    sample.sm_mhz = span->sm_mhz;
+    // Without a gate the host's pauses may lie between a stamp and its event.
+    if (gate && replays * nodes_ <= kMaxGatedNodes) check.add(total_us, span->us);
+  }
+  return sample;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,126 @@
+#include <atomic>
+#include <thread>
+
+#include "device/cuda/launcher.h"
+#include "device/driver/handles.h"
+#include "tests/device/gpu_fixture.h"
+
+namespace kernwright {
+namespace {
+
+class LauncherGpuTest : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    // The user's side: the primary context, which the device has retained too.
+    api_ = *load_driver();
+    ASSERT_EQ(api_->primary_context_retain(&context_, 0), CUDA_SUCCESS);
+    retained_ = PrimaryContextHandle(*api_, 0);
+  }
+
+  void wait(CUstream stream) const {
+    CUresult state = CUDA_ERROR_NOT_READY;
+    while (state == CUDA_ERROR_NOT_READY) state = api_->stream_query(stream);
+    EXPECT_EQ(state, CUDA_SUCCESS);
+  }
+
+  const DriverApi* api_ = nullptr;
+  CUcontext context_ = nullptr;
+  PrimaryContextHandle retained_;
+};
+
+TEST_F(LauncherGpuTest, ManyThreadsLaunchOneKernelOnStreamsOfTheirOwn) {
+  constexpr int kThreads = 8;
+  constexpr int kLaunches = 200;
+  constexpr std::int64_t kElements = 1000;
+  ExecutionPlan plan;
+  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {kElements})};
+  plan.launches = {
+      launch("add_one", {8, 1, 1}, {128, 1, 1},
+             {refer(ArgumentKind::tensor, 0), number(ArgumentKind::int32, kElements)})};
+  const auto launcher = Launcher::load(compile(kGpuKernels), plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+
+  std::vector<DevicePointer> memory;
+  for (int i = 0; i < kThreads; ++i) {
+    memory.push_back(allocate(kElements * 4));
+    upload(memory.back(), std::vector<int>(kElements, i));
+  }
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const ContextScope scope(*api_, context_);
+      CUstream stream = nullptr;
+      if (api_->stream_create(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) ++failures;
+      const StreamHandle owned(*api_, stream);
+      const DevicePointer tensors[] = {memory[static_cast<std::size_t>(i)]};
+      for (int j = 0; j < kLaunches; ++j) {
+        if (!(*launcher)->launch(stream, tensors, {}, 0)) ++failures;
+      }
+      wait(stream);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  for (int i = 0; i < kThreads; ++i) {
+    EXPECT_EQ(download<int>(memory[static_cast<std::size_t>(i)], kElements),
+              std::vector<int>(kElements, i + kLaunches));
+  }
+}
+
+TEST_F(LauncherGpuTest, LoadsTensorMapsWithNoContextCurrentAndTakesAnyAddressLater) {
+  if (!hopper()) GTEST_SKIP() << "needs sm_90, this is sm_" << device_->profile().sm_arch;
+  CUcontext current = nullptr;
+  ASSERT_EQ(api_->context_get_current(&current), CUDA_SUCCESS);
+  ASSERT_EQ(current, nullptr);
+  ExecutionPlan plan;
+  plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {8, 64}),
+                  tensor("out", TensorRole::out, DType::bf16, {8, 64})};
+  plan.tensor_maps = {{.name = "map",
+                       .tensor = 0,
+                       .dtype = DType::bf16,
+                       .dims = {64, 8},
+                       .strides_bytes = {128},
+                       .box = {64, 8},
+                       .swizzle = 0,
+                       .l2_promotion = 0}};
+  plan.launches = {launch("copy_box", {1, 1, 1}, {128, 1, 1},
+                          {refer(ArgumentKind::tensor_map, 0), refer(ArgumentKind::tensor, 1),
+                           number(ArgumentKind::int32, 0), number(ArgumentKind::int32, 0)})};
+  const auto launcher = Launcher::load(compile(kHopperKernels), plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+
+  const ContextScope scope(*api_, context_);
+  CUstream stream = nullptr;
+  ASSERT_EQ(api_->stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  const StreamHandle owned(*api_, stream);
+  for (int i = 1; i <= 3; ++i) {
+    const std::vector<std::uint16_t> matrix(512, static_cast<std::uint16_t>(i));
+    const DevicePointer tensors[] = {allocate(1024), allocate(1024)};
+    upload(tensors[0], matrix);
+    const Result<void> launched = (*launcher)->launch(stream, tensors, {}, 0);
+    ASSERT_TRUE(launched) << launched.error().message;
+    wait(stream);
+    EXPECT_EQ(download<std::uint16_t>(tensors[1], 512), matrix);
+  }
+}
+
+TEST_F(LauncherGpuTest, AKernelWithMoreParametersThanThePlanReadsZeros) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("x", TensorRole::inout, DType::int32, {32})};
+  plan.launches = {launch("add_one", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::tensor, 0)})};
+  const auto launcher = Launcher::load(compile(kGpuKernels), plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const DevicePointer tensors[] = {allocate(128)};
+  upload(tensors[0], std::vector<int>(32, 5));
+  const ContextScope scope(*api_, context_);
+  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, {}, 0));
+  wait(nullptr);
+  EXPECT_EQ(download<int>(tensors[0], 32), std::vector<int>(32, 5)) << "n is 0";
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,365 @@
+#include "device/cuda/launcher.h"
+
+#include <cstring>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/cuda/driver_device.h"
+#include "tests/device/plans.h"
+#include "tests/doubles/fake_driver.h"
+
+namespace kernwright {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <typename T>
+T read(const std::vector<std::byte>& bytes) {
+  T value{};
+  EXPECT_EQ(bytes.size(), sizeof(T));
+  std::memcpy(&value, bytes.data(), std::min(sizeof(T), bytes.size()));
+  return value;
+}
+
+/// Everything that a plan can ask for, over two kernels.
+ExecutionPlan full_plan() {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {32, 64}),
+                  tensor("d", TensorRole::out, DType::fp32, {32})};
+  plan.scalars = {{.name = "alpha", .dtype = DType::fp32, .default_value = 1, .when = {}},
+                  {.name = "beta", .dtype = DType::bf16, .default_value = 0, .when = {}}};
+  plan.tensor_maps = {{.name = "map_a",
+                       .tensor = 0,
+                       .dtype = DType::bf16,
+                       .dims = {64, 32},
+                       .strides_bytes = {128},
+                       .box = {64, 8},
+                       .swizzle = 128,
+                       .l2_promotion = 0}};
+  plan.workspaces = {{.name = "none", .bytes = 0, .zeroed = true},
+                     {.name = "partials", .bytes = 100, .zeroed = false},
+                     {.name = "locks", .bytes = 64, .zeroed = true}};
+  LaunchPlan first =
+      launch("first", {4, 2, 1}, {128, 1, 1},
+             {refer(ArgumentKind::tensor_map, 0), refer(ArgumentKind::tensor, 1),
+              number(ArgumentKind::int32, -5), number(ArgumentKind::int64, 1LL << 40),
+              refer(ArgumentKind::scalar, 0), refer(ArgumentKind::scalar, 1),
+              refer(ArgumentKind::workspace, 0), refer(ArgumentKind::workspace, 2),
+              refer(ArgumentKind::tensor, ArgumentPlan::kAbsent)});
+  first.cluster = {2, 1, 1};
+  first.dynamic_smem = 100'000;
+  LaunchPlan second = launch("second", {1, 1, 1}, {32, 1, 1}, {});
+  second.programmatic = true;
+  second.cooperative = true;
+  plan.launches = {first, second};
+  return plan;
+}
+
+class LauncherTest : public ::testing::Test {
+ protected:
+  LauncherTest() {
+    driver_.kernels["first"] = {128, 8, 4, 8, 4, 2, 8, 8, 8};
+    driver_.kernels["second"] = {};
+  }
+
+  Result<std::unique_ptr<Launcher>> load(const ExecutionPlan& plan) {
+    return load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
+  }
+  std::string refusal(const ExecutionPlan& plan) {
+    const auto launcher = load(plan);
+    EXPECT_FALSE(launcher);
+    return launcher ? "" : launcher.error().message;
+  }
+
+  FakeDriver driver_;
+};
+
+TEST_F(LauncherTest, PacksEveryKindOfArgument) {
+  const auto launcher = load(full_plan());
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  const Result<void> launched = (*launcher)->launch(nullptr, tensors, scalars, 0x30000);
+  ASSERT_TRUE(launched) << launched.error().message;
+
+  ASSERT_EQ(driver_.launches.size(), 2U);
+  const auto& arguments = driver_.launches[0].arguments;
+  EXPECT_EQ(read<CUtensorMap>(arguments[0]).opaque[0], 0x10000U);
+  EXPECT_EQ(read<CUtensorMap>(arguments[0]).opaque[1], 0x5a5a5a5a5a5a5a5aU);
+  EXPECT_EQ(read<std::uint64_t>(arguments[1]), 0x20000U);
+  EXPECT_EQ(read<std::int32_t>(arguments[2]), -5);
+  EXPECT_EQ(read<std::int64_t>(arguments[3]), 1LL << 40);
+  EXPECT_EQ(read<float>(arguments[4]), 2.5F);
+  EXPECT_EQ(read<std::uint16_t>(arguments[5]), 0x3fc0U);
+  EXPECT_EQ(read<std::uint64_t>(arguments[6]), 0U) << "a workspace of no bytes";
+  EXPECT_EQ(read<std::uint64_t>(arguments[7]), 0x30000U + 256);
+  EXPECT_EQ(read<std::uint64_t>(arguments[8]), 0U) << "an absent tensor";
+}
+
+TEST_F(LauncherTest, PacksTheReferencesAndMagnitudesOfAReferenceKernel) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {32}),
+                  tensor("d", TensorRole::out, DType::bf16, {32})};
+  plan.launches = {launch("first", {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::reference, 1),
+                           refer(ArgumentKind::magnitude, 1), refer(ArgumentKind::reference, 0)})};
+  driver_.kernels["first"] = parameter_sizes(plan, plan.launches[0]);
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  LaunchArguments arguments;
+  arguments.tensors = {0x1000, 0x2000};
+  arguments.references = {0, 0x3000};
+  arguments.magnitudes = {0, 0x4000};
+  ASSERT_TRUE((*launcher)->program().enqueue(nullptr, arguments, false));
+  const FakeDriver::Launch& launched = driver_.launches[0];
+  EXPECT_EQ(launched.value(0), 0x1000U);
+  EXPECT_EQ(launched.value(1), 0x3000U);
+  EXPECT_EQ(launched.value(2), 0x4000U);
+  EXPECT_EQ(launched.value(3), 0U);
+}
+
+TEST_F(LauncherTest, ArgumentsOfEarlyLaunchesAreZeroInOthers) {
+  ExecutionPlan plan;
+  plan.launches = {launch("first", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::early, -77)}),
+                   launch("second", {1, 1, 1}, {32, 1, 1},
+                          {number(ArgumentKind::int32, 5), number(ArgumentKind::early, 9)})};
+  plan.launches[0].waits = true;
+  for (const LaunchPlan& it : plan.launches) driver_.kernels[it.kernel] = parameter_sizes(plan, it);
+  const auto given = [&](const ExecutionPlan& made, bool early) {
+    const auto launcher = load(made);
+    EXPECT_TRUE(launcher) << launcher.error().message;
+    driver_.launches.clear();
+    EXPECT_TRUE((*launcher)->program().enqueue(nullptr, LaunchArguments(), early));
+    const FakeDriver::Launch &first = driver_.launches[0], &second = driver_.launches[1];
+    EXPECT_EQ(read<std::int32_t>(second.arguments[0]), 5);
+    return std::pair(read<std::int32_t>(first.arguments[0]),
+                     read<std::int32_t>(second.arguments[1]));
+  };
+  EXPECT_EQ(given(plan, false), std::pair(0, 0));
+  EXPECT_EQ(given(plan, true), std::pair(-77, 0)) << "the first alone starts early";
+  plan.launches[1].programmatic = true;
+  EXPECT_EQ(given(plan, false), std::pair(0, 9));
+  EXPECT_EQ(given(plan, true), std::pair(-77, 9));
+  plan.launches[0].programmatic = true;
+  EXPECT_EQ(given(plan, false), std::pair(0, 9)) << "the caller decides about the first";
+}
+
+TEST_F(LauncherTest, StartsEarlyByItselfWhereThePlanSaysSo) {
+  for (const bool programmatic : {false, true}) {
+    ExecutionPlan plan;
+    plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
+    plan.launches[0].waits = true;
+    plan.launches[0].programmatic = programmatic;
+    const auto launcher = load(plan);
+    ASSERT_TRUE(launcher) << launcher.error().message;
+    driver_.launches.clear();
+    ASSERT_TRUE((*launcher)->launch(nullptr, {}, {}, 0));
+    EXPECT_EQ(
+        driver_.launches[0].attributes.count(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
+        programmatic ? 1U : 0U);
+  }
+}
+
+TEST_F(LauncherTest, ParametersThatThePlanDoesNotGiveAreZeros) {
+  ExecutionPlan plan;
+  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::int32, 7)})};
+  driver_.kernels["second"] = {4, 8, 300};
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  ASSERT_TRUE((*launcher)->launch(nullptr, {}, {}, 0));
+  const auto& arguments = driver_.launches[0].arguments;
+  EXPECT_EQ(read<std::int32_t>(arguments[0]), 7);
+  EXPECT_EQ(arguments[1], std::vector<std::byte>(8));
+  EXPECT_EQ(arguments[2], std::vector<std::byte>(300));
+
+  driver_.kernels["second"] = std::vector<std::size_t>(32, 4);
+  EXPECT_TRUE(load(plan));
+  driver_.kernels["second"].push_back(4);
+  EXPECT_THAT(refusal(plan), HasSubstr("kernel second: takes more than 32 parameters"));
+}
+
+TEST_F(LauncherTest, ATensorMapOfACopyLiesInItsWorkspace) {
+  ExecutionPlan plan = full_plan();
+  plan.tensor_maps[0].workspace = 2;
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  EXPECT_EQ(read<CUtensorMap>(driver_.launches[0].arguments[0]).opaque[0], 0x30000U + 256);
+
+  plan.tensor_maps[0].workspace = 3;
+  EXPECT_THAT(refusal(plan), HasSubstr("tensor map map_a refers to workspace 3 of 3"));
+}
+
+TEST_F(LauncherTest, AnAbsentTensorMapIsZeros) {
+  ExecutionPlan plan = full_plan();
+  plan.launches[0].arguments[0].index = ArgumentPlan::kAbsent;
+  const auto launcher = load(plan);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  const CUtensorMap zeros{};
+  const auto given = read<CUtensorMap>(driver_.launches[0].arguments[0]);
+  EXPECT_EQ(std::memcmp(&given, &zeros, sizeof(zeros)), 0);
+}
+
+TEST_F(LauncherTest, ZeroesOnlyTheWorkspacesThatAskForIt) {
+  const auto launcher = load(full_plan());
+  ASSERT_TRUE(launcher);
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+  ASSERT_EQ(driver_.fills.size(), 1U);
+  EXPECT_EQ(driver_.fills[0].to, 0x30000U + 256);
+  EXPECT_EQ(driver_.fills[0].bytes, 64U);
+}
+
+TEST_F(LauncherTest, SetsGeometryAndAttributesPerLaunch) {
+  const auto launcher = load(full_plan());
+  ASSERT_TRUE(launcher);
+  EXPECT_EQ(driver_.set_attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES], 100'000);
+  EXPECT_EQ(driver_.set_attributes.count(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 0U);
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {2.5, 1.5};
+  ASSERT_TRUE((*launcher)->launch(nullptr, tensors, scalars, 0x30000));
+
+  const FakeDriver::Launch& first = driver_.launches[0];
+  EXPECT_EQ(first.geometry, (std::vector<unsigned int>{4, 2, 1, 128, 1, 1, 100'000}));
+  ASSERT_EQ(first.attributes.size(), 1U);
+  const CUlaunchAttributeValue& cluster =
+      first.attributes.at(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+  EXPECT_EQ(cluster.clusterDim.x, 2U);
+  EXPECT_EQ(cluster.clusterDim.y, 1U);
+  EXPECT_EQ(cluster.clusterDim.z, 1U);
+  const auto& second = driver_.launches[1].attributes;
+  EXPECT_EQ(second.size(), 2U);
+  EXPECT_EQ(second.at(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative, 1);
+  EXPECT_EQ(second.at(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+                .programmaticStreamSerializationAllowed,
+            1);
+}
+
+TEST_F(LauncherTest, LargeClustersAskForTheNonPortableSize) {
+  ExecutionPlan plan;
+  plan.launches = {launch("second", {16, 1, 1}, {32, 1, 1}, {})};
+  plan.launches[0].cluster = {16, 1, 1};
+  ASSERT_TRUE(load(plan));
+  EXPECT_EQ(driver_.set_attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED], 1);
+}
+
+TEST_F(LauncherTest, TwoLaunchesOfOneKernelGetTheLargerSharedMemory) {
+  ExecutionPlan plan;
+  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {}),
+                   launch("second", {1, 1, 1}, {32, 1, 1}, {})};
+  plan.launches[0].dynamic_smem = 90'000;
+  plan.launches[1].dynamic_smem = 60'000;
+  ASSERT_TRUE(load(plan));
+  EXPECT_EQ(driver_.set_attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES], 90'000);
+}
+
+TEST_F(LauncherTest, RefusesWhatThePlanAndTheCubinDisagreeOn) {
+  ExecutionPlan plan;
+  plan.launches = {launch("missing", {1, 1, 1}, {32, 1, 1}, {})};
+  EXPECT_THAT(refusal(plan), HasSubstr("kernel missing: cuLibraryGetKernel"));
+
+  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {number(ArgumentKind::int32, 1)})};
+  EXPECT_THAT(refusal(plan), HasSubstr("takes 0 parameters; the plan gives 1"));
+
+  driver_.kernels["second"] = {8};
+  EXPECT_THAT(refusal(plan), HasSubstr("parameter 0 has 8 bytes; the plan gives 4"));
+}
+
+TEST_F(LauncherTest, RefusesWhatTheGpuCannotCarryWithBothValues) {
+  ExecutionPlan plan;
+  plan.launches = {launch("second", {1, 1, 1}, {512, 1, 1}, {})};
+  driver_.kernel_attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 384;
+  EXPECT_THAT(refusal(plan), HasSubstr("512 threads per block > 384"));
+
+  plan.launches = {launch("second", {3, 1, 1}, {32, 1, 1}, {})};
+  plan.launches[0].cluster = {2, 1, 1};
+  EXPECT_THAT(refusal(plan), HasSubstr("grid extent 3 is not a multiple of the cluster's 2"));
+
+  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
+  plan.launches[0].dynamic_smem = 232'449;
+  EXPECT_THAT(refusal(plan), HasSubstr("232449 dynamic bytes of shared memory > 232448"));
+}
+
+TEST_F(LauncherTest, RefusesMoreThanALaunchCanKeepOnItsStack) {
+  ExecutionPlan plan;
+  plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1},
+                          std::vector<ArgumentPlan>(33, number(ArgumentKind::int32, 1)))};
+  EXPECT_THAT(refusal(plan), HasSubstr("33 arguments; at most 32"));
+  plan = full_plan();
+  plan.tensor_maps.resize(9, plan.tensor_maps[0]);
+  EXPECT_THAT(refusal(plan), HasSubstr("9 tensor maps; at most 8"));
+}
+
+TEST_F(LauncherTest, RefusesABrokenCubinBeforeTheDriverReadsIt) {
+  const std::string whole = FakeDriver::cubin();
+  for (const std::string& cubin : {std::string("junk"), whole.substr(0, 63), "x" + whole}) {
+    const auto launcher = load_launcher(driver_.api(), cubin, {}, 0);
+    ASSERT_FALSE(launcher);
+    EXPECT_EQ(launcher.error().code, ErrorCode::corrupt);
+  }
+  std::string truncated = whole;
+  truncated[40] = 64;  // e_shoff
+  truncated[58] = 64;  // e_shentsize
+  truncated[60] = 1;   // e_shnum
+  EXPECT_FALSE(load_launcher(driver_.api(), truncated, {}, 0));
+  EXPECT_TRUE(load_launcher(driver_.api(), truncated + std::string(64, '\0'), {}, 0));
+}
+
+TEST_F(LauncherTest, RefusesWrongArgumentsOfALaunch) {
+  const auto launcher = load(full_plan());
+  ASSERT_TRUE(launcher);
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const DevicePointer crooked[] = {0x10000, 0x20008};
+  const double scalars[] = {1, 2};
+  const auto message = [](const Result<void>& result) {
+    EXPECT_FALSE(result);
+    return result ? std::string() : result.error().message;
+  };
+  const Launcher& it = **launcher;
+  EXPECT_THAT(message(it.launch(nullptr, {tensors, 1}, scalars, 1)),
+              HasSubstr("takes 2 tensors; 1"));
+  EXPECT_THAT(message(it.launch(nullptr, tensors, {}, 1)), HasSubstr("takes 2 scalars; 0"));
+  EXPECT_THAT(message(it.launch(nullptr, crooked, scalars, 1)), HasSubstr("tensor d"));
+  EXPECT_THAT(message(it.launch(nullptr, tensors, scalars, 0)),
+              HasSubstr("workspace of 512 bytes"));
+  EXPECT_TRUE(driver_.launches.empty());
+}
+
+TEST_F(LauncherTest, AFailedLaunchCarriesTheDriversWords) {
+  const auto launcher = load(full_plan());
+  ASSERT_TRUE(launcher);
+  driver_.failures["cuLaunchKernelEx"] = CUDA_ERROR_OUT_OF_MEMORY;
+  const DevicePointer tensors[] = {0x10000, 0x20000};
+  const double scalars[] = {1, 2};
+  const Result<void> launched = (*launcher)->launch(nullptr, tensors, scalars, 0x30000);
+  ASSERT_FALSE(launched);
+  EXPECT_EQ(launched.error().message, "cuLaunchKernelEx: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
+}
+
+TEST_F(LauncherTest, BorrowsAContextWhereTheCallerHasNoneAndGivesEverythingBack) {
+  ExecutionPlan plain;
+  plain.launches = {launch("second", {1, 1, 1}, {32, 1, 1}, {})};
+  for (const ExecutionPlan& plan : {plain, full_plan()}) {
+    const auto launcher = load(plan);
+    ASSERT_TRUE(launcher) << launcher.error().message;
+    EXPECT_EQ(driver_.alive.count("context"), 1U);
+    EXPECT_EQ(driver_.current, nullptr) << "the caller's context is restored";
+  }
+  driver_.current = reinterpret_cast<CUcontext>(0xcc);
+  {
+    const auto launcher = load(full_plan());
+    ASSERT_TRUE(launcher);
+    EXPECT_EQ(driver_.alive.count("context"), 0U);
+  }
+  EXPECT_TRUE(driver_.alive.empty());
+  EXPECT_EQ(driver_.destroyed_twice, 0);
+}
+
+}  // namespace
+}  // namespace kernwright
