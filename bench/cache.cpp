@@ -22,7 +22,7 @@
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
-#include "cache/tiered_cache.h"
+#include "cache/layers/tiered_cache.h"
 #include "model/catalog/catalog.h"
 #include "support/files.h"
 #include "support/hash.h"

@@ -22,7 +22,7 @@
 #include "bench/common/command.h"
 #include "bench/common/finals_world.h"
 #include "bench/common/proportion.h"
-#include "cache/record_store.h"
+#include "cache/stores/record_store.h"
 #include "support/statistics.h"
 #include "support/text.h"
 #include "tuner/finals/race.h"

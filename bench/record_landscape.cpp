@@ -16,7 +16,7 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
 #include "bench/simulation/record_space.h"
-#include "cache/artifact_store.h"
+#include "cache/stores/artifact_store.h"
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
 #include "device/cuda/cuda_device.h"

@@ -17,7 +17,7 @@
 
 #include "bench/common/command.h"
 #include "bench/common/finals_world.h"
-#include "cache/record_store.h"
+#include "cache/stores/record_store.h"
 #include "compile/render.h"
 #include "model/candidate/candidate_maker.h"
 #include "support/text.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <system_error>
 
-#include "cache/bundle.h"
+#include "cache/layers/bundle.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "support/files.h"

@@ -6,9 +6,9 @@
 #include <system_error>
 #include <vector>
 
-#include "cache/compact.h"
-#include "cache/merge.h"
-#include "cache/tiered_cache.h"
+#include "cache/layers/compact.h"
+#include "cache/layers/merge.h"
+#include "cache/layers/tiered_cache.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "support/json.h"

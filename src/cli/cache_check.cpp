@@ -5,9 +5,9 @@
 #include <map>
 #include <system_error>
 
-#include "cache/bundle.h"
-#include "cache/miss_log.h"
-#include "cache/tiered_cache.h"
+#include "cache/layers/bundle.h"
+#include "cache/layers/tiered_cache.h"
+#include "cache/stores/miss_log.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "cli/record_text.h"

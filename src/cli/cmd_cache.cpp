@@ -1,4 +1,4 @@
-#include "cache/default_root.h"
+#include "cache/entries/default_root.h"
 #include "cli/cache_actions.h"
 #include "cli/output.h"
 #include "support/text.h"

@@ -2,8 +2,8 @@
 #include <thread>
 #include <utility>
 
-#include "cache/default_root.h"
-#include "cache/tiered_cache.h"
+#include "cache/entries/default_root.h"
+#include "cache/layers/tiered_cache.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "compile/compile_pool.h"

@@ -1,7 +1,7 @@
 #include <mutex>
 #include <utility>
 
-#include "cache/field_writer.h"
+#include "cache/fields/field_writer.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/sweep_problem.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "cli/page.h"
 #include "service/serve/core.h"
 #include "tuner/session/search.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "cache/field_writer.h"
-#include "cache/json_fields.h"
+#include "cache/fields/field_writer.h"
+#include "cache/fields/json_fields.h"
 #include "cli/progress.h"
 #include "service/sweep/sweep_state.h"
 

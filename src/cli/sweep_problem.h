@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "service/serve/core.h"
 #include <kernwright/result.h>
 

@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cache/json_fields.h"
+#include "cache/fields/json_fields.h"
 #include "cli/output.h"
 #include "support/text.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "compile/compile_request.h"
 #include "support/hash.h"
 #include "support/text.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "cache/record_store.h"
+#include "cache/stores/record_store.h"
 #include "support/text.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"

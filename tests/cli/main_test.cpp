@@ -1,4 +1,4 @@
-#include "cache/record_store.h"
+#include "cache/stores/record_store.h"
 #include "support/text.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/walkthrough.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "cache/bundle.h"
-#include "cache/bundle_manifest.h"
+#include "cache/layers/bundle.h"
+#include "cache/layers/bundle_manifest.h"
 #include "support/files.h"
 
 using namespace kernwright;

@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "cache/artifact_store.h"
-#include "cache/entry_file.h"
-#include "cache/override.h"
-#include "cache/record.h"
-#include "cache/record_head.h"
+#include "cache/entries/entry_file.h"
+#include "cache/records/override.h"
+#include "cache/records/record.h"
+#include "cache/records/record_head.h"
+#include "cache/stores/artifact_store.h"
 
 using namespace kernwright;
 

@@ -9,7 +9,7 @@
 
 #include "bench/simulation/random_stream.h"
 #include "bench/simulation/synthetic_space.h"
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "tuner/finals/decision.h"
 
 namespace kernwright {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/json_fields.h"
+#include "cache/fields/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "tuner/data/embedded_kernels.h"

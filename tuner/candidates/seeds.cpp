@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "cache/record_store.h"
+#include "cache/stores/record_store.h"
 
 namespace kernwright {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/record_head.h"
+#include "cache/records/record_head.h"
 #include "model/candidate/parameter_space.h"
 #include "model/operation/operation.h"
 

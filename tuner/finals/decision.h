@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "model/result/evidence.h"
 #include "model/result/trial.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "tuner/finals/decision.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "cache/artifact_store.h"
+#include "cache/stores/artifact_store.h"
 #include "model/candidate/candidate.h"
 #include "model/catalog/catalog.h"
 #include "model/result/trial.h"

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "compile/compile_request.h"
 #include "model/candidate/candidate.h"
 #include "model/result/trial.h"

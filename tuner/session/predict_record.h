@@ -3,9 +3,9 @@
 #include <map>
 #include <string>
 
-#include "cache/artifact_store.h"
-#include "cache/override.h"
-#include "cache/record.h"
+#include "cache/records/override.h"
+#include "cache/records/record.h"
+#include "cache/stores/artifact_store.h"
 #include "compile/compile_pool.h"
 #include "model/catalog/catalog.h"
 #include "tuner/session/search.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "model/candidate/candidate.h"
 #include "tuner/candidates/seeds.h"
 #include "tuner/runner.h"

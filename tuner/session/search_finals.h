@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "model/candidate/candidate.h"
 #include "model/result/trial.h"
 #include "tuner/finals/race.h"

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "model/result/trial.h"
 #include <kernwright/result.h>
 

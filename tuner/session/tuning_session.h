@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/artifact_store.h"
-#include "cache/record.h"
+#include "cache/records/record.h"
+#include "cache/stores/artifact_store.h"
 #include "compile/compile_pool.h"
 #include "model/catalog/catalog.h"
 #include "tuner/candidates/candidate_list.h"

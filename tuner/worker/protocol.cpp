@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "cache/json_fields.h"
+#include "cache/fields/json_fields.h"
 #include "support/hash.h"
 #include "support/text.h"
 

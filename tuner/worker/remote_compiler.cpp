@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cache/artifact_store.h"
+#include "cache/stores/artifact_store.h"
 #include "tuner/worker/protocol.h"
 
 namespace kernwright::detail {

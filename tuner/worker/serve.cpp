@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "cache/artifact_store.h"
+#include "cache/stores/artifact_store.h"
 #include "support/text.h"
 #include "tuner/worker/remote_compiler.h"
 

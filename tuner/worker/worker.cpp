@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "cache/artifact_store.h"
+#include "cache/stores/artifact_store.h"
 #include "support/text.h"
 #include "tuner/audit/audit.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "cache/artifact_store.h"
+#include "cache/stores/artifact_store.h"
 #include "support/text.h"
 #include "tuner/cost/cost_model.h"
 #include "tuner/worker/open_problem.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/miss.h"
+#include "cache/entries/miss.h"
 #include "service/c/c_api_support.h"
 #include "support/text.h"
 #include "support/version.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "model/candidate/device_profile.h"
 #include "model/operation/operation.h"
 

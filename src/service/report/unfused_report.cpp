@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "cache/record_head.h"
+#include "cache/records/record_head.h"
 #include "support/text.h"
 #include "tuner/finals/decision.h"
 

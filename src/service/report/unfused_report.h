@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/record.h"
+#include "cache/records/record.h"
 #include "service/serve/core.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>

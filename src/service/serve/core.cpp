@@ -4,7 +4,7 @@
 #include <future>
 #include <utility>
 
-#include "cache/default_root.h"
+#include "cache/entries/default_root.h"
 #include "compile/render.h"
 #include "service/serve/guarded.h"
 #include "support/gigabytes.h"

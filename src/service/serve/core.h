@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/single_flight_compiler.h"
-#include "cache/tiered_cache.h"
+#include "cache/layers/tiered_cache.h"
+#include "cache/stores/single_flight_compiler.h"
 #include "compile/compile_pool.h"
 #include "compile/compiler.h"
 #include "device/cuda/cuda_device.h"

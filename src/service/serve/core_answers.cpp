@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
-#include "cache/key_lock.h"
-#include "cache/miss_log.h"
+#include "cache/entries/key_lock.h"
+#include "cache/stores/miss_log.h"
 #include "launch/launch_once.h"
 #include "service/serve/core.h"
 #include "support/hash.h"

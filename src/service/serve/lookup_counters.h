@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cache/miss.h"
+#include "cache/entries/miss.h"
 #include <kernwright/service.h>
 
 namespace kernwright {

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "cache/tiered_cache.h"
+#include "cache/layers/tiered_cache.h"
 
 namespace kernwright {
 

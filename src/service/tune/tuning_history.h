@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "cache/failure_store.h"
-#include "cache/tiered_cache.h"
+#include "cache/layers/tiered_cache.h"
+#include "cache/stores/failure_store.h"
 #include "model/operation/operation.h"
 #include "tuner/session/search.h"
 #include <kernwright/result.h>

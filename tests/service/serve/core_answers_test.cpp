@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "cache/key_lock.h"
-#include "cache/miss_log.h"
+#include "cache/entries/key_lock.h"
+#include "cache/stores/miss_log.h"
 #include "support/hash.h"
 #include "tests/service/core_fixture.h"
 #include "tests/support/faulty_files.h"

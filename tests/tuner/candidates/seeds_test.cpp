@@ -4,7 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "cache/record_store.h"
+#include "cache/stores/record_store.h"
 #include "model/catalog/catalog.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"

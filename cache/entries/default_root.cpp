@@ -1,0 +1,38 @@
+#include "cache/entries/default_root.h"
+
+#include <array>
+#include <cstdlib>
+#include <pwd.h>
+#include <unistd.h>
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The variable's value as a path, empty where it is unset.
+fs::path path_in(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+fs::path home() {
+  if (fs::path path = path_in("HOME"); path.is_absolute()) return path;
+  std::array<char, 4096> buffer;
+  passwd entry{};
+  passwd* found = nullptr;
+  ::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found);
+  return found == nullptr ? fs::path() : fs::path(found->pw_dir);
+}
+
+}  // namespace
+
+fs::path default_cache_root() {
+  if (fs::path path = path_in("KERNWRIGHT_CACHE"); !path.empty()) return path;
+  // The XDG specification: a path that is not absolute is to be ignored.
+  if (fs::path path = path_in("XDG_CACHE_HOME"); path.is_absolute()) return path / "kernwright";
+  if (fs::path path = home(); !path.empty()) return path / ".cache" / "kernwright";
+  return "/dev/null/kernwright";
+}
+
+}  // namespace kernwright

@@ -1,0 +1,75 @@
+#include "cache/fields/field_writer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+
+#include "cache/fields/json_fields.h"
+
+namespace kernwright {
+namespace {
+
+/// Whether a character stands for itself in a JSON string, whatever stands beside it.
+bool is_plain(char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; }
+
+/// The shortest text that gives the number back.
+template <typename Number>
+void append(std::string& text, Number value) {
+  char digits[32];  // 20 of an integer, 24 of a double
+  text.append(digits, std::to_chars(digits, std::end(digits), value).ptr);
+}
+
+}  // namespace
+
+void FieldWriter::member(std::string_view name) {
+  separate();
+  put(name);
+  text_ += ':';
+}
+
+void FieldWriter::separate() {
+  if (text_.back() != '{' && text_.back() != '[') text_ += ',';
+}
+
+void FieldWriter::put(std::string_view value) {
+  if (!std::all_of(value.begin(), value.end(), is_plain)) {
+    text_ += dump(value);
+    return;
+  }
+  text_ += '"';
+  text_ += value;
+  text_ += '"';
+}
+
+void FieldWriter::put(double value) {
+  if (!std::isfinite(value)) {
+    put(nullptr);
+  } else if (value == 0 && std::signbit(value)) {
+    text_ += "-0.0";  // "-0" would come back as an integer, without its sign
+  } else {
+    append(text_, value);
+  }
+}
+
+void FieldWriter::put(std::int64_t value) { append(text_, value); }
+void FieldWriter::put(std::uint64_t value) { append(text_, value); }
+
+void FieldWriter::put(const Resources& value) {
+  braces([&] {
+    write("registers", value.registers);
+    write("spill_store_bytes", value.spill_store_bytes);
+    write("spill_load_bytes", value.spill_load_bytes);
+    write("stack_bytes", value.stack_bytes);
+    write("static_smem_bytes", value.static_smem_bytes);
+    write("barriers", value.barriers);
+  });
+}
+
+void FieldWriter::put(const Configuration& value) {
+  braces([&] {
+    for (const auto& [name, number] : value.values()) write(name, number);
+  });
+}
+
+}  // namespace kernwright

@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cache/layers/bundle.h"
+#include "cache/layers/bundle_manifest.h"
+#include "cache/layers/compact.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/signing.h"
+#include "support/tar.h"
+#include "support/text.h"
+#include "support/version.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr FileKind kBundled{"file of a bundle", kMostFileBytes};
+
+/// The files of a bundle by their names in it.
+class Collection {
+ public:
+  explicit Collection(fs::path root) : root_(std::move(root)) {}
+
+  void add(const fs::path& file) {
+    files_.emplace(file.lexically_relative(root_).generic_string(), file);
+  }
+  const std::map<std::string, fs::path>& files() const { return files_; }
+  const fs::path& root() const { return root_; }
+
+ private:
+  fs::path root_;
+  std::map<std::string, fs::path> files_;
+};
+
+std::vector<std::string> sorted(const std::set<std::string>& texts) {
+  return {texts.begin(), texts.end()};
+}
+
+/// Runs that some lookup may serve. Errors: `corrupt` where not all can be read, by no defect of
+/// their own.
+Result<std::vector<RecordStore::Listed>> served_runs(const TieredCache& cache,
+                                                     const ExportOptions& options) {
+  std::vector<RecordStore::Listed> runs;
+  std::map<std::string, std::vector<RecordRun>> by_key;
+  for (RecordStore::Listed& listed : cache.records().list()) {
+    if (listed.record.reason == MissReason::unreadable) {
+      return Error{ErrorCode::corrupt, listed.record.detail};
+    }
+    if (!listed.record) continue;
+    const std::string& sku = listed.record.value->key.sku;
+    if (!options.sku.empty() && options.sku != sku) continue;
+    by_key[listed.record.value->key.text()].push_back({listed.path, head_of(*listed.record.value)});
+    runs.push_back(std::move(listed));
+  }
+  std::erase_if(runs, [&](const RecordStore::Listed& listed) {
+    const RecordRun run = {listed.path, head_of(*listed.record.value)};
+    const std::vector<RecordRun>& others = by_key[run.head.key.text()];
+    return std::any_of(others.begin(), others.end(), [&](const RecordRun& other) {
+      return always_before(other, run, options.now);
+    });
+  });
+  return runs;
+}
+
+Result<void> write(const fs::path& file, const BundleManifest& manifest, const std::string& text,
+                   const std::string& signature, const Collection& collection) {
+  Result<TarWriter> tar = TarWriter::create(file);
+  if (!tar) return tar.error();
+  if (Result<void> added = tar->add(kManifestName, text); !added) return added;
+  if (!signature.empty()) {
+    if (Result<void> added = tar->add(kSignatureName, signature); !added) return added;
+  }
+  for (const BundledFile& bundled : manifest.files) {
+    const Result<std::string> bytes =
+        read_file(collection.files().at(bundled.name), kBundled, collection.root());
+    if (!bytes) return bytes.error();
+    if (digest_of(*bytes).hex() != bundled.digest) {
+      return Error{ErrorCode::corrupt, concat(bundled.name, " changed while it was packed")};
+    }
+    if (Result<void> added = tar->add(bundled.name, *bytes); !added) return added;
+  }
+  return tar->finish();
+}
+
+}  // namespace
+
+Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& file,
+                                   const ExportOptions& options) {
+  ExportReport report;
+  Collection collection(cache.root());
+  std::set<std::string> skus;
+  std::set<std::string> devices;
+  const Result<std::vector<RecordStore::Listed>> runs = served_runs(cache, options);
+  if (!runs) return runs.error();
+  for (const RecordStore::Listed& listed : *runs) {
+    const TuningRecord& record = *listed.record.value;
+    const fs::path artifact = cache.artifacts().path(record.winner.artifact);
+    if (const Lookup<CompiledKernel> bits = cache.artifacts().get(record.winner.artifact); !bits) {
+      return Error{ErrorCode::not_found,
+                   concat("the winner's bits of ", record.key.text(),
+                          " are not stored: ", bits.detail, "; prewarm compiles them")};
+    }
+    collection.add(listed.path);
+    collection.add(artifact);
+    skus.insert(record.key.sku);
+    if (!record.device_uuid.empty()) devices.insert(record.device_uuid);
+    ++report.records;
+  }
+  if (report.records == 0) {
+    return Error{ErrorCode::not_found, concat("no record", options.sku.empty() ? "" : " for ",
+                                              options.sku, " in ", cache.root().native())};
+  }
+  for (const RecordStore::ListedOverride& listed : cache.records().list_overrides()) {
+    if (!listed.override) continue;
+    if (!options.sku.empty() && listed.override.value->key.sku != options.sku) continue;
+    collection.add(listed.path);
+    ++report.overrides;
+  }
+  BundleManifest manifest{.kernwright = std::string(kernwright_version()),
+                          .serial = options.serial,
+                          .skus = sorted(skus),
+                          .devices = sorted(devices),
+                          .files = {}};
+  for (const auto& [name, path] : collection.files()) {
+    const Result<std::string> bytes = read_file(path, kBundled, cache.root());
+    if (!bytes) return bytes.error();
+    manifest.files.push_back({name, bytes->size(), digest_of(*bytes).hex()});
+    if (entry_kind(name) == "artifact") ++report.artifacts;
+  }
+  const std::string text = to_json(manifest);
+  if (text.size() > kMostManifestBytes) {
+    return Error{ErrorCode::corrupt, concat("the bundle's manifest has ", text.size(),
+                                            " bytes, the most is ", kMostManifestBytes)};
+  }
+  if (Result<BundleManifest> taken = parse_bundle_manifest(text); !taken) return taken.error();
+  std::string signature;
+  if (!options.secret_key.empty()) {
+    Result<std::string> made = sign(signed_text(text), options.secret_key);
+    if (!made) return made.error();
+    signature = *std::move(made);
+  }
+  if (Result<void> written = write(file, manifest, text, signature, collection); !written) {
+    return written.error();
+  }
+  report.digest = digest_of(text).hex();
+  return report;
+}
+
+}  // namespace kernwright

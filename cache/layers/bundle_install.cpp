@@ -1,0 +1,339 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <set>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "cache/entries/entry_file.h"
+#include "cache/entries/key_lock.h"
+#include "cache/layers/bundle.h"
+#include "cache/layers/bundle_manifest.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/signing.h"
+#include "support/tar.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kUnpacking = ".unpacking-";
+constexpr std::uint64_t kMostSignatureBytes = 256;
+
+Error corrupt(std::string message) { return {ErrorCode::corrupt, std::move(message)}; }
+
+Error io(std::string_view what, const fs::path& path, const std::error_code& error) {
+  return {ErrorCode::io, concat("cannot ", what, " ", path.native(), ": ", error.message())};
+}
+
+/// A folder that is removed with all it holds, unless it is released.
+class Unpacked {
+ public:
+  static Result<Unpacked> make(const fs::path& bundles) {
+    std::error_code error;
+    fs::create_directories(bundles, error);
+    if (error) return io("create", bundles, error);
+    std::string name = (bundles / concat(kUnpacking, "XXXXXX")).native();
+    if (::mkdtemp(name.data()) == nullptr) {
+      return io("create", name, std::error_code(errno, std::generic_category()));
+    }
+    // mkdtemp's own mode is for its maker alone; a bundle is for all who may read the cache.
+    fs::permissions(name, fs::perms(0755), error);
+    return Unpacked(name);
+  }
+  Unpacked(Unpacked&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Unpacked& operator=(Unpacked&&) = delete;
+  ~Unpacked() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+
+  const fs::path& path() const { return path_; }
+  void release() { path_.clear(); }
+
+ private:
+  explicit Unpacked(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+/// Removes what killed installations left: nobody else unpacks while this one has the lock.
+void remove_leftovers(const fs::path& bundles) {
+  for (const std::string& name : list_directory(bundles)) {
+    std::error_code ignored;
+    if (name.starts_with(kUnpacking)) fs::remove_all(bundles / name, ignored);
+  }
+}
+
+/// Writes a file of the bundle below `folder`, which itself is never made again: were it removed
+/// meanwhile, the files before this one would be missing.
+Result<void> write_below(const fs::path& folder, const fs::path& name, std::string_view bytes) {
+  fs::path above = folder;
+  for (const fs::path& part : name.parent_path()) {
+    above /= part;
+    std::error_code error;
+    fs::create_directory(above, error);
+    if (error) return io("create", above, error);
+  }
+  return create_file(folder / name, bytes, 0644);
+}
+
+/// The next entry, which must be a plain file of that name or, where `name` is empty, of any.
+Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
+  Result<std::optional<TarEntry>> entry = tar.next();
+  if (!entry) return entry.error();
+  if (!*entry) return corrupt(concat("the bundle ends before ", name.empty() ? "its files" : name));
+  TarEntry found = *std::move(*entry);
+  if (!name.empty() && found.name != name) {
+    return corrupt(concat("entry \"", found.name, "\" stands where \"", name, "\" should"));
+  }
+  if (!found.regular) return corrupt(concat("entry \"", found.name, "\" is no regular file"));
+  if (found.owner != 0) {
+    return corrupt(concat("entry \"", found.name, "\" belongs to user or group ", found.owner));
+  }
+  return found;
+}
+
+/// Who of the trusted signed it; empty for nobody, where that is allowed.
+Result<std::string> find_signer(std::string_view manifest, std::string_view signature,
+                                const InstallOptions& options) {
+  if (!signature.empty()) {
+    for (const std::string& key : options.trusted_keys) {
+      const Result<bool> good = is_signed(signed_text(manifest), signature, key);
+      if (!good) return good.error();
+      if (*good) return key;
+    }
+  }
+  if (options.allow_unsigned) return std::string();
+  return Error{ErrorCode::invalid_argument,
+               signature.empty()
+                   ? std::string("the bundle is not signed, and unsigned ones are not allowed")
+                   : concat("the bundle is signed by none of ", options.trusted_keys.size(),
+                            " trusted keys")};
+}
+
+Result<void> check_content(const BundledFile& file, std::string_view bytes) {
+  if (bytes.size() != file.bytes) {
+    return corrupt(concat(file.name, ": ", bytes.size(), " bytes, by the manifest ", file.bytes));
+  }
+  if (digest_of(bytes).hex() != file.digest) {
+    return corrupt(concat(file.name, ": the digest is not that of the manifest"));
+  }
+  const Lookup<EntryFile> entry = decode_entry(bytes, entry_kind(file.name));
+  if (!entry) return corrupt(concat(file.name, ": ", entry.detail));
+  return {};
+}
+
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// The manifest of the bundle in `folder`. Errors: `not_found` where it has none, as those had that
+/// were installed by earlier versions; `corrupt`; `io`.
+Result<BundleManifest> manifest_of(const fs::path& folder) {
+  const Result<std::string> text =
+      read_file(folder / kManifestName, {kManifestName, kMostManifestBytes}, folder);
+  if (!text) return text.error();
+  if (digest_of(*text).hex() != folder.filename()) {
+    return corrupt(concat((folder / kManifestName).native(), ": it is of another bundle"));
+  }
+  return parse_bundle_manifest(*text);
+}
+
+/// Refuses a bundle that is older than the one in use.
+Result<void> check_serial(const fs::path& root, const BundleManifest& manifest,
+                          const std::string& digest) {
+  const fs::path in_use = installed_bundle(root);
+  if (in_use.empty() || in_use.filename() == digest) return {};
+  const Result<BundleManifest> present = manifest_of(in_use);
+  if (!present && present.error().code == ErrorCode::not_found) return {};
+  if (!present) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("the serial of the bundle in use is not known (", present.error().message,
+                        "); to replace it all the same, allow an older one")};
+  }
+  if (manifest.serial >= present->serial) return {};
+  return Error{
+      ErrorCode::invalid_argument,
+      concat("the bundle's serial is ", manifest.serial, ", older than that of the one in use, ",
+             present->serial, "; older ones are not allowed")};
+}
+
+/// Makes `bundles/current` name `digest`, by one rename.
+Result<void> flip(const fs::path& bundles, const std::string& digest) {
+  const fs::path link = bundles / concat(kUnpacking, "link");
+  std::error_code error;
+  fs::create_directory_symlink(digest, link, error);
+  if (error) return io("create", link, error);
+  fs::rename(link, bundles / "current", error);
+  if (error) return io("replace", bundles / "current", error);
+  return {};
+}
+
+/// Moves what was unpacked to its place. Nothing that lies there already is trusted, whoever made
+/// it: it changes places with what was unpacked, and goes.
+Result<void> put_in_place(Unpacked& unpacked, const fs::path& place) {
+  if (::renameat2(AT_FDCWD, unpacked.path().c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) ==
+      0) {
+    return {};
+  }
+  std::error_code error;
+  if (errno != ENOENT) {  // a file system that cannot exchange
+    Result<Unpacked> aside = Unpacked::make(place.parent_path());
+    if (!aside) return aside.error();
+    fs::rename(place, aside->path() / "old", error);
+    if (error && error != std::errc::no_such_file_or_directory) return io("replace", place, error);
+  }
+  fs::rename(unpacked.path(), place, error);
+  if (error) return io("create", place, error);
+  unpacked.release();
+  return {};
+}
+
+}  // namespace
+
+std::vector<BundleDefect> bundle_defects(const fs::path& folder) {
+  const Result<BundleManifest> manifest = manifest_of(folder);
+  if (!manifest) return {{folder / kManifestName, manifest.error().message}};
+  std::vector<BundleDefect> defects;
+  std::set<fs::path> expected = {folder / kManifestName, folder / kSignatureName};
+  for (const BundledFile& file : manifest->files) {
+    const fs::path path = folder / file.name;
+    expected.insert(path);
+    const Result<std::string> bytes = read_file(path, {"file of a bundle", kMostFileBytes}, folder);
+    const Result<void> whole = bytes ? check_content(file, *bytes) : Result<void>(bytes.error());
+    if (!whole) defects.push_back({path, whole.error().message});
+  }
+  const FilesBelow below = files_below(folder, folder);
+  for (const FilesBelow::Unread& one : below.unread) {
+    defects.push_back({one.folder, one.error.message});
+  }
+  for (const fs::path& path : below.files) {
+    if (!expected.contains(path)) defects.push_back({path, "it is not in the bundle's manifest"});
+  }
+  return defects;
+}
+
+Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
+                                     const InstallOptions& options) {
+  Result<TarReader> tar = TarReader::open(file, {"bundle", kMostBundleBytes});
+  if (!tar) return tar.error();
+  if (Result<TarEntry> entry = next_file(*tar, kManifestName); !entry) return entry.error();
+  const Result<std::string> text = tar->read(kMostManifestBytes);
+  if (!text) return text.error();
+
+  Result<TarEntry> entry = next_file(*tar, {});
+  if (!entry) return entry.error();
+  std::string signature;
+  if (entry->name == kSignatureName) {
+    Result<std::string> read = tar->read(kMostSignatureBytes);
+    if (!read) return read.error();
+    signature = *std::move(read);
+    entry = next_file(*tar, {});
+    if (!entry) return entry.error();
+  }
+  const Result<std::string> signer = find_signer(*text, signature, options);
+  if (!signer) return signer.error();
+  const Result<BundleManifest> manifest = parse_bundle_manifest(*text);
+  if (!manifest) return manifest.error();
+
+  InstallReport report{
+      .digest = digest_of(*text).hex(), .signer = *signer, .serial = manifest->serial};
+  const fs::path bundles = root / "bundles";
+  const KeyLock turn = KeyLock::acquire(root, "install", options.patience);
+  if (!turn.held()) {
+    return Error{ErrorCode::unavailable, concat("another installation into ", root.native(),
+                                                " does not end, or no lock can be had below it")};
+  }
+  if (!options.allow_older) {
+    Result<void> newer = check_serial(root, *manifest, report.digest);
+    if (!newer) return newer.error();
+  }
+  remove_leftovers(bundles);
+  Result<Unpacked> unpacked = Unpacked::make(bundles);
+  if (!unpacked) return unpacked.error();
+  for (const BundledFile& bundled : manifest->files) {
+    if (report.files > 0) entry = next_file(*tar, bundled.name);
+    if (!entry) return entry.error();
+    if (entry->name != bundled.name) {
+      return corrupt(
+          concat("entry \"", entry->name, "\" stands where \"", bundled.name, "\" should"));
+    }
+    const Result<std::string> bytes = tar->read(bundled.bytes);
+    if (!bytes) return bytes.error();
+    if (Result<void> fits = check_content(bundled, *bytes); !fits) return fits.error();
+    Result<void> written = write_below(unpacked->path(), bundled.name, *bytes);
+    if (!written) return written.error();
+    ++report.files;
+    report.bytes += static_cast<std::int64_t>(bytes->size());
+  }
+  const Result<std::optional<TarEntry>> more = tar->next();
+  if (!more) return more.error();
+  if (*more) return corrupt(concat("entry \"", (*more)->name, "\" is not in the manifest"));
+  // Kept, so that what is installed can be checked again.
+  Result<void> kept = write_below(unpacked->path(), kManifestName, *text);
+  if (kept && !signature.empty()) kept = write_below(unpacked->path(), kSignatureName, signature);
+  if (!kept) return kept.error();
+
+  const fs::path place = bundles / report.digest;
+  if (Result<void> placed = put_in_place(*unpacked, place); !placed) return placed.error();
+  if (const std::vector<BundleDefect> defects = bundle_defects(place); !defects.empty()) {
+    return corrupt(concat("what was unpacked is not whole: ", defects.front().path.native(), ": ",
+                          defects.front().what));
+  }
+  if (Result<void> flipped = flip(bundles, report.digest); !flipped) return flipped.error();
+  return report;
+}
+
+fs::path installed_bundle(const fs::path& root) {
+  std::error_code error;
+  const fs::path bundles = root / "bundles";
+  const fs::path name = fs::read_symlink(bundles / "current", error);
+  return error || !is_digest(name.native()) ? fs::path() : bundles / name;
+}
+
+Result<std::vector<std::string>> read_trusted_keys(const fs::path& file) {
+  const Result<InputFile> opened = InputFile::open(file, {"file of trusted keys", 1 << 20});
+  if (!opened) return Error{ErrorCode::invalid_argument, opened.error().message};
+  struct stat status{};
+  if (::fstat(opened->descriptor(), &status) != 0) {
+    return Error{ErrorCode::io, concat("cannot read ", file.native(), ": ",
+                                       std::generic_category().message(errno))};
+  }
+  const bool own = status.st_uid == ::geteuid() || status.st_uid == 0;
+  if (!own || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Error{ErrorCode::invalid_argument,
+                 concat(file.native(), ": others than you and root may write to it")};
+  }
+  const Result<std::string> text = opened->read(0, static_cast<std::size_t>(opened->bytes()));
+  if (!text) return text.error();
+  std::vector<std::string> keys;
+  int line = 0;
+  for (std::string_view key : split(*text, '\n')) {
+    ++line;
+    key = trim(key.substr(0, key.find('#')));
+    if (key.empty()) continue;
+    // What a line holds is never shown: it may be a secret.
+    const auto refused = [&](std::string_view why) {
+      return Error{ErrorCode::invalid_argument, concat(file.native(), ":", line, ": ", why)};
+    };
+    const bool hex = key.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+    if (hex && key.size() == kSecretKeyDigits) {
+      return refused(concat("this is a secret key; the public one is ",
+                            fs::path(file).replace_extension(".pub").native()));
+    }
+    if (!hex || key.size() != kPublicKeyDigits) {
+      return refused(concat("no key of ", kPublicKeyDigits, " hex digits, but ", key.size(),
+                            hex ? " of them" : " characters"));
+    }
+    keys.emplace_back(key);
+  }
+  return keys;
+}
+
+}  // namespace kernwright

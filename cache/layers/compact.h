@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "cache/layers/tiered_cache.h"
+
+namespace kernwright {
+
+/// What was removed.
+struct Removed {
+  std::int64_t files = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Removes the runs that no lookup will serve again, whatever environment it asks for: those of a
+/// key that another run of the same environment always stands before, being as good a measurement
+/// and newer. `now` is the time, UTC in ISO 8601. Decisions and defective files stay. Errors: `io`
+/// naming the first file that could not be removed; the others are.
+Result<Removed> compact(const RecordStore& records, std::string_view now);
+
+/// Whether every lookup puts `a` before `b`, two runs of one key, and rightly: where `a` is dated
+/// after `now`, a wrong clock dated it, and nothing says that it is the newer.
+bool always_before(const RecordRun& a, const RecordRun& b, std::string_view now);
+
+/// What a prune leaves.
+struct PruneLimits {
+  std::int64_t bytes = std::int64_t{5} << 30;  ///< of all artifacts
+  double days = 0;                             ///< since they were published; 0: any age
+};
+
+/// Removes artifacts, the oldest first, until those left are within the limits. What any record of
+/// the root names as its winner's stays, whatever the limits. Also temporary files that are older
+/// than an hour: their writers were killed. Errors as `compact`; `corrupt`, with nothing removed,
+/// where a folder or a record's head cannot be read: it may name a winner.
+Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits);
+
+}  // namespace kernwright

@@ -1,0 +1,120 @@
+#include "cache/layers/merge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kNoise = 0.02;
+
+/// The newest measured record of the highest trust.
+struct Best {
+  TuningRecord record;
+
+  bool worse_than(const TuningRecord& other) const {
+    return record.trust != other.trust ? record.trust > other.trust
+                                       : record.created < other.created;
+  }
+};
+
+void keep_best(std::map<std::string, Best>& best, const TuningRecord& record) {
+  if (record.grade != RecordGrade::measured) return;
+  const auto [at, added] = best.try_emplace(record.key.text(), Best{record});
+  if (!added && at->second.worse_than(record)) at->second.record = record;
+}
+
+std::optional<Disagreement> compare(const TuningRecord& ours, const TuningRecord& theirs) {
+  const HeadWinner a = winner_of(ours.winner, ours.rounds);
+  const HeadWinner b = winner_of(theirs.winner, theirs.rounds);
+  if (a.id() == b.id() || a.measured_us <= 0 || b.measured_us <= 0) return std::nullopt;
+  const double faster = std::min(a.measured_us, b.measured_us);
+  const double apart = std::abs(a.measured_us - b.measured_us);
+  const double spread = final_times(ours.winner, ours.rounds).in_turn.mad_us() +
+                        final_times(theirs.winner, theirs.rounds).in_turn.mad_us();
+  if (apart <= std::max(kNoise * faster, 3 * spread)) return std::nullopt;
+  return Disagreement{ours.key.text(), a, b, 1 + apart / faster};
+}
+
+/// Copies `file` of `from` to the same place below `to`; whether it was not there.
+Result<bool> take_over(const fs::path& file, const fs::path& from, const fs::path& to) {
+  const fs::path target = to / file.lexically_relative(from);
+  std::error_code error;
+  if (fs::exists(target, error)) return false;
+  const Result<std::string> bytes = read_file(file, {}, from);
+  if (!bytes) return bytes.error();
+  if (const Result<void> published = publish_file(target, *bytes, to); !published) {
+    return published.error();
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
+  MergeReport report;
+  const auto count = [](const Result<bool>& taken, std::int64_t& counter) -> Result<void> {
+    if (!taken) return taken.error();
+    counter += *taken ? 1 : 0;
+    return {};
+  };
+  std::map<std::string, Best> ours;
+  for (const RecordStore::Listed& listed : into.records().list()) {
+    if (listed.record) keep_best(ours, *listed.record.value);
+  }
+  // Artifacts first: a record that can be seen has its bits.
+  const ArtifactStore artifacts(from);
+  for (const FilesBelow::Unread& one : files_below(from / "v1" / "artifacts", from).unread) {
+    report.defects.push_back(one.error.message);
+  }
+  for (const std::string& digest : artifacts.list()) {
+    const fs::path file = artifacts.path(digest);
+    if (const Lookup<CompiledKernel> found = artifacts.get(digest); !found) {
+      report.defects.push_back(found.detail);
+      continue;
+    }
+    if (auto done = count(take_over(file, from, into.root()), report.artifacts); !done) {
+      return done.error();
+    }
+  }
+  std::map<std::string, Best> theirs;
+  const RecordStore records(from);
+  for (const RecordStore::Listed& listed : records.list()) {
+    if (!listed.record) {
+      report.defects.push_back(listed.record.detail);
+      continue;
+    }
+    keep_best(theirs, *listed.record.value);
+    if (auto done = count(take_over(listed.path, from, into.root()), report.records); !done) {
+      return done.error();
+    }
+  }
+  for (const RecordStore::ListedOverride& listed : records.list_overrides()) {
+    if (!listed.override) {
+      report.defects.push_back(listed.override.detail);
+      continue;
+    }
+    if (auto done = count(take_over(listed.path, from, into.root()), report.overrides); !done) {
+      return done.error();
+    }
+  }
+  for (const auto& [key, best] : theirs) {
+    const auto known = ours.find(key);
+    if (known == ours.end()) continue;
+    if (auto differ = compare(known->second.record, best.record)) {
+      report.disagreements.push_back(*std::move(differ));
+    }
+  }
+  return report;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cache/layers/tiered_cache.h"
+
+namespace kernwright {
+
+/// A problem whose winners differ by more than the noise.
+struct Disagreement {
+  std::string key;
+  HeadWinner ours;
+  HeadWinner theirs;
+  double ratio = 1;  ///< of the slower winner's time to the faster one's
+};
+
+struct MergeReport {
+  std::int64_t records = 0;    ///< taken over
+  std::int64_t artifacts = 0;  ///< taken over
+  std::int64_t overrides = 0;  ///< taken over
+  std::vector<Disagreement> disagreements;
+  std::vector<std::string> defects;  ///< files of `from` that were left out
+};
+
+/// Takes over into the user's layer of `into` the records, artifacts and decisions of `from` that
+/// are not there; nothing is replaced, and merging again changes nothing. Measured winners of one
+/// key that are other configurations and whose times differ by more than 2 % and more than three
+/// times their spread, are reported: by what they are, never by their bytes. Errors: `io`, where
+/// something could not be written.
+Result<MergeReport> merge(const TieredCache& into, const std::filesystem::path& from);
+
+}  // namespace kernwright

@@ -1,0 +1,280 @@
+#include "cache/layers/tiered_cache.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "cache/layers/bundle.h"
+#include "cache/records/bucket.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How many records of other shapes `near` is content with: a rule rarely refuses one.
+constexpr std::size_t kNeighbours = 16;
+// Among how many of the nearest shapes it looks for them: about 4 ms of reading.
+constexpr std::size_t kNearest = 256;
+
+/// Marks the directory as ours, and as one that backups skip. It serves people and tools, not
+/// lookups, so a failure does not matter.
+void mark(const fs::path& root) {
+  std::error_code error;
+  const fs::path tag = root / "CACHEDIR.TAG";
+  if (fs::exists(tag, error) || error) return;
+  static_cast<void>(publish_file(root / "FORMAT", "kernwright cache, layout v1\n", root));
+  // Last: where it is, both are.
+  static_cast<void>(publish_file(
+      tag,
+      "Signature: 8a477f597d28d172789f06886806bc55\n"
+      "# This directory holds what kernwright can make again. See https://bford.info/cachedir/\n",
+      root));
+}
+
+/// How well a record fits, had it been measured, and why that is not `exact`: of several reasons
+/// the one that weighs most.
+std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now& now,
+                                 const std::string& template_digest) {
+  const RecordEnvironment& then = head.environment;
+  if (template_digest.empty()) return {Match::none, MissReason::template_missing};
+  if (then.template_digest != template_digest) return {Match::seed, MissReason::template_changed};
+  if (!now.compiler.empty() && then.compiler != now.compiler) {
+    return {Match::seed, MissReason::other_compiler};
+  }
+  // No driver had a part in a prediction.
+  const bool measured = head.grade == RecordGrade::measured;
+  if (measured && !now.driver.empty() && then.driver != now.driver) {
+    return {Match::recheck, MissReason::other_driver};
+  }
+  if (then.kernwright != now.kernwright) return {Match::recheck, MissReason::other_kernwright};
+  return {Match::exact, MissReason::none};
+}
+
+/// Whether the record's own bits are what would run: a seed's have to be made anew, and its
+/// measurements are of other code.
+bool measured_this_code(Match fit) { return fit == Match::exact || fit == Match::recheck; }
+
+/// Keeps the first reason that says more than `absent`.
+void keep_first(MissReason& reason, MissReason other) {
+  if (reason == MissReason::absent) reason = other;
+}
+
+struct Ranked {
+  Match fit;             // its match, had it been measured
+  std::size_t position;  // by layer, and within a layer newest first
+  GradedRecord graded;
+  double distance = 1;
+
+  auto rank() const {
+    const RecordHead& head = graded.head;
+    return std::tuple(distance, head.grade, !measured_this_code(fit), head.trust, fit, position);
+  }
+};
+
+std::vector<GradedRecord> in_order(std::vector<Ranked> ranked) {
+  std::sort(ranked.begin(), ranked.end(),
+            [](const Ranked& a, const Ranked& b) { return a.rank() < b.rank(); });
+  std::vector<GradedRecord> graded;
+  graded.reserve(ranked.size());
+  for (Ranked& one : ranked) graded.push_back(std::move(one.graded));
+  return graded;
+}
+
+/// Makes the first runner-up that `fits` the winner of a record; false where none does, or the
+/// evidence cannot be read. Of its template, if it is another than the winner's, the record does
+/// not know the digest: then its bits may be of another text, and count as none.
+template <typename Fits>
+bool promote(RecordHead& head, const std::string& file, const Fits& fits) {
+  const Lookup<TuningRecord> record = read_record(file);
+  if (!record) return false;
+  for (const RankedConfiguration& ranked : record.value->runners_up) {
+    HeadWinner winner = winner_of(ranked, record.value->rounds);
+    if (!fits(winner)) continue;
+    if (winner.kernel_template != head.winner.kernel_template) winner.artifact.clear();
+    head.winner = std::move(winner);
+    return true;
+  }
+  return false;
+}
+
+/// Puts what is pinned first: a record that knows it, or else one made up of the pin alone.
+void put_pin_first(Answers& answers, const TieredCache::Now& now, const std::string& digest) {
+  const Override& pin = *answers.decisions.pin();
+  if (digest.empty()) {
+    answers.defects.push_back(
+        concat("the pin of ", pin.id(), " is not served: there is no such template"));
+    return;
+  }
+  const auto is_pin = [&pin](const HeadWinner& winner) { return winner.id() == pin.id(); };
+  std::vector<GradedRecord>& records = answers.records;
+  auto found = std::find_if(records.begin(), records.end(),
+                            [&](const GradedRecord& one) { return is_pin(one.head.winner); });
+  if (found == records.end()) {
+    found = std::find_if(records.begin(), records.end(),
+                         [&](GradedRecord& one) { return promote(one.head, one.file, is_pin); });
+  }
+  if (found != records.end()) {
+    std::rotate(records.begin(), found, found + 1);
+    return;
+  }
+  GradedRecord made;
+  made.match = Match::seed;
+  made.reason = MissReason::pinned;
+  made.head.key = pin.key;
+  made.head.environment = {.template_digest = digest,
+                           .compiler = now.compiler,
+                           .driver = now.driver,
+                           .kernwright = now.kernwright};
+  made.head.grade = RecordGrade::predicted;
+  made.head.winner.kernel_template = pin.kernel_template;
+  made.head.winner.configuration = pin.configuration;
+  made.head.created = pin.created;
+  records.insert(records.begin(), std::move(made));
+}
+
+std::vector<fs::path> all_roots(fs::path user_root, const std::vector<fs::path>& read_only_roots) {
+  std::vector<fs::path> roots = {std::move(user_root)};
+  roots.insert(roots.end(), read_only_roots.begin(), read_only_roots.end());
+  if (fs::path bundle = installed_bundle(roots.front()); !bundle.empty()) {
+    roots.push_back(std::move(bundle));
+  }
+  return roots;
+}
+
+}  // namespace
+
+TieredCache::TieredCache(fs::path user_root, const std::vector<fs::path>& read_only_roots)
+    : roots_(all_roots(std::move(user_root), read_only_roots)),
+      records_(roots_.begin(), roots_.end()),
+      artifacts_(roots_.begin(), roots_.end()) {}
+
+Answers TieredCache::lookup(const RecordKey& key, const Now& now,
+                            const TemplateDigest& template_digest) const {
+  Answers answers;
+  std::vector<RecordStore::Found> layers;
+  layers.reserve(records_.size());
+  const RecordPlace place(key);
+  for (const RecordStore& store : records_) {
+    RecordStore::Found& found = layers.emplace_back(store.get(place));
+    if (found.runs.empty()) keep_first(answers.reason, found.reason);
+    std::move(found.defects.begin(), found.defects.end(), std::back_inserter(answers.defects));
+  }
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    answers.decisions.add(layer->overrides);
+  }
+  const auto allowed = [&answers](const HeadWinner& winner) {
+    return !answers.decisions.banned(winner.id());
+  };
+  std::vector<Ranked> ranked;
+  for (RecordStore::Found& found : layers) {
+    for (RecordRun& run : found.runs) {
+      auto [match, why] = fit(run.head, now, template_digest(run.head.winner.kernel_template));
+      if (!answers.decisions.bans().empty() && !allowed(run.head.winner)) {
+        if (!promote(run.head, run.file, allowed)) match = Match::none;
+        why = MissReason::banned;
+        if (match != Match::none) match = std::max(match, Match::recheck);
+      }
+      if (match == Match::none) {
+        keep_first(answers.reason, why);
+        continue;
+      }
+      const Match served = run.head.grade == RecordGrade::predicted ? Match::predicted : match;
+      ranked.push_back({.fit = match,
+                        .position = ranked.size(),
+                        .graded = {std::move(run.head), served, why, std::move(run.file)}});
+    }
+  }
+  answers.records = in_order(std::move(ranked));
+  if (const auto& pin = answers.decisions.pin()) {
+    put_pin_first(answers, now, template_digest(pin->kernel_template));
+  }
+  if (!answers.records.empty()) answers.reason = MissReason::none;
+  return answers;
+}
+
+std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operation& operation,
+                                            const Problem& normalized, const Now& now,
+                                            const TemplateDigest& template_digest,
+                                            const Decisions& decisions) const {
+  const BucketPattern pattern = bucket_pattern(operation, normalized);
+  if (pattern.open.empty()) return {};
+  RecordKey shape = key;
+  shape.problem = pattern.text;
+  struct Neighbour {
+    double distance;
+    const RecordStore* store;  ///< the earlier layer's stands before the later's
+    RecordStore::Alike alike;
+
+    auto rank() const { return std::tie(distance, store, alike.folder); }
+  };
+  std::vector<Neighbour> neighbours;
+  for (const RecordStore& store : records_) {
+    for (RecordStore::Alike& alike : store.like(shape)) {
+      if (const std::optional<double> distance = pattern.distance(alike.sizes)) {
+        neighbours.push_back({*distance, &store, std::move(alike)});
+      }
+    }
+  }
+  std::sort(neighbours.begin(), neighbours.end(),
+            [](const Neighbour& a, const Neighbour& b) { return a.rank() < b.rank(); });
+  if (neighbours.size() > kNearest) neighbours.resize(kNearest);
+  std::vector<Ranked> ranked;
+  double reached = 1;
+  for (const Neighbour& neighbour : neighbours) {
+    // Between records of one distance the grade decides, so all of them are read.
+    if (ranked.size() >= kNeighbours && neighbour.distance > reached) break;
+    reached = neighbour.distance;
+    for (RecordRun& run : neighbour.store->runs(neighbour.alike, shape)) {
+      const Match match =
+          fit(run.head, now, template_digest(run.head.winner.kernel_template)).first;
+      const bool usable = run.head.grade == RecordGrade::measured && measured_this_code(match) &&
+                          run.head.key.problem != key.problem &&
+                          !decisions.banned(run.head.winner.id());
+      if (!usable) continue;
+      const Result<Problem> other = Problem::parse(run.head.key.problem);
+      if (!other) continue;
+      const std::optional<double> distance = bucket_distance(operation, normalized, *other);
+      if (!distance) continue;
+      ranked.push_back({.fit = match,
+                        .position = ranked.size(),
+                        .graded = {std::move(run.head), Match::bucket, MissReason::other_shape,
+                                   std::move(run.file)},
+                        .distance = *distance});
+    }
+  }
+  return in_order(std::move(ranked));
+}
+
+Lookup<CompiledKernel> TieredCache::artifact(std::string_view digest_hex) const {
+  Lookup<CompiledKernel> first;
+  for (const ArtifactStore& store : artifacts_) {
+    Lookup<CompiledKernel> found = store.get(digest_hex);
+    if (found) return found;
+    if (first.reason == MissReason::absent) first = std::move(found);
+  }
+  return first;
+}
+
+Result<void> TieredCache::put_artifact(std::string_view digest_hex,
+                                       const CompiledKernel& kernel) const {
+  mark(root());
+  return artifacts().put(digest_hex, kernel);
+}
+
+Result<fs::path> TieredCache::put_record(const TuningRecord& record) const {
+  mark(root());
+  return records().put(record);
+}
+
+Result<fs::path> TieredCache::put_override(const Override& override) const {
+  mark(root());
+  return records().put(override);
+}
+
+}  // namespace kernwright

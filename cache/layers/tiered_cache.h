@@ -1,0 +1,83 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cache/entries/miss.h"
+#include "cache/records/override.h"
+#include "cache/stores/artifact_store.h"
+#include "cache/stores/record_store.h"
+#include "model/operation/operation.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// The head of a record and how well it fits the environment asked for.
+struct GradedRecord {
+  RecordHead head;
+  Match match = Match::none;
+  MissReason reason = MissReason::none;  ///< why it is not `exact`
+  /// Where the evidence lies; empty where there is none: a pin that no record knows.
+  std::string file = {};
+};
+
+/// What a lookup found.
+struct Answers {
+  std::vector<GradedRecord> records;       ///< best first
+  MissReason reason = MissReason::absent;  ///< where there are none
+  Decisions decisions;
+  std::vector<std::string> defects;  ///< what was wrong with files that were passed over
+};
+
+/// The lookup over layers. Layer 0 is the user's directory, the only one written to; further ones
+/// are read-only. Selection is by grade first, layer second.
+class TieredCache {
+ public:
+  /// The bundle that is installed below the user's directory, if there is one, is the last layer.
+  explicit TieredCache(std::filesystem::path user_root,
+                       const std::vector<std::filesystem::path>& read_only_roots = {});
+
+  /// The environment that records are compared with.
+  struct Now {
+    std::string compiler;  ///< empty: not known (no toolkit loaded), not compared
+    std::string driver;    ///< empty: no driver, not compared
+    std::string kernwright;
+  };
+  using TemplateDigest = std::function<std::string(std::string_view kernel_template)>;
+
+  /// All records of the key that can be served, with their grades, best first: what is pinned,
+  /// then measured before predicted, made with today's code before seeds, higher trust before
+  /// lower, better match before worse, earlier layer before later, newer before older. So what was
+  /// measured under less trust never stands before what was measured under more. Of a record whose
+  /// winner is banned its best runner-up that is not.
+  /// `template_digest` gives the digest of a template as it is now (empty where it does not exist).
+  Answers lookup(const RecordKey& key, const Now& now, const TemplateDigest& template_digest) const;
+
+  /// What was measured, with today's code, for other shapes that may answer for `normalized`, whose
+  /// key is `key`: nearest first (see `bucket_distance`), then as in `lookup`; not more than a few
+  /// of the nearest are read. None of it is one that `decisions` bans.
+  std::vector<GradedRecord> near(const RecordKey& key, const Operation& operation,
+                                 const Problem& normalized, const Now& now,
+                                 const TemplateDigest& template_digest,
+                                 const Decisions& decisions) const;
+
+  Lookup<CompiledKernel> artifact(std::string_view digest_hex) const;
+  Result<void> put_artifact(std::string_view digest_hex, const CompiledKernel& kernel) const;
+  Result<std::filesystem::path> put_record(const TuningRecord& record) const;
+  Result<std::filesystem::path> put_override(const Override& override) const;
+
+  const std::filesystem::path& root() const { return roots_.front(); }
+  /// All roots, the user's first.
+  const std::vector<std::filesystem::path>& roots() const { return roots_; }
+  const RecordStore& records() const { return records_.front(); }
+  const ArtifactStore& artifacts() const { return artifacts_.front(); }
+
+ private:
+  std::vector<std::filesystem::path> roots_;
+  std::vector<RecordStore> records_;
+  std::vector<ArtifactStore> artifacts_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cache/records/record.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// What a person decided of one candidate for one problem. `pin`: it is the answer; `ban`: it is
+/// never served, compiled or measured; `lift`: neither any more.
+enum class OverrideAction { pin, ban, lift };
+
+std::string_view to_string(OverrideAction action);
+std::optional<OverrideAction> parse_override_action(std::string_view text);
+
+struct Override {
+  RecordKey key;
+  OverrideAction action = OverrideAction::pin;
+  std::string kernel_template = {};
+  Configuration configuration = {};
+  std::string why = {};
+  /// Later decisions of a layer have larger numbers, whatever the clock said: see
+  /// `RecordStore::put`.
+  std::int64_t number = 0;
+  std::string created = {};  ///< UTC, ISO 8601
+
+  /// As `Candidate::id`.
+  std::string id() const { return kernel_template + " " + configuration.text(); }
+  friend bool operator==(const Override&, const Override&) = default;
+};
+
+/// JSON text on one line; `parse_override(to_json(o))` gives o back.
+std::string to_json(const Override& override);
+
+/// Errors: `corrupt` naming the field.
+Result<Override> parse_override(std::string_view json);
+
+/// What holds of all that was decided for one problem.
+class Decisions {
+ public:
+  /// Adds what one layer says, oldest first. A layer added later outranks those before it: the
+  /// user's directory comes last.
+  void add(std::span<const Override> layer);
+
+  const std::optional<Override>& pin() const { return pin_; }
+  bool banned(const std::string& id) const { return bans_.contains(id); }
+  /// By the candidate's id.
+  const std::map<std::string, Override>& bans() const { return bans_; }
+  bool empty() const { return !pin_ && bans_.empty(); }
+
+ private:
+  std::optional<Override> pin_;
+  std::map<std::string, Override> bans_;
+};
+
+}  // namespace kernwright

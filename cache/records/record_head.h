@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/records/record.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A configuration that is served.
+struct HeadWinner {
+  std::string kernel_template;
+  Configuration configuration;
+  std::string artifact;     ///< digest of its bits, hex; empty where it has none yet
+  double measured_us = 0;   ///< median of the rounds; 0: it was only predicted
+  double predicted_us = 0;  ///< 0: there is no prediction
+  std::optional<KernelPath> best_path = std::nullopt;  ///< nothing: not measured
+
+  /// As `Candidate::id`.
+  std::string id() const { return kernel_template + " " + configuration.text(); }
+  friend bool operator==(const HeadWinner&, const HeadWinner&) = default;
+};
+
+/// What a lookup reads of a record: what it is matched and served by. All else is evidence.
+struct RecordHead {
+  RecordKey key;
+  RecordEnvironment environment;
+  RecordGrade grade = RecordGrade::measured;
+  Trust trust = Trust::c;
+  HeadWinner winner;
+  double roofline_us = 0;
+  std::string created;                 ///< UTC, ISO 8601
+  std::vector<std::string> artifacts;  ///< of runners-up and default: digests, hex, each once
+
+  friend bool operator==(const RecordHead&, const RecordHead&) = default;
+};
+
+RecordHead head_of(const TuningRecord& record);
+/// The part of a configuration of a record that is served. Its launch paths were measured of the
+/// record's winner alone.
+HeadWinner winner_of(const RankedConfiguration& ranked, const FinalRounds& rounds);
+
+/// Binary, see cache/README.md. `decode_head(encode_head(h))` gives h back, doubles bit by bit.
+std::string encode_head(const RecordHead& head);
+
+/// Bytes behind the fields it knows are ignored: those of a later version. Errors: `corrupt`.
+Result<RecordHead> decode_head(std::string_view bytes);
+
+/// One file of a record store.
+struct RecordRun {
+  std::string file;
+  RecordHead head;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,116 @@
+#include "cache/stores/artifact_store.h"
+
+#include <utility>
+
+#include "cache/entries/entry_file.h"
+#include "cache/fields/field_writer.h"
+#include "cache/fields/json_fields.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr std::string_view kKind = "artifact";
+constexpr std::string_view kSuffix = ".kwa";
+
+/// Digests come from records, and records from other machines: nothing else may reach a path.
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::string_view to_string(OutputKind kind) {
+  return kind == OutputKind::cubin ? "cubin" : "lto_ir";
+}
+
+}  // namespace
+
+std::string encode_artifact(const CompiledKernel& kernel) {
+  FieldWriter metadata;
+  metadata.write("output", to_string(kernel.output));
+  metadata.write("target", kernel.target);
+  metadata.each_object("entries", kernel.entries, [&](const KernelEntry& entry) {
+    metadata.write("name", entry.name);
+    metadata.write("resources", entry.resources);
+  });
+  metadata.write("warnings", kernel.warnings);
+  metadata.write("log", kernel.log);
+  metadata.write("seconds", kernel.seconds);
+  return concat(metadata.text(), '\n', kernel.bits);
+}
+
+Result<CompiledKernel> decode_artifact(std::string_view payload) {
+  const std::size_t end = payload.find('\n');
+  if (end == std::string_view::npos) {
+    return Error{ErrorCode::corrupt, "artifact: no newline ends the metadata"};
+  }
+  CompiledKernel kernel;
+  const Result<void> parsed =
+      parse_fields(payload.substr(0, end), "artifact", [&](FieldReader& fields) {
+        std::string output;
+        fields.read("output", output);
+        if (output == to_string(OutputKind::lto_ir)) {
+          kernel.output = OutputKind::lto_ir;
+        } else if (output != to_string(OutputKind::cubin)) {
+          fields.fail("output", concat('"', output, "\" is neither cubin nor lto_ir"));
+        }
+        fields.read("target", kernel.target);
+        fields.each_object("entries", [&](FieldReader& item) {
+          KernelEntry& entry = kernel.entries.emplace_back();
+          item.read("name", entry.name);
+          item.read("resources", entry.resources);
+        });
+        fields.read("warnings", kernel.warnings);
+        fields.read("log", kernel.log);
+        fields.read("seconds", kernel.seconds);
+      });
+  if (!parsed) return parsed.error();
+  kernel.bits = payload.substr(end + 1);
+  return kernel;
+}
+
+ArtifactStore::ArtifactStore(std::filesystem::path root) : root_(std::move(root)) {}
+
+Lookup<CompiledKernel> ArtifactStore::get(std::string_view digest_hex) const {
+  using Found = Lookup<CompiledKernel>;
+  if (!is_digest(digest_hex)) {
+    return Found::miss(MissReason::absent, concat('"', digest_hex, "\" is no digest"));
+  }
+  const std::filesystem::path file = path(digest_hex);
+  const Lookup<EntryFile> entry = read_entry(file.native(), kKind, root_);
+  if (!entry) return same_miss<CompiledKernel>(entry);
+  if (entry.value->key != digest_hex) {
+    return Found::miss(MissReason::key_mismatch,
+                       concat(file.native(), ": holds the artifact ", entry.value->key));
+  }
+  Result<CompiledKernel> kernel = decode_artifact(entry.value->payload);
+  if (!kernel) {
+    return Found::miss(MissReason::corrupt, concat(file.native(), ": ", kernel.error().message));
+  }
+  return Found::hit(*std::move(kernel));
+}
+
+Result<void> ArtifactStore::put(std::string_view digest_hex, const CompiledKernel& kernel) const {
+  if (!is_digest(digest_hex)) {
+    return Error{ErrorCode::invalid_argument, concat('"', digest_hex, "\" is no digest")};
+  }
+  if (get(digest_hex)) return {};
+  return publish_entry(path(digest_hex),
+                       {std::string(kKind), std::string(digest_hex), encode_artifact(kernel)},
+                       root_);
+}
+
+std::vector<std::string> ArtifactStore::list() const {
+  std::vector<std::string> digests;
+  for (const std::filesystem::path& file : files_below(root_ / "v1" / "artifacts", root_).files) {
+    const std::string digest = file.stem().native();
+    if (is_digest(digest) && file == path(digest)) digests.push_back(digest);
+  }
+  return digests;
+}
+
+std::filesystem::path ArtifactStore::path(std::string_view digest_hex) const {
+  return root_ / "v1" / "artifacts" / digest_hex.substr(0, 2) / concat(digest_hex, kSuffix);
+}
+
+}  // namespace kernwright

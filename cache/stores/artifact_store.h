@@ -1,0 +1,46 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/entries/miss.h"
+#include "compile/compile_request.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// The payload of an artifact: one line of JSON (everything but the bits), then the bits. Text that
+/// is not UTF-8 (a compiler's log may hold any bytes) comes back with replacement characters.
+std::string encode_artifact(const CompiledKernel& kernel);
+
+/// Errors: `corrupt` naming the field.
+Result<CompiledKernel> decode_artifact(std::string_view payload);
+
+/// Compiled bits by the digest of what they were compiled from. A pure function of its key: valid
+/// for ever, shareable by every machine of the architecture. Files are immutable. Thread-safe, and
+/// safe against other processes on the same directory.
+class ArtifactStore {
+ public:
+  explicit ArtifactStore(std::filesystem::path root);
+
+  /// The artifact, or why there is none. A defective file is a miss.
+  Lookup<CompiledKernel> get(std::string_view digest_hex) const;
+
+  /// Publishes, unless an intact artifact is there already: the bits are a function of the digest,
+  /// so the first writer wins, and only a defective file is replaced. Errors: `invalid_argument`
+  /// where `digest_hex` is no digest; `io`. A failure costs the caching, never the caller's work.
+  Result<void> put(std::string_view digest_hex, const CompiledKernel& kernel) const;
+
+  /// Digests present, sorted.
+  std::vector<std::string> list() const;
+
+  /// Where the artifact of a digest lies. `digest_hex` is 64 lower-case hex digits.
+  std::filesystem::path path(std::string_view digest_hex) const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,124 @@
+#include "cache/stores/failure_store.h"
+
+#include <algorithm>
+
+#include "cache/fields/field_writer.h"
+#include "cache/fields/json_fields.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+constexpr FileKind kList{"list of failures", std::uint64_t{16} << 20};
+// Processes that append at the same time may go beyond the limit by a line each.
+constexpr FileKind kListToRead{kList.name, 2 * kList.most_bytes};
+
+std::string_view operation_of(std::string_view problem) {
+  return problem.substr(0, problem.find(' '));
+}
+
+std::string to_json(const Failure& failure) {
+  FieldWriter json;
+  json.write("problem", failure.problem);
+  json.write("template", failure.kernel_template);
+  json.write("configuration", failure.configuration);
+  json.object("scope", [&] {
+    json.write("sku", failure.scope.sku);
+    json.write("target", failure.scope.target);
+    json.write("driver", failure.scope.driver);
+    json.write("compiler", failure.scope.compiler);
+    json.write("template_digest", failure.scope.template_digest);
+  });
+  json.write("outcome", to_string(failure.outcome));
+  json.write("severity", to_string(*lasting_severity(failure.outcome)));
+  json.write("detail", failure.detail);
+  json.write("time", failure.time);
+  return json.text();
+}
+
+Result<Failure> parse_failure(std::string_view line) {
+  Failure failure;
+  const Result<void> parsed = parse_fields(line, "failure", [&](FieldReader& fields) {
+    fields.read("problem", failure.problem);
+    fields.read("template", failure.kernel_template);
+    fields.read("configuration", failure.configuration);
+    fields.object("scope", [&](FieldReader& nested) {
+      nested.read("sku", failure.scope.sku);
+      nested.read("target", failure.scope.target);
+      nested.read("driver", failure.scope.driver);
+      nested.read("compiler", failure.scope.compiler);
+      nested.read("template_digest", failure.scope.template_digest);
+    });
+    std::string outcome;
+    fields.read("outcome", outcome);
+    const std::optional<Outcome> known = parse_outcome(outcome);
+    if (known && lasting_severity(*known)) {
+      failure.outcome = *known;
+    } else {
+      fields.fail("outcome", concat('"', outcome, "\" does not last"));
+    }
+    fields.read("detail", failure.detail);
+    fields.read("time", failure.time);
+  });
+  if (!parsed) return parsed.error();
+  return failure;
+}
+
+}  // namespace
+
+std::string_view to_string(FailureSeverity severity) {
+  return severity == FailureSeverity::fatal ? "fatal" : "unsafe";
+}
+
+std::optional<FailureSeverity> lasting_severity(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::illegal_address:
+    case Outcome::timed_out:
+    case Outcome::worker_died:
+      return FailureSeverity::fatal;
+    case Outcome::out_of_bounds:
+    case Outcome::wrong_result:
+      return FailureSeverity::unsafe;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::filesystem::path FailureStore::path(std::string_view problem) const {
+  return root_ / "v1" / "failures" / concat(operation_of(problem), ".jsonl");
+}
+
+Result<void> FailureStore::put(const Failure& failure) const {
+  if (!lasting_severity(failure.outcome)) {
+    return Error{
+        ErrorCode::invalid_argument,
+        concat("the failure of ", failure.id(), " does not last: ", to_string(failure.outcome))};
+  }
+  if (!is_identifier(operation_of(failure.problem))) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("\"", failure.problem, "\" names no operation")};
+  }
+  return append_line(path(failure.problem), to_json(failure), kList, root_);
+}
+
+std::vector<Failure> FailureStore::active(
+    std::string_view problem, const FailureScope& now,
+    const std::function<std::string(std::string_view kernel_template)>& template_digest) const {
+  std::vector<Failure> found;
+  if (!is_identifier(operation_of(problem))) return found;
+  const Result<std::string> text = read_file(path(problem), kListToRead, root_);
+  if (!text) return found;
+  for (const std::string_view line : split(*text, '\n')) {
+    Result<Failure> failure = parse_failure(line);
+    if (!failure || failure->problem != problem) continue;
+    FailureScope present = now;
+    present.template_digest = template_digest(failure->kernel_template);
+    if (failure->scope != present) continue;
+    std::erase_if(found, [&](const Failure& earlier) { return earlier.id() == failure->id(); });
+    found.push_back(*std::move(failure));
+  }
+  return found;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,354 @@
+#include "cache/stores/record_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+#include <sys/random.h>
+#include <system_error>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
+
+#include "cache/entries/entry_file.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFolder = "v1/records";
+constexpr std::string_view kRecord = "record";
+constexpr std::string_view kRecordSuffix = ".kwr";
+constexpr std::string_view kOverride = "override";
+constexpr std::string_view kOverrideSuffix = ".kwo";
+constexpr std::size_t kSlugLength = 100;
+constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
+
+/// A character of a key as it stands in a name.
+char plain(char c) { return is_letter(c) || is_digit(c) || c == '=' || c == '-' ? c : '_'; }
+
+/// `text` as one name of a path, for people: what tells keys apart is the digest beside it.
+std::string slug(std::string_view text) {
+  std::string name(text.substr(0, kSlugLength));
+  std::transform(name.begin(), name.end(), name.begin(), plain);
+  return name.empty() ? "_" : name;
+}
+
+std::string_view operation_of(std::string_view problem) {
+  return problem.substr(0, problem.find(' '));
+}
+
+std::string_view shape_of(std::string_view problem) {
+  return trim(problem.substr(operation_of(problem).size()));
+}
+
+/// A name no other run has: the time of publication for order, 64 random bits for uniqueness.
+std::string run_name(std::string_view suffix) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+  const auto seconds = static_cast<std::time_t>(microseconds / 1'000'000);
+  auto random = static_cast<std::uint64_t>(now.count()) ^
+                (static_cast<std::uint64_t>(::getpid()) << 32);  // where getrandom fails
+  static_cast<void>(::getrandom(&random, sizeof random, GRND_NONBLOCK));
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char time[32];
+  std::strftime(time, sizeof time, "%Y%m%dT%H%M%S", &utc);
+  char name[80];
+  std::snprintf(name, sizeof name, "%s.%06dZ-%016llx", time,
+                static_cast<int>(microseconds % 1'000'000),
+                static_cast<unsigned long long>(random));
+  return std::string(name).append(suffix);
+}
+
+template <typename T>
+Lookup<T> corrupt(const std::string& path, std::string_view what) {
+  return Lookup<T>::miss(MissReason::corrupt, concat(path, ": ", what));
+}
+
+template <typename T>
+Lookup<T> misplaced(const std::string& path, const RecordKey& key) {
+  return Lookup<T>::miss(
+      MissReason::key_mismatch,
+      concat(path, ": holds the ", path.ends_with(kRecordSuffix) ? kRecord : kOverride, " of ",
+             key.text()));
+}
+
+template <typename T>
+Lookup<T> other_key(const std::string& path, std::string_view frame, const RecordKey& key) {
+  return Lookup<T>::miss(
+      MissReason::key_mismatch,
+      concat(path, ": the frame's key \"", frame, "\" is not the record's, \"", key.text(), '"'));
+}
+
+/// A record of format version 1: its payload is the evidence, and there is no body.
+bool is_plain(const EntryFile& entry) { return entry.payload.starts_with('{'); }
+
+Lookup<RecordHead> read_head(const std::string& path, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_front(path, kRecord, root);
+  if (!entry) return same_miss<RecordHead>(entry);
+  if (is_plain(*entry.value)) {
+    const Lookup<TuningRecord> record = read_record(path, root);
+    if (!record) return same_miss<RecordHead>(record);
+    return Lookup<RecordHead>::hit(head_of(*record.value));
+  }
+  Result<RecordHead> head = decode_head(entry.value->payload);
+  if (!head) return corrupt<RecordHead>(path, head.error().message);
+  if (head->key.text() != entry.value->key) {
+    return other_key<RecordHead>(path, entry.value->key, head->key);
+  }
+  return Lookup<RecordHead>::hit(*std::move(head));
+}
+
+Lookup<Override> read_override(const std::string& path, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_entry(path, kOverride, root);
+  if (!entry) return same_miss<Override>(entry);
+  Result<Override> override = parse_override(entry.value->payload);
+  if (!override) return corrupt<Override>(path, override.error().message);
+  if (override->key.text() != entry.value->key) {
+    return other_key<Override>(path, entry.value->key, override->key);
+  }
+  return Lookup<Override>::hit(*std::move(override));
+}
+
+/// The numbers that stand in `text` where `pattern` has a `?`; nothing where they differ in more
+/// than that. With `cut`, `text` may end early.
+std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
+                                                       std::string_view pattern, bool cut = false) {
+  std::vector<std::int64_t> numbers;
+  std::size_t at = 0;
+  for (const char c : pattern) {
+    if (at >= text.size()) return cut ? std::optional(numbers) : std::nullopt;
+    if (c != '?') {
+      if (text[at++] != c) return std::nullopt;
+      continue;
+    }
+    const std::size_t begin = at;
+    while (at < text.size() && is_digit(text[at])) ++at;
+    // Digits at the end of what was cut may go on behind it.
+    if (cut && at == text.size()) return numbers;
+    std::int64_t number = 0;
+    const char* end = text.data() + at;
+    const auto [stop, error] = std::from_chars(text.data() + begin, end, number);
+    if (error != std::errc() || stop != end) return std::nullopt;
+    numbers.push_back(number);
+  }
+  if (at != text.size()) return std::nullopt;
+  return numbers;
+}
+
+/// The same of the name of a key's folder, for a pattern of `plain` characters.
+std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
+                                                    std::string_view pattern) {
+  if (name.size() <= kDigestLength) return std::nullopt;
+  name.remove_suffix(kDigestLength + 1);
+  return match_numbers(name, pattern, /*cut=*/name.size() >= kSlugLength);
+}
+
+/// `read(path)` of every file with that suffix, and a defect for every folder that was not read.
+template <typename Listed, typename T, typename Read>
+std::vector<Listed> listed(const FilesBelow& below, std::string_view suffix, const Read& read) {
+  std::vector<Listed> all;
+  for (const FilesBelow::Unread& one : below.unread) {
+    all.push_back({one.folder, Lookup<T>::miss(MissReason::unreadable, one.error.message)});
+  }
+  for (const fs::path& path : below.files) {
+    if (path.extension() == suffix) all.push_back({path, read(path)});
+  }
+  return all;
+}
+
+}  // namespace
+
+RecordPlace::RecordPlace(RecordKey of)
+    : key(std::move(of)),
+      text(key.text()),
+      folder(std::string(kFolder) + '/' + slug(key.target) + '/' + slug(key.sku) + '/' +
+             slug(operation_of(key.problem)) + '/' + slug(shape_of(key.problem)) + '-' +
+             digest_of(text).hex().substr(0, kDigestLength)) {}
+
+RecordStore::RecordStore(const fs::path& root) : root_((root / "").native()) {}
+
+fs::path RecordStore::records_folder() const { return root_ + std::string(kFolder); }
+
+RecordStore::Found RecordStore::get(const RecordPlace& place) const {
+  Found found;
+  const auto defect = [&found](MissReason reason, std::string detail) {
+    if (found.defects.empty()) found.reason = reason;
+    found.defects.push_back(std::move(detail));
+  };
+  const std::string folder = root_ + place.folder + '/';
+  Result<std::vector<std::string>> names = read_directory(folder, root_);
+  if (!names) {
+    if (names.error().code != ErrorCode::not_found) {
+      defect(MissReason::unreadable, names.error().message);
+    }
+    return found;
+  }
+  std::vector<std::pair<std::string, Override>> overrides;
+  for (const std::string& name : *names) {
+    std::string file = folder + name;
+    if (name.ends_with(kRecordSuffix)) {
+      Lookup<RecordHead> head = read_head(file, root_);
+      if (head && head.value->key != place.key) head = misplaced<RecordHead>(file, head.value->key);
+      if (head) {
+        found.runs.push_back({std::move(file), *std::move(head.value)});
+      } else {
+        defect(head.reason, std::move(head.detail));
+      }
+    } else if (name.ends_with(kOverrideSuffix)) {
+      Lookup<Override> override = read_override(file, root_);
+      if (override && override.value->key != place.key) {
+        override = misplaced<Override>(file, override.value->key);
+      }
+      if (override) {
+        overrides.emplace_back(name, *std::move(override.value));
+      } else {
+        defect(override.reason, std::move(override.detail));
+      }
+    }
+  }
+  std::sort(found.runs.begin(), found.runs.end(), [](const RecordRun& a, const RecordRun& b) {
+    return std::tie(a.head.created, a.file) > std::tie(b.head.created, b.file);
+  });
+  std::sort(overrides.begin(), overrides.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second.number, a.first) < std::tie(b.second.number, b.first);
+  });
+  for (auto& [name, override] : overrides) found.overrides.push_back(std::move(override));
+  if (!found.runs.empty()) found.reason = MissReason::none;
+  return found;
+}
+
+Result<fs::path> RecordStore::put(const TuningRecord& record) const {
+  std::string json = to_json(record);
+  // What is not finite is written as null: read back, it is named.
+  if (json.find("null") != std::string::npos) {
+    const Result<TuningRecord> back = parse_record(json);
+    if (!back) {
+      return Error{ErrorCode::invalid_argument, "would not read back: " + back.error().message};
+    }
+  }
+  const RecordPlace place(record.key);
+  fs::path path = folder(place) / run_name(kRecordSuffix);
+  const Result<void> published = publish_entry(
+      path, {std::string(kRecord), place.text, encode_head(head_of(record)), std::move(json)},
+      root_);
+  if (!published) return published.error();
+  return path;
+}
+
+Result<fs::path> RecordStore::put(Override override) const {
+  const RecordPlace place(override.key);
+  override.number = 1;
+  for (const Override& earlier : get(place).overrides) {
+    override.number = std::max(override.number, earlier.number + 1);
+  }
+  fs::path path = folder(place) / run_name(kOverrideSuffix);
+  const Result<void> published =
+      publish_entry(path, {std::string(kOverride), place.text, to_json(override)}, root_);
+  if (!published) return published.error();
+  return path;
+}
+
+std::vector<RecordRun> RecordStore::heads(std::string_view operation) const {
+  std::vector<RecordRun> runs;
+  const fs::path folder = records_folder();
+  for (const std::string& target : list_directory(folder)) {
+    for (const std::string& sku : list_directory(folder / target)) {
+      for (const fs::path& file :
+           files_below(folder / target / sku / slug(operation), root_).files) {
+        if (file.extension() != kRecordSuffix) continue;
+        if (Lookup<RecordHead> head = read_head(file, root_)) {
+          runs.push_back({file, *std::move(head.value)});
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+std::vector<RecordStore::Alike> RecordStore::like(const RecordKey& shape) const {
+  const std::string folder = root_ + std::string(kFolder) + '/' + slug(shape.target) + '/' +
+                             slug(shape.sku) + '/' + slug(operation_of(shape.problem)) + '/';
+  std::string pattern(shape_of(shape.problem));
+  for (char& c : pattern) c = c == '?' ? c : plain(c);
+  std::vector<Alike> alike;
+  const RememberedListings::Names names = listings_->names(folder, root_);
+  for (const std::string& name : *names) {
+    if (auto sizes = match_name(name, pattern)) {
+      alike.push_back({folder + name + '/', *std::move(sizes)});
+    }
+  }
+  return alike;
+}
+
+std::vector<RecordRun> RecordStore::runs(const Alike& alike, const RecordKey& shape) const {
+  std::vector<RecordRun> runs;
+  Result<std::vector<std::string>> names = read_directory(alike.folder, root_);
+  if (!names) return runs;
+  std::sort(names->begin(), names->end());
+  for (const std::string& name : *names) {
+    if (!name.ends_with(kRecordSuffix)) continue;
+    Lookup<RecordHead> head = read_head(alike.folder + name, root_);
+    if (!head) continue;
+    const RecordKey& key = head.value->key;
+    if (key.target == shape.target && key.sku == shape.sku && key.policy == shape.policy &&
+        match_numbers(key.problem, shape.problem)) {
+      runs.push_back({alike.folder + name, *std::move(head.value)});
+    }
+  }
+  return runs;
+}
+
+std::vector<RecordStore::Listed> RecordStore::list() const {
+  return listed<Listed, TuningRecord>(
+      files_below(records_folder(), root_), kRecordSuffix, [this](const fs::path& path) {
+        Lookup<TuningRecord> record = read_record(path, root_);
+        if (!record || folder(record.value->key) == path.parent_path()) return record;
+        return misplaced<TuningRecord>(path, record.value->key);
+      });
+}
+
+std::vector<RecordStore::ListedHead> RecordStore::list_heads() const {
+  return listed<ListedHead, RecordHead>(
+      files_below(records_folder(), root_), kRecordSuffix,
+      [this](const fs::path& path) { return read_head(path, root_); });
+}
+
+std::vector<RecordStore::ListedOverride> RecordStore::list_overrides() const {
+  FilesBelow below = files_below(records_folder(), root_);
+  below.unread.clear();
+  return listed<ListedOverride, Override>(below, kOverrideSuffix, [this](const fs::path& path) {
+    Lookup<Override> override = read_override(path, root_);
+    if (!override || folder(override.value->key) == path.parent_path()) return override;
+    return misplaced<Override>(path, override.value->key);
+  });
+}
+
+Lookup<TuningRecord> read_record(const std::string& file, const fs::path& root) {
+  const Lookup<EntryFile> entry = read_entry(file, kRecord, root);
+  if (!entry) return same_miss<TuningRecord>(entry);
+  const bool plain = is_plain(*entry.value);
+  Result<TuningRecord> record = parse_record(plain ? entry.value->payload : entry.value->body);
+  if (!record) return corrupt<TuningRecord>(file, record.error().message);
+  if (record->key.text() != entry.value->key) {
+    return other_key<TuningRecord>(file, entry.value->key, record->key);
+  }
+  if (!plain) {
+    const Result<RecordHead> head = decode_head(entry.value->payload);
+    if (!head) return corrupt<TuningRecord>(file, head.error().message);
+    if (*head != head_of(*record)) {
+      return corrupt<TuningRecord>(file, "the head is not that of the evidence");
+    }
+  }
+  return Lookup<TuningRecord>::hit(*std::move(record));
+}
+
+}  // namespace kernwright

@@ -1,0 +1,23 @@
+#include "cache/stores/single_flight_compiler.h"
+
+#include <utility>
+
+#include "cache/entries/key_lock.h"
+#include "support/hash.h"
+
+namespace kernwright {
+
+Result<CompiledKernel> SingleFlightCompiler::compile(const CompileRequest& request) {
+  const Result<std::string> compiler = compiler_->identity();
+  if (!compiler) return compiler.error();
+  const std::string digest = artifact_digest(request, *compiler, *compiler_).hex();
+  const KeyLock turn = KeyLock::acquire(root_, digest, patience_);
+  if (Lookup<CompiledKernel> stored = store_.get(digest)) return *std::move(stored.value);
+  Result<CompiledKernel> compiled = compiler_->compile(request);
+  ++compiled_;
+  // What cannot be stored is compiled all the same.
+  if (compiled) static_cast<void>(store_.put(digest, *compiled));
+  return compiled;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,166 @@
+#include "cache/entries/key_lock.h"
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <optional>
+#include <sched.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "cache/stores/single_flight_compiler.h"
+#include "tests/cache/child_process.h"
+#include "tests/cache/samples.h"
+#include "tests/temp_dir.h"
+
+namespace kernwright {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+class KeyLockTest : public ::testing::Test {
+ protected:
+  KeyLock acquire(std::string_view name, milliseconds patience = milliseconds(20)) const {
+    return KeyLock::acquire(dir_.path(), name, patience);
+  }
+  ScopedTempDir dir_;
+};
+
+TEST_F(KeyLockTest, OneHasItAndTheOthersGoOnAfterTheirPatience) {
+  std::optional<KeyLock> first(acquire("a"));
+  EXPECT_TRUE(first->held());
+  const Clock::time_point start = Clock::now();
+  EXPECT_FALSE(acquire("a").held());
+  EXPECT_GE(Clock::now() - start, milliseconds(20));
+  EXPECT_TRUE(acquire("b").held()) << "another key";
+  first.reset();
+  EXPECT_TRUE(acquire("a").held());
+}
+
+TEST_F(KeyLockTest, LeavesNoFile) {
+  {
+    const KeyLock lock = acquire("a");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "v1" / "locks"));
+}
+
+TEST_F(KeyLockTest, WhereNoFileCanBeMadeNobodyWaits) {
+  const Clock::time_point start = Clock::now();
+  EXPECT_FALSE(KeyLock::acquire("/dev/null/cache", "a", milliseconds(10'000)).held());
+  EXPECT_LT(Clock::now() - start, milliseconds(5'000));
+}
+
+TEST_F(KeyLockTest, ItEndsWithAHolderThatIsKilled) {
+  const pid_t child = start_child([this] {
+    const KeyLock lock = acquire("a");
+    for (;;) ::pause();
+    return lock.held() ? 0 : 1;
+  });
+  while (acquire("a", milliseconds(0)).held()) std::this_thread::yield();
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(wait_for(child), -1);
+  EXPECT_TRUE(acquire("a", milliseconds(10'000)).held());
+}
+
+TEST_F(KeyLockTest, ProcessesOfDifferentPidNamespacesExcludeEachOther) {
+  constexpr int kNoNamespace = 77;
+  const auto in_namespace = [](const auto& body) {
+    return start_child([&body]() -> int {
+      const int flags = ::geteuid() == 0 ? CLONE_NEWPID : CLONE_NEWPID | CLONE_NEWUSER;
+      if (::unshare(flags) != 0) return kNoNamespace;
+      return in_child(body);  // process 1 of the namespace
+    });
+  };
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t holder = in_namespace([&] {
+    const KeyLock lock = acquire("a");
+    static_cast<void>(::write(ready[1], "x", 1) == 1);
+    std::this_thread::sleep_for(milliseconds(300));
+    return lock.held() ? 0 : 1;
+  });
+  char byte = 0;
+  ::close(ready[1]);
+  if (::read(ready[0], &byte, 1) != 1) {
+    wait_for(holder);
+    ::close(ready[0]);
+    GTEST_SKIP() << "no PID namespace can be made here";
+  }
+  const pid_t waiter = in_namespace([this] {
+    if (acquire("a", milliseconds(0)).held()) return 1;
+    return acquire("a", milliseconds(10'000)).held() ? 0 : 2;
+  });
+  EXPECT_EQ(wait_for(waiter), 0);
+  EXPECT_EQ(wait_for(holder), 0);
+  ::close(ready[0]);
+}
+
+TEST_F(KeyLockTest, TwoNeverHaveItAtOnce) {
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < 50; ++turn) {
+        const KeyLock lock = acquire("a", milliseconds(60'000));
+        ASSERT_TRUE(lock.held());
+        const int now = ++inside;
+        if (now > most) most = now;
+        --inside;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(most, 1);
+}
+
+/// Takes a while, and counts.
+class SlowCompiler final : public Compiler {
+ public:
+  explicit SlowCompiler(std::atomic<int>& compiles) : compiles_(compiles) {}
+  Result<std::string> identity() override { return std::string("slow 1.0"); }
+  Result<CompiledKernel> compile(const CompileRequest& request) override {
+    ++compiles_;
+    std::this_thread::sleep_for(milliseconds(50));
+    return sample_kernel(request.digest("slow 1.0").hex());
+  }
+  Result<CompiledKernel> link(const std::vector<std::string>&, const std::string&) override {
+    return Error{ErrorCode::compile, "nothing to link"};
+  }
+
+ private:
+  std::atomic<int>& compiles_;
+};
+
+TEST_F(KeyLockTest, OfSeveralCompilersOnOneDirectoryOneCompiles) {
+  std::atomic<int> compiles{0};
+  CompileRequest request;
+  request.target = "sm_90a";
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      SingleFlightCompiler compiler(std::make_unique<SlowCompiler>(compiles), dir_.path(),
+                                    milliseconds(60'000));
+      const Result<CompiledKernel> kernel = compiler.compile(request);
+      ASSERT_TRUE(kernel);
+      EXPECT_EQ(kernel->bits, sample_kernel(request.digest("slow 1.0").hex()).bits);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(compiles, 1);
+}
+
+TEST_F(KeyLockTest, ACompilerWithoutADirectoryCompiles) {
+  std::atomic<int> compiles{0};
+  SingleFlightCompiler compiler(std::make_unique<SlowCompiler>(compiles), "/dev/null/cache",
+                                milliseconds(60'000));
+  EXPECT_TRUE(compiler.compile({}));
+  EXPECT_TRUE(compiler.compile({}));
+  EXPECT_EQ(compiles, 2);
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,93 @@
+#include "cache/layers/merge.h"
+
+#include <filesystem>
+#include <gtest/gtest.h>
+
+#include "support/hash.h"
+#include "tests/cache/samples.h"
+#include "tests/temp_dir.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MergeTest : public ::testing::Test {
+ protected:
+  /// A record whose winner takes `us`, with samples that spread by `spread`.
+  static TuningRecord record(int m, int stages, double us, double spread = 0.1) {
+    TuningRecord made = sample_record(m);
+    made.winner.in_blocks = false;
+    made.rounds = {};
+    made.winner.configuration = Configuration({{"STAGES", stages}});
+    made.winner.measurement = {{us - spread, us, us + spread}};
+    return made;
+  }
+  MergeReport merged() {
+    const Result<MergeReport> report = merge(into_, from_.root());
+    EXPECT_TRUE(report) << (report ? "" : report.error().message);
+    return report ? *report : MergeReport{};
+  }
+
+  ScopedTempDir dir_;
+  TieredCache into_{dir_ / "into"};
+  TieredCache from_{dir_ / "from"};
+};
+
+TEST_F(MergeTest, TakesOverWhatIsNotThereAndNothingTwice) {
+  ASSERT_TRUE(into_.put_record(record(1, 4, 100)));
+  ASSERT_TRUE(from_.put_record(record(1, 4, 100)));
+  ASSERT_TRUE(from_.put_record(record(2, 4, 100)));
+  ASSERT_TRUE(from_.put_artifact(digest_of("a").hex(), sample_kernel("a")));
+  Override pin{.key = sample_key(2)};
+  ASSERT_TRUE(from_.put_override(pin));
+  const MergeReport first = merged();
+  EXPECT_EQ(first.records, 2);
+  EXPECT_EQ(first.artifacts, 1);
+  EXPECT_EQ(first.overrides, 1);
+  EXPECT_TRUE(first.disagreements.empty());
+  EXPECT_EQ(into_.records().get(sample_key(1)).runs.size(), 2U);
+  EXPECT_EQ(into_.records().get(sample_key(2)).overrides.size(), 1U);
+  EXPECT_TRUE(into_.artifact(digest_of("a").hex()));
+  const MergeReport second = merged();
+  EXPECT_EQ(second.records + second.artifacts + second.overrides, 0);
+  EXPECT_EQ(into_.records().get(sample_key(1)).runs.size(), 2U);
+}
+
+TEST_F(MergeTest, ReportsWinnersThatDifferByMoreThanTheNoise) {
+  ASSERT_TRUE(into_.put_record(record(1, 4, 100)));
+  ASSERT_TRUE(from_.put_record(record(1, 3, 105)));
+  ASSERT_TRUE(into_.put_record(record(2, 4, 100)));
+  ASSERT_TRUE(from_.put_record(record(2, 3, 101)));  // within 2 %
+  ASSERT_TRUE(into_.put_record(record(3, 4, 100, 2)));
+  ASSERT_TRUE(from_.put_record(record(3, 3, 105, 2)));  // within the spread
+  ASSERT_TRUE(into_.put_record(record(4, 4, 100)));
+  ASSERT_TRUE(from_.put_record(record(4, 4, 200)));  // one configuration
+  const MergeReport report = merged();
+  ASSERT_EQ(report.disagreements.size(), 1U);
+  EXPECT_EQ(report.disagreements[0].key, sample_key(1).text());
+  EXPECT_EQ(report.disagreements[0].ours.configuration.at("STAGES"), 4);
+  EXPECT_EQ(report.disagreements[0].theirs.configuration.at("STAGES"), 3);
+  EXPECT_NEAR(report.disagreements[0].ratio, 1.05, 1e-9);
+}
+
+TEST_F(MergeTest, DefectiveFilesAreLeftOutAndNamed) {
+  const Result<fs::path> torn = from_.put_record(record(1, 4, 100));
+  ASSERT_TRUE(torn);
+  fs::resize_file(*torn, 50);
+  ASSERT_TRUE(from_.put_artifact(digest_of("a").hex(), sample_kernel("a")));
+  fs::resize_file(from_.artifacts().path(digest_of("a").hex()), 50);
+  const MergeReport report = merged();
+  EXPECT_EQ(report.records, 0);
+  EXPECT_EQ(report.artifacts, 0);
+  ASSERT_EQ(report.defects.size(), 2U);
+  EXPECT_NE(report.defects[1].find(torn->native()), std::string::npos);
+}
+
+TEST_F(MergeTest, WhereNothingCanBeWrittenItSaysSo) {
+  ASSERT_TRUE(from_.put_record(record(1, 4, 100)));
+  EXPECT_FALSE(merge(TieredCache("/dev/null/cache"), from_.root()));
+}
+
+}  // namespace
+}  // namespace kernwright

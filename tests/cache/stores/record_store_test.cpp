@@ -1,0 +1,292 @@
+#include "cache/stores/record_store.h"
+
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <limits>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/entries/entry_file.h"
+#include "support/files.h"
+#include "support/text.h"
+#include "tests/cache/samples.h"
+#include "tests/temp_dir.h"
+
+namespace kernwright {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class RecordStoreTest : public ::testing::Test {
+ protected:
+  std::vector<RecordRun> runs_like(const RecordKey& shape) const {
+    std::vector<RecordRun> all;
+    for (const RecordStore::Alike& alike : store_.like(shape)) {
+      for (RecordRun& run : store_.runs(alike, shape)) all.push_back(std::move(run));
+    }
+    return all;
+  }
+  ScopedTempDir dir_;
+  RecordStore store_{dir_.path()};
+};
+
+TEST_F(RecordStoreTest, LiesWhereTheReadmeSays) {
+  const Result<fs::path> path = store_.put(sample_record(4096));
+  ASSERT_TRUE(path) << path.error().message;
+  const std::string relative = fs::relative(*path, dir_.path()).native();
+  EXPECT_EQ(relative.find("v1/records/sm_90/h200/matmul/m=4096_n=6144_k=4096_dtype=bf16-"), 0U)
+      << relative;
+  EXPECT_EQ(path->extension(), ".kwr");
+}
+
+TEST_F(RecordStoreTest, EveryRunIsKeptNewestFirst) {
+  TuningRecord record = sample_record(1);
+  for (const char* created :
+       {"2026-11-20T10:00:00Z", "2026-11-22T10:00:00Z", "2026-11-21T10:00:00Z"}) {
+    record.created = created;
+    ASSERT_TRUE(store_.put(record));
+  }
+  const RecordStore::Found found = store_.get(record.key);
+  ASSERT_EQ(found.runs.size(), 3U);
+  EXPECT_EQ(found.runs[0].head.created, "2026-11-22T10:00:00Z");
+  EXPECT_EQ(found.runs[1].head.created, "2026-11-21T10:00:00Z");
+  EXPECT_EQ(found.runs[2].head.created, "2026-11-20T10:00:00Z");
+  EXPECT_EQ(found.reason, MissReason::none);
+}
+
+TEST_F(RecordStoreTest, RunsOfOneSecondAreOrderedByTheirPublication) {
+  TuningRecord record = sample_record(1);
+  for (int i = 0; i < 20; ++i) {
+    record.measured = i;
+    ASSERT_TRUE(store_.put(record));
+  }
+  const RecordStore::Found found = store_.get(record.key);
+  ASSERT_EQ(found.runs.size(), 20U);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(read_record(found.runs[static_cast<std::size_t>(i)].file).value->measured, 19 - i);
+  }
+}
+
+TEST_F(RecordStoreTest, EveryPartOfTheKeyTellsRecordsApart) {
+  const TuningRecord base = sample_record(1);
+  std::vector<TuningRecord> records(5, base);
+  records[1].key.problem = sample_key(2).problem;
+  records[2].key.target = "sm_80";
+  records[3].key.sku = "h100_sxm";
+  records[4].key.policy.l2 = L2State::warm;
+  for (const TuningRecord& record : records) ASSERT_TRUE(store_.put(record));
+  for (const TuningRecord& record : records) {
+    const RecordStore::Found found = store_.get(record.key);
+    ASSERT_EQ(found.runs.size(), 1U);
+    EXPECT_EQ(found.runs[0].head.key, record.key);
+  }
+  EXPECT_EQ(store_.list().size(), records.size());
+}
+
+TEST_F(RecordStoreTest, ADefectiveRunIsReportedAndTheOthersServed) {
+  const Result<fs::path> first = store_.put(sample_record(1));
+  ASSERT_TRUE(store_.put(sample_record(1)));
+  ASSERT_TRUE(first);
+  fs::resize_file(*first, 100);
+  const RecordStore::Found found = store_.get(sample_key(1));
+  EXPECT_EQ(found.runs.size(), 1U);
+  EXPECT_EQ(found.reason, MissReason::none);
+  ASSERT_EQ(found.defects.size(), 1U);
+  EXPECT_THAT(found.defects[0], HasSubstr(first->native()));
+}
+
+TEST_F(RecordStoreTest, AFrameWhoseKeyIsNotItsRecordsIsAMiss) {
+  const Result<fs::path> path = store_.put(sample_record(1));
+  ASSERT_TRUE(path);
+  const auto write = [&](const EntryFile& entry) {
+    ASSERT_TRUE(publish_file(*path, encode_entry(entry)));
+  };
+  const std::string key = sample_key(1).text();
+  const TuningRecord other = sample_record(2);
+  write({"record", key, encode_head(head_of(other)), to_json(other)});
+  EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::key_mismatch);
+  EXPECT_EQ(read_record(*path).reason, MissReason::key_mismatch);
+  write({"record", key, to_json(other)});
+  EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::key_mismatch);
+}
+
+TEST_F(RecordStoreTest, ARecordOfTheFirstFormatIsRead) {
+  const TuningRecord record = sample_record(1);
+  const fs::path path = store_.folder(record.key) / "20261101T000000.000000Z-0123456789abcdef.kwr";
+  ASSERT_TRUE(publish_file(path, encode_entry({"record", record.key.text(), to_json(record)})));
+  const RecordStore::Found found = store_.get(record.key);
+  ASSERT_EQ(found.runs.size(), 1U);
+  EXPECT_EQ(found.runs[0].head, head_of(record));
+  EXPECT_EQ(to_json(*read_record(path).value), to_json(record));
+}
+
+TEST_F(RecordStoreTest, ARecordOfALaterVersionIsPassedOverAndTheOthersServed) {
+  const Result<fs::path> later = store_.put(sample_record(1));
+  ASSERT_TRUE(later);
+  std::string bytes = *read_file(*later);
+  bytes[8] = 9;
+  ASSERT_TRUE(publish_file(*later, bytes));
+  EXPECT_EQ(store_.get(sample_key(1)).reason, MissReason::other_version);
+  ASSERT_TRUE(store_.put(sample_record(1)));
+  const RecordStore::Found found = store_.get(sample_key(1));
+  EXPECT_EQ(found.runs.size(), 1U);
+  EXPECT_EQ(found.defects.size(), 1U);
+}
+
+TEST_F(RecordStoreTest, AHeadThatIsNotThatOfItsEvidenceIsADefect) {
+  const Result<fs::path> path = store_.put(sample_record(1));
+  ASSERT_TRUE(path);
+  RecordHead head = head_of(sample_record(1));
+  head.winner.artifact = head.artifacts.at(0);
+  ASSERT_TRUE(publish_file(*path, encode_entry({"record", head.key.text(), encode_head(head),
+                                                to_json(sample_record(1))})));
+  EXPECT_EQ(read_record(*path).reason, MissReason::corrupt);
+}
+
+TEST_F(RecordStoreTest, AHeadFromBeforeLaunchPathsWereMeasuredKnowsNone) {
+  TuningRecord record = sample_record(1);
+  const std::string whole = encode_head(head_of(record));
+  EXPECT_EQ(decode_head(whole)->winner.best_path, KernelPath::graph);
+  record.launch_paths = {};
+  std::string bytes = encode_head(head_of(record));
+  EXPECT_EQ(decode_head(bytes)->winner.best_path, std::nullopt);
+  bytes.resize(bytes.size() - sizeof(std::uint32_t));  // the length of no name
+  const Result<RecordHead> old = decode_head(bytes);
+  ASSERT_TRUE(old) << old.error().message;
+  EXPECT_EQ(*old, head_of(record));
+  ASSERT_TRUE(whole.ends_with("graph"));
+  EXPECT_FALSE(decode_head(whole.substr(0, whole.size() - 1)));
+}
+
+TEST_F(RecordStoreTest, ALookupDoesNotReadTheEvidence) {
+  const Result<fs::path> path = store_.put(sample_record(1));
+  ASSERT_TRUE(path);
+  std::string bytes = *read_file(*path);
+  bytes.back() ^= 1;
+  ASSERT_TRUE(publish_file(*path, bytes));
+  EXPECT_EQ(store_.get(sample_key(1)).runs.size(), 1U);
+  EXPECT_EQ(read_record(*path).reason, MissReason::corrupt);
+}
+
+TEST_F(RecordStoreTest, DecisionsComeInTheOrderTheyWereMadeWhateverTheClockSays) {
+  Override one{.key = sample_key(1), .action = OverrideAction::ban};
+  one.kernel_template = "matmul/tiled";
+  one.configuration = Configuration({{"BM", 64}});
+  one.why = "slow \"here\"";
+  one.created = "2026-11-20T10:00:00Z";
+  ASSERT_TRUE(store_.put(one));
+  one.action = OverrideAction::lift;
+  one.created = "1970-01-01T00:00:00Z";
+  ASSERT_TRUE(store_.put(one));
+  const RecordStore::Found found = store_.get(sample_key(1));
+  ASSERT_EQ(found.overrides.size(), 2U);
+  EXPECT_EQ(found.overrides[0].action, OverrideAction::ban);
+  EXPECT_EQ(found.overrides[0].why, one.why);
+  EXPECT_EQ(found.overrides[1].action, OverrideAction::lift);
+  EXPECT_EQ(found.overrides[1].configuration, one.configuration);
+  EXPECT_TRUE(found.runs.empty());
+  EXPECT_EQ(store_.list_overrides().size(), 2U);
+}
+
+TEST_F(RecordStoreTest, ATornDecisionIsADefect) {
+  Override one{.key = sample_key(1)};
+  const Result<fs::path> path = store_.put(one);
+  ASSERT_TRUE(path);
+  fs::resize_file(*path, 40);
+  const RecordStore::Found found = store_.get(sample_key(1));
+  EXPECT_TRUE(found.overrides.empty());
+  ASSERT_EQ(found.defects.size(), 1U);
+  EXPECT_THAT(found.defects[0], HasSubstr(path->native()));
+}
+
+TEST_F(RecordStoreTest, ANameTellsTheSizesOfItsOpenDims) {
+  ASSERT_TRUE(store_.put(sample_record(4096)));
+  RecordKey shape = sample_key(1);
+  shape.problem = "matmul m=? n=? k=4096 dtype=bf16";
+  ASSERT_EQ(store_.like(shape).size(), 1U);
+  EXPECT_EQ(store_.like(shape)[0].sizes, (std::vector<std::int64_t>{4096, 6144}));
+  // Cut within the last size, which may be any.
+  TuningRecord record = sample_record(1);
+  const std::string before = concat("first=12 ", std::string(83, 'x'), "=1 ");
+  record.key.problem = concat("matmul ", before, "last=345678");
+  ASSERT_TRUE(store_.put(record));
+  shape.problem = concat("matmul first=? ", before.substr(9), "last=?");
+  ASSERT_EQ(store_.like(shape).size(), 1U);
+  EXPECT_EQ(store_.like(shape)[0].sizes, (std::vector<std::int64_t>{12}));
+  EXPECT_EQ(runs_like(shape).size(), 1U);
+}
+
+TEST_F(RecordStoreTest, FindsProblemsThatDifferInOpenDimsAlone) {
+  for (const int m : {1, 17, 4096}) ASSERT_TRUE(store_.put(sample_record(m)));
+  TuningRecord other = sample_record(17);
+  other.key.problem = "matmul m=17 n=6144 k=4097 dtype=bf16";
+  ASSERT_TRUE(store_.put(other));
+  other = sample_record(17);
+  other.key.policy.l2 = L2State::warm;
+  ASSERT_TRUE(store_.put(other));
+  RecordKey shape = sample_key(1);
+  shape.problem = "matmul m=? n=6144 k=4096 dtype=bf16";
+  std::multiset<std::string> found;
+  for (const RecordRun& run : runs_like(shape)) found.insert(run.head.key.problem);
+  EXPECT_EQ(found, (std::multiset<std::string>{sample_key(1).problem, sample_key(17).problem,
+                                               sample_key(4096).problem}));
+}
+
+TEST_F(RecordStoreTest, AFormulaIsNoOpenDim) {
+  TuningRecord record = sample_record(1);
+  for (const char* problem : {"elementwise n=64 formula=a*x+y", "elementwise n=4096 formula=a*x+y",
+                              "elementwise n=64 formula=a/x+y"}) {
+    record.key.problem = problem;
+    ASSERT_TRUE(store_.put(record));
+  }
+  RecordKey shape = record.key;
+  shape.problem = "elementwise n=? formula=a*x+y";
+  std::multiset<std::string> found;
+  for (const RecordRun& run : runs_like(shape)) found.insert(run.head.key.problem);
+  EXPECT_EQ(found, (std::multiset<std::string>{"elementwise n=4096 formula=a*x+y",
+                                               "elementwise n=64 formula=a*x+y"}));
+}
+
+TEST_F(RecordStoreTest, ARecordThatWouldNotReadBackIsRefused) {
+  TuningRecord record = sample_record(1);
+  record.winner.predicted_us = std::numeric_limits<double>::infinity();
+  const Result<fs::path> path = store_.put(record);
+  ASSERT_FALSE(path);
+  EXPECT_THAT(path.error().message, HasSubstr("winner.predicted_us"));
+  EXPECT_EQ(store_.get(record.key).reason, MissReason::absent);
+}
+
+TEST_F(RecordStoreTest, NamesLeadNowhereElse) {
+  TuningRecord record = sample_record(1);
+  record.key.problem = "../../../../outside ../..=/" + std::string(1000, 'x');
+  record.key.target = "..";
+  record.key.sku = "";
+  const Result<fs::path> path = store_.put(record);
+  ASSERT_TRUE(path) << path.error().message;
+  const std::string relative =
+      fs::relative(fs::canonical(*path), fs::canonical(dir_.path())).native();
+  EXPECT_EQ(relative.find("v1/records/"), 0U) << relative;
+  EXPECT_EQ(store_.get(record.key).runs.size(), 1U);
+}
+
+TEST_F(RecordStoreTest, ListsEveryFileWithItsRecordOrItsDefect) {
+  const Result<fs::path> good = store_.put(sample_record(1));
+  const Result<fs::path> cut = store_.put(sample_record(2));
+  const Result<fs::path> moved = store_.put(sample_record(3));
+  ASSERT_TRUE(good && cut && moved);
+  fs::resize_file(*cut, 3);
+  fs::copy_file(*moved, good->parent_path() / moved->filename());
+  ASSERT_TRUE(publish_file(dir_ / "v1" / "records" / "README", "not a record"));
+  std::multiset<std::string> reasons;
+  for (const RecordStore::Listed& listed : store_.list()) {
+    reasons.insert(std::string(to_string(listed.record.reason)));
+  }
+  EXPECT_EQ(reasons, (std::multiset<std::string>{"none", "none", "corrupt", "key_mismatch"}));
+}
+
+}  // namespace
+}  // namespace kernwright
