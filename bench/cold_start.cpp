@@ -22,7 +22,7 @@
 #include "device/driver/handles.h"
 #include "device/program/context_memory.h"
 #include "support/files.h"
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 #include "support/text.h"
 #include <kernwright/service.h>
 

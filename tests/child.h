@@ -9,7 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "support/threads.h"
+#include "support/processes/threads.h"
 
 namespace kernwright {
 

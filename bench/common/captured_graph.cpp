@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 
 namespace kernwright {
 namespace {

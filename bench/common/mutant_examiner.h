@@ -8,7 +8,7 @@
 #include "compile/compile_request.h"
 #include "model/candidate/candidate.h"
 #include "model/result/measurement.h"
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 
 namespace kernwright {
 

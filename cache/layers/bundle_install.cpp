@@ -14,8 +14,8 @@
 #include "cache/layers/bundle_manifest.h"
 #include "support/files.h"
 #include "support/hash.h"
-#include "support/signing.h"
-#include "support/tar.h"
+#include "support/libraries/signing.h"
+#include "support/libraries/tar.h"
 #include "support/text.h"
 
 namespace kernwright {

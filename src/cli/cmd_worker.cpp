@@ -1,6 +1,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 #include "tuner/worker/serve.h"
 
 namespace kernwright::cli {

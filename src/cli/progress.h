@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "service/serve/core.h"
-#include "support/threads.h"
+#include "support/processes/threads.h"
 #include "tuner/session/search.h"
 
 namespace kernwright::cli {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/processes/threads.h"
 #include "support/text.h"
-#include "support/threads.h"
 
 namespace kernwright {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 #include "support/text.h"
 
 namespace kernwright {

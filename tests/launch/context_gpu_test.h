@@ -5,7 +5,7 @@
 
 #include "device/driver/handles.h"
 #include "scripted_kernel.h"
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 #include "tests/device/gpu_fixture.h"
 
 namespace kernwright {

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "support/files.h"
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 #include "support/text.h"
 #include "tuner/worker/protocol.h"
 #include "tuner/worker/serve.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "model/candidate/candidate_maker.h"
+#include "support/processes/threads.h"
 #include "support/text.h"
-#include "support/threads.h"
 #include "tuner/cost/cost_model.h"
 
 namespace kernwright {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "support/threads.h"
+#include "support/processes/threads.h"
 
 namespace kernwright::detail {
 namespace {

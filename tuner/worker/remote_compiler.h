@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "compile/compiler.h"
-#include "support/channel.h"
+#include "support/processes/channel.h"
 
 namespace kernwright::detail {
 

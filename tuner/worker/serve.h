@@ -4,7 +4,7 @@
 
 #include "compile/compiler.h"
 #include "model/catalog/catalog.h"
-#include "support/channel.h"
+#include "support/processes/channel.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
 #include "tuner/worker/protocol.h"

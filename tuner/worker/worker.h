@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compile/compile_pool.h"
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 #include "tuner/runner.h"
 #include "tuner/worker/protocol.h"
 #include <kernwright/result.h>

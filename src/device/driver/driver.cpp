@@ -1,6 +1,6 @@
 #include "device/driver/driver.h"
 
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -4,7 +4,7 @@
 #include <array>
 #include <type_traits>
 
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -12,7 +12,7 @@
 #include "device/program/launch_graph.h"
 #include "device/program/prepared_program.h"
 #include "device/timing/clock_stamps.h"
-#include "support/threads.h"
+#include "support/processes/threads.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -9,8 +9,8 @@
 #include "service/serve/guarded.h"
 #include "support/gigabytes.h"
 #include "support/hash.h"
+#include "support/processes/threads.h"
 #include "support/text.h"
-#include "support/threads.h"
 #include "support/version.h"
 
 namespace kernwright {

@@ -4,8 +4,8 @@
 
 #include "service/serve/core.h"
 #include "service/serve/guarded.h"
+#include "support/processes/threads.h"
 #include "support/text.h"
-#include "support/threads.h"
 #include <kernwright/service.h>
 
 namespace kernwright {

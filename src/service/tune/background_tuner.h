@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "support/threads.h"
+#include "support/processes/threads.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "device/cuda/cuda_device.h"
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 #include "tests/tuner/toy.h"
 #include "tuner/worker/find_worker.h"
 

@@ -1,4 +1,4 @@
-#include "support/tar.h"
+#include "support/libraries/tar.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 #include "support/text.h"
 
 namespace kernwright {

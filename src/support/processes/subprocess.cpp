@@ -1,4 +1,4 @@
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 
 #include <algorithm>
 #include <array>
@@ -18,8 +18,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "support/processes/threads.h"
 #include "support/text.h"
-#include "support/threads.h"
 
 extern char** environ;
 

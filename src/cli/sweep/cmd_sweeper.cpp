@@ -4,8 +4,8 @@
 #include "cache/fields/field_writer.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/sweep_problem.h"
-#include "support/subprocess.h"
+#include "cli/sweep/sweep_problem.h"
+#include "support/processes/subprocess.h"
 
 namespace kernwright::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "support/threads.h"
+#include "support/processes/threads.h"
 
 #include <atomic>
 #include <gtest/gtest.h>

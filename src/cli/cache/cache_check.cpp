@@ -8,7 +8,7 @@
 #include "cache/layers/bundle.h"
 #include "cache/layers/tiered_cache.h"
 #include "cache/stores/miss_log.h"
-#include "cli/cache_actions.h"
+#include "cli/cache/cache_actions.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
 #include "model/candidate/device_profile.h"

@@ -1,4 +1,4 @@
-#include "support/subprocess.h"
+#include "support/processes/subprocess.h"
 
 #include <csignal>
 #include <cstdlib>

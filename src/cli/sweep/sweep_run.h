@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/page.h"
-#include "cli/sweep_problem.h"
+#include "cli/sweep/sweep_problem.h"
 #include "service/serve/core.h"
 
 namespace kernwright::cli {

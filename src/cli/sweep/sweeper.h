@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/sweep_problem.h"
-#include "support/subprocess.h"
+#include "cli/sweep/sweep_problem.h"
+#include "support/processes/subprocess.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 

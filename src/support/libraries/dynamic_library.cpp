@@ -1,4 +1,4 @@
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 
 #include <cstdlib>
 #include <dlfcn.h>

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "support/channel.h"
+#include "support/processes/channel.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

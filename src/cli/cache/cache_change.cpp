@@ -9,7 +9,7 @@
 #include "cache/layers/compact.h"
 #include "cache/layers/merge.h"
 #include "cache/layers/tiered_cache.h"
-#include "cli/cache_actions.h"
+#include "cli/cache/cache_actions.h"
 #include "cli/output.h"
 #include "support/json.h"
 #include "support/text.h"

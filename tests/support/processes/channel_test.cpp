@@ -1,4 +1,4 @@
-#include "support/channel.h"
+#include "support/processes/channel.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

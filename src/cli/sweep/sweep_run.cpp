@@ -1,12 +1,12 @@
-#include "cli/sweep_run.h"
+#include "cli/sweep/sweep_run.h"
 
 #include <chrono>
 #include <utility>
 
 #include "cli/output.h"
 #include "cli/record_text.h"
+#include "support/processes/threads.h"
 #include "support/text.h"
-#include "support/threads.h"
 
 namespace kernwright::cli {
 

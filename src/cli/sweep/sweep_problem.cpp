@@ -1,4 +1,4 @@
-#include "cli/sweep_problem.h"
+#include "cli/sweep/sweep_problem.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 #include "cache/entries/default_root.h"
-#include "cli/cache_actions.h"
+#include "cli/cache/cache_actions.h"
 #include "cli/output.h"
 #include "support/text.h"
 

@@ -1,4 +1,4 @@
-#include "support/signing.h"
+#include "support/libraries/signing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "support/threads.h"
+#include "support/processes/threads.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "cli/sweeper.h"
+#include "cli/sweep/sweeper.h"
 
 #include <filesystem>
 #include <system_error>

@@ -1,11 +1,11 @@
-#include "support/signing.h"
+#include "support/libraries/signing.h"
 
 #include <array>
 #include <cstddef>
 #include <optional>
 #include <sodium.h>
 
-#include "support/dynamic_library.h"
+#include "support/libraries/dynamic_library.h"
 #include "support/text.h"
 
 namespace kernwright {

@@ -7,10 +7,10 @@
 #include <system_error>
 
 #include "cache/layers/bundle.h"
-#include "cli/cache_actions.h"
+#include "cli/cache/cache_actions.h"
 #include "cli/output.h"
 #include "support/files.h"
-#include "support/signing.h"
+#include "support/libraries/signing.h"
 #include "support/text.h"
 #include "support/utc.h"
 
