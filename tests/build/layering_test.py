@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Reads every #include of the source tree against the table of layers: nothing points up."""
+"""Reads every #include of the source tree against the tables of layers and of rooms: nothing points
+up, neither between layers nor between the folders of one layer, and no folder is too full."""
 
+import collections
 import pathlib
 import re
 import sys
@@ -22,6 +24,65 @@ BELOW = {
     "cli": ["service", "tuner", "cache", "launch", "compile", "device", "model", "support"],
 }
 FOLDERS = {layer: f"src/{layer}" for layer in BELOW} | {"cache": "cache", "tuner": "tuner"}
+# Layer -> room -> the rooms of the same layer it may include, besides itself. A room is a folder of
+# a layer; "" is the layer's own folder. Bottom first. A layer that is not named here is one room.
+ROOMS = {
+    "support": {
+        "": [],
+        "libraries": [""],
+        "processes": [""],
+    },
+    "model": {
+        "files": [],
+        "expression": [],
+        "operation": ["expression", "files"],
+        "candidate": ["operation", "expression", "files"],
+        "result": ["candidate"],
+        "catalog": ["candidate", "operation", "expression", "files"],
+    },
+    "device": {
+        "": [],
+        "driver": [],
+        "program": ["driver", ""],
+        "timing": ["program", "driver", ""],
+        "cuda": ["timing", "program", "driver", ""],
+    },
+    "cache": {
+        "fields": [],
+        "entries": [],
+        "records": ["fields"],
+        "stores": ["records", "entries", "fields"],
+        "layers": ["stores", "records", "entries", "fields"],
+    },
+    "tuner": {
+        "": [],
+        "cost": [],
+        "learning": [],
+        "data": [],
+        "audit": ["data"],
+        "check": ["data", ""],
+        "measure": ["check", "audit", "data", ""],
+        "worker": ["measure", "audit", "cost", ""],
+        "finals": [""],
+        "strategies": ["learning"],
+        "candidates": ["strategies", "learning", "cost"],
+        "session": ["candidates", "strategies", "finals", "cost", ""],
+    },
+    "service": {
+        "tune": [],
+        "serve": ["tune"],
+        "sweep": ["serve"],
+        "report": ["serve"],
+        "c": [],
+    },
+    "cli": {
+        "": [],
+        "cache": [""],
+        "sweep": [""],
+    },
+}
+# Sources, headers among them, that one folder may hold: what a person takes in at a look.
+MOST_SOURCES = 28
 # A public header belongs to the layer that implements it: what is not named here, to service.
 PUBLIC = {"export.h": "support", "result.h": "support", "dtype.h": "support", "problem.h": "model",
           "l2_state.h": "model",
@@ -56,6 +117,23 @@ def violation(layer, mark, header):
     return None
 
 
+def room_of(path):
+    """The room that a file lies in, given its path within its layer."""
+    return path.rpartition("/")[0]
+
+
+def room_violation(layer, room, header):
+    """Why a file in a room of `layer` may not include `header`, or None."""
+    rooms = ROOMS.get(layer, {"": []})
+    if room not in rooms:
+        return f"{layer} has no room \"{room}\""
+    first, _, rest = header.partition("/")
+    other = room_of(rest)
+    if first != layer or other == room or other in rooms[room]:
+        return None
+    return f"room \"{room}\" of {layer} does not know \"{other}\""
+
+
 def public_violation(mark, header):
     """Why a public header may not include `header`, or None."""
     first = header.partition("/")[0]
@@ -80,7 +158,10 @@ def check(root):
                     found.append(f"{path.relative_to(root)}:{line}: {match[2]}: {why}")
 
     for layer, folder in FOLDERS.items():
-        read(folder, lambda path, mark, header, layer=layer: violation(layer, mark, header))
+        def judge(path, mark, header, layer=layer, folder=folder):
+            room = room_of(path.relative_to(root / folder).as_posix())
+            return violation(layer, mark, header) or room_violation(layer, room, header)
+        read(folder, judge)
     # A public header obeys the rule of public headers and that of the layer it belongs to.
     read("src/kernwright", lambda path, mark, header: public_violation(mark, header)
          or violation(PUBLIC.get(path.name, "service"), mark, header))
@@ -88,6 +169,15 @@ def check(root):
     read("src/examples", lambda path, mark, header: None if (path.parent / header).exists()
          else public_violation(mark, header))
     return found
+
+
+def full_folders(root):
+    """The folders of the layers that hold more than MOST_SOURCES."""
+    sources = collections.Counter(
+        path.parent.relative_to(root).as_posix() for folder in (*FOLDERS.values(), "src/kernwright")
+        for path in (root / folder).rglob("*") if path.suffix in (".h", ".cpp"))
+    return [f"{folder}: {count} sources" for folder, count in sorted(sources.items())
+            if count > MOST_SOURCES]
 
 
 class LayeringTest(unittest.TestCase):
@@ -123,6 +213,52 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(len(self.planted("src/kernwright/a.h", "#include <nlohmann/json.hpp>")), 1)
         self.assertEqual(len(self.planted("src/kernwright/result.h",
                                           "#include <kernwright/problem.h>")), 1)
+
+    def test_the_rooms_are_those_of_the_tree(self):
+        for layer, folder in FOLDERS.items():
+            there = {room_of(path.relative_to(ROOT / folder).as_posix())
+                     for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp")}
+            self.assertEqual(there, set(ROOMS.get(layer, {"": []})), layer)
+
+    def test_every_room_knows_only_rooms_before_it(self):
+        for layer, rooms in ROOMS.items():
+            seen = set()
+            for room, known in rooms.items():
+                self.assertLessEqual(set(known), seen, f"{layer}: {room} stands before what it knows")
+                seen.add(room)
+
+    def test_an_include_through_the_wrong_door_is_found(self):
+        self.assertEqual(
+            self.planted("tuner/finals/race.h", '#include "tuner/session/search.h"'),
+            ['tuner/finals/race.h:2: tuner/session/search.h: '
+             'room "finals" of tuner does not know "session"'])
+        self.assertEqual(len(self.planted("tuner/runner.h", '#include "tuner/data/data_ops.h"')), 1)
+        self.assertEqual(len(self.planted("tuner/strategies/a.cpp", '#include "tuner/a.h"')), 1)
+        self.assertEqual(len(self.planted("src/model/expression/a.h",
+                                          '#include "model/operation/problem.h"')), 1)
+        self.assertEqual(len(self.planted("src/service/tune/a.cpp",
+                                          '#include "service/serve/core.h"')), 1)
+        self.assertEqual(self.planted("src/service/serve/a.h", '#include "service/tune/a.h"'), [])
+        self.assertEqual(self.planted("tuner/session/a.cpp", '#include "model/result/trial.h"'), [])
+
+    def test_a_room_that_is_in_no_table_is_found(self):
+        self.assertEqual(self.planted("tuner/new/a.cpp", '#include "tuner/runner.h"'),
+                         ['tuner/new/a.cpp:2: tuner/runner.h: tuner has no room "new"'])
+        self.assertEqual(len(self.planted("tuner/a.cpp", '#include "cache/stores/record_store.h"')), 0)
+        self.assertEqual(len(self.planted("src/compile/new/a.cpp", '#include "support/text.h"')), 1)
+
+    def test_no_folder_is_too_full(self):
+        self.assertEqual(full_folders(ROOT), [])
+
+    def test_a_folder_that_is_too_full_is_found(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name) / "tuner" / "session"
+            folder.mkdir(parents=True)
+            for i in range(MOST_SOURCES):
+                (folder / f"{i}.h").touch()
+            self.assertEqual(full_folders(pathlib.Path(name)), [])
+            (folder / "one_more.cpp").touch()
+            self.assertEqual(full_folders(pathlib.Path(name)), ["tuner/session: 29 sources"])
 
     def test_only_tests_and_benches_simulate(self):
         include = '#include "bench/simulation/noise.h"'
