@@ -69,13 +69,6 @@ Result<BenchJson> BenchJson::open(std::filesystem::path path, std::string bench,
   return result;
 }
 
-bool BenchJson::is_current(std::string_view problem, std::string_view peer) const {
-  const Json& rows = document_["rows"];
-  return std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
-    return is_row_of(row, problem, peer) && text_field(row, "kernwright") == kernwright_commit();
-  });
-}
-
 Result<void> BenchJson::add(Json row) {
   if (const auto ours = row.find("ours_us"), peer = row.find("peer_us");
       ours != row.end() && peer != row.end() && ours->is_number() && peer->is_number()) {

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -21,14 +20,9 @@ class BenchJson {
   static Result<BenchJson> open(std::filesystem::path path, std::string bench, std::string command,
                                 nlohmann::ordered_json device);
 
-  /// Whether the file has a row for `problem` and `peer` measured at the commit of this build.
-  bool is_current(std::string_view problem, std::string_view peer) const;
-
   /// Adds or replaces the row with the same "problem" (and "peer", where it has one), dates it,
   /// adds "ratio" = peer_us / ours_us where both are there, and publishes the file.
   Result<void> add(nlohmann::ordered_json row);
-
-  const nlohmann::ordered_json& document() const { return document_; }
 
  private:
   std::filesystem::path path_;

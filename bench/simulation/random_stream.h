@@ -22,10 +22,6 @@ class RandomStream {
   /// In [0, 1).
   double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   double uniform(Range range) { return range.low + (range.high - range.low) * uniform(); }
-  /// Evenly spread over the range's logarithm.
-  double log_uniform(Range range) {
-    return range.low * std::exp(std::log(range.high / range.low) * uniform());
-  }
   /// Waiting time of a Poisson process.
   double exponential(double per_second) { return -std::log1p(-uniform()) / per_second; }
   std::size_t below(std::size_t count) {
