@@ -1,10 +1,12 @@
 // What of ServiceCore makes records: by measuring, or by prediction.
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "service/serve/core.h"
 #include "service/serve/guarded.h"
+#include "service/tune/stoppable_runner.h"
 #include "service/tune/tuning_history.h"
 #include "support/hash.h"
 #include "support/processes/threads.h"
@@ -115,14 +117,10 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
     options.trial_log = cache_.root() / "trials" / named->operation->name /
                         (digest_of(record_key.text()).hex().substr(0, 16) + ".jsonl");
   }
-  if (stop != nullptr) {
-    // The search asks the clock alone: when it is to stop, its budget is over.
-    options.clock_seconds = [stop] {
-      const auto now = std::chrono::steady_clock::now().time_since_epoch();
-      return std::chrono::duration<double>(now).count() + (*stop ? 1e9 : 0);
-    };
-  }
-  Result<TuningResult> result = session.run(**runner, std::move(options));
+  std::optional<StoppableRunner> stoppable;
+  if (stop != nullptr) stoppable.emplace(**runner, *stop);
+  Runner& runs = stoppable ? *stoppable : **runner;
+  Result<TuningResult> result = session.run(runs, std::move(options));
   if (!result) return std::move(result).error();
 
   if (stop != nullptr && *stop) return Error{ErrorCode::unavailable, "tuning was stopped"};
