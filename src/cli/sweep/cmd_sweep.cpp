@@ -6,11 +6,11 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/sweep/sweep_problem.h"
 #include "cli/sweep/sweep_run.h"
 #include "cli/sweep/sweeper.h"
 #include "service/report/sweep_report.h"
 #include "service/sweep/sweep_plan.h"
+#include "service/sweep/sweep_problem.h"
 #include "service/sweep/worklist.h"
 #include "support/text.h"
 
@@ -95,7 +95,10 @@ class Sweep : public Command {
   SweepRun::Tuner tuner_here(std::shared_ptr<ServiceCore> service) const {
     return [service = std::move(service), settings = settings(),
             quiet = json.getValue()](const Problem& problem) {
-      return sweep_problem(*service, problem, settings, quiet);
+      return sweep_problem(*service, problem, settings,
+                           [&](const Problem& missing, TuningOptions options) {
+                             return tune_or_predict(*service, missing, std::move(options), quiet);
+                           });
     };
   }
 

@@ -4,7 +4,8 @@
 #include "cache/fields/field_writer.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/sweep/sweep_problem.h"
+#include "cli/progress.h"
+#include "service/sweep/sweep_problem.h"
 #include "support/processes/subprocess.h"
 
 namespace kernwright::cli {
@@ -46,7 +47,10 @@ class SweeperCommand : public Command {
       if (!request) return report(request.error());
       const Result<Problem> problem = Problem::parse(request->text);
       if (!problem) return report(problem.error());
-      const SweepResult result = sweep_problem(**service, *problem, settings, /*quiet=*/true);
+      const SweepResult result = sweep_problem(
+          **service, *problem, settings, [&](const Problem& missing, TuningOptions options) {
+            return tune_or_predict(**service, missing, std::move(options), /*quiet=*/true);
+          });
       if (auto sent = send(to_json(result)); !sent) return report(sent.error());
     }
   }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/page.h"
-#include "cli/sweep/sweep_problem.h"
 #include "service/serve/core.h"
+#include "service/sweep/sweep_problem.h"
 
 namespace kernwright::cli {
 

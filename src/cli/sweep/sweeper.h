@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/sweep/sweep_problem.h"
+#include "service/sweep/sweep_problem.h"
 #include "support/processes/subprocess.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>

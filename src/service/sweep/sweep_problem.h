@@ -1,14 +1,17 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "cache/records/record.h"
 #include "service/serve/core.h"
+#include "tuner/session/search.h"
+#include <kernwright/problem.h>
 #include <kernwright/result.h>
 
-namespace kernwright::cli {
+namespace kernwright {
 
 /// How a sweep treats each of its problems.
 struct SweepSettings {
@@ -25,13 +28,16 @@ struct SweepResult {
   std::string error;         ///< where there is no record
 };
 
-/// Tunes or predicts the problem, which is normalised, unless the cache has its record. Shows
-/// progress unless `quiet`.
-SweepResult sweep_problem(ServiceCore& service, const Problem& problem,
-                          const SweepSettings& settings, bool quiet);
+/// Tunes a problem, or predicts for it.
+using SweepTune =
+    std::function<Result<TuningResult>(const Problem& problem, TuningOptions options)>;
+
+/// Gets a record from `tune` for the problem, which is normalised, unless the cache has one.
+SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
+                          const SweepSettings& settings, const SweepTune& tune);
 
 /// One line of JSON, and back, the record bit by bit. Errors: `corrupt` naming the field.
 std::string to_json(const SweepResult& result);
 Result<SweepResult> parse_sweep_result(std::string_view json);
 
-}  // namespace kernwright::cli
+}  // namespace kernwright

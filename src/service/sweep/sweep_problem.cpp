@@ -1,16 +1,15 @@
-#include "cli/sweep/sweep_problem.h"
+#include "service/sweep/sweep_problem.h"
 
 #include <utility>
 
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
-#include "cli/progress.h"
 #include "service/sweep/sweep_state.h"
 
-namespace kernwright::cli {
+namespace kernwright {
 
-SweepResult sweep_problem(ServiceCore& service, const Problem& problem,
-                          const SweepSettings& settings, bool quiet) {
+SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
+                          const SweepSettings& settings, const SweepTune& tune) {
   SweepResult result;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
   MissReason reason = MissReason::none;
@@ -26,7 +25,7 @@ SweepResult sweep_problem(ServiceCore& service, const Problem& problem,
   }
   TuningOptions options;
   options.budget.seconds = settings.seconds;
-  Result<TuningResult> tuned = tune_or_predict(service, problem, std::move(options), quiet);
+  Result<TuningResult> tuned = tune(problem, std::move(options));
   if (!tuned) {
     result.error = tuned.error().message;
     return result;
@@ -40,7 +39,7 @@ SweepResult sweep_problem(ServiceCore& service, const Problem& problem,
 std::string to_json(const SweepResult& result) {
   FieldWriter fields;
   if (result.record) {
-    fields.write("record", kernwright::to_json(*result.record));
+    fields.write("record", to_json(*result.record));
     fields.write("unstored", result.unstored);
   } else {
     fields.write("error", result.error);
@@ -71,4 +70,4 @@ Result<SweepResult> parse_sweep_result(std::string_view json) {
   return result;
 }
 
-}  // namespace kernwright::cli
+}  // namespace kernwright

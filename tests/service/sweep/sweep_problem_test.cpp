@@ -1,0 +1,58 @@
+#include "service/sweep/sweep_problem.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/service/core_fixture.h"
+
+namespace kernwright {
+namespace {
+
+/// Sweeps for an H200 that is not there.
+class SweepProblemTest : public ServiceCoreTest {
+ protected:
+  SweepResult sweep() {
+    return sweep_problem(*core_, problem_, {.seconds = 7},
+                         [this](const Problem& problem, TuningOptions options) {
+                           ++tuned_;
+                           EXPECT_EQ(options.budget.seconds, 7);
+                           return core_->predict(problem, {.trials = 1});
+                         });
+  }
+
+  std::shared_ptr<ServiceCore> core_ = open(MissPolicy::predict, "h200");
+  int tuned_ = 0;
+};
+
+TEST_F(SweepProblemTest, TunesOnlyWhatTheCacheLacks) {
+  const SweepResult first = sweep();
+  ASSERT_TRUE(first.record) << first.error;
+  EXPECT_FALSE(first.found);
+  const SweepResult second = sweep();
+  EXPECT_TRUE(second.found);
+  EXPECT_EQ(tuned_, 1);
+  EXPECT_EQ(to_json(*second.record), to_json(*first.record));
+}
+
+TEST_F(SweepProblemTest, AnErrorIsTheResult) {
+  const SweepResult result = sweep_problem(
+      *core_, problem_, {}, [](const Problem&, const TuningOptions&) -> Result<TuningResult> {
+        return Error{ErrorCode::unavailable, "no compiler"};
+      });
+  EXPECT_FALSE(result.record);
+  EXPECT_EQ(result.error, "no compiler");
+}
+
+TEST_F(SweepProblemTest, OneLineOfJsonHoldsTheResult) {
+  const SweepResult result = sweep();
+  const std::string line = to_json(result);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const auto read = parse_sweep_result(line);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(to_json(*read), line);
+  SweepResult failed;
+  failed.error = "no compiler";
+  EXPECT_EQ(parse_sweep_result(to_json(failed))->error, "no compiler");
+}
+
+}  // namespace
+}  // namespace kernwright
