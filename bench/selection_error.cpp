@@ -46,7 +46,7 @@ struct Model {
   std::string_view name;
   std::string_view samples;
   std::string_view device;
-  PowerMode power = PowerMode::burst;
+  bool power_limited = false;
   bool long_blocks = false;
 };
 constexpr std::string_view kSamples = "samples=0.5+outliers+tick";
@@ -65,13 +65,13 @@ constexpr Model kModels[] = {
     {"power_steps", kSamples, "drift=0.5+power_steps=30"},
     // The best alone for long, with time for long blocks and without. A device whose clock follows
     // ten times as slowly as an H200's needs long ones.
-    {"drift_sustained", kSamples, "drift=1+throttle=0.1", PowerMode::sustained},
-    {"best_sustained", kSamples, "drift=0.5+best_step", PowerMode::sustained},
-    {"sustained", kSamples, "drift=0.5+power_steps=30", PowerMode::sustained},
-    {"best_blocks", kSamples, "drift=0.5+best_step", PowerMode::sustained, true},
-    {"sustained_blocks", kSamples, "drift=0.5+power_steps=30", PowerMode::sustained, true},
-    {"sustained_slow", kSamples, "drift=0.5+power_steps=30+power_lag=0.2", PowerMode::sustained},
-    {"blocks_slow", kSamples, "drift=0.5+power_steps=30+power_lag=0.2", PowerMode::sustained, true},
+    {"drift_sustained", kSamples, "drift=1+throttle=0.1", true},
+    {"best_sustained", kSamples, "drift=0.5+best_step", true},
+    {"sustained", kSamples, "drift=0.5+power_steps=30", true},
+    {"best_blocks", kSamples, "drift=0.5+best_step", true, true},
+    {"sustained_blocks", kSamples, "drift=0.5+power_steps=30", true, true},
+    {"sustained_slow", kSamples, "drift=0.5+power_steps=30+power_lag=0.2", true},
+    {"blocks_slow", kSamples, "drift=0.5+power_steps=30+power_lag=0.2", true, true},
 };
 
 struct Case {
@@ -122,7 +122,7 @@ std::vector<SelectionTrial> run_trials(const Case& one, const Model& model, int 
   std::vector<SelectionTrial> results(static_cast<std::size_t>(trials));
   tbb::parallel_for(std::size_t{0}, results.size(), [&](std::size_t trial) {
     const SelectionOptions options{.simulation = {.noise = noise, .seed = hash_at(seed, trial)},
-                                   .power = model.power,
+                                   .power_limited = model.power_limited,
                                    .long_blocks = model.long_blocks};
     auto result = run_selection_trial(one.space, candidates, options);
     // Where every candidate fails there is no choice to judge.
@@ -208,7 +208,7 @@ nlohmann::ordered_json row(const Case& one, const Model& model, const Summary& s
           {"model", model.name},
           {"noise", one.origin == "synthetic" ? concat(model.samples, "+", model.device)
                                               : std::string(model.device)},
-          {"truth", model.power == PowerMode::burst ? "burst" : "sustained"},
+          {"truth", model.power_limited ? "sustained" : "burst"},
           {"candidates", one.space.configurations.size()},
           {"trials", s.wrong_2.trials},
           {"seed", seed},

@@ -130,7 +130,7 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
   if (auto screened = session.screen(); !screened) return screened.error();
   RaceOptions race_options;
   race_options.seed = options.simulation.seed;
-  race_options.power = options.power;
+  race_options.alone = options.power_limited;
   race_options.long_blocks = options.long_blocks;
   auto raced = session.race(race_options);
   if (!raced) return raced.error();
@@ -149,10 +149,10 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
   }
   double best_us = kInfinite;
   for (const std::size_t i : sound) {
-    best_us = std::min(best_us, session.runner().true_us(i, options.power));
+    best_us = std::min(best_us, session.runner().true_us(i, options.power_limited));
   }
   const auto regret = [&](std::size_t configuration) {
-    return session.runner().true_us(configuration, options.power) / best_us - 1;
+    return session.runner().true_us(configuration, options.power_limited) / best_us - 1;
   };
 
   SelectionTrial trial;

@@ -10,8 +10,8 @@ namespace kernwright {
 
 struct SelectionOptions {
   SimulationOptions simulation;
-  /// What is to be found: the best between others, or alone for long.
-  PowerMode power = PowerMode::burst;
+  /// What is to be found: the best between others, or, where it is, alone for long.
+  bool power_limited = false;
   bool long_blocks = false;  ///< there is time for them
 };
 

@@ -74,8 +74,8 @@ SimulatedRunner::Course& SimulatedRunner::course(std::size_t configuration) {
   return courses_.emplace(configuration, made).first->second;
 }
 
-double SimulatedRunner::true_us(std::size_t configuration, PowerMode power) const {
-  if (power == PowerMode::burst) return space_.configurations[configuration].truth_us;
+double SimulatedRunner::true_us(std::size_t configuration, bool power_limited) const {
+  if (!power_limited) return space_.configurations[configuration].truth_us;
   const CandidateNoise noise =
       CandidateNoise::draw(options_.noise, options_.seed, configuration, configuration == best_);
   return space_.configurations[configuration].truth_us * (1 + noise.power_step);

@@ -45,9 +45,9 @@ class SimulatedRunner final : public Runner {
   int epoch() const override { return epoch_; }
   bool lost() const override { return lost_; }
 
-  /// What a configuration takes: at a clock that no power limit lowers (`burst`), or alone for long
-  /// (`sustained`), when the device has taken its power step.
-  double true_us(std::size_t configuration, PowerMode power) const;
+  /// What a configuration takes: at a clock that no power limit lowers, or, `power_limited`, alone
+  /// for long, when the device has taken its power step.
+  double true_us(std::size_t configuration, bool power_limited) const;
   /// Of candidates; references are not counted.
   int samples_taken() const { return samples_taken_; }
 

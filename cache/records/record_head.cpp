@@ -18,6 +18,10 @@ std::optional<Enum> enumerator(std::uint8_t byte, Enum last) {
   return static_cast<Enum>(byte);
 }
 
+/// How everything is measured; the key has a byte for each all the same.
+constexpr std::uint8_t kGraphLaunch = 0;
+constexpr std::uint8_t kSustainedPower = 0;
+
 }  // namespace
 
 HeadWinner winner_of(const RankedConfiguration& ranked, const FinalRounds& rounds) {
@@ -61,8 +65,8 @@ std::string encode_head(const RecordHead& head) {
   writer.text(head.key.target);
   writer.text(head.key.sku);
   writer.integer(static_cast<std::uint8_t>(head.key.policy.l2));
-  writer.integer(static_cast<std::uint8_t>(head.key.policy.launch));
-  writer.integer(static_cast<std::uint8_t>(head.key.policy.power));
+  writer.integer(kGraphLaunch);
+  writer.integer(kSustainedPower);
   writer.text(head.environment.template_digest);
   writer.text(head.environment.compiler);
   writer.text(head.environment.driver);
@@ -93,8 +97,8 @@ Result<RecordHead> decode_head(std::string_view bytes) {
   head.key.target = reader.text();
   head.key.sku = reader.text();
   const auto l2 = enumerator(reader.integer<std::uint8_t>(), L2State::mixed);
-  const auto launch = enumerator(reader.integer<std::uint8_t>(), LaunchMode::stream);
-  const auto power = enumerator(reader.integer<std::uint8_t>(), PowerMode::burst);
+  const bool launch = reader.integer<std::uint8_t>() == kGraphLaunch;
+  const bool power = reader.integer<std::uint8_t>() == kSustainedPower;
   head.environment.template_digest = reader.text();
   head.environment.compiler = reader.text();
   head.environment.driver = reader.text();
@@ -125,7 +129,7 @@ Result<RecordHead> decode_head(std::string_view bytes) {
   }
   head.grade = *grade;
   head.trust = *trust;
-  head.key.policy = {*l2, *launch, *power};
+  head.key.policy = {*l2};
   return head;
 }
 

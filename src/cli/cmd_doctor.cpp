@@ -39,7 +39,6 @@ Json audit_json(const Audit& audit) {
 Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_root,
                CompilePool& pool) {
   AuditorOptions options;
-  options.policy.power = PowerMode::sustained;  // a power cap that is reached is no finding here
   options.cache_root = cache_root;
   Auditor auditor(info ? info->identity.uuid : "", std::move(options));
   Result<std::unique_ptr<Device>> device = Error{ErrorCode::unavailable, "no GPU"};

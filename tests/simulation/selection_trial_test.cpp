@@ -15,12 +15,13 @@ constexpr std::uint64_t kTrials = 200;
 constexpr std::string_view kDrift = "samples=0.5+outliers+tick+drift=1+throttle=0.1";
 
 std::vector<SelectionTrial> trials(const RecordedSpace& space, std::string_view noise,
-                                   PowerMode power = PowerMode::burst) {
+                                   bool power_limited = false) {
   const BareCandidates candidates(space);
   std::vector<SelectionTrial> results;
   for (std::uint64_t seed = 1; seed <= kTrials; ++seed) {
     const SelectionOptions options{
-        .simulation = {.noise = parse_noise(noise).value(), .seed = seed}, .power = power};
+        .simulation = {.noise = parse_noise(noise).value(), .seed = seed},
+        .power_limited = power_limited};
     auto trial = run_selection_trial(space, candidates, options);
     EXPECT_TRUE(trial) << trial.error().message;
     if (trial) results.push_back(*trial);
@@ -78,7 +79,7 @@ TEST(SelectionTrialTest, WhoSlowsDownAloneLosesWhereThatIsAskedFor) {
   const std::vector<double> gaps{0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06};
   const RecordedSpace space = gap_space("gaps", 50, gaps);
   constexpr std::string_view kStep = "samples=0.5+outliers+tick+drift=0.5+best_step";
-  const auto alone = trials(space, kStep, PowerMode::sustained);
+  const auto alone = trials(space, kStep, true);
   EXPECT_LE(count(alone, wrong_by_2_percent), 2);
   EXPECT_EQ(count(alone, [](const auto& t) { return t.trust == Trust::a; }), 0);
   EXPECT_LE(count(trials(space, kStep), wrong_by_2_percent), 2) << "at a clock that all share";

@@ -75,7 +75,7 @@ TEST(SimulatedRunnerTest, WithoutNoiseTimesAreTrue) {
   Simulation simulation(two(), "none");
   const Id id = simulation.prepare(1);
   for (const Sample& sample : simulation.sample(id, 5)) EXPECT_DOUBLE_EQ(sample.us, 102);
-  EXPECT_DOUBLE_EQ(simulation.runner.true_us(1, PowerMode::sustained), 102);
+  EXPECT_DOUBLE_EQ(simulation.runner.true_us(1, true), 102);
 }
 
 TEST(SimulatedRunnerTest, ASampleCostsItsLengthAndLongOnesTheirTime) {
@@ -172,11 +172,11 @@ TEST(SimulatedRunnerTest, TheBestSlowsEverybodyDownWhileItRunsAlone) {
   const Id best = simulation.prepare(0);
   const Id second = simulation.prepare(1);
   const std::vector<Sample> samples = simulation.sample(best, 800);
-  const double alone = simulation.runner.true_us(0, PowerMode::sustained);
+  const double alone = simulation.runner.true_us(0, true);
   EXPECT_GT(alone, 105);
   EXPECT_LT(samples.front().us, 101);
   EXPECT_NEAR(samples.back().us, alone, 1e-9);
-  EXPECT_DOUBLE_EQ(simulation.runner.true_us(0, PowerMode::burst), 100);
+  EXPECT_DOUBLE_EQ(simulation.runner.true_us(0, false), 100);
   EXPECT_NEAR(samples.back().us * samples.back().sm_mhz, 100 * 1980, 1e-6) << "the clock shows it";
   const std::vector<Sample> after = simulation.sample(second, 800);
   EXPECT_GT(after.front().us, 106) << "the clock is the device's";

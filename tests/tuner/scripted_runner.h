@@ -89,7 +89,7 @@ struct ScriptedRace {
       return id < 0 ? 100 : us[static_cast<std::size_t>(id)];
     };
     options.seed = seed;
-    options.power = PowerMode::burst;
+    options.alone = false;
     options.clock_seconds = [this] { return runner.seconds; };
     for (std::size_t i = 0; i < us.size(); ++i) {
       Contender contender;

@@ -288,15 +288,14 @@ AuditRow assess_power_limit(const GpuFacts& gpu) {
 
 AuditRow assess_clock_events(const AuditInputs& inputs) {
   const GpuFacts& gpu = *inputs.gpu;
-  // A limit that every heavy kernel runs into belongs to the answer where kernels are measured as
-  // they run for long. Where they are measured in bursts it must not show.
-  const Trust capped = inputs.policy.power == PowerMode::sustained ? Trust::a : Trust::b;
+  // A limit that every heavy kernel runs into belongs to the answer: kernels are measured as they
+  // run for long.
   const std::tuple<std::uint64_t, const char*, Trust> reasons[] = {
       {kReasonApplicationClocks, "set clocks", Trust::a},
-      {kReasonSoftwarePowerCap, "power cap", capped},
+      {kReasonSoftwarePowerCap, "power cap", Trust::a},
       {kReasonHardwareSlowdown, "hardware slowdown", Trust::c},
       {kReasonSyncBoost, "sync boost", Trust::b},
-      {kReasonSoftwareThermal, "software thermal slowdown", capped},
+      {kReasonSoftwareThermal, "software thermal slowdown", Trust::a},
       {kReasonHardwareThermal, "hardware thermal slowdown", Trust::c},
       {kReasonPowerBrake, "power brake", Trust::c},
       {kReasonDisplayClocks, "display clocks", Trust::b}};
@@ -306,7 +305,7 @@ AuditRow assess_clock_events(const AuditInputs& inputs) {
   }
   // The counters see what a look now and then misses. Heat is counted as one, whoever slows down.
   const std::tuple<const char*, std::optional<double>, Trust> counters[] = {
-      {"power cap", inputs.violations.power, capped},
+      {"power cap", inputs.violations.power, Trust::a},
       {"heat", inputs.violations.thermal, Trust::b},
       {"board limit", inputs.violations.board_limit, Trust::b}};
   for (const auto& [name, seconds, trust] : counters) {

@@ -23,7 +23,6 @@ std::vector<std::string> injection_variables();
 
 /// All that the audit judges, as plain facts. What is not known is empty.
 struct AuditInputs {
-  MeasurePolicy policy;
   Environment environment;
   std::vector<std::string> mapped_files;
   std::optional<HostLoad> host;

@@ -74,7 +74,6 @@ AuditInputs Auditor::gather(const std::function<void()>& released) {
   AuditInputs inputs;
   add_launch_cost(inputs);
   if (released) released();
-  inputs.policy = options_.policy;
   inputs.environment = sources_.environment();
   inputs.mapped_files = sources_.mapped_files();
   add_gpu(inputs);

@@ -14,7 +14,6 @@
 namespace kernwright {
 
 struct AuditorOptions {
-  MeasurePolicy policy;
   /// Processes on the GPU that belong to this run and are idle while it measures: the parent of a
   /// measuring process, say. This process is always one.
   std::vector<unsigned int> own_pids;

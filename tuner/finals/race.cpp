@@ -395,7 +395,7 @@ Result<RaceResult> Race::run() {
   if (!live) return live.error();
   result_.raced = std::max(result_.raced, static_cast<int>(live.value().size()));
   if (auto done = finals(std::move(live).value()); !done) return done.error();
-  if (options_.power == PowerMode::sustained && !result_.finalists.empty()) {
+  if (options_.alone && !result_.finalists.empty()) {
     if (auto done = race_alone(runner_, contenders_, options_, result_); !done) {
       return done.error();
     }

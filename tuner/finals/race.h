@@ -30,9 +30,9 @@ struct RaceOptions {
   double finals_seconds = 2;  ///< of the last rung
   int finalists = 8;
   int max_rounds = 256;  ///< of the last rung
-  /// Sustained: finalists also run alone after the rounds, for up to 3 s, and longer where that
-  /// leaves the verdict open (`race_alone`).
-  PowerMode power = PowerMode::sustained;
+  /// Finalists also run alone after the rounds, for up to 3 s, and longer where that leaves the
+  /// verdict open (`race_alone`). Not where no power limit lowers the clock, as in simulations.
+  bool alone = true;
   bool long_blocks = false;  ///< where the power limit decides; they take 12 s or more
   /// On `clock_seconds`: what would end later is not begun, which leaves trust B.
   double alone_until = std::numeric_limits<double>::infinity();

@@ -223,8 +223,6 @@ Result<void> check_policy(const MeasurePolicy& policy, const Operation& operatio
     return Error{ErrorCode::invalid_argument,
                  concat("the policy \"", policy.text(), "\" cannot be measured: ", why)};
   };
-  if (policy.launch != LaunchMode::graph) return refuse("launch must be graph");
-  if (policy.power != PowerMode::sustained) return refuse("power must be sustained");
   const bool marked = std::any_of(operation.tensors.begin(), operation.tensors.end(),
                                   [](const Tensor& tensor) { return tensor.warm; });
   if (policy.l2 == L2State::mixed && !marked) {

@@ -46,7 +46,7 @@ class Search {
       : in_(input),
         o_(options),
         clock_(options.clock_seconds ? options.clock_seconds : steady_seconds),
-        budget_(options.budget.seconds, input.power),
+        budget_(options.budget.seconds),
         screening_(input.runner, clock_, budget_.settle_seconds()),
         stop_rule_(options.budget.seconds, input.roofline_us),
         passed_(input.runner) {}

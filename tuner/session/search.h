@@ -98,10 +98,9 @@ struct SearchInput {
   CompileQueue& queue;
   Runner& runner;
   TrialLog& log;
-  std::string problem;                     ///< named in errors
-  PowerMode power = PowerMode::sustained;  ///< of the policy that the runner measures under
-  double roofline_us = 0;                  ///< 0: not known
-  double started = 0;                      ///< on the options' clock: when the budget began to run
+  std::string problem;     ///< named in errors
+  double roofline_us = 0;  ///< 0: not known
+  double started = 0;      ///< on the options' clock: when the budget began to run
 };
 
 /// What a search found. The record lacks what the search does not know: key, environment, device

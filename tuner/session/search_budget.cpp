@@ -33,18 +33,15 @@ double SearchBudget::race_reserve() const {
 }
 
 double SearchBudget::alone_reserve() const {
-  if (power_ != PowerMode::sustained) return 0;
   return std::min(kAloneShare * seconds_, kMostAloneSeconds);
 }
 
 void SearchBudget::limit(RaceOptions& race, double started, double elapsed) const {
-  const bool blocks = power_ == PowerMode::sustained && !long_blocks();
   const double left = seconds_ - alone_reserve() -
-                      (blocks ? std::min(kBlocksShare * seconds_, kMostBlocksSeconds) : 0) -
+                      (long_blocks() ? 0 : std::min(kBlocksShare * seconds_, kMostBlocksSeconds)) -
                       elapsed;
   race.seconds = std::max(race_reserve(), std::min(kMostRaceSeconds, left));
   race.finals_seconds = std::min(race.finals_seconds, race.seconds / 2);
-  race.power = power_;
   race.long_blocks = long_blocks();
   if (race.long_blocks) return;
   race.alone_until = started + (1 + kOverrun) * seconds_;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "model/result/measurement.h"
 #include "tuner/finals/race.h"
 
 namespace kernwright {
@@ -12,7 +11,7 @@ namespace kernwright {
 /// bound.
 class SearchBudget {
  public:
-  SearchBudget(double seconds, PowerMode power) : seconds_(seconds), power_(power) {}
+  explicit SearchBudget(double seconds) : seconds_(seconds) {}
 
   /// For waiting until the device is steady, at most.
   double settle_seconds() const;
@@ -32,7 +31,6 @@ class SearchBudget {
   double alone_reserve() const;
 
   double seconds_;
-  PowerMode power_;
 };
 
 }  // namespace kernwright

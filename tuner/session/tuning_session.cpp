@@ -100,7 +100,6 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
                           .runner = runner,
                           .log = log,
                           .problem = problem_.text(),
-                          .power = key_.policy.power,
                           .roofline_us = roofline,
                           .started = started};
   auto found = run_search(input, options);

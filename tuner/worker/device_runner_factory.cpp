@@ -14,7 +14,6 @@ class DeviceRunnerFactory final : public RunnerFactory {
   Result<void> start(const detail::HelloRequest& hello,
                      std::shared_ptr<Compiler> compiler) override {
     AuditorOptions audit;
-    audit.policy = hello.policy;
     audit.own_pids.assign(hello.own_pids.begin(), hello.own_pids.end());
     audit.cache_root = hello.cache_root;
     auditor_.emplace(hello.uuid, std::move(audit));

@@ -193,8 +193,11 @@ void read_use(FieldReader& fields, DeviceUse& use) {
 // --- Requests ------------------------------------------------------------------------------------
 
 Json fields_of(const HelloRequest& r) {
-  return {{"protocol", r.protocol},     {"device", r.device},     {"uuid", r.uuid},
-          {"cache_root", r.cache_root}, {"own_pids", r.own_pids}, {"policy", r.policy.text()}};
+  return {{"protocol", r.protocol},
+          {"device", r.device},
+          {"uuid", r.uuid},
+          {"cache_root", r.cache_root},
+          {"own_pids", r.own_pids}};
 }
 Json fields_of(const OpenRequest& r) {
   return {{"problem", r.problem},      {"template_dirs", r.template_dirs},
@@ -227,7 +230,6 @@ void read(FieldReader& fields, HelloRequest& r) {
   fields.read("uuid", r.uuid);
   fields.read("cache_root", r.cache_root);
   fields.read("own_pids", r.own_pids);
-  read_policy(fields, r.policy);
 }
 void read(FieldReader& fields, OpenRequest& r) {
   fields.read("problem", r.problem);

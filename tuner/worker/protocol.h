@@ -17,7 +17,7 @@
 namespace kernwright::detail {
 
 /// Both sides come from one build; another number means that they do not.
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 
 /// The first request: starts CUDA on the GPU. The rest is for the audit, see `AuditorOptions`.
 struct HelloRequest {
@@ -26,7 +26,6 @@ struct HelloRequest {
   std::string uuid;
   std::string cache_root;
   std::vector<int> own_pids;
-  MeasurePolicy policy;
 };
 
 /// Opens a problem in place of the one before.

@@ -48,8 +48,7 @@ Result<void> Worker::spawn() {
   const HelloRequest hello{.device = options_.device,
                            .uuid = options_.uuid,
                            .cache_root = options_.cache_root.native(),
-                           .own_pids = own_pids_,
-                           .policy = options_.policy};
+                           .own_pids = own_pids_};
   // A failure shows as a missing answer, with the exit status.
   static_cast<void>(process_->channel().send(encode(Request{hello})));
   return {};

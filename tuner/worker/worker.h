@@ -25,9 +25,8 @@ struct WorkerOptions {
   int device = 0;
   std::string uuid = {};                  ///< of the device, for the audit
   std::filesystem::path cache_root = {};  ///< where the audit keeps its baseline; may be empty
-  MeasurePolicy policy = {};
-  double start_seconds = 60;  ///< until CUDA runs
-  double floor_seconds = 2;   ///< the least that a request gets, see `WorkerRunner`
+  double start_seconds = 60;              ///< until CUDA runs
+  double floor_seconds = 2;               ///< the least that a request gets, see `WorkerRunner`
   /// Gets one line per failure and restart. May be empty.
   std::function<void(std::string_view)> log = {};
   /// Gets one line per process that runs. May be empty.

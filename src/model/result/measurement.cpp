@@ -27,8 +27,6 @@ constexpr std::string_view kOutcomes[] = {"ok",
 static_assert(std::size(kOutcomes) == static_cast<std::size_t>(Outcome::device_lost) + 1);
 
 constexpr std::string_view kL2States[] = {"cold", "warm", "mixed"};
-constexpr std::string_view kLaunchModes[] = {"graph", "stream"};
-constexpr std::string_view kPowerModes[] = {"sustained", "burst"};
 
 /// Infinite for no samples, so that nothing measured never wins.
 double median_of(std::vector<double> values) {
@@ -58,18 +56,13 @@ std::optional<L2State> parse_l2_state(std::string_view name) {
 }
 
 std::string MeasurePolicy::text() const {
-  return concat("l2=", to_string(l2), " launch=", kLaunchModes[static_cast<std::size_t>(launch)],
-                " power=", kPowerModes[static_cast<std::size_t>(power)]);
+  return concat("l2=", to_string(l2), " launch=graph power=sustained");
 }
 
 std::optional<MeasurePolicy> parse_policy(std::string_view text) {
   for (const L2State l2 : {L2State::cold, L2State::warm, L2State::mixed}) {
-    for (const LaunchMode launch : {LaunchMode::graph, LaunchMode::stream}) {
-      for (const PowerMode power : {PowerMode::sustained, PowerMode::burst}) {
-        const MeasurePolicy policy{l2, launch, power};
-        if (policy.text() == text) return policy;
-      }
-    }
+    const MeasurePolicy policy{l2};
+    if (policy.text() == text) return policy;
   }
   return std::nullopt;
 }

@@ -31,14 +31,10 @@ enum class Outcome {
 std::string_view to_string(Outcome outcome);
 std::optional<Outcome> parse_outcome(std::string_view text);
 
-enum class LaunchMode { graph, stream };
-enum class PowerMode { sustained, burst };
-
-/// What was timed. Part of a record's key.
+/// What was timed: launches from a graph, back to back for so long that the power limit counts,
+/// with the L2 as `l2` says. Part of a record's key.
 struct MeasurePolicy {
   L2State l2 = L2State::cold;
-  LaunchMode launch = LaunchMode::graph;
-  PowerMode power = PowerMode::sustained;
 
   /// "l2=cold launch=graph power=sustained".
   std::string text() const;

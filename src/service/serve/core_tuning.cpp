@@ -31,7 +31,6 @@ Result<Measuring*> ServiceCore::measuring() {
       .profile = profile_,
       .identity = identity_,
       .pool = pool(),
-      .policy = policy(),
       .cache_root = cache_.root(),
       .log = [this](std::string_view line) { log(LogLevel::warning, line); },
       .inform = [this](std::string_view line) { log(LogLevel::info, line); }};

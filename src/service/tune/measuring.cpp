@@ -67,7 +67,6 @@ Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
   options.device = context.identity.ordinal;
   options.uuid = context.identity.uuid;
   options.cache_root = context.cache_root;
-  options.policy = context.policy;
   options.log = context.log;
   options.inform = context.inform;
   auto started = Worker::start(std::move(options), context.pool);
@@ -81,8 +80,7 @@ Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
                                                       const MakeDataOps& make_data_ops) {
   // Its first look is at the GPU without a context of ours.
   auto auditor = std::make_unique<Auditor>(
-      context.identity.uuid,
-      AuditorOptions{.policy = context.policy, .own_pids = {}, .cache_root = context.cache_root});
+      context.identity.uuid, AuditorOptions{.own_pids = {}, .cache_root = context.cache_root});
   auto device = open_device(context.identity.ordinal);
   if (!device) return device.error();
   auto data_ops = make_data_ops(**device, context.pool);

@@ -35,7 +35,6 @@ struct MeasuringContext {
   const DeviceProfile& profile;
   const DeviceIdentity& identity;
   CompilePool& pool;
-  MeasurePolicy policy;
   std::filesystem::path cache_root;
   std::function<void(std::string_view)> log;     ///< failures and restarts of the worker
   std::function<void(std::string_view)> inform;  ///< that it runs

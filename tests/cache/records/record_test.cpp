@@ -112,15 +112,11 @@ TEST(RecordTest, TimesInTurnAndAloneAreTold) {
 
 TEST(RecordTest, EveryPolicyIsRead) {
   for (const L2State l2 : {L2State::cold, L2State::warm, L2State::mixed}) {
-    for (const LaunchMode launch : {LaunchMode::graph, LaunchMode::stream}) {
-      for (const PowerMode power : {PowerMode::sustained, PowerMode::burst}) {
-        TuningRecord record = sample_record(1);
-        record.key.policy = {l2, launch, power};
-        const Result<TuningRecord> back = parse_record(to_json(record));
-        ASSERT_TRUE(back) << back.error().message;
-        EXPECT_EQ(back->key, record.key);
-      }
-    }
+    TuningRecord record = sample_record(1);
+    record.key.policy = {l2};
+    const Result<TuningRecord> back = parse_record(to_json(record));
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_EQ(back->key, record.key);
   }
 }
 

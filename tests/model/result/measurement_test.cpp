@@ -43,6 +43,9 @@ TEST(L2StateTest, SpellingsComeBack) {
 
 TEST(MeasurePolicyTest, TextNamesAllThree) {
   EXPECT_EQ(MeasurePolicy{}.text(), "l2=cold launch=graph power=sustained");
+  EXPECT_TRUE(parse_policy("l2=mixed launch=graph power=sustained"));
+  EXPECT_FALSE(parse_policy("l2=cold launch=stream power=sustained"));
+  EXPECT_FALSE(parse_policy("l2=cold launch=graph power=burst"));
 }
 
 }  // namespace

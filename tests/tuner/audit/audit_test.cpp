@@ -22,7 +22,6 @@ GpuProcess process(unsigned int pid, std::optional<int> sm_percent = {},
 /// A machine at rest, where we are process 1.
 AuditInputs quiet() {
   AuditInputs inputs;
-  inputs.policy.power = PowerMode::sustained;
   inputs.environment = {{"PATH", "/bin"}, {"CUDA_VISIBLE_DEVICES", "0"}, {"NV_CUDNN_VERSION", "9"}};
   inputs.mapped_files = {"/usr/lib/libc.so.6", "/usr/lib/libcuda.so.1"};
   inputs.host = HostLoad{.stolen_share = 0.001,
@@ -94,14 +93,9 @@ RowCase cost(const char* name, LaunchCost now, Trust trust, const char* detail) 
   return {name, [=](AuditInputs& i) { i.launch_cost = now; }, "launch_cost", trust, detail};
 }
 
-RowCase reason(const char* name, std::uint64_t bits, Trust trust, const char* detail,
-               PowerMode power = PowerMode::sustained) {
-  return {name,
-          [=](AuditInputs& i) {
-            i.policy.power = power;
-            i.gpu->clock_event_reasons = bits;
-          },
-          "clock_events", trust, detail};
+RowCase reason(const char* name, std::uint64_t bits, Trust trust, const char* detail) {
+  return {name, [=](AuditInputs& i) { i.gpu->clock_event_reasons = bits; }, "clock_events", trust,
+          detail};
 }
 
 const RowCase kRowCases[] = {
@@ -264,10 +258,8 @@ const RowCase kRowCases[] = {
     {"LoweredPowerLimit", [](AuditInputs& i) { i.gpu->enforced_power_limit_w = 500; }, "power_cap",
      Trust::b, "limit 500 W, default 700 W"},
 
-    reason("PowerCapInSustained", 0x4, Trust::a, "power cap"),
-    reason("PowerCapInBurst", 0x4, Trust::b, "power cap", PowerMode::burst),
-    reason("SoftwareThermalInSustained", 0x20, Trust::a, "software thermal"),
-    reason("SoftwareThermalInBurst", 0x20, Trust::b, "software thermal", PowerMode::burst),
+    reason("PowerCap", 0x4, Trust::a, "power cap"),
+    reason("SoftwareThermal", 0x20, Trust::a, "software thermal"),
     reason("HardwareSlowdown", 0x8, Trust::c, "hardware slowdown"),
     reason("HardwareThermal", 0x40, Trust::c, "hardware thermal"),
     reason("PowerBrake", 0x80, Trust::c, "power brake"),
@@ -276,20 +268,10 @@ const RowCase kRowCases[] = {
     reason("SetClocksAtTheirUsual", 0x2, Trust::a, "set clocks"),
     {"ReasonsUnknown", [](AuditInputs& i) { i.gpu->clock_event_reasons.reset(); }, "clock_events",
      Trust::b, "not known"},
-    {"PowerViolationInSustained", [](AuditInputs& i) { i.violations.power = 5; }, "clock_events",
-     Trust::a, "held down by power cap for 5 s of 10 s"},
-    {"PowerViolationInBurst",
-     [](AuditInputs& i) {
-       i.policy.power = PowerMode::burst;
-       i.violations.power = 5;
-     },
-     "clock_events", Trust::b, "held down by power cap for 5 s of 10 s"},
-    {"ShortViolation",
-     [](AuditInputs& i) {
-       i.policy.power = PowerMode::burst;
-       i.violations.power = 0.01;
-     },
-     "clock_events", Trust::a, "none"},
+    {"PowerViolation", [](AuditInputs& i) { i.violations.power = 5; }, "clock_events", Trust::a,
+     "held down by power cap for 5 s of 10 s"},
+    {"ShortViolation", [](AuditInputs& i) { i.violations.thermal = 0.01; }, "clock_events",
+     Trust::a, "none"},
     {"ThermalViolation", [](AuditInputs& i) { i.violations.thermal = 1; }, "clock_events", Trust::b,
      "held down by heat for 1 s of 10 s"},
     {"BoardLimitViolation", [](AuditInputs& i) { i.violations.board_limit = 1; }, "clock_events",

@@ -44,7 +44,6 @@ class AuditorTest : public ::testing::Test {
     };
     sources.seconds = [this] { return seconds_; };
     AuditorOptions options;
-    options.policy.power = PowerMode::sustained;
     options.cache_root = dir_ / "cache";
     return {std::move(sources), std::move(options)};
   }

@@ -316,7 +316,7 @@ TEST(RaceTest, WhoBecameMuchFasterIsCheckedAgain) {
 /// Candidate 1 is the fastest at a shared clock, which the device lowers where it runs alone for
 /// more than 20 ms.
 void draw_much_power(ScriptedRace& race) {
-  race.options.power = PowerMode::sustained;
+  race.options.alone = true;
   race.runner.noise = 0.002;
   auto alone_since = std::make_shared<std::pair<Runner::Id, double>>(-1, 0);
   const auto slowdown = [alone_since](Runner::Id id, double seconds) {
@@ -336,7 +336,7 @@ bool trusted(const RaceResult& result) { return result.audit.trust() == Trust::a
 
 TEST(RaceTest, WithEqualClocksAloneTheRoundsDecide) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
-  race.options.power = PowerMode::sustained;
+  race.options.alone = true;
   const auto result = race.run();
   ASSERT_TRUE(result);
   EXPECT_FALSE(result.value().power_limited);
@@ -347,7 +347,7 @@ TEST(RaceTest, WithEqualClocksAloneTheRoundsDecide) {
 
 TEST(RaceTest, ClocksThatAreNotKnownAreNotEqual) {
   ScriptedRace race({11, 10, 10.3});
-  race.options.power = PowerMode::sustained;
+  race.options.alone = true;
   race.runner.sm_mhz = [](Runner::Id, double) { return 0.0; };
   const auto result = race.run();
   ASSERT_TRUE(result);
@@ -411,7 +411,7 @@ TEST(RaceTest, FurtherShortBlocksFollowWhereTheyLeaveTheVerdictOpen) {
 
 TEST(RaceTest, AClockThatDriftsForAllIsNoDifference) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
-  race.options.power = PowerMode::sustained;
+  race.options.alone = true;
   const auto drift = [](double seconds) { return 1 - 0.06 * std::min(seconds, 5.0); };
   race.runner.time_us = [&race, drift](Runner::Id id, double seconds) {
     return (id < 0 ? 100 : race.us[static_cast<std::size_t>(id)]) / drift(seconds);
@@ -453,7 +453,7 @@ TEST(RaceTest, WhatDoesNotFitTheTimeIsNotBegunAndCostsTrust) {
 TEST(RaceTest, InBurstsOneClockIsSharedAndTheRoundsDecide) {
   ScriptedRace race({14, 10, 10.3, 10.6, 12});
   draw_much_power(race);
-  race.options.power = PowerMode::burst;
+  race.options.alone = false;
   const auto result = race.run();
   ASSERT_TRUE(result);
   EXPECT_FALSE(result.value().power_limited);
