@@ -93,7 +93,7 @@ bool is_nan_in(DType dtype, double x) { return is_integer(dtype) ? x == 0 : std:
 double limited(double x, double end) { return x > end ? end : x < -end ? -end : x; }
 
 /// Work on memory of this process, addressed as a fake device does. The formulas are those of
-/// kernels/data_ops.cu.
+/// tuner/data/kernels/data_ops.cu.
 class HostDataOps final : public DataOps {
  public:
   Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
