@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
+#include "model/operation/dtype_name.h"
 #include "service/sweep/model_worklist.h"
 #include "service/sweep/sizes.h"
 #include "support/files.h"
@@ -34,7 +35,7 @@ class Worklist : public Command {
     if (!text) return report(text.error());
     Result<std::vector<std::int64_t>> tokens = parse_sizes(tokens_.getValue());
     if (!tokens) return report(tokens.error());
-    const std::optional<DType> dtype = parse_dtype(dtype_.getValue());
+    const std::optional<DType> dtype = dtype_meant(dtype_.getValue());
     if (!dtype || tensor_parallel_ < 1) {
       return report({ErrorCode::invalid_argument,
                      concat("--dtype is \"", dtype_.getValue(), "\" and --tensor-parallel ",

@@ -267,6 +267,10 @@ TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
   const nlohmann::json problems = ran.json()["problems"];
   EXPECT_EQ(problems[0], "matmul m=1 n=3072 k=4096 dtype=bf16");
   EXPECT_EQ(problems[2], "matmul m=16 n=3072 k=4096 dtype=bf16");
+  const Ran half = kernwright({"worklist", config, "--tokens", "1", "--dtype", "float16"});
+  ASSERT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_EQ(half.json()["problems"][0], "matmul m=1 n=6144 k=4096 dtype=fp16");
+  EXPECT_EQ(kernwright({"worklist", config, "--dtype", "float17"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--tensor-parallel", "3"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--tokens", "0"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist"}).exit_code, 2);
