@@ -220,31 +220,33 @@ class Share {
   bool is_near_end_ = false;
 };
 
-// The vector that begins `count` lanes before `second`, which follows `first` in memory; by powers
-// of two of words, since an index would put the words into memory, and at last half a word.
-__device__ __forceinline__ Vector lanes_ahead(const Vector& first, const Vector& second,
-                                              unsigned count) {
-  constexpr int kWords = VECTOR_BYTES / 4;
-  constexpr unsigned kPerWord = 4 / sizeof(dtype_t);
-  unsigned word[2 * kWords];
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) {
-    word[i] = first.word[i];
-    word[kWords + i] = second.word[i];
-  }
-#pragma unroll
-  for (int words = kWords / 2; words > 0; words /= 2) {
-    if (words * kPerWord < kLanes / kSkews) break;  // no row begins so
-    const bool moves = (count & words * kPerWord) != 0;
-#pragma unroll
-    for (int i = 2 * kWords - 1; i >= words; --i) word[i] = moves ? word[i - words] : word[i];
-  }
+// The skew of a row is a number of whole words and, of 16-bit elements, perhaps half a word. Rows
+// begin after 0, kWordStep, 2 * kWordStep, ... of a vector's words.
+constexpr int kWords = VECTOR_BYTES / 4;
+constexpr int kWordStep = kSkews < kWords ? kWords / kSkews : 1;
+__device__ __forceinline__ int whole_words(int skew) { return skew % kLanes / (kLanes / kWords); }
+
+// The vector that begins `skew` lanes, of which `Words` are whole words, before `second`, which
+// follows `first` in memory. Words that are chosen while a kernel runs would take a selection each.
+template <int Words>
+__device__ __forceinline__ Vector lanes_ahead(const Vector& first, const Vector& second, int skew) {
+  const auto word = [&](int i) { return i < kWords ? first.word[i] : second.word[i - kWords]; };
   Vector x;
 #pragma unroll
-  for (int i = kWords; i < 2 * kWords; ++i) {
-    x.word[i - kWords] = __funnelshift_l(word[i - 1], word[i], count % kPerWord * 16);
+  for (int i = 0; i < kWords; ++i) {
+    const int last = kWords + i - Words;
+    x.word[i] = __funnelshift_l(word(last - 1), word(last), skew % (kLanes / kWords) * 16);
   }
   return x;
+}
+// The same of a skew of which the compiler knows no more than that it is `Words` words or more.
+template <int Words = 0>
+__device__ __forceinline__ Vector any_lanes_ahead(const Vector& first, const Vector& second,
+                                                  int skew) {
+  if constexpr (Words + kWordStep < kWords) {
+    if (whole_words(skew) > Words) return any_lanes_ahead<Words + kWordStep>(first, second, skew);
+  }
+  return lanes_ahead<Words>(first, second, skew);
 }
 
 // a + b, rounded: where a sum is written, that is also what is worked on.
@@ -317,13 +319,14 @@ class Feed {
     mbarrier_arrive(held_barrier());
   }
   // The weights of the vector of `step`: after a reduction, by when the copies have been started.
+  template <int Words>
   __device__ __forceinline__ Vector held(int i, int step) const {
     const unsigned from = held_place(i) + share_.place(step) * VECTOR_BYTES;
     if constexpr (!kSkewed) return load_shared<VECTOR_BYTES>(from);
     const unsigned at = from + (kAligned - share_.skew() / kLanes) * VECTOR_BYTES;
     const Vector own = load_shared<VECTOR_BYTES>(at);
     if constexpr (kHoldsRow) return own;
-    return lanes_ahead(load_shared<VECTOR_BYTES>(at - VECTOR_BYTES), own, share_.skew() % kLanes);
+    return lanes_ahead<Words>(load_shared<VECTOR_BYTES>(at - VECTOR_BYTES), own, share_.skew());
   }
   __device__ __forceinline__ void await_held() const {
     if (turns_ == 0) mbarrier_wait(held_barrier(), 0);

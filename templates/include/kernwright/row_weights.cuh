@@ -9,6 +9,11 @@ namespace kernwright::row {
 // Of a group's rows, each of which needs the same weights.
 using WeightedFeed = Feed<ROWS_AT_ONCE, HELD>;
 
+// Whether what reads weights is compiled once for each number of whole words by which they are
+// shifted, and each row takes the copy for its own: where rows of a block are skewed differently.
+template <bool Given>
+constexpr bool kWordsVary = Given && !WeightedFeed::kHoldsRow;
+
 // A vector of weights that all rows share, if `Given`: read when it is needed, or with WEIGHT_EARLY
 // ahead of the reduction: into registers or, where a block takes rows in turn, once into `Place` of
 // its shared memory.
@@ -35,7 +40,7 @@ class Weights {
       feed.hold_each(Place, [&](int vector) {
         const Vector own = load_anywhere<kRead>(vector);
         if constexpr (!WeightedFeed::kHoldsRow) return own;
-        return lanes_ahead(load_anywhere<kRead>(vector - 1), own, share_.skew() % kLanes);
+        return any_lanes_ahead(load_anywhere<kRead>(vector - 1), own, share_.skew());
       });
     } else {
       feed.hold(Place, from_);
@@ -55,16 +60,18 @@ class Weights {
   __device__ __forceinline__ void await(const WeightedFeed& feed) const {
     if constexpr (Given && kHeld) feed.await_held();
   }
-  // That of `step`, which the row reaches; 0 where there are no weights.
+  // That of `step`, which the row reaches, where the row's skew is of `Words` whole words; 0 where
+  // there are no weights.
+  template <int Words>
   __device__ __forceinline__ Vector at(int step, const WeightedFeed& feed) const {
     if constexpr (!Given) {
       return {};
     } else if constexpr (kHeld) {
-      return feed.held(Place, step);
+      return feed.template held<Words>(Place, step);
     } else if constexpr (WEIGHT_EARLY) {
-      return of_row(early_[step], step);
+      return of_row<Words>(early_[step], step);
     } else {
-      return of_row(load_vector<kRead>(place(step), step), step);
+      return of_row<Words>(load_vector<kRead>(place(step), step), step);
     }
   }
 
@@ -76,12 +83,12 @@ class Weights {
     return share_.vector(step) - share_.skew() / kLanes;
   }
   // The weights of a row's vector, of which the last lane's lie in `second`.
+  template <int Words>
   __device__ __forceinline__ Vector of_row(const Vector& second, int step) const {
     if constexpr (!kSkewed) return second;
     const int before = place(step) - 1;
     const bool leads = Share::may_begin(step) && before < 0;
-    return lanes_ahead(load_vector<kRead>(leads ? 0 : before, step), second,
-                       share_.skew() % kLanes);
+    return lanes_ahead<Words>(load_vector<kRead>(leads ? 0 : before, step), second, share_.skew());
   }
   // The vector at `place`, which is that of `step` or the one ahead of it.
   template <Load Hint>

@@ -48,6 +48,39 @@ __device__ __forceinline__ void write(out_t* row, bool active, const Share& shar
   if (active) share.store_to(row, step, value);
 }
 
+// Writes a group's rows, which begin at element `first`: the kept vectors, and what is not kept
+// from `written`, which holds what is normalised.
+template <int Words = 0>
+__device__ __forceinline__ void write_rows(out_t* y, const dtype_t* written, long long first,
+                                           const WeightedFeed& feed, const Share& share,
+                                           const Weights<kScales, 0>& weights,
+                                           const Vector (&kept)[ROWS_AT_ONCE][KEPT],
+                                           const float (&factor)[ROWS_AT_ONCE]) {
+  if constexpr (kWordsVary<kScales> && Words + kWordStep < kWords) {
+    if (whole_words(share.skew()) > Words) {
+      return write_rows<Words + kWordStep>(y, written, first, feed, share, weights, kept, factor);
+    }
+  }
+#pragma unroll
+  for (int step = 0; step < KEPT; ++step) {
+    if (!share.has(step)) continue;
+    const Vector w_of_step = weights.at<Words>(step, feed);
+#pragma unroll
+    for (int i = 0; i < ROWS_AT_ONCE; ++i) {
+      write(y + first + i * columns, feed.active(i), share, step, kept[i][step], w_of_step,
+            factor[i]);
+    }
+  }
+  if constexpr (KEPT < STEPS) {
+#pragma unroll 4
+    for (int step = KEPT; step < STEPS; ++step) {
+      if (!share.has(step)) continue;
+      const Vector rest = share.load_from<Load::plain>(written + first, step);
+      write(y + first, true, share, step, rest, weights.at<Words>(step, feed), factor[0]);
+    }
+  }
+}
+
 // What a scale of 0 makes of all rows, whatever x and w hold: zeros, and the sums as ever. Apart
 // from the rest, whose registers a choice for every element would pass.
 __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, out_t* y,
@@ -140,23 +173,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     if (!feed.active()) continue;
 
     keep_packed(kept);
-#pragma unroll
-    for (int step = 0; step < KEPT; ++step) {
-      if (!share.has(step)) continue;
-      const Vector w_of_step = weights.at(step, feed);
-#pragma unroll
-      for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-        write(y + first + i * columns, feed.active(i), share, step, kept[i][step], w_of_step,
-              factor[i]);
-      }
-    }
-    if constexpr (KEPT < STEPS) {
-#pragma unroll 4
-      for (int step = KEPT; step < STEPS; ++step) {
-        if (!share.has(step)) continue;
-        const Vector rest = share.load_from<Load::plain>((kAdds ? sum : x) + first, step);
-        write(y + first, true, share, step, rest, weights.at(step, feed), factor[0]);
-      }
-    }
+    write_rows(y, kAdds ? sum : x, first, feed, share, weights, kept, factor);
   } while (feed.next());
 }
