@@ -40,7 +40,9 @@ double whole(DType dtype, const Draw& draw, std::uint64_t seed, std::int64_t row
   switch (draw.kind) {
     case DrawKind::uniform: {
       const auto values = static_cast<std::uint64_t>(draw.to - draw.from) + 1;
-      return draw.from + static_cast<double>(bits % values);
+      // In integers: the distance from one end may be more than a double holds, the sum is not.
+      return static_cast<double>(static_cast<std::int64_t>(draw.from) +
+                                 static_cast<std::int64_t>(bits % values));
     }
     case DrawKind::permutation:
       return static_cast<double>(permuted(hash_at(seed, static_cast<std::uint64_t>(row)),
