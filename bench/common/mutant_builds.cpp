@@ -124,6 +124,9 @@ Result<void> MutantBuilds::write_manifests(const Catalog& built_in) {
     if (auto done = publish_file(folder / (*base)->source_file, (*base)->source); !done) {
       return done;
     }
+    for (const DeviceHeader& header : (*base)->headers) {
+      if (auto done = publish_file(folder / header.name, header.text); !done) return done;
+    }
   }
   return {};
 }
@@ -162,10 +165,14 @@ Result<MutantTry> MutantBuilds::make_try(const Mutant* mutant, std::size_t where
   if (mutant && mutant->file == (*kernel_template)->source_file) {
     if (auto done = change(made.request.source); !done) return done.error();
   } else if (mutant && !manifest) {
-    const auto found = std::find_if(
-        made.request.headers.begin(), made.request.headers.end(),
-        [&](const auto& header) { return header.first == concat(kHeaderFolder, mutant->file); });
-    if (found == made.request.headers.end()) {
+    auto& headers = made.request.headers;
+    const auto named = [&](const std::string& name) {
+      return std::find_if(headers.begin(), headers.end(),
+                          [&](const auto& header) { return header.first == name; });
+    };
+    auto found = named(mutant->file);
+    if (found == headers.end()) found = named(concat(kHeaderFolder, mutant->file));
+    if (found == headers.end()) {
       return Error{ErrorCode::not_found,
                    concat("mutant ", mutant->name, ": no file ", mutant->file)};
     }

@@ -34,7 +34,8 @@ struct Mutant {
   std::string name;  ///< unique among all
   MutantKind kind = MutantKind::arithmetic;
   std::string kernel_template;
-  std::string file;  ///< "kernel.cu", "manifest.json" or a device header, "mma.cuh"
+  /// "kernel.cu", "manifest.json", a header beside these or else a device header, "mma.cuh".
+  std::string file;
   std::string find;
   std::string replace;
   int occurrence = 0;              ///< of `find`, from 1; 0: it must be the only one

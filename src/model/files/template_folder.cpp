@@ -51,7 +51,7 @@ Result<TemplateFolder> TemplateFolder::read(const fs::path& path) {
   }
   TemplateFolder folder(path.native());
   std::vector<fs::path> pending{fs::path()};
-  constexpr std::ptrdiff_t kDepth = 3;  // operation/template/file
+  constexpr std::ptrdiff_t kDepth = 4;  // include/kernwright/tile/file
   while (!pending.empty()) {
     const fs::path below = std::move(pending.back());
     pending.pop_back();

@@ -5,6 +5,9 @@
 #include <kernwright/epilogue.cuh>
 #include <kernwright/ldmatrix.cuh>
 #include <kernwright/stmatrix.cuh>
+#include <kernwright/tile/swizzle.cuh>
+#include <kernwright/tile/tile_store.cuh>
+#include <kernwright/tile/wgmma_tile.cuh>
 #include <kernwright/types.cuh>
 
 namespace kernwright {
@@ -61,23 +64,15 @@ __device__ __forceinline__ void gate_all(float (&d)[Blocks][Registers], float al
 template <int Used, int Blocks, int Registers>
 __device__ __forceinline__ void user_epilogue_all(float (&d)[Blocks][Registers], int row,
                                                   int column) {
-  row += threadIdx.x % 32 / 4;
-  column += threadIdx.x % 4 * 2;
+  row += accumulator_row();
+  column += accumulator_column();
 #pragma unroll
   for (int i = 0; i < Blocks; ++i) {
 #pragma unroll
     for (int j = 0; j < Used; ++j) {
-      d[i][j] = user_epilogue(d[i][j], row + i * 64 + j % 4 / 2 * 8, column + j / 4 * 8 + j % 2);
+      d[i][j] = user_epilogue(d[i][j], row + i * 64 + register_row(j), column + register_column(j));
     }
   }
-}
-
-// Where fp32 accumulators 2 * pair and the next belong in 128-byte rows in the 128-byte swizzle,
-// those of the warp's 16 rows and 32 columns: ldmatrix and stmatrix do not have them side by side.
-__device__ __forceinline__ unsigned swizzled_pair(unsigned rows, int pair) {
-  const int lane = threadIdx.x % 32, line = lane / 4;
-  return rows + (line + pair % 2 * 8) * 128 + ((pair / 2 * 2 + lane % 4 / 2) ^ line) * 16 +
-         lane % 2 * 8;
 }
 
 // Adds `factor` times 128 bytes of columns from `first` on of the warp's 16 rows of one block,
@@ -96,7 +91,7 @@ __device__ __forceinline__ void add_rows(float (&d)[Registers], unsigned rows, i
     for (int j = 0; j < 4; ++j) {
       if (first + j * 16 + 8 < begin) continue;
       unsigned words[4];  // two of each 8 columns
-      ldmatrix_x4(words, rows + line * 128 + ((2 * j + half) ^ (line & 7)) * 16);
+      ldmatrix_x4(words, rows + line * kSwizzleBytes + swizzled_group(line, 2 * j + half));
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         if (first + j * 16 + w / 2 * 8 < begin) continue;

@@ -37,25 +37,26 @@
 #include <kernwright/pad_rows.cuh>
 #include <kernwright/programmatic.cuh>
 #include <kernwright/stmatrix.cuh>
+#include <kernwright/tile/pipeline.cuh>
+#include <kernwright/tile/swizzle.cuh>
+#include <kernwright/tile/wgmma_tile.cuh>
 #include <kernwright/tma.cuh>
 #include <kernwright/types.cuh>
 #include <kernwright/vector.cuh>
-#include <kernwright/wgmma.cuh>
 
 namespace {
 
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kRowBytes = 128;  // of a TMA box: the swizzle's span
+constexpr int kRowBytes = kSwizzleBytes;  // of a TMA box
 constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
 constexpr int kBoxes = DEPTH / kBoxK;  // boxes along k of a stage
 constexpr int kProducts = BK / 16;     // of 32 bytes of k
 // As [k, n], b comes in boxes of 64 columns and all of a stage's k.
 constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
-constexpr int kBlockBytesB = DEPTH * kRowBytes;  // of such a box
-constexpr int kRowsB = BN * STACK;               // of a stage
-constexpr int kHalfBytesB = kMajorB == Major::k ? BN * kRowBytes : BN / 64 * kBlockBytesB;
+constexpr int kBlockBytesB = DEPTH * kRowBytes;        // of such a box
+constexpr int kRowsB = BN * STACK;                     // of a stage
 constexpr int kFragments = BM / 8;                     // units per consumer thread
 constexpr int kUnits = kFragments * CONSUMER_THREADS;  // of a tile: 2 x 2 elements each
 constexpr int kOwned = kUnits / SPLIT;                 // of these, summed by one block
@@ -72,6 +73,10 @@ constexpr int kRowsOfBox = 64;
 constexpr bool kStaged = BM >= 64 && kParts == 1 && !TRANSPOSED && sizeof(out_t) == 2 &&
                          STAGES * kBoxes * kRowsOfBox >= BM;
 
+using TilePipeline = Pipeline<STAGES, CM>;
+using OperandA = WgmmaOperand<Major::k, BM, DEPTH>;
+using OperandB = WgmmaOperand<kMajorB, kRowsB, DEPTH>;
+
 // The sums of a consumer thread, and those of a unit.
 using Sums = float[STACK][BM / 2];
 struct Unit {
@@ -82,9 +87,8 @@ struct Unit {
 struct Addresses {
   static constexpr unsigned kA = STAGES * kRowsB * BK * 2;
   static constexpr unsigned kPartial = SUMS_IN_RING ? 0 : STAGES * STAGE_BYTES;
-  static constexpr unsigned kFull = STAGES * STAGE_BYTES + (SUMS_IN_RING ? 0 : PARTIAL_BYTES);
-  static constexpr unsigned kEmpty = kFull + 8 * STAGES;
-  static constexpr unsigned kReceived = kEmpty + 8 * STAGES;
+  static constexpr unsigned kBarriers = STAGES * STAGE_BYTES + (SUMS_IN_RING ? 0 : PARTIAL_BYTES);
+  static constexpr unsigned kReceived = kBarriers + TilePipeline::kBytes;
   static_assert(kReceived + 16 + 1024 == SMEM_BYTES);
   static_assert(!SUMS_IN_RING || PARTIAL_BYTES <= STAGES * STAGE_BYTES);
 
@@ -95,8 +99,7 @@ struct Addresses {
   __device__ unsigned partial(int rank, int half, int unit) const {
     return base + kPartial + ((rank * STACK + half) * kOwned + unit) * 16;
   }
-  __device__ unsigned full(int stage) const { return base + kFull + 8 * stage; }    // has landed
-  __device__ unsigned empty(int stage) const { return base + kEmpty + 8 * stage; }  // was read
+  __device__ unsigned barriers() const { return base + kBarriers; }
   __device__ unsigned received() const { return base + kReceived; }  // all partial sums are here
 };
 
@@ -129,12 +132,12 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb
 
 // Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
-                                        Addresses at, int row_a, int row_b, int rows_a, int rows_b,
-                                        int k, int first, int last, bool b_once, bool reads) {
+                                        TilePipeline& pipeline, Addresses at, int row_a, int row_b,
+                                        int rows_a, int rows_b, int k, int first, int last,
+                                        bool b_once, bool reads) {
   constexpr unsigned kAll = (1u << CM) - 1;                           // ranks of the cluster
   constexpr int kPartB = kMajorB == Major::k ? BN / CM : DEPTH / CM;  // rows, or of k
   const int part_b = CM == 1 ? 0 : blockIdx.y % CM * kPartB;
-  Ring<STAGES> ring;
   row_a += first_of_batch<int>(rows_a);
   if constexpr (kMajorB == Major::k) row_b += first_of_batch<int>(STACK * rows_b) + part_b;
   const int first_k = kMajorB == Major::k ? 0 : first_of_batch<int>(k) + part_b;
@@ -142,53 +145,42 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   await_previous_kernel();
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
-    mbarrier_wait(at.empty(ring.stage), ring.parity ^ 1);
-    const unsigned full = at.full(ring.stage);
-    mbarrier_arrive_expect(full, STAGE_BYTES);
+    pipeline.producer_acquire(STAGE_BYTES);
+    const int stage = pipeline.stage();
+    const unsigned full = pipeline.full();
 #pragma unroll
     for (int box = 0; box < kBoxes; ++box) {
       const int x = reads ? step * DEPTH + box * kBoxK : kNowhere;
       if constexpr (kMajorB == Major::k) {
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
-          tma_load_for<CM>(at.b(ring.stage) + (box * kRowsB + half * BN + part_b) * kRowBytes,
-                           map_b, x, row_b + half * rows_b, full, kAll, b_once);
+          tma_load_for<CM>(at.b(stage) + (box * kRowsB + half * BN + part_b) * kRowBytes, map_b, x,
+                           row_b + half * rows_b, full, kAll, b_once);
         }
       }
-      tma_load(at.a(ring.stage) + box * BM * kRowBytes, map_a, x, row_a, full);
+      tma_load(at.a(stage) + box * BM * kRowBytes, map_a, x, row_a, full);
     }
     if constexpr (kMajorB == Major::mn) {
 #pragma unroll
       for (int block = 0; block < kRowsB / 64; ++block) {
         const int half = block * 64 / BN;
-        tma_load_for<CM>(at.b(ring.stage) + block * kBlockBytesB + part_b * kRowBytes, map_b,
+        tma_load_for<CM>(at.b(stage) + block * kBlockBytesB + part_b * kRowBytes, map_b,
                          row_b + block * 64 + half * (rows_b - BN),
                          reads ? first_k + step * DEPTH : kNowhere, full, kAll, b_once);
       }
     }
-    ring.advance();
+    pipeline.advance();
   }
 }
 
 // Starts to multiply `count` times 32 bytes of k of a stage from `first` on, and to add that to d
 // or put it there.
-__device__ __forceinline__ void multiply(Sums& d, unsigned long long b, unsigned long long a,
-                                         int first, int count, bool add) {
+__device__ __forceinline__ void start_products(Sums& d, const OperandB& b, const OperandA& a,
+                                               int first, int count, bool add) {
 #pragma unroll
   for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
   wgmma_fence();
-#pragma unroll
-  for (int k = first; k < first + count; ++k) {
-    const int box = k / 4, inside = k % 4 * 32;
-    const int offset_b =
-        kMajorB == Major::k ? box * kRowsB * kRowBytes + inside : k * 16 * kRowBytes;
-#pragma unroll
-    for (int half = 0; half < STACK; ++half) {
-      wgmma_issue<dtype_t, BM, kMajorB, Major::k>(d[half], b + (half * kHalfBytesB + offset_b) / 16,
-                                                  a + (box * BM * kRowBytes + inside) / 16,
-                                                  add || k != first);
-    }
-  }
+  multiply<dtype_t>(d, b, BN, a, first, count, add);
   wgmma_commit();
 }
 
@@ -200,19 +192,10 @@ __device__ __forceinline__ void finish_products(Sums& d) {
 
 // Run by all consumer warpgroups: 64 rows of B each, of either half. AHEAD, a stage's products
 // still run while the next one's are issued, and it is given back by then.
-__device__ __forceinline__ void consume(Sums& sums, Addresses at, int first, int last) {
-  constexpr int kRowsOfConsumer = kMajorB == Major::k ? 64 * kRowBytes : kBlockBytesB;
+__device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addresses at, int first,
+                                        int last) {
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  Ring<STAGES> ring;
   int previous = 0;
-  const auto release = [&](int stage) {
-    const unsigned lane = threadIdx.x % 32;
-    if constexpr (CM == 1) {
-      if (lane == 0) mbarrier_arrive(at.empty(stage));
-    } else if (lane < CM) {
-      mbarrier_arrive_at(at.empty(stage), lane);
-    }
-  };
   if constexpr (PROMOTED) {
 #pragma unroll
     for (int half = 0; half < STACK; ++half) {
@@ -222,15 +205,14 @@ __device__ __forceinline__ void consume(Sums& sums, Addresses at, int first, int
   }
 #pragma unroll 1
   for (int step = first; step < last; ++step) {
-    mbarrier_wait(at.full(ring.stage), ring.parity);
-    const unsigned long long b =
-        wgmma_descriptor<kMajorB>(at.b(ring.stage) + consumer * kRowsOfConsumer, kBlockBytesB);
-    const unsigned long long a = wgmma_descriptor(at.a(ring.stage));
+    pipeline.consumer_wait();
+    const OperandB b(at.b(pipeline.stage()), consumer * 64);
+    const OperandA a(at.a(pipeline.stage()));
     if constexpr (PROMOTED) {
 #pragma unroll
       for (int box = 0; box < kBoxes; ++box) {  // 128 of k each
         Sums part;
-        multiply(part, b, a, box * 4, 4, false);
+        start_products(part, b, a, box * kStepsOfBox, kStepsOfBox, false);
         finish_products(part);
 #pragma unroll
         for (int half = 0; half < STACK; ++half) {
@@ -238,19 +220,19 @@ __device__ __forceinline__ void consume(Sums& sums, Addresses at, int first, int
           for (int i = 0; i < BM / 2; ++i) sums[half][i] += part[half][i];
         }
       }
-      release(ring.stage);
+      pipeline.consumer_release(pipeline.stage());
     } else {
-      multiply(sums, b, a, 0, kProducts, step != first);
+      start_products(sums, b, a, 0, kProducts, step != first);
       if constexpr (AHEAD) {
         wgmma_wait<1>();
-        if (step != first) release(previous);
-        previous = ring.stage;
+        if (step != first) pipeline.consumer_release(previous);
+        previous = pipeline.stage();
       } else {
         finish_products(sums);
-        release(ring.stage);
+        pipeline.consumer_release(pipeline.stage());
       }
     }
-    ring.advance();
+    pipeline.advance();
   }
   if constexpr (AHEAD) finish_products(sums);
 }
@@ -359,7 +341,7 @@ __device__ __forceinline__ void store_staged(const Tile& tile, const Sums& sums,
   for (int i = 0; i < kFragments; i += 2) {
     const int first = i + 1 < kFragments ? i : i - 1;  // the last one may be stored twice
     const int row = first * 8 + lane / 16 * 8 + lane % 8, group = warp * 2 + lane / 8 % 2;
-    stmatrix_x4_transposed(staged_row(at, consumer, row) + (group ^ (row & 7)) * 16,
+    stmatrix_x4_transposed(staged_row(at, consumer, row) + swizzled_group(row, group),
                            words[first][0], words[first][1], words[first + 1][0],
                            words[first + 1][1]);
   }
@@ -371,15 +353,15 @@ __device__ __forceinline__ void store_staged(const Tile& tile, const Sums& sums,
       const int row = i / (64 / kGroup), group = i % (64 / kGroup);
       if (!tile.d.has(tile.row_a + row, column + group * kGroup)) continue;
       *reinterpret_cast<float4*>(tile.d.at(tile.row_a + row, column + group * kGroup)) =
-          load_quad(staged_row(at, consumer, row) + (group ^ (row & 7)) * 16);
+          load_quad(staged_row(at, consumer, row) + swizzled_group(row, group));
     }
   } else {
 #pragma unroll 4
     for (int i = thread; i < BM * 64; i += 128) {
       const int row = i / 64, byte = i % 64 * sizeof(Out);
       if (!tile.d.has(tile.row_a + row, column + i % 64)) continue;
-      *tile.d.at(tile.row_a + row, column + i % 64) = load_shared<Out>(
-          staged_row(at, consumer, row) + ((byte / 16) ^ (row & 7)) * 16 + byte % 16);
+      *tile.d.at(tile.row_a + row, column + i % 64) =
+          load_shared<Out>(staged_row(at, consumer, row) + swizzled_byte(row, byte));
     }
   }
 }
@@ -448,6 +430,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const bool producer = warp == CONSUMER_THREADS / 32;
+  TilePipeline pipeline(at.barriers());
   const Place place(a_first != 0);
   const int rank = blockIdx.x % SPLIT, part = place.slice * SPLIT + rank;
   const Tile tile(d, m, n, ldd, column_bias, addend, alpha, beta, place.tile_a, place.tile_b,
@@ -459,10 +442,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (elect_one()) {
       tma_prefetch(map_b);
       tma_prefetch(map_a);
-      for (int stage = 0; stage < STAGES; ++stage) {
-        mbarrier_init(at.full(stage), 1);
-        mbarrier_init(at.empty(stage), CM * CONSUMER_THREADS / 32);
-      }
+      pipeline.init(CONSUMER_THREADS / 32);
       mbarrier_init(at.received(), 1);
       mbarrier_init_fence();
       if constexpr (SPLIT > 1) mbarrier_arrive_expect(at.received(), PARTIAL_BYTES);
@@ -472,7 +452,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if constexpr (SPLIT * CM > 1) cluster_arrive_relaxed();
     if constexpr (CM > 1) cluster_wait();
     if (elect_one()) {
-      produce(map_a, map_b, at, tile.row_a, tile.row_b, m, n, k, first, last, b_once != 0,
+      produce(map_a, map_b, pipeline, at, tile.row_a, tile.row_b, m, n, k, first, last, b_once != 0,
               reads_operands(alpha));
     }
     __syncwarp();
@@ -493,7 +473,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       tile.d.prefetch<BM, BN, CONSUMER_THREADS>(threadIdx.x, tile.row_a, tile.row_b);
     }
     Sums sums;
-    consume(sums, at, first, last);
+    consume(sums, pipeline, at, first, last);
     if constexpr (CM > 1) cluster_arrive_relaxed();
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();

@@ -72,6 +72,14 @@ TEST_F(CatalogTest, FilesBesideASourceAreItsHeaders) {
   EXPECT_EQ(scale.reference_headers[0].name, "exact.cuh");
 }
 
+TEST_F(CatalogTest, HeadersMayLieInAFolderOfTheirFolder) {
+  write("include/mine/parts/header.cuh", "// part");
+  const auto catalog = Catalog::load({dir_.path()});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  EXPECT_EQ((*catalog)->headers().back().name, "mine/parts/header.cuh");
+  EXPECT_EQ((*catalog)->headers().back().text, "// part");
+}
+
 TEST_F(CatalogTest, AFileBesideASourceMayNotTakeAnotherHeadersName) {
   write("include/tile.cuh", "// tile");
   write("scale/boxes/tile.cuh", "// tile");

@@ -1,0 +1,122 @@
+#pragma once
+// How the sums of a tile (wgmma_tile.cuh) leave a warp that holds 16 of its rows: rounded to Out,
+// in chunks of 16 rows by 128 bytes, through slots of shared memory in the 128-byte swizzle, from
+// where TMA or the warp stores them. All of a warp call each function together, in this order:
+//
+//   round_chunk(sums, words)           the chunk's elements, 16 words a thread
+//   slot = staging.next()              waits until the slot may be overwritten
+//   stage_chunk<Out>(words, slot, lane)
+//   tma_store_fence(), __syncwarp(), and in one lane tma_store() of a box of 16 rows, swizzle 128
+//   or else __syncwarp() and store_rows<Out>(slot, ...), where TMA cannot address the rows
+//
+// Rounded chunks may wait in registers between the first two. Before the block ends or reads what
+// it stored, the lane that called tma_store() waits for it.
+
+#include <kernwright/stmatrix.cuh>
+#include <kernwright/tile/swizzle.cuh>
+#include <kernwright/tma.cuh>
+#include <kernwright/types.cuh>
+
+namespace kernwright {
+
+constexpr int kChunkRows = 16;
+constexpr int kChunkBytes = kChunkRows * kSwizzleBytes;
+constexpr int kChunkWords = kChunkBytes / (4 * 32);  // of one thread
+template <typename Out>
+constexpr int kChunkColumns = kSwizzleBytes / sizeof(Out);
+
+// The first word of accumulator i, of an even one, rounded: two share a word or have one each.
+template <typename Out>
+__device__ __forceinline__ constexpr int word_of(int i) {
+  return i * sizeof(Out) / 4;
+}
+
+// Rounds two neighbours to words[place] and, where they take two, the next.
+template <typename Out, int Words>
+__device__ __forceinline__ void round_pair(float first, float second, unsigned (&words)[Words],
+                                           int place) {
+  if constexpr (sizeof(Out) == 2) {
+    words[place] = pack_pair<Out>(first, second);
+  } else {
+    words[place] = __float_as_uint(first);
+    words[place + 1] = __float_as_uint(second);
+  }
+}
+
+// Rounds the chunk whose first accumulator is `first`, that of column 2 * i of a block being d[i].
+template <typename Out>
+__device__ __forceinline__ void round_chunk(const float* first, unsigned (&words)[kChunkWords]) {
+#pragma unroll
+  for (int i = 0; i < kChunkColumns<Out> / 2; i += 2) {
+    round_pair<Out>(first[i], first[i + 1], words, word_of<Out>(i));
+  }
+}
+
+// Where fp32 accumulators 2 * pair and the next of a chunk that begins at `slot` belong: ldmatrix
+// and stmatrix do not have them side by side.
+__device__ __forceinline__ unsigned swizzled_pair(unsigned slot, int pair) {
+  const int lane = threadIdx.x % 32, row = lane / 4;  // rows 8 apart have the same swizzle
+  return slot + (row + pair % 2 * 8) * kSwizzleBytes +
+         swizzled_group(row, pair / 2 * 2 + lane % 4 / 2) + lane % 2 * 8;
+}
+
+// Writes a chunk to its slot; `lane` is the thread's in its warp.
+template <typename Out>
+__device__ __forceinline__ void stage_chunk(const unsigned (&words)[kChunkWords], unsigned slot,
+                                            int lane) {
+  if constexpr (sizeof(Out) == 2) {
+    const int row = lane % kChunkRows, half = lane / kChunkRows;
+#pragma unroll
+    for (int j = 0; j < kChunkWords / 4; ++j) {
+      stmatrix_x4(slot + row * kSwizzleBytes + swizzled_group(row, 2 * j + half), words[4 * j],
+                  words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kChunkWords / 2; ++j) {
+      store_shared_pair(swizzled_pair(slot, j), words[2 * j], words[2 * j + 1]);
+    }
+  }
+}
+
+// Stores the first `rows` rows and `columns` columns of a staged chunk without TMA, one row after
+// the other. `row_at(row)` gives what tells the address of an element of that row by its column.
+template <typename Out, typename RowAt>
+__device__ __forceinline__ void store_rows(unsigned slot, int rows, int columns,
+                                           const RowAt& row_at) {
+#pragma unroll 2
+  for (int row = 0; row < kChunkRows; ++row) {
+    if (row >= rows) break;
+    const auto at = row_at(row);
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < kChunkColumns<Out>; i += 32) {
+      const unsigned from = slot + row * kSwizzleBytes + swizzled_byte(row, i * sizeof(Out));
+      if (i < columns) *at(i) = load_shared<Out>(from);
+    }
+  }
+}
+
+// A warp's two slots, which take turns: while TMA reads the one, the warp fills the other.
+class Staging {
+ public:
+  static constexpr int kBytes = 2 * kChunkBytes;
+
+  // `slots` is their shared address, a multiple of 1024.
+  __device__ __forceinline__ explicit Staging(unsigned slots)
+      : slots_(slots), lane_(threadIdx.x % 32) {}
+
+  // The slot for the next chunk, once the store that read it is done with it.
+  __device__ __forceinline__ unsigned next() {
+    if (lane_ == 0) tma_store_wait_read<1>();
+    __syncwarp();
+    const unsigned slot = slots_ + place_ * kChunkBytes;
+    place_ ^= 1;
+    return slot;
+  }
+
+ private:
+  unsigned slots_;
+  int lane_, place_ = 0;
+};
+
+}  // namespace kernwright
