@@ -1,7 +1,8 @@
 #pragma once
-// TMA (sm_90): two-dimensional boxes and plain stretches between global and shared memory. A box's
-// coordinates count elements, the innermost dimension first; it may reach past the tensor: such
-// elements load as zeros, counted in the bytes, and are not stored.
+// TMA (sm_90): boxes of two to five dimensions and plain stretches between global and shared
+// memory. A box's coordinates count elements, the innermost dimension first; it may reach past the
+// tensor: such elements load as zeros, counted in the bytes, and are not stored. In shared memory a
+// box has its rows one behind the other, whatever the number of its dimensions.
 
 namespace kernwright {
 
@@ -27,7 +28,33 @@ __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& 
       : "memory");
 }
 
-// The same for what is read once: the L2 gives it up first.
+// The same of three, four and five dimensions.
+__device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& map,
+                                         const int (&at)[3], unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(destination),
+      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& map,
+                                         const int (&at)[4], unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(destination),
+      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(barrier)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& map,
+                                         const int (&at)[5], unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(destination),
+      "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(barrier)
+      : "memory");
+}
+
+// The same of two for what is read once: the L2 gives it up first.
 constexpr unsigned long long kEvictFirst = 0x12f0000000000000;
 __device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map, int x,
                                               int y, unsigned barrier) {
@@ -97,6 +124,11 @@ __device__ __forceinline__ void tma_store_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// Makes a group of this thread's stores since the last one.
+__device__ __forceinline__ void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
 // Stores one box, as a group of its own.
 __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source, int x, int y) {
   asm volatile(
@@ -104,7 +136,36 @@ __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source,
           &map),
       "r"(x), "r"(y), "r"(source)
       : "memory");
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+  tma_store_commit();
+}
+
+// The same of three, four and five dimensions.
+__device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source,
+                                          const int (&at)[3]) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(
+          &map),
+      "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(source)
+      : "memory");
+  tma_store_commit();
+}
+__device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source,
+                                          const int (&at)[4]) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::
+          "l"(&map),
+      "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(source)
+      : "memory");
+  tma_store_commit();
+}
+__device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source,
+                                          const int (&at)[5]) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4, %5}], "
+      "[%6];" ::"l"(&map),
+      "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(source)
+      : "memory");
+  tma_store_commit();
 }
 
 // Returns when at most `Pending` of this thread's latest stores still read shared memory.

@@ -1,9 +1,9 @@
 #pragma once
-// wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32 for K = 32 bytes, both operands in
-// shared memory. Register i of a thread holds row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and column
-// 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators belong to the hardware from wgmma_issue to the
-// wgmma_wait that covers it. fp32 operands are taken as tf32: what lies behind the tenth bit of the
-// fraction is cut off.
+// wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32 for K = 32 bytes, b in shared memory,
+// a there too or, of 16 bits, in registers. Register i of a thread holds row 16 * warp + lane / 4 +
+// 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators belong to the
+// hardware from wgmma_issue to the wgmma_wait that covers it. fp32 operands are taken as tf32: what
+// lies behind the tenth bit of the fraction is cut off.
 //
 // An operand lies in rows of 128 bytes in the 128-byte swizzle, 8 rows in a group of 1024 bytes,
 // and groups are aligned to that. K-major, a row is a row of the operand: the next K are 32 bytes
@@ -205,55 +205,66 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
                "wgmma.mma_async.sync.aligned.m64n" #N KIND " {" KW_TEXT_##R \
                "}, " A ", " B ", p, 1, 1" MAJORS "; }"                      \
                : KW_REGISTERS_##R                                           \
-               : "l"(a), "l"(b), "r"(accumulate)__VA_OPT__(, ) __VA_ARGS__)
+               : __VA_ARGS__)
 #define KW_ISSUE_16(N, R, TYPE, KIND, A, B, P, MA, MB)                                   \
   template <Major MajorA, Major MajorB>                                                  \
   static __device__ __forceinline__ void issue(TYPE, float(&d)[R], unsigned long long a, \
                                                unsigned long long b, int accumulate) {   \
-    KW_ASM(N, R, KIND, A, B, P, ", " MA ", " MB, "n"(MajorA == Major::mn),               \
-           "n"(MajorB == Major::mn));                                                    \
+    KW_ASM(N, R, KIND, A, B, P, ", " MA ", " MB, "l"(a), "l"(b), "r"(accumulate),        \
+           "n"(MajorA == Major::mn), "n"(MajorB == Major::mn));                          \
+  }
+#define KW_ISSUE_REGISTERS(N, R, TYPE, KIND, A0, A1, A2, A3, B, P, MB)                          \
+  template <Major MajorB>                                                                       \
+  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], const unsigned(&a)[4],       \
+                                               unsigned long long b, int accumulate) {          \
+    KW_ASM(N, R, KIND, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, P, ", " MB, "r"(a[0]), "r"(a[1]), \
+           "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(MajorB == Major::mn));            \
   }
 #define KW_ISSUE_K(N, R, TYPE, KIND, A, B, P)                                            \
   template <Major MajorA, Major MajorB>                                                  \
   static __device__ __forceinline__ void issue(TYPE, float(&d)[R], unsigned long long a, \
                                                unsigned long long b, int accumulate) {   \
     static_assert(MajorA == Major::k && MajorB == Major::k);                             \
-    KW_ASM(N, R, KIND, A, B, P, "");                                                     \
+    KW_ASM(N, R, KIND, A, B, P, "", "l"(a), "l"(b), "r"(accumulate));                    \
   }
-#define KW_SHAPE(N, R, A, B, P, MA, MB)                           \
-  template <>                                                     \
-  struct WgmmaShape<N> {                                          \
-    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", A, B, P, MA, MB) \
-    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", A, B, P, MA, MB)   \
-    KW_ISSUE_K(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", A, B, P)      \
-    KW_ISSUE_K(N, R, float, "k8.f32.tf32.tf32", A, B, P)          \
+// O0 to O6 name the operands behind the registers of d.
+#define KW_SHAPE(N, R, O0, O1, O2, O3, O4, O5, O6)                                  \
+  template <>                                                                       \
+  struct WgmmaShape<N> {                                                            \
+    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4)                \
+    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4)                  \
+    KW_ISSUE_REGISTERS(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4, O5, O6) \
+    KW_ISSUE_REGISTERS(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4, O5, O6)   \
+    KW_ISSUE_K(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2)                     \
+    KW_ISSUE_K(N, R, float, "k8.f32.tf32.tf32", O0, O1, O2)                         \
   };
-KW_SHAPE(8, 4, "%4", "%5", "%6", "%7", "%8")
-KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12")
-KW_SHAPE(32, 16, "%16", "%17", "%18", "%19", "%20")
-KW_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28")
-KW_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36")
-KW_SHAPE(80, 40, "%40", "%41", "%42", "%43", "%44")
-KW_SHAPE(96, 48, "%48", "%49", "%50", "%51", "%52")
-KW_SHAPE(104, 52, "%52", "%53", "%54", "%55", "%56")
-KW_SHAPE(112, 56, "%56", "%57", "%58", "%59", "%60")
-KW_SHAPE(120, 60, "%60", "%61", "%62", "%63", "%64")
-KW_SHAPE(128, 64, "%64", "%65", "%66", "%67", "%68")
-KW_SHAPE(136, 68, "%68", "%69", "%70", "%71", "%72")
-KW_SHAPE(144, 72, "%72", "%73", "%74", "%75", "%76")
-KW_SHAPE(152, 76, "%76", "%77", "%78", "%79", "%80")
-KW_SHAPE(160, 80, "%80", "%81", "%82", "%83", "%84")
-KW_SHAPE(168, 84, "%84", "%85", "%86", "%87", "%88")
-KW_SHAPE(176, 88, "%88", "%89", "%90", "%91", "%92")
-KW_SHAPE(184, 92, "%92", "%93", "%94", "%95", "%96")
-KW_SHAPE(192, 96, "%96", "%97", "%98", "%99", "%100")
-KW_SHAPE(200, 100, "%100", "%101", "%102", "%103", "%104")
-KW_SHAPE(208, 104, "%104", "%105", "%106", "%107", "%108")
-KW_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116")
-KW_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124")
-KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132")
+KW_SHAPE(8, 4, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
+KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+KW_SHAPE(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+KW_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28", "%29", "%30")
+KW_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+KW_SHAPE(80, 40, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+KW_SHAPE(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+KW_SHAPE(104, 52, "%52", "%53", "%54", "%55", "%56", "%57", "%58")
+KW_SHAPE(112, 56, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
+KW_SHAPE(120, 60, "%60", "%61", "%62", "%63", "%64", "%65", "%66")
+KW_SHAPE(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+KW_SHAPE(136, 68, "%68", "%69", "%70", "%71", "%72", "%73", "%74")
+KW_SHAPE(144, 72, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+KW_SHAPE(152, 76, "%76", "%77", "%78", "%79", "%80", "%81", "%82")
+KW_SHAPE(160, 80, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+KW_SHAPE(168, 84, "%84", "%85", "%86", "%87", "%88", "%89", "%90")
+KW_SHAPE(176, 88, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
+KW_SHAPE(184, 92, "%92", "%93", "%94", "%95", "%96", "%97", "%98")
+KW_SHAPE(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+KW_SHAPE(200, 100, "%100", "%101", "%102", "%103", "%104", "%105", "%106")
+KW_SHAPE(208, 104, "%104", "%105", "%106", "%107", "%108", "%109", "%110")
+KW_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
+KW_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
+KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef KW_SHAPE
 #undef KW_ISSUE_K
+#undef KW_ISSUE_REGISTERS
 #undef KW_ISSUE_16
 #undef KW_ASM
 
@@ -262,6 +273,16 @@ template <typename T, int N, Major MajorA = Major::k, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long long a,
                                             unsigned long long b, bool accumulate) {
   WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
+}
+
+// The same with an operand a of 16-bit elements in registers, 64 rows by 16 of k: element pair i of
+// a thread is in row 16 * warp + lane / 4 + 8 * (i % 2) at k = 8 * (i / 2) + 2 * (lane % 4), which
+// is where an accumulator of 16 columns has registers 2 * i and the next. The registers belong to
+// the hardware as d does.
+template <typename T, int N, Major MajorB = Major::k>
+__device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], const unsigned (&a)[4],
+                                            unsigned long long b, bool accumulate) {
+  WgmmaShape<N>::template issue<MajorB>(T{}, d, a, b, accumulate);
 }
 
 }  // namespace kernwright

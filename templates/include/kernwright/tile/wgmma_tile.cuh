@@ -1,6 +1,6 @@
 #pragma once
-// Products of whole tiles on wgmma (sm_90a): d += a * b^T in fp32, d in registers, the
-// operands in shared memory.
+// Products of whole tiles on wgmma (sm_90a): d += a * b^T in fp32, d in registers, b in shared
+// memory, a in shared memory or, for 16-bit types, in registers.
 //
 // A warpgroup holds `Blocks` blocks of 64 rows as float d[Blocks][N / 2]. Register i of a block
 // holds an element in row accumulator_row() + register_row(i) of the 16 rows that the warp has of
@@ -9,7 +9,7 @@
 //
 // The order of calls, for each stage of operands that has landed:
 //
-//   wgmma_pin(d[i]) of all blocks, wgmma_fence()
+//   wgmma_pin(d[i]) of all blocks, and pin_operand(a) of an a in registers, wgmma_fence()
 //   multiply(d, a, b, ...)               one or more times
 //   wgmma_commit()
 //   wgmma_wait<n>(), and once n is 0 wgmma_pin(d[i]) again, before d is read
@@ -84,6 +84,40 @@ __device__ __forceinline__ void multiply(float (&d)[Blocks][Registers],
       wgmma_issue<T, 2 * Registers, MajorA, MajorB>(d[i], a.at(i * row_step, step), b.at(0, step),
                                                     add || step != first);
     }
+  }
+}
+
+// An operand a of 64 rows and 16 * `Steps` elements of k in registers: four a step, in the places
+// of accumulators 8 * step and the 7 behind it, two a register.
+template <int Steps>
+using RegisterOperand = unsigned[Steps][4];
+
+// Rounds the sums of a block, to be multiplied in their turn: its columns become k.
+template <typename T, int Registers>
+__device__ __forceinline__ void round_operand(const float (&sums)[Registers],
+                                              RegisterOperand<Registers / 8>& a) {
+#pragma unroll
+  for (int i = 0; i < Registers / 2; ++i) {
+    a[i / 4][i % 4] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
+  }
+}
+
+// Keeps the compiler from moving what makes or changes the operand across this point.
+template <int Steps>
+__device__ __forceinline__ void pin_operand(RegisterOperand<Steps>& a) {
+#pragma unroll
+  for (int i = 0; i < 4 * Steps; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
+}
+
+// The same product with a block of a in registers, which must stay as they are until a wgmma_wait
+// covers it. Its step 0 meets step `first` of b.
+template <typename T, int Registers, int Steps, Major MajorB, int RowsB, int Depth>
+__device__ __forceinline__ void multiply(float (&d)[Registers], const RegisterOperand<Steps>& a,
+                                         const WgmmaOperand<MajorB, RowsB, Depth>& b, int first,
+                                         bool add) {
+#pragma unroll
+  for (int step = 0; step < Steps; ++step) {
+    wgmma_issue<T, 2 * Registers, MajorB>(d, a[step], b.at(0, first + step), add || step != 0);
   }
 }
 

@@ -1,0 +1,65 @@
+// The device headers that know no operation, as kernels of another operation than matmul would use
+// them. That these compute what they say is for tests/device/tile_headers_gpu_test.cpp.
+
+#include <gtest/gtest.h>
+
+#include "compile/cubin.h"
+#include "tests/compile/tile_kernels.h"
+#include "tests/compile/toolkit_world.h"
+
+namespace kernwright {
+namespace {
+
+class TileHeadersToolkitTest : public ToolkitWorld {
+ protected:
+  CompileRequest request(const char* source) const {
+    CompileRequest request;
+    request.name = "tile_kernels.cu";
+    request.source = source;
+    request.target = "sm_90a";
+    for (const DeviceHeader& header : catalog_->headers()) {
+      request.headers.emplace_back(header.name, header.text);
+    }
+    return request;
+  }
+};
+
+TEST_F(TileHeadersToolkitTest, KernelsOfNoOperationCompileCleanly) {
+  const CompileResult result = pool_->submit(request(kTileKernels)).get();
+  ASSERT_TRUE(result) << result.error().message;
+  const CompiledKernel& kernel = **result;
+  EXPECT_EQ(kernel.resources().spill_bytes(), 0);
+  EXPECT_TRUE(kernel.warnings.empty()) << kernel.warnings.front();
+  const auto counts = count_instructions(kernel.bits);
+  ASSERT_TRUE(counts) << counts.error().message;
+  ASSERT_EQ(counts->size(), 4U);
+  for (const InstructionCounts& count : *counts) {
+    const bool multiplies = count.kernel == "two_products";
+    const int products = count.count("HGMMA");
+    // 4 steps of q k^T and of p v each. One wait for 4: the compiler serialises nothing.
+    EXPECT_EQ(products >= 8, multiplies) << count.kernel;
+    EXPECT_LE(4 * count.count("DEPBAR"), multiplies ? 2 * products : 4) << count.kernel;
+    EXPECT_GE(count.count("UTMALDG"), 1) << count.kernel;
+    EXPECT_GE(count.count("UTMASTG"), 1) << count.kernel;
+    EXPECT_EQ(count.count("LDL") + count.count("STL"), 0) << count.kernel;
+  }
+}
+
+TEST_F(TileHeadersToolkitTest, EachOfThemCompilesAlone) {
+  std::vector<std::shared_future<CompileResult>> compiled;
+  std::vector<std::string> names;
+  for (const DeviceHeader& header : catalog_->headers()) {
+    if (!header.name.starts_with("kernwright/tile/")) continue;
+    names.push_back(header.name);
+    const std::string source = "#include <" + header.name + ">\n";
+    compiled.push_back(pool_->submit(request(source.c_str())));
+  }
+  EXPECT_GE(names.size(), 5U);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const CompileResult& result = compiled[i].get();
+    EXPECT_TRUE(result) << names[i] << ": " << result.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace kernwright
