@@ -12,7 +12,7 @@ namespace {
 
 class TileHeadersToolkitTest : public ToolkitWorld {
  protected:
-  CompileRequest request(const char* source) const {
+  CompileRequest request_for(const char* source) const {
     CompileRequest request;
     request.name = "tile_kernels.cu";
     request.source = source;
@@ -25,7 +25,7 @@ class TileHeadersToolkitTest : public ToolkitWorld {
 };
 
 TEST_F(TileHeadersToolkitTest, KernelsOfNoOperationCompileCleanly) {
-  const CompileResult result = pool_->submit(request(kTileKernels)).get();
+  const CompileResult result = pool_->submit(request_for(kTileKernels)).get();
   ASSERT_TRUE(result) << result.error().message;
   const CompiledKernel& kernel = **result;
   EXPECT_EQ(kernel.resources().spill_bytes(), 0);
@@ -52,7 +52,7 @@ TEST_F(TileHeadersToolkitTest, EachOfThemCompilesAlone) {
     if (!header.name.starts_with("kernwright/tile/")) continue;
     names.push_back(header.name);
     const std::string source = "#include <" + header.name + ">\n";
-    compiled.push_back(pool_->submit(request(source.c_str())));
+    compiled.push_back(pool_->submit(request_for(source.c_str())));
   }
   EXPECT_GE(names.size(), 5U);
   for (std::size_t i = 0; i < names.size(); ++i) {

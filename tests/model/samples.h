@@ -77,6 +77,11 @@ inline constexpr std::string_view kScaleManifest = R"json({
   ]
 })json";
 
+/// Its derived value `tiles`, as it stands there and bound at compile time.
+inline constexpr std::string_view kTiles = R"json("tiles": "ceil_div(m, ROWS)")json";
+inline constexpr std::string_view kBoundTiles =
+    R"json("tiles": {"value": "ceil_div(m, ROWS)", "bind": "compile"})json";
+
 /// `text` with the first `from`, which must be there, replaced.
 inline std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string changed(text);

@@ -86,10 +86,26 @@ bool CandidateMaker::obeys_rules(const Configuration& configuration) const {
   return !obeying.empty();
 }
 
+bool CandidateMaker::is_bound(const std::string& name) const {
+  return std::any_of(kernel_template_.derived.begin(), kernel_template_.derived.end(),
+                     [&](const Derived& derived) { return derived.bound && derived.name == name; });
+}
+
 Result<Candidate> CandidateMaker::make(const Configuration& configuration) const {
   if (!applies_) return applies_.error();
-  if (Result<void> valid = check_place(configuration); !valid) return std::move(valid).error();
-  return make_valid(configuration);
+  auto values = configuration.values();
+  std::erase_if(values, [&](const auto& entry) { return is_bound(entry.first); });
+  Configuration own(std::move(values));
+  if (Result<void> valid = check_place(own); !valid) return std::move(valid).error();
+  Result<Candidate> made = make_valid(std::move(own));
+  if (!made) return made;
+  for (const auto& [name, value] : configuration.values()) {
+    if (made->scope.find(name) != value) {
+      return rejected(concat("configuration \"", configuration.text(), "\" has ", name, "=", value,
+                             ", which is derived and not that"));
+    }
+  }
+  return made;
 }
 
 Result<Candidate> CandidateMaker::make(std::int64_t point) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/candidate/candidate.h"
@@ -23,11 +24,14 @@ class CandidateMaker {
     rules_.collect(begin, end, points);
   }
 
+  /// A configuration may also have what the manifest derives and binds, where it is that: records
+  /// name what was a parameter when they were made.
   Result<Candidate> make(const Configuration& configuration) const;
   /// Of a point of the template's space.
   Result<Candidate> make(std::int64_t point) const;
 
  private:
+  bool is_bound(const std::string& name) const;
   Result<void> check_place(const Configuration& configuration) const;
   Result<Candidate> make_valid(Configuration configuration) const;
 

@@ -186,7 +186,7 @@ class PastedNames {
     }
     for (const std::string_view field : device_field_names()) host_only_.push_back(field);
     for (const Derived& derived : made.derived) {
-      if (!derived.pasted) host_only_.push_back(derived.name);
+      if (!derived.pasted && !derived.bound) host_only_.push_back(derived.name);
     }
   }
 
@@ -215,8 +215,11 @@ std::string config_header(const Candidate& candidate) {
     }
   }
   for (const Derived& derived : made.derived) {
+    const std::int64_t value = candidate.scope.find(derived.name).value_or(0);
     if (derived.pasted) {
-      writer.derived(derived, candidate.scope.find(derived.name).value_or(0), file);
+      writer.derived(derived, value, file);
+    } else if (derived.bound) {
+      writer.constant(derived.name, value);
     }
   }
   const PastedNames pasted(candidate);

@@ -16,11 +16,13 @@
 namespace kernwright {
 
 /// A named value computed from parameters, the problem and the device. `pasted` ones name only what
-/// the compiler knows too, and are asserted equal on both sides.
+/// the compiler knows too, and are asserted equal on both sides. `bound` ones may name more, but no
+/// run-time parameter: the compiler is given their value.
 struct Derived {
   std::string name;
   Expression expression;
   bool pasted = false;
+  bool bound = false;
   int line = 0;
 };
 

@@ -173,6 +173,7 @@ class ManifestReader {
         return;
       }
       add_name(entry, name, parameter.binding == Binding::compile);
+      if (parameter.binding == Binding::runtime) runtime_names_.push_back(name);
       parameters.push_back(std::move(parameter));
     }
     made_.space = ParameterSpace(std::move(parameters));
@@ -206,15 +207,35 @@ class ManifestReader {
 
   void read_derived(const JsonReader& json) {
     if (!json.present()) return;
-    for (const auto& [name, value] : json.members()) {
+    for (const auto& [name, entry] : json.members()) {
       Derived derived;
       derived.name = name;
+      derived.line = entry.line();
+      JsonReader value = entry;
+      if (entry.is_object()) {
+        entry.expect_keys({"value", "bind"});
+        value = entry.required("value");
+        const JsonReader bind = entry.required("bind");
+        derived.bound = bind.is("compile");
+        if (!derived.bound) bind.fail(concat("\"", bind.string(), "\" is not compile"));
+      }
       derived.expression = value.expression(names_);
-      derived.pasted =
-          std::all_of(derived.expression.names().begin(), derived.expression.names().end(),
-                      [&](const std::string& used) { return contains(pasted_names_, used); });
-      derived.line = value.line();
-      add_name(value, name, derived.pasted);
+      const std::vector<std::string>& used = derived.expression.names();
+      derived.pasted = std::all_of(used.begin(), used.end(), [&](const std::string& other) {
+        return contains(pasted_names_, other);
+      });
+      const auto late = std::find_if(used.begin(), used.end(), [&](const std::string& other) {
+        return contains(runtime_names_, other);
+      });
+      if (late != used.end()) {
+        runtime_names_.push_back(name);
+        if (derived.bound) {
+          value.fail(concat("\"", *late,
+                            "\" hangs on a run-time parameter: configurations that differ in it "
+                            "share a compile"));
+        }
+      }
+      add_name(entry, name, derived.pasted || derived.bound);
       made_.derived.push_back(std::move(derived));
     }
   }
@@ -302,8 +323,9 @@ class ManifestReader {
   JsonReader json_;
   const Operation& operation_;
   KernelTemplate made_;
-  std::vector<std::string> names_;         ///< known to expressions at this point of the file
-  std::vector<std::string> pasted_names_;  ///< of those, what the compiler knows too
+  std::vector<std::string> names_;          ///< known to expressions at this point of the file
+  std::vector<std::string> pasted_names_;   ///< of those, what the compiler knows too
+  std::vector<std::string> runtime_names_;  ///< of those, run-time parameters and what uses them
 };
 
 }  // namespace

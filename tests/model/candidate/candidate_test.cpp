@@ -156,6 +156,19 @@ TEST_F(CandidateTest, ConfigurationMustBeAPointOfTheSpace) {
             "configuration \"STAGES=2 ROWS=8 GROUP=4\" has STAGES in the place of parameter ROWS");
 }
 
+TEST_F(CandidateTest, AnOlderRecordMayNameWhatIsDerivedAndBoundNow) {
+  template_ = scale_template(operation_, replaced(kScaleManifest, kTiles, kBoundTiles));
+  const auto named = [](std::int64_t tiles) {
+    return Configuration({{"ROWS", 8}, {"tiles", tiles}, {"STAGES", 2}, {"GROUP", 4}});
+  };
+  const Result<Candidate> made = make(named(13));
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->configuration, configuration(8, 2, 4));
+  EXPECT_EQ(make(named(12)).error().message,
+            "configuration \"ROWS=8 tiles=12 STAGES=2 GROUP=4\" has tiles=12, which is derived and "
+            "not that");
+}
+
 TEST_F(CandidateTest, LaunchLimitsAreChecked) {
   EXPECT_EQ(rejection("[\"128\"]", "[\"64\", \"32\"]"),
             "launch scale_boxes: 2048 threads per block > 1024");

@@ -61,6 +61,17 @@ TEST_F(ConfigHeaderTest, RunTimeValuesDoNotChangeTheText) {
   EXPECT_NE(header(8, 2, 4), header(8, 2, 4, scale_problem(100, 256).with("weight", "none")));
 }
 
+TEST_F(ConfigHeaderTest, BoundValuesAreGivenAndNotComputedAgain) {
+  template_ = scale_template(operation_, replaced(replaced(kScaleManifest, kTiles, kBoundTiles),
+                                                  "ROWS * STAGES <= 128", "tiles < 1000"));
+  const std::string text = header(8, 2, 4);
+  EXPECT_TRUE(has(text, "constexpr int tiles = 13;"));
+  EXPECT_FALSE(has(text, "ceil_div(m"));
+  EXPECT_TRUE(has(text, "static_assert(tiles < 1000, "));
+  EXPECT_EQ(text, header(8, 2, 1)) << "a run-time parameter does not change it";
+  EXPECT_NE(text, header(8, 2, 4, scale_problem(777, 256)));
+}
+
 TEST_F(ConfigHeaderTest, WideValuesAreLongLong) {
   template_ = scale_template(
       operation_,

@@ -43,6 +43,17 @@ TEST(ManifestTest, OnlyWhatTheCompilerKnowsIsPasted) {
   EXPECT_FALSE(device.derived[0].pasted);
 }
 
+TEST(ManifestTest, ADerivedValueMayBeBoundThoughItNamesRunTimeDims) {
+  const Operation operation = scale_operation();
+  const KernelTemplate made = scale_template(
+      operation, replaced(kScaleManifest, kTiles,
+                          std::string(kBoundTiles).append(R"(, "twice": "2 * tiles")")));
+  EXPECT_TRUE(made.derived[1].bound);
+  EXPECT_FALSE(made.derived[1].pasted);
+  EXPECT_FALSE(made.derived[0].bound);
+  EXPECT_TRUE(made.derived[2].pasted) << "of a value that the compiler is given";
+}
+
 TEST(ManifestTest, SpecificTargetsCarryTheSuffix) {
   const Operation operation = scale_operation();
   EXPECT_EQ(scale_template(operation).target(90), "sm_90a");
@@ -86,6 +97,12 @@ INSTANTIATE_TEST_SUITE_P(
             "dims, parameters, default, derived, rules, spill_bytes, tensor_maps, workspace, "
             "launches"},
         Refused{"\"source\": \"kernel.cu\",", "", "m.json:1: source: missing"},
+        Refused{"\"tiles\": \"ceil_div(m, ROWS)\"", R"("tiles": {"value": "m", "bind": "runtime"})",
+                "m.json:16: derived.tiles.bind: \"runtime\" is not compile"},
+        Refused{"\"tiles\": \"ceil_div(m, ROWS)\"",
+                R"("late": "m * GROUP", "tiles": {"value": "late", "bind": "compile"})",
+                "m.json:16: derived.tiles.value: \"late\" hangs on a run-time parameter: "
+                "configurations that differ in it share a compile"},
         Refused{"kernel.cu", "../kernel.cu",
                 "m.json:4: source: \"../kernel.cu\" is no file beside the manifest"},
         Refused{"\"spill_bytes\": 8", "\"spill_bytes\": -8", "m.json:22: spill_bytes: -8 < 0"},

@@ -142,7 +142,7 @@ TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
     for (std::int64_t i = 0; i < made.space.size(); ++i) {
       const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
       if (!candidate) continue;
-      of[candidate->configuration.at("ALIGNED_D")].insert(candidate->configuration.at("BN"));
+      of[*candidate->scope.find("ALIGNED_D")].insert(candidate->configuration.at("BN"));
     }
     return of;
   };

@@ -310,7 +310,7 @@ TEST_F(CostModelTest, LowTilesOfOneWaveAreWithinATenthOfWhatWasMeasured) {
   for (const auto& [sizes, tile, us] : measured) {
     const Predicted predicted(*catalog_, concat("matmul ", sizes, " dtype=bf16"));
     EXPECT_NEAR(predicted.us_of(concat(tile,
-                                       " CM=1 CN=1 OVERLAP=0 PINGPONG=0 ALIGNED_D=1 PERSISTENT=1 "
+                                       " CM=1 CN=1 OVERLAP=0 PINGPONG=0 PERSISTENT=1 "
                                        "GROUP=8 PROGRAMMATIC=0")),
                 us, 0.1 * us)
         << sizes << ": " << tile;
@@ -353,19 +353,19 @@ TEST_F(CostModelTest, ProductsFromTheMemoryGainByEarlyStartsInClustersAlone) {
   };
   const char* const wide = "matmul m=128 n=10240 k=8192 dtype=bf16";
   EXPECT_LT(gain(wide,
-                 "BM=64 BN=176 BK=64 STAGES=6 CM=1 CN=1 OVERLAP=0 PINGPONG=0 ALIGNED_D=1 "
+                 "BM=64 BN=176 BK=64 STAGES=6 CM=1 CN=1 OVERLAP=0 PINGPONG=0 "
                  "PERSISTENT=1 GROUP=8"),
             0);
   EXPECT_GT(gain(wide,
-                 "BM=64 BN=176 BK=64 STAGES=6 CM=2 CN=2 OVERLAP=0 PINGPONG=0 ALIGNED_D=1 "
+                 "BM=64 BN=176 BK=64 STAGES=6 CM=2 CN=2 OVERLAP=0 PINGPONG=0 "
                  "PERSISTENT=1 GROUP=8"),
             0);
   EXPECT_GT(gain("matmul m=1024 n=1024 k=1024 dtype=bf16",
-                 "BM=64 BN=128 BK=64 STAGES=8 CM=1 CN=1 OVERLAP=0 PINGPONG=0 ALIGNED_D=1 "
+                 "BM=64 BN=128 BK=64 STAGES=8 CM=1 CN=1 OVERLAP=0 PINGPONG=0 "
                  "PERSISTENT=1 GROUP=8"),
             0);
   EXPECT_LT(gain("matmul m=16 n=4096 k=4096 dtype=bf16",
-                 "BM=16 BN=64 BK=128 STAGES=4 SPLIT=4 SLICES=1 CM=1 AHEAD=0 TRANSPOSED=0"),
+                 "BM=16 BN=64 BK=128 STAGES=4 SPLIT=4 SLICES=1 CM=1 AHEAD=0"),
             0);
 }
 
