@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gpu_fixture.h"
-#include "model/catalog.h"
+#include "model/catalog/catalog.h"
 #include "tests/compile/tile_kernels.h"
 
 namespace kernwright {
