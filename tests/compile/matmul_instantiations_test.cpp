@@ -230,15 +230,15 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
     for (const Problem& problem : problems) {
       const Row of_problem = problem_row(operation, problem);
       const CandidateMaker maker(made, operation, problem, profile_);
-      for (std::int64_t i = 0; i < made.space.size(); ++i) {
-        const Configuration configuration = made.space.at(i);
-        if (!maker.obeys_rules(configuration)) continue;
-        const auto candidate = maker.make(configuration);
+      std::vector<std::int64_t> points;
+      maker.add_obeying(0, made.space.size(), points);
+      for (const std::int64_t point : points) {
+        const auto candidate = maker.make(point);
         if (!candidate) continue;
         Row row;
         for (const Parameter& parameter : made.space.parameters()) {
           if (parameter.binding == Binding::compile) {
-            row.push_back(configuration.at(parameter.name));
+            row.push_back(candidate->configuration.at(parameter.name));
           }
         }
         row.insert(row.end(), of_problem.begin(), of_problem.end());
@@ -246,7 +246,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
         for (const Derived& derived : made.derived) {
           row.push_back(std::min<std::int64_t>(*candidate->scope.find(derived.name), 2));
         }
-        candidates.emplace(std::move(row), std::pair(&problem, i));
+        candidates.emplace(std::move(row), std::pair(&problem, point));
       }
     }
     std::vector<Row> rows;

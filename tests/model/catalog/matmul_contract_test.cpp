@@ -13,6 +13,7 @@
 #include "support/text.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
+#include "tests/model/valid_candidates.h"
 
 namespace kernwright {
 namespace {
@@ -139,10 +140,8 @@ TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
         matmul.normalize(Problem::parse(concat("matmul m=4096 k=512 split=qkv ", sizes)).value())
             .value();
     std::map<std::int64_t, std::set<std::int64_t>> of;
-    for (std::int64_t i = 0; i < made.space.size(); ++i) {
-      const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
-      if (!candidate) continue;
-      of[*candidate->scope.find("ALIGNED_D")].insert(candidate->configuration.at("BN"));
+    for (const Candidate& candidate : valid_candidates(made, matmul, problem, h200())) {
+      of[*candidate.scope.find("ALIGNED_D")].insert(candidate.configuration.at("BN"));
     }
     return of;
   };
@@ -183,10 +182,7 @@ TEST(MatmulContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
     const Problem problem = matmul.normalize(Problem::parse(text).value()).value();
     std::string names;
     for (const KernelTemplate* made : catalog().templates_of("matmul")) {
-      bool valid = false;
-      for (std::int64_t i = 0; i < made->space.size() && !valid; ++i) {
-        valid = make_candidate(*made, matmul, problem, made->space.at(i), h200()).has_value();
-      }
+      const bool valid = !valid_candidates(*made, matmul, problem, h200(), 1).empty();
       if (valid) names += concat(names.empty() ? "" : " ", made->name.substr(7));
     }
     return names;
@@ -236,20 +232,16 @@ TEST(MatmulContractTest, BoxesOfMatmulsAreSpansOfTheSwizzle) {
               .normalize(
                   Problem::parse(concat("matmul m=400 n=512 k=512 residual=add ", types)).value())
               .value();
-      int valid = 0;
-      for (std::int64_t i = 0; i < made.space.size(); ++i) {
-        const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
-        if (!candidate) continue;
-        ++valid;
-        for (const TensorMapPlan& map : candidate->plan.tensor_maps) {
-          EXPECT_EQ(map.box[0] * byte_size(map.dtype), 128) << candidate->id() << ' ' << map.name;
-          EXPECT_EQ(map.swizzle, 128) << candidate->id() << ' ' << map.name;
+      const std::vector<Candidate> candidates = valid_candidates(made, matmul, problem, h200());
+      EXPECT_FALSE(candidates.empty()) << name << ' ' << types;
+      for (const Candidate& candidate : candidates) {
+        for (const TensorMapPlan& map : candidate.plan.tensor_maps) {
+          EXPECT_EQ(map.box[0] * byte_size(map.dtype), 128) << candidate.id() << ' ' << map.name;
+          EXPECT_EQ(map.swizzle, 128) << candidate.id() << ' ' << map.name;
         }
-        EXPECT_EQ(
-            candidate->scope.find("DEPTH").value() * byte_size(matmul.dtype(problem, "dtype")),
-            candidate->configuration.at("BK") * 2);
+        EXPECT_EQ(candidate.scope.find("DEPTH").value() * byte_size(matmul.dtype(problem, "dtype")),
+                  candidate.configuration.at("BK") * 2);
       }
-      EXPECT_GT(valid, 0) << name << ' ' << types;
     }
   }
 }
@@ -263,17 +255,15 @@ TEST(MatmulContractTest, MatmulTemplatesCopyTheOperandAloneThatTmaCannotAddress)
             .normalize(
                 Problem::parse(concat("matmul m=200 n=512 k=512 dtype=bf16", pitches)).value())
             .value();
-    for (std::int64_t i = 0; i < made.space.size(); ++i) {
-      const auto candidate = make_candidate(made, matmul, problem, made.space.at(i), h200());
-      if (!candidate) continue;
-      std::string operands;
-      for (const WorkspacePlan& workspace : candidate->plan.workspaces) {
-        if (workspace.bytes > 0) operands += workspace.name;
-      }
-      EXPECT_EQ(candidate->plan.launches.size(), operands.empty() ? 1U : 2U);
-      return operands;
+    const std::vector<Candidate> first = valid_candidates(made, matmul, problem, h200(), 1);
+    if (first.empty()) return std::string("no candidate");
+    const ExecutionPlan& plan = first.front().plan;
+    std::string operands;
+    for (const WorkspacePlan& workspace : plan.workspaces) {
+      if (workspace.bytes > 0) operands += workspace.name;
     }
-    return std::string("no candidate");
+    EXPECT_EQ(plan.launches.size(), operands.empty() ? 1U : 2U);
+    return operands;
   };
   for (const char* name : {"matmul/persistent_wave", "matmul/skinny"}) {
     EXPECT_EQ(copied(name, " lda=1024 ldb=520"), "");
