@@ -16,14 +16,21 @@ if(KERNWRIGHT_BENCHES)
   find_package(benchmark REQUIRED)
 endif()
 
-# Headers alone, for bundles: the libraries are loaded when one is written or installed.
-foreach(header archive.h sodium.h)
-  find_path(KERNWRIGHT_HAS_${header} ${header} DOC "Folder with ${header}")
-  if(NOT KERNWRIGHT_HAS_${header})
-    message(FATAL_ERROR "no ${header}: install libarchive-dev and libsodium-dev, or run "
-      "src/cmake/setup.sh")
+# For bundles: linked statically where they can be, so that bundles can be installed on a machine
+# without them; Debian's shared libarchive would bring 40 MB of Unicode tables along. What libarchive
+# has beside tar and zstd refers to six more libraries, and goes with its sections.
+set(bundle_libraries "")
+foreach(name archive sodium zstd)
+  find_library(KERNWRIGHT_LIB_${name} NAMES lib${name}.a ${name} DOC "Library ${name}")
+  if(NOT KERNWRIGHT_LIB_${name})
+    message(FATAL_ERROR "no lib${name}: install libarchive-dev, libsodium-dev and libzstd-dev, or "
+      "run src/cmake/setup.sh")
   endif()
+  list(APPEND bundle_libraries ${KERNWRIGHT_LIB_${name}})
 endforeach()
+add_library(kernwright_bundles INTERFACE)
+target_link_libraries(kernwright_bundles INTERFACE ${bundle_libraries})
+target_link_options(kernwright_bundles INTERFACE -Wl,--gc-sections)
 
 # libSupport alone; linked by the support layer, and by the command line for its option parser.
 add_library(kernwright_llvm INTERFACE)

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/candidate_maker.h"
+#include "model/candidate/candidate_maker.h"
 
 namespace kernwright {
 

@@ -5,41 +5,15 @@
 #include <optional>
 #include <sodium.h>
 
-#include "support/libraries/dynamic_library.h"
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
 
-struct Sodium {
-  decltype(&::sodium_init) init = nullptr;
-  decltype(&::crypto_sign_keypair) keypair = nullptr;
-  decltype(&::crypto_sign_detached) detached = nullptr;
-  decltype(&::crypto_sign_verify_detached) verify = nullptr;
-};
-
-Result<Sodium> load() {
-  const Result<DynamicLibrary> library =
-      DynamicLibrary::open({"libsodium.so.26", "libsodium.so.23"});
-  if (!library) return library.error();
-  Sodium sodium;
-  const auto resolve = [&library](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library->symbol(name));
-    return function != nullptr;
-  };
-  const bool found = resolve(sodium.init, "sodium_init") &&
-                     resolve(sodium.keypair, "crypto_sign_keypair") &&
-                     resolve(sodium.detached, "crypto_sign_detached") &&
-                     resolve(sodium.verify, "crypto_sign_verify_detached");
-  if (!found || sodium.init() < 0) {
-    return Error{ErrorCode::unavailable, concat(library->name(), " cannot be used")};
-  }
-  return sodium;
-}
-
-const Result<Sodium>& sodium() {
-  static const Result<Sodium> loaded = load();
-  return loaded;
+/// To be asked before libsodium is used.
+Result<void> initialise() {
+  if (::sodium_init() < 0) return Error{ErrorCode::internal, "libsodium cannot be used"};
+  return {};
 }
 
 int digit(char c) {
@@ -79,19 +53,17 @@ const unsigned char* data_of(std::string_view text) {
 }  // namespace
 
 Result<KeyPair> make_key_pair() {
-  const Result<Sodium>& library = sodium();
-  if (!library) return library.error();
+  if (const Result<void> ready = initialise(); !ready) return ready.error();
   std::array<unsigned char, crypto_sign_PUBLICKEYBYTES> shared{};
   std::array<unsigned char, crypto_sign_SECRETKEYBYTES> secret{};
-  if (library->keypair(shared.data(), secret.data()) != 0) {
+  if (::crypto_sign_keypair(shared.data(), secret.data()) != 0) {
     return Error{ErrorCode::internal, "libsodium made no key pair"};
   }
   return KeyPair{hex_of(shared), hex_of(secret)};
 }
 
 Result<std::string> sign(std::string_view message, std::string_view secret_key) {
-  const Result<Sodium>& library = sodium();
-  if (!library) return library.error();
+  if (const Result<void> ready = initialise(); !ready) return ready.error();
   const auto secret = bytes_of<crypto_sign_SECRETKEYBYTES>(secret_key);
   if (!secret) {
     return Error{ErrorCode::invalid_argument,
@@ -99,8 +71,8 @@ Result<std::string> sign(std::string_view message, std::string_view secret_key) 
                         " hex digits: ", secret_key.size(), " characters")};
   }
   std::array<unsigned char, crypto_sign_BYTES> signature{};
-  if (library->detached(signature.data(), nullptr, data_of(message), message.size(),
-                        secret->data()) != 0) {
+  if (::crypto_sign_detached(signature.data(), nullptr, data_of(message), message.size(),
+                             secret->data()) != 0) {
     return Error{ErrorCode::internal, "libsodium signed nothing"};
   }
   return hex_of(signature);
@@ -108,8 +80,7 @@ Result<std::string> sign(std::string_view message, std::string_view secret_key) 
 
 Result<bool> is_signed(std::string_view message, std::string_view signature,
                        std::string_view public_key) {
-  const Result<Sodium>& library = sodium();
-  if (!library) return library.error();
+  if (const Result<void> ready = initialise(); !ready) return ready.error();
   const auto key = bytes_of<crypto_sign_PUBLICKEYBYTES>(public_key);
   if (!key) {
     return Error{ErrorCode::invalid_argument,
@@ -118,7 +89,8 @@ Result<bool> is_signed(std::string_view message, std::string_view signature,
   }
   const auto given = bytes_of<crypto_sign_BYTES>(signature);
   if (!given) return false;
-  return library->verify(given->data(), data_of(message), message.size(), key->data()) == 0;
+  return ::crypto_sign_verify_detached(given->data(), data_of(message), message.size(),
+                                       key->data()) == 0;
 }
 
 }  // namespace kernwright

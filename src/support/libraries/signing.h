@@ -16,8 +16,8 @@ struct KeyPair {
   std::string secret_key;
 };
 
-// By libsodium, which is loaded when the first of these is called. Errors: `unavailable` where it
-// cannot be; `invalid_argument` for text that is no key, which is never shown: it may be a secret.
+// By libsodium. Errors: `invalid_argument` for text that is no key, which is never shown: it may be
+// a secret.
 
 Result<KeyPair> make_key_pair();
 

@@ -12,8 +12,7 @@
 
 namespace kernwright {
 
-// Archives, tar compressed by zstd, by libarchive, which is loaded when the first of them is
-// opened. Errors: `unavailable` where it cannot be; `io`; `corrupt` with libarchive's words.
+// Archives, tar compressed by zstd, by libarchive. Errors: `io`; `corrupt` with libarchive's words.
 
 /// Writes regular files. The same files in the same order give the same bytes: no time, owner or
 /// mode of this machine enters.

@@ -68,14 +68,9 @@ std::string raw_tar(char type, const std::string& owner) {
 class BundleTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const Result<KeyPair> keys = make_key_pair()) {
-      keys_ = *keys;
-    } else {
-      GTEST_SKIP() << keys.error().message;
-    }
-    if (const Result<TarWriter> tar = TarWriter::create(dir_ / "probe"); !tar) {
-      GTEST_SKIP() << tar.error().message;
-    }
+    const Result<KeyPair> keys = make_key_pair();
+    ASSERT_TRUE(keys) << keys.error().message;
+    keys_ = *keys;
     record_.winner.artifact = digest_of("winner").hex();
     ASSERT_TRUE(cache_.put_artifact(record_.winner.artifact, sample_kernel("winner")));
     ASSERT_TRUE(cache_.put_artifact(digest_of("other").hex(), sample_kernel("other")));
