@@ -5,7 +5,7 @@
 
 After every kill -9: no file of the cache is torn, no record that was published is gone, a bundle that lies under
 its name installs, an installation in use is whole. At the end everything completes. Works without a GPU, by
-prediction; needs NVRTC, and libarchive and libsodium for the bundles.
+prediction; needs NVRTC.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from toolkit import skip_without_compiler
 
 SKU = ["--sku", "h200"]
 
@@ -104,15 +106,16 @@ def main():
     parser.add_argument("--points", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    skip_without_compiler(options.tool)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="kernwright-crash-"))
     world = World(options.tool, folder)
     probe = world.run("tune", "vector_add", "n=4096", "dtype=fp32", *SKU, "--cache", world.cache)
     packed = world.run("cache", "export", world.bundle, "--cache", world.cache)
     for ran in (probe, packed):
         if ran.returncode != 0:
-            print(f"cannot run here: {ran.stderr}")
+            print(ran.stdout, ran.stderr)
             shutil.rmtree(folder)
-            return 77
+            return 1
     rng = random.Random(options.seed)
     killed = 0
     for point in range(options.points):
