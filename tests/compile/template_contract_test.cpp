@@ -13,6 +13,7 @@
 #include "support/find_named.h"
 #include "support/text.h"
 #include "tests/compile/toolkit_world.h"
+#include "tests/model/valid_candidates.h"
 
 namespace kernwright {
 namespace {
@@ -40,7 +41,8 @@ std::vector<Problem> variations(const Operation& operation) {
   const auto add_if_valid = [&](const Problem& given) {
     const auto problem = operation.normalize(given);
     if (!problem) {
-      EXPECT_FALSE(operation.requirements.empty()) << problem.error().message;
+      EXPECT_NE(problem.error().message.find(operation.name + ": rule \""), std::string::npos)
+          << problem.error().message;
       return false;
     }
     if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
@@ -108,11 +110,12 @@ TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
         if (!applies(made, operation, problem, profile)) continue;
         auto candidate =
             make_candidate(made, operation, problem, made.default_configuration, profile);
-        for (std::int64_t i = 0; !candidate && i < made.space.size(); ++i) {
-          candidate = make_candidate(made, operation, problem, made.space.at(i), profile);
+        if (!candidate) {
+          std::vector<Candidate> first = valid_candidates(made, operation, problem, profile, 1);
+          ASSERT_FALSE(first.empty()) << made.name << ", " << problem.text() << " on " << profile.id
+                                      << ": " << candidate.error().message;
+          candidate = std::move(first.front());
         }
-        ASSERT_TRUE(candidate) << made.name << ", " << problem.text() << " on " << profile.id
-                               << ": " << candidate.error().message;
         for (const LaunchPlan& launch : candidate->plan.launches) {
           compiles.push_back({made.name + ", " + problem.text() + " on " + profile.id,
                               made.allowed_spill_bytes, launch.kernel,
@@ -267,12 +270,10 @@ TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWg
        }) {
     const KernelTemplate& made = **catalog_->kernel_template(expected.kernel_template);
     const Problem problem = *operation.normalize(*Problem::parse(expected.problem));
-    std::vector<Candidate> valid;
-    for (std::int64_t i = 0; i < made.space.size(); ++i) {
-      auto candidate = make_candidate(made, operation, problem, made.space.at(i), profile);
-      if (!candidate || (expected.late && candidate->scope.find("LATE").value_or(0) == 0)) continue;
-      valid.push_back(*std::move(candidate));
-    }
+    std::vector<Candidate> valid = valid_candidates(made, operation, problem, profile);
+    std::erase_if(valid, [&](const Candidate& candidate) {
+      return expected.late && candidate.scope.find("LATE").value_or(0) == 0;
+    });
     ASSERT_GE(valid.size(), kSamples) << expected.problem;
     std::vector<Compile> compiles;
     for (std::size_t i = 0; i < kSamples; ++i) {

@@ -20,12 +20,17 @@ std::ptrdiff_t threads() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
 }
 
+// In a process of its own, which has no thread but this one.
 TEST_F(ServiceCoreTest, ThereAreNoThreadsToCompileOnBeforeTheFirstCompile) {
-  const std::ptrdiff_t before = threads();
-  const auto core = open();
-  EXPECT_LE(threads(), before);
-  ASSERT_TRUE(core->get_best_kernel(problem_));
-  EXPECT_GT(threads(), before);
+  if (!forks_start_threads()) GTEST_SKIP() << kThreadsStarted;
+  EXPECT_EQ(in_child([&] {
+              if (threads() != 1) return 1;
+              const auto core = open();
+              if (threads() != 1) return 2;
+              if (!core->get_best_kernel(problem_)) return 3;
+              return threads() > 1 ? 0 : 4;
+            }),
+            0);
 }
 
 TEST_F(ServiceCoreTest, AForkedProcessFindsWhatIsInMemoryAndNothingElse) {
@@ -154,7 +159,8 @@ TEST_F(ServiceCoreTest, AKernelTunedForOneStateOfTheL2IsNotServedForAnother) {
   EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
 }
 
-TEST_F(ServiceCoreTest, TheWinnerIsTheFastestOfTheMeasured) {
+// The fake device has no noise; of a tie the default would win.
+TEST_F(ServiceCoreTest, TheFastestOfTheMeasuredWinsUnlessTheDefaultTies) {
   const auto core = open();
   const Result<TuningResult> tuned = core->tune(problem_, few_trials());
   ASSERT_TRUE(tuned) << tuned.error().message;
@@ -162,7 +168,16 @@ TEST_F(ServiceCoreTest, TheWinnerIsTheFastestOfTheMeasured) {
   for (const Trial& trial : tuned->trials) {
     if (trial.outcome == Outcome::ok) best = std::min(best, trial.measurement.median_us());
   }
-  EXPECT_DOUBLE_EQ(tuned->record.winner.measurement.median_us(), best);
+  const RankedConfiguration& winner = tuned->record.winner;
+  ASSERT_TRUE(tuned->record.baseline);
+  const RankedConfiguration& standard = *tuned->record.baseline;
+  if (winner.kernel_template == standard.kernel_template &&
+      winner.configuration == standard.configuration) {
+    EXPECT_LE(winner.measurement.median_us(), 1.01 * best);
+  } else {
+    EXPECT_DOUBLE_EQ(winner.measurement.median_us(), best);
+    EXPECT_LT(best, standard.measurement.median_us());
+  }
 }
 
 TEST_F(ServiceCoreTest, TuneNowTunesAMissAndIgnoresAPrediction) {
