@@ -1,6 +1,5 @@
 #include "support/json.h"
 
-#include <chrono>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -96,11 +95,9 @@ TEST(JsonTest, DuplicateKeyIsRefusedWithBothLines) {
 
 TEST(JsonTest, ManyKeysTakeNoMoreThanTheirNumber) {
   std::string text = "{";
-  for (int i = 0; i < 100'000; ++i) text += concat(i == 0 ? "" : ",", '"', i, "\":1");
-  const auto start = std::chrono::steady_clock::now();
+  // A search among all keys for each would take longer than ctest gives a test.
+  for (int i = 0; i < 500'000; ++i) text += concat(i == 0 ? "" : ",", '"', i, "\":1");
   EXPECT_EQ(error_of(text + "}"), "parsed");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20))
-      << "a search among all keys for each takes minutes";
   EXPECT_EQ(error_of(text + ",\"77\":1}"),
             "file.json:1: key \"77\" is given twice, first on line 1");
 }

@@ -47,10 +47,9 @@ TEST_F(KeyLockTest, LeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "v1" / "locks"));
 }
 
+// To wait would take longer than ctest gives a test.
 TEST_F(KeyLockTest, WhereNoFileCanBeMadeNobodyWaits) {
-  const Clock::time_point start = Clock::now();
-  EXPECT_FALSE(KeyLock::acquire("/dev/null/cache", "a", milliseconds(10'000)).held());
-  EXPECT_LT(Clock::now() - start, milliseconds(5'000));
+  EXPECT_FALSE(KeyLock::acquire("/dev/null/cache", "a", std::chrono::hours(24)).held());
 }
 
 TEST_F(KeyLockTest, ItEndsWithAHolderThatIsKilled) {
@@ -62,7 +61,7 @@ TEST_F(KeyLockTest, ItEndsWithAHolderThatIsKilled) {
   while (acquire("a", milliseconds(0)).held()) std::this_thread::yield();
   ::kill(child, SIGKILL);
   EXPECT_EQ(wait_for(child), -1);
-  EXPECT_TRUE(acquire("a", milliseconds(10'000)).held());
+  EXPECT_TRUE(acquire("a", milliseconds(600'000)).held());
 }
 
 TEST_F(KeyLockTest, ProcessesOfDifferentPidNamespacesExcludeEachOther) {
@@ -75,11 +74,15 @@ TEST_F(KeyLockTest, ProcessesOfDifferentPidNamespacesExcludeEachOther) {
     });
   };
   int ready[2];
+  int tried[2];
   ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(tried), 0);
   const pid_t holder = in_namespace([&] {
     const KeyLock lock = acquire("a");
     static_cast<void>(::write(ready[1], "x", 1) == 1);
-    std::this_thread::sleep_for(milliseconds(300));
+    char byte = 0;
+    ::close(tried[1]);
+    static_cast<void>(::read(tried[0], &byte, 1) == 1);  // or the waiter is gone
     return lock.held() ? 0 : 1;
   });
   char byte = 0;
@@ -87,15 +90,20 @@ TEST_F(KeyLockTest, ProcessesOfDifferentPidNamespacesExcludeEachOther) {
   if (::read(ready[0], &byte, 1) != 1) {
     wait_for(holder);
     ::close(ready[0]);
+    ::close(tried[0]);
+    ::close(tried[1]);
     GTEST_SKIP() << "no PID namespace can be made here";
   }
-  const pid_t waiter = in_namespace([this] {
+  const pid_t waiter = in_namespace([&] {
     if (acquire("a", milliseconds(0)).held()) return 1;
-    return acquire("a", milliseconds(10'000)).held() ? 0 : 2;
+    static_cast<void>(::write(tried[1], "x", 1) == 1);
+    return acquire("a", milliseconds(600'000)).held() ? 0 : 2;
   });
+  ::close(tried[1]);
   EXPECT_EQ(wait_for(waiter), 0);
   EXPECT_EQ(wait_for(holder), 0);
   ::close(ready[0]);
+  ::close(tried[0]);
 }
 
 TEST_F(KeyLockTest, TwoNeverHaveItAtOnce) {
@@ -105,7 +113,7 @@ TEST_F(KeyLockTest, TwoNeverHaveItAtOnce) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       for (int turn = 0; turn < 50; ++turn) {
-        const KeyLock lock = acquire("a", milliseconds(60'000));
+        const KeyLock lock = acquire("a", milliseconds(600'000));
         ASSERT_TRUE(lock.held());
         const int now = ++inside;
         if (now > most) most = now;

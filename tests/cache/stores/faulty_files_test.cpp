@@ -93,11 +93,10 @@ TEST(SlowFilesTest, CostTimeAndNothingElse) {
   const TieredCache cache(dir.path());
   ASSERT_TRUE(cache.put_record(sample_record(1)));
   const FaultyFiles slow(dir.path().native(), Call::all, 0, std::chrono::milliseconds(20));
-  const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(cache.records().get(sample_key(1)).runs.size(), 1U);
   EXPECT_TRUE(cache.put_record(sample_record(2)));
   EXPECT_GT(FaultyFiles::failed(), 5);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(FaultyFiles::failed(), 500) << "each costs 20 ms";
 }
 
 }  // namespace

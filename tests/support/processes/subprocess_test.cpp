@@ -48,7 +48,7 @@ TEST(SubprocessTest, KillsTheWholeGroupPastTheDeadline) {
   process->kill();
   EXPECT_EQ(process->wait(kNoDeadline).value().text(), "signal 9 (SIGKILL)");
   const std::string stat = concat("/proc/", trim(read_file(file).value()), "/stat");
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < 60'000; ++i) {
     const auto status = read_file(stat);
     if (!status || status->find(") Z ") != std::string::npos) return;
     ::usleep(1000);
