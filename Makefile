@@ -10,7 +10,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test dist bench format lint fuzz clean
+.PHONY: build tune test golden dist bench format lint fuzz clean
 
 build:
 	@$(SETUP)
@@ -23,6 +23,13 @@ tune: build
 
 test: build
 	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
+
+# Accepts what the commands print today; doctor's text needs a machine without a GPU.
+golden:
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli_test
+	@$(WITH_TOOLKIT) KERNWRIGHT_GOLDEN=$(CURDIR)/tests/data/cli \
+	  $(BUILD)/bin/kernwright_cli_test --gtest_brief=1 --gtest_filter='Golden*'
 
 dist: build
 	@cmake --build --preset $(PRESET) --target dist
