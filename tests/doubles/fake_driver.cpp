@@ -427,7 +427,7 @@ FakeDriver::FakeDriver() {
   api_.graph_upload = [](CUgraphExec, CUstream) { return driver->enter("cuGraphUpload"); };
   api_.graph_launch = [](CUgraphExec exec, CUstream) {
     driver->graph_launches.push_back(exec);
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
     while (driver->launches_wait && driver->gate_word &&
            std::atomic_ref(*driver->gate_word).load() < driver->gate_value) {
       if (std::chrono::steady_clock::now() > limit) return CUDA_ERROR_LAUNCH_TIMEOUT;

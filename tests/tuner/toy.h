@@ -148,12 +148,11 @@ class LandscapeRunner final : public Runner {
   double clock_seconds = 0;
   double prepare_seconds = 0;
   double sample_seconds = 0.001;
-  bool sleeps = false;  ///< really takes the time
   int prepared = 0;
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel&) override {
     ++prepared;
-    spend(prepare_seconds);
+    clock_seconds += prepare_seconds;
     const Outcome end = outcome(candidate);
     if (end == Outcome::launch_failed) return Prepared{-1, {end, "refused"}};
     candidates_[next_] = &candidate;
@@ -177,12 +176,12 @@ class LandscapeRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override {
     std::vector<Sampled> result;
     // Compiles take real time, this clock does not: filling idle time must not outrun them.
-    if (!sleeps && !order.empty() && order.front() < 0)
+    if (!order.empty() && order.front() < 0)
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     for (const Id id : order) {
-      use_.queued(now());
-      spend(sample_seconds);
-      use_.done(now());
+      use_.queued(clock_seconds);
+      clock_seconds += sample_seconds;
+      use_.done(clock_seconds);
       if (id >= 0) ++samples[candidates_.at(id)->id()];
       const double us = id < 0 ? 100 : time_us(*candidates_.at(id));
       result.push_back({{}, {us * (1 + noise(taken_++)), 1980, clock_seconds}});
@@ -194,20 +193,11 @@ class LandscapeRunner final : public Runner {
     return paths ? paths(*candidates_.at(id)) : Runner::launch_paths(id);
   }
   Result<Audit> audit() override { return environment; }
-  DeviceUse take_use() override { return use_.take(now()); }
+  DeviceUse take_use() override { return use_.take(clock_seconds); }
   void drop(Id id) override { candidates_.erase(id); }
   bool lost() const override { return lost_; }
 
  private:
-  double now() const {
-    const auto real = std::chrono::steady_clock::now().time_since_epoch();
-    return sleeps ? std::chrono::duration<double>(real).count() : clock_seconds;
-  }
-  void spend(double seconds) {
-    clock_seconds += seconds;
-    if (sleeps) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  }
-
   std::map<Id, const Candidate*> candidates_;
   Id next_ = 0;
   int taken_ = 0;

@@ -81,12 +81,19 @@ class TimePathsTest : public ::testing::Test {
 };
 
 TEST_F(TimePathsTest, GivesOneSampleOfEachPathPerRound) {
-  ASSERT_TRUE(time_paths(driver_.api(), nullptr, paths_, {.rounds = 3}));
-  for (const LaunchPath& path : paths_) {
-    EXPECT_EQ(path.host_us.size(), 3U);
-    EXPECT_EQ(path.period_us.size(), 3U);
+  constexpr int kMost = 3 * (1 + 4 + 2 + 32 + 512);
+  // Where another program takes the processor away during the first launches they seem long, and
+  // fewer follow.
+  for (int attempt = 0; attempt < 100 && launches_[0] != kMost; ++attempt) {
+    launches_ = {};
+    ASSERT_TRUE(time_paths(driver_.api(), nullptr, paths_, {.rounds = 3}));
+    for (const LaunchPath& path : paths_) {
+      EXPECT_EQ(path.host_us.size(), 3U);
+      EXPECT_EQ(path.period_us.size(), 3U);
+    }
+    ASSERT_LE(launches_[0], kMost);
   }
-  EXPECT_EQ(launches_[0], 3 * (1 + 4 + 2 + 32 + 512));
+  EXPECT_EQ(launches_[0], kMost);
 }
 
 TEST_F(TimePathsTest, EndsWithItsSecondsButNotBeforeOneRound) {

@@ -1,7 +1,6 @@
 #include "tuner/cost/cost_model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
@@ -378,22 +377,6 @@ TEST_F(CostModelTest, NoPredictionIsBelowTheRoofline) {
     const Predicted predicted(*catalog_, text);
     EXPECT_GE(predicted.best_us(), 0.999 * roofline(text)) << text;
   }
-}
-
-TEST_F(CostModelTest, APredictionTakesUnderFiveMicroseconds) {
-  const Predicted predicted(*catalog_, "matmul m=4096 n=6144 k=4096 dtype=bf16");
-  const DeviceProfile h200 = find_profile("h200").value();
-  double best_us = 1e30;  // of a few passes: other programs share the machine
-  for (int pass = 0; pass < 5; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
-    double sum = 0;
-    for (const Candidate& candidate : predicted.list.candidates) sum += predict_us(candidate, h200);
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    EXPECT_GT(sum, 0);
-    best_us =
-        std::min(best_us, took.count() / static_cast<double>(predicted.list.candidates.size()));
-  }
-  EXPECT_LT(best_us, 5);
 }
 
 }  // namespace
