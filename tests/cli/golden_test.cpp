@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "model/embedded_files.h"
+#include "model/files/embedded_files.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/cli/run_program.h"

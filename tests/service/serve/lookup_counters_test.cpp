@@ -1,4 +1,4 @@
-#include "service/lookup_counters.h"
+#include "service/serve/lookup_counters.h"
 
 #include <gtest/gtest.h>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "service/hot_map.h"
+#include "service/serve/hot_map.h"
 
 #include <array>
 #include <gtest/gtest.h>
