@@ -42,8 +42,9 @@ constexpr double kAloneShare = 0.05;
 /// weights that are not asked for early.
 constexpr double kL2BytesPerNs = 7400;
 constexpr double kWeightNs = 30;
-/// Rows take longer with their weights' share of this, as if so much of them were fetched again; in
-/// fact the L1 keeps them: at all of it the L2 is asked for 12 % more than the rows.
+/// Fitted: rows slow down with the bytes of their weights divided by this, as if that share of the
+/// rows were fetched again. It is not: with a share of 1 the measured traffic of the L2 is only 12
+/// % more than the rows. So the term has no physical meaning.
 constexpr double kL1WeightBytes = 131072;
 /// Co-scheduling and skew, per doubling of a cluster: of blocks that come and go, and of rings.
 constexpr double kClusterShare = 0.055;

@@ -9,12 +9,15 @@
 
 namespace kernwright::detail {
 
-/// A picture of few results: learns how quickly times change along each parameter, and says how
-/// much it does not know. In one column two candidates are alike as exp(-jump - slope * distance),
-/// 1 where they agree, with distances in ordinals as shares of the column's range, so that names
-/// and sizes are both served. Over all columns likeness is part product (what was seen nearby),
-/// part mean (what each parameter does on its own). Cost grows with the cube of the results given
-/// to it.
+/// Gaussian-process regression over ordinal features, for the few results that a search has.
+///
+/// The covariance of two candidates, here called their likeness, mixes two kernels over the
+/// columns: a product (it learns from candidates that are near in every parameter) and a mean (it
+/// learns what each parameter does on its own). In one column both use exp(-jump - slope *
+/// distance), and 1 where the two agree. The distance is counted in ordinals, as a share of the
+/// column's range. The jump serves names, the slope serves sizes. The hyperparameters (jumps,
+/// slopes, the noise, the mean's part) climb the marginal likelihood, times a weak prior, one
+/// coordinate at a time. The cost of a fit grows with the cube of the number of results.
 class GaussianProcess {
  public:
   struct Estimate {
@@ -22,12 +25,14 @@ class GaussianProcess {
     double deviation = 0;
   };
 
-  /// What is known of one row, and how it hangs together with others.
+  /// The posterior at one row, with its covariance to the rows that were seen, so that it can be
+  /// conditioned on further rows cheaply.
   class Outlook {
    public:
     Estimate estimate() const;
-    /// Narrows it by what `other` would leave open here, measured as expected: no mean changes.
-    /// `other` has seen the same ones as this.
+    /// Conditions this row on `other`, as if `other` had been measured at exactly its mean: the
+    /// deviation becomes smaller and the mean stays. Both must have been conditioned on the same
+    /// rows before.
     void suppose(const Outlook& other);
 
    private:
@@ -44,19 +49,20 @@ class GaussianProcess {
   /// `features` outlives it; at most 255 ordinals per column.
   explicit GaussianProcess(const FeatureTable& features);
 
-  /// Takes `rows` with their `targets`, at least one, for all that is known, and adapts jumps,
-  /// slopes, noise and the mean's part a little further than the fits before did: `steps` trials,
-  /// each of which changes one of them if that makes the targets likelier.
+  /// Replaces the training data by `rows` and their `targets`, of which there is at least one. Then
+  /// it adapts the hyperparameters, beginning where the last fit ended: each of `steps` trials
+  /// changes one of them and keeps the change if it makes the targets likelier.
   void fit(std::span<const std::size_t> rows, std::span<const double> targets, int steps);
 
-  /// Good until the next fit. Quadratic in the rows.
+  /// The posterior at `row`, valid until the next fit. The cost is quadratic in the training rows.
   Outlook outlook(std::size_t row) const { return {*this, row}; }
-  /// The mean, and a deviation that is not below the exact one: what the row most alike leaves
-  /// open. Linear in the rows.
+  /// The mean, and an upper bound of the deviation: the one that the single most similar training
+  /// row would leave. The cost is linear in the training rows.
   Estimate bound(std::size_t row) const;
 
  private:
-  /// How unlike two rows are for the product, how alike for the mean: in one column, or summed up.
+  /// Two rows in one column, or summed over all columns: `far` is the exponent of the product
+  /// kernel, `near` the value that the mean kernel averages.
   struct Pair {
     double far = 0;
     double near = 0;

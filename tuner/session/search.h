@@ -23,7 +23,8 @@ namespace kernwright {
 struct TuningBudget {
   double seconds = 30;
   int trials = 1 << 30;  ///< candidates that are measured; where nothing is, that are compiled
-  /// Gone before the session, for opening what measures: of the seconds up to 15 % of them.
+  /// Seconds that opening the GPU and the problem took before the session began. They count
+  /// against `seconds`, but only up to the share `kOpeningShare` of it (`tuning_session.cpp`).
   double opening_seconds = 0;
 };
 

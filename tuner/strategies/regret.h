@@ -21,13 +21,16 @@ struct SearchOutlook {
   std::optional<double> optimistic_us;   ///< `SearchStrategy::optimistic_us`
 };
 
-/// How much faster than the best a candidate that was not looked at may be, as a share: 0.02 is
-/// 2 %. By what the cost model says of those: its predictions, moved by the median error that it
-/// made on what was measured, are taken to err as widely as there, and independently of each other;
-/// then the fastest of them is as likely faster as slower than this. Few results say little of how
-/// widely it errs, so the spread that is usual counts as much as 8 of them. From 64 results on the
-/// strategy's own model, where it has one, knows better and is believed alone. 0 where nothing is
-/// left.
+/// How much faster than the best measured candidate the best candidate that was not tried may be,
+/// as a share: 0.02 is 2 %. It is 0 where every candidate was tried.
+///
+/// The estimate comes from the cost model. Its predictions of the untried candidates are corrected
+/// by the median error that the model made on the measured ones. Their remaining errors are taken
+/// to be independent and as wide as the errors on the measured candidates. The result is the median
+/// of the fastest of them. A few results say little about how wide the errors are, so the usual
+/// spread, `kUsualSpread`, weighs as much as `kUsualCounts` results. A strategy's own model may
+/// have an optimistic estimate too: the larger of the two counts, and from `kTaught` results on the
+/// strategy's alone. Nothing is taken to be faster than the roofline.
 double regret_estimate(const SearchOutlook& outlook);
 
 }  // namespace kernwright

@@ -45,8 +45,10 @@ enum class Verdict { win, tie, unresolved };
 std::string_view to_string(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view text);
 
-/// How much slower one candidate is than another, as ln(ratio): the median of the paired
-/// differences and its distribution-free 99 % interval.
+/// How much slower one candidate is than another, as ln(ratio). The two were sampled in the same
+/// rounds: the estimate is the median of the paired differences, and `low` and `high` are its
+/// distribution-free confidence interval. `kDoubt` in `tuner/decision.cpp` is the probability that
+/// the interval misses.
 struct Slowdown {
   double estimate = 0;
   double low = 0;
