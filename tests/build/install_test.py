@@ -107,7 +107,8 @@ def pkg_config(prefix):
 
 def check_share(share):
     for name in ("README.md", "ARCHITECTURE.md", "templates/README.md", "tuner/README.md",
-                 "templates/matmul/operation.json", "src/examples/get_best_kernel.cpp"):
+                 "src/cli/README.md", "src/examples/README.md", "templates/matmul/operation.json",
+                 "src/examples/get_best_kernel.cpp"):
         if not (share / name).is_file():
             sys.exit(f"share/kernwright/{name} is not installed")
 
