@@ -10,32 +10,36 @@
 
 namespace kernwright {
 
-/// A kernel with its arguments as an instantiated CUDA graph, which costs the host about a third of
-/// a launch. It owns its workspace, as long as it lives, and keeps the kernel loaded: it outlives
-/// the service, and a new winner leaves it as it is. Bound to the context that was current when it
-/// was baked. Used by one thread at a time; launches share the workspace, so they follow each
-/// other: on one stream, or in an order that the caller sees to. Destroyed after its last launch
-/// has finished.
+/// A kernel with its arguments as an instantiated CUDA graph. Launching it costs the host about a
+/// third of an ordinary launch.
+///
+/// It owns its workspace and keeps the kernel loaded for as long as it lives. So it outlives the
+/// service, and a new winner leaves it as it is. It is bound to the context that was current when
+/// it was baked.
+///
+/// One thread uses it at a time. Its launches share the workspace, so they must follow each other:
+/// on one stream, or in an order that the caller sees to. Destroy it after its last launch has
+/// finished.
 class KERNWRIGHT_API BakedLaunch {
  public:
   BakedLaunch(BakedLaunch&& other) noexcept;
   BakedLaunch& operator=(BakedLaunch&& other) noexcept;
   ~BakedLaunch();
 
-  /// Enqueues on `stream` (a CUstream or cudaStream_t; null is the default stream), in one driver
-  /// call, without allocating. Errors: `device` with the driver's words; a stream that is being
-  /// captured takes `add_to_capture` instead.
+  /// Enqueues the graph on `stream` (a CUstream or cudaStream_t; null is the default stream), in
+  /// one driver call, without allocating. A stream that is being captured takes `add_to_capture`
+  /// instead. Errors: `device` with the driver's words.
   Result<void> launch(void* stream);
 
-  /// Other pointers and scalars for launches from now on, as `Kernel::launch` takes them; launches
-  /// that are enqueued keep theirs. Up to four sets that come back stay ready: buffers that
-  /// alternate between them cost no driver call. Allocates nothing. Errors as `Kernel::launch`;
-  /// the arguments are then those of before.
+  /// Gives other pointers and scalars to the launches from now on, as `Kernel::launch` takes them.
+  /// Launches that are already enqueued keep theirs. Up to four sets that come back stay ready, so
+  /// alternating between them costs no driver call. Allocates nothing. Errors: those of
+  /// `Kernel::launch`; the arguments are then those of before.
   Result<void> rebind(std::initializer_list<Arg> arguments);
   Result<void> rebind(const Arg* arguments, std::size_t count);
 
-  /// Adds the launch, with its present arguments, to the capture that `stream` is in. The graph
-  /// that comes of it refers to this object's workspace and kernel: it is destroyed first. Errors:
+  /// Adds the launch, with its present arguments, to the capture that `stream` is in. The captured
+  /// graph refers to this object's workspace and kernel, so destroy the graph first. Errors:
   /// `invalid_argument` where the stream is not being captured; `device`.
   Result<void> add_to_capture(void* stream) const;
 

@@ -5,11 +5,15 @@
 
 #include <kernwright/version.h>
 
-/* A thin C ABI over kernwright::Service for other languages. Every function that can fail returns 0
- * on success and -1 on failure; kw_last_error() then has the reason, for the calling thread. What a
- * function gives through a pointer is written on success alone. A null pointer where one is needed
- * is a failure that names it; releasing and closing NULL does nothing. What `Service` says of
- * forked processes holds here too. The library stays loaded when it is closed with dlclose. */
+/* A thin C ABI over kernwright::Service for other languages.
+ *
+ * Every function that can fail returns 0 on success and -1 on failure. After a failure
+ * kw_last_error() has the reason, for the calling thread. What a function gives through a pointer
+ * is written on success alone. A null pointer where one is needed is a failure, and the reason
+ * names it. Releasing and closing NULL does nothing.
+ *
+ * What `Service` says of forked processes holds here too. The library stays loaded when it is
+ * closed with dlclose. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,106 +25,112 @@ typedef struct kw_baked kw_baked;
 typedef struct kw_chain_builder kw_chain_builder;
 typedef struct kw_chain kw_chain;
 
-/* Where kw_options.log is told what it gets. */
+/* The level of a message that kw_options.log gets. */
 typedef enum kw_log_level { KW_LOG_DEBUG, KW_LOG_INFO, KW_LOG_WARNING } kw_log_level;
 
-/* Set all bytes to zero for the defaults; then set struct_size. Fields are only ever added at the
- * end: those that a caller's struct_size leaves out take their defaults, and a library that is
- * older than the caller refuses fields that it does not know unless they are zero. Strings and
- * arrays are copied by kw_open. */
+/* What a service works with. For the defaults set all bytes to zero, then set struct_size.
+ *
+ * Fields are only ever added at the end. Fields that a caller's struct_size leaves out take their
+ * defaults. A library that is older than the caller refuses fields that it does not know, unless
+ * they are zero. kw_open copies strings and arrays. */
 typedef struct kw_options {
   size_t struct_size;       /* sizeof(kw_options) of the caller */
   const char* cache;        /* cache directory, or NULL */
-  const char* template_dir; /* a folder of own templates, or NULL */
-  const char* sku;          /* profile id to work without a GPU, or NULL */
-  const char* on_miss;    /* "predict", "tune_now", "tune_in_background", "fail"; NULL: "predict" */
-  int device;             /* the GPU's number */
-  double tune_seconds;    /* budget of one tuning; 0: 30 */
-  const char* l2;         /* tuned for an L2 that is "cold", "warm" or "mixed"; NULL: "cold" */
-  const char* worker;     /* the program that tuning measures in, or NULL to look for it */
-  int measure_in_process; /* not 0: without it; a candidate that faults costs the process the GPU */
+  const char* template_dir; /* a folder with templates of your own, or NULL */
+  const char* sku;          /* the profile id to work for without a GPU, or NULL */
+  const char* on_miss; /* "predict", "tune_now", "tune_in_background", "fail"; NULL: "predict" */
+  int device;          /* the GPU's number */
+  double tune_seconds; /* the budget of one tuning; 0: 30 */
+  const char* l2;     /* the L2 that kernels are tuned for: "cold", "warm", "mixed"; NULL: "cold" */
+  const char* worker; /* the program that tuning measures in, or NULL to look for it */
+  int measure_in_process; /* not 0: no worker; a candidate that faults costs the process the GPU */
   const char* epilogue;   /* a file with a function that problems name as their epilogue, or NULL */
-  /* The worst match that is served, "exact", "recheck", "seed", "bucket", "predicted" or "none";
-   * NULL: "none". Worse ones fail, and with any but "none" nothing is ever compiled. A fleet that
-   * has a complete bundle says "recheck". */
+  /* The worst match that is served: "exact", "recheck", "seed", "bucket", "predicted" or "none".
+   * NULL: "none". A worse match is a failure, and with any value but "none" nothing is ever
+   * compiled. A fleet that has a complete bundle says "recheck". */
   const char* min_match;
-  const char* const* read_only_caches; /* further cache directories, only read */
+  const char* const* read_only_caches; /* further cache directories, which are only read */
   size_t read_only_cache_count;
-  const char* const* template_dirs; /* folders of own templates, beside template_dir */
+  const char* const* template_dirs; /* folders with own templates, besides template_dir */
   size_t template_dir_count;
-  const char* const* epilogues; /* files as epilogue, beside it */
+  const char* const* epilogues; /* files like epilogue, besides it */
   size_t epilogue_count;
   double background_seconds; /* GPU time that "tune_in_background" may take in all; 0: 600 */
-  int compile_threads;       /* compiles run at once; 0: all cores but two, at least one */
-  int check_launches;        /* not 0: every launch is a kw_launch_checked: for debugging */
-  /* Gets warnings and notes, with log_data as it was given; the library itself never prints. Called
-   * from any thread. `level` is a kw_log_level. NULL: nobody is told. */
+  int compile_threads;       /* compiles at the same time; 0: all cores but two, at least one */
+  int check_launches;        /* not 0: every launch is a kw_launch_checked, for debugging */
+  /* Gets warnings and notes, with log_data as it was given. It is called from any thread. `level`
+   * is a kw_log_level. NULL: nobody is told. The library itself never prints. */
   void (*log)(void* log_data, int level, const char* message);
   void* log_data;
 } kw_options;
 
-/* Opens a service; `options` may be NULL. */
+/* Opens a service. `options` may be NULL, for the defaults. */
 int kw_open(const kw_options* options, kw_service** service);
 
-/* Closes it; kernels obtained from it stay valid until they are released. */
+/* Closes a service. Kernels that it gave out stay valid until they are released. */
 void kw_close(kw_service* service);
 
-/* The best kernel for a problem in its text form, "matmul m=4096 n=6144 k=4096 dtype=bf16". */
+/* Gives the best kernel for a problem in text form, "matmul m=4096 n=6144 k=4096 dtype=bf16". */
 int kw_get_best_kernel(kw_service* service, const char* problem, kw_kernel** kernel);
 
-/* Tunes the problem for about `seconds` and returns the winner. */
+/* Tunes the problem for about `seconds` and gives the winner. */
 int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
 
 /* Gets the best kernel of every problem, so that later calls find it in memory. The reason of a
  * failure lists every problem that cannot be served. */
 int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
 
-/* How the problems asked for so far were answered, as a JSON array: [{"match": "exact", "reason":
- * "none", "count": 12}, ...]. Valid until the calling thread's next kw_lookup_counts. */
+/* How the problems that were asked for so far were answered, as a JSON array: [{"match": "exact",
+ * "reason": "none", "count": 12}, ...]. The text is valid until the calling thread's next
+ * kw_lookup_counts. */
 int kw_lookup_counts(const kw_service* service, const char** counts);
 
+/* Gives a kernel back. */
 void kw_release(kw_kernel* kernel);
 
-/* Device bytes a launch needs as workspace; often 0. (size_t)-1 where `kernel` is NULL. */
+/* The device bytes that a launch needs as workspace; often 0. (size_t)-1 where `kernel` is NULL. */
 size_t kw_workspace_bytes(const kw_kernel* kernel);
 
 /* A JSON object: problem, template, configuration, match, measured_us, predicted_us, arguments,
- * best_path ("stream", "graph" or "rebind"; null where that was not measured). Valid until the
- * kernel is released. NULL where `kernel` is. */
+ * best_path ("stream", "graph" or "rebind"; null where that was not measured). The text is valid
+ * until the kernel is released. NULL where `kernel` is NULL. */
 const char* kw_describe(const kw_kernel* kernel);
 
-/* Launches on `stream` in the current context: device pointers of the tensors in the operation's
- * order, then scalars (missing ones take their defaults; `scalars` may be NULL if there are none).
- * `workspace` is device memory of kw_workspace_bytes() that is the launch's own until it has ended.
- * NULL: the launch takes what it needs from a memory pool, in the order of the stream, and gives it
- * back; a graph that is captured from it holds the memory itself. */
+/* Launches the kernel on `stream` in the current context. `tensors` are the device pointers in the
+ * operation's order. `scalars` follow them; missing ones take their defaults, and `scalars` may be
+ * NULL if there are none. `workspace` is device memory of kw_workspace_bytes() that belongs to the
+ * launch until it has ended. NULL: the launch takes what it needs from a memory pool, in the order
+ * of the stream, and gives it back. A graph that is captured from such a launch holds the memory
+ * itself. */
 int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
               size_t tensor_count, const double* scalars, size_t scalar_count, void* workspace);
 
-/* The same, having asked the driver whether the GPU can reach all of the memory: for debugging. */
+/* The same as kw_launch, but first it asks the driver whether the GPU can reach all of the memory.
+ * This is for debugging. */
 int kw_launch_checked(const kw_kernel* kernel, void* stream, const void* const* tensors,
                       size_t tensor_count, const double* scalars, size_t scalar_count,
                       void* workspace);
 
-/* The kernel with these arguments as a CUDA graph of the current context, with a workspace of its
- * own: launched for about a third of the host's cost. Stays valid when the kernel is released and
- * the service closed. Used by one thread at a time; its launches follow each other. */
+/* Makes a CUDA graph of the kernel with these arguments, in the current context, with a workspace
+ * of its own. Launching it costs the host about a third of a kw_launch. It stays valid when the
+ * kernel is released and the service closed. One thread uses it at a time, and its launches follow
+ * each other. */
 int kw_bake(const kw_kernel* kernel, const void* const* tensors, size_t tensor_count,
             const double* scalars, size_t scalar_count, kw_baked** baked);
 
-/* Launches on `stream`, which is not being captured. */
+/* Launches the graph on `stream`, which must not be in a capture. */
 int kw_launch_baked(kw_baked* baked, void* stream);
 
-/* Other pointers and scalars for launches from now on. Up to four sets that come back stay
- * ready: alternating between them costs no driver call. */
+/* Gives other pointers and scalars to the launches from now on. Up to four sets that come back stay
+ * ready, so alternating between them costs no driver call. */
 int kw_rebind(kw_baked* baked, const void* const* tensors, size_t tensor_count,
               const double* scalars, size_t scalar_count);
 
-/* Adds the launch, with its present arguments, to the capture that `stream` is in. The graph that
- * comes of it is destroyed before the baked launch is released. */
+/* Adds the launch, with its present arguments, to the capture that `stream` is in. Destroy the
+ * captured graph before the baked launch is released. */
 int kw_add_to_capture(const kw_baked* baked, void* stream);
 
-/* To be called when its last launch has finished. */
+/* Gives a baked launch back. Call it when its last launch has finished. */
 void kw_release_baked(kw_baked* baked);
 
 /* One argument of a kernel in a chain. */
@@ -131,7 +141,8 @@ typedef enum kw_chain_arg_kind {
   KW_BUFFER     /* memory of the chain's own, from kw_chain_buffer */
 } kw_chain_arg_kind;
 
-/* All bytes that a kind does not use are zero. Given as an array, so its size never changes. */
+/* One argument. All bytes that its kind does not use are zero. Arguments are given as an array, so
+ * the size of this struct never changes. */
 typedef struct kw_chain_arg {
   int kind; /* a kw_chain_arg_kind */
   const void* pointer;
@@ -140,9 +151,10 @@ typedef struct kw_chain_arg {
   long long offset_bytes; /* added to the slot's address */
 } kw_chain_arg;
 
-/* Kernels that follow each other, with the wiring of their arguments, as one object. A builder is
- * told parameters, buffers and kernels in order; kw_chain_build makes the chain, bound to the
- * current context. It stays valid when kernels are released and the service is closed. */
+/* A chain is kernels that follow each other, with the wiring of their arguments, as one object. A
+ * builder is told parameters, buffers and kernels in order. kw_chain_build makes the chain, which
+ * is bound to the current context. It stays valid when kernels are released and the service is
+ * closed. kw_chain_end gives the builder back. */
 int kw_chain_begin(kw_chain_builder** builder);
 int kw_chain_parameter(kw_chain_builder* builder, const void* address, size_t* slot);
 int kw_chain_buffer(kw_chain_builder* builder, size_t bytes, size_t* slot);
@@ -151,34 +163,36 @@ int kw_chain_add(kw_chain_builder* builder, const kw_kernel* kernel, const kw_ch
 int kw_chain_build(const kw_chain_builder* builder, kw_chain** chain);
 void kw_chain_end(kw_chain_builder* builder);
 
-/* Launches all kernels on `stream`, by the chain's path. Used by one thread at a time. */
+/* Launches all kernels on `stream`, along the chain's path. One thread uses a chain at a time. */
 int kw_launch_chain(kw_chain* chain, void* stream);
 
-/* Other addresses for all parameters, in order, from the next launch on. */
+/* Gives other addresses to all parameters, in order, from the next launch on. */
 int kw_rebind_chain(kw_chain* chain, const void* const* parameters, size_t count);
 
 /* Adds the kernels to the capture that `stream` is in. */
 int kw_add_chain_to_capture(const kw_chain* chain, void* stream);
 
-/* "stream", "graph" and, where a kernel waits for its predecessor itself, "programmatic_stream" and
- * "programmatic_graph". A new chain is launched as a "graph". */
+/* Sets the way in which the chain is launched. It is "stream", "graph" or, where a kernel waits for
+ * its predecessor itself, "programmatic_stream" or "programmatic_graph". A new chain is launched as
+ * a "graph". */
 int kw_set_chain_path(kw_chain* chain, const char* path);
 
-/* Finds the kernels that gain by an early start, times every path on `stream` and stays with the
- * one of the shortest period; of those that tie, with the one that costs the host least. The
- * chain's results are overwritten. */
+/* Finds the kernels that gain by an early start. Then it times every path on `stream` and stays
+ * with the path of the shortest period. Of paths that tie it takes the one that costs the host
+ * least. The chain's results are overwritten. */
 int kw_tune_chain(kw_chain* chain, void* stream);
 
 /* A JSON object: kernels, memory_bytes, early_kernels (the places of those that start early on
- * programmatic paths), path, and every path with host_us and period_us once tuned.
- * Valid until the next kw_set_chain_path, kw_tune_chain or kw_release_chain. NULL where `chain` is.
- */
+ * programmatic paths), path, and every path with host_us and period_us once tuned. The text is
+ * valid until the next kw_set_chain_path, kw_tune_chain or kw_release_chain. NULL where `chain` is
+ * NULL. */
 const char* kw_describe_chain(const kw_chain* chain);
 
-/* To be called when its last launch has finished. */
+/* Gives a chain back. Call it when its last launch has finished. */
 void kw_release_chain(kw_chain* chain);
 
-/* The calling thread's last failure, "" if there was none. Valid until its next failing call. */
+/* The reason of the calling thread's last failure, "" if there was none. It is valid until the
+ * thread's next failing call. */
 const char* kw_last_error(void);
 
 /* The version of the library that is loaded, "0.1.0". */

@@ -15,17 +15,17 @@
 
 namespace kernwright {
 
-/// A pointer of a chain: one that the caller gives, or a buffer of the chain's own.
+/// A pointer of a chain: a parameter, which the caller gives, or a buffer of the chain's own.
 struct ChainSlot {
   bool is_buffer = false;
   std::size_t index = 0;  ///< among the parameters or the buffers
   std::int64_t offset_bytes = 0;
 
-  /// The same, from a byte further on.
+  /// The same pointer, moved on by `bytes`.
   ChainSlot at(std::int64_t bytes) const { return {is_buffer, index, offset_bytes + bytes}; }
 };
 
-/// One argument of a kernel in a chain: a pointer or scalar that stays, or a slot.
+/// One argument of a kernel in a chain: a pointer or a scalar that stays, or a slot.
 class ChainArg {
  public:
   template <typename T, std::enable_if_t<std::is_convertible_v<T, Arg>, int> = 0>
@@ -42,59 +42,63 @@ class ChainArg {
   bool is_slot_ = false;
 };
 
-/// How a chain is launched: each kernel by itself, or all as one graph; `programmatic` lets kernels
-/// that wait for their predecessor themselves start while it still runs.
+/// How a chain is launched: each kernel by itself, or all of them as one graph. On a `programmatic`
+/// path a kernel that waits for its predecessor itself may start while that still runs.
 enum class ChainPath { stream, programmatic_stream, graph, programmatic_graph };
 KERNWRIGHT_API std::string_view to_string(ChainPath path);
 
-/// What one way to launch a chain takes.
+/// The time that one way to launch a chain takes.
 struct ChainTime {
   ChainPath path = ChainPath::graph;
   double host_us = 0;    ///< the calling thread's time per launch, median
   double period_us = 0;  ///< of launches back to back, median
 };
 
-/// Kernels that follow each other, with the wiring of their arguments, as one object. It owns its
-/// buffers and the kernels' workspaces and keeps the kernels loaded: it outlives the service. Bound
-/// to the context that was current when it was built. Used by one thread at a time; launches share
-/// the buffers, so they follow each other. Destroyed after its last launch has finished.
+/// Kernels that follow each other, with the wiring of their arguments, as one object.
+///
+/// It owns its buffers and the kernels' workspaces and keeps the kernels loaded, so it outlives the
+/// service. It is bound to the context that was current when it was built.
+///
+/// One thread uses it at a time. Its launches share the buffers, so they must follow each other.
+/// Destroy it after its last launch has finished.
 class KERNWRIGHT_API Chain {
  public:
   Chain(Chain&& other) noexcept;
   Chain& operator=(Chain&& other) noexcept;
   ~Chain();
 
-  /// Enqueues all kernels on `stream`, by the present path. Allocates nothing. Errors: `device`.
+  /// Enqueues all kernels on `stream`, along the present path. Allocates nothing. Errors: `device`.
   Result<void> launch(void* stream);
 
-  /// Other addresses for all parameters, in order, from the next launch on; up to four sets that
-  /// come back stay ready, as with `BakedLaunch::rebind`. Errors: `invalid_argument` for a wrong
-  /// count, a null pointer or one that a kernel's alignment forbids; `device`.
+  /// Gives other addresses to all parameters, in order, from the next launch on. Up to four sets
+  /// that come back stay ready, as with `BakedLaunch::rebind`. Errors: `invalid_argument` for a
+  /// wrong count, a null pointer, or a pointer that a kernel's alignment forbids; `device`.
   Result<void> rebind(std::initializer_list<const void*> parameters);
   Result<void> rebind(const void* const* parameters, std::size_t count);
 
-  /// Adds the kernels, with the present addresses, to the capture that `stream` is in, with
-  /// programmatic edges where the path has them. As `BakedLaunch::add_to_capture`.
+  /// Adds the kernels, with the present addresses, to the capture that `stream` is in. They have
+  /// programmatic edges where the path has them. Otherwise it is like
+  /// `BakedLaunch::add_to_capture`.
   Result<void> add_to_capture(void* stream) const;
 
-  /// The paths that differ for this chain: those with programmatic launches only where some kernel
-  /// waits for its predecessor.
+  /// The paths that differ for this chain. Those with programmatic launches are among them only
+  /// where some kernel waits for its predecessor.
   std::vector<ChainPath> paths() const;
   ChainPath path() const;
   /// Errors: `invalid_argument` for a path that `paths` does not name; `device`.
   Result<void> set_path(ChainPath path);
 
-  /// Finds the kernels that gain by an early start on programmatic paths, then times every path on
-  /// `stream` in turn and stays with the one of the shortest period; of those that tie, with the
-  /// one that costs the host least. Launches the chain up to some ten thousand times on the present
-  /// addresses: its results are overwritten.
+  /// Finds the kernels that gain by an early start on programmatic paths. Then it times every path
+  /// on `stream` in turn, and stays with the path that has the shortest period. Of paths that tie
+  /// it takes the one that costs the host least. It launches the chain up to some ten thousand
+  /// times on the present addresses, so the chain's results are overwritten.
   Result<std::vector<ChainTime>> tune(void* stream);
 
-  /// Which kernels start before their predecessor has ended on programmatic paths, by their place:
-  /// all that can, until `tune` has found those that gain by it.
+  /// The kernels, by their place, that start before their predecessor has ended on programmatic
+  /// paths. These are all that can, until `tune` has found those that gain by it.
   std::vector<std::size_t> early_kernels() const;
 
-  /// Device bytes of buffers and workspaces.
+  /// The device bytes of all buffers and workspaces.
   std::int64_t memory_bytes() const;
   std::size_t kernels() const;
 
@@ -120,18 +124,18 @@ class KERNWRIGHT_API ChainBuilder {
   ChainBuilder& operator=(ChainBuilder&&) noexcept;
   ~ChainBuilder();
 
-  /// A pointer that the caller gives: this one to begin with, others by `Chain::rebind`.
+  /// A pointer that the caller gives: `address` to begin with, others by `Chain::rebind`.
   ChainSlot parameter(const void* address);
-  /// `bytes` of device memory of the chain's own, aligned to 256 bytes, for what passes between its
-  /// kernels. Not initialised.
+  /// `bytes` of device memory that belong to the chain, for what passes between its kernels. The
+  /// memory is aligned to 256 bytes and is not initialised.
   ChainSlot buffer(std::int64_t bytes);
-  /// The next kernel, with its arguments as `Kernel::launch` takes them.
+  /// Adds the next kernel, with its arguments as `Kernel::launch` takes them.
   void add(const Kernel& kernel, std::initializer_list<ChainArg> arguments);
   void add(const Kernel& kernel, const ChainArg* arguments, std::size_t count);
 
-  /// The chain, launched as a graph until another path is set. Errors: `invalid_argument` naming
-  /// the kernel and the argument that does not fit, a slot that is not of this builder, a buffer
-  /// that is too small, or that the chain has no kernel; `device`.
+  /// Makes the chain, which is launched as a graph until another path is set. Errors:
+  /// `invalid_argument` for an argument that does not fit (it names the kernel and the argument), a
+  /// slot of another builder, a buffer that is too small, or a chain without kernels; `device`.
   Result<Chain> build() const;
 
  private:

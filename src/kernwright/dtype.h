@@ -8,20 +8,20 @@
 
 namespace kernwright {
 
-/// Element types. The spelling of an enumerator is its spelling on disk and in the CLI, but that of
-/// `boolean`, one byte of 0 or 1, is "bool"; the order is part of the expression language (`dtype
-/// == dtype_bf16`) and only ever grows at the end.
+/// Element types. An enumerator is spelled on disk and in the CLI as it is here, except `boolean`,
+/// one byte of 0 or 1, which is "bool" there. The order is part of the expression language (`dtype
+/// == dtype_bf16`), so new types are only ever added at the end.
 enum class DType { bf16, fp16, fp32, fp64, fp8_e4m3, int8, int32, int64, uint8, boolean, fp8_e5m2 };
 
-/// All of them, in their order.
+/// All dtypes, in their order.
 inline constexpr DType kDTypes[] = {DType::bf16,     DType::fp16,    DType::fp32,    DType::fp64,
                                     DType::fp8_e4m3, DType::int8,    DType::int32,   DType::int64,
                                     DType::uint8,    DType::boolean, DType::fp8_e5m2};
 
-/// Bytes of one element.
+/// The bytes of one element.
 KERNWRIGHT_API std::int64_t byte_size(DType dtype);
 
-/// Its spelling.
+/// The spelling on disk and in the CLI.
 KERNWRIGHT_API std::string_view to_string(DType dtype);
 
 /// The dtype spelled `name`, if there is one.

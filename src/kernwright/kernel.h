@@ -18,8 +18,8 @@ namespace kernwright {
 class BakedLaunch;
 class LoadedKernel;
 
-/// One argument of a launch: a device pointer or a scalar. Unsigned 64-bit values are addresses;
-/// every other number is a scalar.
+/// One argument of a launch: a device pointer or a scalar. An unsigned 64-bit value is an address.
+/// Every other number is a scalar.
 class Arg {
  public:
   Arg(const void* pointer) : pointer_(pointer) {}
@@ -43,7 +43,7 @@ class Arg {
   bool is_scalar_ = false;
 };
 
-/// What a launch expects at one position.
+/// What a launch expects at one position of its arguments.
 struct ArgumentInfo {
   std::string name = {};
   bool is_scalar = false;
@@ -53,7 +53,7 @@ struct ArgumentInfo {
   std::int64_t alignment = 0;             ///< bytes the pointer must be aligned to
 };
 
-/// What is known of the kernel that a service chose.
+/// What is known about the kernel that a service chose.
 struct KernelSummary {
   std::string problem = {};          ///< canonical text
   std::string kernel_template = {};  ///< "matmul/persistent_wave"
@@ -64,40 +64,45 @@ struct KernelSummary {
   double measured_us = 0;                ///< median when tuned; 0 where it was only predicted
   double predicted_us = 0;               ///< 0 where there is no prediction
   double roofline_us = 0;
-  /// On which a train of launches was fastest when it was tuned; nothing where that was not
-  /// measured.
+  /// The launch path on which a train of launches was fastest when the kernel was tuned. Nothing
+  /// where that was not measured.
   std::optional<KernelPath> best_path = std::nullopt;
 };
 
-/// A handle to a loaded kernel with its launch plan for one problem. Cheap to copy; refers to an
-/// immutable object that the service keeps until it closes (`pin()` keeps it longer). Thread-safe:
-/// one kernel may be launched from many threads and streams at once.
+/// A handle to a loaded kernel with its launch plan for one problem. It is cheap to copy. It refers
+/// to an immutable object that the service keeps until it closes; `pin()` keeps it longer.
+/// Thread-safe: one kernel may be launched from many threads and on many streams at the same time.
 ///
-/// Some kernels need a workspace: device memory for what passes between their own launches, of
-/// `workspace_bytes()`. Who gives none leaves it to the launch, who gives one keeps the launch free
-/// of allocations. Launches that may run at once need one each.
+/// Some kernels need a workspace: `workspace_bytes()` of device memory for what passes between
+/// their own launches. A caller that gives none leaves it to the launch. A caller that gives one
+/// keeps the launch free of allocations. Launches that may run at the same time need a workspace
+/// each.
 class KERNWRIGHT_API Kernel {
  public:
   /// Enqueues the kernel on `stream` (a CUstream or cudaStream_t; null is the default stream) in
-  /// the calling thread's current context. `arguments`: the pointers of the problem's tensors in
-  /// the operation's order, then scalars (those left out take the operation's defaults).
-  /// `workspace` holds workspace_bytes() and is the launch's own until it has finished; then the
-  /// launch allocates nothing and takes no lock. Where it is null and the kernel needs one, the
-  /// launch takes it from a memory pool that the kernels of a GPU share, and gives it back, both in
-  /// stream order (cuMemAllocFromPoolAsync). The pool keeps what was given back for later launches,
-  /// and goes with the last kernel that needs a workspace. A stream capture records the launch; one
-  /// without a workspace leaves the memory to the graph, so CUDA's rules for graphs with memory
-  /// nodes apply: no two instances of it at once, and not as a child of another graph. Errors:
-  /// `invalid_argument` naming the argument and both what was expected and what came, and where the
-  /// current context is none, or of another GPU; `unavailable` where the GPU has no memory pools;
-  /// `device` with the driver's words.
+  /// the calling thread's current context. `arguments` are the pointers of the problem's tensors in
+  /// the operation's order, then scalars. Scalars that are left out take the operation's defaults.
+  ///
+  /// `workspace` holds workspace_bytes() and belongs to the launch until it has finished. With it
+  /// the launch allocates nothing and takes no lock. Where it is null and the kernel needs one, the
+  /// launch takes the memory from a pool that the kernels of a GPU share, and gives it back, both
+  /// in the order of the stream (cuMemAllocFromPoolAsync). The pool keeps what was given back for
+  /// later launches. It goes with the last kernel that needs a workspace.
+  ///
+  /// A stream capture records the launch. A captured launch without a workspace leaves the memory
+  /// to the graph. Then CUDA's rules for graphs with memory nodes apply: no two instances of the
+  /// graph run at the same time, and it is no child of another graph.
+  ///
+  /// Errors: `invalid_argument`, which names the argument, what was expected and what came, and
+  /// also where there is no current context or it belongs to another GPU; `unavailable` where the
+  /// GPU has no memory pools; `device` with the driver's words.
   Result<void> launch(void* stream, std::initializer_list<Arg> arguments,
                       void* workspace = nullptr) const;
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count,
                       void* workspace = nullptr) const;
 
-  /// `launch`, having asked the driver whether the GPU can reach the first and the last byte of
-  /// every tensor and of the workspace: takes a few microseconds more, and finds a freed or a short
+  /// Asks the driver whether the GPU can reach the first and the last byte of every tensor and of
+  /// the workspace, then launches. This takes a few microseconds more, and finds a freed or a short
   /// buffer before it costs the process its context. `ServiceOptions::check_launches` makes every
   /// launch and every rebind one of these.
   Result<void> launch_checked(void* stream, std::initializer_list<Arg> arguments,
@@ -105,14 +110,14 @@ class KERNWRIGHT_API Kernel {
   Result<void> launch_checked(void* stream, const Arg* arguments, std::size_t count,
                               void* workspace = nullptr) const;
 
-  /// The kernel with these arguments as a CUDA graph of the current context, with a workspace of
-  /// its own, which lives as long as the `BakedLaunch`. Takes up to a millisecond; not while a
-  /// stream of the process is being captured. Errors as `launch`; `invalid_argument` where the
-  /// thread has no current context.
+  /// Makes a CUDA graph of the kernel with these arguments, in the current context. The graph has a
+  /// workspace of its own, which lives as long as the `BakedLaunch`. This takes up to a
+  /// millisecond, and must not happen while a stream of the process is being captured. Errors:
+  /// those of `launch`; `invalid_argument` where the thread has no current context.
   Result<BakedLaunch> bake(std::initializer_list<Arg> arguments) const;
   Result<BakedLaunch> bake(const Arg* arguments, std::size_t count) const;
 
-  /// Device bytes that a launch needs as workspace, aligned to 256; often 0.
+  /// The device bytes that a launch needs as workspace, aligned to 256. Often 0.
   std::int64_t workspace_bytes() const;
 
   /// What `launch` expects, in order.
@@ -120,10 +125,11 @@ class KERNWRIGHT_API Kernel {
 
   const KernelSummary& summary() const;
   Match match() const { return summary().match; }
-  /// See `KernelSummary::best_path`. The host is part of it: `kernwright dispatch` measures anew.
+  /// See `KernelSummary::best_path`. It depends on the host too, where `kernwright dispatch`
+  /// measures it anew.
   std::optional<KernelPath> best_path() const { return summary().best_path; }
 
-  /// The same handle, holding a reference: usable after the service has closed.
+  /// The same handle, which holds a reference: it is usable after the service has closed.
   Kernel pin() const;
 
  private:

@@ -7,10 +7,11 @@
 
 namespace kernwright {
 
-/// What a kernel finds in the L2 when it is timed. Part of a record's key: kernels of one state are
-/// not served for another. The spelling of an enumerator is its spelling on disk and in the CLI.
+/// What a kernel finds in the L2 when it is timed. It is part of a record's key: a kernel that was
+/// tuned for one state is not served for another. An enumerator is spelled on disk and in the CLI
+/// as it is here.
 enum class L2State {
-  cold,  ///< nothing of its tensors
+  cold,  ///< no part of its tensors
   warm,  ///< its tensors, as far as they fit
   mixed  ///< the inputs that operation.json marks as warm, and nothing else
 };

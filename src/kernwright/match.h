@@ -6,24 +6,24 @@
 
 namespace kernwright {
 
-/// How well a served answer fits, best first.
+/// How well an answer fits the problem and today's environment, best first.
 enum class Match {
   exact,      ///< measured for this problem, SKU, policy and environment
-  recheck,    ///< as exact, but another driver or version of kernwright measured it
+  recheck,    ///< as exact, but measured with another driver or version of kernwright
   seed,       ///< as exact, but the template's text or the compiler has changed since
   bucket,     ///< measured for another shape of the same family
   predicted,  ///< ranked by the cost model
   none
 };
 
-/// Why a lookup gave nothing, or less than `Match::exact`.
+/// Why a lookup gave nothing, or a match worse than `Match::exact`.
 enum class MissReason {
   none,              ///< it did not miss
   absent,            ///< no entry
-  unreadable,        ///< the file system refused
-  corrupt,           ///< magic, length, digest or format
-  other_version,     ///< another format version
-  key_mismatch,      ///< the embedded key is not the one asked for
+  unreadable,        ///< the file system refused to read it
+  corrupt,           ///< magic, length, digest or format is wrong
+  other_version,     ///< it has another format version
+  key_mismatch,      ///< the key inside the file is not the one that was asked for
   other_compiler,    ///< seed: another NVRTC
   other_driver,      ///< recheck: another driver
   other_kernwright,  ///< recheck: another version of kernwright
@@ -32,8 +32,8 @@ enum class MissReason {
   rule_violated,     ///< the winner's configuration is no candidate here
   artifact_missing,  ///< the record is there, its bits are not
   other_shape,       ///< bucket: measured for another shape of the same family
-  banned,            ///< the winner is banned; what is served, if anything, was behind it
-  pinned             ///< seed: pinned by a person, and in no record
+  banned,            ///< the winner is banned; what stands behind it is served, if anything
+  pinned             ///< seed: a person pinned it, and no record has it
 };
 
 KERNWRIGHT_API std::string_view to_string(Match match);

@@ -13,18 +13,18 @@
 
 namespace kernwright {
 
-/// An operation at one shape: dims, dtypes and flags by name. A plain value: whether the operation
-/// exists and accepts these values is checked when a service (or `Operation::normalize`) sees it.
+/// An operation at one shape: dims, dtypes and flags by name. It is a plain value. A service (or
+/// `Operation::normalize`) checks whether the operation exists and accepts these values.
 class KERNWRIGHT_API Problem {
  public:
   using Dims = std::vector<std::pair<std::string, std::int64_t>>;
   using Flags = std::vector<std::pair<std::string, std::string>>;
 
-  /// `dims` in elements; `flags` holds dtypes (`{"dtype", "bf16"}`) and flags alike.
+  /// `dims` are in elements. `flags` holds dtypes, `{"dtype", "bf16"}`, and flags alike.
   static Problem make(std::string operation, Dims dims, Flags flags = {});
 
-  /// Reads the command-line form, `matmul m=4096 n=6144 k=4096 dtype=bf16`. A value that is all
-  /// digits is a dim. Errors: `invalid_argument` naming the word that is not `name=value`.
+  /// Reads the command-line form, `matmul m=4096 n=6144 k=4096 dtype=bf16`. A value of digits alone
+  /// is a dim. Errors: `invalid_argument`, which names the word that is not `name=value`.
   static Result<Problem> parse(std::string_view text);
 
   const std::string& operation() const { return operation_; }
@@ -34,7 +34,8 @@ class KERNWRIGHT_API Problem {
   /// A copy with the flag or dtype `name` set to `value`.
   Problem with(std::string name, std::string value) const;
 
-  /// Command-line form in the order given. The canonical text is that of a normalised problem.
+  /// The command-line form, in the order in which the values were given. The text of a normalised
+  /// problem is its canonical text.
   std::string text() const;
 
   friend bool operator==(const Problem& a, const Problem& b) {
@@ -47,14 +48,14 @@ class KERNWRIGHT_API Problem {
   Flags flags_;
 };
 
-/// Sizes of a matrix product D[m,n] = A[m,k] * B[n,k]^T.
+/// The sizes of a matrix product D[m,n] = A[m,k] * B[n,k]^T.
 struct MatmulSize {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
 };
 
-/// `matmul` with 16-bit inputs and output, fp32 accumulation.
+/// `matmul` with inputs and output of `dtype`, accumulated in fp32.
 KERNWRIGHT_API Problem matmul(MatmulSize size, DType dtype);
 
 /// `rmsnorm` over the last dim of [rows, columns], with a weight of [columns].

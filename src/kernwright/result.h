@@ -7,8 +7,8 @@
 
 namespace kernwright {
 
-/// The closed set of ways in which an operation of the library can fail. A failing *candidate* is
-/// not one of them: it is data (`Outcome`).
+/// The ways in which an operation of the library can fail; there are no others. A *candidate* that
+/// fails is not an error: it is data (`Outcome`).
 enum class ErrorCode {
   invalid_argument,  ///< the caller's input is wrong; the message names it and both values
   not_found,         ///< the named thing does not exist
@@ -21,14 +21,15 @@ enum class ErrorCode {
   internal           ///< a defect of kernwright
 };
 
-/// Why an operation could not be done: a kind for programs and a sentence for people.
+/// Why an operation could not be done: a code for programs and a sentence for people.
 struct Error {
   ErrorCode code = ErrorCode::internal;
   std::string message;
 };
 
-/// A value or an `Error`, shaped like `std::expected`. `value()` and `error()` require the matching
-/// state; asking for the other is undefined, as with `std::expected::operator*`.
+/// A value or an `Error`, shaped like `std::expected`. `value()` requires that there is a value,
+/// and `error()` that there is none; otherwise the behaviour is undefined, as with
+/// `std::expected::operator*`.
 template <typename T>
 class [[nodiscard]] Result {
  public:

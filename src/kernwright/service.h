@@ -19,61 +19,65 @@ namespace kernwright {
 
 class ServiceCore;
 
-/// What to do when the cache has no record for a problem.
+/// What a service does when the cache has no record for a problem.
 enum class MissPolicy {
-  predict,   ///< rank by the cost model, compile the best and serve it at once
+  predict,   ///< rank by the cost model, compile the best candidate and serve it at once
   tune_now,  ///< tune on the device, then serve the winner
-  /// serve at once as `predict` does, tune meanwhile, and serve the winner from then on; also what
-  /// is served from records, but not exactly (`Match`), is tuned again. Handles that were given out
-  /// stay as they are.
+  /// Serve at once as `predict` does, tune meanwhile, and serve the winner from then on. What
+  /// records answer, but not exactly (`Match`), is tuned again too. Handles that were given out
+  /// before stay as they are.
   tune_in_background,
-  fail  ///< `not_found`
+  fail  ///< return `not_found`
 };
 
 enum class LogLevel { debug, info, warning };
 
-/// What a service works with. Every field has a default, so that `Service::open({.sku = "h200"})`
-/// names what differs.
+/// What a service works with. Every field has a default, so a caller names only what differs:
+/// `Service::open({.sku = "h200"})`.
 struct ServiceOptions {
-  /// Directory of the cache; empty: $KERNWRIGHT_CACHE, else $XDG_CACHE_HOME/kernwright, else
+  /// The directory of the cache. Empty: $KERNWRIGHT_CACHE, else $XDG_CACHE_HOME/kernwright, else
   /// ~/.cache/kernwright.
   std::string cache = {};
-  /// Further cache directories, only read.
+  /// Further cache directories, which the service only reads.
   std::vector<std::string> read_only_caches = {};
-  /// Folders with operations and templates of your own, laid out as `templates/`.
+  /// Folders with operations and templates of your own. They have the layout of `templates/`.
   std::vector<std::string> template_dirs = {};
-  /// Files with functions, `clamp.cu` or `clamp.ltoir`, that problems name, `epilogue=clamp`. What
-  /// is in the cache needs no file: a problem may say `epilogue=` and the digest that its key has.
+  /// Files with functions of your own, `clamp.cu` or `clamp.ltoir`. Problems name them:
+  /// `epilogue=clamp`. A kernel in the cache needs no file: a problem may give the digest that its
+  /// key has in place of the name.
   std::vector<std::string> epilogues = {};
   /// The GPU, by the driver's number.
   int device = 0;
-  /// A profile id such as "h200": work for that SKU with no GPU. Empty: the GPU `device`.
+  /// A profile id such as "h200": the service works for that SKU and needs no GPU. Empty: it works
+  /// for the GPU `device`.
   std::string sku = {};
-  /// What kernels are tuned for; records of another state are not served. `mixed` is refused for
-  /// an operation that marks no tensor as warm.
+  /// The state of the L2 that kernels are tuned for. Records of another state are not served.
+  /// `mixed` is refused for an operation that marks no tensor as warm.
   L2State l2 = L2State::cold;
   MissPolicy on_miss = MissPolicy::predict;
-  /// Budget of one tuning where `on_miss` is tune_now or tune_in_background.
+  /// The budget of one tuning, where `on_miss` is tune_now or tune_in_background.
   double tune_seconds = 30;
-  /// GPU time that tuning in the background may take in all.
+  /// The GPU time in seconds that tuning in the background may take in all.
   double background_seconds = 600;
-  /// The worst match that is served; worse ones are `not_found`, and then nothing is ever compiled.
-  /// `none`: whatever the miss policy gives. A fleet that has a complete bundle says `recheck`.
+  /// The worst match that is served. With `none` the service serves whatever the miss policy gives.
+  /// With any other value a worse match is `not_found`, and the service never compiles anything. A
+  /// fleet that has a complete bundle says `recheck`.
   Match min_match = Match::none;
-  /// The program that tuning measures in, `kernwright`; empty: beside this library or the running
-  /// program, or in the `bin` folder next to either.
+  /// The program that tuning measures in, `kernwright`. Empty: it is looked for beside this library
+  /// or the running program, or in the `bin` folder next to either.
   std::string worker = {};
-  /// Measure in this process instead: a candidate that faults then costs the process the GPU.
+  /// True: tuning measures in this process instead. A candidate that faults then costs the process
+  /// the GPU.
   bool measure_in_process = false;
-  /// Make every launch a `Kernel::launch_checked`: for debugging.
+  /// True: every launch is a `Kernel::launch_checked`. This is for debugging.
   bool check_launches = false;
-  /// Compiles run at once; 0: all cores but two, at least one.
+  /// How many compiles run at the same time. 0: all cores but two, at least one.
   int compile_threads = 0;
-  /// Gets warnings and notes; the library itself never prints. Called from any thread.
+  /// Gets warnings and notes, from any thread. The library itself never prints.
   std::function<void(LogLevel, std::string_view)> log = {};
 };
 
-/// Registers, spills and memory of a compiled kernel.
+/// The registers, spills and memory of a compiled kernel.
 struct ResourceReport {
   int registers = 0;
   int spill_bytes = 0;
@@ -82,9 +86,9 @@ struct ResourceReport {
   std::vector<std::string> warnings = {};  ///< compiler warnings that cost speed
 };
 
-/// A kernel compiled without tuning it.
+/// A kernel that was compiled without being tuned.
 struct Compilation {
-  std::string artifact = {};  ///< digest of everything it was compiled from, hex
+  std::string artifact = {};  ///< the digest of everything it was compiled from, hex
   std::string cubin = {};
   ResourceReport resources = {};
   bool cached = false;  ///< it came from the artifact store
@@ -100,13 +104,13 @@ struct LookupCount {
 /// A template's parameters by name.
 using ParameterValues = std::vector<std::pair<std::string, std::int64_t>>;
 
-/// Tuned kernels for one device: looks records up in the cache, compiles, loads and hands out
-/// kernels. Thread-safe. Kernels it gave out stay valid until it is destroyed.
+/// Gives tuned kernels for one device. It looks records up in the cache, compiles, loads and hands
+/// out kernels. Thread-safe. The kernels that it gave out stay valid until it is destroyed.
 ///
-/// Compiling and tuning start threads, which a fork leaves behind: in a process that was forked
-/// after that, what is in memory is still found, but opening a service, a new lookup and tuning
-/// fail with `unavailable`. CUDA does not survive a fork either. Fork before the first lookup, or
-/// start a new process.
+/// Compiling and tuning start threads, and a fork leaves these behind. In a process that was forked
+/// after that, a kernel in memory is still found, but opening a service, a new lookup and tuning
+/// fail with `unavailable`. CUDA does not survive a fork either. So fork before the first lookup,
+/// or start a new process.
 class KERNWRIGHT_API Service {
  public:
   /// Errors: `unavailable` where there is neither the GPU nor a `sku`; `invalid_argument` for an
@@ -117,27 +121,30 @@ class KERNWRIGHT_API Service {
   Service& operator=(Service&&) noexcept;
   ~Service();
 
-  /// The best kernel known for the problem, ready to launch: from memory (no lock, no allocation),
-  /// from the cache (nothing is compiled), or by the miss policy. Concurrent callers for one
-  /// problem share one lookup. Errors: `invalid_argument` for a problem the operation does not
-  /// accept; `not_found` where no template can run it, with each one's reason.
+  /// Returns the best kernel known for the problem, ready to launch. It comes from memory (without
+  /// a lock or an allocation), from the cache (nothing is compiled), or from what the miss policy
+  /// does. Concurrent callers for one problem share one lookup. Errors: `invalid_argument` for a
+  /// problem that the operation does not accept; `not_found` where no template can run it, with the
+  /// reason of each template.
   Result<Kernel> get_best_kernel(const Problem& problem) const;
 
   /// Gets the best kernel of every problem, so that later calls find it in memory. Errors:
-  /// `not_found` listing every problem that cannot be served, with its reason.
+  /// `not_found`, which lists every problem that cannot be served, with its reason.
   Result<void> prewarm(const std::vector<Problem>& problems) const;
 
-  /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner;
-  /// later calls of get_best_kernel return it too. Errors: `unavailable` without a GPU.
+  /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner.
+  /// Later calls of get_best_kernel return the winner too. Errors: `unavailable` without a GPU.
   Result<Kernel> tune(const Problem& problem, double seconds = 30) const;
 
-  /// How the problems asked for so far were answered: each is counted once, when it is looked up.
-  /// What is not `exact` is also in the cache's miss log, `kernwright cache misses`.
+  /// How the problems that were asked for so far were answered. Each problem is counted once, when
+  /// it is looked up. Answers that are not `exact` are also in the cache's log of misses, which
+  /// `kernwright cache misses` prints.
   std::vector<LookupCount> lookup_counts() const;
 
-  /// The compiler without the tuner: one template at one configuration, through the compile pool
-  /// and the artifact store. Parameters left out take the template's defaults. Errors:
-  /// `invalid_argument` where a rule fails, naming it with both values; `compile` with the log.
+  /// Compiles one template at one configuration, through the compile pool and the artifact store,
+  /// and tunes nothing. Parameters that are left out take the template's defaults. Errors:
+  /// `invalid_argument` where a rule fails, which names the rule and both values; `compile` with
+  /// the compiler's log.
   Result<Compilation> compile(const Problem& problem, std::string_view kernel_template,
                               const ParameterValues& parameters) const;
 
@@ -146,8 +153,8 @@ class KERNWRIGHT_API Service {
   std::shared_ptr<ServiceCore> core_;
 };
 
-/// `Service::get_best_kernel` on a default service: GPU 0, the default cache, prediction on a miss;
-/// opened on first use, kept until the process ends.
+/// `Service::get_best_kernel` on a default service: GPU 0, the default cache, prediction on a miss.
+/// The service is opened on first use and kept until the process ends.
 KERNWRIGHT_API Result<Kernel> get_best_kernel(const Problem& problem);
 
 }  // namespace kernwright
