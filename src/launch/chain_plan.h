@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// Where the caller's pointers go in a chain, and what every step is launched with.
+/// Knows where the caller's pointers go in a chain, and with what every step is launched.
 class ChainWiring {
  public:
   /// A parameter as one tensor of one step.
@@ -30,10 +30,11 @@ class ChainWiring {
 
   /// Errors: `invalid_argument` naming the parameter, and where it goes.
   Result<void> check(const void* const* parameters, std::size_t count) const;
-  /// One view per step, with these addresses; they are in force once committed. Allocates nothing.
+  /// One view per step, with these addresses. They are in force once `commit` is called. Allocates
+  /// nothing.
   std::span<const ArgumentView> connect(const void* const* parameters);
   void commit();
-  /// What was committed last.
+  /// The views that were committed last.
   std::span<const ArgumentView> views();
 
  private:

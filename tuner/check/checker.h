@@ -16,23 +16,23 @@
 
 namespace kernwright {
 
-/// Rounding of one stored element. References are fp32, so no format counts as finer.
+/// The unit of rounding of one stored element. References are fp32, so no format counts as finer.
 double rounding_unit(DType dtype);
 
-/// The error a correct kernel may make in `output`: c * sqrt(reduction) * u_acc and u_out, with c =
-/// 8 and the units of the formats involved.
+/// The error that a correct kernel may make in `output`: `kErrorFactor` * sqrt(reduction) * u_acc
+/// of the magnitude, and u_out of the value, with the units of rounding of the formats involved.
 ErrorBound error_bound(const Operation& operation, const Problem& normalized,
                        const std::vector<TensorShape>& shapes, const TensorShape& output);
 
-/// How the exact set is drawn so that partial sums stay exact in the accumulator and results within
-/// the output's range; none where the operation has no exact test, its sums are too long, or a
-/// floating tensor is always drawn as no whole numbers.
+/// How the exact set is drawn, so that partial sums stay exact in the accumulator and results lie
+/// within the output's range. None where the operation has no exact test, where its sums are too
+/// long, or where a floating tensor is always drawn as numbers that are not whole.
 std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
                                    const std::vector<TensorShape>& shapes);
 
-/// Knows the right outputs of the checked buffer sets: the operation's reference kernel is compiled
-/// once and run on each, into a result (`reference_dtype`) and, but for the exact set, an fp32
-/// magnitude per output. Invariant: those of set 0 and of the exact set are finite.
+/// Knows the right outputs of the checked buffer sets. The operation's reference is compiled once
+/// and run on each set. For each output it gives a result (`reference_dtype`) and, except on the
+/// exact set, an fp32 magnitude. Invariant: those of set 0 and of the exact set are finite.
 class Checker {
  public:
   /// Errors: the reference does not compile or run; `internal` where it is not finite.
@@ -40,9 +40,10 @@ class Checker {
                               const Problem& normalized, const Catalog& catalog, CompilePool& pool,
                               const BufferSets& sets);
 
-  /// Compares every output, at `addresses` (one per tensor), with the reference of `set`: the exact
-  /// set's to the last bit, the NaN set's within the bound and NaN where it is NaN, else that of
-  /// set 0 within the bound. Gives the number of the first finding; there is one per output.
+  /// Compares every output with the reference of `set`. `addresses` has one address per tensor. On
+  /// the exact set outputs must equal it to the last bit. On the NaN set they must be NaN where it
+  /// is NaN, and within the bound elsewhere. On set 0 they must be within the bound. Gives the
+  /// number of the first finding; there is one finding per output.
   Result<std::size_t> enqueue(DataOps& data_ops, int set,
                               std::span<const DevicePointer> addresses) const;
 
@@ -53,8 +54,8 @@ class Checker {
   /// Compares every output of set 0 with the reference, and waits.
   Result<CheckReport> compare(Device& device, DataOps& data_ops, const BufferSets& sets) const;
 
-  /// Allows errors of so many units of the magnitude and so much besides more, except of the exact
-  /// set.
+  /// Allows errors that are larger by `units` of the magnitude and by `absolute`, except on the
+  /// exact set.
   void widen(double units, double absolute);
 
   /// The regions of the outputs at `addresses`.

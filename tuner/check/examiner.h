@@ -18,7 +18,7 @@
 
 namespace kernwright {
 
-/// A loaded candidate, and what was proven of it.
+/// A loaded candidate, and what was proven about it.
 struct Subject {
   std::shared_ptr<LoadedProgram> program;
   std::vector<TensorShape> tensors;  ///< of its plan
@@ -28,13 +28,13 @@ struct Subject {
   std::vector<std::uint64_t> output_hashes;  ///< of set 0, one per output
 };
 
-/// Holds a candidate's results against the reference. All launches of a check are enqueued at once;
-/// what they find is read once. What a candidate damaged is repaired before the next one. Errors
-/// are the runner's own; a candidate's failure is the step's outcome.
+/// Compares a candidate's results with the reference. All launches of a check are enqueued at once,
+/// and what they find is read once. What a candidate damaged is repaired before the next one.
+/// Errors are the runner's own. A candidate's failure is the outcome of the step.
 class Examiner {
  public:
-  /// `disturber` runs beside candidates and empties the L2. Where `disposable`, a fault may cost
-  /// this process its context: finalists are then run against unmapped pages.
+  /// `disturber` runs beside candidates and empties the L2. `disposable` says that a fault may cost
+  /// this process its context. Finalists are run against unmapped pages only then.
   Examiner(Device& device, DataOps& data_ops, const BufferSets& sets, const Checker& checker,
            const Workspace& workspace, const LoadedProgram& disturber, bool disposable)
       : device_(device),
@@ -45,17 +45,19 @@ class Examiner {
         disturber_(disturber),
         disposable_(disposable) {}
 
-  /// In this order: the first run, poisoned and guarded, exact where there is an exact set; the
-  /// realistic one within its bound; repeats with identical bits; where there is a NaN set, the run
-  /// on it; for finalists the runs against unmapped pages. Replaces the subject's report.
+  /// Examines the subject and replaces its report. The checks come in this order: the first run,
+  /// which is poisoned and guarded, and exact where there is an exact set; the realistic run within
+  /// its bound; repeats with identical bits; the run on the NaN set where there is one; and for
+  /// finalists the runs against unmapped pages.
   Result<Runner::Checked> examine(Subject& subject, Runner::CheckDepth depth);
 
-  /// Poisons the outputs of set 0, and of the twin where `with_twin`, lets `replay` write them, and
-  /// examines them.
+  /// Poisons the outputs of set 0, and with `with_twin` those of the twin, lets `replay` write
+  /// them, and examines them.
   Result<Runner::Checked> examine_replay(Subject& subject, bool with_twin,
                                          const std::function<Runner::Step()>& replay);
 
-  /// One fresh run, within the bound: for in-place operations, whose inputs a replay changes.
+  /// Examines one fresh run by the bound. This is for operations that work in place, whose inputs a
+  /// replay changes.
   Result<Runner::Checked> examine_once(Subject& subject);
 
   /// The arguments of a subject on the tensors of a set.
@@ -80,7 +82,7 @@ class Examiner {
   Result<Numbers> enqueue_examination(const Subject& subject, int runs);
   Result<void> enqueue_watch(const Subject& subject, Numbers& numbers);
 
-  /// What an error says: the candidate's failure, or the runner's own.
+  /// Tells whether an error is the candidate's failure, which is a step, or the runner's own.
   Result<Runner::Step> failed(const Error& error);
   /// Each judges one kind of finding; a step that is not ok ends the examination.
   Result<Runner::Step> judge_watched(const Subject& subject, const Numbers& numbers,

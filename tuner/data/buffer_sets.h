@@ -14,9 +14,11 @@
 
 namespace kernwright {
 
-/// How many buffer sets a problem needs. Cold: as many as pass 3x the L2 together and at least two,
-/// but one where that alone passes 5x; bounded by the memory there is and by what one graph holds.
-/// Warm: one. Mixed: as cold, of the bytes that are not warm.
+/// How many buffer sets a problem needs, so that a rotation through them finds the L2 cold: those
+/// that together pass `kRotation` times the L2, and at least two. One set is enough where that
+/// alone passes `kLargeSet` times the L2. The number is bounded by the memory there is and by what
+/// one graph holds. Where `cold` is false there is one set. With l2=mixed `set_bytes` counts only
+/// what is not warm.
 struct SetCount {
   std::int64_t set_bytes = 0;
   std::int64_t l2_bytes = 0;
@@ -26,25 +28,26 @@ struct SetCount {
   int count() const;
 };
 
-/// The byte that red zones are filled with: read as a float of any format it is a NaN.
+/// The byte that red zones are filled with. Read as a float of any format it is a NaN.
 inline constexpr std::uint8_t kRedZoneByte = 0xFF;
 
-/// Which sets are checked beside set 0.
+/// The sets that are checked besides set 0.
 struct CheckedSets {
   std::optional<DrawKind> exact = {};  ///< how the exact set is drawn; none: there is none
   bool nan = false;                    ///< a NaN set, where an input has floats
 };
 
-/// The elements of a tensor that are NaN in the NaN set, in places that `seed` decides: the last
-/// and, so that most of a result stays a number, one in at most a quarter of the rows or, where
-/// there is one row alone, in 64 elements; 64 at most. Counted in elements, without what lies
-/// between rows; some may come twice.
+/// The elements of a tensor that are NaN in the NaN set. One is the last element. The others lie in
+/// places that `seed` decides: one in each of at most a quarter of the rows, or, where there is
+/// only one row, one in every 64 elements. There are at most 64 in all, so most of a result stays a
+/// number. The places count elements, without the gaps between rows. Some may come twice.
 std::vector<std::int64_t> nan_elements(const TensorShape& shape, std::uint64_t seed);
 
-/// Bytes on either side of a checked tensor that nobody may write: a tile's overhang, at least.
+/// The bytes on either side of a checked tensor that nobody may write. They hold at least what a
+/// tile may hang over.
 std::int64_t red_zone_bytes(std::span<const TensorShape> shapes);
 
-/// Memory that a correct candidate leaves as it is: a red zone or an input of a checked set.
+/// Memory that a correct candidate leaves as it is: a red zone, or an input of a checked set.
 struct WatchedRegion {
   MemoryRegion region;
   std::uint64_t hash = 0;
@@ -52,17 +55,21 @@ struct WatchedRegion {
   std::string behind;  ///< the tensor that begins where the zone ends; empty for inputs
   bool is_input = false;
 
-  /// "wrote 12 bytes behind the end of d", by how many bytes of the region lie between its start
-  /// and the first changed one, and between the last changed one and its end.
+  /// A sentence such as "wrote 12 bytes behind the end of d". `from_start` is the number of bytes
+  /// between the region's start and the first changed byte, `from_end` the number between the last
+  /// changed byte and the region's end.
   std::string describe(std::int64_t from_start, std::int64_t from_end) const;
 };
 
-/// All tensors of a problem, several times, in one allocation made once, every tensor at a multiple
-/// of 256 bytes. Sets 0 .. count()-1 are timed; with l2=mixed they share the warm tensors. Up to
-/// three are checked and have red zones around every tensor: set 0; the exact set, whose values
-/// make every order of summation give the same bits; the NaN set, which holds what set 0 holds but
-/// for some elements that are NaN. Inputs are drawn from the seed; the last timed set, the twin,
-/// holds the same as set 0.
+/// All tensors of a problem, several times, in one allocation that is made once. Every tensor lies
+/// at a multiple of 256 bytes. Inputs are drawn from the seed.
+///
+/// Sets 0 to count()-1 are timed. With l2=mixed they share the warm tensors. The last of them, the
+/// twin, holds the same as set 0.
+///
+/// Up to three sets are checked, and have red zones around every tensor: set 0; the exact set,
+/// whose values make every order of summation give the same bits; and the NaN set, which holds what
+/// set 0 holds, but for some elements that are NaN.
 class BufferSets {
  public:
   static constexpr int kExactSet = -1;
@@ -77,7 +84,7 @@ class BufferSets {
   bool has_exact_set() const { return checked_.exact.has_value(); }
   bool has_nan_set() const { return checked_.nan; }
   const std::vector<TensorShape>& shapes() const { return shapes_; }
-  /// True where what the timed sets do not share passes 3x the L2.
+  /// True where the timed sets, without what they share, pass `kRotation` times the L2.
   bool passes_l2() const { return passes_l2_; }
   DevicePointer address(int set, std::size_t tensor) const;
   /// Of every tensor.
@@ -89,15 +96,15 @@ class BufferSets {
   /// Fills the outputs of a set with a byte, and draws its in-place tensors anew.
   Result<void> poison(Device& device, DataOps& data_ops, int set, std::uint8_t byte) const;
 
-  /// Fills an output that lies `at` some place with a byte, what lies between its rows apart.
+  /// Fills an output that lies at the address `at` with `byte`, except the gaps between its rows.
   Result<void> poison_output(Device& device, DataOps& data_ops, std::size_t tensor,
                              DevicePointer at, std::uint8_t byte) const;
 
-  /// Draws what `tensor` holds in `set` to another place.
+  /// Draws to another place what `tensor` holds in `set`.
   Result<void> draw(Device& device, DataOps& data_ops, int set, std::size_t tensor,
                     DevicePointer to) const;
 
-  /// Draws the warm tensors of the timed sets anew: in the L2 is then what it would be behind the
+  /// Draws the warm tensors of the timed sets anew. The L2 then holds what it would hold after the
   /// kernel that produces them.
   Result<void> produce_warm(DataOps& data_ops) const;
 

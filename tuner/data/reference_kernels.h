@@ -9,9 +9,10 @@
 
 namespace kernwright {
 
-/// Kernels of the runner's own, never tuned: one bound by the SMs' arithmetic, one by DRAM, and
-/// empty ones of any launch shape. None takes arguments. The DRAM one, which copies twice the L2 to
-/// another place, also serves to empty the L2 and to disturb.
+/// Kernels of the runner's own, which are never tuned: one that is bound by the SMs' arithmetic,
+/// one that is bound by DRAM, and empty ones of any launch shape. None takes arguments. The DRAM
+/// one copies twice the L2 to another place. It also serves to empty the L2, and to disturb
+/// candidates while they are checked.
 class ReferenceKernels {
  public:
   static CompileRequest request(int sm_arch);

@@ -13,19 +13,20 @@
 namespace kernwright {
 namespace {
 
-/// What an interval may miss. The verdict is asked after 16, 32, 64, 128 and 256 rounds; with this
-/// much at each look, all of them together stay below 1 %.
+/// The probability that an interval misses. The verdict is asked after 16, 32, 64, 128 and 256
+/// rounds. With this probability at each look, all looks together stay below 1 %.
 constexpr double kDoubt = 0.002;
-/// Where successive differences correlate more than this, they say less than their number.
+/// Where successive differences correlate more than this, they count as fewer than they are.
 constexpr double kCorrelated = 0.2;
-/// Without an interval somebody is slower all the same where every round says so by more than this
-/// and by more than the rounds differ: else a default many times slower would tie.
+/// There may be too few rounds for an interval. A finalist is slower all the same if every round
+/// says so, by more than this and by more than the rounds differ. Otherwise a default that is many
+/// times slower would tie.
 constexpr double kFar = 0.03;
-/// Modes closer than this are one.
+/// Two groups of samples that are closer than this are one.
 constexpr double kModeGap = 0.03;
-/// A mode has at least this share of the samples; a few outliers are none.
+/// A group has at least this share of the samples. A few outliers are no group.
 constexpr double kModeShare = 0.2;
-/// The gap between modes is wider than this many times the spread within them.
+/// The gap between two groups is wider than this many times the spread within them.
 constexpr double kModeSpreads = 6;
 
 /// The number of pairs k such that the k-th smallest and k-th largest of n enclose the median with
@@ -95,8 +96,9 @@ struct Comparison {
   bool known = false;  ///< there were rounds enough for the interval
 };
 
-/// Where finalists share rounds little is known of the noise. In blocks the clock makes it, the
-/// same for all, so that differences are symmetric; it is large, and there are few.
+/// Where the samples come from. Little is known about the noise of rounds. The noise of blocks
+/// comes from the clock and is the same for all finalists, so that differences are symmetric. It is
+/// large, and there are few blocks.
 enum class Pairing { rounds, blocks };
 
 /// Of paired differences in the order of their rounds.
@@ -259,7 +261,7 @@ class Finals {
   std::vector<bool> bimodal_;
 };
 
-/// Fills in everything but the slowdown. Undecided is who may still change places.
+/// Fills in everything but the slowdown. False where the finalist may still change its place.
 bool place(Standing& standing, const Comparison& comparison, bool is_incumbent) {
   const auto [estimate, low, high] = standing.slowdown;
   if (!comparison.known) {
@@ -288,7 +290,8 @@ auto preference(const Traits& t) {
                     t.registers, t.smem_bytes, digest_of(t.id));
 }
 
-/// `barred`, where it is not empty, says of each finalist that it wins no tie with one that is not.
+/// Chooses the winner. `barred` may be empty. Otherwise it says of each finalist whether it loses
+/// every tie with one that is not barred.
 std::size_t choose(const Finals& finals, std::span<const Finalist> finalists,
                    const Decision& decision, const std::vector<bool>& barred) {
   const auto find = [&](bool Traits::* flag) {
@@ -358,8 +361,8 @@ Decision decide_rounds(std::span<const Finalist> finalists, const FinalRounds& r
   return decision;
 }
 
-/// Blocks decide among those that have them, and where they tie, the rounds; the others stand where
-/// the rounds left them.
+/// Blocks decide among the finalists that have them. Where blocks tie, the rounds decide. The other
+/// finalists stand where the rounds left them.
 Decision decide_blocks(std::span<const Finalist> finalists, const FinalRounds& rounds) {
   const std::size_t interleaved = rounds.sm_reference_us.size();
   std::vector<Finalist> by_rounds(finalists.begin(), finalists.end());

@@ -16,16 +16,17 @@ namespace kernwright {
 inline constexpr double kDelta = 0.005;
 /// Closer than this is equal for every purpose.
 inline constexpr double kEquivalence = 0.01;
-/// Fewer rounds than these give no interval at all.
+/// Fewer rounds than this give no interval at all.
 inline constexpr int kMinRounds = 10;
-/// A search that was cut off after fewer candidates has hardly looked. The cost model's first 16
-/// hold one within 1.1 % of the best on 14 of 18 spaces recorded on an H200; its first alone is up
-/// to 72 % slower than the best there.
+/// A search that was cut off after fewer candidates than this has hardly looked. On 14 of 18 spaces
+/// recorded on an H200 the cost model's first 16 candidates hold one within 1.1 % of the best. Its
+/// first alone is up to 72 % slower than the best there.
 inline constexpr int kFewestLooks = 16;
 
-/// `samples[i]` and `leader[i]` were taken in the same round; both have the same, non-zero length.
-/// The interval is that of order statistics, widened where successive differences resemble each
-/// other; of fewer than `kMinRounds` rounds it is the whole range.
+/// How much slower `samples` are than `leader`. `samples[i]` and `leader[i]` were taken in the same
+/// round; both have the same length, which is not 0. The interval is that of order statistics. It
+/// is widened where successive differences correlate. With fewer than `kMinRounds` rounds it is the
+/// whole range.
 Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader);
 
 /// What a tie is broken by, in this order; none of it depends on timing.
@@ -43,19 +44,20 @@ struct Traits {
 /// One candidate of the finals.
 struct Finalist {
   Traits traits;
-  /// One per round, and those of blocks. Who was clearly slower after some rounds has only those.
+  /// One sample per round, then those of blocks. A finalist that was clearly slower after some
+  /// rounds has only the samples of these.
   std::vector<double> samples_us;
   bool in_blocks = false;  ///< the last `FinalRounds::block_rounds` come from blocks
 };
 
-/// Where a finalist stands against the fastest one, its `slowdown` included.
+/// Where a finalist stands against the fastest one.
 struct Standing {
   enum class Place { leader, tied, open, slower };
   Place place = Place::leader;
   Slowdown slowdown;
-  /// Its samples fall into two groups more than 3 % apart; it is judged by the slower one.
+  /// Its samples fall into two groups more than `kModeGap` apart. It is judged by the slower group.
   bool bimodal = false;
-  /// So much slower that further rounds of it teach nothing.
+  /// It is so much slower that further rounds of it teach nothing.
   bool out = false;
 
   /// Not told apart from the fastest.
@@ -74,27 +76,34 @@ struct Decision {
   bool disturbed = false;
 };
 
-/// Judges finals, whose rounds all finalists that are still in share. The leader has the smallest
-/// median of log times relative to the round. Another one is slower where the interval of its
-/// paired differences from the leader lies above 0 and the estimate reaches `kDelta`; tied where
-/// the interval ends below `kEquivalence`; else open. The incumbent is slower only where its
-/// interval lies above `kEquivalence` and above its own width. All others slower: `win`. Nobody
-/// open: `tie`. Else `unresolved`, and the open ones belong to the tie.
+/// Judges the finals. All finalists that are still in share each round. `finalists` is not empty,
+/// and each has a sample in a round that counts.
 ///
-/// Of a tie wins the incumbent, then the default, then by `Traits`; but nobody new wins whose
-/// estimate is beyond `kEquivalence`, nor one that is not clearly faster than a default that is
-/// slower itself. So a winner that is neither incumbent nor default is faster than the default
-/// beyond doubt. Those that have blocks are judged by these among themselves, with intervals of
-/// signed ranks, and a tie of blocks falls first to whom the rounds did not find slower.
-/// `finalists` is not empty, and each has a sample in a round that counts.
+/// The leader has the smallest median of log times relative to the round. Another finalist is
+/// slower where the interval of its paired differences from the leader lies above 0 and the
+/// estimate reaches `kDelta`. It is tied where the interval ends below `kEquivalence` or lies above
+/// 0. It is open otherwise. The incumbent is slower only where its interval lies above
+/// `kEquivalence` and above its own width.
+///
+/// The verdict is `win` where all others are slower, `tie` where nobody is open, and `unresolved`
+/// otherwise; open finalists belong to the tie then.
+///
+/// A tie goes to the incumbent, then to the default, then by `Traits`. But a newcomer does not win
+/// if its estimate is beyond `kEquivalence`, or if it is not clearly faster than a default that is
+/// itself slower than the leader. So a winner that is neither incumbent nor default is faster than
+/// the default beyond doubt.
+///
+/// Finalists that have blocks are judged among themselves by these, with intervals of signed ranks.
+/// A tie of blocks goes first to a finalist that the rounds did not find slower.
 Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds);
 
-/// The same from a record alone: winner first, then the runners-up. Of a search that has hardly
-/// looked it is `unresolved`: how its few candidates compare says nothing of the others.
+/// The same from a record alone: the winner is the first finalist, then the runners-up follow. The
+/// verdict of a search that has hardly looked is `unresolved`: how its few candidates compare says
+/// nothing about the others.
 Decision decide(const TuningRecord& record);
 
-/// Whether so many candidates that ended, of all there are, say little of the space: fewer than
-/// `kFewestLooks`, and not all.
+/// Whether `ended` candidates, of all the `candidates` there are, say little about the space: they
+/// are fewer than `kFewestLooks`, and not all.
 bool hardly_looked(int ended, int candidates);
 /// Whether the search of a measured record was cut off by its seconds or its trials that early.
 bool hardly_looked(const TuningRecord& record);

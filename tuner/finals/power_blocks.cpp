@@ -11,29 +11,32 @@
 namespace kernwright {
 namespace {
 
-/// Clocks that differ by less than this are equal: taken once each, and by pairs, where a device
-/// that follows slowly shows a small part of what they would differ by in the long run.
+/// Clocks that differ by less than this share are equal. The first is for one look at each
+/// finalist, the second for their ratios within a pass of blocks: a device whose clock follows
+/// slowly shows only a small part of the difference that there would be in the long run.
 constexpr double kClockSpread = 0.01;
 constexpr double kPairedClockSpread = 0.002;
-/// Who is that much slower at a shared clock is so at its own: limits cost up to 17 %.
+/// A finalist that is slower than this at a shared clock is slower at its own clock too: power
+/// limits cost up to 17 %.
 constexpr double kReach = 0.2;
 constexpr std::size_t kBlockFinalists = 3;
-/// What follows the first `settling` part of a block counts, as `rounds`. Passes go A B C, C B A
-/// and so on.
+/// A plan for blocks. In each block the first `settling` part is left out, and the rest counts as
+/// `rounds` values. Passes go A B C, then C B A, and so on.
 struct Plan {
   double seconds = 0;
   double settling = 0;
   int passes = 0;
   std::size_t rounds = 0;
 };
-/// An H200 sets its clock anew every 16 ms or so, by up to some percent, and is where a new kernel
-/// wants it after 4 to 32 ms: short blocks are one value each, and many. Passes are even in number,
-/// for the drift.
+/// An H200 sets its clock anew every 16 ms or so, by up to some percent, and reaches the clock of a
+/// new kernel after 4 to 32 ms. So a short block is one value, and there are many of them. The
+/// number of passes is even, so that drift hits all finalists alike.
 constexpr Plan kShort{0.056, 0.5, 12, 1};
-/// Where they leave the verdict open and there is time, as many again, up to so many passes.
+/// Where the short blocks leave the verdict open and there is time, as many follow again, up to
+/// this number of passes.
 constexpr int kMostPasses = 48;
 constexpr Plan kLook{0.1, 0.5, 1, 8};
-/// A long one lasts so many times the device's settling time, and a second at least.
+/// A long block lasts `kSettlings` times the device's settling time, but at least a second.
 constexpr Plan kLong{1, 0.5, 4, 8};
 constexpr double kSettlings = 3;
 constexpr std::size_t kBlockOrder = 4;        ///< samples per call within a block
@@ -82,7 +85,8 @@ double median_of(const std::vector<Sample>& samples, double Sample::* member) {
   return median(std::move(values));
 }
 
-/// The mean without a quarter at either end: between two clocks a median would be one of them.
+/// The mean of the middle half. Where the clock alternates between two values, a median would be
+/// one of them.
 double midmean(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto cut = static_cast<std::ptrdiff_t>(values.size() / 4);
@@ -90,7 +94,8 @@ double midmean(std::vector<double> values) {
          static_cast<double>(static_cast<std::ptrdiff_t>(values.size()) - 2 * cut);
 }
 
-/// By their ratio to that of the first in the same round, since clocks also drift.
+/// Compares each clock by its ratio to the first finalist's in the same round, since all clocks
+/// drift.
 bool clocks_differ(const std::map<std::size_t, std::vector<Sample>>& taken, double spread) {
   const std::vector<Sample>& first = taken.begin()->second;
   std::vector<double> clocks;
@@ -106,7 +111,8 @@ bool clocks_differ(const std::map<std::size_t, std::vector<Sample>>& taken, doub
   return *high > (1 + spread) * *low;
 }
 
-/// Entries of the result that may be the best alone, the default and the incumbent like any other.
+/// The entries of the result that may turn out the best when they run alone. The default and the
+/// incumbent are treated like any other.
 std::vector<std::size_t> Blocks::within_reach() const {
   std::vector<std::size_t> entries;
   for (std::size_t at = 0; at < result_.finalists.size(); ++at) {
@@ -115,7 +121,8 @@ std::vector<std::size_t> Blocks::within_reach() const {
   return entries;
 }
 
-/// The winner of the rounds, so that whom a tie favours takes part, and the best of the others.
+/// The winner of the rounds and the best of the others. The winner takes part so that a tie can
+/// favour it.
 std::vector<std::size_t> Blocks::best_alone(const Taken& alone) const {
   std::map<std::size_t, double> us;
   std::vector<std::size_t> order;

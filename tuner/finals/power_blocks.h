@@ -6,15 +6,21 @@
 
 namespace kernwright {
 
-/// Finalists that take turns share one clock, which follows what all of them draw on average; it
-/// says nothing of what each would have alone. So those within reach of the best run alone for a
-/// moment, and where their clocks then differ (or are not known) the best three by these times run
-/// one after another, in the order A B C C B A, several times. Where the clocks differ there too,
-/// by their ratios within a pass, the race is `power_limited` and these blocks decide; they are
-/// appended to the samples. Blocks that are short, because there was no time for long ones, or that
-/// ended early, leave trust B; there are more of them while they leave the verdict open and there
-/// is time. Who fails leaves the finals; then, or where the process begins anew, the rounds decide,
-/// or the blocks before. Errors: the runner's own.
+/// Lets finalists run alone, to find out which of them meets the power limit.
+///
+/// Finalists that take turns share one clock. It follows the power that all of them draw on
+/// average, and says nothing about the clock that each would have alone. So:
+///
+/// 1. Each finalist within reach of the best runs alone for a moment.
+/// 2. Where their clocks then differ, or are not known, the winner of the rounds and the best
+///    others run in blocks, one after another, several times, in the order A B C C B A.
+/// 3. Where their clocks differ in the blocks too, by the ratios within a pass, the race is
+///    `power_limited` and the blocks decide. Their samples are appended to those of the rounds.
+///
+/// Short blocks, for which there is time where there is none for long ones, leave trust B, and so
+/// do blocks that ended early. Further short blocks follow while they leave the verdict open and
+/// there is time. A finalist that fails leaves the finals. Then, or where the measuring process
+/// begins anew, the rounds decide, or the blocks before. Errors: the runner's own.
 Result<void> race_alone(Runner& runner, std::span<const Contender> contenders,
                         const RaceOptions& options, RaceResult& result);
 

@@ -18,25 +18,27 @@ namespace kernwright {
 
 /// A candidate that passed screening.
 struct Contender {
-  Runner::Id id = -1;  ///< prepared and checked
-  /// The default and the incumbent reach the finals whatever they cost.
+  Runner::Id id = -1;  ///< of the runner, where it is prepared and checked
+  /// Among them whether it is the default or the incumbent: these two reach the finals whatever
+  /// they cost.
   Traits traits;
   std::vector<double> samples_us;  ///< of the screening; not empty
 };
 
 struct RaceOptions {
   std::uint64_t seed = 1;
-  double seconds = 4;         ///< of everything but running alone, on `clock_seconds`
-  double finals_seconds = 2;  ///< of the last rung
+  double seconds = 4;         ///< for everything but running alone, on `clock_seconds`
+  double finals_seconds = 2;  ///< for the last rung
   int finalists = 8;
   int max_rounds = 256;  ///< of the last rung
-  /// Finalists also run alone after the rounds, for up to 3 s, and longer where that leaves the
-  /// verdict open (`race_alone`). Not where no power limit lowers the clock, as in simulations.
-  bool alone = true;
-  bool long_blocks = false;  ///< where the power limit decides; they take 12 s or more
-  /// On `clock_seconds`: what would end later is not begun, which leaves trust B.
+  /// With `sustained` the finalists also run alone after the rounds (`race_alone`). That takes up
+  /// to 3 s, and longer where it leaves the verdict open.
+  PowerMode power = PowerMode::sustained;
+  bool long_blocks = false;  ///< there is time for blocks of a second and more, 12 s in all
+  /// A time on `clock_seconds`. Running alone is not begun where it would end later. That leaves
+  /// trust B.
   double alone_until = std::numeric_limits<double>::infinity();
-  /// The same of further short blocks, where those before left the verdict open.
+  /// The same for further short blocks, where those before left the verdict open.
   double extend_until = std::numeric_limits<double>::infinity();
   double settle_seconds = 0.3;  ///< until the device is steady after a change of load
   std::function<double()> clock_seconds;
@@ -46,7 +48,8 @@ struct RaceOptions {
 struct RaceResult {
   struct Entry {
     std::size_t contender = 0;  ///< index into the contenders given
-    /// One per round, fewer where it was clearly slower by then; after them those of blocks.
+    /// One sample per round, and then those of blocks. A finalist that was clearly slower after
+    /// some rounds has only the samples of these.
     std::vector<Sample> samples;
     CheckReport check;  ///< the finalist's proof
     bool in_blocks = false;
@@ -67,12 +70,16 @@ struct RaceResult {
 Decision judge(std::span<const Contender> contenders, std::span<const RaceResult::Entry> finalists,
                const FinalRounds& rounds);
 
-/// Sample ladder and finals: rungs of a few interleaved rounds, after which the slow ones drop out;
-/// then rounds of the finalists and both reference kernels, each round in a fresh random order,
-/// until the verdict is settled or rounds or seconds are over. Finalists are checked in depth
-/// before, and once more after; who fails makes room for the next. Rounds that something outside
-/// slowed down are dropped for all. After a change of the runner's epoch a rung begins again.
-/// Deterministic by seed and samples. Errors: the runner's own.
+/// Races the contenders: first rungs of a few interleaved rounds, after each of which the slow ones
+/// drop out, then the finals.
+///
+/// A round samples the SM reference, every contender once in a fresh random order, and the DRAM
+/// reference. The finals go on until the verdict is settled, or until rounds or seconds are over.
+/// Finalists are checked in depth before the finals, and once more after them. A finalist that
+/// fails makes room for the next contender. Rounds that something outside slowed down are dropped
+/// for everybody. After a change of the runner's epoch a rung begins again.
+///
+/// The result follows from seed and samples alone. Errors: the runner's own.
 Result<RaceResult> race(Runner& runner, std::span<const Contender> contenders,
                         const RaceOptions& options);
 

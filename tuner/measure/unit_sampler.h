@@ -12,15 +12,15 @@
 
 namespace kernwright {
 
-/// Work that is timed: a unit per buffer set, and the graph of them once it is built.
+/// Work that is timed: one unit for each buffer set, and the graph of them once it is built.
 struct TimedWork {
   std::vector<WorkUnit> sets;
   std::unique_ptr<Device::TimedUnits> units;
   int length = 0;  ///< units in the graph
 };
 
-/// Times work on a device: builds the graph of a sample and brings the L2 into the policy's state
-/// before each. What it is given outlives it.
+/// Times work on a device. It builds the graph of a sample, and brings the L2 into the policy's
+/// state before each sample. Everything that its constructor is given outlives it.
 class UnitSampler {
  public:
   UnitSampler(Device& device, DataOps& data_ops, const BufferSets& sets,
@@ -33,8 +33,8 @@ class UnitSampler {
   /// Builds the graph of work on the buffer sets where there is none.
   Result<void> build(TimedWork& work);
 
-  /// Gives the device something to do for so long while the host does something else. That it could
-  /// not be started shows in the next call.
+  /// Gives the device something to do for `seconds` while the host does something else. If that
+  /// could not be started, the next call shows it.
   void fill(double seconds);
 
  private:

@@ -6,24 +6,25 @@
 
 namespace kernwright {
 
-/// How the device drifts, seen by the reference kernels that are sampled between candidates.
+/// How the device drifts, as the reference kernels show that are sampled between candidates.
 class References {
  public:
   void add(Runner::Id reference, const Sample& sample);
-  /// Forgets everything: a new process, or times that have changed for good.
+  /// Forgets everything. This is for a new process, and for times that have changed for good.
   void reset() { *this = {}; }
 
-  /// While it is true, what is added is news, and does not change what is usual.
+  /// While it is frozen, new samples do not change what is usual.
   void freeze(bool frozen) { frozen_ = frozen; }
 
-  /// Whether the latest samples of either reference lie further from its usual time than `share`,
-  /// and further than its noise explains. The SM reference counts in cycles where its clock is
-  /// known: at the power limit every large candidate leaves another clock behind, which is no
-  /// disturbance. False before there is a usual time.
+  /// Whether the latest samples of a reference lie further from its usual time than `share`, and
+  /// further than its noise explains. False before there is a usual time. The SM reference counts
+  /// in clock cycles where its clock is known: at the power limit every large candidate leaves
+  /// another clock behind, and that is no disturbance.
   bool off_by(double share) const;
 
-  /// By how much everything is slower now, as ln(ratio): what both references agree on. Which of
-  /// them a candidate follows is not known, so that what only one shows is not corrected for.
+  /// By how much everything is slower now, as ln(ratio). It is the part that both references agree
+  /// on. Nobody knows which of them a candidate follows, so a drift that only one shows is not
+  /// corrected for.
   double drift() const;
 
  private:

@@ -9,21 +9,23 @@
 namespace kernwright {
 namespace {
 
-/// Steady: the medians of two successive blocks of this length agree so well.
+/// The device is steady where the medians of two successive blocks of this length differ by less
+/// than this share.
 constexpr double kBlockSeconds = 0.1;
 constexpr double kSteady = 0.003;
 /// Of both references, per call and per block; the latter where the clock stands still.
 constexpr int kPairsPerCall = 8;
 constexpr int kPairsPerBlock = 1000;
 
-/// A reference this far off is waited for: what is nearer is corrected for, or is left to the race.
+/// A reference that is this far off is waited for. A smaller deviation is corrected for, or left to
+/// the race.
 constexpr double kOff = 0.03;
 constexpr double kBack = 0.01;
 constexpr int kWaitCalls = 500;
-/// Longer than an outlier takes to be over.
+/// A disturbance lasts longer than this; an outlier is over earlier.
 constexpr double kDisturbanceSeconds = 0.1;
 constexpr int kDisturbances = 3;
-/// Of one visit, where the references were off at its end.
+/// How often a candidate is sampled in one visit, where the references were off at its end.
 constexpr int kTries = 2;
 
 }  // namespace

@@ -11,21 +11,21 @@
 
 namespace kernwright {
 
-/// Measures candidates as they come from the compiler: a few samples each, between which reference
-/// kernels show how the device drifts. It also keeps the device busy between candidates, since a
-/// device that has been idle gives other times.
+/// Measures candidates as they come from the compiler, with a few samples each. Between these,
+/// reference kernels show how the device drifts. It also keeps the device busy between candidates,
+/// since a device that has been idle gives other times.
 class Screening {
  public:
-  /// The device is waited for, when it starts and where it is disturbed, for `most_wait_seconds`
+  /// Waits for the device when it starts and where it is disturbed, for at most `most_wait_seconds`
   /// at a time.
   Screening(Runner& runner, std::function<double()> clock_seconds, double most_wait_seconds = 3)
       : runner_(runner), clock_(std::move(clock_seconds)), most_wait_seconds_(most_wait_seconds) {}
 
-  /// Runs the references until they are steady. Gives the seconds.
+  /// Runs the references until they are steady, and gives the seconds that this took.
   Result<double> settle();
 
-  /// A candidate's first visit: loaded, checked, two samples, checked again. The first sample alone
-  /// ends the visit of one that takes longer than `hopeless_us`.
+  /// A candidate's first visit: it is loaded, checked, sampled twice and checked again. The visit
+  /// ends after the first sample where that is longer than `hopeless_us`.
   struct Visit {
     Runner::Id id = -1;  ///< loaded where `step` is ok; the caller drops it
     Runner::Step step;

@@ -11,8 +11,8 @@ constexpr double kSettleShare = 0.05;
 constexpr double kMostSettleSeconds = 3;
 constexpr double kAloneShare = 0.08;
 constexpr double kMostAloneSeconds = 0.8;
-/// Short blocks follow where the finalists' clocks differ, which is not known before: a race takes
-/// what screening left over, but not what they would need.
+/// Short power blocks follow where the finalists' clocks differ, which is not known before the
+/// race. So a race takes the time that screening left over, but not what these blocks would need.
 constexpr double kBlocksShare = 0.2;
 constexpr double kMostBlocksSeconds = 2;
 constexpr double kOverrun = 0.1;

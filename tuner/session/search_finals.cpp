@@ -8,10 +8,11 @@
 namespace kernwright {
 namespace {
 
-/// Who races: those that are loaded, and who is within so much of the best, at most so many.
+/// The candidates that are loaded race, and besides them those within this factor of the best, up
+/// to this number.
 constexpr double kRaceMargin = 1.2;
 constexpr std::size_t kMostRaced = 96;
-/// Of the race's time, for loading those that are not.
+/// The share of the race's time in which candidates that are not loaded may be loaded.
 constexpr double kLoadShare = 0.2;
 
 class SearchFinals {
@@ -51,8 +52,8 @@ Traits SearchFinals::traits(const Survivor& survivor) const {
           .smem_bytes = trial.resources.static_smem_bytes + dynamic_smem};
 }
 
-/// Loads it and, since many may follow, gives the device work. False where it cannot be loaded any
-/// more.
+/// Loads the survivor, and gives the device work, since many loads may follow. False where it
+/// cannot be loaded any more.
 Result<bool> SearchFinals::load(Survivor& survivor) {
   if (survivor.id >= 0) return true;
   auto prepared = in_.runner.prepare(in_.candidates[survivor.candidate], *survivor.compiled.kernel);

@@ -20,7 +20,7 @@ struct FinalsInput {
   std::optional<std::size_t> incumbent;
   Runner& runner;
   RaceOptions race;
-  /// Told of every trial that ends here; an error of it ends the finals.
+  /// Is told of every trial that ends here. An error that it returns ends the finals.
   std::function<Result<void>(std::size_t trial, const Runner::Step& step)> fail;
 };
 
@@ -35,9 +35,9 @@ struct FinalsResult {
   Result<LaunchPaths> launch_paths = LaunchPaths{};  ///< of the winner, or why they are not known
 };
 
-/// Lets the survivors race, the default and the incumbent among them, and puts what was found into
-/// the trials of the finalists: their samples, and the proof that they are right. All survivors are
-/// unloaded afterwards. Errors: the runner's own, and those of `fail`.
+/// Lets the survivors race, with the default and the incumbent among them. It puts what was found
+/// into the trials of the finalists: their samples, and the proof that they are right. Afterwards
+/// all survivors are unloaded. Errors: the runner's own, and those of `fail`.
 Result<FinalsResult> run_finals(const FinalsInput& input, Survivors& survivors,
                                 std::vector<Trial>& trials);
 

@@ -6,24 +6,26 @@
 
 namespace kernwright {
 
-/// When a search has found what it is going to find. Fed with every result in the order they come
-/// in; the budget is the caller's to watch.
+/// Says when a search has found what it is going to find. It is told every result, in the order in
+/// which they come in. The caller watches the budget.
 class StopRule {
  public:
-  /// `seconds`: the budget, by which patience grows. `roofline_us`: no candidate is faster; 0 where
-  /// that is not known.
+  /// `seconds` is the budget; a large one gives more patience. No candidate is faster than
+  /// `roofline_us`, which is 0 where it is not known.
   StopRule(double seconds, double roofline_us);
 
-  /// A candidate that ran in `us`; one that failed with no time at all.
+  /// Tells of a candidate that ran in `us`, or of one that failed, with no time at all.
   void add(std::optional<double> us);
 
-  /// "roofline": within 3 % of what the device can do. "no_improvement": none of 0.5 % in the last
-  /// `patience()` results, and the strategy's optimistic estimate of what it has not seen is not
-  /// 1 % better (a strategy without a model has none to object with). Empty: go on.
+  /// Why to stop; empty: go on. "roofline": the best is as near to the roofline as `kRoofline`.
+  /// "no_improvement": the last `patience()` results brought no gain of `kGain`, and the strategy's
+  /// optimistic estimate of the untried candidates is not better by `kOpenGain`. A strategy without
+  /// a model has no such estimate, and cannot object.
   std::string_view reason(std::optional<double> optimistic_us) const;
 
-  /// 128 results, 256 from 120 s. After 48, as short searches are often told to stop, the ten large
-  /// matrix products were left 1 to 6 % short on an H200, with half of their 10 s unused.
+  /// The number of results without a gain that end the search. With 48 of them, which is usual for
+  /// short searches, the ten large matrix products were left 1 to 6 % short on an H200, with half
+  /// of their 10 s unused.
   int patience() const { return patience_; }
 
  private:

@@ -33,9 +33,10 @@
 
 namespace kernwright {
 
-/// The world outside: what tests replace.
+/// The world outside of a service, which tests replace.
 struct Surroundings {
-  /// How long a lookup waits for another process that makes the same, before it does so itself.
+  /// How long a lookup waits for another process that makes the same artifact or record, before it
+  /// does the work itself.
   std::chrono::milliseconds patience{2'000};
   std::function<std::unique_ptr<Compiler>()> make_compiler = make_toolkit_compiler;
   std::function<Result<CudaDeviceInfo>(int ordinal)> describe_device = describe_cuda_device;
@@ -53,7 +54,8 @@ struct Artifact {
   bool cached = false;
 };
 
-/// What stands behind `Service`, with the detail that the command line and tests want. Thread-safe.
+/// What stands behind `Service`, with the details that the command line and tests want.
+/// Thread-safe.
 class ServiceCore {
  public:
   static Result<std::shared_ptr<ServiceCore>> open(ServiceOptions options,
@@ -62,12 +64,12 @@ class ServiceCore {
 
   Result<Kernel> get_best_kernel(const Problem& problem);
 
-  /// Tunes and stores; the winner replaces what get_best_kernel returned so far, and failures are
-  /// kept even where the session ends in an error. `trial_log` and `progress` of the options may be
-  /// empty: the log then goes beside the cache's records. What the cache knows, and `failed`, are
-  /// set here.
-  /// Where `stop` becomes true the search ends soon, and nothing of it is kept:
-  /// `unavailable`.
+  /// Tunes the problem and stores the record. The winner replaces what get_best_kernel returned so
+  /// far. Failures are kept even where the session ends in an error.
+  ///
+  /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
+  /// records. `failed`, and what the cache knows, are set here. Where `stop` becomes true the
+  /// search ends soon, nothing of it is kept, and the error is `unavailable`.
   Result<TuningResult> tune(const Problem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
@@ -75,9 +77,9 @@ class ServiceCore {
   /// `predict_record`) and stores a predicted record.
   Result<TuningResult> predict(const Problem& problem, const TuningBudget& budget);
 
-  /// Compares a fused kernel with its problem's unfused form, in this process, with the lock of the
-  /// GPU. Errors: those of `kernwright::compare_unfused`; `unavailable` where the GPU cannot be
-  /// had.
+  /// Compares a fused kernel with its problem's unfused form. It runs in this process and holds the
+  /// lock of the GPU. Errors: those of `kernwright::compare_unfused`; `unavailable` where the GPU
+  /// is not to be had.
   Result<UnfusedComparison> compare_unfused(const UnfusedMatch& match, std::uint64_t seed);
 
   /// The candidate's bits: from the artifact store, or compiled and stored.
@@ -89,21 +91,22 @@ class ServiceCore {
   /// Every record that could answer for the problem, best first, and why there is none.
   std::vector<GradedRecord> records(const Problem& normalized, MissReason& reason) const;
 
-  /// What serving the problem from the cache alone would lack: `Match` of the first record that
-  /// could be served whole (its rules hold, its bits are there, it is no worse than `min_match`).
+  /// How well the cache alone can serve a problem: the `Match` of the first record that could be
+  /// served whole. Such a record's rules hold, its bits are there, and it is no worse than
+  /// `min_match`.
   struct Coverage {
     Match match = Match::none;
     MissReason reason = MissReason::absent;
   };
   Coverage coverage(const Problem& normalized) const;
 
-  /// Launches what get_best_kernel would serve once, on zeros. Errors: `unavailable` without a GPU;
-  /// `not_found` where nothing is served; `device` with the driver's words.
+  /// Launches once, on zeros, the kernel that get_best_kernel would serve. Errors: `unavailable`
+  /// without a GPU; `not_found` where nothing is served; `device` with the driver's words.
   Result<void> canary(const Problem& problem);
 
-  /// Compiles a record's winner again, whatever is stored, and compares the bits. `other_code`: its
-  /// operation, its template's text or the compiler is another today. Errors: `unavailable` without
-  /// a toolkit; those of the compiler.
+  /// Compiles a record's winner again, whatever is stored, and compares the bits. `other_code` says
+  /// that today its operation, its template's text or the compiler is another. Errors:
+  /// `unavailable` without a toolkit; those of the compiler.
   enum class Recompiled { same, differs, other_code };
   Result<Recompiled> recompile(const RecordHead& head);
 
@@ -116,7 +119,7 @@ class ServiceCore {
   RecordKey key(const Problem& normalized) const;
   MeasurePolicy policy() const { return {.l2 = options_.l2}; }
 
-  /// What people decided of the problem.
+  /// What people decided about the problem's candidates: pins and bans.
   Decisions decisions(const Problem& normalized) const { return look_up(normalized).decisions; }
 
   const LookupCounters& counters() const { return counters_; }
@@ -143,14 +146,15 @@ class ServiceCore {
   struct Flight;
 
   Result<const LoadedKernel*> resolve(const Named& named);
-  /// The best of the records that can be served; null where none can. `best` is the first of them,
-  /// or says why there is none.
+  /// The kernel of the best record that can be served, or null where none can. `best` describes
+  /// that record, or says why there is none.
   const LoadedKernel* serve_from_cache(const Named& named, Coverage& best);
-  /// What the miss policy gives where the cache has nothing that can be served.
+  /// Does what the miss policy says, where the cache has nothing that can be served.
   Result<const LoadedKernel*> fall_back(const Named& named, Coverage best);
   Result<const LoadedKernel*> serve(const Named& named, const RecordHead& head, Match match,
                                     MissReason reason);
-  /// The winner for this problem with its bits, which are compiled where they have to be and may.
+  /// The winner for this problem with its bits. These are compiled where that is needed and
+  /// allowed.
   struct Fetched {
     Candidate candidate;
     Artifact artifact;
@@ -159,8 +163,8 @@ class ServiceCore {
   /// The winner as a candidate for this problem; `refused` says why it is none.
   Result<Candidate> candidate_of(const Named& named, const HeadWinner& winner,
                                  MissReason& refused) const;
-  /// Whether the record's own bits are those of the winner for this problem: not where its
-  /// template's text has changed, nor where another problem's dims were compiled in.
+  /// Whether the record's own bits are those of the winner for this problem. They are not where the
+  /// template's text has changed, or where another problem's dims were compiled in.
   bool has_own_bits(const Named& named, const RecordHead& head, MissReason reason) const;
   /// `records`, and between measured and predicted ones those of neighbouring shapes.
   std::vector<GradedRecord> answers(const Named& named, MissReason& reason) const;

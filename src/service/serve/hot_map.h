@@ -14,12 +14,12 @@
 
 namespace kernwright {
 
-/// Problems, as callers wrote them and as normalised, to the kernel served now. Found without a
-/// lock: nodes are never erased, and a new winner is swapped in place for every spelling at once.
-/// Thread-safe.
+/// Maps problems, as callers wrote them and as normalised, to the kernel that is served now. A
+/// kernel is found without a lock: nodes are never erased, and a new winner is swapped in place for
+/// every spelling at once. Thread-safe.
 class HotMap {
  public:
-  /// Null where nothing was published.
+  /// The kernel of the problem, or null where nothing was published.
   const LoadedKernel* find(const Problem& problem) const {
     const auto found = slots_.find(problem);
     return found == slots_.end() ? nullptr : found->second->load(std::memory_order_acquire);
@@ -29,7 +29,7 @@ class HotMap {
     slot(normalized)->store(kernel, std::memory_order_release);
   }
 
-  /// From now on `written` finds what `normalized` does.
+  /// From now on `written` finds what `normalized` finds.
   void alias(const Problem& written, const Problem& normalized) {
     slots_.emplace(written, slot(normalized));
   }
