@@ -9,8 +9,8 @@
 
 namespace kernwright {
 
-/// What every cache file holds: a payload under a key and, behind them, a body that a lookup does
-/// not read. Immutable once published.
+/// What every cache file holds: a payload under a key, and after them a body that a lookup does not
+/// read. A file is immutable once it is published.
 struct EntryFile {
   std::string kind;  ///< "record", "artifact" or "override"
   std::string key;   ///< canonical key text
@@ -18,27 +18,27 @@ struct EntryFile {
   std::string body = {};
 };
 
-/// The file's bytes: a frame of magic, format version, lengths and kind around key and payload, a
-/// BLAKE3 digest over all of it, and the body with a digest of its own inside the frame. The layout
-/// is described in cache/README.md. `entry.kind` is at most 8 bytes long.
+/// The file's bytes. A frame of magic, format version, lengths and kind surrounds key and payload.
+/// A BLAKE3 digest covers all of that. The body follows; its own digest lies inside the frame.
+/// cache/README.md describes the layout. `entry.kind` is at most 8 bytes long.
 std::string encode_entry(const EntryFile& entry);
 
-/// Undoes `encode_entry`. Reasons: `other_version` with the versions; `corrupt` saying what did
-/// not fit: magic, length, digest or kind.
+/// Undoes `encode_entry`. Reasons: `other_version`, with the versions; `corrupt`, which says what
+/// did not fit: magic, length, digest or kind.
 Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected_kind);
 
 /// Publishes the file of an entry. Errors: `invalid_argument` where it would be longer than its
-/// kind may be, so that nobody could read it; `io`.
+/// kind may be, since nobody could read it then; `io`.
 Result<void> publish_entry(const std::filesystem::path& path, const EntryFile& entry,
                            const std::filesystem::path& within);
 
-/// Reads and decodes a file. Below `within`, the root of its cache, nothing may be a link; without
-/// it the file itself may be none. Further reasons: `absent`; `unreadable` with what the file
-/// system said; `corrupt` where it is longer than its kind may be.
+/// Reads and decodes a file. Nothing below `within`, the root of its cache, may be a link. Where
+/// `within` is empty the file itself may not be one. Further reasons: `absent`; `unreadable`, with
+/// what the file system said; `corrupt` where the file is longer than its kind may be.
 Lookup<EntryFile> read_entry(const std::string& path, std::string_view expected_kind,
                              const std::filesystem::path& within = {});
 
-/// The same but for the body, of which only the length is checked: costs one short read.
+/// Reads everything but the body, of which only the length is checked. This costs one short read.
 Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_kind,
                              const std::filesystem::path& within = {});
 

@@ -8,13 +8,13 @@
 
 namespace kernwright {
 
-/// The turn to make one entry, among all processes on a directory: a lock on a file named by the
-/// entry, which ends with its holder however that ends. It saves work and is needed for nothing
-/// else, so whoever cannot have it goes on without. Move-only.
+/// The turn to make one entry, among all processes on a directory. It is a lock on a file that the
+/// entry names, and it ends with its holder, however that ends. It saves work and is needed for
+/// nothing else, so whoever cannot have it goes on without. Move-only.
 class KeyLock {
  public:
-  /// Waits while another one has it, at most for `patience`; does not wait where no lock file can
-  /// be made. `name` is a file name.
+  /// Waits while another process has the turn, at most for `patience`. It does not wait where no
+  /// lock file can be made. `name` is a file name.
   static KeyLock acquire(const std::filesystem::path& root, std::string_view name,
                          std::chrono::milliseconds patience);
 

@@ -11,14 +11,14 @@
 
 namespace kernwright {
 
-/// Writes one JSON object on one line, field by field in the order of the calls: what `FieldReader`
-/// reads. No tree is built first, so that a record's thousand numbers cost their digits alone.
-/// Doubles come back bit by bit; one that is not finite becomes null. Bytes that are not UTF-8
-/// become replacement characters.
+/// Writes one JSON object on one line, field by field in the order of the calls. `FieldReader`
+/// reads it. No tree is built first, so the thousand numbers of a record cost no more than their
+/// digits. Doubles come back bit by bit; one that is not finite becomes null. Bytes that are not
+/// UTF-8 become replacement characters.
 class FieldWriter {
  public:
-  /// `value`: text, a truth, a number, null, `Resources`, a `Configuration`, or several of one kind
-  /// in a vector.
+  /// Writes a field. `value` is a text, a truth value, a number, null, `Resources`, a
+  /// `Configuration`, or a vector of one of these.
   template <typename T>
   void write(std::string_view name, const T& value) {
     member(name);

@@ -15,9 +15,9 @@
 namespace kernwright {
 
 /// Reads the fields of a JSON object by name. The first field that is missing or of another type is
-/// kept as the defect, with its path from the root, and every read after it leaves its target
-/// alone: a parser reads all it needs and asks once. Fields nobody asks for are ignored. Readers of
-/// nested objects share the root's defect; the root outlives them.
+/// kept as the defect, with its path from the root. Every read after it leaves its target alone. So
+/// a parser reads all it needs and asks for the defect once. Fields that nobody asks for are
+/// ignored. Readers of nested objects share the root's defect, and the root outlives them.
 class FieldReader {
  public:
   using Json = nlohmann::ordered_json;
@@ -38,8 +38,8 @@ class FieldReader {
   void read(std::string_view name, Resources& out);
   void read(std::string_view name, Configuration& out);
 
-  /// A field that older writers did not have: without it `out` keeps its value. A null is there,
-  /// and of another type.
+  /// Reads a field that older writers did not have: without it `out` keeps its value. A field that
+  /// is null counts as present, and has another type.
   template <typename T>
   void read_newer(std::string_view name, T& out) {
     if (contains(name)) read(name, out);
@@ -94,9 +94,9 @@ class FieldReader {
   std::optional<std::string>& defect_;
 };
 
-/// The JSON object of a text. Errors: `corrupt` naming `what`; also where it is nested deeper than
-/// 64 or an object has more than 4096 members, which nothing of ours has: to parse them would take
-/// far more memory or time than their length says.
+/// The JSON object of a text. Errors: `corrupt`, which names `what`. A text is corrupt too where it
+/// is nested deeper than `kMostDepth` or an object has more than `kMostMembers` members. Nothing of
+/// ours has that, and to parse it would take far more memory or time than its length says.
 Result<FieldReader::Json> parse_object(std::string_view json, std::string_view what);
 
 /// Parses one JSON object with `parse(FieldReader&)`. Errors: those of `parse_object`; `corrupt`

@@ -18,7 +18,8 @@ struct ExportOptions {
   std::string secret_key;  ///< hex; empty: it is not signed
   /// See `BundleManifest::serial`; an installation does not go back to a lower one by itself.
   std::uint64_t serial = 0;
-  /// The time, UTC in ISO 8601: a run that is dated after it makes no other one superfluous.
+  /// The time now, UTC in ISO 8601. A run that is dated after it, by a wrong clock, makes no other
+  /// run superfluous.
   std::string now = {};
 };
 
@@ -37,11 +38,11 @@ struct ExportReport {
 Result<ExportReport> export_bundle(const TieredCache& cache, const std::filesystem::path& file,
                                    const ExportOptions& options);
 
-/// Whom to trust.
+/// What an installation accepts.
 struct InstallOptions {
   std::vector<std::string> trusted_keys;  ///< public ones, hex
-  bool allow_unsigned = false;            ///< also what nobody of these has signed
-  bool allow_older = false;               ///< also a lower serial than that of the one in use
+  bool allow_unsigned = false;            ///< accepts also what none of these keys has signed
+  bool allow_older = false;               ///< accepts also a lower serial than that in use
   /// How long it waits for another installation to end.
   std::chrono::milliseconds patience = std::chrono::minutes(2);
 };
@@ -54,32 +55,35 @@ struct InstallReport {
   std::int64_t bytes = 0;
 };
 
-/// Checks a bundle, unpacks it below `root`, and makes it the one in use by a single rename: a
-/// process sees the old one or the new one, whole. One installation at a time; the signature is
-/// checked before the manifest is parsed. Refused, with nothing changed: a wrong or missing
-/// signature; a lower serial than that of the one in use; names that are none of the cache's own;
-/// links, and other things that are no file; owners other than 0; more or larger files than the
-/// manifest or the limits say; content that its digest or the cache's own format does not fit.
-/// Errors: `invalid_argument` for what is refused as not trusted or older; `corrupt`, naming the
-/// entry; `unavailable`, also where another installation does not end; `io`.
+/// Checks a bundle, unpacks it below `root`, and makes it the one in use by a single rename. So a
+/// process sees the old bundle or the new one, whole. One installation runs at a time. The
+/// signature is checked before the manifest is parsed.
+///
+/// These are refused, and nothing is changed then: a wrong or missing signature; a lower serial
+/// than that of the bundle in use; names that the cache cannot have given; links, and other things
+/// that are no file; owners other than 0; more or larger files than the manifest or the limits say;
+/// content that does not fit its digest or the cache's own format.
+///
+/// Errors: `invalid_argument` for what is refused as not trusted or older; `corrupt`, which names
+/// the entry; `unavailable`, also where another installation does not end; `io`.
 Result<InstallReport> install_bundle(const std::filesystem::path& file,
                                      const std::filesystem::path& root,
                                      const InstallOptions& options);
 
-/// The folder of the bundle in use below `root`, as it is now; empty where there is none. Later
-/// installations leave it as it is.
+/// The folder of the bundle that is in use below `root` now; empty where there is none. Later
+/// installations leave that folder as it is.
 std::filesystem::path installed_bundle(const std::filesystem::path& root);
 
-/// What is wrong with a bundle that was unpacked to `folder`, which is called by its digest: files
-/// that are missing or others than its manifest says, and whatever is there beside them.
+/// What is wrong with a bundle that was unpacked to `folder`, whose name is the bundle's digest:
+/// files that are missing or differ from what the manifest says, and files that it does not name.
 struct BundleDefect {
   std::filesystem::path path;
   std::string what;
 };
 std::vector<BundleDefect> bundle_defects(const std::filesystem::path& folder);
 
-/// Reads keys, one public key in hex per line; `#` begins a comment. Errors: `invalid_argument`
-/// naming file and line, or because others than its owner and root may write the file.
+/// Reads keys, one public key in hex per line; `#` begins a comment. Errors: `invalid_argument`,
+/// which names file and line, also where others than its owner and root may write the file.
 Result<std::vector<std::string>> read_trusted_keys(const std::filesystem::path& file);
 
 }  // namespace kernwright

@@ -31,8 +31,8 @@ struct BundledFile {
 /// What a bundle holds, and where it comes from.
 struct BundleManifest {
   std::string kernwright;  ///< the version that wrote it
-  /// Which of two bundles is the newer: the time of its export in UTC seconds, or a counter that
-  /// who exports it keeps; 0 in bundles from before there was one.
+  /// Says which of two bundles is the newer. It is the time of the export in UTC seconds, or a
+  /// counter that whoever exports it keeps. It is 0 in bundles from before there were serials.
   std::uint64_t serial = 0;
   std::vector<std::string> skus;     ///< sorted, each once
   std::vector<std::string> devices;  ///< UUIDs of the GPUs that measured, likewise
@@ -42,15 +42,15 @@ struct BundleManifest {
 /// JSON, indented, in a stable order.
 std::string to_json(const BundleManifest& manifest);
 
-/// Errors: `corrupt` naming the field: also names that are no places of a cache's files, an order
-/// that is not sorted, and sizes beyond the limits.
+/// Errors: `corrupt`, which names the field. Names that are no places of a cache's files, an order
+/// that is not sorted and sizes beyond the limits are corrupt too.
 Result<BundleManifest> parse_bundle_manifest(std::string_view json);
 
-/// What is signed of a manifest's text.
+/// The bytes that are signed for a manifest's text.
 std::string signed_text(std::string_view manifest);
 
-/// The kind of entry that a file of that name holds, "record", "override" or "artifact"; empty for
-/// names that are none of the cache's: so nothing of a bundle can lead anywhere else.
+/// The kind of entry that a file of that name holds: "record", "override" or "artifact". It is
+/// empty for names that the cache cannot have given, so nothing in a bundle can lead anywhere else.
 std::string_view entry_kind(std::string_view name);
 
 }  // namespace kernwright

@@ -13,14 +13,14 @@ struct Removed {
   std::int64_t bytes = 0;
 };
 
-/// Removes the runs that no lookup will serve again, whatever environment it asks for: those of a
-/// key that another run of the same environment always stands before, being as good a measurement
-/// and newer. `now` is the time, UTC in ISO 8601. Decisions and defective files stay. Errors: `io`
-/// naming the first file that could not be removed; the others are.
+/// Removes the runs that no lookup will serve again, whatever environment it asks for. Before such
+/// a run stands another run of the same key and environment, which is as good a measurement and
+/// newer. `now` is the time, UTC in ISO 8601. Decisions and defective files stay. Errors: `io`,
+/// which names the first file that could not be removed; the others are removed all the same.
 Result<Removed> compact(const RecordStore& records, std::string_view now);
 
-/// Whether every lookup puts `a` before `b`, two runs of one key, and rightly: where `a` is dated
-/// after `now`, a wrong clock dated it, and nothing says that it is the newer.
+/// Whether every lookup rightly puts `a` before `b`, which are two runs of one key. False where `a`
+/// is dated after `now`: a wrong clock dated it then, and nothing says that it is the newer.
 bool always_before(const RecordRun& a, const RecordRun& b, std::string_view now);
 
 /// What a prune leaves.
@@ -29,10 +29,11 @@ struct PruneLimits {
   double days = 0;                             ///< since they were published; 0: any age
 };
 
-/// Removes artifacts, the oldest first, until those left are within the limits. What any record of
-/// the root names as its winner's stays, whatever the limits. Also temporary files that are older
-/// than an hour: their writers were killed. Errors as `compact`; `corrupt`, with nothing removed,
-/// where a folder or a record's head cannot be read: it may name a winner.
+/// Removes artifacts, the oldest first, until those that are left are within the limits. An
+/// artifact that any record of the root names as its winner's stays, whatever the limits. Temporary
+/// files that are older than an hour are removed too: their writers were killed. Errors: those of
+/// `compact`; `corrupt`, with nothing removed, where a folder or a record's head cannot be read,
+/// because it may name a winner.
 Result<Removed> prune(const TieredCache& cache, const PruneLimits& limits);
 
 }  // namespace kernwright

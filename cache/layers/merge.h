@@ -26,10 +26,11 @@ struct MergeReport {
 };
 
 /// Takes over into the user's layer of `into` the records, artifacts and decisions of `from` that
-/// are not there; nothing is replaced, and merging again changes nothing. Measured winners of one
-/// key that are other configurations and whose times differ by more than 2 % and more than three
-/// times their spread, are reported: by what they are, never by their bytes. Errors: `io`, where
-/// something could not be written.
+/// are not there. Nothing is replaced, and merging again changes nothing.
+///
+/// Where the measured winners of one key are different configurations, and their times differ by
+/// more than `kNoise` and more than three times their spread, they are reported. They are compared
+/// by what they are, never by their bytes. Errors: `io`, where something could not be written.
 Result<MergeReport> merge(const TieredCache& into, const std::filesystem::path& from);
 
 }  // namespace kernwright

@@ -47,17 +47,18 @@ class TieredCache {
   };
   using TemplateDigest = std::function<std::string(std::string_view kernel_template)>;
 
-  /// All records of the key that can be served, with their grades, best first: what is pinned,
-  /// then measured before predicted, made with today's code before seeds, higher trust before
-  /// lower, better match before worse, earlier layer before later, newer before older. So what was
+  /// All records of the key that can be served, with their grades, best first. The order is: what
+  /// is pinned; measured before predicted; made with today's code before seeds; higher trust before
+  /// lower; better match before worse; earlier layer before later; newer before older. So what was
   /// measured under less trust never stands before what was measured under more. Of a record whose
-  /// winner is banned its best runner-up that is not.
-  /// `template_digest` gives the digest of a template as it is now (empty where it does not exist).
+  /// winner is banned the best runner-up is served that is not banned. `template_digest` gives the
+  /// digest of a template as it is now, empty where the template does not exist.
   Answers lookup(const RecordKey& key, const Now& now, const TemplateDigest& template_digest) const;
 
-  /// What was measured, with today's code, for other shapes that may answer for `normalized`, whose
-  /// key is `key`: nearest first (see `bucket_distance`), then as in `lookup`; not more than a few
-  /// of the nearest are read. None of it is one that `decisions` bans.
+  /// Records that were measured with today's code for other shapes, and that may answer for
+  /// `normalized`, whose key is `key`. The nearest come first (see `bucket_distance`), then the
+  /// order is that of `lookup`. No more than a few of the nearest are read. None of them is one
+  /// that `decisions` bans.
   std::vector<GradedRecord> near(const RecordKey& key, const Operation& operation,
                                  const Problem& normalized, const Now& now,
                                  const TemplateDigest& template_digest,

@@ -10,9 +10,9 @@
 
 namespace kernwright {
 
-/// How far apart two normalised problems of `operation` are for one to be answered by the other:
-/// the largest ratio of their sizes of a dim that is matched by bucket. Nothing where one may not
-/// be: another family, beyond the dim's distance, or something else differs.
+/// How far apart two normalised problems of `operation` are: the largest ratio of their sizes in a
+/// dim that is matched by bucket. Nothing where one may not answer for the other, because a size
+/// lies in another family or beyond the dim's distance, or because something else differs.
 std::optional<double> bucket_distance(const Operation& operation, const Problem& a,
                                       const Problem& b);
 
@@ -23,10 +23,10 @@ struct BucketPattern {
     std::int64_t size;  ///< asked for
   };
   std::string text;        ///< canonical, with `?` for the dims that may differ
-  std::vector<Open> open;  ///< those, in the order of the text; empty where none may
+  std::vector<Open> open;  ///< these dims, in the order of the text; empty where none may differ
 
   /// How far away a shape with these sizes of `open` is, as `bucket_distance` says it. Where the
-  /// last are missing, at least how far.
+  /// last sizes are missing, it is a lower bound.
   std::optional<double> distance(const std::vector<std::int64_t>& sizes) const;
 };
 

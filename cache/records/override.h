@@ -12,8 +12,8 @@
 
 namespace kernwright {
 
-/// What a person decided of one candidate for one problem. `pin`: it is the answer; `ban`: it is
-/// never served, compiled or measured; `lift`: neither any more.
+/// What a person decided about one candidate for one problem. `pin`: it is the answer. `ban`: it is
+/// never served, compiled or measured. `lift`: neither holds any more.
 enum class OverrideAction { pin, ban, lift };
 
 std::string_view to_string(OverrideAction action);
@@ -41,11 +41,11 @@ std::string to_json(const Override& override);
 /// Errors: `corrupt` naming the field.
 Result<Override> parse_override(std::string_view json);
 
-/// What holds of all that was decided for one problem.
+/// All decisions about one problem's candidates that hold.
 class Decisions {
  public:
-  /// Adds what one layer says, oldest first. A layer added later outranks those before it: the
-  /// user's directory comes last.
+  /// Adds the decisions of one layer, the oldest first. A layer that is added later outranks those
+  /// before it, so the user's directory comes last.
   void add(std::span<const Override> layer);
 
   const std::optional<Override>& pin() const { return pin_; }

@@ -18,9 +18,9 @@ std::string encode_artifact(const CompiledKernel& kernel);
 /// Errors: `corrupt` naming the field.
 Result<CompiledKernel> decode_artifact(std::string_view payload);
 
-/// Compiled bits by the digest of what they were compiled from. A pure function of its key: valid
-/// for ever, shareable by every machine of the architecture. Files are immutable. Thread-safe, and
-/// safe against other processes on the same directory.
+/// Keeps compiled bits by the digest of what they were compiled from. An artifact is a pure
+/// function of its key: it is valid for ever, and every machine of the architecture can share it.
+/// Files are immutable. Thread-safe, and safe against other processes on the same directory.
 class ArtifactStore {
  public:
   explicit ArtifactStore(std::filesystem::path root);
@@ -28,12 +28,13 @@ class ArtifactStore {
   /// The artifact, or why there is none. A defective file is a miss.
   Lookup<CompiledKernel> get(std::string_view digest_hex) const;
 
-  /// Publishes, unless an intact artifact is there already: the bits are a function of the digest,
-  /// so the first writer wins, and only a defective file is replaced. Errors: `invalid_argument`
-  /// where `digest_hex` is no digest; `io`. A failure costs the caching, never the caller's work.
+  /// Publishes the artifact, unless an intact one is there already. The bits are a function of the
+  /// digest, so the first writer wins, and only a defective file is replaced. Errors:
+  /// `invalid_argument` where `digest_hex` is no digest; `io`. A failure costs the caching, never
+  /// the caller's work.
   Result<void> put(std::string_view digest_hex, const CompiledKernel& kernel) const;
 
-  /// Digests present, sorted.
+  /// The digests that are present, sorted.
   std::vector<std::string> list() const;
 
   /// Where the artifact of a digest lies. `digest_hex` is 64 lower-case hex digits.

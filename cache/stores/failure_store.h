@@ -13,8 +13,8 @@
 
 namespace kernwright {
 
-/// What a failure was seen with. It holds while all of it is the same; with any other driver, say,
-/// the candidate gets its chance again.
+/// The conditions in which a failure was seen. The failure holds while all of them are the same.
+/// With another driver, for example, the candidate gets its chance again.
 struct FailureScope {
   std::string sku;     ///< profile id, "h200"
   std::string target;  ///< "sm_90"
@@ -30,8 +30,8 @@ enum class FailureSeverity { fatal, unsafe };
 
 std::string_view to_string(FailureSeverity severity);
 
-/// The severity of an outcome that says something of the candidate itself. Nothing for success, for
-/// what a compile shows again at once, and for conditions: no memory left, a lost device.
+/// The severity of an outcome that says something about the candidate itself. Nothing for success,
+/// for what a compile shows again at once, and for conditions such as no memory or a lost device.
 std::optional<FailureSeverity> lasting_severity(Outcome outcome);
 
 /// A candidate that must not be run again.
@@ -49,8 +49,9 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
-/// The failures that outlast a session: a file per operation, a line per failure, only appended.
-/// Safe against other processes on the same directory. Lines that cannot be read are no failures.
+/// Keeps the failures that outlast a session. There is one file per operation and one line per
+/// failure, and lines are only appended. Safe against other processes on the same directory. Lines
+/// that cannot be read are no failures.
 class FailureStore {
  public:
   explicit FailureStore(std::filesystem::path root) : root_(std::move(root)) {}
@@ -59,8 +60,8 @@ class FailureStore {
   /// problem names no operation; `io`.
   Result<void> put(const Failure& failure) const;
 
-  /// The failures of a problem whose scope is `now`, with the present digest of each one's template
-  /// by `template_digest`; the latest of each candidate.
+  /// The failures of a problem that hold in the scope `now`, the latest one of each candidate.
+  /// `template_digest` gives the present digest of each failure's template.
   std::vector<Failure> active(
       std::string_view problem, const FailureScope& now,
       const std::function<std::string(std::string_view kernel_template)>& template_digest) const;

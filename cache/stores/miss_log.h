@@ -26,19 +26,20 @@ struct MissCount {
   std::int64_t count = 0;
 };
 
-/// What processes asked for and was not there as it should be: a file of lines, only appended, that
-/// a worklist can be made from. Safe against other processes on the same directory.
+/// Keeps what processes asked for and did not find as it should be. It is a file of lines, which
+/// are only appended, and a worklist can be made from it. Safe against other processes on the same
+/// directory.
 class MissLog {
  public:
   explicit MissLog(std::filesystem::path root)
       : root_(std::move(root)), path_(root_ / "v1" / "misses.jsonl") {}
 
-  /// Appends a line. Errors: `io`, also where the file has 16 MiB: what is asked for most is in it
-  /// by then.
+  /// Appends a line. Errors: `io`, also where the file has reached its limit (`kLog`): the problems
+  /// that are asked for most are in it by then.
   Result<void> append(const Miss& miss) const;
 
-  /// By key, the most frequent first; none where there is no log. Lines that cannot be read are
-  /// left out. Errors: those of `read_file`.
+  /// The misses by key, the most frequent first; none where there is no log. Lines that cannot be
+  /// read are left out. Errors: those of `read_file`.
   Result<std::vector<MissCount>> counts() const;
 
   const std::filesystem::path& path() const { return path_; }

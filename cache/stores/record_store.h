@@ -16,8 +16,8 @@
 
 namespace kernwright {
 
-/// A key with the folder of its files below the root of any store: costs a digest, so a lookup
-/// makes it once for all layers.
+/// A key with the folder of its files below the root of any store. Making it costs a digest, so a
+/// lookup makes it once for all layers.
 struct RecordPlace {
   RecordPlace(RecordKey of);
 
@@ -26,15 +26,15 @@ struct RecordPlace {
   std::string folder;  ///< "v1/records/<target>/<sku>/<operation>/<key>"
 };
 
-/// Tuning records, and what people decided of them: one directory per key, one immutable file per
-/// run and decision, nothing merged in place. Thread-safe, and safe against other processes on the
-/// same directory.
+/// Keeps tuning records, and what people decided about candidates. There is one directory per key
+/// and one immutable file per run and per decision; nothing is merged in place. Thread-safe, and
+/// safe against other processes on the same directory.
 class RecordStore {
  public:
   explicit RecordStore(const std::filesystem::path& root);
 
-  /// The heads of all readable records of a key, newest first, decisions oldest first, and what was
-  /// wrong with the other files.
+  /// What `get` found: the heads of all readable records of a key, the newest first; its decisions,
+  /// the oldest first; and what was wrong with the other files.
   struct Found {
     std::vector<RecordRun> runs;
     std::vector<Override> overrides;
@@ -44,44 +44,45 @@ class RecordStore {
   Found get(const RecordPlace& place) const;
 
   /// Publishes one more run under its key. Errors: `io`; `invalid_argument` for a record that would
-  /// not read back, naming the field.
+  /// not read back, which names the field.
   Result<std::filesystem::path> put(const TuningRecord& record) const;
 
   /// Publishes one more decision under its key, numbered after those that are there. Errors: `io`.
   Result<std::filesystem::path> put(Override override) const;
 
-  /// The heads of all readable records of an operation, for whatever target and SKU.
+  /// The heads of all readable records of an operation, of every target and SKU.
   std::vector<RecordRun> heads(std::string_view operation) const;
 
-  /// A key's folder whose name says that it is of a problem like the one asked for.
+  /// A key's folder whose name says that its problem is like the one that was asked for.
   struct Alike {
     std::string folder;
-    std::vector<std::int64_t> sizes;  ///< of the open dims; where the name was cut, of the first
+    std::vector<std::int64_t> sizes;  ///< of the open dims, as many as the name tells
   };
-  /// The folders of keys of `target` and `sku` whose problem has the text of `shape` but for the
-  /// dims that are written `?` in it: "matmul m=? n=4096 k=4096 dtype=bf16". No file is read, and
-  /// no listing twice that has not changed.
+  /// The folders of the keys that have the target and SKU of `shape` and its problem's text, except
+  /// for the dims that are written `?` there: "matmul m=? n=4096 k=4096 dtype=bf16". No file is
+  /// read. A folder is listed again only where it has changed.
   std::vector<Alike> like(const RecordKey& shape) const;
 
-  /// The heads of the readable records in a folder that `like` found, in order of their names.
+  /// The heads of the readable records in a folder that `like` found, in the order of their names.
   std::vector<RecordRun> runs(const Alike& alike, const RecordKey& shape) const;
 
-  /// Every record file below the root, sorted by path, decoded whole or with its defect. Before
-  /// them the folders that cannot be read: `unreadable`.
+  /// Every record file below the root, sorted by path, decoded whole or with its defect. Folders
+  /// that cannot be read come before them, as `unreadable`.
   struct Listed {
     std::filesystem::path path;
     Lookup<TuningRecord> record;
   };
   std::vector<Listed> list() const;
 
-  /// The same of the heads alone, which are intact where only the evidence is not.
+  /// The same for the heads alone. A head is intact where only the evidence is damaged.
   struct ListedHead {
     std::filesystem::path path;
     Lookup<RecordHead> head;
   };
   std::vector<ListedHead> list_heads() const;
 
-  /// Every file of a decision below the root, sorted by path; of folders `list` tells.
+  /// Every file of a decision below the root, sorted by path. `list` tells of folders that cannot
+  /// be read.
   struct ListedOverride {
     std::filesystem::path path;
     Lookup<Override> override;
@@ -95,12 +96,12 @@ class RecordStore {
   std::filesystem::path records_folder() const;
 
   std::string root_;  ///< with a slash at its end, where it is not empty
-  /// Of the folders with a folder per key, which may be many.
+  /// Listings of the folders that hold a folder for each key, which may be many.
   std::shared_ptr<RememberedListings> listings_ = std::make_shared<RememberedListings>();
 };
 
-/// The whole record of a file, of the cache at `root` where that is given. Reasons as `read_entry`;
-/// `corrupt` where head and evidence differ.
+/// The whole record of a file, which belongs to the cache at `root` where that is given. Reasons:
+/// those of `read_entry`; `corrupt` where head and evidence differ.
 Lookup<TuningRecord> read_record(const std::string& file, const std::filesystem::path& root = {});
 
 }  // namespace kernwright

@@ -11,8 +11,8 @@
 
 namespace kernwright {
 
-/// Compiles what the store lacks, and puts it there: of all processes on the store's directory that
-/// want one artifact, one compiles it and the others wait for it, at most for `patience`, then do
+/// Compiles what the store lacks, and puts it there. Of all processes on the store's directory that
+/// want one artifact, one compiles it. The others wait for it, at most for `patience`, and then do
 /// it themselves. Different artifacts never wait for each other. Thread-safe.
 class SingleFlightCompiler final : public Compiler {
  public:
