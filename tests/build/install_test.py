@@ -113,6 +113,32 @@ def check_share(share):
             sys.exit(f"share/kernwright/{name} is not installed")
 
 
+def headings(text):
+    """The anchors of a document's headings."""
+    lines = re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines()
+    titles = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+def check_links(share):
+    """What a document links to is installed with it, and has the heading that the link names."""
+    links = 0
+    for document in share.rglob("*.md"):
+        text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if "://" in link:
+                continue
+            links += 1
+            place, _, anchor = link.partition("#")
+            target = document.parent / place if place else document
+            if not target.exists():
+                sys.exit(f"{document.relative_to(share)} links to {link}, which is not installed")
+            if anchor and anchor not in headings(target.read_text()):
+                sys.exit(f"{document.relative_to(share)} links to {link}, which has no such heading")
+    if links == 0:
+        sys.exit("no document has a link")
+
+
 def check_packages():
     """README.md names what setup.sh installs for a build."""
     setup = (source / "src" / "cmake" / "setup.sh").read_text()
@@ -130,6 +156,7 @@ with tempfile.TemporaryDirectory() as folder:
     run("cmake", "--install", build, "--prefix", prefix, stdout=subprocess.DEVNULL)
     share = prefix / "share" / "kernwright"
     check_share(share)
+    check_links(share)
     run("cmake", "-S", share / "src" / "examples", "-B", folder / "examples",
         "-D", f"CMAKE_PREFIX_PATH={prefix}", "-D", "CMAKE_CXX_STANDARD=17",
         "-D", "CMAKE_BUILD_TYPE=Release", stdout=subprocess.DEVNULL)
