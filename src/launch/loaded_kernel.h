@@ -31,8 +31,9 @@ class BoundArguments {
   std::size_t scalar_count_ = 0;
 };
 
-/// What a `Kernel` refers to: a winner loaded on the device with its summary. Immutable. Without a
-/// device (`launcher` null) it describes the kernel, and launching fails with `why_not`.
+/// What a `Kernel` refers to: a winner that is loaded on the device, with its summary. Immutable.
+/// Without a device `launcher` is null; then it only describes the kernel, and launching fails with
+/// `why_not`.
 class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
  public:
   LoadedKernel(KernelSummary summary, ExecutionPlan plan, std::unique_ptr<Launcher> launcher,
@@ -55,8 +56,8 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
 
   /// Checks count, kinds and alignment. Allocates only on failure.
   Result<void> bind(const Arg* arguments, std::size_t count, BoundArguments& bound) const;
-  /// The same for one tensor's address, which is not null; with its memory where launches are
-  /// checked.
+  /// The same for one tensor's address, which is not null. Where launches are checked, its memory
+  /// is checked too.
   Result<void> check_tensor(std::size_t tensor, DevicePointer address) const;
   /// Whether the GPU can reach the first and the last byte of all memory of a launch.
   Result<void> check_memory(const BoundArguments& bound, DevicePointer workspace) const;
@@ -71,7 +72,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   Error bad_count(std::size_t count) const;
   Error bad_tensor(std::size_t position, const Arg& given) const;
   Result<void> check_memory_of(std::size_t tensor, DevicePointer address) const;
-  /// With a workspace of the pool where one is needed and none is given.
+  /// Launches, with a workspace from the pool where one is needed and none is given.
   Result<void> enqueue(void* stream, const BoundArguments& bound, void* workspace) const;
   Result<void> enqueue_with_pool(CUstream stream, const BoundArguments& bound) const;
   Result<void> enqueue_at(CUstream stream, const BoundArguments& bound,
@@ -83,7 +84,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   Error why_not_;
   // What every launch reads, side by side.
   std::int64_t workspace_bytes_ = 0;
-  /// What an address must not have, by tensor: the bits below its alignment.
+  /// By tensor: the bits below its alignment, which an address must not have.
   std::vector<DevicePointer> crooked_bits_;
   std::vector<double> default_scalars_;
   const PreparedProgram* program_ = nullptr;  ///< the launcher's

@@ -7,21 +7,24 @@ namespace kernwright::detail {
 
 /// The models behind `predict_us`, microseconds each.
 
-/// Matrix products: cycles per k-stage from the tensor cores, shared memory and L2, times stages
-/// and tiles per SM, against the memory and the power limit. Of a template that derives
-/// IN_FLIGHT_BYTES, which reads the operand with many rows once and keeps that much of it under way
-/// per block: the bytes over the rate that this gives. Copies in front of the product are added.
+/// Matrix products: the cycles of a k-stage by tensor cores, shared memory and L2, times the stages
+/// and tiles of an SM, against the memory and the power limit. A template that derives
+/// IN_FLIGHT_BYTES reads the operand with many rows once, and each block keeps that much of it in
+/// flight. Its time is the bytes over the rate that this gives. Copies before the product are
+/// added.
 double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profile);
 
-/// Work limited by memory: bytes over the rate that the launch geometry can keep in flight.
+/// Work that the memory limits: the bytes over the rate that the launch geometry can keep in
+/// flight.
 double predict_streaming_us(const Candidate& candidate, const DeviceProfile& profile);
 
-/// Rows shared by groups of threads (what `kernwright/row.cuh` describes): the bytes over the rate
-/// that what is on its way gives, against instructions, powers and the blocks' own serial time. Of
-/// a template without ROW_BYTES, as streaming work.
+/// Rows that groups of threads share, as `kernwright/row.cuh` describes: the bytes over the rate
+/// that the bytes in flight give, against instructions, powers and the blocks' own serial time. A
+/// template without ROW_BYTES is taken for streaming work.
 double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile);
 
-/// The launch that the others prepare or finish: of those with the most shared memory the first.
+/// The main launch, which the others prepare or finish: the first of those with the most shared
+/// memory.
 const LaunchPlan& main_launch(const Candidate& candidate);
 
 /// Blocks of the candidate's main launch that fit one SM together, by threads and shared memory,

@@ -12,21 +12,21 @@
 
 namespace kernwright {
 
-/// What a reference is written in: integers of 32 and 64 bits are int64 and met exactly, all else
-/// is compared with fp32.
+/// The dtype that a reference is written in. For integers of 32 and 64 bits it is int64, and they
+/// must equal it. All other results are compared with fp32.
 constexpr DType reference_dtype(DType output) {
   const bool wide = output == DType::int32 || output == DType::int64;
   return wide ? DType::int64 : DType::fp32;
 }
 
-/// What `max_error` says of a NaN, and the most it ever says.
+/// The value of `max_error` for a NaN, and the largest that it ever has.
 inline constexpr double kWorstError = 1e30;
 
 /// The bound of one checked tensor: |x - r| <= accumulate_unit * magnitude + output_unit * |r| +
-/// absolute + error_floor(dtype), both x and r taken no further than range_end(dtype). Where
-/// `exact`, x must equal r rounded to the tensor's dtype. A NaN among x or r passes nowhere, unless
-/// `nan` asks for it: where r is NaN, x must then be what the tensor's dtype has for it, NaN or,
-/// in integers, 0.
+/// absolute + error_floor(dtype). Both x and r are taken no further than range_end(dtype). Where
+/// `exact`, x must equal r rounded to the tensor's dtype. A NaN in x or r does not pass, unless
+/// `nan` asks for it. Then, where r is NaN, x must be what the tensor's dtype has for it: NaN, or 0
+/// in integers.
 struct ErrorBound {
   double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc
   double output_unit = 0;      ///< rounding of the output dtype
@@ -54,8 +54,8 @@ struct Layout {
   }
 };
 
-/// What lies between the rows of a tensor holds these bytes, a NaN in every format, and has to keep
-/// them.
+/// The gaps between the rows of a tensor hold this byte, which is a NaN in every format, and have
+/// to keep it.
 inline constexpr std::uint8_t kGapByte = 0xFF;
 
 /// Bytes in device memory, anywhere within an allocation.
@@ -73,8 +73,8 @@ struct Finding {
 };
 
 /// Work on whole tensors in device memory: drawing inputs, comparing and hashing. It is done in
-/// stream order and not waited for; what was found is read in one go. Small kernels of our own
-/// do it; in tests, where device memory is host memory, the host.
+/// stream order and not waited for, and what was found is read in one go. On a GPU small kernels of
+/// our own do it. On a FakeDevice, whose memory is host memory, the host does it.
 class DataOps {
  public:
   /// Findings that can be outstanding.
@@ -82,30 +82,30 @@ class DataOps {
 
   virtual ~DataOps() = default;
 
-  /// Element i lies in row i / columns. What lies between rows becomes `kGapByte`.
+  /// Draws a tensor. Element i lies in row i / columns. The gaps between rows become `kGapByte`.
   virtual Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
                             std::uint64_t seed) = 0;
 
-  /// Fills what lies between rows with `kGapByte`.
+  /// Fills the gaps between rows with `kGapByte`.
   virtual Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) = 0;
 
-  /// Compares the elements of `actual` (in `dtype`) with those of `reference`, in its
-  /// `reference_dtype`, and of fp32 `magnitude`, which are contiguous; the latter may be 0 where
-  /// the bound is exact or the reference is int64. What lies between rows must hold `kGapByte`.
-  /// Gives the number of its finding.
+  /// Compares the elements of `actual` (in `dtype`) with those of `reference` (in its
+  /// `reference_dtype`) and of `magnitude` (in fp32), which are contiguous. `magnitude` may be 0
+  /// where the bound is exact or the reference is int64. The gaps between rows must hold
+  /// `kGapByte`. Gives the number of its finding.
   virtual Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype,
                                               const Layout& layout, DevicePointer reference,
                                               DevicePointer magnitude, const ErrorBound& bound) = 0;
 
-  /// A hash of every region, of its bytes and their places in it; findings are numbered from the
-  /// value returned.
+  /// Hashes every region: its bytes and their places in it. The findings are numbered from the
+  /// value that is returned.
   virtual Result<std::size_t> enqueue_hash(std::span<const MemoryRegion> regions) = 0;
 
   /// Waits and gives all findings since the last call.
   virtual Result<std::vector<Finding>> take_findings() = 0;
 
-  /// A comparison that is waited for; findings outstanding are lost. `first_mismatch` of the report
-  /// holds the place only.
+  /// Compares and waits. Outstanding findings are lost. `first_mismatch` of the report holds only
+  /// the place.
   Result<CheckReport> compare(DevicePointer actual, DType dtype, const Layout& layout,
                               DevicePointer reference, DevicePointer magnitude,
                               const ErrorBound& bound);

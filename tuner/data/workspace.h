@@ -10,23 +10,24 @@
 
 namespace kernwright {
 
-/// The workspace that all candidates share, in a buffer that only grows, with room for a red zone
-/// on either side of whatever length is in use.
+/// The workspace that all candidates share. It lies in a buffer that only grows, with room for a
+/// red zone on either side of the part that is in use.
 class Workspace {
  public:
   explicit Workspace(std::int64_t zone_bytes) : zone_bytes_(zone_bytes) {}
 
-  /// Makes room; true where it moved. Errors: out of memory, and the old one stays.
+  /// Makes room. True where the workspace moved. Errors: out of memory; the old workspace stays
+  /// then.
   Result<bool> reserve(Device& device, std::int64_t bytes);
 
-  /// Of the first byte; 0 before anything was reserved.
+  /// The address of the first byte; 0 before anything was reserved.
   DevicePointer address() const { return buffer_ == nullptr ? 0 : address_; }
 
-  /// Fills the first `bytes`.
+  /// Fills the first `bytes` bytes.
   Result<void> poison(Device& device, std::int64_t bytes, std::uint8_t byte) const;
-  /// Fills the red zones around the first `bytes`.
+  /// Fills the red zones around the first `bytes` bytes.
   Result<void> guard(Device& device, std::int64_t bytes) const;
-  /// The zones: before and behind the first `bytes`.
+  /// The red zones before and after the first `bytes` bytes.
   std::vector<MemoryRegion> zones(std::int64_t bytes) const;
 
  private:

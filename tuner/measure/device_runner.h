@@ -17,21 +17,22 @@ struct DeviceRunnerOptions {
   MeasurePolicy policy;
   std::uint64_t seed = 1;
   double sample_ms = 1.5;  ///< aimed-at length of one sample
-  /// The process may be lost to a candidate: finalists also run against unmapped pages.
+  /// Says that the process may be lost to a candidate. Finalists then also run against unmapped
+  /// pages.
   bool disposable = false;
-  /// What is known of the environment beside the runner's own timers. Calls what it is given when
-  /// it does not need the device any more.
+  /// Looks at the environment, besides the runner's own timers. It calls the function that it is
+  /// given once it does not need the device any more.
   std::function<Audit(const std::function<void()>& released)> audit;
 };
 
-/// Errors: `invalid_argument` where problems of the operation cannot be measured so, with the
-/// reason.
+/// Whether problems of the operation can be measured under the policy. Errors: `invalid_argument`,
+/// with the reason why not.
 Result<void> check_policy(const MeasurePolicy& policy, const Operation& operation);
 
-/// A `Runner` on a `Device` of this process. On opening it allocates the buffer sets of the problem
-/// (what they do not share is beyond 3x the L2, unless the policy is warm), draws the inputs, and
-/// computes the reference; nothing is allocated between samples. Inputs and reference are the same
-/// for every candidate. Errors: those of `check_policy` too.
+/// Makes a `Runner` on a `Device` of this process. It allocates the problem's buffer sets
+/// (`BufferSets`), draws the inputs, and computes the reference. Nothing is allocated between
+/// samples. Inputs and reference are the same for every candidate. Errors: the device's; those of
+/// `check_policy`.
 Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
                                                    const Operation& operation,
                                                    const Problem& normalized,

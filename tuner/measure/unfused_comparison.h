@@ -26,7 +26,7 @@ struct UnfusedMatch {
   std::vector<ProvenKernel> kernels;
 };
 
-/// How one of both did.
+/// How one of the two sides did.
 struct ComparedSide {
   Measurement times;  ///< one sample per round
   CheckReport check;  ///< of set 0, before it was timed
@@ -37,11 +37,13 @@ struct UnfusedComparison {
   ComparedSide unfused;
 };
 
-/// Runs both on the same random inputs, compares each with the fused operation's reference, and
-/// times them in turn, the unfused kernels one behind the other in one graph. The fused result has
-/// to lie within the operation's bound. That of the unfused form may be off by 4 units of rounding
-/// of the dtype of every tensor in between more, relative to the magnitude. Errors: `internal`
-/// where a result is wrong, with its first wrong element; `device`.
+/// Runs both sides on the same random inputs, compares each with the fused operation's reference,
+/// and times them in turn. The unfused kernels run one after the other in one graph.
+///
+/// The fused result has to lie within the operation's bound. The result of the unfused form may be
+/// off by more: for every tensor in between by `kRoundingsInBetween` units of rounding of its
+/// dtype, relative to the magnitude. Errors: `internal` where a result is wrong, with its first
+/// wrong element; `device`.
 Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, const Catalog& catalog,
                                           CompilePool& pool, const UnfusedMatch& match, L2State l2,
                                           std::uint64_t seed);

@@ -6,8 +6,8 @@
 
 namespace kernwright {
 
-/// What a candidate does on the device: its bits and how they are launched. Candidates with equal
-/// ones need no second measurement.
+/// A digest of what a candidate does on the device: of its bits and of how they are launched. A
+/// candidate whose digest was seen before needs no measurement of its own.
 Digest code_identity(const Candidate& candidate, const CompiledKernel& kernel);
 
 }  // namespace kernwright

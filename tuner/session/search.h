@@ -22,13 +22,13 @@ namespace kernwright {
 
 struct TuningBudget {
   double seconds = 30;
-  int trials = 1 << 30;  ///< candidates that are measured; where nothing is, that are compiled
-  /// Seconds that opening the GPU and the problem took before the session began. They count
-  /// against `seconds`, but only up to the share `kOpeningShare` of it (`tuning_session.cpp`).
+  int trials = 1 << 30;  ///< candidates to measure; for a prediction, candidates to compile
+  /// Seconds that opening the GPU and the problem took before the session began. They count against
+  /// `seconds`, but only up to the share `kOpeningShare` of it (`tuning_session.cpp`).
   double opening_seconds = 0;
 };
 
-/// What the session tells whoever watches it. `best_us` is 0 before the first measurement.
+/// What a session tells its caller while it runs. `best_us` is 0 before the first measurement.
 struct TuningProgress {
   int candidates = 0;
   int compiled = 0;
@@ -57,14 +57,14 @@ struct TuningOptions {
   std::vector<KnownFailure> failures;    ///< not tried again
   std::filesystem::path trial_log;
   std::function<void(const TuningProgress&)> progress;
-  /// Gets every trial that does not end well, as soon as it ends: a session that ends in an error,
-  /// or is killed, has no result that could name them.
+  /// Gets every trial that does not end well, as soon as it ends. A session that ends in an error,
+  /// or is killed, has no result that could name these trials.
   std::function<void(const Trial&)> failed;
   std::function<double()> clock_seconds;  ///< monotonic; empty: the steady clock
 };
 
-/// Where the wall time of a session went. Setup, settling, measuring, filling and finals add up to
-/// it, but for what choosing and logging take.
+/// Where the wall time of a session went. It is the sum of setup, settling, measuring, filling and
+/// finals, and of the little that choosing and logging take.
 struct TimeShares {
   double wall_seconds = 0;
   double setup_seconds = 0;    ///< enumeration, audit
@@ -82,8 +82,8 @@ struct TuningResult {
   std::vector<Trial> trials;
   TimeShares shares;
   int rejected = 0;  ///< configurations that are no candidates
-  /// Why another process does not find the record with its winner's artifact; empty: it does.
-  /// Set by what stores the record.
+  /// Why another process will not find the record with its winner's artifact; empty: it will.
+  /// Whatever stores the record sets this.
   std::string unstored;
   /// What did not apply, was only sampled, or could not be kept (an artifact, the trial log).
   std::vector<std::string> notes;
@@ -104,20 +104,24 @@ struct SearchInput {
   double started = 0;      ///< on the options' clock: when the budget began to run
 };
 
-/// What a search found. The record lacks what the search does not know: key, environment, device
-/// and time.
+/// What a search found. The record lacks what the search does not know: its key, environment,
+/// device and date.
 struct SearchResult {
   TuningResult result;
   std::vector<CompiledCandidate> finalists;
 };
 
-/// Measures whichever candidate is compiled, the default first; each is checked before it is timed,
-/// and two samples decide whether it may race. While no compile is ready the device repeats the
-/// best so far. A fifth of the budget is kept for the race (see `race`), which alone decides: the
-/// winner is not worse than the default, and the incumbent stays unless it is clearly beaten.
-/// Compiled code that does not fit the device, or spills beyond reason, is not loaded; code that is
-/// equal to what was measured shares its samples. Errors: no candidate passed (naming the commonest
-/// outcome), or the device was lost.
+/// Searches for the fastest candidate and returns the record's evidence.
+///
+/// It measures whichever candidate is compiled, the default first. Each candidate is checked before
+/// it is timed, and two samples decide whether it may race. While no compile is ready the device
+/// repeats the best so far. Compiled code that does not fit the device, or spills beyond reason, is
+/// not loaded. Code that is equal to what was measured shares its samples.
+///
+/// A part of the budget is kept for the race (`SearchBudget`), which alone decides (see `race`).
+/// The winner is not worse than the default, and the incumbent stays unless it is clearly beaten.
+///
+/// Errors: that no candidate passed, which names the commonest outcome; that the device was lost.
 Result<SearchResult> run_search(const SearchInput& input, const TuningOptions& options);
 
 }  // namespace kernwright

@@ -9,9 +9,9 @@
 
 namespace kernwright {
 
-/// An append-only file with one JSON line per trial; the first line of a session names its key and
-/// environment. Written as trials end, so that nothing measured is lost. The path may be empty: no
-/// log.
+/// An append-only file with one JSON line per trial. The first line of a session names its key and
+/// environment. Lines are written as trials end, so that no measurement is lost. With an empty path
+/// there is no log.
 class TrialLog {
  public:
   explicit TrialLog(std::filesystem::path path);

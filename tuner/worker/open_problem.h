@@ -10,9 +10,9 @@
 
 namespace kernwright::detail {
 
-/// A problem in a worker: opened there, opened again in every process that takes the place of the
-/// one before, closed at the end. After each replacement a canary, the SM reference kernel, has to
-/// run about as fast as when the problem was first opened; where it does not, the device is at
+/// A problem in a worker. It is opened there, opened again in every process that replaces the one
+/// before, and closed at the end. After each replacement a canary, the SM reference kernel, has to
+/// run about as fast as when the problem was first opened. Where it does not, the device is at
 /// fault.
 class OpenProblem {
  public:

@@ -106,7 +106,7 @@ struct AuditReply {
   Audit audit;
 };
 struct DoneReply {};
-/// No answer but a question: the worker has no compiler of its own.
+/// A question instead of an answer: the worker has no compiler of its own and asks for a compile.
 struct CompileReply {
   CompileRequest request;
 };

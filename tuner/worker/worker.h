@@ -33,9 +33,9 @@ struct WorkerOptions {
   std::function<void(std::string_view)> inform = {};
 };
 
-/// The measuring process of one GPU: starts it, asks it, and replaces it. It is kept across
-/// problems, so that CUDA starts once; at most one problem is open in it. Used by one thread at a
-/// time. Invariant: at most one process, which is gone when this is.
+/// Starts, asks and replaces the measuring process of one GPU. The process is kept across problems,
+/// so that CUDA starts once, and at most one problem is open in it. Used by one thread at a time.
+/// Invariant: there is at most one process, and it is gone when this object is.
 class Worker {
  public:
   /// `pool` compiles what the process asks for, and outlives this. Errors: the program cannot be
@@ -61,8 +61,8 @@ class Worker {
   DeviceUse take_use() { return std::exchange(use_, {}); }
 
   /// Ends the process, whatever it does, and starts another. Returns how the old one ended, such as
-  /// "signal 6 (SIGABRT): what it wrote to stderr". Errors as `start`, and `device` where the old
-  /// process cannot be ended: the device is still at work.
+  /// "signal 6 (SIGABRT): what it wrote to stderr". Errors: those of `start`; `device` where the
+  /// old process cannot be ended, because the device is still at work.
   Result<std::string> restart();
 
   pid_t pid() const { return process_ ? process_->pid() : -1; }

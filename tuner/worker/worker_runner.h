@@ -22,16 +22,21 @@ struct WorkerProblem {
   const DeviceProfile& profile;
 };
 
-/// A `Runner` whose candidates run in `worker`'s process. Each request has a deadline, from the
-/// candidate's predicted or known time. A candidate that hangs, ends the process or poisons its
-/// context costs itself: its outcome says how (`timed_out`, `worker_died`, `illegal_address`, ...),
-/// the process is replaced, the problem opened again there, and `epoch()` counts up; the other ids
-/// stay good. One whose process died gets a second chance, alone in a fresh process. After each
-/// replacement a canary, the SM reference kernel, decides whether the device is at fault: where it
-/// fails or is more than 20 % slower than when the problem was first opened, the runner is lost and
-/// the candidate's outcome is `device_lost`. All samples that one call of `sample` returns are of
-/// one epoch. `worker` and what `problem` refers to outlive the runner; others may be opened on the
-/// worker in between. Errors: the process cannot open the problem.
+/// Makes a `Runner` whose candidates run in `worker`'s process. Each request has a deadline, which
+/// follows from the candidate's predicted or known time.
+///
+/// A candidate that hangs, ends the process or poisons its context costs itself. Its outcome says
+/// how: `timed_out`, `worker_died`, `illegal_address` and so on. The process is replaced, the
+/// problem is opened again there, and `epoch()` counts up. The ids of other candidates stay valid.
+/// A candidate whose process died gets a second chance, alone in a fresh process.
+///
+/// After each replacement a canary, the SM reference kernel, decides whether the device is at
+/// fault. Where it fails, or is slower by more than `kCanarySlack` than when the problem was first
+/// opened, the runner is lost and the candidate's outcome is `device_lost`.
+///
+/// All samples that one call of `sample` returns are of one epoch. `worker` and what `problem`
+/// refers to outlive the runner. Other problems may be opened on the worker in between. Errors: the
+/// process cannot open the problem.
 Result<std::unique_ptr<Runner>> open_worker_runner(Worker& worker, const WorkerProblem& problem,
                                                    const DeviceRunnerOptions& options);
 

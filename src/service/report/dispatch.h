@@ -11,8 +11,8 @@
 
 namespace kernwright {
 
-/// Where the time of one launch goes, in microseconds, medians on an otherwise idle stream. Buffers
-/// are zero and the L2 is warm.
+/// Where the time of one launch goes, in microseconds. The values are medians on an otherwise idle
+/// stream. Buffers are zero and the L2 is warm.
 struct Dispatch {
   KernelSummary kernel;
   double lookup_us = 0;   ///< get_best_kernel of a problem that was asked for before
@@ -21,10 +21,10 @@ struct Dispatch {
   double gap_us = 0;      ///< a graph's node with an empty kernel of the same geometry
   double kernel_us = 0;   ///< what a node with this kernel takes beyond that
 
-  /// Of two sets of buffers in turn.
+  /// The launch paths, with two sets of buffers in turn.
   LaunchPaths paths;
 
-  /// What was found in this process that distorts launches: profilers' libraries and variables.
+  /// What was found in this process that distorts launches: libraries and variables of profilers.
   std::vector<AuditRow> hooks;
 };
 
@@ -32,7 +32,8 @@ struct Dispatch {
 /// `unavailable` for a service without a GPU; `device`; those of get_best_kernel.
 Result<Dispatch> measure_dispatch(ServiceCore& core, const Problem& problem);
 
-/// What this process has loaded, or is told to load, that puts itself between program and driver.
+/// The libraries that this process has loaded, or is told to load, and that put themselves between
+/// program and driver.
 std::vector<AuditRow> find_hooks();
 
 }  // namespace kernwright

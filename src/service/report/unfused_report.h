@@ -41,14 +41,16 @@ struct UnfusedReport {
   double ratio() const { return unfused.us / fused.us; }
 };
 
-/// Gives the record of a problem, tuned in so many seconds or predicted.
+/// Gives the record of a problem, which is tuned for about so many seconds or predicted.
 using RecordOf = std::function<Result<TuningRecord>(const Problem& problem, double seconds)>;
 
-/// Compares the best kernel of the problem with the best kernels of its unfused form: on the GPU,
-/// or by what is predicted where the service has none. `record_of` is asked once for each different
-/// problem, the fused one first, which gets half of the `seconds`, and of few the first 5; what its
-/// search left is shared out among the others. Errors: `not_found` where there is no unfused form;
-/// those of `record_of`; `internal` where a result is wrong; `device`.
+/// Compares the best kernel of the problem with the best kernels of its unfused form, on the GPU,
+/// or by predictions where the service has none.
+///
+/// `record_of` is asked once for each different problem, the fused one first. The fused one gets
+/// half of the `seconds`, and where there are few the first `kFusedSeconds`. The others share what
+/// its search left. Errors: `not_found` where there is no unfused form; those of `record_of`;
+/// `internal` where a result is wrong; `device`.
 Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
                                      const RecordOf& record_of, double seconds, std::uint64_t seed);
 

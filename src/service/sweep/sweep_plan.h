@@ -10,7 +10,7 @@
 
 namespace kernwright {
 
-/// What a sweep would do, before it does it.
+/// What a sweep is going to do.
 struct SweepPlan {
   struct Row {
     Problem problem;              ///< normalised
@@ -26,13 +26,14 @@ struct SweepPlan {
   std::int64_t candidates() const;
   std::int64_t compiles() const;
 
-  /// How long it takes at most with `seconds_per_problem` on each of `gpus` devices, where each
-  /// search uses its budget up.
+  /// How long the sweep takes at most, with `seconds_per_problem` on each of `gpus` devices, if
+  /// each search uses up its budget.
   double seconds(double seconds_per_problem, int gpus) const;
 };
 
-/// Of `normalized` problems. Calls `progress` with the number of those that were planned, after
-/// each: the whole space of one that is due is enumerated. `recheck` as in `sweep_state`.
+/// Plans a sweep of the problems `normalized`. After each problem it calls `progress` with the
+/// number of those that were planned, since the whole space of a problem that is due is enumerated.
+/// `recheck` is that of `sweep_state`.
 SweepPlan plan_sweep(const ServiceCore& service, const std::vector<Problem>& normalized,
                      bool recheck, const std::function<void(std::size_t)>& progress);
 

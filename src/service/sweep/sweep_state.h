@@ -12,10 +12,11 @@ struct SweepState {
   bool provisional = false;               ///< due, although it was measured: with trust C
 };
 
-/// Of a problem whose records are `known`, best first, where records of grade `wanted` can be made.
-/// A record made with another compiler or text of the template is due again; one made with another
-/// driver or version of kernwright is not, unless `recheck` asks for it. A measured record settles
-/// a prediction too, whatever its trust.
+/// What a sweep finds for a problem whose records are `known`, best first, if it can make records
+/// of grade `wanted`. A record that was made with another compiler or another text of the template
+/// is due again. One that was made with another driver or version of kernwright is not, unless
+/// `recheck` asks for it. Where a prediction is wanted, a measured record settles the problem,
+/// whatever its trust.
 SweepState sweep_state(std::span<const GradedRecord> known, RecordGrade wanted,
                        bool recheck = false);
 

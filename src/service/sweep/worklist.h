@@ -9,7 +9,7 @@
 
 namespace kernwright {
 
-/// So many problems a worklist may stand for.
+/// The largest number of problems that a worklist may stand for.
 inline constexpr std::size_t kMostProblems = 100'000;
 
 /// A problem as a worklist has it, and the line of the file where it stands.
@@ -18,17 +18,19 @@ struct WorklistEntry {
   int line = 0;
 };
 
-/// The problems of a worklist file: `{"problems": [...]}`, each in text form
-/// ("matmul m=1 n=2 k=3 dtype=bf16") or as `{"operation": "matmul", "dims": {"m": 1, ...},
-/// "flags": {"dtype": "bf16"}}`. A dim may also be a range ("4:64:x2", see `parse_sizes`) or a list
-/// of integers and ranges, a flag a list of values: the object then stands for all combinations,
-/// the last dim or flag changing fastest. Each problem once, where it comes first. Errors:
-/// `invalid_argument` with `file:line`, also where the list stands for more than `kMostProblems`,
-/// with those that it repeats.
+/// The problems of a worklist file, `{"problems": [...]}`, each once, where it comes first.
+///
+/// A problem is in text form ("matmul m=1 n=2 k=3 dtype=bf16") or an object, `{"operation":
+/// "matmul", "dims": {"m": 1, ...}, "flags": {"dtype": "bf16"}}`. A dim may also be a range
+/// ("4:64:x2", see `parse_sizes`) or a list of integers and ranges, and a flag a list of values.
+/// The object then stands for all combinations; the last dim or flag changes fastest.
+///
+/// Errors: `invalid_argument` with `file:line`, also where the list stands for more than
+/// `kMostProblems`, repeated ones included.
 Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file);
 
-/// Part `index` of `count`, 1 to `count`: of the problems sorted by their text every `count`th. All
-/// parts together have each problem once, whatever the list's order.
+/// Part `index` of `count`, from 1 to `count`. It has every `count`th of the problems, sorted by
+/// their text. So all parts together have each problem once, whatever the order of the list.
 struct Shard {
   std::size_t index = 1;
   std::size_t count = 1;

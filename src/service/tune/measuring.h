@@ -16,8 +16,8 @@
 
 namespace kernwright {
 
-/// Where a service's candidates run: gives the runner of one problem after another. A runner is
-/// gone before the next is asked for. Used by one thread at a time.
+/// Gives the runner of one problem after another, and so decides where a service's candidates run.
+/// A runner is gone before the next one is asked for. Used by one thread at a time.
 class Measuring {
  public:
   virtual ~Measuring() = default;
@@ -28,7 +28,7 @@ class Measuring {
   virtual bool lost() const = 0;
 };
 
-/// What both ways of measuring work on. The references outlive the `Measuring`.
+/// What both ways of measuring need. The references outlive the `Measuring`.
 struct MeasuringContext {
   const Catalog& catalog;
   std::vector<std::filesystem::path> template_dirs;
@@ -40,15 +40,15 @@ struct MeasuringContext {
   std::function<void(std::string_view)> inform;  ///< that it runs
 };
 
-/// In a process of its own, which is replaced when a candidate poisons it. Errors: the program
-/// `worker` (see `find_worker`) cannot be found or started.
+/// Measures in a process of its own, which is replaced when a candidate poisons it. Errors: the
+/// program `worker` (see `find_worker`) cannot be found or started.
 Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
                                                      const std::filesystem::path& worker);
 
 using OpenDevice = std::function<Result<std::unique_ptr<Device>>(int ordinal)>;
 using MakeDataOps = std::function<Result<std::unique_ptr<DataOps>>(Device&, CompilePool&)>;
 
-/// In this process: a candidate that poisons the context ends the use of the GPU.
+/// Measures in this process. A candidate that poisons the context ends the use of the GPU.
 Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
                                                       const OpenDevice& open_device,
                                                       const MakeDataOps& make_data_ops);

@@ -10,7 +10,8 @@
 
 namespace kernwright {
 
-/// What the cache knows of earlier tunings that concerns one problem, and is told of this one.
+/// What the cache knows about earlier tunings that concerns one problem. It is also told of this
+/// tuning.
 class TuningHistory {
  public:
   /// `key` is the problem's, `now` today's environment. `cache` outlives this.
@@ -21,9 +22,9 @@ class TuningHistory {
         now_(std::move(now)),
         template_digest_(std::move(template_digest)) {}
 
-  /// Adds the incumbent; as seeds, the runners-up of a record made in another environment, which
-  /// is so measured again, and winners of neighbours; and candidates that must not run. `known` is
-  /// what a lookup of the problem found.
+  /// Adds to the options the incumbent, seeds, and the candidates that must not run. The seeds are
+  /// the runners-up of a record that was made in another environment, which are so measured again,
+  /// and the winners of neighbours. `known` is what a lookup of the problem found.
   void add_to(TuningOptions& options, const Operation& operation, const Answers& known) const;
 
   /// Keeps a trial that failed, where its outcome lasts. Errors: `io`.
