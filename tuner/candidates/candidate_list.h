@@ -10,11 +10,11 @@
 
 namespace kernwright {
 
-/// A candidate list for one problem: every valid configuration of every template that applies, with
-/// predictions. Of a template with more than 400,000 points that many are looked at, and of those
-/// that obey its rules 20,000 are kept, evenly spread and the same each time; a note says so. This
-/// takes at most seconds, however large a space is. Errors: `not_found` where no template gives a
-/// candidate, with each template's reason.
+/// The candidates for one problem: every valid configuration of every template that applies, with
+/// predictions. Of a template with more than `kMaxPoints` points that many are looked at. Of the
+/// points that obey the rules at most `kMaxCandidates` are kept. Both are evenly spread and the
+/// same each time, and a note says so. So listing takes at most seconds, however large a space is.
+/// Errors: `not_found` where no template gives a candidate, with the reason of each template.
 struct CandidateList {
   std::vector<Candidate> candidates;
   std::vector<double> predicted_us;
@@ -26,7 +26,7 @@ struct CandidateList {
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
                                            const Problem& normalized, const DeviceProfile& profile);
 
-/// In how many parameters a candidate is not its template's default.
+/// The number of parameters in which a candidate differs from its template's default.
 int distance_from_default(const Candidate& candidate);
 
 }  // namespace kernwright

@@ -31,9 +31,10 @@ struct RaceOptions {
   double finals_seconds = 2;  ///< for the last rung
   int finalists = 8;
   int max_rounds = 256;  ///< of the last rung
-  /// With `sustained` the finalists also run alone after the rounds (`race_alone`). That takes up
-  /// to 3 s, and longer where it leaves the verdict open.
-  PowerMode power = PowerMode::sustained;
+  /// The finalists also run alone after the rounds (`race_alone`). That takes up to 3 s, and longer
+  /// where it leaves the verdict open. Not where no power limit lowers the clock, as in
+  /// simulations.
+  bool alone = true;
   bool long_blocks = false;  ///< there is time for blocks of a second and more, 12 s in all
   /// A time on `clock_seconds`. Running alone is not begun where it would end later. That leaves
   /// trust B.

@@ -24,13 +24,13 @@ class TuningSession {
                 const DeviceProfile& profile, RecordKey key, RecordEnvironment environment,
                 CompilePool& pool, const ArtifactStore& artifacts);
 
-  /// Has the pool compile what a search measures first, the default and the cost model's first
-  /// choices, one per thread, for while the runner opens. The search finds them where the pool's
-  /// compiler keeps what it compiles in `artifacts`. Errors: as `enumerate_candidates`.
+  /// Has the pool compile what a search measures first, while the runner opens: the default and the
+  /// cost model's first choices, one per thread. The search finds them if the pool's compiler keeps
+  /// what it compiles in `artifacts`. Errors: those of `enumerate_candidates`.
   Result<void> compile_first_choices();
 
-  /// Errors: as `enumerate_candidates`; no candidate passed (naming the commonest outcome); the
-  /// device was lost.
+  /// Runs the search. Errors: those of `enumerate_candidates`; that no candidate passed, which
+  /// names the commonest outcome; that the device was lost.
   Result<TuningResult> run(Runner& runner, TuningOptions options);
 
  private:
