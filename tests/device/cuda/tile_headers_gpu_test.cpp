@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gpu_fixture.h"
+#include "tests/device/gpu_fixture.h"
 #include "model/catalog/catalog.h"
 #include "tests/compile/tile_kernels.h"
 
