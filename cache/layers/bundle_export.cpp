@@ -11,6 +11,7 @@
 #include "support/libraries/signing.h"
 #include "support/libraries/tar.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "support/version.h"
 
 namespace kernwright {
@@ -68,22 +69,20 @@ Result<std::vector<RecordStore::Listed>> served_runs(const TieredCache& cache,
 
 Result<void> write(const fs::path& file, const BundleManifest& manifest, const std::string& text,
                    const std::string& signature, const Collection& collection) {
-  Result<TarWriter> tar = TarWriter::create(file);
-  if (!tar) return tar.error();
-  if (Result<void> added = tar->add(kManifestName, text); !added) return added;
+  KW_ASSIGN(TarWriter tar, TarWriter::create(file));
+  KW_TRY(tar.add(kManifestName, text));
   if (!signature.empty()) {
-    if (Result<void> added = tar->add(kSignatureName, signature); !added) return added;
+    if (Result<void> added = tar.add(kSignatureName, signature); !added) return added;
   }
   for (const BundledFile& bundled : manifest.files) {
-    const Result<std::string> bytes =
-        read_file(collection.files().at(bundled.name), kBundled, collection.root());
-    if (!bytes) return bytes.error();
-    if (digest_of(*bytes).hex() != bundled.digest) {
+    KW_ASSIGN(const std::string bytes,
+              read_file(collection.files().at(bundled.name), kBundled, collection.root()));
+    if (digest_of(bytes).hex() != bundled.digest) {
       return Error{ErrorCode::corrupt, concat(bundled.name, " changed while it was packed")};
     }
-    if (Result<void> added = tar->add(bundled.name, *bytes); !added) return added;
+    if (Result<void> added = tar.add(bundled.name, bytes); !added) return added;
   }
-  return tar->finish();
+  return tar.finish();
 }
 
 }  // namespace
@@ -94,9 +93,8 @@ Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& fil
   Collection collection(cache.root());
   std::set<std::string> skus;
   std::set<std::string> devices;
-  const Result<std::vector<RecordStore::Listed>> runs = served_runs(cache, options);
-  if (!runs) return runs.error();
-  for (const RecordStore::Listed& listed : *runs) {
+  KW_ASSIGN(const std::vector<RecordStore::Listed> runs, served_runs(cache, options));
+  for (const RecordStore::Listed& listed : runs) {
     const TuningRecord& record = *listed.record.value;
     const fs::path artifact = cache.artifacts().path(record.winner.artifact);
     if (const Lookup<CompiledKernel> bits = cache.artifacts().get(record.winner.artifact); !bits) {
@@ -126,9 +124,8 @@ Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& fil
                           .devices = sorted(devices),
                           .files = {}};
   for (const auto& [name, path] : collection.files()) {
-    const Result<std::string> bytes = read_file(path, kBundled, cache.root());
-    if (!bytes) return bytes.error();
-    manifest.files.push_back({name, bytes->size(), digest_of(*bytes).hex()});
+    KW_ASSIGN(const std::string bytes, read_file(path, kBundled, cache.root()));
+    manifest.files.push_back({name, bytes.size(), digest_of(bytes).hex()});
     if (entry_kind(name) == "artifact") ++report.artifacts;
   }
   const std::string text = to_json(manifest);
@@ -139,13 +136,9 @@ Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& fil
   if (Result<BundleManifest> taken = parse_bundle_manifest(text); !taken) return taken.error();
   std::string signature;
   if (!options.secret_key.empty()) {
-    Result<std::string> made = sign(signed_text(text), options.secret_key);
-    if (!made) return made.error();
-    signature = *std::move(made);
+    KW_ASSIGN(signature, sign(signed_text(text), options.secret_key));
   }
-  if (Result<void> written = write(file, manifest, text, signature, collection); !written) {
-    return written.error();
-  }
+  KW_TRY(write(file, manifest, text, signature, collection));
   report.digest = digest_of(text).hex();
   return report;
 }

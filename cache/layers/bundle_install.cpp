@@ -17,6 +17,7 @@
 #include "support/libraries/signing.h"
 #include "support/libraries/tar.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -85,10 +86,9 @@ Result<void> write_below(const fs::path& folder, const fs::path& name, std::stri
 
 /// The next entry, which must be a plain file of that name or, where `name` is empty, of any.
 Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
-  Result<std::optional<TarEntry>> entry = tar.next();
-  if (!entry) return entry.error();
-  if (!*entry) return corrupt(concat("the bundle ends before ", name.empty() ? "its files" : name));
-  TarEntry found = *std::move(*entry);
+  KW_ASSIGN(std::optional<TarEntry> entry, tar.next());
+  if (!entry) return corrupt(concat("the bundle ends before ", name.empty() ? "its files" : name));
+  TarEntry found = *std::move(entry);
   if (!name.empty() && found.name != name) {
     return corrupt(concat("entry \"", found.name, "\" stands where \"", name, "\" should"));
   }
@@ -104,9 +104,8 @@ Result<std::string> find_signer(std::string_view manifest, std::string_view sign
                                 const InstallOptions& options) {
   if (!signature.empty()) {
     for (const std::string& key : options.trusted_keys) {
-      const Result<bool> good = is_signed(signed_text(manifest), signature, key);
-      if (!good) return good.error();
-      if (*good) return key;
+      KW_ASSIGN(const bool good, is_signed(signed_text(manifest), signature, key));
+      if (good) return key;
     }
   }
   if (options.allow_unsigned) return std::string();
@@ -136,13 +135,12 @@ bool is_digest(std::string_view text) {
 /// The manifest of the bundle in `folder`. Errors: `not_found` where it has none, as those had that
 /// were installed by earlier versions; `corrupt`; `io`.
 Result<BundleManifest> manifest_of(const fs::path& folder) {
-  const Result<std::string> text =
-      read_file(folder / kManifestName, {kManifestName, kMostManifestBytes}, folder);
-  if (!text) return text.error();
-  if (digest_of(*text).hex() != folder.filename()) {
+  KW_ASSIGN(const std::string text,
+            read_file(folder / kManifestName, {kManifestName, kMostManifestBytes}, folder));
+  if (digest_of(text).hex() != folder.filename()) {
     return corrupt(concat((folder / kManifestName).native(), ": it is of another bundle"));
   }
-  return parse_bundle_manifest(*text);
+  return parse_bundle_manifest(text);
 }
 
 /// Refuses a bundle that is older than the one in use.
@@ -184,9 +182,8 @@ Result<void> put_in_place(Unpacked& unpacked, const fs::path& place) {
   }
   std::error_code error;
   if (errno != ENOENT) {  // a file system that cannot exchange
-    Result<Unpacked> aside = Unpacked::make(place.parent_path());
-    if (!aside) return aside.error();
-    fs::rename(place, aside->path() / "old", error);
+    KW_ASSIGN(Unpacked aside, Unpacked::make(place.parent_path()));
+    fs::rename(place, aside.path() / "old", error);
     if (error && error != std::errc::no_such_file_or_directory) return io("replace", place, error);
   }
   fs::rename(unpacked.path(), place, error);
@@ -221,29 +218,23 @@ std::vector<BundleDefect> bundle_defects(const fs::path& folder) {
 
 Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
                                      const InstallOptions& options) {
-  Result<TarReader> tar = TarReader::open(file, {"bundle", kMostBundleBytes});
-  if (!tar) return tar.error();
-  if (Result<TarEntry> entry = next_file(*tar, kManifestName); !entry) return entry.error();
-  const Result<std::string> text = tar->read(kMostManifestBytes);
-  if (!text) return text.error();
+  KW_ASSIGN(TarReader tar, TarReader::open(file, {"bundle", kMostBundleBytes}));
+  if (Result<TarEntry> entry = next_file(tar, kManifestName); !entry) return entry.error();
+  KW_ASSIGN(const std::string text, tar.read(kMostManifestBytes));
 
-  Result<TarEntry> entry = next_file(*tar, {});
+  Result<TarEntry> entry = next_file(tar, {});
   if (!entry) return entry.error();
   std::string signature;
   if (entry->name == kSignatureName) {
-    Result<std::string> read = tar->read(kMostSignatureBytes);
-    if (!read) return read.error();
-    signature = *std::move(read);
-    entry = next_file(*tar, {});
+    KW_ASSIGN(signature, tar.read(kMostSignatureBytes));
+    entry = next_file(tar, {});
     if (!entry) return entry.error();
   }
-  const Result<std::string> signer = find_signer(*text, signature, options);
-  if (!signer) return signer.error();
-  const Result<BundleManifest> manifest = parse_bundle_manifest(*text);
-  if (!manifest) return manifest.error();
+  KW_ASSIGN(const std::string signer, find_signer(text, signature, options));
+  KW_ASSIGN(const BundleManifest manifest, parse_bundle_manifest(text));
 
   InstallReport report{
-      .digest = digest_of(*text).hex(), .signer = *signer, .serial = manifest->serial};
+      .digest = digest_of(text).hex(), .signer = signer, .serial = manifest.serial};
   const fs::path bundles = root / "bundles";
   const KeyLock turn = KeyLock::acquire(root, "install", options.patience);
   if (!turn.held()) {
@@ -251,42 +242,39 @@ Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
                                                 " does not end, or no lock can be had below it")};
   }
   if (!options.allow_older) {
-    Result<void> newer = check_serial(root, *manifest, report.digest);
+    Result<void> newer = check_serial(root, manifest, report.digest);
     if (!newer) return newer.error();
   }
   remove_leftovers(bundles);
-  Result<Unpacked> unpacked = Unpacked::make(bundles);
-  if (!unpacked) return unpacked.error();
-  for (const BundledFile& bundled : manifest->files) {
-    if (report.files > 0) entry = next_file(*tar, bundled.name);
+  KW_ASSIGN(Unpacked unpacked, Unpacked::make(bundles));
+  for (const BundledFile& bundled : manifest.files) {
+    if (report.files > 0) entry = next_file(tar, bundled.name);
     if (!entry) return entry.error();
     if (entry->name != bundled.name) {
       return corrupt(
           concat("entry \"", entry->name, "\" stands where \"", bundled.name, "\" should"));
     }
-    const Result<std::string> bytes = tar->read(bundled.bytes);
-    if (!bytes) return bytes.error();
-    if (Result<void> fits = check_content(bundled, *bytes); !fits) return fits.error();
-    Result<void> written = write_below(unpacked->path(), bundled.name, *bytes);
+    KW_ASSIGN(const std::string bytes, tar.read(bundled.bytes));
+    KW_TRY(check_content(bundled, bytes));
+    Result<void> written = write_below(unpacked.path(), bundled.name, bytes);
     if (!written) return written.error();
     ++report.files;
-    report.bytes += static_cast<std::int64_t>(bytes->size());
+    report.bytes += static_cast<std::int64_t>(bytes.size());
   }
-  const Result<std::optional<TarEntry>> more = tar->next();
-  if (!more) return more.error();
-  if (*more) return corrupt(concat("entry \"", (*more)->name, "\" is not in the manifest"));
+  KW_ASSIGN(const std::optional<TarEntry> more, tar.next());
+  if (more) return corrupt(concat("entry \"", more->name, "\" is not in the manifest"));
   // Kept, so that what is installed can be checked again.
-  Result<void> kept = write_below(unpacked->path(), kManifestName, *text);
-  if (kept && !signature.empty()) kept = write_below(unpacked->path(), kSignatureName, signature);
+  Result<void> kept = write_below(unpacked.path(), kManifestName, text);
+  if (kept && !signature.empty()) kept = write_below(unpacked.path(), kSignatureName, signature);
   if (!kept) return kept.error();
 
   const fs::path place = bundles / report.digest;
-  if (Result<void> placed = put_in_place(*unpacked, place); !placed) return placed.error();
+  KW_TRY(put_in_place(unpacked, place));
   if (const std::vector<BundleDefect> defects = bundle_defects(place); !defects.empty()) {
     return corrupt(concat("what was unpacked is not whole: ", defects.front().path.native(), ": ",
                           defects.front().what));
   }
-  if (Result<void> flipped = flip(bundles, report.digest); !flipped) return flipped.error();
+  KW_TRY(flip(bundles, report.digest));
   return report;
 }
 
@@ -310,11 +298,10 @@ Result<std::vector<std::string>> read_trusted_keys(const fs::path& file) {
     return Error{ErrorCode::invalid_argument,
                  concat(file.native(), ": others than you and root may write to it")};
   }
-  const Result<std::string> text = opened->read(0, static_cast<std::size_t>(opened->bytes()));
-  if (!text) return text.error();
+  KW_ASSIGN(const std::string text, opened->read(0, static_cast<std::size_t>(opened->bytes())));
   std::vector<std::string> keys;
   int line = 0;
-  for (std::string_view key : split(*text, '\n')) {
+  for (std::string_view key : split(text, '\n')) {
     ++line;
     key = trim(key.substr(0, key.find('#')));
     if (key.empty()) continue;

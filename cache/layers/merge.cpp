@@ -9,6 +9,7 @@
 
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -50,11 +51,8 @@ Result<bool> take_over(const fs::path& file, const fs::path& from, const fs::pat
   const fs::path target = to / file.lexically_relative(from);
   std::error_code error;
   if (fs::exists(target, error)) return false;
-  const Result<std::string> bytes = read_file(file, {}, from);
-  if (!bytes) return bytes.error();
-  if (const Result<void> published = publish_file(target, *bytes, to); !published) {
-    return published.error();
-  }
+  KW_ASSIGN(const std::string bytes, read_file(file, {}, from));
+  KW_TRY(publish_file(target, bytes, to));
   return true;
 }
 
@@ -82,9 +80,7 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
       report.defects.push_back(found.detail);
       continue;
     }
-    if (auto done = count(take_over(file, from, into.root()), report.artifacts); !done) {
-      return done.error();
-    }
+    KW_TRY(count(take_over(file, from, into.root()), report.artifacts));
   }
   std::map<std::string, Best> theirs;
   const RecordStore records(from);
@@ -94,18 +90,14 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
       continue;
     }
     keep_best(theirs, *listed.record.value);
-    if (auto done = count(take_over(listed.path, from, into.root()), report.records); !done) {
-      return done.error();
-    }
+    KW_TRY(count(take_over(listed.path, from, into.root()), report.records));
   }
   for (const RecordStore::ListedOverride& listed : records.list_overrides()) {
     if (!listed.override) {
       report.defects.push_back(listed.override.detail);
       continue;
     }
-    if (auto done = count(take_over(listed.path, from, into.root()), report.overrides); !done) {
-      return done.error();
-    }
+    KW_TRY(count(take_over(listed.path, from, into.root()), report.overrides));
   }
   for (const auto& [key, best] : theirs) {
     const auto known = ours.find(key);

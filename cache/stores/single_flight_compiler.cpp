@@ -4,13 +4,13 @@
 
 #include "cache/entries/key_lock.h"
 #include "support/hash.h"
+#include "support/try.h"
 
 namespace kernwright {
 
 Result<CompiledKernel> SingleFlightCompiler::compile(const CompileRequest& request) {
-  const Result<std::string> compiler = compiler_->identity();
-  if (!compiler) return compiler.error();
-  const std::string digest = artifact_digest(request, *compiler, *compiler_).hex();
+  KW_ASSIGN(const std::string compiler, compiler_->identity());
+  const std::string digest = artifact_digest(request, compiler, *compiler_).hex();
   const KeyLock turn = KeyLock::acquire(root_, digest, patience_);
   if (Lookup<CompiledKernel> stored = store_.get(digest)) return *std::move(stored.value);
   Result<CompiledKernel> compiled = compiler_->compile(request);

@@ -9,6 +9,7 @@
 #include "service/report/unfused_report.h"
 #include "support/spelling.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/strategies/search_strategy.h"
 
 namespace kernwright::cli {
@@ -145,11 +146,10 @@ class Tune : public Command {
     std::optional<TuningResult> fused;  // asked for first
     std::string unstored;
     const auto tune = [&](const Problem& each, double seconds) -> Result<TuningRecord> {
-      Result<TuningResult> result = tune_or_predict(service, each, options(seconds), json);
-      if (!result) return result.error();
-      TuningRecord record = result->record;
-      if (unstored.empty()) unstored = result->unstored;
-      if (!fused) fused = *std::move(result);
+      KW_ASSIGN(TuningResult result, tune_or_predict(service, each, options(seconds), json));
+      TuningRecord record = result.record;
+      if (unstored.empty()) unstored = result.unstored;
+      if (!fused) fused = std::move(result);
       return record;
     };
     const Result<UnfusedReport> compared = report_unfused(service, problem, tune, seconds_, seed_);

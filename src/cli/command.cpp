@@ -6,6 +6,7 @@
 #include "model/operation/user_function.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -101,9 +102,8 @@ Result<std::vector<WorklistEntry>> WorklistFile::read() const {
         ErrorCode::invalid_argument,
         "no WORKLIST.json given: a file {\"problems\": [\"vector_add n=4096 dtype=bf16\"]}"};
   }
-  Result<std::string> text = read_file(path.getValue(), kWorklist);
-  if (!text) return std::move(text).error();
-  return parse_worklist(*text, path.getValue());
+  KW_ASSIGN(std::string text, read_file(path.getValue(), kWorklist));
+  return parse_worklist(text, path.getValue());
 }
 
 Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistEntry>& entries,

@@ -5,6 +5,7 @@
 
 #include "support/spelling.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -86,7 +87,7 @@ Result<CommandLine> read_command_line(std::vector<std::string> words,
     all += concat(all.empty() ? "" : ", ", names.back());
     if (names.back() != first) continue;
     line.words = std::move(words);
-    if (Result<void> read = read_options(*command, line); !read) return read.error();
+    KW_TRY(read_options(*command, line));
     // The parser would want what a command cannot do without.
     if (line.help) line.words.resize(1);
     return line;

@@ -12,6 +12,7 @@
 
 #include "support/processes/threads.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -32,9 +33,8 @@ using JobPtr = std::shared_ptr<Job>;
 
 CompileResult run(Compiler& compiler, const CompileRequest& request) {
   try {
-    Result<CompiledKernel> kernel = compiler.compile(request);
-    if (!kernel) return std::move(kernel).error();
-    return std::make_shared<const CompiledKernel>(std::move(kernel).value());
+    KW_ASSIGN(CompiledKernel kernel, compiler.compile(request));
+    return std::make_shared<const CompiledKernel>(std::move(kernel));
   } catch (const std::exception& failure) {
     return Error{ErrorCode::internal, concat(request.name, ": ", failure.what())};
   } catch (...) {

@@ -4,6 +4,7 @@
 
 #include "support/libraries/dynamic_library.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -43,10 +44,9 @@ std::string file_of(Function* function, const DynamicLibrary& library) {
 }  // namespace
 
 Result<Nvrtc> Nvrtc::load() {
-  const auto library = open_toolkit_library("libnvrtc.so", {"13", "12"});
-  if (!library) return library.error();
+  KW_ASSIGN(const auto library, open_toolkit_library("libnvrtc.so", {"13", "12"}));
   Nvrtc api;
-  const Result<void> bound = Binder(*library)
+  const Result<void> bound = Binder(library)
                                  .bind(api.version, "nvrtcVersion")
                                  .bind(api.error_string, "nvrtcGetErrorString")
                                  .bind(api.create_program, "nvrtcCreateProgram")
@@ -62,9 +62,9 @@ Result<Nvrtc> Nvrtc::load() {
   if (!bound) return bound.error();
   if (const nvrtcResult status = api.version(&api.major, &api.minor); status != NVRTC_SUCCESS) {
     return Error{ErrorCode::unavailable,
-                 concat(library->name(), ": nvrtcVersion failed: ", api.error_string(status))};
+                 concat(library.name(), ": nvrtcVersion failed: ", api.error_string(status))};
   }
-  api.file = file_of(api.version, *library);
+  api.file = file_of(api.version, library);
   // NVRTC opens its builtins by bare name, which fails where it lies outside the loader's search,
   // as in a wheel; once they are loaded that name finds them. If they are not here, NVRTC's log
   // says so.
@@ -75,10 +75,9 @@ Result<Nvrtc> Nvrtc::load() {
 }
 
 Result<NvJitLink> NvJitLink::load(int major) {
-  const auto library = open_toolkit_library("libnvJitLink.so", {std::to_string(major)});
-  if (!library) return library.error();
+  KW_ASSIGN(const auto library, open_toolkit_library("libnvJitLink.so", {std::to_string(major)}));
   NvJitLink api;
-  const Result<void> bound = Binder(*library)
+  const Result<void> bound = Binder(library)
                                  .bind(api.create, "nvJitLinkCreate")
                                  .bind(api.destroy, "nvJitLinkDestroy")
                                  .bind(api.add_data, "nvJitLinkAddData")
@@ -91,7 +90,7 @@ Result<NvJitLink> NvJitLink::load(int major) {
                                  .bind(api.info_log, "nvJitLinkGetInfoLog")
                                  .finish();
   if (!bound) return bound.error();
-  api.file = file_of(api.create, *library);
+  api.file = file_of(api.create, library);
   return api;
 }
 

@@ -11,6 +11,7 @@
 #include "compile/toolkit_headers.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -152,11 +153,10 @@ class ToolkitCompiler final : public Compiler {
       const Result<Nvrtc>& nvrtc = this->nvrtc();
       if (!nvrtc) return nvrtc.error();
       // Two builds of one version may differ: the file counts, not what it calls itself.
-      const Result<std::string> bytes = read_file(nvrtc->file);
-      if (!bytes) return bytes.error();
+      KW_ASSIGN(const std::string bytes, read_file(nvrtc->file));
       const std::string flags = flags_of_environment();
       return concat("nvrtc ", nvrtc->major, ".", nvrtc->minor, " ",
-                    flags.empty() ? "" : concat("with ", flags, ' '), digest_of(*bytes).hex());
+                    flags.empty() ? "" : concat("with ", flags, ' '), digest_of(bytes).hex());
     });
   }
 
@@ -172,9 +172,8 @@ class ToolkitCompiler final : public Compiler {
     const Result<std::string>& known = linker_identity_.get([this]() -> Result<std::string> {
       const Result<NvJitLink>& linker = this->linker();
       if (!linker) return linker.error();
-      const Result<std::string> bytes = read_file(linker->file);
-      if (!bytes) return bytes.error();
-      return concat("nvjitlink ", digest_of(*bytes).hex());
+      KW_ASSIGN(const std::string bytes, read_file(linker->file));
+      return concat("nvjitlink ", digest_of(bytes).hex());
     });
     return known ? *known : std::string();
   }
@@ -200,10 +199,9 @@ class ToolkitCompiler final : public Compiler {
   }
   /// The toolkit's headers that the request may include.
   Result<ToolkitHeaders::Reached> reached_by(const CompileRequest& request) {
-    const Result<std::vector<Include>> includes = foreign_includes(request);
-    if (!includes) return includes.error();
-    if (includes->empty() || headers() == nullptr) return ToolkitHeaders::Reached{};
-    return headers()->reached_by(*includes);
+    KW_ASSIGN(const std::vector<Include> includes, foreign_includes(request));
+    if (includes.empty() || headers() == nullptr) return ToolkitHeaders::Reached{};
+    return headers()->reached_by(includes);
   }
   Result<CompiledKernel> compile_and_link(const CompileRequest& request);
 
@@ -227,15 +225,14 @@ Result<CompiledKernel> ToolkitCompiler::compile(const CompileRequest& request) {
                         " failed: ", nvrtc.error_string(status), log.empty() ? "" : "\n", log)};
   };
 
-  const Result<ToolkitHeaders::Reached> reached = reached_by(request);
-  if (!reached) return reached.error();
+  KW_ASSIGN(const ToolkitHeaders::Reached reached, reached_by(request));
   std::vector<const char*> names;
   std::vector<const char*> texts;
   for (const auto& [name, text] : request.headers) {
     names.push_back(name.c_str());
     texts.push_back(text.c_str());
   }
-  for (const auto& [name, file] : *reached) {
+  for (const auto& [name, file] : reached) {
     names.push_back(name.c_str());
     texts.push_back(file->text.c_str());
   }

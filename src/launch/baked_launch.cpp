@@ -6,6 +6,7 @@
 #include "launch/capture.h"
 #include "launch/loaded_kernel.h"
 #include "support/text.h"
+#include "support/try.h"
 #include <kernwright/baked_launch.h>
 
 namespace kernwright {
@@ -29,7 +30,7 @@ Error moved_from() {
 
 Result<BakedLaunch> LoadedKernel::bake(const Arg* arguments, std::size_t count) const {
   BoundArguments bound;
-  if (Result<void> fits = bind(arguments, count, bound); !fits) return fits.error();
+  KW_TRY(bind(arguments, count, bound));
   if (check_launches_) {
     if (Result<void> reachable = check_memory(bound, 0); !reachable) return reachable.error();
   }
@@ -75,7 +76,7 @@ BakedLaunch::~BakedLaunch() = default;
   if (!state_) return moved_from();
   const LoadedKernel& kernel = *state_->kernel;
   BoundArguments bound;
-  if (Result<void> fits = kernel.bind(arguments, count, bound); !fits) return fits;
+  KW_TRY(kernel.bind(arguments, count, bound));
   if (kernel.checks_launches()) {
     if (Result<void> reachable = kernel.check_memory(bound, 0); !reachable) return reachable;
   }

@@ -10,6 +10,7 @@
 #include "launch/chain_plan.h"
 #include "launch/early_steps.h"
 #include "support/text.h"
+#include "support/try.h"
 #include <kernwright/chain.h>
 
 namespace kernwright {
@@ -89,9 +90,7 @@ Result<void> Chain::State::choose_early(CUstream stream) {
     for (const EarlySteps* early : {&a, &b}) {
       auto graph = graph_with(*early);
       if (!graph) return graph.error();
-      if (Result<void> bound = result((*graph)->rebind(wiring.views())); !bound) {
-        return bound.error();
-      }
+      KW_TRY(result((*graph)->rebind(wiring.views())));
       graphs.push_back(*std::move(graph));
       timed.push_back(
           {text,
@@ -99,19 +98,15 @@ Result<void> Chain::State::choose_early(CUstream stream) {
            {},
            {}});
     }
-    if (Result<void> done = time_paths(api(), stream, timed, kEarlyTiming); !done) {
-      return done.error();
-    }
+    KW_TRY(time_paths(api(), stream, timed, kEarlyTiming));
     return timed[0].median_period_us() < (1 - kEarlyGain) * timed[1].median_period_us();
   };
-  const Result<EarlySteps> chosen = choose_early_steps(can, groups, faster);
-  if (!chosen) return chosen.error();
-  if (std::ranges::find(*chosen, true) == chosen->end()) return {};
-  auto graph = graph_with(*chosen);
-  if (!graph) return graph.error();
-  if (Result<void> bound = result((*graph)->rebind(wiring.views())); !bound) return bound;
-  programmatic = *std::move(graph);
-  for (std::size_t i = 0; i < steps.size(); ++i) steps[i].early = (*chosen)[i];
+  KW_ASSIGN(const EarlySteps chosen, choose_early_steps(can, groups, faster));
+  if (std::ranges::find(chosen, true) == chosen.end()) return {};
+  KW_ASSIGN(auto graph, graph_with(chosen));
+  KW_TRY(result(graph->rebind(wiring.views())));
+  programmatic = std::move(graph);
+  for (std::size_t i = 0; i < steps.size(); ++i) steps[i].early = chosen[i];
   return {};
 }
 
@@ -132,7 +127,7 @@ Result<void> Chain::rebind(std::initializer_list<const void*> parameters) {
 Result<void> Chain::rebind(const void* const* parameters, std::size_t count) {
   if (!state_) return moved_from();
   State& state = *state_;
-  if (Result<void> fits = state.wiring.check(parameters, count); !fits) return fits;
+  KW_TRY(state.wiring.check(parameters, count));
   const DriverStatus status = state.graph_of(state.path).rebind(state.wiring.connect(parameters));
   // Later rebinds and other paths start from what was connected last: only after a success.
   if (status) state.wiring.commit();
@@ -185,15 +180,12 @@ Result<std::vector<ChainTime>> Chain::tune(void* stream) {
                      {},
                      {}});
   }
-  if (Result<void> done = time_paths(state_->api(), handle, timed, {.rounds = kTuneRounds});
-      !done) {
-    return done.error();
-  }
+  KW_TRY(time_paths(state_->api(), handle, timed, {.rounds = kTuneRounds}));
   std::vector<ChainTime> times;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     times.push_back({candidates[i], timed[i].median_host_us(), timed[i].median_period_us()});
   }
-  if (Result<void> set = set_path(candidates[best_path(timed)]); !set) return set.error();
+  KW_TRY(set_path(candidates[best_path(timed)]));
   return times;
 }
 
@@ -236,7 +228,7 @@ void ChainBuilder::add(const Kernel& kernel, const ChainArg* arguments, std::siz
 }
 
 Result<Chain> ChainBuilder::build() const {
-  if (Result<void> fits = plan_->check(); !fits) return fits.error();
+  KW_TRY(plan_->check());
   auto state = std::make_unique<Chain::State>();
   state->text = plan_->text();
   for (const ChainPlan::Step& step : plan_->steps) state->kernels.push_back(step.kernel);
@@ -255,13 +247,9 @@ Result<Chain> ChainBuilder::build() const {
   EarlySteps early;
   for (const SequenceStep& step : state->steps) early.push_back(step.early);
   if (std::ranges::find(early, true) != early.end()) {
-    auto graph = state->graph_with(early);
-    if (!graph) return graph.error();
-    state->programmatic = *std::move(graph);
+    KW_ASSIGN(state->programmatic, state->graph_with(early));
   }
-  auto graph = state->graph_with(EarlySteps(early.size(), false));
-  if (!graph) return graph.error();
-  state->plain = *std::move(graph);
+  KW_ASSIGN(state->plain, state->graph_with(EarlySteps(early.size(), false)));
   return Chain(std::move(state));
 }
 

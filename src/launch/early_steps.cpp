@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "support/try.h"
+
 namespace kernwright {
 namespace {
 
@@ -33,9 +35,8 @@ Result<EarlySteps> choose_early_steps(
       for (std::size_t i = 0; i < can.size(); ++i) {
         if (can[i] && groups[i] == group) trial[i] = !trial[i];
       }
-      const Result<bool> tried = try_it(trial);
-      if (!tried) return tried.error();
-      gained |= *tried;
+      KW_ASSIGN(const bool tried, try_it(trial));
+      gained |= tried;
     }
     if (!gained) break;
   }

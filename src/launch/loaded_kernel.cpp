@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 #include <kernwright/baked_launch.h>
 
 namespace kernwright {
@@ -177,14 +178,14 @@ Result<void> LoadedKernel::enqueue_with_pool(CUstream stream, const BoundArgumen
                                                std::size_t count, void* workspace) const {
   if (check_launches_) return launch_checked(stream, arguments, count, workspace);
   BoundArguments bound;
-  if (Result<void> fits = bind(arguments, count, bound); !fits) return fits;
+  KW_TRY(bind(arguments, count, bound));
   return enqueue(stream, bound, workspace);
 }
 
 Result<void> LoadedKernel::launch_checked(void* stream, const Arg* arguments, std::size_t count,
                                           void* workspace) const {
   BoundArguments bound;
-  if (Result<void> fits = bind(arguments, count, bound); !fits) return fits;
+  KW_TRY(bind(arguments, count, bound));
   Result<void> reachable = check_memory(bound, reinterpret_cast<DevicePointer>(workspace));
   if (!reachable) return reachable;
   return enqueue(stream, bound, workspace);

@@ -14,6 +14,7 @@
 #include "support/file_calls.h"
 #include "support/file_descriptor.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -107,10 +108,9 @@ Result<InputFile> InputFile::open(const fs::path& path, const FileKind& kind,
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   FileDescriptor file(file_calls().open(path.c_str(), root_bytes(within), kFlags, 0));
   if (!file.valid()) return open_error("open", path, within, errno);
-  const Result<std::uint64_t> bytes = check_regular("read", path, file);
-  if (!bytes) return bytes.error();
-  if (*bytes > kind.most_bytes) return too_long(path, *bytes, kind);
-  return InputFile(path, std::move(file), *bytes);
+  KW_ASSIGN(const std::uint64_t bytes, check_regular("read", path, file));
+  if (bytes > kind.most_bytes) return too_long(path, bytes, kind);
+  return InputFile(path, std::move(file), bytes);
 }
 
 Result<std::string> InputFile::read(std::uint64_t offset, std::size_t count) const {
@@ -135,13 +135,12 @@ Result<std::string> InputFile::read(std::uint64_t offset, std::size_t count) con
 }
 
 Result<std::string> read_file(const fs::path& path, const FileKind& kind, const fs::path& within) {
-  const Result<InputFile> file = InputFile::open(path, kind, within);
-  if (!file) return file.error();
+  KW_ASSIGN(const InputFile file, InputFile::open(path, kind, within));
   // The length is a hint: files of /proc say that they have none, and others grow.
   constexpr std::uint64_t kBlock = 1 << 16;
-  std::uint64_t wanted = std::max(file->bytes() + 1, kBlock);
+  std::uint64_t wanted = std::max(file.bytes() + 1, kBlock);
   for (;;) {
-    Result<std::string> bytes = file->read(0, static_cast<std::size_t>(wanted));
+    Result<std::string> bytes = file.read(0, static_cast<std::size_t>(wanted));
     if (!bytes) return bytes;
     if (bytes->size() > kind.most_bytes) return too_long(path, bytes->size(), kind);
     if (bytes->size() < wanted) return bytes;
@@ -189,10 +188,9 @@ Result<void> OutputFile::publish() {
 }
 
 Result<void> publish_file(const fs::path& path, std::string_view bytes, const fs::path& within) {
-  Result<OutputFile> file = OutputFile::create(path, within);
-  if (!file) return file.error();
-  if (Result<void> written = file->write(bytes); !written) return written;
-  return file->publish();
+  KW_ASSIGN(OutputFile file, OutputFile::create(path, within));
+  KW_TRY(file.write(bytes));
+  return file.publish();
 }
 
 Result<void> create_file(const fs::path& path, std::string_view bytes, mode_t mode) {
@@ -213,12 +211,11 @@ Result<void> append_line(const fs::path& path, std::string_view line, const File
     const int code = errno;
     return code == ENOENT ? io_error(kWhat, path, code) : open_error(kWhat, path, within, code);
   }
-  const Result<std::uint64_t> before = check_regular(kWhat, path, file);
-  if (!before) return before.error();
+  KW_ASSIGN(const std::uint64_t before, check_regular(kWhat, path, file));
   const std::string bytes = concat(line, '\n');
-  if (*before + bytes.size() > kind.most_bytes) {
+  if (before + bytes.size() > kind.most_bytes) {
     return Error{ErrorCode::io, concat("cannot append to ", path.native(), ": it would have ",
-                                       *before + bytes.size(), " bytes, the most of a ", kind.name,
+                                       before + bytes.size(), " bytes, the most of a ", kind.name,
                                        " is ", kind.most_bytes)};
   }
   ssize_t written = 0;

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "support/utc.h"
 
 namespace kernwright::cli {
@@ -68,20 +69,17 @@ struct Decided {
 Result<std::optional<Decided>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
                                                const Problem& normalized) {
   if (flags.kernel_template.empty()) return std::optional<Decided>();
-  const Result<ParameterValues> parameters = parse_parameters(flags.configuration.getValue());
-  if (!parameters) return parameters.error();
-  const Result<Candidate> candidate =
-      service.candidate(normalized, flags.kernel_template.getValue(), *parameters);
-  if (!candidate) return candidate.error();
-  return std::optional(Decided{flags.kernel_template, candidate->configuration});
+  KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
+  KW_ASSIGN(const Candidate candidate,
+            service.candidate(normalized, flags.kernel_template.getValue(), parameters));
+  return std::optional(Decided{flags.kernel_template, candidate.configuration});
 }
 
 /// The candidate to pin or to ban: the one named, or what is served now.
 Result<std::vector<Decided>> to_decide(const CacheFlags& flags, const ServiceCore& service,
                                        const Problem& normalized) {
-  Result<std::optional<Decided>> named = named_candidate(flags, service, normalized);
-  if (!named) return named.error();
-  if (*named) return std::vector{**std::move(named)};
+  KW_ASSIGN(std::optional<Decided> named, named_candidate(flags, service, normalized));
+  if (named) return std::vector{*std::move(named)};
   MissReason reason = MissReason::none;
   const std::vector<GradedRecord> records = service.records(normalized, reason);
   if (!records.empty()) {
@@ -96,12 +94,11 @@ Result<std::vector<Decided>> to_decide(const CacheFlags& flags, const ServiceCor
 /// What to lift: what was decided of the candidate named, or all that was decided for the problem.
 Result<std::vector<Decided>> to_lift(const CacheFlags& flags, const ServiceCore& service,
                                      const Problem& normalized) {
-  const Result<std::optional<Decided>> named = named_candidate(flags, service, normalized);
-  if (!named) return named.error();
+  KW_ASSIGN(const std::optional<Decided> named, named_candidate(flags, service, normalized));
   const Decisions decisions = service.decisions(normalized);
   std::vector<Decided> all;
   const auto add = [&](const Override& made) {
-    if (!*named || (*named)->id() == made.id()) {
+    if (!named || named->id() == made.id()) {
       all.push_back({made.kernel_template, made.configuration});
     }
   };
@@ -109,9 +106,8 @@ Result<std::vector<Decided>> to_lift(const CacheFlags& flags, const ServiceCore&
   for (const auto& [id, ban] : decisions.bans()) add(ban);
   if (!all.empty()) return all;
   return Error{ErrorCode::not_found,
-               *named
-                   ? concat((*named)->id(), " is neither pinned nor banned for ", normalized.text())
-                   : concat("nothing is pinned or banned for ", normalized.text())};
+               named ? concat(named->id(), " is neither pinned nor banned for ", normalized.text())
+                     : concat("nothing is pinned or banned for ", normalized.text())};
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -71,9 +72,7 @@ class Recompiler {
     if (!service) {
       ServiceOptions options = flags_.service.options();
       options.sku = head.key.sku;
-      Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
-      if (!opened) return opened.error();
-      service = *std::move(opened);
+      KW_ASSIGN(service, ServiceCore::open(std::move(options)));
     }
     return service->recompile(head);
   }

@@ -13,6 +13,7 @@
 #include "service/sweep/sweep_problem.h"
 #include "service/sweep/worklist.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -72,9 +73,8 @@ class Sweep : public Command {
       }
       ServiceOptions options = service_.options();
       options.device = device;
-      Result<std::shared_ptr<ServiceCore>> opened = ServiceCore::open(std::move(options));
-      if (!opened) return opened.error();
-      services.push_back(*std::move(opened));
+      KW_ASSIGN(std::shared_ptr<ServiceCore> opened, ServiceCore::open(std::move(options)));
+      services.push_back(std::move(opened));
       const std::string& sku = services.front()->profile().id;
       if (services.back()->profile().id != sku) {
         return Error{ErrorCode::invalid_argument,

@@ -7,6 +7,7 @@
 #include "cache/fields/json_fields.h"
 #include "cli/output.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -24,10 +25,10 @@ Result<void> Sweeper::start() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return Error{ErrorCode::io, concat("/proc/self/exe: ", error.message())};
-  Result<Subprocess> started =
-      Subprocess::spawn({.program = program, .arguments = arguments_, .removed_variables = {}});
-  if (!started) return std::move(started).error();
-  process_ = *std::move(started);
+  KW_ASSIGN(
+      Subprocess started,
+      Subprocess::spawn({.program = program, .arguments = arguments_, .removed_variables = {}}));
+  process_ = std::move(started);
   return {};
 }
 
@@ -50,14 +51,13 @@ Result<SweepResult> Sweeper::ask(const Problem& problem) {
     if (auto started = start(); !started) return started.error();
   }
   Channel& channel = process_->channel();
-  if (auto sent = channel.send(problem.text()); !sent) return sent.error();
+  KW_TRY(channel.send(problem.text()));
   for (;;) {
-    const Result<Message> message = channel.receive();
-    if (!message) return message.error();
+    KW_ASSIGN(const Message message, channel.receive());
     std::string warning;
     const Result<void> is_warning = parse_fields(
-        message->text, "warning", [&](FieldReader& fields) { fields.read("warning", warning); });
-    if (!is_warning) return parse_sweep_result(message->text);
+        message.text, "warning", [&](FieldReader& fields) { fields.read("warning", warning); });
+    if (!is_warning) return parse_sweep_result(message.text);
     report_warning(warning);
   }
 }

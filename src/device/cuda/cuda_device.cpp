@@ -16,6 +16,7 @@
 #include "device/timing/kernel_paths.h"
 #include "device/timing/timed_graph.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -124,10 +125,10 @@ class CudaDevice final : public Device {
 
 template <typename Call>
 Result<void> CudaDevice::begin(Call call, bool wait) {
-  if (Result<void> usable = context_->usable(); !usable) return usable;
+  KW_TRY(context_->usable());
   const ContextScope scope(context_->api(), context_->context());
-  if (Result<void> current = context_->check(scope.status()); !current) return current;
-  if (Result<void> called = context_->check(call()); !called) return called;
+  KW_TRY(context_->check(scope.status()));
+  KW_TRY(context_->check(call()));
   if (!wait) return {};
   Result<void> waited = context_->wait();
   use_.done(now_seconds());
@@ -158,9 +159,9 @@ Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate(std::int64_t bytes) {
 }
 
 Result<std::unique_ptr<DeviceBuffer>> CudaDevice::allocate_fenced(std::int64_t bytes) {
-  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  KW_TRY(context_->usable());
   const ContextScope scope(context_->api(), context_->context());
-  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  KW_TRY(context_->check(scope.status()));
   return FencedMemory::make(context_, bytes);
 }
 
@@ -190,9 +191,9 @@ Result<void> CudaDevice::fill(DevicePointer to, std::uint8_t value, std::int64_t
 
 Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
                                                         const ExecutionPlan& plan) {
-  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  KW_TRY(context_->usable());
   const ContextScope scope(context_->api(), context_->context());
-  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  KW_TRY(context_->check(scope.status()));
   DriverStatus status;
   Result<std::unique_ptr<PreparedProgram>> program =
       PreparedProgram::load(context_->api(), context_->device(), cubin, plan, status);
@@ -251,18 +252,17 @@ Result<std::unique_ptr<Device::TimedUnits>> CudaDevice::prepare_timing(
           {.program = &work, .arguments = launch.arguments, .early = work.starts_early()});
     }
   }
-  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  KW_TRY(context_->usable());
   const ContextScope scope(context_->api(), context_->context());
-  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
-  Result<std::unique_ptr<TimedGraph>> graph = TimedGraph::make(context_, prepared_sets, units);
-  if (!graph) return graph.error();
-  return std::unique_ptr<TimedUnits>(std::move(*graph));
+  KW_TRY(context_->check(scope.status()));
+  KW_ASSIGN(std::unique_ptr<TimedGraph> graph, TimedGraph::make(context_, prepared_sets, units));
+  return std::unique_ptr<TimedUnits>(std::move(graph));
 }
 
 Result<Sample> CudaDevice::sample(TimedUnits& units) {
-  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  KW_TRY(context_->usable());
   const ContextScope scope(context_->api(), context_->context());
-  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  KW_TRY(context_->check(scope.status()));
   use_.queued(now_seconds());
   auto sample = static_cast<TimedGraph&>(units).sample(gate_.get(), stamps_.get(), timer_check_);
   use_.done(now_seconds());
@@ -278,9 +278,9 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(const LoadedProgram& program,
       return context_->fail(Outcome::launch_failed, fits.error());
     }
   }
-  if (Result<void> usable = context_->usable(); !usable) return usable.error();
+  KW_TRY(context_->usable());
   const ContextScope scope(context_->api(), context_->context());
-  if (Result<void> current = context_->check(scope.status()); !current) return current.error();
+  KW_TRY(context_->check(scope.status()));
   std::vector<std::unique_ptr<LaunchGraph>> graphs;
   auto paths = time_launch_paths(work, sets, seconds, graphs);
   // Tells what a failure means, and leaves nothing under way that uses the graphs.
@@ -303,7 +303,7 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(
     if (!graph) return context_->fail(Outcome::launch_failed, graph.error());
     graphs.push_back(*std::move(graph));
   }
-  if (Result<void> done = wait(); !done) return done.error();
+  KW_TRY(wait());
   const CUstream stream = context_->stream();
   const auto told = [this](const DriverStatus& status) { return context_->check(status); };
   const KernelCalls calls{
@@ -327,8 +327,7 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(
 
 Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
                                             const CudaDeviceOptions& options) {
-  Result<CudaDeviceInfo> info = describe_device(api, ordinal);
-  if (!info) return info.error();
+  KW_ASSIGN(CudaDeviceInfo info, describe_device(api, ordinal));
   Result<std::shared_ptr<CudaContext>> context = CudaContext::open(api, ordinal, options.deadline);
   if (!context) return context.error();
   int has_memory_operations = 0;
@@ -341,36 +340,31 @@ Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
   std::unique_ptr<StreamGate> gate;
   const ContextScope scope(api, (*context)->context());
   if (has_memory_operations != 0) {
-    Result<std::unique_ptr<StreamGate>> made = StreamGate::make(*context);
-    if (!made) return made.error();
-    gate = std::move(*made);
+    KW_ASSIGN(gate, StreamGate::make(*context));
   }
   std::unique_ptr<ClockStamps> stamps =
-      ClockStamps::make(*context, static_cast<int>(info->profile.sm_count));
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(*context), std::move(*info),
+      ClockStamps::make(*context, static_cast<int>(info.profile.sm_count));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(*context), std::move(info),
                                                               std::move(gate), std::move(stamps)));
 }
 
 Result<std::unique_ptr<Device>> open_cuda_device(int ordinal, const CudaDeviceOptions& options) {
-  Result<const DriverApi*> driver = load_driver();
-  if (!driver) return driver.error();
-  return open_device(**driver, ordinal, options);
+  KW_ASSIGN(const DriverApi* driver, load_driver());
+  return open_device(*driver, ordinal, options);
 }
 
 Result<int> cuda_device_count() {
-  Result<const DriverApi*> driver = load_driver();
-  if (!driver) return driver.error();
+  KW_ASSIGN(const DriverApi* driver, load_driver());
   int count = 0;
-  const DriverStatus status{"cuDeviceGetCount", (*driver)->device_get_count(&count)};
-  if (!status) return Error{ErrorCode::unavailable, driver_error(**driver, status).message};
+  const DriverStatus status{"cuDeviceGetCount", driver->device_get_count(&count)};
+  if (!status) return Error{ErrorCode::unavailable, driver_error(*driver, status).message};
   if (count == 0) return Error{ErrorCode::unavailable, "the driver shows no GPU"};
   return count;
 }
 
 Result<CudaDeviceInfo> describe_cuda_device(int ordinal) {
-  Result<const DriverApi*> driver = load_driver();
-  if (!driver) return driver.error();
-  return describe_device(**driver, ordinal);
+  KW_ASSIGN(const DriverApi* driver, load_driver());
+  return describe_device(*driver, ordinal);
 }
 
 }  // namespace kernwright

@@ -4,13 +4,14 @@
 
 #include "device/cuda/driver_device.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 
 Result<void> Launcher::launch(void* stream, std::span<const DevicePointer> tensors,
                               std::span<const double> scalars, DevicePointer workspace) const {
   const ArgumentView arguments(tensors, scalars, workspace);
-  if (Result<void> fits = check_arguments(plan(), arguments); !fits) return fits;
+  KW_TRY(check_arguments(plan(), arguments));
   const DriverStatus status =
       program_->enqueue(static_cast<CUstream>(stream), arguments, program_->starts_early());
   if (!status) return driver_error(api_, status);
@@ -41,20 +42,18 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
     scope.emplace(api, context);
     if (!scope->status()) return driver_error(api, scope->status());
   }
-  Result<std::unique_ptr<PreparedProgram>> program =
-      PreparedProgram::load(api, device, cubin, plan, status);
-  if (!program) return program.error();
+  KW_ASSIGN(std::unique_ptr<PreparedProgram> program,
+            PreparedProgram::load(api, device, cubin, plan, status));
   std::shared_ptr<const WorkspacePool> workspaces;
   if (plan.workspace_bytes() > 0) workspaces = WorkspacePool::of(api, device);
-  return std::make_unique<Launcher>(api, std::move(retained), *std::move(program),
+  return std::make_unique<Launcher>(api, std::move(retained), std::move(program),
                                     std::move(workspaces));
 }
 
 Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const ExecutionPlan& plan,
                                                  int ordinal) {
-  Result<const DriverApi*> driver = load_driver();
-  if (!driver) return driver.error();
-  return load_launcher(**driver, cubin, plan, ordinal);
+  KW_ASSIGN(const DriverApi* driver, load_driver());
+  return load_launcher(*driver, cubin, plan, ordinal);
 }
 
 }  // namespace kernwright

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 
@@ -43,11 +44,7 @@ CudaContext::~CudaContext() {
 Result<CUstream> CudaContext::side_stream() {
   if (side_stream_.get() == nullptr) {
     CUstream stream = nullptr;
-    if (Result<void> made =
-            check({"cuStreamCreate", api_.stream_create(&stream, CU_STREAM_NON_BLOCKING)});
-        !made) {
-      return made.error();
-    }
+    KW_TRY(check({"cuStreamCreate", api_.stream_create(&stream, CU_STREAM_NON_BLOCKING)}));
     side_stream_ = StreamHandle(api_, stream);
   }
   return side_stream_.get();

@@ -1,6 +1,7 @@
 #include "device/program/context_memory.h"
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 
@@ -16,14 +17,13 @@ Result<CUcontext> current_context(const DriverApi& api) {
 
 Result<ContextMemory> ContextMemory::allocate(const DriverApi& api, std::int64_t bytes) {
   if (bytes == 0) return ContextMemory();
-  const Result<CUcontext> context = current_context(api);
-  if (!context) return context.error();
+  KW_ASSIGN(const CUcontext context, current_context(api));
   CUdeviceptr address = 0;
   const DriverStatus status{"cuMemAlloc", api.mem_alloc(&address, static_cast<std::size_t>(bytes))};
   if (!status) {
     return Error{ErrorCode::device, concat(bytes, " bytes: ", driver_error(api, status).message)};
   }
-  return ContextMemory(api, *context, MemoryHandle(api, address));
+  return ContextMemory(api, context, MemoryHandle(api, address));
 }
 
 ContextMemory::~ContextMemory() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/program/context_memory.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -41,14 +42,13 @@ std::uint64_t fingerprint_of(std::span<const ArgumentView> arguments) {
 
 Result<std::unique_ptr<LaunchGraph>> LaunchGraph::make(const DriverApi& api,
                                                        const std::vector<SequenceStep>& steps) {
-  const Result<CUcontext> context = current_context(api);
-  if (!context) return context.error();
+  KW_ASSIGN(const CUcontext context, current_context(api));
   CUgraph graph = nullptr;
   if (const DriverStatus status{"cuGraphCreate", api.graph_create(&graph, 0)}; !status) {
     return driver_error(api, status);
   }
-  std::unique_ptr<LaunchGraph> made(new LaunchGraph(api, *context, GraphHandle(api, graph)));
-  if (Result<void> prepared = made->prepare(steps); !prepared) return prepared.error();
+  std::unique_ptr<LaunchGraph> made(new LaunchGraph(api, context, GraphHandle(api, graph)));
+  KW_TRY(made->prepare(steps));
   return made;
 }
 

@@ -6,6 +6,7 @@
 
 #include "device/program/tensor_map.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -105,10 +106,10 @@ Result<std::unique_ptr<PreparedProgram>> PreparedProgram::load(const DriverApi& 
                                                                std::string_view cubin,
                                                                const ExecutionPlan& plan,
                                                                DriverStatus& status) {
-  if (Result<void> fits = check_plan(plan); !fits) return fits.error();
-  if (Result<void> whole = check_cubin(cubin); !whole) return whole.error();
+  KW_TRY(check_plan(plan));
+  KW_TRY(check_cubin(cubin));
   std::unique_ptr<PreparedProgram> program(new PreparedProgram(api, device, plan));
-  if (Result<void> prepared = program->prepare(cubin, status); !prepared) return prepared.error();
+  KW_TRY(program->prepare(cubin, status));
   return program;
 }
 
@@ -150,11 +151,10 @@ Result<void> PreparedProgram::prepare_launch(const LaunchPlan& launch, DriverSta
   status = {"cuLibraryGetKernel",
             api_.library_get_kernel(&prepared.kernel, library_.get(), launch.kernel.c_str())};
   if (!status) return unfit(launch, driver_error(api_, status).message);
-  if (Result<void> fits = check_limits(launch, prepared.kernel, status); !fits) return fits;
-  const Result<std::size_t> declared = check_parameters(launch, prepared.kernel, status);
-  if (!declared) return declared.error();
-  if (Result<void> set = set_kernel_attributes(launch, prepared.kernel, status); !set) return set;
-  prepare_parameters(launch, *declared, prepared);
+  KW_TRY(check_limits(launch, prepared.kernel, status));
+  KW_ASSIGN(const std::size_t declared, check_parameters(launch, prepared.kernel, status));
+  KW_TRY(set_kernel_attributes(launch, prepared.kernel, status));
+  prepare_parameters(launch, declared, prepared);
 
   prepared.config.gridDimX = launch.grid[0];
   prepared.config.gridDimY = launch.grid[1];

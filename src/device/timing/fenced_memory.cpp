@@ -1,6 +1,7 @@
 #include "device/timing/fenced_memory.h"
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 
@@ -19,30 +20,15 @@ Result<void> FencedMemory::map(std::int64_t bytes) {
   CUmemAllocationProp kind{};
   kind.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   kind.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context_->device()};
-  if (Result<void> told = context_->check(
-          {"cuMemGetAllocationGranularity",
-           api.mem_get_allocation_granularity(&page_, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM)});
-      !told) {
-    return told;
-  }
+  KW_TRY(context_->check(
+      {"cuMemGetAllocationGranularity",
+       api.mem_get_allocation_granularity(&page_, &kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM)}));
   bytes_ = (static_cast<std::size_t>(bytes) + page_ - 1) / page_ * page_;
-  if (Result<void> made =
-          context_->check({"cuMemCreate", api.mem_create(&pages_, bytes_, &kind, 0)});
-      !made) {
-    return made;
-  }
+  KW_TRY(context_->check({"cuMemCreate", api.mem_create(&pages_, bytes_, &kind, 0)}));
   created_ = true;
-  if (Result<void> held =
-          context_->check({"cuMemAddressReserve",
-                           api.mem_address_reserve(&reserved_, bytes_ + 2 * page_, 0, 0, 0)});
-      !held) {
-    return held;
-  }
-  if (Result<void> done =
-          context_->check({"cuMemMap", api.mem_map(address(), bytes_, 0, pages_, 0)});
-      !done) {
-    return done;
-  }
+  KW_TRY(context_->check(
+      {"cuMemAddressReserve", api.mem_address_reserve(&reserved_, bytes_ + 2 * page_, 0, 0, 0)}));
+  KW_TRY(context_->check({"cuMemMap", api.mem_map(address(), bytes_, 0, pages_, 0)}));
   mapped_ = true;
   CUmemAccessDesc access{};
   access.location = kind.location;

@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "support/try.h"
+
 namespace kernwright {
 
 Result<LaunchPaths> time_kernel_paths(const DriverApi& api, CUstream stream,
@@ -21,7 +23,7 @@ Result<LaunchPaths> time_kernel_paths(const DriverApi& api, CUstream stream,
   };
   std::array<LaunchPath, kPaths.size()> timed{
       path(kPaths[0], calls.stream), path(kPaths[1], calls.graph), path(kPaths[2], calls.rebind)};
-  if (Result<void> done = time_paths(api, stream, timed, timing); !done) return done.error();
+  KW_TRY(time_paths(api, stream, timed, timing));
   LaunchPaths paths;
   for (std::size_t i = 0; i < timed.size(); ++i) {
     paths.times.push_back({kPaths[i], timed[i].median_host_us(), timed[i].median_period_us()});

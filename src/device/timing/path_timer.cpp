@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -52,8 +53,8 @@ Result<void> time_once(const DriverApi& api, CUstream stream, LaunchPath& path, 
   double expected_us = 0;
   for (const int untimed : {1, kUntimed}) {
     const Clock::time_point begin = Clock::now();
-    if (Result<void> done = repeat(path, untimed); !done) return done;
-    if (Result<void> done = synchronize(); !done) return done;
+    KW_TRY(repeat(path, untimed));
+    KW_TRY(synchronize());
     expected_us = us_per_launch(begin, Clock::now(), untimed);
     if (expected_us * kUntimed > train_us) break;
   }
@@ -62,16 +63,16 @@ Result<void> time_once(const DriverApi& api, CUstream stream, LaunchPath& path, 
   };
 
   const int burst = launches_in(kBurstUs, kMaxBurst);
-  if (Result<void> done = repeat(path, 2); !done) return done;
+  KW_TRY(repeat(path, 2));
   const Clock::time_point first = Clock::now();
-  if (Result<void> done = repeat(path, burst); !done) return done;
+  KW_TRY(repeat(path, burst));
   path.host_us.push_back(us_per_launch(first, Clock::now(), burst));
-  if (Result<void> done = synchronize(); !done) return done;
+  KW_TRY(synchronize());
 
   const int many = launches_in(train_us, kMaxBackToBack);
   const Clock::time_point second = Clock::now();
-  if (Result<void> done = repeat(path, many); !done) return done;
-  if (Result<void> done = synchronize(); !done) return done;
+  KW_TRY(repeat(path, many));
+  KW_TRY(synchronize());
   path.period_us.push_back(us_per_launch(second, Clock::now(), many));
   return {};
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -18,11 +19,7 @@ constexpr std::chrono::milliseconds kPatience{150};
 
 Result<ContextOwned<EventHandle>> make_event(const std::shared_ptr<CudaContext>& context) {
   CUevent event = nullptr;
-  if (Result<void> made =
-          context->check({"cuEventCreate", context->api().event_create(&event, CU_EVENT_DEFAULT)});
-      !made) {
-    return made.error();
-  }
+  KW_TRY(context->check({"cuEventCreate", context->api().event_create(&event, CU_EVENT_DEFAULT)}));
   return ContextOwned<EventHandle>(context, EventHandle(context->api(), event));
 }
 
@@ -31,24 +28,15 @@ Result<ContextOwned<EventHandle>> make_event(const std::shared_ptr<CudaContext>&
 Result<std::unique_ptr<StreamGate>> StreamGate::make(const std::shared_ptr<CudaContext>& context) {
   const DriverApi& api = context->api();
   void* word = nullptr;
-  if (Result<void> made =
-          context->check({"cuMemHostAlloc", api.mem_host_alloc(&word, sizeof(std::uint32_t),
-                                                               CU_MEMHOSTALLOC_DEVICEMAP)});
-      !made) {
-    return made.error();
-  }
+  KW_TRY(context->check({"cuMemHostAlloc", api.mem_host_alloc(&word, sizeof(std::uint32_t),
+                                                              CU_MEMHOSTALLOC_DEVICEMAP)}));
   ContextOwned<HostMemoryHandle> owned(context, HostMemoryHandle(api, word));
   *static_cast<std::uint32_t*>(word) = 0;
   CUdeviceptr address = 0;
-  if (Result<void> mapped = context->check(
-          {"cuMemHostGetDevicePointer", api.mem_host_get_device_pointer(&address, word, 0)});
-      !mapped) {
-    return mapped.error();
-  }
+  KW_TRY(context->check(
+      {"cuMemHostGetDevicePointer", api.mem_host_get_device_pointer(&address, word, 0)}));
   std::unique_ptr<StreamGate> gate(new StreamGate(std::move(owned), address));
-  Result<Thread> watcher = Thread::start([raw = gate.get()] { raw->watch(); });
-  if (!watcher) return watcher.error();
-  gate->watcher_ = *std::move(watcher);
+  KW_ASSIGN(gate->watcher_, Thread::start([raw = gate.get()] { raw->watch(); }));
   return gate;
 }
 
@@ -100,39 +88,24 @@ Result<std::unique_ptr<TimedGraph>> TimedGraph::make(
     int units) {
   const DriverApi& api = context->api();
   CUgraph graph = nullptr;
-  if (Result<void> made = context->check({"cuGraphCreate", api.graph_create(&graph, 0)}); !made) {
-    return made.error();
-  }
+  KW_TRY(context->check({"cuGraphCreate", api.graph_create(&graph, 0)}));
   const ContextOwned<GraphHandle> owned_graph(context, GraphHandle(api, graph));
   GraphTail tail;
   for (int unit = 0; unit < units; ++unit) {
     for (const SequenceStep& step : sets[static_cast<std::size_t>(unit) % sets.size()]) {
-      if (Result<void> appended = context->check(step.program->append_to(
-              graph, context->context(), step.arguments, tail, nullptr, step.early));
-          !appended) {
-        return appended.error();
-      }
+      KW_TRY(context->check(step.program->append_to(graph, context->context(), step.arguments, tail,
+                                                    nullptr, step.early)));
     }
   }
   CUgraphExec exec = nullptr;
-  if (Result<void> made =
-          context->check({"cuGraphInstantiate", api.graph_instantiate(&exec, graph, 0)});
-      !made) {
-    return made.error();
-  }
+  KW_TRY(context->check({"cuGraphInstantiate", api.graph_instantiate(&exec, graph, 0)}));
   ContextOwned<GraphExecHandle> owned_exec(context, GraphExecHandle(api, exec));
-  if (Result<void> uploaded =
-          context->check({"cuGraphUpload", api.graph_upload(exec, context->stream())});
-      !uploaded) {
-    return uploaded.error();
-  }
-  if (Result<void> done = context->wait(); !done) return done.error();
-  Result<ContextOwned<EventHandle>> begin = make_event(context);
-  if (!begin) return begin.error();
-  Result<ContextOwned<EventHandle>> end = make_event(context);
-  if (!end) return end.error();
+  KW_TRY(context->check({"cuGraphUpload", api.graph_upload(exec, context->stream())}));
+  KW_TRY(context->wait());
+  KW_ASSIGN(ContextOwned<EventHandle> begin, make_event(context));
+  KW_ASSIGN(ContextOwned<EventHandle> end, make_event(context));
   return std::unique_ptr<TimedGraph>(
-      new TimedGraph(std::move(owned_exec), std::move(*begin), std::move(*end), units, tail.nodes));
+      new TimedGraph(std::move(owned_exec), std::move(begin), std::move(end), units, tail.nodes));
 }
 
 Result<void> TimedGraph::enqueue(StreamGate* gate, ClockStamps* stamps) {
@@ -145,17 +118,14 @@ Result<void> TimedGraph::enqueue(StreamGate* gate, ClockStamps* stamps) {
     return context.check(
         {"cuEventRecord", api.event_record(event.handle().get(), context.stream())});
   };
-  if (Result<void> done = stamp(ClockStamps::Place::before); !done) return done;
-  if (Result<void> done = record(begin_); !done) return done;
+  KW_TRY(stamp(ClockStamps::Place::before));
+  KW_TRY(record(begin_));
   for (int replay = 0; replay < replays; ++replay) {
     if (gate && (replay + 1) * nodes_ > kMaxGatedNodes) gate->open();
-    if (Result<void> launched = context.check(
-            {"cuGraphLaunch", api.graph_launch(exec_.handle().get(), context.stream())});
-        !launched) {
-      return launched;
-    }
+    KW_TRY(
+        context.check({"cuGraphLaunch", api.graph_launch(exec_.handle().get(), context.stream())}));
   }
-  if (Result<void> done = record(end_); !done) return done;
+  KW_TRY(record(end_));
   return stamp(ClockStamps::Place::after);
 }
 
@@ -169,14 +139,11 @@ Result<Sample> TimedGraph::sample(StreamGate* gate, ClockStamps* stamps, TimerCh
   // Opened on failure too: what stands behind a closed gate never ends.
   if (gate) gate->open();
   if (!enqueued) return enqueued.error();
-  if (Result<void> done = context.wait(); !done) return done.error();
+  KW_TRY(context.wait());
   float milliseconds = 0;
-  if (Result<void> read = context.check(
-          {"cuEventElapsedTime", context.api().event_elapsed_time(
-                                     &milliseconds, begin_.handle().get(), end_.handle().get())});
-      !read) {
-    return read.error();
-  }
+  KW_TRY(context.check(
+      {"cuEventElapsedTime", context.api().event_elapsed_time(&milliseconds, begin_.handle().get(),
+                                                              end_.handle().get())}));
   const double total_us = static_cast<double>(milliseconds) * 1e3;
   Sample sample;
   sample.us = total_us / units_ / replays;

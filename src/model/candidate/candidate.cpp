@@ -5,6 +5,7 @@
 #include "model/candidate/candidate_maker.h"
 #include "model/candidate/plan_builder.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -96,7 +97,7 @@ Result<Candidate> CandidateMaker::make(const Configuration& configuration) const
   auto values = configuration.values();
   std::erase_if(values, [&](const auto& entry) { return is_bound(entry.first); });
   Configuration own(std::move(values));
-  if (Result<void> valid = check_place(own); !valid) return std::move(valid).error();
+  KW_TRY(check_place(own));
   Result<Candidate> made = make_valid(std::move(own));
   if (!made) return made;
   for (const auto& [name, value] : configuration.values()) {
@@ -134,10 +135,8 @@ Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const 
     const std::string failure = rule.failure(scope);
     if (!failure.empty()) return rejected_at(kernel_template_, rule.line, failure);
   }
-  Result<ExecutionPlan> plan =
-      detail::make_plan(kernel_template_, operation_, tensors_, scope, profile_);
-  if (!plan) return std::move(plan).error();
-  candidate.plan = *std::move(plan);
+  KW_ASSIGN(candidate.plan,
+            detail::make_plan(kernel_template_, operation_, tensors_, scope, profile_));
   candidate.problem = normalized_;
   candidate.configuration = std::move(configuration);
   return candidate;

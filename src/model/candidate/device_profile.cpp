@@ -8,6 +8,7 @@
 #include "model/files/embedded_files.h"
 #include "support/spelling.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -164,10 +165,9 @@ void DeviceProfile::add_to(Scope& scope) const {
 std::span<const std::string_view> device_field_names() { return kFieldNames; }
 
 Result<DeviceProfile> parse_profile(std::string_view text, std::string_view file) {
-  const Result<JsonNode> root = parse_json(text, file);
-  if (!root) return root.error();
+  KW_ASSIGN(const JsonNode root, parse_json(text, file));
   Diagnostics diagnostics(file);
-  DeviceProfile profile = read_profile(JsonReader(&*root, "", 1, diagnostics));
+  DeviceProfile profile = read_profile(JsonReader(&root, "", 1, diagnostics));
   if (!diagnostics.ok()) return diagnostics.error();
   return profile;
 }

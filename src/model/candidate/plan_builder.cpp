@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -339,12 +340,8 @@ Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scop
 
 Result<ExecutionPlan> plan_tensors(const Operation& operation, const Problem& normalized) {
   ExecutionPlan plan;
-  Result<std::vector<TensorShape>> shapes = operation.tensor_shapes(normalized);
-  if (!shapes) return std::move(shapes).error();
-  plan.tensors = *std::move(shapes);
-  Result<std::vector<Scalar>> scalars = operation.present_scalars(normalized);
-  if (!scalars) return std::move(scalars).error();
-  plan.scalars = *std::move(scalars);
+  KW_ASSIGN(plan.tensors, operation.tensor_shapes(normalized));
+  KW_ASSIGN(plan.scalars, operation.present_scalars(normalized));
   return plan;
 }
 

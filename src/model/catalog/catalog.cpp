@@ -8,6 +8,7 @@
 #include "support/find_named.h"
 #include "support/spelling.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -33,13 +34,12 @@ Result<std::vector<std::shared_ptr<const UserFunction>>> read_functions(
     const std::vector<fs::path>& files) {
   std::vector<std::shared_ptr<const UserFunction>> functions;
   for (const fs::path& file : files) {
-    Result<UserFunction> function = UserFunction::read(file);
-    if (!function) return std::move(function).error();
+    KW_ASSIGN(UserFunction function, UserFunction::read(file));
     for (const auto& other : functions) {
-      if (other->name != function->name) continue;
-      return defined_twice("function", function->name, other->file, function->file);
+      if (other->name != function.name) continue;
+      return defined_twice("function", function.name, other->file, function.file);
     }
-    functions.push_back(std::make_shared<const UserFunction>(*std::move(function)));
+    functions.push_back(std::make_shared<const UserFunction>(std::move(function)));
   }
   return functions;
 }
@@ -51,13 +51,10 @@ Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>
   auto catalog = std::make_shared<Catalog>();
   catalog->folders_.push_back(TemplateFolder::embedded());
   for (const fs::path& path : template_dirs) {
-    Result<TemplateFolder> folder = TemplateFolder::read(path);
-    if (!folder) return std::move(folder).error();
-    catalog->folders_.push_back(*std::move(folder));
+    KW_ASSIGN(TemplateFolder folder, TemplateFolder::read(path));
+    catalog->folders_.push_back(std::move(folder));
   }
-  auto functions = read_functions(function_files);
-  if (!functions) return std::move(functions).error();
-  catalog->functions_ = *std::move(functions);
+  KW_ASSIGN(catalog->functions_, read_functions(function_files));
 
   // All headers and operations before templates, since a template may implement an operation of
   // another folder.
@@ -126,20 +123,19 @@ bool Catalog::is_built_in(const TemplateFolder& folder) const {
 
 Result<Operation> Catalog::parse(const Entry<Operation>& entry) const {
   const TemplateFolder& folder = *entry.folder;
-  const auto reference = folder.companion(concat(entry.name, "/reference.cu"), entry.path);
-  if (!reference) return reference.error();
+  KW_ASSIGN(const auto reference,
+            folder.companion(concat(entry.name, "/reference.cu"), entry.path));
   const std::string place = folder.place(entry.path);
   Result<Operation> operation =
-      parse_operation(folder.files().at(entry.path), place, std::string(*reference));
+      parse_operation(folder.files().at(entry.path), place, std::string(reference));
   if (!operation) return operation;
   if (operation->name != entry.name) {
     return Error{ErrorCode::invalid_argument,
                  concat(place, ": operation: \"", operation->name,
                         "\" is not the folder's name, \"", entry.name, "\"")};
   }
-  auto headers = headers_beside(folder, concat(entry.name, "/reference.cu"), *operation);
-  if (!headers) return std::move(headers).error();
-  operation->reference_headers = *std::move(headers);
+  KW_ASSIGN(operation->reference_headers,
+            headers_beside(folder, concat(entry.name, "/reference.cu"), *operation));
   const bool takes_functions =
       std::ranges::any_of(operation->flags, [](const Flag& flag) { return flag.is_function(); });
   if (!takes_functions) return operation;
@@ -168,15 +164,14 @@ Result<KernelTemplate> Catalog::parse(const Entry<KernelTemplate>& entry) const 
     missing.message = concat(place, ": ", missing.message);
     return missing;
   }
-  const Result<const Operation*> operation = parsed(*owner);
-  if (!operation) return operation.error();
+  KW_ASSIGN(const Operation* operation, parsed(*owner));
   Result<KernelTemplate> made =
-      parse_manifest(folder.files().at(entry.path), place, entry.name, **operation);
+      parse_manifest(folder.files().at(entry.path), place, entry.name, *operation);
   if (!made) return made;
   const auto source = folder.companion(concat(entry.name, "/", made->source_file), entry.path);
   if (!source) return source.error();
   made->source = *source;
-  auto headers = headers_beside(folder, concat(entry.name, "/", made->source_file), **operation);
+  auto headers = headers_beside(folder, concat(entry.name, "/", made->source_file), *operation);
   if (!headers) return std::move(headers).error();
   made->headers = *std::move(headers);
   return made;

@@ -6,6 +6,7 @@
 #include "model/candidate/device_profile.h"
 #include "model/catalog/launch_reader.h"
 #include "model/expression/json_reader.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -340,10 +341,9 @@ std::string KernelTemplate::target(int sm_arch) const {
 
 Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
                                       std::string_view name, const Operation& operation) {
-  const Result<JsonNode> root = parse_json(json, file);
-  if (!root) return root.error();
+  KW_ASSIGN(const JsonNode root, parse_json(json, file));
   Diagnostics diagnostics(file);
-  KernelTemplate made = ManifestReader(JsonReader(&*root, "", 1, diagnostics), operation).read();
+  KernelTemplate made = ManifestReader(JsonReader(&root, "", 1, diagnostics), operation).read();
   if (!diagnostics.ok()) return diagnostics.error();
   made.name = name;
   made.manifest_file = file;

@@ -7,6 +7,7 @@
 #include "model/candidate/device_profile.h"
 #include "model/catalog/launch_reader.h"
 #include "model/expression/json_reader.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -402,10 +403,9 @@ class OperationReader {
 
 Result<Operation> parse_operation(std::string_view json, std::string_view file,
                                   std::string reference_source) {
-  const Result<JsonNode> root = parse_json(json, file);
-  if (!root) return root.error();
+  KW_ASSIGN(const JsonNode root, parse_json(json, file));
   Diagnostics diagnostics(file);
-  Operation operation = OperationReader(JsonReader(&*root, "", 1, diagnostics)).read();
+  Operation operation = OperationReader(JsonReader(&root, "", 1, diagnostics)).read();
   if (!diagnostics.ok()) return diagnostics.error();
   operation.reference_source = std::move(reference_source);
   operation.folder = std::filesystem::path(file).parent_path().string();

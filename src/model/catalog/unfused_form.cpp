@@ -5,6 +5,7 @@
 
 #include "support/find_named.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -35,9 +36,7 @@ class Former {
           ErrorCode::not_found,
           concat(problem_.text(), " has no unfused form: no other kernel takes a function")};
     }
-    Result<std::vector<TensorShape>> shapes = fused_.tensor_shapes(problem_);
-    if (!shapes) return shapes.error();
-    form_.tensors = *std::move(shapes);
+    KW_ASSIGN(form_.tensors, fused_.tensor_shapes(problem_));
     form_.fused_tensors = form_.tensors.size();
     written_.resize(form_.fused_tensors);
     read_.resize(form_.fused_tensors);
@@ -59,7 +58,7 @@ class Former {
       return Error{ErrorCode::not_found,
                    concat(problem_.text(), " has no unfused form: it is one kernel as it is")};
     }
-    if (Result<void> whole = check_whole(); !whole) return whole.error();
+    KW_TRY(check_whole());
     return std::move(form_);
   }
 
@@ -72,9 +71,8 @@ class Former {
     std::string text;
     for (const ProblemPattern::Part& part : pattern.parts) {
       if (part.value) {
-        const Result<std::int64_t> value = part.value->evaluate(scope_);
-        if (!value) return value.error();
-        text += concat(*value);
+        KW_ASSIGN(const std::int64_t value, part.value->evaluate(scope_));
+        text += concat(value);
       } else {
         text += part.is_name ? text_of(fused_, problem_, part.text) : part.text;
       }
@@ -83,35 +81,31 @@ class Former {
   }
 
   Result<void> add(const UnfusedStep& step) {
-    const Result<Problem> asked = problem_of(step.problem);
-    if (!asked) return asked.error();
-    const Result<const Operation*> operation = catalog_.operation(asked->operation());
-    if (!operation) return operation.error();
+    KW_ASSIGN(const Problem asked, problem_of(step.problem));
+    KW_ASSIGN(const Operation* operation, catalog_.operation(asked.operation()));
     UnfusedKernel kernel;
-    kernel.operation = *operation;
-    Result<Problem> normalized = kernel.operation->normalize(*asked);
-    if (!normalized) return normalized.error();
-    kernel.problem = *std::move(normalized);
+    kernel.operation = operation;
+    KW_ASSIGN(kernel.problem, kernel.operation->normalize(asked));
     for (const auto& [name, from] : step.tensors) {
       if (find_named(kernel.operation->tensors, name)) continue;
       return wrong(concat(kernel.operation->name, " has no tensor ", name));
     }
-    const Result<std::vector<TensorShape>> shapes = kernel.operation->tensor_shapes(kernel.problem);
-    if (!shapes) return shapes.error();
+    KW_ASSIGN(const std::vector<TensorShape> shapes,
+              kernel.operation->tensor_shapes(kernel.problem));
     // All that it reads first: what it writes comes into being behind it.
-    kernel.tensors.resize(shapes->size());
+    kernel.tensors.resize(shapes.size());
     for (const bool writes : {false, true}) {
-      for (std::size_t i = 0; i < shapes->size(); ++i) {
-        if (((*shapes)[i].role != TensorRole::in) != writes) continue;
-        const Result<std::size_t> place = connect((*shapes)[i], step);
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        if ((shapes[i].role != TensorRole::in) != writes) continue;
+        const Result<std::size_t> place = connect(shapes[i], step);
         if (!place) {
-          return wrong(concat(kernel.problem.text(), ": tensor ", (*shapes)[i].name, ": ",
+          return wrong(concat(kernel.problem.text(), ": tensor ", shapes[i].name, ": ",
                               place.error().message));
         }
         kernel.tensors[i] = *place;
       }
     }
-    if (Result<void> wired = wire_scalars(step, kernel); !wired) return wired;
+    KW_TRY(wire_scalars(step, kernel));
     form_.kernels.push_back(std::move(kernel));
     return {};
   }
@@ -164,14 +158,12 @@ class Former {
   }
 
   Result<void> wire_scalars(const UnfusedStep& step, UnfusedKernel& kernel) const {
-    const Result<std::vector<Scalar>> own = fused_.present_scalars(problem_);
-    if (!own) return own.error();
-    const Result<std::vector<Scalar>> taken = kernel.operation->present_scalars(kernel.problem);
-    if (!taken) return taken.error();
-    for (const Scalar& scalar : *taken) kernel.scalars.push_back(scalar.default_value);
+    KW_ASSIGN(const std::vector<Scalar> own, fused_.present_scalars(problem_));
+    KW_ASSIGN(const std::vector<Scalar> taken, kernel.operation->present_scalars(kernel.problem));
+    for (const Scalar& scalar : taken) kernel.scalars.push_back(scalar.default_value);
     for (const auto& [name, from] : step.scalars) {
-      const Scalar* const value = find_named(*own, from);
-      const Scalar* const target = find_named(*taken, name);
+      const Scalar* const value = find_named(own, from);
+      const Scalar* const target = find_named(taken, name);
       if (!find_named(kernel.operation->scalars, name)) {
         return wrong(concat(kernel.operation->name, " has no scalar ", name));
       }
@@ -180,7 +172,7 @@ class Former {
                             target ? from : name));
       }
       if (target) {
-        kernel.scalars[static_cast<std::size_t>(target - taken->data())] = value->checked_value;
+        kernel.scalars[static_cast<std::size_t>(target - taken.data())] = value->checked_value;
       }
     }
     return {};

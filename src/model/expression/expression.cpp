@@ -5,6 +5,7 @@
 
 #include "model/expression/expression_program.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -282,10 +283,9 @@ bool is_value_name(std::string_view name) {
 }
 
 Result<Expression> Expression::parse(std::string_view text) {
-  Result<detail::ExpressionProgram> program = detail::parse_expression(text);
-  if (!program) return std::move(program).error();
+  KW_ASSIGN(detail::ExpressionProgram program, detail::parse_expression(text));
   Expression expression;
-  expression.program_ = std::make_shared<const detail::ExpressionProgram>(*std::move(program));
+  expression.program_ = std::make_shared<const detail::ExpressionProgram>(std::move(program));
   return expression;
 }
 

@@ -10,6 +10,7 @@
 #include "model/files/embedded_files.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 
@@ -55,17 +56,15 @@ Result<TemplateFolder> TemplateFolder::read(const fs::path& path) {
   while (!pending.empty()) {
     const fs::path below = std::move(pending.back());
     pending.pop_back();
-    Result<std::vector<std::string>> names = read_directory(path / below);
-    if (!names) return std::move(names).error();
-    std::ranges::sort(*names);
-    for (const std::string& name : *names) {
+    KW_ASSIGN(std::vector<std::string> names, read_directory(path / below));
+    std::ranges::sort(names);
+    for (const std::string& name : names) {
       const fs::path relative = below / name;
       if (fs::is_directory(path / relative, error)) {
         if (std::distance(relative.begin(), relative.end()) < kDepth) pending.push_back(relative);
       } else if (std::ranges::find(kExtensions, relative.extension()) != std::end(kExtensions)) {
-        Result<std::string> text = read_within(path, relative);
-        if (!text) return std::move(text).error();
-        folder.read_.emplace(relative.native(), without_byte_order_mark(*text));
+        KW_ASSIGN(std::string text, read_within(path, relative));
+        folder.read_.emplace(relative.native(), without_byte_order_mark(text));
       }
     }
   }

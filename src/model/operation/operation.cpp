@@ -6,6 +6,7 @@
 #include "model/operation/dtype_name.h"
 #include "support/spelling.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -18,9 +19,8 @@ auto find_entry(const Entries& entries, std::string_view name) {
 
 Result<double> evaluate(const TensorDraw::Number& number, const Scope& values) {
   if (const auto* const known = std::get_if<double>(&number)) return *known;
-  const Result<std::int64_t> value = std::get<Expression>(number).evaluate(values);
-  if (!value) return value.error();
-  return static_cast<double>(*value);
+  KW_ASSIGN(const std::int64_t value, std::get<Expression>(number).evaluate(values));
+  return static_cast<double>(value);
 }
 
 /// The draw of `shape`, whose extents and dtype are known.

@@ -5,6 +5,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -33,11 +34,10 @@ Result<UserFunction> UserFunction::read(const std::filesystem::path& file) {
                         ": the name is written as a digest is, by which problems "
                         "find functions that were compiled before")};
   }
-  Result<std::string> bytes = read_file(file, kFunction);
-  if (!bytes) return std::move(bytes).error();
+  KW_ASSIGN(std::string bytes, read_file(file, kFunction));
   function.is_lto_ir = extension == ".ltoir";
   function.bytes =
-      function.is_lto_ir ? *std::move(bytes) : std::string(without_byte_order_mark(*bytes));
+      function.is_lto_ir ? std::move(bytes) : std::string(without_byte_order_mark(bytes));
   function.digest = digest_of(function.bytes).hex();
   function.file = file.native();
   return function;

@@ -12,6 +12,7 @@
 #include "device/timing/kernel_paths.h"
 #include "device/timing/path_timer.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/audit/audit.h"
 #include "tuner/audit/host_facts.h"
 #include <kernwright/baked_launch.h>
@@ -84,9 +85,7 @@ class Buffers {
       for (const TensorShape& tensor : tensors) place(tensor.bytes());
     }
     place(kernel.workspace_bytes());
-    Result<ContextMemory> memory = ContextMemory::allocate(api, bytes);
-    if (!memory) return memory.error();
-    buffers.memory_ = *std::move(memory);
+    KW_ASSIGN(buffers.memory_, ContextMemory::allocate(api, bytes));
     const DriverStatus status{
         "cuMemsetD8Async",
         api.memset_d8_async(buffers.memory_.address(), 0, static_cast<std::size_t>(bytes), stream)};
@@ -118,9 +117,8 @@ Result<double> time_packing(ServiceCore& core, const LoadedKernel& kernel, const
     return Error{ErrorCode::not_found,
                  concat("artifact ", kernel.summary().artifact, " is not in the cache any more")};
   }
-  auto launcher =
-      load_launcher(silent, bits.value->bits, kernel.launcher()->plan(), core.identity().ordinal);
-  if (!launcher) return launcher.error();
+  KW_ASSIGN(auto launcher, load_launcher(silent, bits.value->bits, kernel.launcher()->plan(),
+                                         core.identity().ordinal));
   silent.launch_kernel_ex = [](const CUlaunchConfig*, CUfunction, void**, void**) {
     return CUDA_SUCCESS;
   };
@@ -128,7 +126,7 @@ Result<double> time_packing(ServiceCore& core, const LoadedKernel& kernel, const
     return CUDA_SUCCESS;
   };
   const auto packed = std::make_shared<LoadedKernel>(kernel.summary(), kernel.launcher()->plan(),
-                                                     *std::move(launcher), Error{});
+                                                     std::move(launcher), Error{});
   const std::vector<Arg>& arguments = buffers.set(0);
   return time_calls([&] {
     return packed->launch(nullptr, arguments.data(), arguments.size(), buffers.workspace());
@@ -143,20 +141,19 @@ Result<double> time_units(const DriverApi& api, CUstream stream, const PreparedP
                              .workspace = arguments.workspace,
                              .references = {},
                              .magnitudes = {}};
-  auto graph = LaunchGraph::make(
-      api, std::vector<SequenceStep>(kNodes, SequenceStep{.program = &program, .arguments = held}));
-  if (!graph) return graph.error();
+  KW_ASSIGN(
+      auto graph,
+      LaunchGraph::make(api, std::vector<SequenceStep>(
+                                 kNodes, SequenceStep{.program = &program, .arguments = held})));
   LaunchPath path{.name = "graph of units",
                   .launch = [&]() -> Result<void> {
-                    const DriverStatus status = (*graph)->launch(stream);
+                    const DriverStatus status = graph->launch(stream);
                     if (!status) return driver_error(api, status);
                     return {};
                   },
                   .host_us = {},
                   .period_us = {}};
-  if (Result<void> timed = time_paths(api, stream, {&path, 1}, {.rounds = kRounds}); !timed) {
-    return timed.error();
-  }
+  KW_TRY(time_paths(api, stream, {&path, 1}, {.rounds = kRounds}));
   return path.median_period_us() / static_cast<double>(kNodes);
 }
 
@@ -176,9 +173,8 @@ Result<double> time_gaps(ServiceCore& core, const DriverApi& api, CUstream strea
     gap.grid = launch.grid;
     gap.block = launch.block;
   }
-  auto launcher = load_launcher(api, (*compiled)->bits, empty, core.identity().ordinal);
-  if (!launcher) return launcher.error();
-  return time_units(api, stream, (*launcher)->program(), ArgumentView({}, {}, 0));
+  KW_ASSIGN(auto launcher, load_launcher(api, (*compiled)->bits, empty, core.identity().ordinal));
+  return time_units(api, stream, launcher->program(), ArgumentView({}, {}, 0));
 }
 
 Result<LaunchPaths> time_launches(const LoadedKernel& kernel, const Buffers& buffers,
@@ -186,9 +182,8 @@ Result<LaunchPaths> time_launches(const LoadedKernel& kernel, const Buffers& buf
   const std::size_t count = buffers.set(0).size();
   std::vector<BakedLaunch> baked;  // one per set, and one for all
   for (std::size_t i = 0; i <= kSets; ++i) {
-    Result<BakedLaunch> launch = kernel.bake(buffers.set(i % kSets).data(), count);
-    if (!launch) return launch.error();
-    baked.push_back(*std::move(launch));
+    KW_ASSIGN(BakedLaunch launch, kernel.bake(buffers.set(i % kSets).data(), count));
+    baked.push_back(std::move(launch));
   }
   const KernelCalls calls{
       .stream =
@@ -212,42 +207,30 @@ Result<Dispatch> measure_dispatch(ServiceCore& core, const Problem& problem) {
                  concat("launches are timed on a GPU; this service works for the sku ",
                         core.profile().id, " without one")};
   }
-  Result<Kernel> best = core.get_best_kernel(problem);
-  if (!best) return best.error();
-  const std::shared_ptr<const LoadedKernel> kernel = LoadedKernel::of(*best);
+  KW_ASSIGN(Kernel best, core.get_best_kernel(problem));
+  const std::shared_ptr<const LoadedKernel> kernel = LoadedKernel::of(best);
   const DriverApi& api = kernel->launcher()->api();
-  const auto place = Workplace::open(api, core.identity().ordinal);
-  if (!place) return place.error();
-  const CUstream stream = (*place)->stream();
-  const Result<Buffers> buffers = Buffers::make(api, stream, *kernel);
-  if (!buffers) return buffers.error();
+  KW_ASSIGN(const auto place, Workplace::open(api, core.identity().ordinal));
+  const CUstream stream = place->stream();
+  KW_ASSIGN(const Buffers buffers, Buffers::make(api, stream, *kernel));
 
   Dispatch dispatch;
   dispatch.kernel = kernel->summary();
-  const Result<double> lookup_us = time_calls([&] { return core.get_best_kernel(problem); });
-  if (!lookup_us) return lookup_us.error();
-  dispatch.lookup_us = *lookup_us;
-  const Result<double> packing_us = time_packing(core, *kernel, *buffers);
-  if (!packing_us) return packing_us.error();
-  dispatch.packing_us = *packing_us;
-  Result<LaunchPaths> paths = time_launches(*kernel, *buffers, stream);
-  if (!paths) return paths.error();
-  dispatch.paths = *std::move(paths);
-  dispatch.driver_us = std::max(0.0, dispatch.paths.times.front().host_us - *packing_us);
+  KW_ASSIGN(dispatch.lookup_us, time_calls([&] { return core.get_best_kernel(problem); }));
+  KW_ASSIGN(const double packing_us, time_packing(core, *kernel, buffers));
+  dispatch.packing_us = packing_us;
+  KW_ASSIGN(dispatch.paths, time_launches(*kernel, buffers, stream));
+  dispatch.driver_us = std::max(0.0, dispatch.paths.times.front().host_us - packing_us);
 
   BoundArguments bound;
-  const std::vector<Arg>& arguments = buffers->set(0);
-  if (auto fits = kernel->bind(arguments.data(), arguments.size(), bound); !fits) {
-    return fits.error();
-  }
-  const Result<double> unit_us =
-      time_units(api, stream, kernel->launcher()->program(),
-                 bound.view(reinterpret_cast<DevicePointer>(buffers->workspace())));
-  if (!unit_us) return unit_us.error();
-  const Result<double> gap_us = time_gaps(core, api, stream, kernel->launcher()->plan());
-  if (!gap_us) return gap_us.error();
-  dispatch.gap_us = *gap_us;
-  dispatch.kernel_us = std::max(0.0, *unit_us - *gap_us);
+  const std::vector<Arg>& arguments = buffers.set(0);
+  KW_TRY(kernel->bind(arguments.data(), arguments.size(), bound));
+  KW_ASSIGN(const double unit_us,
+            time_units(api, stream, kernel->launcher()->program(),
+                       bound.view(reinterpret_cast<DevicePointer>(buffers.workspace()))));
+  KW_ASSIGN(const double gap_us, time_gaps(core, api, stream, kernel->launcher()->plan()));
+  dispatch.gap_us = gap_us;
+  dispatch.kernel_us = std::max(0.0, unit_us - gap_us);
   dispatch.hooks = find_hooks();
   return dispatch;
 }

@@ -8,6 +8,7 @@
 
 #include "cache/records/record_head.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/finals/decision.h"
 
 namespace kernwright {
@@ -44,12 +45,10 @@ class Shares {
 /// The kernel that a record's winner is.
 Result<ProvenKernel> compile_winner(ServiceCore& core, const Problem& problem,
                                     const TuningRecord& record) {
-  Result<Candidate> candidate =
-      core.candidate(problem, record.winner.kernel_template, record.winner.configuration.values());
-  if (!candidate) return candidate.error();
-  Result<Artifact> artifact = core.compile(*candidate);
-  if (!artifact) return artifact.error();
-  return ProvenKernel{*std::move(candidate), std::move(artifact->kernel)};
+  KW_ASSIGN(Candidate candidate, core.candidate(problem, record.winner.kernel_template,
+                                                record.winner.configuration.values()));
+  KW_ASSIGN(Artifact artifact, core.compile(candidate));
+  return ProvenKernel{std::move(candidate), std::move(artifact.kernel)};
 }
 
 Result<UnfusedReport::Kernel> describe(const Candidate& candidate, const TuningRecord& record) {
@@ -86,13 +85,11 @@ void measure(UnfusedReport::Side& side, const ComparedSide& measured) {
 Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
                                      const RecordOf& record_of, double seconds,
                                      std::uint64_t seed) {
-  const Result<ServiceCore::Named> named = core.name(problem);
-  if (!named) return named.error();
-  Result<UnfusedForm> form = unfused_form(core.catalog(), *named->operation, named->problem);
-  if (!form) return form.error();
+  KW_ASSIGN(const ServiceCore::Named named, core.name(problem));
+  KW_ASSIGN(UnfusedForm form, unfused_form(core.catalog(), *named.operation, named.problem));
 
-  std::vector<Problem> problems{named->problem};
-  for (const UnfusedKernel& kernel : form->kernels) problems.push_back(kernel.problem);
+  std::vector<Problem> problems{named.problem};
+  for (const UnfusedKernel& kernel : form.kernels) problems.push_back(kernel.problem);
   std::set<std::string> different;
   for (const Problem& each : problems) different.insert(each.text());
   std::map<std::string, TuningRecord> records;
@@ -107,12 +104,10 @@ Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
       shares.took(got->wall_seconds);
       record = records.emplace(each.text(), *std::move(got)).first;
     }
-    Result<ProvenKernel> winner = compile_winner(core, each, record->second);
-    if (!winner) return winner.error();
-    Result<UnfusedReport::Kernel> kernel = describe(winner->candidate, record->second);
-    if (!kernel) return kernel.error();
-    report.kernels.push_back(*std::move(kernel));
-    compiled.push_back(*std::move(winner));
+    KW_ASSIGN(ProvenKernel winner, compile_winner(core, each, record->second));
+    KW_ASSIGN(UnfusedReport::Kernel kernel, describe(winner.candidate, record->second));
+    report.kernels.push_back(std::move(kernel));
+    compiled.push_back(std::move(winner));
   }
   report.fused_kernel = report.kernels.front();
   report.kernels.erase(report.kernels.begin());
@@ -122,14 +117,13 @@ Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
 
   UnfusedMatch match;
   match.fused = std::move(compiled.front());
-  match.form = *std::move(form);
+  match.form = std::move(form);
   match.kernels.assign(std::make_move_iterator(compiled.begin() + 1),
                        std::make_move_iterator(compiled.end()));
-  const Result<UnfusedComparison> compared = core.compare_unfused(match, seed);
-  if (!compared) return compared.error();
+  KW_ASSIGN(const UnfusedComparison compared, core.compare_unfused(match, seed));
   report.measured = true;
-  measure(report.fused, compared->fused);
-  measure(report.unfused, compared->unfused);
+  measure(report.fused, compared.fused);
+  measure(report.unfused, compared.unfused);
   return report;
 }
 

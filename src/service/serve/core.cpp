@@ -11,6 +11,7 @@
 #include "support/hash.h"
 #include "support/processes/threads.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "support/version.h"
 
 namespace kernwright {
@@ -22,10 +23,9 @@ constexpr std::chrono::milliseconds kCompileDeadline{60'000};
 /// else.
 Result<void> check_memory(const Operation& operation, const Problem& normalized,
                           const DeviceProfile& profile) {
-  const Result<std::vector<TensorShape>> shapes = operation.tensor_shapes(normalized);
-  if (!shapes) return shapes.error();
+  KW_ASSIGN(const std::vector<TensorShape> shapes, operation.tensor_shapes(normalized));
   double bytes = 0;
-  for (const TensorShape& shape : *shapes) bytes += static_cast<double>(shape.bytes());
+  for (const TensorShape& shape : shapes) bytes += static_cast<double>(shape.bytes());
   if (profile.memory_bytes == 0 || bytes <= static_cast<double>(profile.memory_bytes)) return {};
   return Error{ErrorCode::invalid_argument,
                concat("the tensors of ", normalized.text(), " take ", gigabytes(bytes), "; ",
@@ -69,11 +69,10 @@ ServiceCore::~ServiceCore() {
 
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
                                                        Surroundings surroundings) {
-  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
-  Result<std::shared_ptr<const Catalog>> catalog =
-      Catalog::load({options.template_dirs.begin(), options.template_dirs.end()},
-                    {options.epilogues.begin(), options.epilogues.end()});
-  if (!catalog) return std::move(catalog).error();
+  KW_TRY(check_not_forked());
+  KW_ASSIGN(std::shared_ptr<const Catalog> catalog,
+            Catalog::load({options.template_dirs.begin(), options.template_dirs.end()},
+                          {options.epilogues.begin(), options.epilogues.end()}));
 
   DeviceProfile profile;
   DeviceIdentity identity;
@@ -93,7 +92,7 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
   }
 
   std::shared_ptr<ServiceCore> core(
-      new ServiceCore(std::move(options), std::move(surroundings), *std::move(catalog)));
+      new ServiceCore(std::move(options), std::move(surroundings), std::move(catalog)));
   core->profile_ = std::move(profile);
   core->identity_ = std::move(identity);
   core->has_device_ = has_device;
@@ -111,15 +110,10 @@ void ServiceCore::log(LogLevel level, std::string_view message) const {
 Result<ServiceCore::Named> ServiceCore::name(const Problem& problem) const {
   Result<const Operation*> found = catalog_->operation(problem.operation());
   if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
-  if (Result<void> measurable = check_policy(policy(), **found); !measurable) {
-    return measurable.error();
-  }
-  Result<Problem> normalized = (*found)->normalize(problem);
-  if (!normalized) return std::move(normalized).error();
-  if (Result<void> fits = check_memory(**found, *normalized, profile_); !fits) {
-    return std::move(fits).error();
-  }
-  return Named{*found, *std::move(normalized)};
+  KW_TRY(check_policy(policy(), **found));
+  KW_ASSIGN(Problem normalized, (*found)->normalize(problem));
+  KW_TRY(check_memory(**found, normalized, profile_));
+  return Named{*found, std::move(normalized)};
 }
 
 CompilePool& ServiceCore::pool() {
@@ -169,12 +163,11 @@ RecordEnvironment ServiceCore::environment() const {
 
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
   if (const LoadedKernel* hot = hot_.find(problem)) return hot->handle();
-  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+  KW_TRY(check_not_forked());
 
-  Result<Named> named = name(problem);
-  if (!named) return std::move(named).error();
+  KW_ASSIGN(Named named, name(problem));
 
-  const std::string text = named->problem.text();
+  const std::string text = named.problem.text();
   std::shared_ptr<Flight> flight;
   bool leads = false;
   {
@@ -188,10 +181,10 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
   }
   if (leads) {
     // Another leader may have landed between our look at the hot map and now.
-    const LoadedKernel* landed = hot_.find(named->problem);
+    const LoadedKernel* landed = hot_.find(named.problem);
     Result<const LoadedKernel*> resolved =
-        landed ? Result<const LoadedKernel*>(landed) : guarded([&] { return resolve(*named); });
-    if (resolved) hot_.publish(named->problem, *resolved);
+        landed ? Result<const LoadedKernel*>(landed) : guarded([&] { return resolve(named); });
+    if (resolved) hot_.publish(named.problem, *resolved);
     {
       const std::lock_guard lock(flights_mutex_);
       flights_.erase(text);
@@ -200,26 +193,21 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
   }
   const Result<const LoadedKernel*>& result = flight->future.get();
   if (!result) return result.error();
-  hot_.alias(problem, named->problem);
+  hot_.alias(problem, named.problem);
   return (*result)->handle();
 }
 
 Result<Candidate> ServiceCore::candidate(const Problem& problem, std::string_view kernel_template,
                                          const ParameterValues& parameters) const {
-  Result<Named> named = name(problem);
-  if (!named) return std::move(named).error();
-  Result<const KernelTemplate*> found = catalog_->kernel_template(kernel_template);
-  if (!found) return std::move(found).error();
-  if ((*found)->operation != named->operation->name) {
+  KW_ASSIGN(Named named, name(problem));
+  KW_ASSIGN(const KernelTemplate* found, catalog_->kernel_template(kernel_template));
+  if (found->operation != named.operation->name) {
     return Error{ErrorCode::invalid_argument,
-                 concat("template ", kernel_template, " implements ", (*found)->operation,
-                        ", the problem is of ", named->operation->name)};
+                 concat("template ", kernel_template, " implements ", found->operation,
+                        ", the problem is of ", named.operation->name)};
   }
-  if (Result<void> fits = applies(**found, *named->operation, named->problem, profile_); !fits) {
-    return std::move(fits).error();
-  }
-  std::vector<std::pair<std::string, std::int64_t>> values =
-      (*found)->default_configuration.values();
+  KW_TRY(applies(*found, *named.operation, named.problem, profile_));
+  std::vector<std::pair<std::string, std::int64_t>> values = found->default_configuration.values();
   for (const auto& [name, value] : parameters) {
     bool known = false;
     for (auto& entry : values) {
@@ -230,19 +218,18 @@ Result<Candidate> ServiceCore::candidate(const Problem& problem, std::string_vie
     if (!known) {
       return Error{ErrorCode::invalid_argument,
                    concat("template ", kernel_template, " has no parameter ", name, "; it has ",
-                          (*found)->default_configuration.text())};
+                          found->default_configuration.text())};
     }
   }
-  return make_candidate(**found, *named->operation, named->problem,
-                        Configuration(std::move(values)), profile_);
+  return make_candidate(*found, *named.operation, named.problem, Configuration(std::move(values)),
+                        profile_);
 }
 
 Result<Artifact> ServiceCore::compile(const Candidate& candidate) {
-  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+  KW_TRY(check_not_forked());
   const CompileRequest request = render(candidate, *catalog_, profile_.sm_arch);
-  Result<std::string> compiler = load_compiler();
-  if (!compiler) return std::move(compiler).error();
-  std::string digest = artifact_digest(request, *compiler, *compiler_).hex();
+  KW_ASSIGN(std::string compiler, load_compiler());
+  std::string digest = artifact_digest(request, compiler, *compiler_).hex();
   if (Lookup<CompiledKernel> stored = cache_.artifact(digest)) {
     return Artifact{.digest = std::move(digest),
                     .kernel = std::make_shared<const CompiledKernel>(*std::move(stored.value)),
@@ -261,21 +248,19 @@ Result<ServiceCore::Recompiled> ServiceCore::recompile(const RecordHead& head) {
   if (!problem) return Recompiled::other_code;
   const Result<Named> named = name(*problem);
   if (!named) return Recompiled::other_code;
-  const Result<std::string> compiler = load_compiler();
-  if (!compiler) return compiler.error();
+  KW_ASSIGN(const std::string compiler, load_compiler());
   MissReason refused = MissReason::none;
   const Result<Candidate> candidate = candidate_of(*named, head.winner, refused);
   if (!candidate) return Recompiled::other_code;
   const CompileRequest request = render(*candidate, *catalog_, profile_.sm_arch);
-  if (artifact_digest(request, *compiler, *compiler_).hex() != head.winner.artifact) {
+  if (artifact_digest(request, compiler, *compiler_).hex() != head.winner.artifact) {
     return Recompiled::other_code;
   }
   const Lookup<CompiledKernel> stored = cache_.artifact(head.winner.artifact);
   if (!stored) return Error{ErrorCode::not_found, stored.detail};
   // Not the pool's compiler: that one gives what is stored.
-  const Result<CompiledKernel> again = surroundings_.make_compiler()->compile(request);
-  if (!again) return again.error();
-  return again->bits == stored.value->bits ? Recompiled::same : Recompiled::differs;
+  KW_ASSIGN(const CompiledKernel again, surroundings_.make_compiler()->compile(request));
+  return again.bits == stored.value->bits ? Recompiled::same : Recompiled::differs;
 }
 
 }  // namespace kernwright

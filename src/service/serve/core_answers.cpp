@@ -11,6 +11,7 @@
 #include "service/serve/core.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "support/utc.h"
 
 namespace kernwright {
@@ -153,13 +154,10 @@ Result<const LoadedKernel*> ServiceCore::fall_back(const Named& named, Coverage 
 Result<Candidate> ServiceCore::candidate_of(const Named& named, const HeadWinner& winner,
                                             MissReason& refused) const {
   refused = MissReason::template_missing;
-  Result<const KernelTemplate*> found = catalog_->kernel_template(winner.kernel_template);
-  if (!found) return std::move(found).error();
+  KW_ASSIGN(const KernelTemplate* found, catalog_->kernel_template(winner.kernel_template));
   refused = MissReason::rule_violated;
-  if (Result<void> fits = applies(**found, *named.operation, named.problem, profile_); !fits) {
-    return std::move(fits).error();
-  }
-  return make_candidate(**found, *named.operation, named.problem, winner.configuration, profile_);
+  KW_TRY(applies(*found, *named.operation, named.problem, profile_));
+  return make_candidate(*found, *named.operation, named.problem, winner.configuration, profile_);
 }
 
 bool ServiceCore::has_own_bits(const Named& named, const RecordHead& head,
@@ -180,8 +178,7 @@ bool ServiceCore::has_own_bits(const Named& named, const RecordHead& head,
 Result<ServiceCore::Fetched> ServiceCore::fetch(const Named& named, const RecordHead& head,
                                                 MissReason reason) {
   MissReason refused = MissReason::none;
-  Result<Candidate> candidate = candidate_of(named, head.winner, refused);
-  if (!candidate) return std::move(candidate).error();
+  KW_ASSIGN(Candidate candidate, candidate_of(named, head.winner, refused));
 
   Artifact artifact;
   if (has_own_bits(named, head, reason)) {
@@ -197,26 +194,21 @@ Result<ServiceCore::Fetched> ServiceCore::fetch(const Named& named, const Record
                                               ", are not stored, and nothing may be compiled")};
   }
   if (!artifact.kernel) {
-    Result<Artifact> compiled = compile(*candidate);
-    if (!compiled) return std::move(compiled).error();
-    artifact = *std::move(compiled);
+    KW_ASSIGN(artifact, compile(candidate));
   }
-  return Fetched{*std::move(candidate), std::move(artifact)};
+  return Fetched{std::move(candidate), std::move(artifact)};
 }
 
 Result<const LoadedKernel*> ServiceCore::serve(const Named& named, const RecordHead& head,
                                                Match match, MissReason reason) {
-  Result<Fetched> fetched = fetch(named, head, reason);
-  if (!fetched) return std::move(fetched).error();
-  auto& [candidate, artifact] = *fetched;
+  KW_ASSIGN(Fetched fetched, fetch(named, head, reason));
+  auto& [candidate, artifact] = fetched;
   std::unique_ptr<Launcher> launcher;
   Error why_not{ErrorCode::unavailable,
                 concat("this service works for the sku ", profile_.id, " without a GPU")};
   if (has_device_) {
-    Result<std::unique_ptr<Launcher>> loaded =
-        surroundings_.load_launcher(artifact.kernel->bits, candidate.plan, options_.device);
-    if (!loaded) return std::move(loaded).error();
-    launcher = *std::move(loaded);
+    KW_ASSIGN(launcher,
+              surroundings_.load_launcher(artifact.kernel->bits, candidate.plan, options_.device));
   }
   return keep(std::make_shared<LoadedKernel>(
       summarize(named.problem, head, match, reason, std::move(artifact.digest)),
@@ -259,18 +251,16 @@ Result<void> ServiceCore::canary(const Problem& problem) {
     return Error{ErrorCode::unavailable,
                  concat("nothing is launched for the sku ", profile_.id, " without a GPU")};
   }
-  const Result<Named> named = name(problem);
-  if (!named) return named.error();
+  KW_ASSIGN(const Named named, name(problem));
   MissReason reason = MissReason::none;
-  for (const GradedRecord& found : answers(*named, reason)) {
+  for (const GradedRecord& found : answers(named, reason)) {
     if (found.match > options_.min_match) continue;
-    const Result<Fetched> fetched = fetch(*named, found.head, found.reason);
+    const Result<Fetched> fetched = fetch(named, found.head, found.reason);
     if (!fetched) continue;
-    const Result<std::unique_ptr<Device>> device = surroundings_.open_device(options_.device);
-    if (!device) return device.error();
-    return launch_once(**device, fetched->artifact.kernel->bits, fetched->candidate.plan);
+    KW_ASSIGN(const std::unique_ptr<Device> device, surroundings_.open_device(options_.device));
+    return launch_once(*device, fetched->artifact.kernel->bits, fetched->candidate.plan);
   }
-  return Error{ErrorCode::not_found, concat("nothing is served for ", named->problem.text(), " (",
+  return Error{ErrorCode::not_found, concat("nothing is served for ", named.problem.text(), " (",
                                             to_string(reason), ")")};
 }
 

@@ -11,6 +11,7 @@
 #include "support/hash.h"
 #include "support/processes/threads.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/measure/opening.h"
 #include "tuner/session/gpu_lock.h"
@@ -34,12 +35,10 @@ Result<Measuring*> ServiceCore::measuring() {
       .cache_root = cache_.root(),
       .log = [this](std::string_view line) { log(LogLevel::warning, line); },
       .inform = [this](std::string_view line) { log(LogLevel::info, line); }};
-  auto opened = options_.measure_in_process
-                    ? measure_in_process(std::move(context), surroundings_.open_device,
-                                         surroundings_.make_data_ops)
-                    : measure_in_worker(std::move(context), options_.worker);
-  if (!opened) return std::move(opened).error();
-  measuring_ = *std::move(opened);
+  KW_ASSIGN(measuring_, options_.measure_in_process
+                            ? measure_in_process(std::move(context), surroundings_.open_device,
+                                                 surroundings_.make_data_ops)
+                            : measure_in_worker(std::move(context), options_.worker));
   return measuring_.get();
 }
 
@@ -66,14 +65,13 @@ void ServiceCore::ask_background(const Problem& normalized) {
 
 Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options,
                                        const std::atomic<bool>* stop) {
-  if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+  KW_TRY(check_not_forked());
   if (!has_device_) {
     return Error{ErrorCode::unavailable,
                  concat("tuning measures on a GPU; this service works for the sku ", profile_.id,
                         " without one")};
   }
-  Result<Named> named = name(problem);
-  if (!named) return std::move(named).error();
+  KW_ASSIGN(Named named, name(problem));
 
   Result<std::string> compiler = load_compiler();
   if (!compiler) return std::move(compiler).error();
@@ -85,40 +83,38 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   const auto opening = std::chrono::steady_clock::now();
   std::vector<std::shared_future<CompileResult>> compiling;
   for (CompileRequest& request :
-       opening_requests(*named->operation, named->problem, *catalog_, profile_.sm_arch)) {
+       opening_requests(*named.operation, named.problem, *catalog_, profile_.sm_arch)) {
     compiling.push_back(pool().submit(std::move(request)));
   }
-  const RecordKey record_key = key(named->problem);
-  TuningSession session(*catalog_, *named->operation, named->problem, profile_, record_key,
+  const RecordKey record_key = key(named.problem);
+  TuningSession session(*catalog_, *named.operation, named.problem, profile_, record_key,
                         environment(), pool(), cache_.artifacts());
-  if (auto begun = session.compile_first_choices(); !begun) return begun.error();
-  Result<Measuring*> where = measuring();
-  if (!where) return std::move(where).error();
+  KW_TRY(session.compile_first_choices());
+  KW_ASSIGN(Measuring * where, measuring());
   DeviceRunnerOptions runner_options;
   runner_options.policy = record_key.policy;
   runner_options.seed = options.seed;
-  Result<std::unique_ptr<Runner>> runner =
-      (*where)->open(*named->operation, named->problem, runner_options);
-  if (!runner) return std::move(runner).error();
+  KW_ASSIGN(std::unique_ptr<Runner> runner,
+            where->open(*named.operation, named.problem, runner_options));
   options.budget.opening_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - opening).count();
 
   const TuningHistory history(cache_, record_key, environment(),
                               [this](std::string_view name) { return template_digest(name); });
-  Answers known = look_up(named->problem);
-  history.add_to(options, *named->operation, known);
+  Answers known = look_up(named.problem);
+  history.add_to(options, *named.operation, known);
   options.failed = [&](const Trial& trial) {
     if (auto kept = history.keep(trial); !kept) {
       log(LogLevel::warning, concat("failure not kept: ", kept.error().message));
     }
   };
   if (options.trial_log.empty()) {
-    options.trial_log = cache_.root() / "trials" / named->operation->name /
+    options.trial_log = cache_.root() / "trials" / named.operation->name /
                         (digest_of(record_key.text()).hex().substr(0, 16) + ".jsonl");
   }
   std::optional<StoppableRunner> stoppable;
-  if (stop != nullptr) stoppable.emplace(**runner, *stop);
-  Runner& runs = stoppable ? *stoppable : **runner;
+  if (stop != nullptr) stoppable.emplace(*runner, *stop);
+  Runner& runs = stoppable ? *stoppable : *runner;
   Result<TuningResult> result = session.run(runs, std::move(options));
   if (!result) return std::move(result).error();
 
@@ -129,10 +125,9 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   record.device_name = profile_.name;
   record.device_uuid = identity_.uuid;
   store(*result);
-  Result<const LoadedKernel*> loaded =
-      serve(*named, head_of(record), Match::exact, MissReason::none);
-  if (!loaded) return std::move(loaded).error();
-  hot_.publish(named->problem, *loaded);
+  KW_ASSIGN(const LoadedKernel* loaded,
+            serve(named, head_of(record), Match::exact, MissReason::none));
+  hot_.publish(named.problem, loaded);
   return result;
 }
 
@@ -142,11 +137,9 @@ Result<UnfusedComparison> ServiceCore::compare_unfused(const UnfusedMatch& match
   const auto gpu = GpuLock::acquire(identity_.uuid,
                                     [this](std::string_view line) { log(LogLevel::info, line); });
   if (!gpu) return gpu.error();
-  const auto device = surroundings_.open_device(options_.device);
-  if (!device) return device.error();
-  const auto data_ops = surroundings_.make_data_ops(**device, pool());
-  if (!data_ops) return data_ops.error();
-  return kernwright::compare_unfused(**device, **data_ops, *catalog_, pool(), match, options_.l2,
+  KW_ASSIGN(const auto device, surroundings_.open_device(options_.device));
+  KW_ASSIGN(const auto data_ops, surroundings_.make_data_ops(*device, pool()));
+  return kernwright::compare_unfused(*device, *data_ops, *catalog_, pool(), match, options_.l2,
                                      seed);
 }
 
@@ -162,13 +155,12 @@ void ServiceCore::store(TuningResult& result) const {
 }
 
 Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {
-  Result<Named> named = name(problem);
-  if (!named) return std::move(named).error();
+  KW_ASSIGN(Named named, name(problem));
   Result<std::string> compiler = load_compiler();
   if (!compiler) return std::move(compiler).error();
   Result<TuningResult> result = predict_record(
-      *catalog_, *named->operation, named->problem, profile_, key(named->problem), environment(),
-      pool(), cache_.artifacts(), budget, look_up(named->problem).decisions.bans());
+      *catalog_, *named.operation, named.problem, profile_, key(named.problem), environment(),
+      pool(), cache_.artifacts(), budget, look_up(named.problem).decisions.bans());
   if (!result) return std::move(result).error();
   TuningRecord& record = result->record;
   record.environment.template_digest = template_digest(record.winner.kernel_template);

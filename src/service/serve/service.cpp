@@ -6,6 +6,7 @@
 #include "service/serve/guarded.h"
 #include "support/processes/threads.h"
 #include "support/text.h"
+#include "support/try.h"
 #include <kernwright/service.h>
 
 namespace kernwright {
@@ -17,9 +18,8 @@ Service::~Service() = default;
 // NOLINTNEXTLINE(performance-unnecessary-value-param): moved within the guard
 Result<Service> Service::open(ServiceOptions options) {
   return guarded([&]() -> Result<Service> {
-    Result<std::shared_ptr<ServiceCore>> core = ServiceCore::open(std::move(options));
-    if (!core) return std::move(core).error();
-    return Service(*std::move(core));
+    KW_ASSIGN(std::shared_ptr<ServiceCore> core, ServiceCore::open(std::move(options)));
+    return Service(std::move(core));
   });
 }
 
@@ -58,19 +58,17 @@ std::vector<LookupCount> Service::lookup_counts() const { return core_->counters
 Result<Compilation> Service::compile(const Problem& problem, std::string_view kernel_template,
                                      const ParameterValues& parameters) const {
   return guarded([&]() -> Result<Compilation> {
-    Result<Candidate> candidate = core_->candidate(problem, kernel_template, parameters);
-    if (!candidate) return std::move(candidate).error();
-    Result<Artifact> artifact = core_->compile(*candidate);
-    if (!artifact) return std::move(artifact).error();
-    const Resources resources = artifact->kernel->resources();
-    return Compilation{.artifact = artifact->digest,
-                       .cubin = artifact->kernel->bits,
+    KW_ASSIGN(Candidate candidate, core_->candidate(problem, kernel_template, parameters));
+    KW_ASSIGN(Artifact artifact, core_->compile(candidate));
+    const Resources resources = artifact.kernel->resources();
+    return Compilation{.artifact = artifact.digest,
+                       .cubin = artifact.kernel->bits,
                        .resources = {.registers = resources.registers,
                                      .spill_bytes = resources.spill_bytes(),
                                      .stack_bytes = resources.stack_bytes,
                                      .static_smem_bytes = resources.static_smem_bytes,
-                                     .warnings = artifact->kernel->warnings},
-                       .cached = artifact->cached};
+                                     .warnings = artifact.kernel->warnings},
+                       .cached = artifact.cached};
   });
 }
 
@@ -81,12 +79,11 @@ Result<Kernel> get_best_kernel(const Problem& problem) {
   static std::atomic<Service*> service{nullptr};
   if (service == nullptr) {
     // In a forked process the mutex may have been locked by a thread of the parent.
-    if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+    KW_TRY(check_not_forked());
     const std::lock_guard lock(mutex);
     if (service == nullptr) {
-      Result<Service> fresh = Service::open();
-      if (!fresh) return std::move(fresh).error();
-      service = new Service(*std::move(fresh));
+      KW_ASSIGN(Service fresh, Service::open());
+      service = new Service(std::move(fresh));
     }
   }
   return service.load()->get_best_kernel(problem);

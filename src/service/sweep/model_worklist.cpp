@@ -7,6 +7,7 @@
 #include "service/sweep/model_worklist_config.h"
 #include "service/sweep/worklist.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -338,19 +339,18 @@ Result<void> check_split(const ModelConfig& model, const ModelUse& use, std::str
 
 Result<ModelWorklist> model_worklist(std::string_view config, std::string_view file,
                                      const ModelUse& use, const Catalog& catalog) {
-  const Result<ModelConfig> model = read_model_config(config, file);
-  if (!model) return model.error();
-  if (Result<void> split = check_split(*model, use, file); !split) return split.error();
+  KW_ASSIGN(const ModelConfig model, read_model_config(config, file));
+  KW_TRY(check_split(model, use, file));
   // Every token count gives as many problems as the first.
   ModelUse first = use;
   first.tokens.resize(std::min<std::size_t>(use.tokens.size(), 1));
-  const std::size_t each = Collector(*model, first, catalog).collect().problems.size();
+  const std::size_t each = Collector(model, first, catalog).collect().problems.size();
   if (each * use.tokens.size() > kMostProblems) {
     return Error{ErrorCode::invalid_argument,
                  concat(file, ": ", each * use.tokens.size(), " problems for ", use.tokens.size(),
                         " token counts: a worklist has at most ", kMostProblems)};
   }
-  return Collector(*model, use, catalog).collect();
+  return Collector(model, use, catalog).collect();
 }
 
 }  // namespace kernwright

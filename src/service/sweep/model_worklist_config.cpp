@@ -7,6 +7,7 @@
 
 #include "support/json.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -614,33 +615,31 @@ Result<const ModelType*> find_type(const JsonNode& root, const JsonNode& text,
 }  // namespace
 
 Result<ModelConfig> read_model_config(std::string_view config, std::string_view file) {
-  const Result<JsonNode> root = parse_json(config, file);
-  if (!root) return root.error();
-  if (!root->object()) {
+  KW_ASSIGN(const JsonNode root, parse_json(config, file));
+  if (!root.object()) {
     return Error{ErrorCode::invalid_argument,
-                 concat(file, ":", root->line, ": a config is an object, is ", root->kind())};
+                 concat(file, ":", root.line, ": a config is an object, is ", root.kind())};
   }
-  const JsonNode* nested = root->find("text_config");
+  const JsonNode* nested = root.find("text_config");
   const bool within = nested != nullptr && nested->object();
-  const JsonNode& text = within ? *nested : *root;
-  const Result<const ModelType*> type = find_type(*root, text, file);
-  if (!type) return type.error();
+  const JsonNode& text = within ? *nested : root;
+  KW_ASSIGN(const ModelType* type, find_type(root, text, file));
 
   Fields fields(text, file);
   ModelConfig model;
-  model.layer_norm = (*type)->layer_norm;
-  model.hidden = fields.size((*type)->hidden_names, (*type)->hidden);
-  model.heads = fields.size((*type)->heads_names, (*type)->heads);
-  model.vocabulary = fields.size({"vocab_size"}, (*type)->vocabulary);
-  read_attention(fields, **type, model);
-  read_feed_forward(fields, **type, model);
-  add_notes(fields, **type, model);
-  read_weights(*root, fields, model);
+  model.layer_norm = type->layer_norm;
+  model.hidden = fields.size(type->hidden_names, type->hidden);
+  model.heads = fields.size(type->heads_names, type->heads);
+  model.vocabulary = fields.size({"vocab_size"}, type->vocabulary);
+  read_attention(fields, *type, model);
+  read_feed_forward(fields, *type, model);
+  add_notes(fields, *type, model);
+  read_weights(root, fields, model);
   if (within) model.notes.emplace_back("all but the language model, text_config, is left out");
   if (!fields.error().empty()) return Error{ErrorCode::invalid_argument, fields.error()};
   if (!fields.defaults().empty()) {
     model.notes.push_back(concat("not in the config, and taken from transformers' defaults of ",
-                                 (*type)->name, ": ", fields.defaults()));
+                                 type->name, ": ", fields.defaults()));
   }
   return model;
 }

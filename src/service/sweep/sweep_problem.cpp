@@ -5,6 +5,7 @@
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
 #include "service/sweep/sweep_state.h"
+#include "support/try.h"
 
 namespace kernwright {
 
@@ -64,9 +65,7 @@ Result<SweepResult> parse_sweep_result(std::string_view json) {
   });
   if (!parsed) return parsed.error();
   if (record.empty()) return result;
-  Result<TuningRecord> read = parse_record(record);
-  if (!read) return std::move(read).error();
-  result.record = *std::move(read);
+  KW_ASSIGN(result.record, parse_record(record));
   return result;
 }
 

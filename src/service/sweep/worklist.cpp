@@ -11,6 +11,7 @@
 #include "service/sweep/sizes.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -63,7 +64,7 @@ Result<std::vector<std::string>> read_values(const JsonNode& node, std::string_v
     return {};
   };
   if (!node.array()) {
-    if (Result<void> added = add(node); !added) return added.error();
+    KW_TRY(add(node));
     return values;
   }
   for (const JsonNode& element : *node.array()) {
@@ -114,15 +115,13 @@ Result<Family> parse_object(const JsonNode& node, std::string_view file) {
       family.operation = *value.string();
     } else if (name == "dims" && value.object()) {
       for (const auto& [dim, size] : *value.object()) {
-        Result<std::vector<std::int64_t>> sizes = read_sizes(size, file, dim);
-        if (!sizes) return sizes.error();
-        family.dims.emplace_back(dim, *std::move(sizes));
+        KW_ASSIGN(std::vector<std::int64_t> sizes, read_sizes(size, file, dim));
+        family.dims.emplace_back(dim, std::move(sizes));
       }
     } else if (name == "flags" && value.object()) {
       for (const auto& [flag, choice] : *value.object()) {
-        Result<std::vector<std::string>> values = read_values(choice, file, flag);
-        if (!values) return values.error();
-        family.flags.emplace_back(flag, *std::move(values));
+        KW_ASSIGN(std::vector<std::string> values, read_values(choice, file, flag));
+        family.flags.emplace_back(flag, std::move(values));
       }
     } else {
       return at(file, value,
@@ -137,11 +136,10 @@ Result<Family> parse_object(const JsonNode& node, std::string_view file) {
 }  // namespace
 
 Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file) {
-  Result<JsonNode> root = parse_json(text, file);
-  if (!root) return std::move(root).error();
-  const JsonNode* list = root->find("problems");
-  if (!root->object() || root->object()->size() != 1 || !list || !list->array()) {
-    return at(file, *root, "a worklist is an object with one member, problems: an array");
+  KW_ASSIGN(JsonNode root, parse_json(text, file));
+  const JsonNode* list = root.find("problems");
+  if (!root.object() || root.object()->size() != 1 || !list || !list->array()) {
+    return at(file, root, "a worklist is an object with one member, problems: an array");
   }
   std::vector<WorklistEntry> entries;
   std::set<std::string> known;
@@ -156,12 +154,11 @@ Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::st
       if (++total > kMostProblems) return too_many(file, node);
       add(*std::move(problem), node);
     } else if (node.object()) {
-      const Result<Family> family = parse_object(node, file);
-      if (!family) return family.error();
-      const std::size_t size = family->size();
+      KW_ASSIGN(const Family family, parse_object(node, file));
+      const std::size_t size = family.size();
       total += size;
       if (total > kMostProblems) return too_many(file, node);
-      for (std::size_t i = 0; i < size; ++i) add(family->problem(i), node);
+      for (std::size_t i = 0; i < size; ++i) add(family.problem(i), node);
     } else {
       return at(file, node, concat("a problem is a string or an object, is ", node.kind()));
     }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "support/try.h"
+
 namespace kernwright {
 
 BackgroundTuner::~BackgroundTuner() {
@@ -18,9 +20,7 @@ Result<void> BackgroundTuner::ask(const Problem& normalized) {
   const std::lock_guard lock(mutex_);
   if (left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
   if (!started_) {
-    Result<Thread> thread = Thread::start([this] { run(); });
-    if (!thread) return thread.error();
-    thread_ = *std::move(thread);
+    KW_ASSIGN(thread_, Thread::start([this] { run(); }));
     started_ = true;
   }
   asked_.insert(normalized.text());

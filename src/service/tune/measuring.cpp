@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "support/try.h"
 #include "tuner/audit/auditor.h"
 #include "tuner/worker/find_worker.h"
 #include "tuner/worker/worker.h"
@@ -60,19 +61,17 @@ class ProcessMeasuring final : public Measuring {
 
 Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
                                                      const std::filesystem::path& worker) {
-  auto program = find_worker(worker);
-  if (!program) return program.error();
+  KW_ASSIGN(auto program, find_worker(worker));
   WorkerOptions options;
-  options.program = std::move(program).value();
+  options.program = std::move(program);
   options.device = context.identity.ordinal;
   options.uuid = context.identity.uuid;
   options.cache_root = context.cache_root;
   options.log = context.log;
   options.inform = context.inform;
-  auto started = Worker::start(std::move(options), context.pool);
-  if (!started) return started.error();
+  KW_ASSIGN(auto started, Worker::start(std::move(options), context.pool));
   return std::unique_ptr<Measuring>(
-      std::make_unique<WorkerMeasuring>(std::move(context), std::move(started).value()));
+      std::make_unique<WorkerMeasuring>(std::move(context), std::move(started)));
 }
 
 Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
@@ -81,14 +80,11 @@ Result<std::unique_ptr<Measuring>> measure_in_process(MeasuringContext context,
   // Its first look is at the GPU without a context of ours.
   auto auditor = std::make_unique<Auditor>(
       context.identity.uuid, AuditorOptions{.own_pids = {}, .cache_root = context.cache_root});
-  auto device = open_device(context.identity.ordinal);
-  if (!device) return device.error();
-  auto data_ops = make_data_ops(**device, context.pool);
-  if (!data_ops) return data_ops.error();
-  auditor->watch(**device, context.pool);
-  return std::unique_ptr<Measuring>(
-      std::make_unique<ProcessMeasuring>(std::move(context), std::move(device).value(),
-                                         std::move(data_ops).value(), std::move(auditor)));
+  KW_ASSIGN(auto device, open_device(context.identity.ordinal));
+  KW_ASSIGN(auto data_ops, make_data_ops(*device, context.pool));
+  auditor->watch(*device, context.pool);
+  return std::unique_ptr<Measuring>(std::make_unique<ProcessMeasuring>(
+      std::move(context), std::move(device), std::move(data_ops), std::move(auditor)));
 }
 
 }  // namespace kernwright

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -75,7 +76,7 @@ Result<void> Channel::send(std::string_view text, int file, Deadline deadline) {
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
     head[i] = static_cast<char>(static_cast<std::uint8_t>(text.size() >> (8 * i)));
   }
-  if (auto sent = send_bytes(head, file, deadline); !sent) return sent;
+  KW_TRY(send_bytes(head, file, deadline));
   return send_bytes(text, -1, deadline);
 }
 
@@ -100,7 +101,7 @@ Result<void> Channel::send_bytes(std::string_view bytes, int file, Deadline dead
       bytes.remove_prefix(static_cast<std::size_t>(sent));
       file = -1;
     } else if (errno == EAGAIN) {
-      if (auto ready = wait_for(socket_.get(), POLLOUT, deadline); !ready) return ready;
+      KW_TRY(wait_for(socket_.get(), POLLOUT, deadline));
     } else if (errno == EPIPE || errno == ECONNRESET) {
       return Error{ErrorCode::unavailable, "the other end is closed"};
     } else if (errno != EINTR) {
@@ -113,9 +114,7 @@ Result<void> Channel::send_bytes(std::string_view bytes, int file, Deadline dead
 Result<Message> Channel::receive(Deadline deadline) {
   Message message;
   std::string head;
-  if (auto got = receive_bytes(head, kLengthBytes, true, message, deadline); !got) {
-    return got.error();
-  }
+  KW_TRY(receive_bytes(head, kLengthBytes, true, message, deadline));
   std::size_t length = 0;
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
     length |= std::size_t{static_cast<std::uint8_t>(head[i])} << (8 * i);
@@ -124,9 +123,7 @@ Result<Message> Channel::receive(Deadline deadline) {
     return Error{ErrorCode::corrupt,
                  concat("not a message: its length ", length, " is above ", kMaxBytes)};
   }
-  if (auto got = receive_bytes(message.text, length, false, message, deadline); !got) {
-    return got.error();
-  }
+  KW_TRY(receive_bytes(message.text, length, false, message, deadline));
   return message;
 }
 
@@ -157,7 +154,7 @@ Result<void> Channel::receive_bytes(std::string& bytes, std::size_t count, bool 
       return Error{ErrorCode::corrupt, concat("a message was cut off: ", filled, " of ", count,
                                               starts ? " bytes of its length" : " bytes")};
     } else if (errno == EAGAIN) {
-      if (auto ready = wait_for(socket_.get(), POLLIN, deadline); !ready) return ready;
+      KW_TRY(wait_for(socket_.get(), POLLIN, deadline));
     } else if (errno != EINTR) {
       return io_error("receive a message", errno);
     }

@@ -20,6 +20,7 @@
 
 #include "support/processes/threads.h"
 #include "support/text.h"
+#include "support/try.h"
 
 extern char** environ;
 
@@ -151,12 +152,10 @@ Subprocess::~Subprocess() {
 }
 
 Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {
-  Result<std::pair<Channel, Channel>> ends = Channel::make_pair();
-  if (!ends) return ends.error();
-  Result<FileDescriptor> errors = memory_file("stderr", {});
-  if (!errors) return errors.error();
-  const FileDescriptor child_end = out_of_the_way(ends->second.socket());
-  const FileDescriptor child_errors = out_of_the_way(errors->get());
+  KW_ASSIGN(auto ends, Channel::make_pair());
+  KW_ASSIGN(FileDescriptor errors, memory_file("stderr", {}));
+  const FileDescriptor child_end = out_of_the_way(ends.second.socket());
+  const FileDescriptor child_errors = out_of_the_way(errors.get());
   if (!child_end.valid() || !child_errors.valid()) {
     return spawn_error("make descriptors for", options.program, errno);
   }
@@ -172,7 +171,7 @@ Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {
       ::posix_spawn(&pid, options.program.c_str(), &settings.files, &settings.attributes,
                     pointers(words).data(), pointers(variables).data());
   if (code != 0) return spawn_error("start", options.program, code);
-  return Subprocess(pid, std::move(ends->first), *std::move(errors));
+  return Subprocess(pid, std::move(ends.first), std::move(errors));
 }
 
 void Subprocess::kill() {
@@ -225,9 +224,8 @@ Result<Channel> inherited_channel() {
   }
   // It may have ended before the signal was asked for.
   if (::getppid() != parent_of_this_process) return error;
-  Result<Thread> watcher = Thread::start([] { watch(kChannelDescriptor); });
-  if (!watcher) return watcher.error();
-  watcher->detach();
+  KW_ASSIGN(Thread watcher, Thread::start([] { watch(kChannelDescriptor); }));
+  watcher.detach();
   return Channel(FileDescriptor(kChannelDescriptor));
 }
 
