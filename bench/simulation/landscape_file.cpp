@@ -11,6 +11,7 @@
 #include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -125,10 +126,10 @@ Result<LandscapeFile> LandscapeFile::open(const std::filesystem::path& path,
   const auto there = read_file(file.part_);
   if (!there) {
     if (there.error().code != ErrorCode::not_found) return there.error();
-    if (auto done = append_line(file.part_, wanted); !done) return done.error();
+    KW_TRY(append_line(file.part_, wanted));
     return file;
   }
-  if (auto done = file.resume(*there, wanted); !done) return done.error();
+  KW_TRY(file.resume(*there, wanted));
   return file;
 }
 
@@ -188,23 +189,21 @@ Result<void> LandscapeFile::add(std::size_t candidate, const LandscapeEntry& ent
     line["sm_reference_mhz"] = clocks(entry.sm_reference);
     line["dram_reference"] = microseconds(entry.dram_reference);
   }
-  if (auto done = append_line(part_, line.dump()); !done) return done;
+  KW_TRY(append_line(part_, line.dump()));
   recorded_.insert(candidate);
   return {};
 }
 
 Result<void> LandscapeFile::finish() const {
-  const auto text = read_file(part_);
-  if (!text) return text.error();
+  KW_ASSIGN(const auto text, read_file(part_));
   std::string kept;
-  for (const std::string_view line : split(*text, '\n')) {
+  for (const std::string_view line : split(text, '\n')) {
     if (line.empty() || line.starts_with(R"({"begun")")) continue;
     kept += line;
     kept += '\n';
   }
-  auto packed = compressed(kept);
-  if (!packed) return packed.error();
-  if (auto done = publish_file(path_, *packed); !done) return done;
+  KW_ASSIGN(auto packed, compressed(kept));
+  KW_TRY(publish_file(path_, packed));
   std::error_code ignored;
   std::filesystem::remove(part_, ignored);
   return {};

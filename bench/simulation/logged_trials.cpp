@@ -11,6 +11,7 @@
 #include "bench/simulation/json_lines.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -26,7 +27,7 @@ class Reader {
     const auto object = [this](const Json& json) {
       return json.contains("session") ? session(json["session"]) : trial(json);
     };
-    if (auto done = lines_.each(text, object); !done) return done.error();
+    KW_TRY(lines_.each(text, object));
     const auto& all = space_.configurations;
     if (std::none_of(all.begin(), all.end(),
                      [](const auto& one) { return one.outcome == Outcome::ok; })) {
@@ -52,19 +53,16 @@ class Reader {
       if (const std::string* text = text_of(json, name)) return *text;
       return defect("the session has no text \"", name, '"');
     };
-    auto problem = field("problem");
-    if (!problem) return problem.error();
-    auto sku = field("sku");
-    if (!sku) return sku.error();
-    auto policy = field("policy");
-    if (!policy) return policy.error();
+    KW_ASSIGN(auto problem, field("problem"));
+    KW_ASSIGN(auto sku, field("sku"));
+    KW_ASSIGN(auto policy, field("policy"));
     space_ = {};
     places_.clear();
     space_.name = std::filesystem::path(lines_.file()).filename().string();
     space_.name.resize(std::min(space_.name.find('.'), space_.name.size()));
-    space_.device = std::move(sku).value();
-    space_.problem = std::move(problem).value();
-    space_.policy = std::move(policy).value();
+    space_.device = std::move(sku);
+    space_.problem = std::move(problem);
+    space_.policy = std::move(policy);
     space_.kernel = space_.problem.substr(0, space_.problem.find(' '));
     return {};
   }
@@ -72,12 +70,12 @@ class Reader {
   Result<void> trial(const Json& json) {
     if (space_.problem.empty()) return defect("a trial before any session");
     RecordedConfiguration one;
-    if (auto read = point(json, one); !read) return read;
+    KW_TRY(point(json, one));
     const std::string* named = text_of(json, "outcome");
     const auto outcome = named != nullptr ? parse_outcome(*named) : std::nullopt;
     if (!outcome) return defect("the trial has no known \"outcome\"");
     one.outcome = *outcome;
-    if (auto read = samples(json, one); !read) return read;
+    KW_TRY(samples(json, one));
     if (one.outcome == Outcome::ok) {
       if (one.samples_us.empty()) return defect("ok, but without samples");
       one.truth_us = Measurement{one.samples_us}.median_us();

@@ -5,6 +5,7 @@
 
 #include "support/random.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/session/compile_ahead.h"
 #include "tuner/session/screening.h"
 
@@ -29,7 +30,7 @@ class Recording {
   Result<void> measure(CompileQueue::Ready ready);
   Result<void> keep_busy() {
     const Runner::Id references[] = {Runner::kSmReference, Runner::kDramReference};
-    if (auto sampled = runner_.sample(references); !sampled) return sampled.error();
+    KW_TRY(runner_.sample(references));
     return {};
   }
 
@@ -53,10 +54,9 @@ Result<void> Recording::sample(Runner::Id id, LandscapeEntry& entry) {
     }
     order.push_back(id);
   }
-  auto sampled = runner_.sample(order);
-  if (!sampled) return sampled.error();
+  KW_ASSIGN(auto sampled, runner_.sample(order));
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto& [step, sample] = (*sampled)[i];
+    const auto& [step, sample] = sampled[i];
     if (step.outcome != Outcome::ok) {
       entry.outcome = step.outcome;
       entry.detail = step.detail;
@@ -77,15 +77,13 @@ Result<void> Recording::visit(std::size_t candidate, const CompiledKernel& kerne
     entry.detail = step.detail;
     return step.outcome == Outcome::ok;
   };
-  auto prepared = runner_.prepare(candidates_[candidate], kernel);
-  if (!prepared) return prepared.error();
-  if (!take(prepared->step)) return {};
-  auto checked = runner_.check(prepared->id, Runner::CheckDepth::screening);
-  if (!checked) return checked.error();
-  if (take(checked->step)) {
-    if (auto done = sample(prepared->id, entry); !done) return done;
+  KW_ASSIGN(auto prepared, runner_.prepare(candidates_[candidate], kernel));
+  if (!take(prepared.step)) return {};
+  KW_ASSIGN(auto checked, runner_.check(prepared.id, Runner::CheckDepth::screening));
+  if (take(checked.step)) {
+    if (auto done = sample(prepared.id, entry); !done) return done;
   }
-  runner_.drop(prepared->id);
+  runner_.drop(prepared.id);
   return {};
 }
 
@@ -104,11 +102,11 @@ Result<void> Recording::measure(CompileQueue::Ready ready) {
     entry.compile_seconds = ready.kernel.value()->seconds;
   }
   if (entry.outcome == Outcome::ok) {
-    if (auto done = file_.begin(candidate); !done) return done;
+    KW_TRY(file_.begin(candidate));
     if (auto done = visit(candidate, *ready.kernel.value(), entry); !done) return done;
   }
   if (entry.outcome != Outcome::ok) entry.samples.clear();
-  if (auto done = file_.add(candidate, entry); !done) return done;
+  KW_TRY(file_.add(candidate, entry));
   if (options_.progress) options_.progress(candidate, entry);
   if (!runner_.lost()) return {};
   return Error{ErrorCode::device,
@@ -143,11 +141,11 @@ Result<std::size_t> record_space(std::span<const Candidate> candidates,
   };
   fill();
   Screening screening(runner, options.clock_seconds);
-  if (auto settled = screening.settle(); !settled) return settled.error();
+  KW_TRY(screening.settle());
   while (done < left.size() && options.clock_seconds() - start < options.seconds) {
     fill();
     if (auto ready = queue.take()) {
-      if (auto measured = recording.measure(std::move(*ready)); !measured) return measured.error();
+      KW_TRY(recording.measure(std::move(*ready)));
       ++done;
     } else if (auto busy = recording.keep_busy(); !busy) {
       return busy.error();

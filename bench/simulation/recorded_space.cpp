@@ -16,6 +16,7 @@
 #include "bench/simulation/logged_trials.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -27,7 +28,7 @@ constexpr std::int64_t kAbsent = -1;
 
 /// The text of a file that may be compressed; zlib reads plain files as they are.
 Result<std::string> read_text(const std::filesystem::path& path) {
-  if (auto there = read_file(path); !there) return there;
+  KW_TRY(read_file(path));
   const gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) return Error{ErrorCode::io, concat(path.string(), ": cannot be opened")};
   std::string text;
@@ -68,9 +69,9 @@ class Reader {
     const auto object = [this](const Json& json) {
       return parameters_.empty() ? header(json) : configuration(json);
     };
-    if (auto done = lines_.each(text, object); !done) return done.error();
+    KW_TRY(lines_.each(text, object));
     if (parameters_.empty()) return defect("no header");
-    if (auto done = find_default(); !done) return done.error();
+    KW_TRY(find_default());
     const auto& all = space_.configurations;
     if (std::none_of(all.begin(), all.end(),
                      [](const auto& one) { return one.outcome == Outcome::ok; })) {
@@ -249,7 +250,7 @@ class Reader {
     if (default_.is_null()) return {};
     lines_.blame(1);
     RecordedConfiguration standard;
-    if (auto read = point(default_, standard); !read) return read;
+    KW_TRY(point(default_, standard));
     const auto& all = space_.configurations;
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) {
       return one.kernel_template == standard.kernel_template &&
@@ -283,19 +284,17 @@ double RecordedSpace::best_us() const {
 }
 
 Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path) {
-  auto text = read_text(path);
-  if (!text) return text.error();
-  if (is_trial_log(text.value())) return read_logged_trials(text.value(), path.string());
-  return Reader(path.string()).read(text.value());
+  KW_ASSIGN(auto text, read_text(path));
+  if (is_trial_log(text)) return read_logged_trials(text, path.string());
+  return Reader(path.string()).read(text);
 }
 
 Result<std::vector<RecordedSpace>> read_recorded_spaces(const std::filesystem::path& folder) {
   std::vector<RecordedSpace> spaces;
   for (const std::string& name : list_directory(folder)) {
     if (!name.ends_with(".jsonl") && !name.ends_with(".jsonl.gz")) continue;
-    auto space = read_recorded_space(folder / name);
-    if (!space) return space.error();
-    spaces.push_back(std::move(space).value());
+    KW_ASSIGN(auto space, read_recorded_space(folder / name));
+    spaces.push_back(std::move(space));
   }
   if (spaces.empty()) {
     return Error{ErrorCode::not_found,

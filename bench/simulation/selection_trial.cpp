@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/finals/race.h"
 #include "tuner/session/screening.h"
 
@@ -55,17 +56,16 @@ class Session {
 };
 
 Result<void> Session::screen() {
-  if (auto settled = screening_.settle(); !settled) return settled.error();
+  KW_TRY(screening_.settle());
   const CompiledKernel kernel;
   double best_us = kInfinite;
   for (std::size_t i = 0; i < space_.configurations.size(); ++i) {
-    auto visited = screening_.visit(candidates_[i], kernel, kHopeless * best_us);
-    if (!visited) return visited.error();
-    if (visited->step.outcome != Outcome::ok) continue;
+    KW_ASSIGN(auto visited, screening_.visit(candidates_[i], kernel, kHopeless * best_us));
+    if (visited.step.outcome != Outcome::ok) continue;
     const RecordedConfiguration& recorded = space_.configurations[i];
-    Contender contender{visited->id, {}, std::move(visited->samples_us)};
+    Contender contender{visited.id, {}, std::move(visited.samples_us)};
     for (double& us : contender.samples_us) {
-      us *= std::exp(-visited->drift);
+      us *= std::exp(-visited.drift);
       best_us = std::min(best_us, us);
     }
     contender.traits.id = candidates_[i].id();
@@ -95,20 +95,18 @@ Result<Audit> Session::audit() {
 
 Result<Session::Plain> Session::choose_plainly(std::span<const std::size_t> configurations,
                                                std::size_t samples) {
-  if (auto settled = screening_.settle(); !settled) return settled.error();
+  KW_TRY(screening_.settle());
   Plain plain;
   double least_min = kInfinite;
   double least_median = kInfinite;
   for (const std::size_t i : configurations) {
-    auto prepared = runner_.prepare(candidates_[i], CompiledKernel{});
-    if (!prepared) return prepared.error();
-    if (prepared->step.outcome != Outcome::ok) continue;
-    const std::vector<Runner::Id> order(samples, prepared->id);
-    auto sampled = runner_.sample(order);
-    if (!sampled) return sampled.error();
-    if (sampled->back().step.outcome != Outcome::ok) continue;
+    KW_ASSIGN(auto prepared, runner_.prepare(candidates_[i], CompiledKernel{}));
+    if (prepared.step.outcome != Outcome::ok) continue;
+    const std::vector<Runner::Id> order(samples, prepared.id);
+    KW_ASSIGN(auto sampled, runner_.sample(order));
+    if (sampled.back().step.outcome != Outcome::ok) continue;
     Measurement measured;
-    for (const Runner::Sampled& one : *sampled) measured.samples_us.push_back(one.sample.us);
+    for (const Runner::Sampled& one : sampled) measured.samples_us.push_back(one.sample.us);
     if (measured.min_us() < least_min) {
       least_min = measured.min_us();
       plain.of_min = i;
@@ -127,23 +125,21 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
                                            const BareCandidates& candidates,
                                            const SelectionOptions& options) {
   Session session(space, candidates, options.simulation);
-  if (auto screened = session.screen(); !screened) return screened.error();
+  KW_TRY(session.screen());
   RaceOptions race_options;
   race_options.seed = options.simulation.seed;
   race_options.alone = options.power_limited;
   race_options.long_blocks = options.long_blocks;
-  auto raced = session.race(race_options);
-  if (!raced) return raced.error();
-  if (raced->finalists.empty()) {
+  KW_ASSIGN(auto raced, session.race(race_options));
+  if (raced.finalists.empty()) {
     return Error{ErrorCode::not_found, concat("every finalist of ", space.name, " failed")};
   }
-  auto audit = session.audit();
-  if (!audit) return audit.error();
-  audit->merge(raced->audit);
+  KW_ASSIGN(auto audit, session.audit());
+  audit.merge(raced.audit);
 
   std::vector<std::size_t> sound;
   for (std::size_t at = 0; at < session.passed().size(); ++at) {
-    const bool failed = std::any_of(raced->failed.begin(), raced->failed.end(),
+    const bool failed = std::any_of(raced.failed.begin(), raced.failed.end(),
                                     [at](const auto& ended) { return ended.first == at; });
     if (!failed) sound.push_back(session.passed()[at]);
   }
@@ -156,24 +152,23 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
   };
 
   SelectionTrial trial;
-  trial.winner = session.passed()[raced->finalists[raced->decision.winner].contender];
+  trial.winner = session.passed()[raced.finalists[raced.decision.winner].contender];
   trial.regret = regret(trial.winner);
-  trial.verdict = raced->decision.verdict;
-  trial.trust = audit->trust();
+  trial.verdict = raced.decision.verdict;
+  trial.trust = audit.trust();
   if (trial.verdict == Verdict::unresolved) trial.trust = std::max(trial.trust, Trust::b);
-  if (raced->decision.disturbed) trial.trust = Trust::c;
-  trial.power_limited = raced->power_limited;
-  trial.rounds = static_cast<int>(raced->rounds.sm_reference_us.size());
+  if (raced.decision.disturbed) trial.trust = Trust::c;
+  trial.power_limited = raced.power_limited;
+  trial.rounds = static_cast<int>(raced.rounds.sm_reference_us.size());
   trial.samples = session.runner().samples_taken();
   trial.seconds = session.seconds();
 
   Session plain(space, candidates, options.simulation);
   const std::size_t each =
       std::max<std::size_t>(static_cast<std::size_t>(trial.samples) / sound.size(), 1);
-  auto chosen = plain.choose_plainly(sound, each);
-  if (!chosen) return chosen.error();
-  trial.regret_of_min = regret(chosen->of_min);
-  trial.regret_of_median = regret(chosen->of_median);
+  KW_ASSIGN(auto chosen, plain.choose_plainly(sound, each));
+  trial.regret_of_min = regret(chosen.of_min);
+  trial.regret_of_median = regret(chosen.of_median);
   return trial;
 }
 

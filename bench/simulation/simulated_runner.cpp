@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -150,9 +151,8 @@ Result<Runner::Prepared> SimulatedRunner::prepare(const Candidate& candidate,
 }
 
 Result<Runner::Checked> SimulatedRunner::check(Id id, CheckDepth depth) {
-  const auto configuration = loaded(id);
-  if (!configuration) return configuration.error();
-  Course& checking = course(*configuration);
+  KW_ASSIGN(const auto configuration, loaded(id));
+  Course& checking = course(configuration);
   device_now();
   work(depth == CheckDepth::screening ? kCheckSeconds : kFinalistCheckSeconds);
   Checked checked;
@@ -248,9 +248,8 @@ Result<std::vector<Runner::Sampled>> SimulatedRunner::sample(std::span<const Id>
       result.emplace_back().sample = take_reference();
       continue;
     }
-    const auto configuration = loaded(id);
-    if (!configuration) return configuration.error();
-    result.push_back(take(*configuration));
+    KW_ASSIGN(const auto configuration, loaded(id));
+    result.push_back(take(configuration));
   }
   return result;
 }

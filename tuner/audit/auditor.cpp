@@ -5,6 +5,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "support/try.h"
+
 namespace kernwright {
 namespace {
 
@@ -26,9 +28,8 @@ bool contains(const std::vector<unsigned int>& pids, unsigned int pid) {
 
 Auditor::Sources Auditor::live(std::string uuid) {
   return {.gpu = [uuid = std::move(uuid)]() -> Result<GpuFacts> {
-            Result<const NvmlApi*> nvml = load_nvml();
-            if (!nvml) return nvml.error();
-            return read_gpu_facts(**nvml, uuid);
+            KW_ASSIGN(const NvmlApi* nvml, load_nvml());
+            return read_gpu_facts(*nvml, uuid);
           },
           .environment = read_environment,
           .mapped_files = [] { return HostReader().mapped_files(); },

@@ -9,6 +9,7 @@
 #include "cache/fields/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/data/embedded_kernels.h"
 
 namespace kernwright {
@@ -68,17 +69,14 @@ Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock c
   const std::pair<std::shared_ptr<LoadedProgram>*, int> programs[] = {{&probe.kernel_, 1},
                                                                       {&probe.nothing_, 0}};
   for (const auto& [program, launches] : programs) {
-    auto loaded = device.load((*compiled)->bits, plan_of(launches));
-    if (!loaded) return loaded.error();
-    *program = std::move(loaded).value();
+    KW_ASSIGN(auto loaded, device.load((*compiled)->bits, plan_of(launches)));
+    *program = std::move(loaded);
   }
   const LaunchArguments none;
-  auto chain = device.prepare_timing(*probe.kernel_, {&none, 1}, kNodes);
-  if (!chain) return chain.error();
-  auto empty = device.prepare_timing(*probe.nothing_, {&none, 1}, 1);
-  if (!empty) return empty.error();
-  probe.chain_ = std::move(chain).value();
-  probe.empty_ = std::move(empty).value();
+  KW_ASSIGN(auto chain, device.prepare_timing(*probe.kernel_, {&none, 1}, kNodes));
+  KW_ASSIGN(auto empty, device.prepare_timing(*probe.nothing_, {&none, 1}, 1));
+  probe.chain_ = std::move(chain);
+  probe.empty_ = std::move(empty);
   return probe;
 }
 
@@ -86,10 +84,9 @@ Result<LaunchProbe::Block> LaunchProbe::block(Device::TimedUnits& units) {
   std::vector<double> times;
   std::vector<double> clocks;
   for (int i = 0; i < kBlock; ++i) {
-    auto sample = device_.sample(units);
-    if (!sample) return sample.error();
-    times.push_back(sample->us);
-    clocks.push_back(sample->sm_mhz);
+    KW_ASSIGN(auto sample, device_.sample(units));
+    times.push_back(sample.us);
+    clocks.push_back(sample.sm_mhz);
   }
   const double us = median(times);
   const auto interrupted = std::count_if(times.begin(), times.end(),
@@ -100,9 +97,8 @@ Result<LaunchProbe::Block> LaunchProbe::block(Device::TimedUnits& units) {
 Result<void> LaunchProbe::recover(double usual_sm_mhz) {
   const double begin = clock_();
   while (clock_() - begin < kRecoveryUs) {
-    auto now = block(*chain_);
-    if (!now) return now.error();
-    if (now->sm_mhz <= 0 || now->sm_mhz >= kFullClock * usual_sm_mhz) break;
+    KW_ASSIGN(auto now, block(*chain_));
+    if (now.sm_mhz <= 0 || now.sm_mhz >= kFullClock * usual_sm_mhz) break;
   }
   return {};
 }
@@ -111,11 +107,10 @@ Result<LaunchProbe::Steady> LaunchProbe::steady(Device::TimedUnits& units) {
   Steady result;
   double interrupted = 0;
   for (int i = 0; i < kMaxBlocks; ++i) {
-    auto now = block(units);
-    if (!now) return now.error();
-    const bool steady = std::abs(now->us - result.us) <= kSteady * now->us;
-    interrupted += now->interrupted;
-    result = {now->us, interrupted / (kBlock * (i + 1)), now->sm_mhz};
+    KW_ASSIGN(auto now, block(units));
+    const bool steady = std::abs(now.us - result.us) <= kSteady * now.us;
+    interrupted += now.interrupted;
+    result = {now.us, interrupted / (kBlock * (i + 1)), now.sm_mhz};
     if (steady && i + 1 >= kMinBlocks) break;
   }
   return result;
@@ -130,7 +125,7 @@ Result<double> LaunchProbe::stream_launch_us() {
       if (auto enqueued = device_.enqueue(*kernel_, {}); !enqueued) return enqueued.error();
     }
     const double end = clock_();
-    if (auto done = device_.wait(); !done) return done.error();
+    KW_TRY(device_.wait());
     best = std::min(best, (end - begin) / kLaunches);
   }
   return best;
@@ -138,19 +133,15 @@ Result<double> LaunchProbe::stream_launch_us() {
 
 Result<LaunchCost> LaunchProbe::measure(double usual_sm_mhz) {
   LaunchCost cost;
-  if (auto recovered = recover(usual_sm_mhz); !recovered) return recovered.error();
+  KW_TRY(recover(usual_sm_mhz));
   // The chain first: it is the longest, and wakes the GPU for the others.
-  auto chain = steady(*chain_);
-  if (!chain) return chain.error();
-  cost.graph_node_us = chain->us;
-  cost.interrupted_share = chain->interrupted_share;
-  cost.sm_mhz = chain->sm_mhz;
-  auto empty = steady(*empty_);
-  if (!empty) return empty.error();
-  cost.event_pair_us = empty->us;
-  auto launch = stream_launch_us();
-  if (!launch) return launch.error();
-  cost.stream_launch_us = *launch;
+  KW_ASSIGN(auto chain, steady(*chain_));
+  cost.graph_node_us = chain.us;
+  cost.interrupted_share = chain.interrupted_share;
+  cost.sm_mhz = chain.sm_mhz;
+  KW_ASSIGN(auto empty, steady(*empty_));
+  cost.event_pair_us = empty.us;
+  KW_ASSIGN(cost.stream_launch_us, stream_launch_us());
   return cost;
 }
 

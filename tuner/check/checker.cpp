@@ -10,6 +10,7 @@
 
 #include "compile/render.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/data/element.h"
 
 namespace kernwright {
@@ -100,10 +101,7 @@ Result<double> download_element(Device& device, DevicePointer array, DType dtype
   std::array<std::byte, 8> bytes{};
   const std::int64_t size = byte_size(dtype);
   const auto at = array + static_cast<DevicePointer>(index * size);
-  if (auto done = device.download(std::span(bytes).first(static_cast<std::size_t>(size)), at);
-      !done) {
-    return done.error();
-  }
+  KW_TRY(device.download(std::span(bytes).first(static_cast<std::size_t>(size)), at));
   return load_element(bytes.data(), dtype, 0);
 }
 
@@ -111,16 +109,13 @@ Result<double> download_element(Device& device, DevicePointer array, DType dtype
 Result<std::string> download_text(Device& device, DevicePointer array, DType dtype,
                                   std::int64_t index) {
   if (dtype != DType::int64) {
-    auto value = download_element(device, array, dtype, index);
-    if (!value) return value.error();
-    if (is_integer(dtype)) return concat(static_cast<std::int64_t>(value.value()));
-    return std::isnan(value.value()) ? "nan" : concat(value.value());
+    KW_ASSIGN(auto value, download_element(device, array, dtype, index));
+    if (is_integer(dtype)) return concat(static_cast<std::int64_t>(value));
+    return std::isnan(value) ? "nan" : concat(value);
   }
   std::int64_t value = 0;
   const auto at = array + static_cast<DevicePointer>(index * byte_size(dtype));
-  if (auto done = device.download(std::as_writable_bytes(std::span(&value, 1)), at); !done) {
-    return done.error();
-  }
+  KW_TRY(device.download(std::as_writable_bytes(std::span(&value, 1)), at));
   return concat(value);
 }
 
@@ -274,13 +269,12 @@ Result<void> Checker::expect_finite(DataOps& data_ops) const {
     if (has_exact_) arrays.push_back(output.exact.value);
     for (const DevicePointer array : arrays) {
       // inf - inf is NaN, so only a finite array equals itself.
-      auto self = data_ops.compare(array, DType::fp32, elements, array, array, {});
-      if (!self) return self.error();
-      if (self.value().mismatches != 0) {
-        return Error{ErrorCode::internal,
-                     concat(self.value().mismatches, " of ", elements, " elements of ",
-                            shapes_[output.tensor].name, " are not finite, the first is number ",
-                            self.value().first_mismatch)};
+      KW_ASSIGN(auto self, data_ops.compare(array, DType::fp32, elements, array, array, {}));
+      if (self.mismatches != 0) {
+        return Error{
+            ErrorCode::internal,
+            concat(self.mismatches, " of ", elements, " elements of ", shapes_[output.tensor].name,
+                   " are not finite, the first is number ", self.first_mismatch)};
       }
     }
   }
@@ -310,9 +304,8 @@ Result<CheckReport> Checker::report(Device& device, int set,
     const Output& output = outputs_[i];
     const Finding& found = findings[first + i];
     if (found.mismatches != 0 && total.mismatches == 0) {
-      auto text = describe(device, set, addresses[output.tensor], output, found.first);
-      if (!text) return text.error();
-      total.first_mismatch = std::move(text).value();
+      KW_ASSIGN(total.first_mismatch,
+                describe(device, set, addresses[output.tensor], output, found.first));
     }
     total.max_error = std::max(total.max_error, found.max_error);
     total.mismatches += found.mismatches;
@@ -324,11 +317,9 @@ Result<CheckReport> Checker::report(Device& device, int set,
 Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
                                      const BufferSets& sets) const {
   const std::vector<DevicePointer> addresses = sets.addresses(0);
-  const auto first = enqueue(data_ops, 0, addresses);
-  if (!first) return first.error();
-  const auto findings = data_ops.take_findings();
-  if (!findings) return findings.error();
-  return report(device, 0, addresses, findings.value(), first.value());
+  KW_ASSIGN(const auto first, enqueue(data_ops, 0, addresses));
+  KW_ASSIGN(const auto findings, data_ops.take_findings());
+  return report(device, 0, addresses, findings, first);
 }
 
 ErrorBound Checker::Output::bound_of(int set) const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -45,8 +46,8 @@ Result<Step> Examiner::failed(const Error& error) {
 }
 
 Result<void> Examiner::enqueue_run(const Subject& subject, int set, std::uint8_t poison) {
-  if (auto done = sets_.poison(device_, data_ops_, set, poison); !done) return done;
-  if (auto done = workspace_.poison(device_, subject.workspace_bytes, poison); !done) return done;
+  KW_TRY(sets_.poison(device_, data_ops_, set, poison));
+  KW_TRY(workspace_.poison(device_, subject.workspace_bytes, poison));
   return device_.enqueue(*subject.program, arguments(subject, set));
 }
 
@@ -62,16 +63,13 @@ Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers
     if (disturbed) {
       if (auto done = device_.enqueue_beside(disturber_, {}); !done) return done;
     }
-    if (auto done = enqueue_run(subject, set, kPoisons[(run + 1) % 2]); !done) return done;
+    KW_TRY(enqueue_run(subject, set, kPoisons[(run + 1) % 2]));
     const std::vector<DevicePointer> addresses = sets_.addresses(set);
     if (run == 0) {
-      const auto number = checker_.enqueue(data_ops_, 0, addresses);
-      if (!number) return number.error();
-      numbers.realistic = number.value();
+      KW_ASSIGN(numbers.realistic, checker_.enqueue(data_ops_, 0, addresses));
     }
-    const auto hash = data_ops_.enqueue_hash(checker_.outputs(addresses));
-    if (!hash) return hash.error();
-    numbers.hashes.push_back(hash.value());
+    KW_ASSIGN(const auto hash, data_ops_.enqueue_hash(checker_.outputs(addresses)));
+    numbers.hashes.push_back(hash);
     if (run % kRunsPerWait == kRunsPerWait - 1) {
       if (auto done = device_.wait(); !done) return done;
     }
@@ -82,37 +80,27 @@ Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers
 Result<void> Examiner::enqueue_watch(const Subject& subject, Numbers& numbers) {
   std::vector<MemoryRegion> regions;
   for (const WatchedRegion& watched : sets_.watched()) regions.push_back(watched.region);
-  const auto first = data_ops_.enqueue_hash(regions);
-  if (!first) return first.error();
-  numbers.watched = first.value();
-  const auto zones = data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes));
-  if (!zones) return zones.error();
-  numbers.zones_after = zones.value();
+  KW_ASSIGN(numbers.watched, data_ops_.enqueue_hash(regions));
+  KW_ASSIGN(numbers.zones_after, data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes)));
   return {};
 }
 
 Result<Examiner::Numbers> Examiner::enqueue_examination(const Subject& subject, int runs) {
   Numbers numbers;
-  if (auto done = workspace_.guard(device_, subject.workspace_bytes); !done) return done.error();
-  const auto zones = data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes));
-  if (!zones) return zones.error();
-  numbers.zones_before = zones.value();
-  if (auto done = enqueue_run(subject, first_set(), kPoisons[0]); !done) return done.error();
-  const auto first = checker_.enqueue(data_ops_, first_set(), sets_.addresses(first_set()));
-  if (!first) return first.error();
-  numbers.first_run = first.value();
-  if (auto done = enqueue_repeats(subject, runs, numbers); !done) return done.error();
+  KW_TRY(workspace_.guard(device_, subject.workspace_bytes));
+  KW_ASSIGN(numbers.zones_before,
+            data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes)));
+  KW_TRY(enqueue_run(subject, first_set(), kPoisons[0]));
+  KW_ASSIGN(numbers.first_run,
+            checker_.enqueue(data_ops_, first_set(), sets_.addresses(first_set())));
+  KW_TRY(enqueue_repeats(subject, runs, numbers));
   if (sets_.has_nan_set()) {
     // Over numbers: what holds NaN before would pass for a NaN that was written.
-    if (auto done = enqueue_run(subject, BufferSets::kNanSet, kPoisons[1]); !done) {
-      return done.error();
-    }
-    const auto number =
-        checker_.enqueue(data_ops_, BufferSets::kNanSet, sets_.addresses(BufferSets::kNanSet));
-    if (!number) return number.error();
-    numbers.nan = number.value();
+    KW_TRY(enqueue_run(subject, BufferSets::kNanSet, kPoisons[1]));
+    KW_ASSIGN(numbers.nan, checker_.enqueue(data_ops_, BufferSets::kNanSet,
+                                            sets_.addresses(BufferSets::kNanSet)));
   }
-  if (auto done = enqueue_watch(subject, numbers); !done) return done.error();
+  KW_TRY(enqueue_watch(subject, numbers));
   return numbers;
 }
 
@@ -130,9 +118,8 @@ Result<Checked> Examiner::examine(Subject& subject, Runner::CheckDepth depth) {
     if (!step || step.value().outcome != Outcome::ok || !finalist || !disposable_) return step;
     return run_fenced(subject);
   };
-  auto step = judge();
-  if (!step) return step.error();
-  return Checked{std::move(step).value(), subject.report};
+  KW_ASSIGN(auto step, judge());
+  return Checked{std::move(step), subject.report};
 }
 
 Result<Step> Examiner::judge_examination(Subject& subject, const Numbers& numbers,
@@ -161,9 +148,7 @@ Result<Step> Examiner::judge_watched(const Subject& subject, const Numbers& numb
   for (std::size_t i = 0; i < sets_.watched().size() && damage.empty(); ++i) {
     const WatchedRegion& watched = sets_.watched()[i];
     if (findings[numbers.watched + i].hash == watched.hash) continue;
-    auto found = find_damage(watched);
-    if (!found) return found.error();
-    damage = std::move(found).value();
+    KW_ASSIGN(damage, find_damage(watched));
   }
   const std::vector<MemoryRegion> zones = workspace_.zones(subject.workspace_bytes);
   for (std::size_t i = 0; i < zones.size() && damage.empty(); ++i) {
@@ -171,20 +156,18 @@ Result<Step> Examiner::judge_watched(const Subject& subject, const Numbers& numb
     WatchedRegion zone;
     zone.region = zones[i];
     (i == 0 ? zone.behind : zone.before) = "the workspace";
-    auto found = find_damage(zone);
-    if (!found) return found.error();
-    damage = std::move(found).value();
+    KW_ASSIGN(damage, find_damage(zone));
   }
   if (damage.empty()) return Step{};
-  if (auto done = sets_.restore(device_, data_ops_); !done) return done.error();
-  if (auto done = device_.wait(); !done) return done.error();
+  KW_TRY(sets_.restore(device_, data_ops_));
+  KW_TRY(device_.wait());
   return Step{Outcome::out_of_bounds, std::move(damage)};
 }
 
 Result<std::string> Examiner::find_damage(const WatchedRegion& watched) {
   if (watched.is_input) return watched.describe(0, 0);
   std::vector<std::byte> bytes(static_cast<std::size_t>(watched.region.bytes));
-  if (auto done = device_.download(bytes, watched.region.address); !done) return done.error();
+  KW_TRY(device_.download(bytes, watched.region.address));
   const auto changed = [](std::byte byte) { return byte != std::byte{kRedZoneByte}; };
   const auto first = std::find_if(bytes.begin(), bytes.end(), changed);
   const auto last = std::find_if(bytes.rbegin(), bytes.rend(), changed);
@@ -193,9 +176,7 @@ Result<std::string> Examiner::find_damage(const WatchedRegion& watched) {
 
 Result<Step> Examiner::judge_values(CheckReport& report, int set, Addresses addresses,
                                     std::span<const Finding> findings, std::size_t first) {
-  const auto found = checker_.report(device_, set, addresses, findings, first);
-  if (!found) return found.error();
-  const CheckReport& values = found.value();
+  KW_ASSIGN(const CheckReport values, checker_.report(device_, set, addresses, findings, first));
   // An exact result says nothing of how much of the bound is used.
   if (values.mismatches != 0 || set != BufferSets::kExactSet) {
     report.max_error = std::max(report.max_error, values.max_error);
@@ -250,10 +231,9 @@ Result<Checked> Examiner::examine_once(Subject& subject) {
     if (!findings) return failed(findings.error());
     return judge_values(subject.report, 0, addresses, findings.value(), number.value());
   };
-  auto step = judge();
-  if (!step) return step.error();
-  subject.report.after_timing = step.value().outcome == Outcome::ok;
-  return Checked{std::move(step).value(), subject.report};
+  KW_ASSIGN(auto step, judge());
+  subject.report.after_timing = step.outcome == Outcome::ok;
+  return Checked{std::move(step), subject.report};
 }
 
 Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
@@ -263,10 +243,9 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
   subject.report.after_timing = false;
   const auto judge = [&]() -> Result<Step> {
     Numbers numbers;
-    if (auto done = workspace_.guard(device_, subject.workspace_bytes); !done) return done.error();
-    const auto zones = data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes));
-    if (!zones) return zones.error();
-    numbers.zones_before = zones.value();
+    KW_TRY(workspace_.guard(device_, subject.workspace_bytes));
+    KW_ASSIGN(numbers.zones_before,
+              data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes)));
     for (const int set : sets) {
       if (auto done = sets_.poison(device_, data_ops_, set, kPoisons[0]); !done)
         return done.error();
@@ -303,9 +282,8 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
     }
     return Step{};
   };
-  auto step = judge();
-  if (!step) return step.error();
-  Checked checked{std::move(step).value(), {}};
+  KW_ASSIGN(auto step, judge());
+  Checked checked{std::move(step), {}};
   if (checked.step.outcome == Outcome::ok) {
     subject.report.after_timing = true;
   } else {

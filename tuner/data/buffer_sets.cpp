@@ -5,6 +5,7 @@
 
 #include "support/random.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -102,18 +103,14 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
   sets.passes_l2_ = sets.dense_bytes_ * sets.count_ >= kRotation * device.profile().l2_bytes;
   sets.watch();
   // All of it, so that the padding between tensors is no uninitialised memory to whoever looks.
-  if (auto done = device.fill(sets.arena_->address(), kRedZoneByte, sets.arena_->bytes()); !done) {
-    return done.error();
-  }
-  if (auto done = sets.restore(device, data_ops); !done) return done.error();
+  KW_TRY(device.fill(sets.arena_->address(), kRedZoneByte, sets.arena_->bytes()));
+  KW_TRY(sets.restore(device, data_ops));
   std::vector<MemoryRegion> regions;
   for (const WatchedRegion& watched : sets.watched_) regions.push_back(watched.region);
-  const auto first = data_ops.enqueue_hash(regions);
-  if (!first) return first.error();
-  const auto findings = data_ops.take_findings();
-  if (!findings) return findings.error();
+  KW_ASSIGN(const auto first, data_ops.enqueue_hash(regions));
+  KW_ASSIGN(const auto findings, data_ops.take_findings());
   for (std::size_t i = 0; i < regions.size(); ++i) {
-    sets.watched_[i].hash = findings.value()[first.value() + i].hash;
+    sets.watched_[i].hash = findings[first + i].hash;
   }
   return sets;
 }
@@ -215,14 +212,14 @@ Result<void> BufferSets::poison(Device& device, DataOps& data_ops, int set,
 Result<void> BufferSets::poison_output(Device& device, DataOps& data_ops, std::size_t tensor,
                                        DevicePointer at, std::uint8_t byte) const {
   const TensorShape& shape = shapes_[tensor];
-  if (auto done = device.fill(at, byte, shape.bytes()); !done) return done;
+  KW_TRY(device.fill(at, byte, shape.bytes()));
   return data_ops.fill_gaps(at, shape.dtype, shape);
 }
 
 Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::size_t tensor,
                               DevicePointer to) const {
   const TensorShape& shape = shapes_[tensor];
-  if (auto done = draw_numbers(data_ops, set, tensor, to); !done) return done;
+  KW_TRY(draw_numbers(data_ops, set, tensor, to));
   if (set != kNanSet || !takes_nan(shape)) return {};
   const std::int64_t size = byte_size(shape.dtype);
   for (const std::int64_t i : nan_elements(shape, hash_at(seed_, kNanStream + tensor))) {
@@ -249,10 +246,7 @@ Result<void> BufferSets::draw_numbers(DataOps& data_ops, int set, std::size_t te
 Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
   for (const WatchedRegion& watched : watched_) {
     if (watched.is_input) continue;
-    if (auto done = device.fill(watched.region.address, kRedZoneByte, watched.region.bytes);
-        !done) {
-      return done;
-    }
+    KW_TRY(device.fill(watched.region.address, kRedZoneByte, watched.region.bytes));
   }
   for (int set = kNanSet; set < count_; ++set) {
     if ((set == kExactSet && !has_exact_set()) || (set == kNanSet && !has_nan_set())) continue;

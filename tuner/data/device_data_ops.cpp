@@ -8,6 +8,7 @@
 #include "model/candidate/config_header.h"
 #include "model/files/embedded_files.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/data/element.h"
 #include "tuner/data/embedded_kernels.h"
@@ -73,24 +74,18 @@ class DeviceDataOps final : public DataOps {
 
   Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
                     std::uint64_t seed) override {
-    auto programs = programs_for(dtype);
-    if (!programs) return programs.error();
-    if (auto done =
-            launch(*programs.value()->draw, {to},
-                   {static_cast<double>(layout.elements), static_cast<double>(layout.columns),
-                    static_cast<double>(layout.pitch), draw.from, draw.to, int_bits(seed),
-                    int_bits(seed >> 32), static_cast<double>(draw.kind)});
-        !done) {
-      return done;
-    }
+    KW_ASSIGN(auto programs, programs_for(dtype));
+    KW_TRY(launch(*programs->draw, {to},
+                  {static_cast<double>(layout.elements), static_cast<double>(layout.columns),
+                   static_cast<double>(layout.pitch), draw.from, draw.to, int_bits(seed),
+                   int_bits(seed >> 32), static_cast<double>(draw.kind)}));
     return fill_gaps(to, dtype, layout);
   }
 
   Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) override {
     if (layout.contiguous()) return {};
-    auto programs = programs_for(dtype);
-    if (!programs) return programs.error();
-    return launch(*programs.value()->fill_gaps, {to},
+    KW_ASSIGN(auto programs, programs_for(dtype));
+    return launch(*programs->fill_gaps, {to},
                   {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
                    static_cast<double>(layout.pitch)});
   }
@@ -98,26 +93,21 @@ class DeviceDataOps final : public DataOps {
   Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, const Layout& layout,
                                       DevicePointer reference, DevicePointer magnitude,
                                       const ErrorBound& bound) override {
-    auto programs = programs_for(dtype);
-    if (!programs) return programs.error();
+    KW_ASSIGN(auto programs, programs_for(dtype));
     auto number = reserve(1);
     if (!number) return number;
-    if (auto done = launch(*programs.value()->compare,
-                           {actual, reference, magnitude, place(number.value())},
-                           {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
-                            static_cast<double>(layout.pitch), bound.accumulate_unit,
-                            bound.output_unit, error_floor(dtype) + bound.absolute,
-                            range_end(dtype), bound.exact ? 1.0 : 0.0, bound.nan ? 1.0 : 0.0});
-        !done) {
-      return done.error();
-    }
+    KW_TRY(launch(*programs->compare, {actual, reference, magnitude, place(number.value())},
+                  {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
+                   static_cast<double>(layout.pitch), bound.accumulate_unit, bound.output_unit,
+                   error_floor(dtype) + bound.absolute, range_end(dtype), bound.exact ? 1.0 : 0.0,
+                   bound.nan ? 1.0 : 0.0}));
     return number;
   }
 
   Result<std::size_t> enqueue_hash(std::span<const MemoryRegion> regions) override {
     // Any element type's program has the same hash.
-    auto programs = programs_for(programs_.empty() ? DType::fp32 : programs_.begin()->first);
-    if (!programs) return programs.error();
+    KW_ASSIGN(auto programs,
+              programs_for(programs_.empty() ? DType::fp32 : programs_.begin()->first));
     auto first = reserve(regions.size());
     if (!first) return first;
     for (std::size_t i = 0; i < regions.size(); i += kRegions) {
@@ -128,10 +118,7 @@ class DeviceDataOps final : public DataOps {
         bytes[j] = static_cast<double>(regions[i + j].bytes);
       }
       pointers[kRegions] = place(first.value() + i);
-      if (auto done = launch(*programs.value()->hash, std::move(pointers), std::move(bytes));
-          !done) {
-        return done.error();
-      }
+      KW_TRY(launch(*programs->hash, std::move(pointers), std::move(bytes)));
     }
     return first;
   }
@@ -141,7 +128,7 @@ class DeviceDataOps final : public DataOps {
     std::vector<DeviceFinding> raw(count);
     clean_ = false;
     if (count == 0) {
-      if (auto done = device_.wait(); !done) return done.error();
+      KW_TRY(device_.wait());
     } else if (auto done = device_.download(std::as_writable_bytes(std::span(raw)), place(0));
                !done) {
       return done.error();
@@ -182,9 +169,7 @@ class DeviceDataOps final : public DataOps {
                                                kMaxFindings, " have a place")};
     }
     if (!clean_) {
-      if (auto done = device_.fill(findings_->address(), 0, findings_->bytes()); !done) {
-        return done.error();
-      }
+      KW_TRY(device_.fill(findings_->address(), 0, findings_->bytes()));
       clean_ = true;
     }
     return std::exchange(used_, used_ + count);
@@ -193,9 +178,8 @@ class DeviceDataOps final : public DataOps {
   Result<const Programs*> programs_for(DType dtype) {
     if (const auto known = programs_.find(dtype); known != programs_.end()) return &known->second;
     const DeviceProfile& profile = device_.profile();
-    auto request = data_ops_request(dtype, profile.sm_arch);
-    if (!request) return request.error();
-    const CompileResult compiled = pool_.submit(std::move(request).value()).get();
+    KW_ASSIGN(auto request, data_ops_request(dtype, profile.sm_arch));
+    const CompileResult compiled = pool_.submit(std::move(request)).get();
     if (!compiled) return compiled.error();
     const auto blocks = static_cast<std::uint32_t>(profile.sm_count * 8);
     constexpr DType kF = DType::fp64;
@@ -210,9 +194,8 @@ class DeviceDataOps final : public DataOps {
           std::pair{
               plan_of("kernwright_hash", kRegions + 1, std::vector<DType>(kRegions, kF), blocks),
               &programs.hash}}) {
-      auto loaded = device_.load(compiled.value()->bits, plan);
-      if (!loaded) return loaded.error();
-      *program = std::move(loaded).value();
+      KW_ASSIGN(auto loaded, device_.load(compiled.value()->bits, plan));
+      *program = std::move(loaded);
     }
     return &programs_.emplace(dtype, std::move(programs)).first->second;
   }
@@ -247,11 +230,11 @@ Result<CompileRequest> data_ops_request(DType dtype, int sm_arch) {
 }
 
 Result<std::unique_ptr<DataOps>> make_device_data_ops(Device& device, CompilePool& pool) {
-  auto findings =
-      device.allocate(static_cast<std::int64_t>(DataOps::kMaxFindings + kRegions) * kFindingBytes);
-  if (!findings) return findings.error();
+  KW_ASSIGN(
+      auto findings,
+      device.allocate(static_cast<std::int64_t>(DataOps::kMaxFindings + kRegions) * kFindingBytes));
   return std::unique_ptr<DataOps>(
-      std::make_unique<DeviceDataOps>(device, pool, std::move(findings).value()));
+      std::make_unique<DeviceDataOps>(device, pool, std::move(findings)));
 }
 
 }  // namespace kernwright

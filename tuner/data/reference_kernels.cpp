@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/data/embedded_kernels.h"
 
 namespace kernwright {
@@ -53,24 +54,19 @@ Result<ReferenceKernels> ReferenceKernels::make(Device& device, const CompileRes
   ReferenceKernels kernels;
   kernels.bits_ = compiled.value()->bits;
   const std::int64_t bytes = kCopiedL2 * profile.l2_bytes / 256 * 256 + 256;
-  auto memory = device.allocate(2 * bytes);
-  if (!memory) return memory.error();
-  kernels.memory_ = std::move(memory).value();
+  KW_ASSIGN(kernels.memory_, device.allocate(2 * bytes));
   const auto from = static_cast<std::int64_t>(kernels.memory_->address());
-  if (auto done = device.fill(kernels.memory_->address(), kPattern, 2 * bytes); !done) {
-    return done.error();
-  }
+  KW_TRY(device.fill(kernels.memory_->address(), kPattern, 2 * bytes));
   const auto blocks = static_cast<std::uint32_t>(profile.sm_count) * kBlocksPerSm;
   const auto word = [](std::int64_t value) { return number(ArgumentKind::int64, value); };
-  auto sm = device.load(kernels.bits_, plan_of("kernwright_sm_reference", blocks,
-                                               {number(ArgumentKind::int32, kSteps), word(from)}));
-  if (!sm) return sm.error();
-  auto dram =
-      device.load(kernels.bits_, plan_of("kernwright_dram_reference", blocks,
-                                         {word(from), word(from + bytes), word(bytes / 16)}));
-  if (!dram) return dram.error();
-  kernels.sm_ = std::move(sm).value();
-  kernels.dram_ = std::move(dram).value();
+  KW_ASSIGN(auto sm,
+            device.load(kernels.bits_, plan_of("kernwright_sm_reference", blocks,
+                                               {number(ArgumentKind::int32, kSteps), word(from)})));
+  KW_ASSIGN(auto dram, device.load(kernels.bits_,
+                                   plan_of("kernwright_dram_reference", blocks,
+                                           {word(from), word(from + bytes), word(bytes / 16)})));
+  kernels.sm_ = std::move(sm);
+  kernels.dram_ = std::move(dram);
   return kernels;
 }
 

@@ -2,15 +2,14 @@
 
 #include <utility>
 
+#include "support/try.h"
 #include "tuner/data/buffer_sets.h"
 
 namespace kernwright {
 
 Result<bool> Workspace::reserve(Device& device, std::int64_t bytes) {
   if (bytes <= bytes_) return false;
-  auto buffer = device.allocate(bytes + 2 * zone_bytes_);
-  if (!buffer) return buffer.error();
-  buffer_ = std::move(buffer).value();
+  KW_ASSIGN(buffer_, device.allocate(bytes + 2 * zone_bytes_));
   address_ = buffer_->address() + static_cast<DevicePointer>(zone_bytes_);
   bytes_ = bytes;
   return true;

@@ -7,6 +7,7 @@
 
 #include "support/statistics.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -157,16 +158,15 @@ Result<Blocks::End> Blocks::sample_block(std::size_t entry, const Plan& plan,
   for (std::size_t taken = 0;
        options_.clock_seconds() - start < plan.seconds && taken < kMostInBlock;
        taken += order.size()) {
-    auto sampled = runner_.sample(order);
-    if (!sampled) return sampled.error();
-    for (const Runner::Sampled& one : sampled.value()) {
+    KW_ASSIGN(auto sampled, runner_.sample(order));
+    for (const Runner::Sampled& one : sampled) {
       if (one.step.outcome == Outcome::ok) continue;
       result_.failed.emplace_back(contender, one.step);
       return End::failed;
     }
     if (runner_.epoch() != epoch) return End::not_comparable;
     if (options_.clock_seconds() - start <= plan.settling * plan.seconds) continue;
-    for (const Runner::Sampled& one : sampled.value()) settled.push_back(one.sample);
+    for (const Runner::Sampled& one : sampled) settled.push_back(one.sample);
   }
   if (settled.size() < plan.rounds) return End::not_comparable;
   for (std::size_t part = 0; part < plan.rounds; ++part) {
@@ -228,9 +228,8 @@ Result<void> Blocks::end(End how) {
 
 Result<void> Blocks::run() {
   Taken alone;
-  auto looked = look_alone(alone);
-  if (!looked) return looked.error();
-  if (looked.value() != End::settled) return end(looked.value());
+  KW_ASSIGN(auto looked, look_alone(alone));
+  if (looked != End::settled) return end(looked);
   if (alone.empty()) return {};
   result_.power_limited = clocks_differ(alone, kClockSpread);
   if (!result_.power_limited) return {};
@@ -239,9 +238,8 @@ Result<void> Blocks::run() {
   do {
     const bool first = result_.rounds.block_rounds == 0;
     Taken taken;
-    auto sampled = sample_all(turn, first ? options_.alone_until : options_.extend_until, taken);
-    if (!sampled) return sampled.error();
-    const End how = sampled.value();
+    KW_ASSIGN(const End how,
+              sample_all(turn, first ? options_.alone_until : options_.extend_until, taken));
     if (how == End::failed || (first && how != End::settled)) return end(how);
     if (how != End::settled) break;
     if (first) {

@@ -9,6 +9,7 @@
 #include "support/random.h"
 #include "support/statistics.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/finals/power_blocks.h"
 #include "tuner/finals/rounds.h"
 
@@ -112,7 +113,7 @@ Result<double> Race::seconds_per_sample() {
   const Runner::Id order[] = {Runner::kSmReference, Runner::kDramReference,
                               contenders_[static_cast<std::size_t>(fastest)].id};
   const double before = elapsed();
-  if (auto sampled = runner_.sample(order); !sampled) return sampled.error();
+  KW_TRY(runner_.sample(order));
   return (elapsed() - before) / std::size(order);
 }
 
@@ -155,9 +156,7 @@ Result<bool> Race::take_round(Indices& live, RoundSamples& samples) {
   for (const std::size_t i : order) ids.push_back(contenders_[i].id);
   ids.push_back(Runner::kDramReference);
   const int epoch = runner_.epoch();
-  auto sampled = runner_.sample(ids);
-  if (!sampled) return sampled.error();
-  const std::vector<Runner::Sampled>& taken = sampled.value();
+  KW_ASSIGN(const std::vector<Runner::Sampled> taken, runner_.sample(ids));
   for (const Runner::Sampled* reference : {&taken.front(), &taken.back()}) {
     if (reference->step.outcome != Outcome::ok) {
       return Error{ErrorCode::device,
@@ -206,9 +205,8 @@ Result<void> Race::take_rung(Indices& live, int rounds, RoundSamples& samples) {
   bool repeated = false;
   while (!live.empty() && samples.count() < rounds) {
     const std::size_t failures = result_.failed.size();
-    auto comparable = take_round(live, samples);
-    if (!comparable) return comparable.error();
-    if (!comparable.value() && failures == result_.failed.size() && ++restarts > kRestarts) {
+    KW_ASSIGN(auto comparable, take_round(live, samples));
+    if (!comparable && failures == result_.failed.size() && ++restarts > kRestarts) {
       return began_anew(restarts);
     }
     if (samples.count() < rounds) continue;
@@ -222,9 +220,9 @@ Result<void> Race::verify_suspicious(Indices& live, const RoundSamples& samples)
   for (const std::size_t i : Indices(live)) {
     const double now = median_us(samples, i);
     if (now < kSuspicious * known_us_[i]) {
-      auto passed = passes(i, runner_.check(contenders_[i].id, Runner::CheckDepth::screening));
-      if (!passed) return passed.error();
-      if (!passed.value()) std::erase(live, i);
+      KW_ASSIGN(auto passed,
+                passes(i, runner_.check(contenders_[i].id, Runner::CheckDepth::screening)));
+      if (!passed) std::erase(live, i);
     }
     known_us_[i] = now;
   }
@@ -235,12 +233,11 @@ Result<void> Race::verify_suspicious(Indices& live, const RoundSamples& samples)
 Result<Race::Indices> Race::climb() {
   Indices live(contenders_.size());
   std::iota(live.begin(), live.end(), std::size_t{0});
-  auto seconds = seconds_per_sample();
-  if (!seconds) return seconds.error();
+  KW_ASSIGN(auto seconds, seconds_per_sample());
   const auto finalists = static_cast<std::size_t>(std::max(options_.finalists, 1));
   /// As many as one rung has time for.
   const auto affordable = [&](int rounds) {
-    const double each = std::max(seconds.value() * rounds, 1e-9);
+    const double each = std::max(seconds * rounds, 1e-9);
     return std::max(finalists,
                     static_cast<std::size_t>(std::min(kRungShare * options_.seconds / each, 1e6)));
   };
@@ -253,9 +250,9 @@ Result<Race::Indices> Race::climb() {
     const bool last = at + 1 == std::size(kRungs);
     RoundSamples samples;
     result_.raced = std::max(result_.raced, static_cast<int>(live.size()));
-    if (auto taken = take_rung(live, kRungs[at].rounds, samples); !taken) return taken.error();
+    KW_TRY(take_rung(live, kRungs[at].rounds, samples));
     if (live.empty()) break;
-    if (auto done = verify_suspicious(live, samples); !done) return done.error();
+    KW_TRY(verify_suspicious(live, samples));
     live = survivors(live, relative_medians(samples, live), kRungs[at],
                      last ? finalists : affordable(kRungs[at + 1].rounds));
   }
@@ -268,9 +265,8 @@ Result<Race::Indices> Race::admit(Indices entering) {
   for (std::size_t at = 0; at < entering.size(); ++at) {
     const std::size_t i = entering[at];
     auto checked = runner_.check(contenders_[i].id, Runner::CheckDepth::finalist);
-    auto passed = passes(i, checked);
-    if (!passed) return passed.error();
-    if (passed.value()) {
+    KW_ASSIGN(auto passed, passes(i, checked));
+    if (passed) {
       checks_[i] = checked.value().report;
       admitted.push_back(i);
     } else if (!reserve_.empty()) {
@@ -311,15 +307,14 @@ Result<void> Race::sample_finals(Indices& finalists, RoundSamples& samples) {
   };
   while (!racing.empty()) {
     const std::size_t failures = result_.failed.size();
-    auto comparable = take_round(racing, samples);
-    if (!comparable) return comparable.error();
+    KW_ASSIGN(auto comparable, take_round(racing, samples));
     const bool failed = result_.failed.size() > failures;
     for (std::size_t at = failures; at < result_.failed.size(); ++at) {
       std::erase(finalists, result_.failed[at].first);
     }
-    if (!comparable.value() && !failed && ++restarts > kRestarts) return began_anew(restarts);
+    if (!comparable && !failed && ++restarts > kRestarts) return began_anew(restarts);
     // Those that dropped out may have been slower than the one that failed, and than no other.
-    if (!comparable.value() || (failed && racing.size() < finalists.size())) {
+    if (!comparable || (failed && racing.size() < finalists.size())) {
       again();
       continue;
     }
@@ -328,14 +323,13 @@ Result<void> Race::sample_finals(Indices& finalists, RoundSamples& samples) {
     const bool last = samples.count() >= options_.max_rounds ||
                       (samples.count() >= kMinRounds && elapsed() - began >= seconds);
     if (samples.count() < look && !last) continue;
-    auto repeat = repeat_if_disturbed(samples, repeated);
-    if (!repeat) return repeat.error();
-    if (repeat.value()) {
+    KW_ASSIGN(auto repeat, repeat_if_disturbed(samples, repeated));
+    if (repeat) {
       again();
       continue;
     }
     if (look == kFirstLook) {
-      if (auto done = verify_suspicious(racing, samples); !done) return done.error();
+      KW_TRY(verify_suspicious(racing, samples));
       std::erase_if(finalists, [&](std::size_t i) {
         return std::find(racing.begin(), racing.end(), i) == racing.end();
       });
@@ -354,9 +348,8 @@ Result<void> Race::sample_finals(Indices& finalists, RoundSamples& samples) {
 Result<void> Race::check_after(Indices& finalists) {
   for (const std::size_t i : Indices(finalists)) {
     auto checked = runner_.check_after_timing(contenders_[i].id);
-    auto passed = passes(i, checked);
-    if (!passed) return passed.error();
-    if (passed.value()) {
+    KW_ASSIGN(auto passed, passes(i, checked));
+    if (passed) {
       checks_[i].after_timing = true;
     } else {
       std::erase(finalists, i);
@@ -375,12 +368,10 @@ void Race::conclude(const Indices& finalists, const RoundSamples& samples) {
 
 Result<void> Race::finals(Indices entering) {
   while (!entering.empty() && result_.finalists.empty()) {
-    auto admitted = admit(std::move(entering));
-    if (!admitted) return admitted.error();
-    Indices finalists = std::move(admitted).value();
+    KW_ASSIGN(Indices finalists, admit(std::move(entering)));
     RoundSamples samples;
-    if (auto done = sample_finals(finalists, samples); !done) return done.error();
-    if (auto done = check_after(finalists); !done) return done.error();
+    KW_TRY(sample_finals(finalists, samples));
+    KW_TRY(check_after(finalists));
     if (!finalists.empty()) conclude(finalists, samples);
     // Only where every finalist failed is there another turn.
     const auto next = std::min(reserve_.size(), static_cast<std::size_t>(options_.finalists));
@@ -391,14 +382,11 @@ Result<void> Race::finals(Indices entering) {
 }
 
 Result<RaceResult> Race::run() {
-  auto live = climb();
-  if (!live) return live.error();
-  result_.raced = std::max(result_.raced, static_cast<int>(live.value().size()));
-  if (auto done = finals(std::move(live).value()); !done) return done.error();
+  KW_ASSIGN(auto live, climb());
+  result_.raced = std::max(result_.raced, static_cast<int>(live.size()));
+  KW_TRY(finals(std::move(live)));
   if (options_.alone && !result_.finalists.empty()) {
-    if (auto done = race_alone(runner_, contenders_, options_, result_); !done) {
-      return done.error();
-    }
+    KW_TRY(race_alone(runner_, contenders_, options_, result_));
   }
   return std::move(result_);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/check/checker.h"
 #include "tuner/check/examiner.h"
 #include "tuner/data/buffer_sets.h"
@@ -182,13 +183,11 @@ Result<double> DeviceRunner::launch_gap_us(Id id) {
   if (const auto known = launch_gaps_us_.find(shape); known != launch_gaps_us_.end()) {
     return known->second;
   }
-  auto program = references_.empty(device_, plan);
-  if (!program) return program.error();
+  KW_ASSIGN(auto program, references_.empty(device_, plan));
   TimedWork empty;
-  empty.sets = {{{program.value().get(), {}}}};
-  const auto sample = sampler_.sample_bare(empty);
-  if (!sample) return sample.error();
-  return launch_gaps_us_.emplace(shape, sample.value().us).first->second;
+  empty.sets = {{{program.get(), {}}}};
+  KW_ASSIGN(const auto sample, sampler_.sample_bare(empty));
+  return launch_gaps_us_.emplace(shape, sample.us).first->second;
 }
 
 Result<LaunchPaths> DeviceRunner::launch_paths(Id id) {
@@ -203,7 +202,7 @@ Result<LaunchPaths> DeviceRunner::launch_paths(Id id) {
 
 Result<Audit> DeviceRunner::audit() {
   Audit audit = audit_ ? audit_([this] { sampler_.fill(kAuditSeconds); }) : Audit{};
-  if (auto done = device_.wait(); !done) return done.error();
+  KW_TRY(device_.wait());
   const TimerCheck check = device_.take_timer_check();
   AuditRow row{"event_timer", Trust::a,
                concat("events and global timer agree in ", check.samples - check.disagreed, " of ",
@@ -237,25 +236,18 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
                                                    const Problem& normalized,
                                                    const Catalog& catalog, CompilePool& pool,
                                                    const DeviceRunnerOptions& options) {
-  if (auto measurable = check_policy(options.policy, operation); !measurable) {
-    return measurable.error();
-  }
-  auto shapes = operation.tensor_shapes(normalized);
-  if (!shapes) return shapes.error();
+  KW_TRY(check_policy(options.policy, operation));
+  KW_ASSIGN(auto shapes, operation.tensor_shapes(normalized));
   // Compiles while the buffers are drawn and the reference runs.
   const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
-  const auto exact = exact_draw(operation, normalized, shapes.value());
-  auto sets = BufferSets::make(device, data_ops, std::move(shapes).value(), options.policy.l2,
-                               options.seed, {.exact = exact, .nan = true});
-  if (!sets) return sets.error();
-  auto checker =
-      Checker::make(device, data_ops, operation, normalized, catalog, pool, sets.value());
-  if (!checker) return checker.error();
-  auto references = ReferenceKernels::make(device, reference_bits.get());
-  if (!references) return references.error();
+  const auto exact = exact_draw(operation, normalized, shapes);
+  KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2,
+                                        options.seed, {.exact = exact, .nan = true}));
+  KW_ASSIGN(auto checker,
+            Checker::make(device, data_ops, operation, normalized, catalog, pool, sets));
+  KW_ASSIGN(auto references, ReferenceKernels::make(device, reference_bits.get()));
   return std::unique_ptr<Runner>(std::make_unique<DeviceRunner>(
-      device, data_ops, std::move(sets).value(), std::move(checker).value(),
-      std::move(references).value(), options));
+      device, data_ops, std::move(sets), std::move(checker), std::move(references), options));
 }
 
 }  // namespace kernwright

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
 #include "tuner/data/element.h"
@@ -53,16 +54,14 @@ class Arena {
     for (const ProvenKernel& kernel : match_.kernels) {
       workspace = std::max(workspace, kernel.candidate.plan.workspace_bytes());
     }
-    auto memory =
-        device_.allocate(std::max(aligned(workspace) + set_bytes_ * sets_.count(), kAlignment));
-    if (!memory) return memory.error();
-    memory_ = std::move(memory).value();
+    KW_ASSIGN(memory_, device_.allocate(
+                           std::max(aligned(workspace) + set_bytes_ * sets_.count(), kAlignment)));
     between_ = memory_->address() + static_cast<DevicePointer>(aligned(workspace));
     return device_.fill(memory_->address(), kNotANumber, memory_->bytes());
   }
 
   Result<void> load() {
-    if (auto loaded = load(match_.fused, nullptr, fused_); !loaded) return loaded;
+    KW_TRY(load(match_.fused, nullptr, fused_));
     for (std::size_t i = 0; i < match_.kernels.size(); ++i) {
       auto loaded = load(match_.kernels[i], &match_.form.kernels[i], unfused_);
       if (!loaded) return loaded;
@@ -76,7 +75,7 @@ class Arena {
 
   /// Runs a side once on poisoned outputs and compares them with the reference.
   Result<CheckReport> check(const TimedWork& work, std::string_view name) {
-    if (auto done = sets_.poison(device_, data_ops_, 0, kNotANumber); !done) return done.error();
+    KW_TRY(sets_.poison(device_, data_ops_, 0, kNotANumber));
     for (const ProgramLaunch& launch : work.sets.front()) {
       if (auto done = device_.enqueue(*launch.program, launch.arguments); !done) {
         return Error{done.error().code, concat(name, ": ", done.error().message)};
@@ -160,16 +159,13 @@ Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, con
                                           std::uint64_t seed) {
   const Candidate& fused = match.fused.candidate;
   const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
-  auto sets = BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed);
-  if (!sets) return sets.error();
-  auto checker =
-      Checker::make(device, data_ops, *fused.operation, fused.problem, catalog, pool, sets.value());
-  if (!checker) return checker.error();
-  auto references = ReferenceKernels::make(device, reference_bits.get());
-  if (!references) return references.error();
-  Arena arena(device, data_ops, match, std::move(sets).value(), std::move(checker).value());
-  if (auto done = arena.allocate(); !done) return done.error();
-  if (auto done = arena.load(); !done) return done.error();
+  KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed));
+  KW_ASSIGN(auto checker,
+            Checker::make(device, data_ops, *fused.operation, fused.problem, catalog, pool, sets));
+  KW_ASSIGN(auto references, ReferenceKernels::make(device, reference_bits.get()));
+  Arena arena(device, data_ops, match, std::move(sets), std::move(checker));
+  KW_TRY(arena.allocate());
+  KW_TRY(arena.load());
 
   UnfusedComparison result;
   const std::string name = fused.problem.text();
@@ -181,15 +177,14 @@ Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, con
   if (!checked) return checked.error();
   result.unfused.check = std::move(checked).value();
 
-  UnitSampler sampler(device, data_ops, arena.sets(), references.value(), l2, kSampleUs);
+  UnitSampler sampler(device, data_ops, arena.sets(), references, l2, kSampleUs);
   std::array<std::pair<TimedWork*, Measurement*>, 2> sides{
       std::pair{&arena.fused(), &result.fused.times},
       std::pair{&arena.unfused(), &result.unfused.times}};
   for (int round = 0; round < kRounds; ++round) {
     for (const auto& [work, times] : sides) {
-      const auto sample = sampler.sample(*work);
-      if (!sample) return sample.error();
-      times->samples_us.push_back(sample->us);
+      KW_ASSIGN(const auto sample, sampler.sample(*work));
+      times->samples_us.push_back(sample.us);
     }
     std::swap(sides[0], sides[1]);
   }

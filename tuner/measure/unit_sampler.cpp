@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "support/try.h"
 #include "tuner/measure/sample_length.h"
 
 namespace kernwright {
@@ -41,19 +42,16 @@ Result<std::unique_ptr<Device::TimedUnits>> UnitSampler::build_graph(const Timed
 }
 
 Result<void> UnitSampler::build_units(TimedWork& work, bool once) {
-  auto probe = build_graph(work, kProbeUnits);
-  if (!probe) return probe.error();
-  const auto unit = device_.sample(*probe.value());
-  if (!unit) return unit.error();
+  KW_ASSIGN(auto probe, build_graph(work, kProbeUnits));
+  KW_ASSIGN(const auto unit, device_.sample(*probe));
   const SampleLength length =
-      sample_length(unit.value().us, sample_us_, static_cast<int>(work.sets.size()), once);
-  auto units = build_graph(work, length.units);
-  if (!units) return units.error();
-  units.value()->replays = length.replays;
+      sample_length(unit.us, sample_us_, static_cast<int>(work.sets.size()), once);
+  KW_ASSIGN(auto units, build_graph(work, length.units));
+  units->replays = length.replays;
   work.length = length.units;
   // The first replay pays for paging in the code.
-  if (const auto first = device_.sample(*units.value()); !first) return first.error();
-  work.units = std::move(units).value();
+  KW_TRY(device_.sample(*units));
+  work.units = std::move(units);
   return {};
 }
 
@@ -62,11 +60,11 @@ Result<void> UnitSampler::build(TimedWork& work) {
 }
 
 Result<Sample> UnitSampler::sample(TimedWork& work) {
-  if (auto done = build(work); !done) return done.error();
+  KW_TRY(build(work));
   if (flushes_) {
     if (auto done = device_.enqueue(*references_.dram(), {}); !done) return done.error();
   }
-  if (auto done = sets_.produce_warm(data_ops_); !done) return done.error();
+  KW_TRY(sets_.produce_warm(data_ops_));
   return device_.sample(*work.units);
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -39,9 +40,7 @@ Result<std::filesystem::path> GpuLock::path(std::string_view uuid) {
 
 Result<GpuLock> GpuLock::acquire(std::string_view uuid, const Log& log,
                                  const std::atomic<bool>* stop) {
-  const Result<std::filesystem::path> located = path(uuid);
-  if (!located) return located.error();
-  const std::filesystem::path& name = *located;
+  KW_ASSIGN(const std::filesystem::path name, path(uuid));
   // The file is never removed, so that whoever waits has the same one. In a shared folder the
   // kernel may forbid to open another user's file with O_CREAT.
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;

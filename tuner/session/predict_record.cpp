@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compile/render.h"
+#include "support/try.h"
 #include "support/utc.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/cost/cost_model.h"
@@ -52,14 +53,11 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   const auto elapsed = [start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  auto list = enumerate_candidates(catalog, operation, normalized, profile);
-  if (!list) return list.error();
-  const CandidateList& candidates = list.value();
+  KW_ASSIGN(const CandidateList candidates,
+            enumerate_candidates(catalog, operation, normalized, profile));
   std::string compiler = environment.compiler;
   if (compiler.empty()) {
-    auto identity = pool.compiler().identity();
-    if (!identity) return identity.error();
-    compiler = std::move(identity).value();
+    KW_ASSIGN(compiler, pool.compiler().identity());
   }
   CompileAhead ahead(candidates.candidates, catalog, profile.sm_arch, std::move(compiler), pool,
                      artifacts);

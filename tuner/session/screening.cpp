@@ -5,6 +5,7 @@
 
 #include "support/statistics.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -64,10 +65,9 @@ Result<double> Screening::settle() {
     std::vector<double> series[2];
     const double block = clock_();
     while (clock_() - block < kBlockSeconds && series[0].size() < kPairsPerBlock) {
-      auto sampled = runner_.sample(pairs);
-      if (!sampled) return sampled.error();
+      KW_ASSIGN(auto sampled, runner_.sample(pairs));
       for (std::size_t i = 0; i < pairs.size(); ++i) {
-        series[i % 2].push_back(sampled.value()[i].sample.us);
+        series[i % 2].push_back(sampled[i].sample.us);
       }
     }
     std::vector<double> now{median(std::move(series[0])), median(std::move(series[1]))};
@@ -95,7 +95,7 @@ Result<bool> Screening::steady_again() {
   const auto waited = [&] { return clock_() - start; };
   references_.freeze(true);
   for (int calls = 0; calls < kWaitCalls && waited() < most_wait_seconds_; ++calls) {
-    if (auto sampled = sample(references); !sampled) return sampled.error();
+    KW_TRY(sample(references));
     if (!references_.off_by(kBack)) break;
   }
   references_.freeze(false);
@@ -110,20 +110,17 @@ Result<bool> Screening::steady_again() {
 Result<Screening::Visit> Screening::visit(const Candidate& candidate, const CompiledKernel& kernel,
                                           double hopeless_us) {
   Visit visit;
-  auto prepared = runner_.prepare(candidate, kernel);
-  if (!prepared) return prepared.error();
-  visit.step = prepared.value().step;
+  KW_ASSIGN(auto prepared, runner_.prepare(candidate, kernel));
+  visit.step = prepared.step;
   if (visit.step.outcome != Outcome::ok) return visit;
-  visit.id = prepared.value().id;
-  auto checked = runner_.check(visit.id, Runner::CheckDepth::screening);
-  if (!checked) return checked.error();
-  visit.check = checked.value().report;
-  visit.step = checked.value().step;
+  visit.id = prepared.id;
+  KW_ASSIGN(auto checked, runner_.check(visit.id, Runner::CheckDepth::screening));
+  visit.check = checked.report;
+  visit.step = checked.step;
 
   const auto take = [&](std::span<const Runner::Id> order) -> Result<bool> {
-    auto sampled = sample(order);
-    if (!sampled) return sampled.error();
-    for (const Runner::Sampled& one : sampled.value()) {
+    KW_ASSIGN(auto sampled, sample(order));
+    for (const Runner::Sampled& one : sampled) {
       visit.step = one.step;
       if (visit.step.outcome != Outcome::ok) return false;
       visit.samples_us.push_back(one.sample.us);
@@ -132,23 +129,19 @@ Result<Screening::Visit> Screening::visit(const Candidate& candidate, const Comp
   };
   for (int tries = 0; tries < kTries && visit.step.outcome == Outcome::ok; ++tries) {
     visit.samples_us.clear();
-    auto first = take(std::span(&visit.id, 1));
-    if (!first) return first.error();
-    if (!first.value()) break;
+    KW_ASSIGN(auto first, take(std::span(&visit.id, 1)));
+    if (!first) break;
     if (visit.samples_us.front() > hopeless_us) return visit;
     const Runner::Id second[] = {visit.id, next_reference()};
-    auto rest = take(second);
-    if (!rest) return rest.error();
-    if (!rest.value()) break;
+    KW_ASSIGN(auto rest, take(second));
+    if (!rest) break;
     visit.drift = references_.drift();
-    auto repeat = steady_again();
-    if (!repeat) return repeat.error();
-    if (!repeat.value()) break;
+    KW_ASSIGN(auto repeat, steady_again());
+    if (!repeat) break;
   }
   if (visit.step.outcome == Outcome::ok) {
-    auto after = runner_.check_after_timing(visit.id);
-    if (!after) return after.error();
-    visit.step = after.value().step;
+    KW_ASSIGN(auto after, runner_.check_after_timing(visit.id));
+    visit.step = after.step;
     visit.check.after_timing = visit.step.outcome == Outcome::ok;
   }
   return visit;

@@ -11,6 +11,7 @@
 
 #include "support/random.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/finals/decision.h"
 #include "tuner/session/code_identity.h"
 #include "tuner/session/compile_ahead.h"
@@ -129,9 +130,8 @@ void Search::note(const Result<void>& kept) {
 }
 
 Result<void> Search::audit() {
-  auto found = in_.runner.audit();
-  if (!found) return found.error();
-  audit_.merge(found.value());
+  KW_ASSIGN(auto found, in_.runner.audit());
+  audit_.merge(found);
   return {};
 }
 
@@ -158,14 +158,12 @@ Result<SearchResult> Search::run() {
   for (const KnownFailure& failure : o_.failures) failures_.emplace(failure.id, failure.outcome);
   find_incumbent();
   report_progress();
-  if (auto done = audit(); !done) return done.error();
+  KW_TRY(audit());
   shares_.setup_seconds = elapsed();
   static_cast<void>(in_.runner.take_use());  // of the set-up
-  if (auto done = screen(); !done) return done.error();
+  KW_TRY(screen());
   if (passed_.empty()) return none_passed(in_.problem, trials_);
-  if (auto done = timed(&TimeShares::finals_seconds, [&] { return finals(); }); !done) {
-    return done.error();
-  }
+  KW_TRY(timed(&TimeShares::finals_seconds, [&] { return finals(); }));
   return conclude();
 }
 
@@ -229,9 +227,7 @@ Result<void> Search::screen() {
   const bool has_default = start(standard);
   if (incumbent_) start(*incumbent_);
   start_more();
-  auto settled = screening_.settle();
-  if (!settled) return settled.error();
-  shares_.settle_seconds = settled.value();
+  KW_ASSIGN(shares_.settle_seconds, screening_.settle());
   if (has_default) {
     while (!in_.queue.ended(standard)) {
       if (auto filled = fill_idle_time(); !filled) return filled;
@@ -243,7 +239,7 @@ Result<void> Search::screen() {
     stop_reason_ = stop_reason();
     if (!stop_reason_.empty()) return {};
     if (auto ready = in_.queue.take()) {
-      if (auto done = measure(*std::move(ready)); !done) return done;
+      KW_TRY(measure(*std::move(ready)));
       continue;
     }
     if (started_.size() < static_cast<std::size_t>(std::max(o_.budget.trials, 1))) {
@@ -312,10 +308,8 @@ Result<void> Search::measure(CompileQueue::Ready ready) {
 Result<void> Search::visit(Trial& trial, Survivor& passed) {
   const double hopeless_us =
       passed_.empty() ? std::numeric_limits<double>::infinity() : kHopeless * passed_[0].score_us;
-  auto visited =
-      screening_.visit(in_.candidates[passed.candidate], *passed.compiled.kernel, hopeless_us);
-  if (!visited) return visited.error();
-  Screening::Visit& visit = visited.value();
+  KW_ASSIGN(Screening::Visit visit, screening_.visit(in_.candidates[passed.candidate],
+                                                     *passed.compiled.kernel, hopeless_us));
   trial.check = visit.check;
   if (visit.step.outcome != Outcome::ok) {
     trial.outcome = visit.step.outcome;
@@ -336,7 +330,7 @@ Result<void> Search::finish(std::size_t candidate, Trial trial, std::optional<Su
   const bool ok = trial.outcome == Outcome::ok;
   ++(ok ? measured_ : failed_);
   if (!ok && o_.failed) o_.failed(trial);
-  if (auto there = still_there(trial); !there) return there;
+  KW_TRY(still_there(trial));
   Trial corrected = trial;
   if (ok) corrected.measurement.samples_us.assign(samples_us.begin(), samples_us.end());
   in_.strategy.report(candidate, corrected);
@@ -380,10 +374,9 @@ Result<void> Search::fill_idle_time() {
       again.push_back(passed_.take(candidate));
       ids.push_back(again.back().id);
     }
-    auto sampled = screening_.top_up(ids);
-    if (!sampled) return sampled.error();
+    KW_ASSIGN(auto sampled, screening_.top_up(ids));
     for (std::size_t i = 0; i < again.size(); ++i) {
-      if (auto done = top_up(again[i], sampled.value()[i]); !done) return done;
+      KW_TRY(top_up(again[i], sampled[i]));
       if (trials_[again[i].trial].outcome == Outcome::ok) passed_.insert(std::move(again[i]));
     }
     return {};
@@ -395,9 +388,8 @@ Result<void> Search::top_up(Survivor& passed, const Runner::Sampled& sampled) {
   if (step.outcome == Outcome::ok) {
     const double us = sampled.sample.us * std::exp(-screening_.drift());
     if (us < kSuspicious * passed.score_us) {
-      auto checked = in_.runner.check(passed.id, Runner::CheckDepth::screening);
-      if (!checked) return checked.error();
-      step = checked.value().step;
+      KW_ASSIGN(auto checked, in_.runner.check(passed.id, Runner::CheckDepth::screening));
+      step = checked.step;
     }
     passed.samples_us.push_back(us);
   }
@@ -408,7 +400,7 @@ Result<void> Search::top_up(Survivor& passed, const Runner::Sampled& sampled) {
 
 Result<void> Search::finals() {
   report_progress();
-  if (auto done = audit(); !done) return done;
+  KW_TRY(audit());
   RaceOptions race;
   race.seed = o_.seed;
   race.finalists = o_.finalists;
@@ -424,9 +416,7 @@ Result<void> Search::finals() {
                           .fail = [this](std::size_t trial, const Runner::Step& step) {
                             return fail(trial, step, "in the finals: ");
                           }};
-  auto ended = run_finals(input, passed_, trials_);
-  if (!ended) return ended.error();
-  finals_ = std::move(ended).value();
+  KW_ASSIGN(finals_, run_finals(input, passed_, trials_));
   if (finals_.finalists.empty()) return none_passed(in_.problem, trials_);
   for (const FinalsResult::Entry& entry : finals_.finalists)
     note(in_.log.append(trials_[entry.trial]));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "support/try.h"
 #include "tuner/session/evidence.h"
 
 namespace kernwright {
@@ -56,16 +57,16 @@ Traits SearchFinals::traits(const Survivor& survivor) const {
 /// cannot be loaded any more.
 Result<bool> SearchFinals::load(Survivor& survivor) {
   if (survivor.id >= 0) return true;
-  auto prepared = in_.runner.prepare(in_.candidates[survivor.candidate], *survivor.compiled.kernel);
-  if (!prepared) return prepared.error();
-  if (prepared.value().step.outcome == Outcome::ok) {
-    survivor.id = prepared.value().id;
+  KW_ASSIGN(auto prepared,
+            in_.runner.prepare(in_.candidates[survivor.candidate], *survivor.compiled.kernel));
+  if (prepared.step.outcome == Outcome::ok) {
+    survivor.id = prepared.id;
     const Runner::Id reference = Runner::kSmReference;
     auto sampled = in_.runner.sample({&reference, 1});
     if (!sampled) return sampled.error();
     return true;
   }
-  if (auto told = in_.fail(survivor.trial, prepared.value().step); !told) return told.error();
+  KW_TRY(in_.fail(survivor.trial, prepared.step));
   return false;
 }
 
@@ -80,10 +81,9 @@ Result<std::vector<Contender>> SearchFinals::contenders() {
                       load_seconds < kLoadShare * in_.race.seconds;
     if (i >= Survivors::kLoaded && !near && !own.is_default && !own.is_incumbent) continue;
     const double before = in_.race.clock_seconds();
-    auto loaded = load(survivor);
-    if (!loaded) return loaded.error();
+    KW_ASSIGN(auto loaded, load(survivor));
     load_seconds += in_.race.clock_seconds() - before;
-    if (!loaded.value()) continue;
+    if (!loaded) continue;
     result.push_back({survivor.id, own, survivor.samples_us});
     entered_.push_back(i);
   }
@@ -104,13 +104,12 @@ Result<void> SearchFinals::keep(const RaceResult::Entry& finalist, const Standin
   if (std::any_of(clocks.begin(), clocks.end(), [](double mhz) { return mhz <= 0; })) {
     trial.measurement.sm_mhz.clear();
   }
-  auto gap = in_.runner.launch_gap_us(survivor.id);
-  if (!gap) return gap.error();
+  KW_ASSIGN(auto gap, in_.runner.launch_gap_us(survivor.id));
   const Traits own = traits(survivor);
   RankedConfiguration ranked = ranked_configuration(trial, survivor.compiled.digest);
   ranked.smem_bytes = own.smem_bytes;
   ranked.workspace_bytes = own.workspace_bytes;
-  ranked.launch_gap_us = gap.value();
+  ranked.launch_gap_us = gap;
   ranked.slowdown = standing.slowdown;
   ranked.is_default = own.is_default;
   ranked.is_incumbent = own.is_incumbent;
@@ -123,16 +122,11 @@ Result<void> SearchFinals::keep(const RaceResult::Entry& finalist, const Standin
 }
 
 Result<FinalsResult> SearchFinals::run() {
-  auto racing = contenders();
-  if (!racing) return racing.error();
-  if (racing.value().empty()) return FinalsResult{};
-  auto raced = race(in_.runner, racing.value(), in_.race);
-  if (!raced) return raced.error();
-  result_.race = std::move(raced).value();
+  KW_ASSIGN(auto racing, contenders());
+  if (racing.empty()) return FinalsResult{};
+  KW_ASSIGN(result_.race, race(in_.runner, racing, in_.race));
   for (const auto& [contender, step] : result_.race.failed) {
-    if (auto told = in_.fail(survivors_[entered_[contender]].trial, step); !told) {
-      return told.error();
-    }
+    KW_TRY(in_.fail(survivors_[entered_[contender]].trial, step));
   }
   for (std::size_t i = 0; i < result_.race.finalists.size(); ++i) {
     const auto kept = keep(result_.race.finalists[i], result_.race.decision.standings[i]);

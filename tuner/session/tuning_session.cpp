@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compile/render.h"
+#include "support/try.h"
 #include "support/utc.h"
 #include "tuner/candidates/search_space.h"
 #include "tuner/cost/cost_model.h"
@@ -40,14 +41,12 @@ TuningSession::TuningSession(const Catalog& catalog, const Operation& operation,
 
 Result<void> TuningSession::enumerate() {
   if (list_) return {};
-  auto list = enumerate_candidates(catalog_, operation_, problem_, profile_);
-  if (!list) return list.error();
-  list_ = *std::move(list);
+  KW_ASSIGN(list_, enumerate_candidates(catalog_, operation_, problem_, profile_));
   return {};
 }
 
 Result<void> TuningSession::compile_first_choices() {
-  if (auto done = enumerate(); !done) return done;
+  KW_TRY(enumerate());
   const SearchSpace space = make_search_space(*list_, profile_, {});
   const auto threads = static_cast<std::size_t>(pool_.threads());
   std::vector<std::size_t> choices{list_->default_index};
@@ -76,18 +75,15 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   };
   TrialLog log(options.trial_log);
   note(log.begin(key_, environment_));
-  if (auto done = enumerate(); !done) return done.error();
+  KW_TRY(enumerate());
   const CandidateList& list = *list_;
   std::vector<SeedConfiguration> seeds = options.seeds;
   if (options.incumbent) seeds.insert(seeds.begin(), *options.incumbent);
   const SearchSpace space = make_search_space(list, profile_, seeds);
-  auto strategy = make_strategy(options.strategy, space, options.seed);
-  if (!strategy) return strategy.error();
+  KW_ASSIGN(auto strategy, make_strategy(options.strategy, space, options.seed));
   std::string compiler = environment_.compiler;
   if (compiler.empty()) {
-    auto identity = pool_.compiler().identity();
-    if (!identity) return identity.error();
-    compiler = std::move(identity).value();
+    KW_ASSIGN(compiler, pool_.compiler().identity());
   }
   CompileAhead ahead(list.candidates, catalog_, profile_.sm_arch, std::move(compiler), pool_,
                      artifacts_);
@@ -95,21 +91,20 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   const SearchInput input{.candidates = list.candidates,
                           .space = space,
                           .profile = profile_,
-                          .strategy = *strategy.value(),
+                          .strategy = *strategy,
                           .queue = ahead,
                           .runner = runner,
                           .log = log,
                           .problem = problem_.text(),
                           .roofline_us = roofline,
                           .started = started};
-  auto found = run_search(input, options);
-  if (!found) return found.error();
-  for (const CompiledCandidate& finalist : found.value().finalists) {
+  KW_ASSIGN(auto found, run_search(input, options));
+  for (const CompiledCandidate& finalist : found.finalists) {
     if (!artifacts_.get(finalist.digest)) {
       note(artifacts_.put(finalist.digest, *finalist.kernel));
     }
   }
-  TuningResult result = std::move(found.value().result);
+  TuningResult result = std::move(found.result);
   result.record.key = key_;
   result.record.environment = environment_;
   result.record.device_name = profile_.name;

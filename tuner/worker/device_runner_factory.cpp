@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "device/cuda/cuda_device.h"
+#include "support/try.h"
 #include "tuner/audit/auditor.h"
 #include "tuner/worker/serve.h"
 
@@ -17,16 +18,12 @@ class DeviceRunnerFactory final : public RunnerFactory {
     audit.own_pids.assign(hello.own_pids.begin(), hello.own_pids.end());
     audit.cache_root = hello.cache_root;
     auditor_.emplace(hello.uuid, std::move(audit));
-    auto opened = open_cuda_device(hello.device);
-    if (!opened) return opened.error();
-    device_ = std::move(opened).value();
+    KW_ASSIGN(device_, open_cuda_device(hello.device));
     // The tuning process has the pool that counts, and a deadline for each compile.
     pool_ = std::make_unique<CompilePool>(
         std::move(compiler),
         CompilePoolOptions{.threads = 1, .deadline = std::chrono::minutes(10)});
-    auto data_ops = make_device_data_ops(*device_, *pool_);
-    if (!data_ops) return data_ops.error();
-    data_ops_ = std::move(data_ops).value();
+    KW_ASSIGN(data_ops_, make_device_data_ops(*device_, *pool_));
     auditor_->watch(*device_, *pool_);
     return {};
   }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::detail {
 namespace {
@@ -49,10 +50,8 @@ OpenProblem::~OpenProblem() {
 }
 
 Result<void> OpenProblem::start() {
-  if (auto opened = ensure(); !opened) return opened;
-  Result<double> us = canary_us(kCanarySamples, kNoLimit);
-  if (!us) return us.error();
-  canary_us_ = *us;
+  KW_TRY(ensure());
+  KW_ASSIGN(canary_us_, canary_us(kCanarySamples, kNoLimit));
   return {};
 }
 
@@ -99,13 +98,12 @@ Result<double> OpenProblem::canary_us(int samples, double limit_us) {
 Result<std::string> OpenProblem::replace() {
   Result<std::string> end = worker_.restart();
   if (!end) return end;
-  if (auto opened = open(); !opened) return opened.error();
+  KW_TRY(open());
   const double limit_us = canary_us_ * kCanarySlack;
-  const Result<double> us = canary_us(kMaxCanarySamples, limit_us);
-  if (!us) return us.error();
-  if (*us > limit_us) {
+  KW_ASSIGN(const double us, canary_us(kMaxCanarySamples, limit_us));
+  if (us > limit_us) {
     return Error{ErrorCode::device,
-                 concat("the SM reference kernel takes ", *us, " us, at first ", canary_us_)};
+                 concat("the SM reference kernel takes ", us, " us, at first ", canary_us_)};
   }
   return end;
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cache/stores/artifact_store.h"
+#include "support/try.h"
 #include "tuner/worker/protocol.h"
 
 namespace kernwright::detail {
@@ -16,21 +17,16 @@ class RemoteCompiler final : public Compiler {
 
   Result<CompiledKernel> compile(const CompileRequest& request) override {
     const std::lock_guard lock(channel_->mutex);
-    if (auto sent = channel_->channel.send(encode(Reply{CompileReply{request}})); !sent) {
-      return sent.error();
-    }
-    Result<Message> message = channel_->channel.receive();
-    if (!message) return message.error();
-    Result<Request> answer = parse_request(message->text);
-    if (!answer) return answer.error();
-    const auto* compiled = std::get_if<CompiledRequest>(&*answer);
+    KW_TRY(channel_->channel.send(encode(Reply{CompileReply{request}})));
+    KW_ASSIGN(Message message, channel_->channel.receive());
+    KW_ASSIGN(Request answer, parse_request(message.text));
+    const auto* compiled = std::get_if<CompiledRequest>(&answer);
     if (compiled == nullptr) {
       return Error{ErrorCode::corrupt, "a compile was answered by another request"};
     }
     if (!compiled->error.empty()) return Error{compiled->code, compiled->error};
-    Result<std::string> artifact = read_all(message->file);
-    if (!artifact) return artifact.error();
-    return decode_artifact(*artifact);
+    KW_ASSIGN(std::string artifact, read_all(message.file));
+    return decode_artifact(artifact);
   }
 
   Result<CompiledKernel> link(const std::vector<std::string>&, const std::string&) override {

@@ -7,6 +7,7 @@
 
 #include "cache/stores/artifact_store.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/worker/remote_compiler.h"
 
 namespace kernwright {
@@ -36,10 +37,9 @@ class Server {
         const bool closed = message.error().code == ErrorCode::unavailable;
         return closed ? Result<void>() : message.error();
       }
-      Result<Request> request = parse_request(message->text);
-      if (!request) return request.error();
+      KW_ASSIGN(Request request, parse_request(message->text));
       file_ = std::move(message->file);
-      const Result<void> answered = answer_safely(*request);
+      const Result<void> answered = answer_safely(request);
       if (!answered || lost()) return answered;
     }
   }
@@ -158,16 +158,15 @@ Result<void> Server::load_catalog(const OpenRequest& r) {
   const bool known = catalog_ != nullptr && template_dirs_ == r.template_dirs &&
                      functions_ == r.functions && catalog_digest_ == r.catalog_digest;
   if (known) return {};
-  auto catalog = Catalog::load({r.template_dirs.begin(), r.template_dirs.end()},
-                               {r.functions.begin(), r.functions.end()});
-  if (!catalog) return catalog.error();
-  const std::string digest = detail::digest_of(**catalog);
+  KW_ASSIGN(auto catalog, Catalog::load({r.template_dirs.begin(), r.template_dirs.end()},
+                                        {r.functions.begin(), r.functions.end()}));
+  const std::string digest = detail::digest_of(*catalog);
   if (digest != r.catalog_digest) {
     return Error{ErrorCode::unavailable,
                  concat("the worker's templates are not those of the tuning process: digest ",
                         digest, " is not ", r.catalog_digest)};
   }
-  catalog_ = *std::move(catalog);
+  catalog_ = std::move(catalog);
   template_dirs_ = r.template_dirs;
   functions_ = r.functions;
   catalog_digest_ = digest;
@@ -218,7 +217,7 @@ Result<void> Server::answer(const SampleRequest& r) {
   std::map<Runner::Id, Runner::Step> failed;
   for (const Runner::Id id : r.order) {
     if (const auto known = failed.find(id); known != failed.end()) {
-      if (auto sent = reply(SampledReply{{known->second, {}}}); !sent) return sent;
+      KW_TRY(reply(SampledReply{{known->second, {}}}));
       continue;
     }
     bool goes_on = false;

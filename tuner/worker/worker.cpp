@@ -5,6 +5,7 @@
 
 #include "cache/stores/artifact_store.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/audit/audit.h"
 
 namespace kernwright {
@@ -31,18 +32,16 @@ std::string text_of(const ExitStatus& status, const Subprocess& process) {
 
 Result<std::unique_ptr<Worker>> Worker::start(WorkerOptions options, CompilePool& pool) {
   std::unique_ptr<Worker> worker(new Worker(std::move(options), pool));
-  if (auto spawned = worker->spawn(); !spawned) return spawned.error();
-  if (auto greeted = worker->greet(); !greeted) return greeted.error();
+  KW_TRY(worker->spawn());
+  KW_TRY(worker->greet());
   return worker;
 }
 
 Worker::~Worker() = default;
 
 Result<void> Worker::spawn() {
-  Result<Subprocess> process =
-      Subprocess::spawn({options_.program, options_.arguments, injection_variables()});
-  if (!process) return process.error();
-  process_ = *std::move(process);
+  KW_ASSIGN(process_,
+            Subprocess::spawn({options_.program, options_.arguments, injection_variables()}));
   alive_ = true;
   own_pids_.push_back(process_->pid());
   const HelloRequest hello{.device = options_.device,
@@ -80,7 +79,7 @@ Result<std::string> Worker::restart() {
   // The new process starts while the driver still takes the old one's context down.
   std::optional<Subprocess> old = std::exchange(process_, std::nullopt);
   if (old) old->kill();
-  if (auto spawned = spawn(); !spawned) return spawned.error();
+  KW_TRY(spawn());
   std::string end;
   if (old) {
     const std::optional<ExitStatus> status = old->wait(deadline_in(kKillSeconds));
@@ -91,7 +90,7 @@ Result<std::string> Worker::restart() {
     end = text_of(*status, *old);
   }
   const double stopped = seconds_since(start);
-  if (auto greeted = greet(); !greeted) return greeted.error();
+  KW_TRY(greet());
   lost_ = false;
   log(concat("worker: replaced in ", seconds_since(start), " s, of which ", stopped,
              " s until the old process was gone"));
@@ -148,9 +147,8 @@ Result<void> Worker::compile(const CompileRequest& request) {
     }
     kernel = *result;
   }
-  Result<FileDescriptor> file = memory_file("artifact", encode_artifact(*kernel));
-  if (!file) return file.error();
-  if (auto sent = channel.send(encode(Request{CompiledRequest{}}), file->get()); !sent) return sent;
+  KW_ASSIGN(FileDescriptor file, memory_file("artifact", encode_artifact(*kernel)));
+  KW_TRY(channel.send(encode(Request{CompiledRequest{}}), file.get()));
   if (compiled_.size() > kMaxCompiled) compiled_.clear();
   return {};
 }

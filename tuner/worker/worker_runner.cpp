@@ -10,6 +10,7 @@
 
 #include "cache/stores/artifact_store.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/cost/cost_model.h"
 #include "tuner/worker/open_problem.h"
 
@@ -168,7 +169,7 @@ Result<WorkerRunner::Asked> WorkerRunner::load(Live& live, std::optional<Step>& 
 Result<WorkerRunner::Asked> WorkerRunner::ask(Live& live, const MakeRequest& request,
                                               double seconds) {
   for (;;) {
-    if (auto ready = problem_.ensure(); !ready) return ready.error();
+    KW_TRY(problem_.ensure());
     if (live.condemned) return Asked{std::nullopt, *live.condemned};
     std::optional<Step> failure;
     Result<Asked> asked = Asked{DoneReply{}, {}};
@@ -198,9 +199,8 @@ Result<Runner::Prepared> WorkerRunner::prepare(const Candidate& candidate,
   live.request = {candidate.kernel_template->name, candidate.configuration};
   live.artifact = encode_artifact(kernel);
   live.us = predict_us(candidate, profile_);
-  Result<Asked> asked = ask(live, nullptr, 0);
-  if (!asked) return asked.error();
-  if (!asked->reply) return Prepared{-1, asked->step};
+  KW_ASSIGN(Asked asked, ask(live, nullptr, 0));
+  if (!asked.reply) return Prepared{-1, asked.step};
   const Id id = next_id_++;
   live_.emplace(id, std::move(live));
   return Prepared{id, {}};
@@ -216,11 +216,10 @@ double WorkerRunner::check_seconds(const Live& live, CheckDepth depth) const {
 
 Result<Runner::Checked> WorkerRunner::ask_check(Live& live, const MakeRequest& request,
                                                 double seconds) {
-  Result<Asked> asked = ask(live, request, seconds);
-  if (!asked) return asked.error();
-  if (!asked->reply) return Checked{asked->step, {}};
-  auto* checked = std::get_if<CheckReply>(&*asked->reply);
-  if (checked == nullptr) return unexpected(*asked->reply);
+  KW_ASSIGN(Asked asked, ask(live, request, seconds));
+  if (!asked.reply) return Checked{asked.step, {}};
+  auto* checked = std::get_if<CheckReply>(&*asked.reply);
+  if (checked == nullptr) return unexpected(*asked.reply);
   checked_epoch_ = epoch();
   return std::move(checked->checked);
 }
@@ -260,7 +259,7 @@ Result<WorkerRunner::Round> WorkerRunner::sample_round(std::span<const Id> order
 Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> order) {
   std::optional<Id> suspect;  // alone first, then all
   for (;;) {
-    if (auto ready = problem_.ensure(); !ready) return ready.error();
+    KW_TRY(problem_.ensure());
     const int epoch_before = epoch();
     std::vector<Id> wanted(order.begin(), order.end());
     if (suspect) wanted = {*suspect};
@@ -268,10 +267,9 @@ Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> or
     std::vector<Id> sampled;
     for (const Id id : wanted) {
       if (id >= 0 && !is_prepared(live_.at(id)) && !failed.contains(id)) {
-        Result<Asked> asked = ask(live_.at(id), nullptr, 0);
-        if (!asked) return asked.error();
-        if (lost()) return std::vector<Sampled>(order.size(), Sampled{asked->step, {}});
-        if (!asked->reply) failed[id] = asked->step;
+        KW_ASSIGN(Asked asked, ask(live_.at(id), nullptr, 0));
+        if (lost()) return std::vector<Sampled>(order.size(), Sampled{asked.step, {}});
+        if (!asked.reply) failed[id] = asked.step;
       }
       if (id >= 0 && live_.at(id).condemned) failed[id] = *live_.at(id).condemned;
       if (!failed.contains(id)) sampled.push_back(id);
@@ -279,9 +277,7 @@ Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> or
     if (epoch() != epoch_before) continue;  // loading ended the process: load all again
     Round round;
     if (!sampled.empty()) {
-      Result<Round> taken = sample_round(sampled);
-      if (!taken) return taken.error();
-      round = *std::move(taken);
+      KW_ASSIGN(round, sample_round(sampled));
     }
     if (round.failure) {
       const Id id = sampled[round.samples.size()];
@@ -305,39 +301,37 @@ Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> or
 }
 
 Result<AnyReply> WorkerRunner::ask_of(Live& live, const MakeRequest& request, double seconds) {
-  Result<Asked> asked = ask(live, request, seconds);
-  if (!asked) return asked.error();
-  if (!asked->reply) {
+  KW_ASSIGN(Asked asked, ask(live, request, seconds));
+  if (!asked.reply) {
     return Error{ErrorCode::device,
-                 concat(live.name, ": ", to_string(asked->step.outcome), ' ', asked->step.detail)};
+                 concat(live.name, ": ", to_string(asked.step.outcome), ' ', asked.step.detail)};
   }
-  return *std::move(asked->reply);
+  return *std::move(asked.reply);
 }
 
 Result<double> WorkerRunner::launch_gap_us(Id id) {
-  const Result<AnyReply> reply = ask_of(
-      live_.at(id), [](Id there) { return LaunchGapRequest{there}; },
-      kSlowFloors * floor_seconds());
-  if (!reply) return reply.error();
-  const auto* gap = std::get_if<LaunchGapReply>(&*reply);
-  if (gap == nullptr) return unexpected(*reply);
+  KW_ASSIGN(const AnyReply reply,
+            ask_of(
+                live_.at(id), [](Id there) { return LaunchGapRequest{there}; },
+                kSlowFloors * floor_seconds()));
+  const auto* gap = std::get_if<LaunchGapReply>(&reply);
+  if (gap == nullptr) return unexpected(reply);
   return gap->us;
 }
 
 Result<LaunchPaths> WorkerRunner::launch_paths(Id id) {
   Live& live = live_.at(id);
-  Result<AnyReply> reply = ask_of(
-      live, [](Id there) { return LaunchPathsRequest{there}; },
-      kSlowFloors * patience(live, kSampleUnits));
-  if (!reply) return reply.error();
-  auto* paths = std::get_if<LaunchPathsReply>(&*reply);
-  if (paths == nullptr) return unexpected(*reply);
+  KW_ASSIGN(AnyReply reply, ask_of(
+                                live, [](Id there) { return LaunchPathsRequest{there}; },
+                                kSlowFloors * patience(live, kSampleUnits)));
+  auto* paths = std::get_if<LaunchPathsReply>(&reply);
+  if (paths == nullptr) return unexpected(reply);
   return std::move(paths->paths);
 }
 
 Result<Audit> WorkerRunner::audit() {
   for (;;) {
-    if (auto ready = problem_.ensure(); !ready) return ready.error();
+    KW_TRY(problem_.ensure());
     Worker::Answer answer = worker_.ask(AuditRequest{}, kSlowFloors * floor_seconds());
     if (auto failure = failure_in(answer)) {
       recover(nullptr, *std::move(failure));
@@ -376,7 +370,7 @@ Result<std::unique_ptr<Runner>> open_worker_runner(Worker& worker, const WorkerP
   open.seed = options.seed;
   open.sample_ms = options.sample_ms;
   auto runner = std::make_unique<WorkerRunner>(worker, std::move(open), problem.profile);
-  if (auto started = runner->start(); !started) return started.error();
+  KW_TRY(runner->start());
   return std::unique_ptr<Runner>(std::move(runner));
 }
 
