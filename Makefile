@@ -18,7 +18,10 @@ build:
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
 # One real shape of every operation: on the GPU if there is one, else by prediction for an H200.
-tune: build
+tune:
+	@$(SETUP)
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli
 	@$(WITH_TOOLKIT) src/cmake/tune.sh $(BUILD)/bin/kernwright
 
 test: build
