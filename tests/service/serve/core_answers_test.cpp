@@ -127,7 +127,8 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
   };
   decide(OverrideAction::ban);
   EXPECT_FALSE(open(MissPolicy::fail)->get_best_kernel(problem_));
-  const Result<Kernel> next = open()->get_best_kernel(problem_);
+  const auto next_core = open();
+  const Result<Kernel> next = next_core->get_best_kernel(problem_);
   ASSERT_TRUE(next) << next.error().message;
   EXPECT_NE(next->summary().configuration, first.summary().configuration);
   decide(OverrideAction::pin);

@@ -182,7 +182,8 @@ TEST_F(ServiceCoreTest, TheFastestOfTheMeasuredWinsUnlessTheDefaultTies) {
 
 TEST_F(ServiceCoreTest, TuneNowTunesAMissAndIgnoresAPrediction) {
   ASSERT_TRUE(open()->get_best_kernel(problem_));  // leaves a predicted record
-  const Result<Kernel> kernel = open(MissPolicy::tune_now)->get_best_kernel(problem_);
+  const auto core = open(MissPolicy::tune_now);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::exact);
 }
@@ -274,7 +275,8 @@ TEST_F(ServiceCoreTest, ACorruptRecordIsAMiss) {
 TEST_F(ServiceCoreTest, AnotherDriverLowersTheMatchToRecheck) {
   ASSERT_TRUE(open()->tune(problem_, few_trials()));
   world_.driver_version = "590.2";
-  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  const auto core = open(MissPolicy::fail);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::recheck);
   EXPECT_EQ(kernel->summary().reason, MissReason::other_driver);
@@ -364,7 +366,8 @@ TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
 TEST_F(OwnTemplateTest, APredictionOfAChangedSourceIsCompiledAnewToo) {
   const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
   write("scale/plain/kernel.cu", "// second");
-  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  const auto core = open(MissPolicy::fail);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::predicted);
   EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
@@ -474,7 +477,8 @@ TEST_F(ServiceCoreTest, AServiceForASkuPredictsButDoesNotLaunch) {
 TEST_F(ServiceCoreTest, APredictionMadeWithoutAGpuServesTheSameSkuLater) {
   ASSERT_TRUE(open(MissPolicy::predict, "h200")->get_best_kernel(problem_));
   world_.compiles = 0;
-  const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
+  const auto core = open(MissPolicy::fail);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::predicted);
   EXPECT_EQ(world_.compiles, 0);
