@@ -10,7 +10,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test golden dist bench format lint fuzz clean
+.PHONY: build tune test golden dist bench format lint fuzz sanitize clean
 
 build:
 	@$(SETUP)
@@ -50,10 +50,19 @@ lint:
 	@src/cmake/lint.sh $(BUILD)
 
 fuzz:
-	@$(SETUP) --fuzz
-	@cmake --preset fuzz --log-level=WARNING -Wno-dev > /dev/null
+	@$(SETUP) --sanitize
+	@cmake --preset asan --log-level=WARNING -Wno-dev > /dev/null
 	@cmake --build --preset fuzz -j $(JOBS)
-	@src/cmake/fuzz.sh build/fuzz/bin $(FUZZ_SECONDS)
+	@src/cmake/fuzz.sh build/asan/bin $(FUZZ_SECONDS)
+
+# The suites that tests/CMakeLists.txt names for each.
+sanitize:
+	@$(SETUP) --sanitize
+	@for preset in asan tsan; do \
+	  cmake --preset $$preset --log-level=WARNING -Wno-dev > /dev/null && \
+	  cmake --build --preset $$preset -j $(JOBS) && \
+	  src/cmake/sanitize.sh build/$$preset/bin/kernwright_sanitized_test || exit 1; \
+	done
 
 clean:
 	@rm -rf build dist

@@ -3,7 +3,7 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--fuzz]      also what make lint or the fuzz preset needs
+#   setup.sh [--lint] [--sanitize]  also what make lint, or make fuzz and make sanitize, need
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,7 +17,7 @@ for option in "$@"; do
       packages+=(clang-format-19)
       clang_tidy_wheel=build/clang-tidy
       ;;
-    --fuzz) packages+=(clang-19 libclang-rt-19-dev) ;;
+    --sanitize) packages+=(clang-19 libclang-rt-19-dev) ;;
     *) echo "setup.sh: unknown option $option" >&2; exit 2 ;;
   esac
 done
