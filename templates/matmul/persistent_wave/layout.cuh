@@ -78,7 +78,7 @@ __device__ __forceinline__ constexpr int chunk_column(int index) {
   return column + CHUNK <= COLUMNS ? column : COLUMNS - CHUNK;
 }
 
-// The accumulators of a consumer thread, and those of the part of a tile that leaves.
+// The accumulators of a consumer thread, those of each block of 64 rows.
 using Sums = float[kBlocks][BN / 2];
 
 // What the epilogue adds to the sums, and its factors.

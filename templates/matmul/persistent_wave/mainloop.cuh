@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kProducts = BK / 16;  // steps of 32 bytes of k in a stage
 
-// Waits for the next stage: A from the consumer's first row on, and B.
+// The operands of a stage: A from the consumer's first row on, and B.
 struct Operands {
   WgmmaOperand<Major::k, BM, DEPTH> a;
   WgmmaOperand<kMajorB, BN, DEPTH> b;
@@ -16,6 +16,7 @@ struct Operands {
       : a(at.a(stage), first_row), b(at.b(stage)) {}
 };
 
+// Waits for the next stage.
 __device__ __forceinline__ Operands await_operands(const TilePipeline& pipeline, Addresses at,
                                                    int first_row) {
   pipeline.consumer_wait();

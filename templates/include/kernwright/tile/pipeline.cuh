@@ -6,12 +6,12 @@
 // Each side has a Pipeline of its own over the same barriers, which knows the stage that is next
 // for that side. The order of calls:
 //
-//   one thread    init(), then mbarrier_init_fence(), then a barrier of the block or cluster
-//   the producer  producer_acquire(bytes), loads of so many bytes that complete on full(),
-//   advance() a consumer    consumer_wait(), reads of stage(), consumer_release(stage()), advance()
+//   one thread    init(), mbarrier_init_fence(), then a barrier of the block or the cluster
+//   the producer  producer_acquire(bytes), loads that complete on full(), advance()
+//   a consumer    consumer_wait(), reads of stage(), consumer_release(stage()), advance()
 //
-// A consumer may release a stage later than it goes on: it keeps the number and passes that. Both
-// sides must go on by the same number of stages, or skip() what the other side uses without them.
+// A consumer may advance first and release the stage later, by its number. A side that leaves some
+// stages to others passes over them by skip().
 //
 // In a cluster of ClusterM x ClusterN blocks, of rank m + ClusterM * n, blocks of one m may load
 // for each other, and so may those of one n: a stage of this block is free once the readers of all
