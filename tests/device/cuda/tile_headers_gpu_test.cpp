@@ -5,9 +5,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "tests/device/gpu_fixture.h"
 #include "model/catalog/catalog.h"
 #include "tests/compile/tile_kernels.h"
+#include "tests/device/gpu_fixture.h"
 
 namespace kernwright {
 namespace {

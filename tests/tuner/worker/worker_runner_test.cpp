@@ -409,7 +409,7 @@ TEST_F(WorkerRunnerTest, OtherTemplatesAreRefused) {
 TEST_F(WorkerRunnerTest, AnotherProtocolIsRefused) {
   const auto started = start({"hello=other_protocol"});
   ASSERT_FALSE(started);
-  EXPECT_THAT(started.error().message, HasSubstr("speaks protocol 99, not 3"));
+  EXPECT_THAT(started.error().message, HasSubstr("speaks protocol 99, not 4"));
 }
 
 TEST_F(WorkerRunnerTest, AWorkerThatDoesNotStartIsAnError) {
