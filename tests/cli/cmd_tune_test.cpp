@@ -358,8 +358,12 @@ TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
       write("list.json", R"({"problems": ["vector_add n=100003 dtype=bf16"]})");
   const Ran verified = kernwright({"prewarm", list, "--verify"});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  // Where others were at work on the GPU the record is not settled: that is theirs, not the test's.
   const Ran swept = kernwright({"sweep", list});
-  EXPECT_NE(swept.out.find("already in the cache"), std::string::npos) << swept.out;
+  EXPECT_NE(swept.out.find(tuned["trust"] == "C" ? "tuned again: the record had trust C"
+                                                 : "already in the cache"),
+            std::string::npos)
+      << swept.out;
 }
 
 TEST_F(TuneGpuTest, ATerminalIsToldOfTheBestAndOfTheTimeLeft) {
