@@ -48,8 +48,8 @@ class SweeperCommand : public Command {
       const Result<Problem> problem = Problem::parse(request->text);
       if (!problem) return report(problem.error());
       const SweepResult result = sweep_problem(
-          **service, *problem, settings, [&](const Problem& missing, TuningOptions options) {
-            return tune_or_predict(**service, missing, std::move(options), /*quiet=*/true);
+          **service, *problem, settings, [&](const Problem& missing, TuningOptions tuning) {
+            return tune_or_predict(**service, missing, std::move(tuning), /*quiet=*/true);
           });
       if (auto sent = send(to_json(result)); !sent) return report(sent.error());
     }
