@@ -8,9 +8,11 @@ constexpr bool kScales = weight == weight_scale;
 
 using Sums = Each<Sum, ROWS_AT_ONCE>;
 
-// Whether the registers of a thread take its rows unpacked, beside 4 for each and 16 for the rest.
+// Whether the registers of a thread take its rows unpacked, beside 4 for each, 16 for the rest and,
+// where weights are shifted, 32 for the vectors of several steps.
 constexpr bool kFitsUnpacked =
-    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) + 4 * ROWS_AT_ONCE + 16 <=
+    KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) + 4 * ROWS_AT_ONCE + 16 +
+        (kSkewed && kScales ? 32 : 0) <=
     65536 / (MIN_BLOCKS * THREADS);
 
 // Between the uses of rows before and after the reduction: values that were unpacked for the first
