@@ -24,7 +24,7 @@ class MatmulStridesToolkitTest : public ToolkitWorld {
     const Operation& operation = **catalog_->operation("matmul");
     const auto problem = operation.normalize(*Problem::parse(text));
     EXPECT_TRUE(problem) << problem.error().message;
-    const std::vector<Candidate> valid = valid_candidates(made, operation, *problem, profile_);
+    std::vector<Candidate> valid = valid_candidates(made, operation, *problem, profile_);
     EXPECT_GE(valid.size(), count) << name << ", " << text;
     if (valid.size() < count) return valid;
     std::vector<Candidate> chosen;
