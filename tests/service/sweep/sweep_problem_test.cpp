@@ -12,7 +12,7 @@ class SweepProblemTest : public ServiceCoreTest {
  protected:
   SweepResult sweep() {
     return sweep_problem(*core_, problem_, {.seconds = 7},
-                         [this](const Problem& problem, TuningOptions options) {
+                         [this](const Problem& problem, const TuningOptions& options) {
                            ++tuned_;
                            EXPECT_EQ(options.budget.seconds, 7);
                            return core_->predict(problem, {.trials = 1});
