@@ -8,6 +8,7 @@ bin=$1
 seconds=${2:-60}
 # LLVMSupport is not built with AddressSanitizer: its containers' annotations do not match ours.
 export ASAN_OPTIONS=detect_container_overflow=0
+ran=0
 for fuzzer in "$bin"/fuzz_*; do
   [[ -f $fuzzer && -x $fuzzer ]] || continue
   what=${fuzzer##*/fuzz_}
@@ -23,4 +24,6 @@ for fuzzer in "$bin"/fuzz_*; do
     -print_final_stats=1 -artifact_prefix="$fuzzer.crash-" "$fuzzer.corpus" "$fuzzer.seeds" \
     2> "$fuzzer.log" || { cat "$fuzzer.log"; exit 1; }
   grep number_of_executed_units "$fuzzer.log"
+  ran=$((ran + 1))
 done
+[[ $ran -gt 0 ]] || { echo "fuzz.sh: no fuzzer in $bin" >&2; exit 1; }
