@@ -5,5 +5,5 @@ set -euo pipefail
 export ASAN_OPTIONS=detect_container_overflow=0
 # Some tests fork while other threads run; ThreadSanitizer would end the process.
 export TSAN_OPTIONS=die_after_fork=0:halt_on_error=1
-# What NVRTC does with its memory is not ours to judge.
-exec "$1" --gtest_brief=1 --gtest_filter='-*Toolkit*'
+# What NVRTC does with its memory is not ours to judge. A test that hangs fails after ten minutes.
+exec timeout --verbose 600 "$1" --gtest_brief=1 --gtest_filter='-*Toolkit*'

@@ -53,12 +53,20 @@ TEST_F(KeyLockTest, WhereNoFileCanBeMadeNobodyWaits) {
 }
 
 TEST_F(KeyLockTest, ItEndsWithAHolderThatIsKilled) {
-  const pid_t child = start_child([this] {
+  int told[2];
+  ASSERT_EQ(::pipe(told), 0);
+  const pid_t child = start_child([&] {
     const KeyLock lock = acquire("a");
+    static_cast<void>(::write(told[1], lock.held() ? "y" : "n", 1) == 1);
     for (;;) ::pause();
-    return lock.held() ? 0 : 1;
+    return 0;
   });
-  while (acquire("a", milliseconds(0)).held()) std::this_thread::yield();
+  ::close(told[1]);
+  char held = 0;
+  EXPECT_EQ(::read(told[0], &held, 1), 1);
+  ::close(told[0]);
+  EXPECT_EQ(held, 'y');
+  EXPECT_FALSE(acquire("a", milliseconds(0)).held());
   ::kill(child, SIGKILL);
   EXPECT_EQ(wait_for(child), -1);
   EXPECT_TRUE(acquire("a", milliseconds(600'000)).held());
