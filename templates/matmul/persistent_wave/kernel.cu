@@ -272,8 +272,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, m};
     consume(target, addends, schedule, pipeline, at, steps, role - 1);
   }
-  if constexpr (kCluster > 1) {  // a block that left could still be written to or arrived at
-    cluster_arrive_relaxed();
+  // The other blocks still load for this one and arrive at its barriers until they have arrived
+  // here. The arrival releases: without that, its own at their barriers may still be on their way.
+  if constexpr (kCluster > 1) {
+    cluster_arrive();
     cluster_wait();
   }
 }

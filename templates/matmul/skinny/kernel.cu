@@ -461,7 +461,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_arrive_relaxed();
       cluster_wait();
     }
-    if constexpr (CM > 1) cluster_arrive_relaxed();
+    if constexpr (CM > 1) cluster_arrive();
   } else {
     prefetch_stages(b, k, ldb, tile.row_b, n, first, last);
     named_barrier_sync(1, THREADS);
@@ -474,7 +474,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     Sums sums;
     consume(sums, pipeline, at, first, last);
-    if constexpr (CM > 1) cluster_arrive_relaxed();
+    if constexpr (CM > 1) cluster_arrive();
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
       cluster_wait();
@@ -499,7 +499,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       for (int i = 0; i < kFragments; ++i) deliver(i, threadIdx.x, unit_of(sums, i));
     }
   }
-  if constexpr (CM > 1) cluster_wait();  // others still loaded for it and arrived at it
+  // The other block still loads for this one and arrives at its barriers until it has arrived here.
+  // Arriving releases: without that, its arrivals at the barriers may still be under way.
+  if constexpr (CM > 1) cluster_wait();
 }
 
 // A thread for each unit of a tile.
