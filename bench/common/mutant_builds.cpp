@@ -117,7 +117,7 @@ Result<void> MutantBuilds::write_manifests(const Catalog& built_in) {
     if (mutant.file != kManifest) continue;
     const auto base = built_in.kernel_template(mutant.kernel_template);
     if (!base) return base.error();
-    const Result<std::string> manifest = mutant.apply((*base)->manifest);
+    const Result<std::string> manifest = mutant.apply((*base)->manifest().text);
     if (!manifest) return manifest.error();
     const fs::path folder = folder_ / mutated_name(mutant);
     if (auto done = publish_file(folder / kManifest, *manifest); !done) return done;

@@ -145,7 +145,7 @@ Result<MutantList> MutantList::parse(std::span<const EmbeddedFile> files) {
     const Result<JsonNode> json = parse_json(file.content, file.path);
     if (!json) return json.error();
     Diagnostics diagnostics(file.path);
-    Reader(list, names).read(JsonReader(&*json, "", 1, diagnostics));
+    Reader(list, names).read(JsonReader(*json, diagnostics));
     if (!diagnostics.ok()) return diagnostics.error();
   }
   return list;

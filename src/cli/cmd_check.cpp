@@ -110,7 +110,7 @@ std::string missing_entry(const Candidate& candidate, const CompiledKernel& comp
       known += concat(known.empty() ? "" : ", ", entry.name);
     }
     if (!found) {
-      return concat(candidate.kernel_template->manifest_file, ":", launch.line, ": no kernel \"",
+      return concat(launch.place.in(candidate.kernel_template->manifests), ": no kernel \"",
                     launch.kernel, "\" in ", candidate.kernel_template->source_file,
                     ", there are: ", known, " (extern \"C\" keeps a name as it is written)");
     }
@@ -212,7 +212,7 @@ class Checker {
       }
     }
     if (!runs && options_.profiles.size() > 1) {
-      add_defect(kernel_template.name, concat(kernel_template.manifest_file,
+      add_defect(kernel_template.name, concat(kernel_template.manifest().place,
                                               ": arch: no profile "
                                               "to check with has sm_",
                                               kernel_template.arch.min));
@@ -470,7 +470,7 @@ class Check : public Command {
       if (is_checked(operation.folder)) checker.add_operation(operation);
     }
     for (const KernelTemplate& kernel_template : catalog.templates()) {
-      if (!is_checked(kernel_template.manifest_file)) continue;
+      if (!is_checked(kernel_template.manifest().place)) continue;
       checker.add_template(kernel_template);
       ++templates;
     }

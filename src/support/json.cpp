@@ -193,6 +193,10 @@ class TreeBuilder {
 
 }  // namespace
 
+std::string JsonPlace::in(std::span<const JsonFile> files) const {
+  return concat(files[static_cast<std::size_t>(file)].place, ":", line);
+}
+
 bool JsonNode::number(double& out) const {
   if (const auto* real = std::get_if<double>(&value)) {
     out = *real;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,22 @@ namespace kernwright {
 
 struct JsonMember;
 
+/// A hand-written JSON file.
+struct JsonFile {
+  std::string name;   ///< relative to the folder of templates that it lies in
+  std::string place;  ///< how messages name it
+  std::string text;
+};
+
+/// A line of a hand-written JSON file; `file` counts the files that were merged into one value.
+struct JsonPlace {
+  int file = 0;
+  int line = 0;
+
+  /// "file:line", by the place of one of `files`.
+  std::string in(std::span<const JsonFile> files) const;
+};
+
 /// One value of a hand-written JSON file, with the line it stands on: nlohmann/json keeps neither
 /// positions nor duplicate keys, and manifests need both (errors name the line; `#line` in
 /// generated sources points at it; a duplicate key is refused).
@@ -26,6 +43,7 @@ class JsonNode {
 
   std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object> value;
   int line = 0;
+  int file = 0;  ///< of those that were merged, as in `JsonPlace`
 
   const Object* object() const { return std::get_if<Object>(&value); }
   const Array* array() const { return std::get_if<Array>(&value); }

@@ -385,7 +385,9 @@ std::string digest_of(const Catalog& catalog) {
     }
   }
   for (const KernelTemplate& kernel_template : catalog.templates()) {
-    hasher.add(kernel_template.name, kernel_template.manifest);
+    for (const JsonFile& manifest : kernel_template.manifests) {
+      hasher.add(kernel_template.name, manifest.text);
+    }
     hasher.add("source", kernel_template.source);
     for (const DeviceHeader& header : kernel_template.headers) hasher.add(header.name, header.text);
   }

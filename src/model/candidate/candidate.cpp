@@ -17,9 +17,10 @@ Scope with_device(Scope scope, const DeviceProfile& profile) {
 
 Error rejected(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
-/// A rejection by what stands at `line` of the manifest.
-Error rejected_at(const KernelTemplate& kernel_template, int line, std::string_view message) {
-  return rejected(concat(kernel_template.manifest_file, ":", line, ": ", message));
+/// A rejection by what stands at `place` of the manifest or what it extends.
+Error rejected_at(const KernelTemplate& kernel_template, JsonPlace place,
+                  std::string_view message) {
+  return rejected(concat(place.in(kernel_template.manifests), ": ", message));
 }
 
 }  // namespace
@@ -126,14 +127,14 @@ Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const 
     const Result<std::int64_t> value = derived.expression.evaluate(scope);
     if (!value) {
       return rejected_at(
-          kernel_template_, derived.line,
+          kernel_template_, derived.place,
           concat("derived value ", derived.name, " failed: ", value.error().message));
     }
     scope.set(derived.name, *value);
   }
   for (const Rule& rule : kernel_template_.rules) {
     const std::string failure = rule.failure(scope);
-    if (!failure.empty()) return rejected_at(kernel_template_, rule.line, failure);
+    if (!failure.empty()) return rejected_at(kernel_template_, rule.place, failure);
   }
   KW_ASSIGN(candidate.plan,
             detail::make_plan(kernel_template_, operation_, tensors_, scope, profile_));

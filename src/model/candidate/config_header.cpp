@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "support/text.h"
 
@@ -59,6 +60,9 @@ std::string quoted(std::string_view text) {
 /// order.
 class HeaderWriter {
  public:
+  /// `files` hold the rules and derived values that will be added.
+  explicit HeaderWriter(std::span<const JsonFile> files) : files_(files) {}
+
   void constant(std::string_view name, std::int64_t value) {
     values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", name, " = ",
                       literal(value), ";\n");
@@ -103,19 +107,19 @@ class HeaderWriter {
   }
 
   /// A derived value: computed again by the compiler, which must get what the host got.
-  void derived(const Derived& derived, std::int64_t value, std::string_view file) {
+  void derived(const Derived& derived, std::int64_t value) {
     values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", derived.name, " = ",
                       literal(value), ";\n");
-    assertions_ += concat("#line ", derived.line, " ", quoted(file), "\nconstexpr long long ",
-                          derived.name, " = ", derived.expression.text(), ";\n");
+    assertions_ += concat(line_of(derived.place), "constexpr long long ", derived.name, " = ",
+                          derived.expression.text(), ";\n");
     const std::string message =
         concat("derived value ", derived.name, ": the host computed ", value);
-    assertion(concat(derived.name, " == ", literal(value)), message, derived.line, file);
+    assertion(concat(derived.name, " == ", literal(value)), message, derived.place);
   }
 
-  void rule(const Rule& rule, std::string_view file) {
+  void rule(const Rule& rule) {
     assertion(rule.expression.text(),
-              concat("rule \"", rule.expression.text(), "\" failed: ", rule.why), rule.line, file);
+              concat("rule \"", rule.expression.text(), "\" failed: ", rule.why), rule.place);
   }
 
   std::string finish() const {
@@ -132,12 +136,18 @@ class HeaderWriter {
   }
 
  private:
-  void assertion(std::string_view condition, std::string_view message, int line,
-                 std::string_view file) {
-    assertions_ += concat("#line ", line, " ", quoted(file), "\nstatic_assert(", condition, ", ",
-                          quoted(message), ");\n");
+  void assertion(std::string_view condition, std::string_view message, JsonPlace place) {
+    assertions_ +=
+        concat(line_of(place), "static_assert(", condition, ", ", quoted(message), ");\n");
   }
 
+  /// By the file's name in its folder of templates: the text must not depend on where that lies.
+  std::string line_of(JsonPlace place) const {
+    const std::string& file = files_[static_cast<std::size_t>(place.file)].name;
+    return concat("#line ", place.line, " ", quoted(file), "\n");
+  }
+
+  std::span<const JsonFile> files_;
   std::string aliases_;
   std::string functions_;
   std::string declarations_;
@@ -205,9 +215,7 @@ class PastedNames {
 
 std::string config_header(const Candidate& candidate) {
   const KernelTemplate& made = *candidate.kernel_template;
-  // Relative to the folder of templates: the text must not depend on where that lies.
-  const std::string file = made.name + "/manifest.json";
-  HeaderWriter writer;
+  HeaderWriter writer(made.manifests);
   add_problem(writer, *candidate.operation, candidate.problem, made.constant_dims);
   for (const Parameter& parameter : made.space.parameters()) {
     if (parameter.binding == Binding::compile) {
@@ -217,20 +225,20 @@ std::string config_header(const Candidate& candidate) {
   for (const Derived& derived : made.derived) {
     const std::int64_t value = candidate.scope.find(derived.name).value_or(0);
     if (derived.pasted) {
-      writer.derived(derived, value, file);
+      writer.derived(derived, value);
     } else if (derived.bound) {
       writer.constant(derived.name, value);
     }
   }
   const PastedNames pasted(candidate);
   for (const Rule& rule : made.rules) {
-    if (pasted.cover(rule.expression)) writer.rule(rule, file);
+    if (pasted.cover(rule.expression)) writer.rule(rule);
   }
   return writer.finish();
 }
 
 std::string reference_config_header(const Operation& operation, const Problem& normalized) {
-  HeaderWriter writer;
+  HeaderWriter writer({});
   add_problem(writer, operation, normalized, {});
   return writer.finish();
 }

@@ -167,7 +167,7 @@ std::span<const std::string_view> device_field_names() { return kFieldNames; }
 Result<DeviceProfile> parse_profile(std::string_view text, std::string_view file) {
   KW_ASSIGN(const JsonNode root, parse_json(text, file));
   Diagnostics diagnostics(file);
-  DeviceProfile profile = read_profile(JsonReader(&root, "", 1, diagnostics));
+  DeviceProfile profile = read_profile(JsonReader(root, diagnostics));
   if (!diagnostics.ok()) return diagnostics.error();
   return profile;
 }

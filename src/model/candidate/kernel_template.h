@@ -11,6 +11,7 @@
 #include "model/files/device_header.h"
 #include "model/operation/launch_spec.h"
 #include "model/operation/operation.h"
+#include "support/json.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -23,7 +24,7 @@ struct Derived {
   Expression expression;
   bool pasted = false;
   bool bound = false;
-  int line = 0;
+  JsonPlace place;
 };
 
 /// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box. With
@@ -38,14 +39,14 @@ struct TensorMapSpec {
   Expression swizzle;           ///< 0, 32, 64 or 128 bytes
   Expression l2_promotion;      ///< 0, 64, 128 or 256 bytes
   Expression when;              ///< 0: left out for the problem
-  int line = 0;
+  JsonPlace place;
 };
 
 struct WorkspaceSpec {
   std::string name;
   Expression bytes;
   Expression zeroed;  ///< 1: the kernel needs zeros on entry
-  int line = 0;
+  JsonPlace place;
 };
 
 /// Which architectures a template runs on. `specific` compiles for the arch-specific target
@@ -61,8 +62,7 @@ struct KernelTemplate {
   std::string name;  ///< "matmul/persistent_wave"
   std::string description;
   std::string operation;
-  std::string manifest_file;  ///< for messages and #line
-  std::string manifest;       ///< its text
+  std::vector<JsonFile> manifests;  ///< manifest.json, then what it extends, the nearest first
   std::string source_file;
   std::string source;
   std::vector<DeviceHeader> headers;  ///< files beside the source, which it may include
@@ -78,6 +78,7 @@ struct KernelTemplate {
   std::vector<WorkspaceSpec> workspaces;
   std::vector<LaunchSpec> launches;
 
+  const JsonFile& manifest() const { return manifests.front(); }
   bool runs_on(int sm_arch) const;
   /// The compile target for `sm_arch`, e.g. "sm_90a".
   std::string target(int sm_arch) const;

@@ -18,7 +18,6 @@ struct Parameter {
   std::string name;
   std::vector<std::int64_t> values;
   Binding binding = Binding::compile;
-  int line = 0;
 };
 
 /// One point of a parameter space: values in the space's order.

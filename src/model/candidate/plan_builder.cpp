@@ -21,14 +21,14 @@ constexpr int kClusterArch = 90;
 constexpr std::string_view kAxes[] = {"x", "y", "z"};
 
 /// Fills an execution plan and remembers the first thing that no device or this device cannot do.
-/// `file` is where the launches are written.
+/// `files` are where the launches are written.
 class PlanBuilder {
  public:
   /// `tensors` comes from `plan_tensors`.
-  PlanBuilder(const std::string& file, const Operation& operation,
+  PlanBuilder(std::span<const JsonFile> files, const Operation& operation,
               const Result<ExecutionPlan>& tensors, const Scope& scope,
               const DeviceProfile& profile)
-      : file_(file), operation_(operation), scope_(scope), profile_(profile) {
+      : files_(files), operation_(operation), scope_(scope), profile_(profile) {
     if (tensors) {
       plan_ = *tensors;
     } else {
@@ -43,7 +43,7 @@ class PlanBuilder {
     map.name = spec.name;
     map.tensor = tensor_index(spec.tensor);
     if (map.tensor == ArgumentPlan::kAbsent) return;
-    at(spec.line, "tensor map ", spec.name);
+    at(spec.place, "tensor map ", spec.name);
     if (!flag("when", spec.when)) return;
     const TensorShape& tensor = plan_.tensors[map.tensor];
     map.dtype = tensor.dtype;
@@ -72,7 +72,7 @@ class PlanBuilder {
 
   void add_workspace(const WorkspaceSpec& spec) {
     if (!error_.empty()) return;
-    at(spec.line, "workspace ", spec.name);
+    at(spec.place, "workspace ", spec.name);
     WorkspacePlan workspace;
     workspace.name = spec.name;
     workspace.bytes = evaluate("bytes", spec.bytes);
@@ -85,7 +85,7 @@ class PlanBuilder {
 
   void add_launch(const LaunchSpec& spec) {
     if (!error_.empty()) return;
-    at(spec.line, "launch ", spec.kernel);
+    at(spec.place, "launch ", spec.kernel);
     if (!flag("when", spec.when)) return;
     LaunchPlan launch;
     launch.kernel = spec.kernel;
@@ -130,14 +130,14 @@ class PlanBuilder {
   }
 
   /// Where the manifest is being read: "tensor map ", "a".
-  void at(int line, std::string_view kind, std::string_view name) {
-    line_ = line;
+  void at(JsonPlace place, std::string_view kind, std::string_view name) {
+    place_ = place;
     kind_ = kind;
     name_ = name;
   }
 
   void fail(std::string_view what) {
-    if (error_.empty()) error_ = concat(file_, ":", line_, ": ", kind_, name_, ": ", what);
+    if (error_.empty()) error_ = concat(place_.in(files_), ": ", kind_, name_, ": ", what);
   }
 
   void expect(bool holds, std::string_view field, const Expression& expression, std::int64_t value,
@@ -302,12 +302,12 @@ class PlanBuilder {
     return argument;
   }
 
-  const std::string& file_;
+  std::span<const JsonFile> files_;
   const Operation& operation_;
   const Scope& scope_;
   const DeviceProfile& profile_;
   ExecutionPlan plan_;
-  int line_ = 0;
+  JsonPlace place_;
   std::string_view kind_;
   std::string_view name_;
   std::string error_;
@@ -348,7 +348,7 @@ Result<ExecutionPlan> plan_tensors(const Operation& operation, const Problem& no
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
                                 const Result<ExecutionPlan>& tensors, const Scope& scope,
                                 const DeviceProfile& profile) {
-  PlanBuilder builder(kernel_template.manifest_file, operation, tensors, scope, profile);
+  PlanBuilder builder(kernel_template.manifests, operation, tensors, scope, profile);
   for (const WorkspaceSpec& workspace : kernel_template.workspaces) {
     builder.add_workspace(workspace);
   }
@@ -362,8 +362,9 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
 Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
                                           const DeviceProfile& profile) {
   const Scope scope = operation.scope(normalized);
-  const std::string file = operation.folder + "/operation.json";
-  PlanBuilder builder(file, operation, detail::plan_tensors(operation, normalized), scope, profile);
+  const JsonFile file{{}, operation.folder + "/operation.json", {}};
+  PlanBuilder builder({&file, 1}, operation, detail::plan_tensors(operation, normalized), scope,
+                      profile);
   builder.add_launch(operation.reference);
   return builder.finish();
 }

@@ -56,11 +56,11 @@ Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>
   }
   KW_ASSIGN(catalog->functions_, read_functions(function_files));
 
-  // All headers and operations before templates, since a template may implement an operation of
-  // another folder.
+  // All headers, fragments and operations before templates, since a template may implement an
+  // operation of another folder.
   using Step = Result<void> (Catalog::*)(const TemplateFolder&);
   for (const Step step :
-       {&Catalog::add_headers, &Catalog::add_operations, &Catalog::add_templates}) {
+       {&Catalog::add_included, &Catalog::add_operations, &Catalog::add_templates}) {
     for (const TemplateFolder& folder : catalog->folders_) {
       if (Result<void> added = ((*catalog).*step)(folder); !added) return std::move(added).error();
     }
@@ -68,21 +68,28 @@ Result<std::shared_ptr<const Catalog>> Catalog::load(const std::vector<fs::path>
   return std::shared_ptr<const Catalog>(std::move(catalog));
 }
 
-Result<void> Catalog::add_headers(const TemplateFolder& folder) {
+/// The headers and fragments of `include/`.
+Result<void> Catalog::add_included(const TemplateFolder& folder) {
   constexpr std::string_view kPrefix = "include/";
   for (const auto& [path, text] : folder.files()) {
-    if (!path.starts_with(kPrefix) || !path.ends_with(".cuh")) continue;
+    const bool is_fragment = path.ends_with(".json");
+    if (!path.starts_with(kPrefix) || !(path.ends_with(".cuh") || is_fragment)) continue;
     const std::string_view name = path.substr(kPrefix.size());
     if (name == "kernwright/config.cuh") {
       return Error{ErrorCode::invalid_argument,
                    concat(folder.place(path), ": header \"", name, "\" is made for each kernel")};
     }
-    if (find_named(headers_, name)) {
+    if (find_named(headers_, name) || find_named(fragments_, name)) {
       const auto first = std::ranges::find_if(
           folders_, [&same = path](const auto& other) { return other.files().contains(same); });
-      return defined_twice("header", name, first->place(path), folder.place(path));
+      return defined_twice(is_fragment ? "fragment" : "header", name, first->place(path),
+                           folder.place(path));
     }
-    headers_.push_back({std::string(name), text});
+    if (is_fragment) {
+      fragments_.push_back({std::string(name), folder.place(path), text});
+    } else {
+      headers_.push_back({std::string(name), text});
+    }
   }
   return {};
 }
@@ -166,7 +173,7 @@ Result<KernelTemplate> Catalog::parse(const Entry<KernelTemplate>& entry) const 
   }
   KW_ASSIGN(const Operation* operation, parsed(*owner));
   Result<KernelTemplate> made =
-      parse_manifest(folder.files().at(entry.path), place, entry.name, *operation);
+      parse_manifest(folder.files().at(entry.path), place, entry.name, *operation, fragments_);
   if (!made) return made;
   const auto source = folder.companion(concat(entry.name, "/", made->source_file), entry.path);
   if (!source) return source.error();

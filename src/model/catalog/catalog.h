@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/candidate/kernel_template.h"
+#include "model/catalog/fragment.h"
 #include "model/files/device_header.h"
 #include "model/files/template_folder.h"
 #include "model/operation/operation.h"
@@ -61,7 +62,7 @@ class Catalog {
     mutable std::optional<Result<Value>> value;  ///< set under `once`
   };
 
-  Result<void> add_headers(const TemplateFolder& folder);
+  Result<void> add_included(const TemplateFolder& folder);
   Result<void> add_operations(const TemplateFolder& folder);
   Result<void> add_templates(const TemplateFolder& folder);
   bool is_built_in(const TemplateFolder& folder) const;
@@ -80,6 +81,7 @@ class Catalog {
 
   std::deque<TemplateFolder> folders_;  ///< the built-in one first
   std::vector<DeviceHeader> headers_;
+  std::vector<Fragment> fragments_;
   std::vector<std::shared_ptr<const UserFunction>> functions_;
   std::deque<Entry<Operation>> operations_;
   std::deque<Entry<KernelTemplate>> templates_;

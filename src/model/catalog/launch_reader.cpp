@@ -24,7 +24,6 @@ constexpr KindRow kKinds[] = {{"tensor", ArgumentKind::tensor, &ArgumentNames::t
 ArgumentSpec read_argument(const JsonReader& json, std::span<const std::string> names,
                            const ArgumentNames& arguments) {
   ArgumentSpec argument;
-  argument.line = json.line();
   const auto members = json.members();
   if (members.size() != 1) {
     json.fail(concat("expected one key, found ", members.size()));
@@ -69,7 +68,7 @@ LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> name
   json.expect_keys({"kernel", "grid", "block", "cluster", "dynamic_smem", "cooperative",
                     "programmatic", "waits", "when", "arguments"});
   LaunchSpec launch;
-  launch.line = json.line();
+  launch.place = json.place();
   launch.kernel = json.required("kernel").value_name();
   launch.grid = read_extent(json.required("grid"), names);
   launch.block = read_extent(json.required("block"), names);

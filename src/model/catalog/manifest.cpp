@@ -28,9 +28,9 @@ class ManifestReader {
       : json_(json), operation_(operation), names_(operation.value_names()) {}
 
   KernelTemplate read() {
-    json_.expect_keys({"operation", "description", "source", "arch", "when", "dims", "parameters",
-                       "default", "derived", "rules", "spill_bytes", "tensor_maps", "workspace",
-                       "launches"});
+    json_.expect_keys({"extends", "operation", "description", "source", "arch", "when", "dims",
+                       "parameters", "default", "derived", "rules", "spill_bytes", "tensor_maps",
+                       "workspace", "launches"});
     read_operation(json_.required("operation"));
     made_.description = json_.required("description").string();
     read_source(json_.required("source"));
@@ -148,7 +148,6 @@ class ManifestReader {
     for (const auto& [name, entry] : json.members()) {
       Parameter parameter;
       parameter.name = name;
-      parameter.line = entry.line();
       JsonReader values = entry;
       if (entry.is_object()) {
         entry.expect_keys({"values", "bind"});
@@ -211,7 +210,7 @@ class ManifestReader {
     for (const auto& [name, entry] : json.members()) {
       Derived derived;
       derived.name = name;
-      derived.line = entry.line();
+      derived.place = entry.place();
       JsonReader value = entry;
       if (entry.is_object()) {
         entry.expect_keys({"value", "bind"});
@@ -260,7 +259,7 @@ class ManifestReader {
       entry.expect_keys({"tensor", "copy", "box", "swizzle", "l2_promotion", "when"});
       TensorMapSpec map;
       map.name = name;
-      map.line = entry.line();
+      map.place = entry.place();
       const Tensor* tensor = find_tensor(entry.required("tensor"));
       const JsonReader box = entry.required("box");
       map.box = box.expressions(names_);
@@ -303,7 +302,7 @@ class ManifestReader {
       entry.expect_keys({"bytes", "zeroed"});
       made_.workspaces.push_back({name, entry.required("bytes").expression(names_),
                                   entry.optional("zeroed").expression_or("0", names_),
-                                  entry.line()});
+                                  entry.place()});
     }
   }
 
@@ -340,14 +339,17 @@ std::string KernelTemplate::target(int sm_arch) const {
 }
 
 Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
-                                      std::string_view name, const Operation& operation) {
-  KW_ASSIGN(const JsonNode root, parse_json(json, file));
-  Diagnostics diagnostics(file);
-  KernelTemplate made = ManifestReader(JsonReader(&root, "", 1, diagnostics), operation).read();
+                                      std::string_view name, const Operation& operation,
+                                      std::span<const Fragment> fragments) {
+  JsonFile manifest{concat(name, "/manifest.json"), std::string(file), std::string(json)};
+  KW_ASSIGN(detail::MergedManifest merged, detail::read_merged(std::move(manifest), fragments));
+  std::vector<std::string> places;
+  for (const JsonFile& one : merged.files) places.push_back(one.place);
+  Diagnostics diagnostics(std::move(places));
+  KernelTemplate made = ManifestReader(JsonReader(merged.root, diagnostics), operation).read();
   if (!diagnostics.ok()) return diagnostics.error();
   made.name = name;
-  made.manifest_file = file;
-  made.manifest = json;
+  made.manifests = std::move(merged.files);
   return made;
 }
 

@@ -1,16 +1,20 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "model/candidate/kernel_template.h"
+#include "model/catalog/fragment.h"
 #include "model/operation/operation.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
-/// Parses manifest.json against its operation: every name in every expression must exist. `source`,
-/// the text of `source_file` beside it, and `headers` are left for the caller to read.
+/// Parses manifest.json, which may extend some of `fragments`, against its operation: every name in
+/// every expression must exist. `source`, the text of `source_file` beside it, and `headers` are
+/// left for the caller to read. Errors name file, line and field.
 Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
-                                      std::string_view name, const Operation& operation);
+                                      std::string_view name, const Operation& operation,
+                                      std::span<const Fragment> fragments = {});
 
 }  // namespace kernwright

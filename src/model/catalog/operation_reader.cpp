@@ -405,7 +405,7 @@ Result<Operation> parse_operation(std::string_view json, std::string_view file,
                                   std::string reference_source) {
   KW_ASSIGN(const JsonNode root, parse_json(json, file));
   Diagnostics diagnostics(file);
-  Operation operation = OperationReader(JsonReader(&root, "", 1, diagnostics)).read();
+  Operation operation = OperationReader(JsonReader(root, diagnostics)).read();
   if (!diagnostics.ok()) return diagnostics.error();
   operation.reference_source = std::move(reference_source);
   operation.folder = std::filesystem::path(file).parent_path().string();

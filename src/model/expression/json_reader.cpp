@@ -16,7 +16,7 @@ JsonReader JsonReader::child(const JsonNode* node, std::string_view name) const 
   std::string path = path_;
   if (!path.empty()) path += '.';
   path += name;
-  return {node, std::move(path), line_, *diagnostics_};
+  return {node, std::move(path), place_, *diagnostics_};
 }
 
 void JsonReader::expect_keys(std::initializer_list<std::string_view> known) const {
@@ -53,7 +53,7 @@ std::vector<JsonReader> JsonReader::elements() const {
   if (const auto* array = get<JsonNode::Array>("array")) {
     for (const JsonNode& node : *array) {
       const std::string path = path_ + '[' + std::to_string(readers.size()) + ']';
-      readers.emplace_back(&node, path, line_, *diagnostics_);
+      readers.push_back(JsonReader(&node, path, place_, *diagnostics_));
     }
   }
   return readers;

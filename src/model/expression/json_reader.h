@@ -19,18 +19,22 @@ namespace kernwright::detail {
 /// with empty values, so that the readers need no check after every field.
 class Diagnostics {
  public:
-  explicit Diagnostics(std::string_view file) : file_(file) {}
+  explicit Diagnostics(std::string_view file) : Diagnostics(std::vector{std::string(file)}) {}
+  /// `files` in the order in which `JsonPlace` counts them.
+  explicit Diagnostics(std::vector<std::string> files) : files_(std::move(files)) {}
 
   bool ok() const { return message_.empty(); }
   Error error() const { return {ErrorCode::invalid_argument, message_}; }
 
   /// Keeps `file:line: field: what`, if it is the first.
-  void fail(int line, std::string_view field, std::string_view what) {
-    if (ok()) message_ = concat(file_, ":", line, ": ", field, ": ", what);
+  void fail(JsonPlace place, std::string_view field, std::string_view what) {
+    if (!ok()) return;
+    const std::string& file = files_[static_cast<std::size_t>(place.file)];
+    message_ = concat(file, ":", place.line, ": ", field, ": ", what);
   }
 
  private:
-  std::string file_;
+  std::vector<std::string> files_;
   std::string message_;
 };
 
@@ -38,12 +42,9 @@ class Diagnostics {
 /// reports a value of the wrong kind and then gives an empty one.
 class JsonReader {
  public:
-  /// `node` may be null: a missing optional value.
-  JsonReader(const JsonNode* node, std::string path, int parent_line, Diagnostics& diagnostics)
-      : node_(node),
-        path_(std::move(path)),
-        line_(node ? node->line : parent_line),
-        diagnostics_(&diagnostics) {}
+  /// The value of a whole file.
+  JsonReader(const JsonNode& root, Diagnostics& diagnostics)
+      : JsonReader(&root, "", {}, diagnostics) {}
 
   bool present() const { return node_ != nullptr; }
   bool is_object() const { return node_ && node_->object(); }
@@ -52,11 +53,11 @@ class JsonReader {
   bool is(std::string_view text) const {
     return node_ && node_->string() && *node_->string() == text;
   }
-  int line() const { return line_; }
+  JsonPlace place() const { return place_; }
   const std::string& path() const { return path_; }
   Diagnostics& diagnostics() const { return *diagnostics_; }
   void fail(std::string_view what) const {
-    diagnostics_->fail(line_, path_.empty() ? "file" : std::string_view(path_), what);
+    diagnostics_->fail(place_, path_.empty() ? "file" : std::string_view(path_), what);
   }
 
   /// Refuses every key of the object that is not in `known`.
@@ -86,13 +87,20 @@ class JsonReader {
   std::string value_name() const;
 
  private:
+  /// `node` may be null: a missing optional value.
+  JsonReader(const JsonNode* node, std::string path, JsonPlace parent, Diagnostics& diagnostics)
+      : node_(node),
+        path_(std::move(path)),
+        place_(node ? JsonPlace{node->file, node->line} : parent),
+        diagnostics_(&diagnostics) {}
+
   template <typename T>
   const T* get(std::string_view wanted) const;
   JsonReader child(const JsonNode* node, std::string_view name) const;
 
   const JsonNode* node_;
   std::string path_;
-  int line_;
+  JsonPlace place_;
   Diagnostics* diagnostics_;
 };
 

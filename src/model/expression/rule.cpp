@@ -21,7 +21,7 @@ std::vector<Rule> read_rules(const JsonReader& json, const std::vector<std::stri
     entry.expect_keys({"rule", "why"});
     const JsonReader text = entry.required("rule");
     const JsonReader why = entry.required("why");
-    Rule rule{text.expression(names), why.string(), text.line()};
+    Rule rule{text.expression(names), why.string(), text.place()};
     if (why.present() && rule.why.empty()) why.fail("a rule needs a reason");
     rules.push_back(std::move(rule));
   }

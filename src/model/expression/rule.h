@@ -12,7 +12,7 @@ namespace kernwright {
 struct Rule {
   Expression expression;
   std::string why;
-  int line = 0;
+  JsonPlace place;
 
   /// `rule "m < 8" failed: 9 >= 8 (why)` where it does not hold in `scope`; empty where it does.
   std::string failure(const Scope& scope) const;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/expression/expression.h"
+#include "support/json.h"
 
 namespace kernwright {
 
@@ -25,7 +26,6 @@ struct ArgumentSpec {
   ArgumentKind kind = ArgumentKind::int32;
   std::string name;       ///< of the tensor, tensor map, workspace or scalar
   Expression expression;  ///< for int32, int64 and early
-  int line = 0;
 };
 
 /// One kernel launch as written: geometry and arguments are expressions over the problem, the
@@ -41,7 +41,7 @@ struct LaunchSpec {
   Expression waits;                 ///< 1: every block waits before it touches others' memory
   Expression when;                  ///< 0: this launch is left out for the problem
   std::vector<ArgumentSpec> arguments;
-  int line = 0;
+  JsonPlace place;
 };
 
 }  // namespace kernwright

@@ -34,7 +34,8 @@ Result<void> check_memory(const Operation& operation, const Problem& normalized,
 
 std::string digest_of_template(const KernelTemplate& kernel_template, const Catalog& catalog) {
   Hasher hasher;
-  hasher.add("manifest", kernel_template.manifest).add("source", kernel_template.source);
+  for (const JsonFile& manifest : kernel_template.manifests) hasher.add("manifest", manifest.text);
+  hasher.add("source", kernel_template.source);
   for (const auto* headers : {&catalog.headers(), &kernel_template.headers}) {
     for (const DeviceHeader& header : *headers) hasher.add(header.name, header.text);
   }

@@ -8,7 +8,7 @@ namespace {
 
 ParameterSpace small_space() {
   return ParameterSpace(
-      {{"A", {1, 2}, Binding::compile, 1}, {"B", {10, 20, 30}, Binding::runtime, 2}});
+      {{"A", {1, 2}, Binding::compile}, {"B", {10, 20, 30}, Binding::runtime}});
 }
 
 TEST(ParameterSpaceTest, LastParameterRunsFastest) {

@@ -86,7 +86,7 @@ TEST(RuleTreeTest, ASpaceWithoutParametersHasOnePoint) {
 TEST(RuleTreeTest, ARuleThatCannotBeComputedRejects) {
   KernelTemplate kernel_template;
   kernel_template.space = ParameterSpace({{"A", {0, 1, 2}}, {"B", {1, 2}}});
-  kernel_template.rules = {{Expression::parse("10 / A > 5 || B == 2").value(), "", 0}};
+  kernel_template.rules = {{Expression::parse("10 / A > 5 || B == 2").value(), "", {}}};
   std::vector<std::int64_t> points;
   RuleTree(kernel_template, {}).collect(0, 6, points);
   EXPECT_EQ(points, (std::vector<std::int64_t>{2, 3, 5})) << "A = 0 has no quotient";

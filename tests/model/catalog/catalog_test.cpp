@@ -50,7 +50,7 @@ TEST_F(CatalogTest, FoldersAreAddedToTheBuiltIns) {
   const Result<const KernelTemplate*> boxes = (*catalog)->kernel_template("scale/boxes");
   ASSERT_TRUE(boxes);
   EXPECT_EQ((*boxes)->source, "// kernel");
-  EXPECT_EQ((*boxes)->manifest_file, place("scale/boxes/manifest.json"));
+  EXPECT_EQ((*boxes)->manifest().place, place("scale/boxes/manifest.json"));
   EXPECT_TRUE((*catalog)->operation("matmul"));
   EXPECT_EQ((*catalog)->templates_of("scale").size(), 1U);
   EXPECT_EQ((*catalog)->headers().back().name, "mine/header.cuh");
@@ -162,6 +162,30 @@ TEST_F(CatalogTest, ATemplateMayImplementABuiltInOperation) {
   ASSERT_TRUE(catalog) << catalog.error().message;
   EXPECT_EQ((*catalog)->templates_of("vector_add").size(), count + 1);
   EXPECT_EQ((*catalog)->kernel_template("vector_add/mine").value()->space.size(), 1);
+}
+
+TEST_F(CatalogTest, ATemplateMayExtendAFragmentOfThisOrAnotherFolder) {
+  write("softmax/mine/kernel.cu", "// mine");
+  write("softmax/mine/manifest.json", R"json({
+    "extends": "mine/short.json", "operation": "softmax",
+    "launches": [{"kernel": "mine", "arguments": [{"tensor": "x"}, {"tensor": "y"}]}]
+  })json");
+  write("include/mine/short.json", R"json({
+    "extends": "kernwright/rows/row.json", "parameters": {"CLUSTER": [1]}
+  })json");
+  const auto catalog = Catalog::load({dir_.path()});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const KernelTemplate& mine = **(*catalog)->kernel_template("softmax/mine");
+  const KernelTemplate& row = **(*catalog)->kernel_template("softmax/row");
+  EXPECT_EQ(mine.space.size() * 4, row.space.size());
+  ASSERT_EQ(mine.manifests.size(), 3U);
+  EXPECT_EQ(mine.manifests[1].place, place("include/mine/short.json"));
+  EXPECT_EQ(mine.manifests[2].text, row.manifests[1].text);
+  write("include/kernwright/rows/row.json", "{}");
+  EXPECT_EQ(load_error(),
+            "fragment \"kernwright/rows/row.json\" is defined twice, in "
+            "templates/include/kernwright/rows/row.json and " +
+                place("include/kernwright/rows/row.json"));
 }
 
 TEST_F(CatalogTest, NamesDefinedTwiceAreRefusedWithBothPlaces) {

@@ -11,9 +11,9 @@ TEST(ManifestTest, ReadsEveryField) {
   const Operation operation = scale_operation();
   const KernelTemplate made = scale_template(operation);
   EXPECT_EQ(made.name, "scale/boxes");
-  EXPECT_EQ(made.manifest_file, "scale/boxes/manifest.json");
+  EXPECT_EQ(made.manifest().place, "scale/boxes/manifest.json");
   EXPECT_EQ(made.source_file, "kernel.cu");
-  EXPECT_NE(made.manifest.find("\"parameters\""), std::string::npos);
+  EXPECT_NE(made.manifest().text.find("\"parameters\""), std::string::npos);
   EXPECT_EQ(made.when.size(), 1U);
   EXPECT_EQ(made.constant_dims, std::vector<std::string>{"n"});
   EXPECT_EQ(made.space.size(), 12);
@@ -21,7 +21,7 @@ TEST(ManifestTest, ReadsEveryField) {
   EXPECT_EQ(made.space.parameters()[2].binding, Binding::runtime);
   EXPECT_EQ(made.default_configuration.text(), "ROWS=8 STAGES=2 GROUP=4");
   EXPECT_EQ(made.allowed_spill_bytes, 8);
-  EXPECT_EQ(made.rules[1].line, 20);
+  EXPECT_EQ(made.rules[1].place.line, 20);
   EXPECT_EQ(made.rules[1].why, "no more rows in flight");
   EXPECT_EQ(made.tensor_maps[1].swizzle.text(), "0");
   EXPECT_EQ(made.workspaces[0].name, "counters");
@@ -93,9 +93,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:2: operation: \"scales\" is not the operation of the folder, \"scale\""},
         Refused{
             "\"spill_bytes\": 8", "\"spills\": 8",
-            "m.json:22: spills: unknown key, known are operation, description, source, arch, when, "
-            "dims, parameters, default, derived, rules, spill_bytes, tensor_maps, workspace, "
-            "launches"},
+            "m.json:22: spills: unknown key, known are extends, operation, description, source, "
+            "arch, when, dims, parameters, default, derived, rules, spill_bytes, tensor_maps, "
+            "workspace, launches"},
         Refused{"\"source\": \"kernel.cu\",", "", "m.json:1: source: missing"},
         Refused{"\"tiles\": \"ceil_div(m, ROWS)\"", R"("tiles": {"value": "m", "bind": "runtime"})",
                 "m.json:16: derived.tiles.bind: \"runtime\" is not compile"},

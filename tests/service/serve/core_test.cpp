@@ -363,6 +363,23 @@ TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
   EXPECT_NE(kernel->summary().artifact, before);
 }
 
+TEST_F(OwnTemplateTest, AChangedFragmentOfTheManifestLowersTheMatchToSeed) {
+  write("include/mine/plain.json", R"({"arch": {"min": 80}, "source": "kernel.cu"})");
+  const std::filesystem::path manifest = folder_ / "scale/plain/manifest.json";
+  std::string extending = *read_file(manifest);
+  const std::string source = "\"source\": \"kernel.cu\"";
+  extending.replace(extending.find(source), source.size(), "\"extends\": \"mine/plain.json\"");
+  write("scale/plain/manifest.json", extending);
+  ASSERT_TRUE(open()->tune(problem_, few_trials()));
+  EXPECT_EQ(open(MissPolicy::fail)->get_best_kernel(problem_)->match(), Match::exact);
+  write("include/mine/plain.json", R"({"arch": {"min": 90}, "source": "kernel.cu"})");
+  const auto core = open(MissPolicy::fail);
+  const Result<Kernel> kernel = core->get_best_kernel(problem_);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_EQ(kernel->match(), Match::seed);
+  EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
+}
+
 TEST_F(OwnTemplateTest, APredictionOfAChangedSourceIsCompiledAnewToo) {
   const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
   write("scale/plain/kernel.cu", "// second");
