@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kManifest = "manifest.json";
 constexpr std::string_view kHeaderFolder = "kernwright/";
-constexpr std::string_view kBarrierHeader = "kernwright/mbarrier.cuh";
+constexpr std::string_view kBarrierHeader = "kernwright/ptx/mbarrier.cuh";
 
 /// The loop of mbarrier_wait, and one that gives up.
 constexpr std::string_view kWait =

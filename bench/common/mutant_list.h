@@ -34,7 +34,7 @@ struct Mutant {
   std::string name;  ///< unique among all
   MutantKind kind = MutantKind::arithmetic;
   std::string kernel_template;
-  /// "kernel.cu", "manifest.json", a header beside these or else a device header, "mma.cuh".
+  /// "kernel.cu", "manifest.json", a header beside these or else a device header, "ptx/mma.cuh".
   std::string file;
   std::string find;
   std::string replace;

@@ -1,5 +1,5 @@
 #include <kernwright/config.cuh>
-#include <kernwright/formula_reference.cuh>
+#include <kernwright/math/formula_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;

@@ -1,5 +1,5 @@
-#include <kernwright/activation_reference.cuh>
 #include <kernwright/config.cuh>
+#include <kernwright/math/activation_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;

@@ -54,7 +54,7 @@ TEST(MutantBuildsTest, WaitsAreBounded) {
   ASSERT_TRUE(builds);
   for (const MutantTry& made : builds->tries()) {
     for (const auto& [name, text] : made.request.headers) {
-      if (name != "kernwright/mbarrier.cuh") continue;
+      if (name != "kernwright/ptx/mbarrier.cuh") continue;
       EXPECT_NE(text.find("globaltimer"), std::string::npos) << made.label();
     }
   }

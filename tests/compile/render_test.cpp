@@ -48,7 +48,7 @@ TEST_F(RenderTest, ARequestHasTheSourceTheConfigurationAndTheDeviceHeaders) {
                        [&](const auto& header) { return header.first == name; });
   };
   EXPECT_TRUE(has("kernwright/config.cuh"));
-  EXPECT_TRUE(has("kernwright/types.cuh"));
+  EXPECT_TRUE(has("kernwright/math/types.cuh"));
 }
 
 TEST_F(RenderTest, RunTimeParametersDoNotChangeTheRequest) {

@@ -5,11 +5,11 @@ namespace kernwright {
 /// Kernels over the headers that know no operation, `tile/` and the wider boxes of `tma.cuh`: what
 /// kernels of other operations would use of them. They include no config.cuh.
 inline constexpr const char* kTileKernels = R"(
-#include <kernwright/mbarrier.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/tile_store.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>
-#include <kernwright/tma.cuh>
+#include <kernwright/ptx/tma.cuh>
 
 namespace {
 

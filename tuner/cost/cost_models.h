@@ -18,7 +18,7 @@ double predict_matmul_us(const Candidate& candidate, const DeviceProfile& profil
 /// flight.
 double predict_streaming_us(const Candidate& candidate, const DeviceProfile& profile);
 
-/// Rows that groups of threads share, as `kernwright/row.cuh` describes: the bytes over the rate
+/// Rows that groups of threads share, as `kernwright/rows/row.cuh` describes: the bytes over the rate
 /// that the bytes in flight give, against instructions, powers and the blocks' own serial time. A
 /// template without ROW_BYTES is taken for streaming work.
 double predict_rows_us(const Candidate& candidate, const DeviceProfile& profile);

@@ -219,8 +219,8 @@ Result<CompileRequest> data_ops_request(DType dtype, int sm_arch) {
     if (file.path == "data_ops.cu") request.source = file.content;
   }
   for (const EmbeddedFile& file : embedded_templates()) {
-    if (file.path == "include/kernwright/types.cuh") {
-      request.headers.emplace_back("kernwright/types.cuh", file.content);
+    if (file.path == "include/kernwright/math/types.cuh") {
+      request.headers.emplace_back("kernwright/math/types.cuh", file.content);
     }
   }
   if (request.source.empty() || request.headers.empty()) {

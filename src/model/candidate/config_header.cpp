@@ -124,8 +124,8 @@ class HeaderWriter {
 
   std::string finish() const {
     std::string text = concat(
-        "#pragma once\n#include <kernwright/limits.cuh>\n#include "
-        "<kernwright/types.cuh>\n\nnamespace kernwright::config {\n",
+        "#pragma once\n#include <kernwright/math/limits.cuh>\n#include "
+        "<kernwright/math/types.cuh>\n\nnamespace kernwright::config {\n",
         kKernelFunctions, "\n", aliases_, values_, functions_);
     if (!assertions_.empty()) {
       // The names once more, with the width that they have on the host.

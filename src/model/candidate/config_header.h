@@ -7,7 +7,8 @@
 
 namespace kernwright {
 
-/// The element type's name in kernels, "kernwright::bf16" (declared in <kernwright/types.cuh>).
+/// The element type's name in kernels, "kernwright::bf16", as <kernwright/math/types.cuh> declares
+/// it.
 std::string_view cuda_type(DType dtype);
 
 /// The text of the generated header `kernwright/config.cuh` of a candidate: parameters bound at

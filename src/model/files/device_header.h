@@ -5,7 +5,7 @@
 
 namespace kernwright {
 
-/// A file that kernels may include by its name: `kernwright/mma.cuh`, or `tile.cuh` beside a
+/// A file that kernels may include by its name: `kernwright/ptx/mma.cuh`, or `tile.cuh` beside a
 /// template. Its text lives as long as the catalog.
 struct DeviceHeader {
   std::string name;

@@ -1,7 +1,7 @@
 #include <kernwright/config.cuh>
-#include <kernwright/formula.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/formula.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;

@@ -1,8 +1,8 @@
-#include <kernwright/activation.cuh>
 #include <kernwright/config.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/stream.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/activation.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/rows/stream.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;

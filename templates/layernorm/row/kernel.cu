@@ -1,5 +1,5 @@
-#include <kernwright/row_sums.cuh>
-#include <kernwright/row_weights.cuh>
+#include <kernwright/rows/row_sums.cuh>
+#include <kernwright/rows/row_weights.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;

@@ -24,15 +24,15 @@
 // ask the L2 for the first columns of their rows of B before they wait. Later ones have nothing to
 // wait for.
 
-#include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
-#include <kernwright/cp_async.cuh>
-#include <kernwright/element_shift.cuh>
-#include <kernwright/few_rows.cuh>
-#include <kernwright/mma.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/types.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/element_shift.cuh>
+#include <kernwright/matmul/few_rows.cuh>
+#include <kernwright/ptx/cluster.cuh>
+#include <kernwright/ptx/cp_async.cuh>
+#include <kernwright/ptx/mma.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 
 namespace {
 

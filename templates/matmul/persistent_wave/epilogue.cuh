@@ -5,8 +5,8 @@
 // one. The functions of wgmma_epilogue.cuh do the arithmetic.
 
 #include "layout.cuh"
-#include <kernwright/cluster.cuh>
-#include <kernwright/split.cuh>
+#include <kernwright/matmul/split.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
 
 namespace {
 

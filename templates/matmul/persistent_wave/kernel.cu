@@ -32,12 +32,13 @@
 #include "epilogue.cuh"
 #include "layout.cuh"
 #include "mainloop.cuh"
-#include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
-#include <kernwright/mbarrier.cuh>
-#include <kernwright/pad_rows.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/tma.cuh>
+#include <kernwright/matmul/pad_rows.cuh>
+#include <kernwright/ptx/cluster.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
 
 namespace {
 

@@ -3,11 +3,11 @@
 // where in shared memory they lie.
 
 #include <kernwright/config.cuh>
+#include <kernwright/matmul/wgmma_epilogue.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/tile_schedule.cuh>
 #include <kernwright/tile/tile_store.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>
-#include <kernwright/wgmma_epilogue.cuh>
 
 namespace {
 

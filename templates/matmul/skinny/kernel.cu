@@ -30,19 +30,20 @@
 // Rows that do not start at multiples of 16 bytes are beyond TMA: matmul_pad, a launch in front,
 // copies such operands.
 
-#include <kernwright/cluster.cuh>
 #include <kernwright/config.cuh>
-#include <kernwright/few_rows.cuh>
-#include <kernwright/mbarrier.cuh>
-#include <kernwright/pad_rows.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/stmatrix.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/few_rows.cuh>
+#include <kernwright/matmul/pad_rows.cuh>
+#include <kernwright/ptx/cluster.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/swizzle.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>
-#include <kernwright/tma.cuh>
-#include <kernwright/types.cuh>
-#include <kernwright/vector.cuh>
 
 namespace {
 

@@ -1,11 +1,11 @@
 #include <kernwright/config.cuh>
-#include <kernwright/cp_async.cuh>
-#include <kernwright/epilogue.cuh>
-#include <kernwright/ldmatrix.cuh>
-#include <kernwright/mma.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/split.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/epilogue.cuh>
+#include <kernwright/matmul/split.cuh>
+#include <kernwright/ptx/cp_async.cuh>
+#include <kernwright/ptx/ldmatrix.cuh>
+#include <kernwright/ptx/mma.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;

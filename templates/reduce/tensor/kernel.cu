@@ -1,7 +1,7 @@
 #include <kernwright/config.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/reduce.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/reduce.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;

@@ -1,4 +1,4 @@
-#include <kernwright/row_weights.cuh>
+#include <kernwright/rows/row_weights.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;

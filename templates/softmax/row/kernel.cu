@@ -1,4 +1,4 @@
-#include <kernwright/row.cuh>
+#include <kernwright/rows/row.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;

@@ -1,6 +1,6 @@
 #include <kernwright/config.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;

@@ -28,11 +28,12 @@ class ConfigHeaderTest : public ::testing::Test {
 
 TEST_F(ConfigHeaderTest, HoldsWhatTheCompilerMayKnow) {
   const std::string text = header(8, 2, 4);
-  for (const char* line : {"using dtype_t = kernwright::bf16;", "constexpr int dtype_bf16 = 0;",
-                           "constexpr int dtype_bytes = 2;", "constexpr int weight_scale = 1;",
-                           "constexpr int weight = 1;", "constexpr int n = 256;",
-                           "constexpr int ROWS = 8;", "constexpr int STAGES = 2;",
-                           "constexpr int SMEM_BYTES = 8192;", "#include <kernwright/types.cuh>"}) {
+  for (const char* line :
+       {"using dtype_t = kernwright::bf16;", "constexpr int dtype_bf16 = 0;",
+        "constexpr int dtype_bytes = 2;", "constexpr int weight_scale = 1;",
+        "constexpr int weight = 1;", "constexpr int n = 256;", "constexpr int ROWS = 8;",
+        "constexpr int STAGES = 2;", "constexpr int SMEM_BYTES = 8192;",
+        "#include <kernwright/math/types.cuh>"}) {
     EXPECT_TRUE(has(text, line)) << line;
   }
   for (const char* name : {" m =", " GROUP =", " tiles =", "sm_count", "smem_per_block_optin"}) {

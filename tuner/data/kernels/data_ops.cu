@@ -1,7 +1,7 @@
 // Drawing and comparing whole tensors. Compiled once per element type, which is given as ELEMENT.
 // Every kernel is a grid-stride loop with 64-bit indices: tensors may exceed 2^31 elements.
 // The formulas are those of host_data_ops.cpp; the tests hold the two against each other.
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
 
 using element = ELEMENT;
 using kernwright::from_float;

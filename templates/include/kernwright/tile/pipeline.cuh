@@ -17,7 +17,7 @@
 // for each other, and so may those of one n: a stage of this block is free once the readers of all
 // these blocks have released it. With 1 x 1 nobody else is asked.
 
-#include <kernwright/mbarrier.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
 
 namespace kernwright {
 

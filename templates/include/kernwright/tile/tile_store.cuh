@@ -12,10 +12,10 @@
 // Rounded chunks may wait in registers between the first two. Before the block ends or reads what
 // it stored, the lane that called tma_store() waits for it.
 
-#include <kernwright/stmatrix.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/ptx/tma.cuh>
 #include <kernwright/tile/swizzle.cuh>
-#include <kernwright/tma.cuh>
-#include <kernwright/types.cuh>
 
 namespace kernwright {
 

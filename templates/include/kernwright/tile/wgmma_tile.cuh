@@ -14,9 +14,9 @@
 //   wgmma_commit()
 //   wgmma_wait<n>(), and once n is 0 wgmma_pin(d[i]) again, before d is read
 
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/wgmma.cuh>
 #include <kernwright/tile/swizzle.cuh>
-#include <kernwright/types.cuh>
-#include <kernwright/wgmma.cuh>
 
 namespace kernwright {
 

@@ -1,7 +1,7 @@
 #pragma once
 // mma.sync of 32 bytes of k with fp32 accumulation (sm_80 and newer).
 
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
 
 namespace kernwright {
 

@@ -1,7 +1,7 @@
 #pragma once
 // What a formula of a problem is made of on fp32 values.
 
-#include <kernwright/activation.cuh>
+#include <kernwright/math/activation.cuh>
 
 namespace kernwright {
 

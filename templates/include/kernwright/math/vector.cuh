@@ -2,7 +2,7 @@
 // Loads and stores of 1 to 16 bytes with cache hints, and their conversion to and from fp32.
 // Data stay packed in registers until they are used, so that a row costs its bytes and no more.
 
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
 
 namespace kernwright {
 

@@ -3,10 +3,11 @@
 // group gets the result, and all get the same bits, since the order is fixed. A reduction is a type
 // with `Value` (plain data of whole words), `identity()` and `combine(a, b)`.
 
-#include <kernwright/cluster.cuh>
-#include <kernwright/cp_async.cuh>
-#include <kernwright/mbarrier.cuh>
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/cluster.cuh>
+#include <kernwright/ptx/cp_async.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
 
 namespace kernwright {
 

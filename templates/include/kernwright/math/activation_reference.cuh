@@ -3,7 +3,7 @@
 // activation.cuh are relative to. An error of an exponential is that of its argument times as much
 // as this, so the magnitude of what is made of exp(e) grows with 1 + |e|.
 
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
 
 namespace kernwright {
 

@@ -2,8 +2,8 @@
 // Copies rows, which may start at any byte, to rows that start at whole lines: the form that TMA
 // can address.
 
-#include <kernwright/element_shift.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/element_shift.cuh>
 
 namespace kernwright {
 

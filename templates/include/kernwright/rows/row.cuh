@@ -17,11 +17,11 @@
 // these names come from the manifest; STREAMS is how many tensors are read.
 
 #include <kernwright/config.cuh>
-#include <kernwright/mbarrier.cuh>
-#include <kernwright/programmatic.cuh>
-#include <kernwright/reduce.cuh>
-#include <kernwright/tma.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/reduce.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/tma.cuh>
 
 namespace kernwright::row {
 

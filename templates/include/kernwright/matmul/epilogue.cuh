@@ -6,9 +6,9 @@
 // activation(alpha * gate) * alpha * other. Where alpha is 0 the operands are not read, and their
 // sums are 0; where beta is 0 the residual is not.
 
-#include <kernwright/activation.cuh>
 #include <kernwright/config.cuh>
-#include <kernwright/vector.cuh>
+#include <kernwright/math/activation.cuh>
+#include <kernwright/math/vector.cuh>
 
 namespace kernwright {
 

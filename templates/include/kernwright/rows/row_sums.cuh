@@ -4,8 +4,8 @@
 // adding and squaring take 24. They take 16-bit elements in vectors of 16 bytes, and four lanes or
 // more of a row: a warp's vectors are the 16 rows of a matrix, of which four lanes hold two.
 
-#include <kernwright/mma.cuh>
-#include <kernwright/row.cuh>
+#include <kernwright/ptx/mma.cuh>
+#include <kernwright/rows/row.cuh>
 
 namespace kernwright::row {
 

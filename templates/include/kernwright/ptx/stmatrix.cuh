@@ -1,7 +1,7 @@
 #pragma once
 // Fragments of an accumulator to shared memory (sm_90), and single elements and pairs from there.
 
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
 
 namespace kernwright {
 

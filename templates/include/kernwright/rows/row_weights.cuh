@@ -2,7 +2,7 @@
 // Vectors of weights that all rows share, for kernels over rows with the parameters WEIGHT_EARLY
 // and ROWS_AT_ONCE.
 
-#include <kernwright/row.cuh>
+#include <kernwright/rows/row.cuh>
 
 namespace kernwright::row {
 

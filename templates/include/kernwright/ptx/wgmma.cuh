@@ -10,7 +10,7 @@
 // on, the next 64 rows 8192. MN-major, for 16-bit types alone, a row is one k of 64 rows of the
 // operand: the next K = 16 are 2048 bytes on.
 
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
 
 namespace kernwright {
 

@@ -4,7 +4,7 @@
 // derivatives and adds its own rounding, so that a result that cancelled has a wide bound and no
 // other has.
 
-#include <kernwright/activation_reference.cuh>
+#include <kernwright/math/activation_reference.cuh>
 
 namespace kernwright {
 

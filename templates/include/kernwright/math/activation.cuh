@@ -2,7 +2,7 @@
 // Activations on fp32 values: no branch, at most two operations of the special function unit (ex2,
 // rcp), so that 16-bit rows stay limited by the memory. NaN gives NaN.
 
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
 
 namespace kernwright {
 

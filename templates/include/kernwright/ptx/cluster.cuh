@@ -1,5 +1,5 @@
 #pragma once
-// Thread block clusters and warp roles (sm_90).
+// Thread block clusters (sm_90).
 
 namespace kernwright {
 
@@ -52,36 +52,6 @@ __device__ __forceinline__ void cluster_store(unsigned address, unsigned word, u
           address),
       "r"(word), "r"(barrier)
       : "memory");
-}
-
-// Barrier `id` over `threads` threads of the block: arriving without waiting, or both.
-__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-// True in one thread of a converged warp.
-__device__ __forceinline__ bool elect_one() {
-  unsigned chosen;
-  asm volatile(
-      "{ .reg .pred p;\n"
-      "elect.sync _|p, 0xffffffff;\n"
-      "selp.u32 %0, 1, 0, p; }"
-      : "=r"(chosen));
-  return chosen != 0;
-}
-
-// Moves registers between warpgroups: every warp of a warpgroup must run it, and all together may
-// hold no more than the launch gave.
-template <int Registers>
-__device__ __forceinline__ void registers_release() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-template <int Registers>
-__device__ __forceinline__ void registers_claim() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
 }  // namespace kernwright

@@ -2,13 +2,13 @@
 // What matrix products on wgmma accumulators (wgmma.cuh) do with their sums before they round them,
 // from shared memory: d[i] holds the sums of block i of 64 rows.
 
-#include <kernwright/epilogue.cuh>
-#include <kernwright/ldmatrix.cuh>
-#include <kernwright/stmatrix.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/matmul/epilogue.cuh>
+#include <kernwright/ptx/ldmatrix.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/tile/swizzle.cuh>
 #include <kernwright/tile/tile_store.cuh>
 #include <kernwright/tile/wgmma_tile.cuh>
-#include <kernwright/types.cuh>
 
 namespace kernwright {
 

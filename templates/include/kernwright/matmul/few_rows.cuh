@@ -5,9 +5,9 @@
 // split (split.cuh).
 
 #include <kernwright/config.cuh>
-#include <kernwright/epilogue.cuh>
-#include <kernwright/split.cuh>
-#include <kernwright/types.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/matmul/epilogue.cuh>
+#include <kernwright/matmul/split.cuh>
 
 namespace kernwright {
 

@@ -1,0 +1,37 @@
+#pragma once
+// What a kernel needs whose warps do different work: barriers over some of a block's threads, one
+// thread of a warp, and registers that move between warpgroups (the last two on sm_90).
+
+namespace kernwright {
+
+// Barrier `id` over `threads` threads of the block: arriving without waiting, or both.
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// True in one thread of a converged warp.
+__device__ __forceinline__ bool elect_one() {
+  unsigned chosen;
+  asm volatile(
+      "{ .reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p; }"
+      : "=r"(chosen));
+  return chosen != 0;
+}
+
+// Moves registers between warpgroups: every warp of a warpgroup must run it, and all together may
+// hold no more than the launch gave.
+template <int Registers>
+__device__ __forceinline__ void registers_release() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ __forceinline__ void registers_claim() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+}  // namespace kernwright
