@@ -14,34 +14,34 @@ __device__ double activate(double x) {
 
 constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows in b
 
-// No activation is steeper: its derivative stays below 1.13 (gelu) and 1.1 (silu), so that an error
-// of the sum is at most this much larger behind it.
+// The steepest slope of an activation: derivatives stay below 1.13 (gelu) and 1.1 (silu). An error
+// of the sum is at most this much larger after it.
 constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
 
-// What the checks accept of an error of sums in fp32, relative to their magnitude: as tensor cores
-// add, and of fp32 as fp32 arithmetic does.
+// The error that the checks accept in a sum of one term, relative to its magnitude: kAdded for sums
+// of tensor cores, and for fp32 operands that of fp32 arithmetic. unit() is that for `terms` terms.
 constexpr float kAdded = 8 * 0x1p-22f;
 constexpr float kAccepted = dtype == dtype_fp32 ? 8 * 0x1p-24f : kAdded;
 __device__ float unit(float terms) { return sqrtf(terms) * kAccepted; }
 
-// What a sum may be off by because its operands were taken as tf32, rounded or cut off behind 10
-// bits. That makes up to 2^-9 of a product: of a sum as much, towards 0, and beside it what differs
-// from product to product, of either sign.
+// By how much a sum may be off because its operands were taken as tf32, rounded or cut off after 10
+// bits. A product may lose up to 2^-9 of itself. A sum may lose as much, towards 0, and beside that
+// the part that differs from product to product, which has either sign.
 __device__ float error_of_tf32(float terms, float absolute, float sum) {
   return smaller(0x1p-9f * absolute, 0x1p-8f / sqrtf(terms) * absolute + 0x1p-9f * fabsf(sum));
 }
 
-// The same of fp8, since tensor cores keep about 14 bits of what they add of its products. Sums of
-// 128 terms, added in fp32, may be off by 2^-12 each; of many the signs differ. A sum that stays
-// there may be off by 2^-11 of its terms, and is cut off towards 0 after every 32 of them, by 2^-14
-// of what it is in the end.
+// The same for fp8: tensor cores keep about 14 bits when they add its products. Sums of 128 terms,
+// which are added in fp32, may be off by 2^-12 each, and the signs of many differ. A sum that stays
+// in the tensor cores may be off by 2^-11 of its terms. It is also cut off towards 0 after every 32
+// of them, by 2^-14 of its final value.
 __device__ float error_of_fp8(float terms, float absolute, float sum) {
   return accumulate == accumulate_fast
              ? 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum)
              : 0x1p-12f * smaller(1.0f, 1.5f / sqrtf(terms / 128)) * absolute;
 }
 
-// The magnitude by which an error of a sum is judged: that of its absolute terms, or more.
+// The magnitude to which the error of a sum is relative: that of its absolute terms, or more.
 __device__ float uncertainty(float terms, float absolute, float sum) {
   const float added = kAdded / kAccepted * absolute;
   if (dtype == dtype_fp32) return added + error_of_tf32(terms, absolute, sum) / unit(terms);
@@ -49,8 +49,8 @@ __device__ float uncertainty(float terms, float absolute, float sum) {
   return larger(error_of_fp8(terms, absolute, sum) / unit(terms), added);
 }
 
-// What the problem's function makes of an error of `error` in `x`: the largest difference at eight
-// values within it.
+// How far the problem's function spreads an error of `error` in `x`: the largest difference to its
+// results at eight values within that error.
 __device__ float spread(float x, float error, int row, int column) {
   float largest = 0;
   if constexpr (epilogue != epilogue_none) {
@@ -63,16 +63,19 @@ __device__ float spread(float x, float error, int row, int column) {
   return largest;
 }
 
-// value[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n], b also
-// as [k, n], not rounded to the operation's type, and magnitude[m, n] the same of absolute values,
-// with the activation's steepest slope in its place. Gated, b is the gate's [n, k] and another, and
-// value = activation(alpha * a * gate^T) * alpha * a * other^T; the errors of both factors e X and
-// e Y make e (|x| Y + |y| X + e X Y). A problem's function is applied to the value, and its spread
-// over the error so far and a share of the result are the error then. A batch is so many of these
-// one behind the other. Rows of a and b lie lda and ldb elements apart, all else is contiguous. One
-// block of 256 threads per 64x64 tile, 4x4 outputs per thread. Products are added in fp32 over 32
-// of k at a time and those sums in fp64, so the error does not grow with k. Split, the last columns
-// are those of value_k and value_v, n_kv each.
+// value[m, n] = activation(alpha * a[m, k] * b[n, k]^T + bias[n]) + beta * residual[m, n], where b
+// may also be [k, n]. The values are not rounded to the operation's type. magnitude[m, n] is the
+// same of absolute values, with the activation's steepest slope in its place.
+//
+// With a gate, b is the gates' [n, k] and another, and value = activation(alpha * a * gate^T) *
+// alpha * a * other^T. Errors e X and e Y of the two factors make e (|x| Y + |y| X + e X Y).
+// A problem's function is applied to the value. The error is then its spread over the error so far,
+// and a share of the result. Split, the last columns are those of value_k and value_v, n_kv each.
+//
+// The products of a batch follow each other. Rows of a and b lie lda and ldb elements apart, all
+// else is contiguous. A block of 256 threads computes a tile of 64x64, 4x4 outputs per thread.
+// Products are added in fp32 over 32 of k at a time and those sums in fp64, so the error does not
+// grow with k.
 extern "C" __global__ void __launch_bounds__(256)
     matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
                      const out_t* addend, float* value, float* magnitude, float* value_k,

@@ -1,28 +1,25 @@
 // D[m, n] = A[m, k] * B[n, k]^T, row-major, 16-bit operands, accumulated in fp32, for up to 16 rows
-// of A or, TRANSPOSED, of B. Here `a` is the operand with few rows, m of them, and `b` the other:
-// TRANSPOSED gives the problem's own the other way round, and D is then [n, m].
+// of A or of B. In this file `a` is the operand with few rows, m of them, and `b` the other. With
+// TRANSPOSED these are the problem's b and a, and D is [n, m]. Rows of A, B and D begin lda, ldb
+// and ldd elements apart.
 //
-// B is read once, so it goes from memory to registers and straight into mma.sync. A lane loads 8
-// consecutive k of a row, 16 bytes, and the four lanes of a row 64; mma.sync gets them in pairs,
-// which is another order of k than it has itself, but the same one for A and B. All loads of a
-// batch, UNROLL for each row, are under way before the first is used; meanwhile other warps
-// multiply.
+// B is needed once, so it goes from memory to registers and straight into mma.sync. A lane loads 8
+// consecutive k of a row, 16 bytes; the four lanes of a row load 64. mma.sync expects other k in a
+// lane, but A and B are permuted alike, so the sums are the same. All loads of a batch, UNROLL for
+// each row, are issued before the first is used; other warps multiply meanwhile.
 //
-// Where k, lda or ldb is no multiple of 8, rows start or end at any element. A lane then reads the
-// 16-byte pieces that hold 8 UNROLL consecutive elements, one more than these would fill, and
-// shifts them into place.
+// Where k, lda or ldb does not divide by 8, rows start or end at any element. A lane then reads the
+// aligned 16-byte pieces that hold its 8 UNROLL consecutive elements, one piece more than these
+// would fill, and shifts them into place.
 //
-// Rows of A, B and D begin lda, ldb and ldd elements apart. Products of a batch lie one behind the
-// other, and take a row of the grid each.
+// A block owns BN rows of B, with a gate BN of either half. Its warps take batches of k in turn.
+// Their sums meet in shared memory and are added in the order of the warps. Where there are few
+// such blocks and k is long, the SPLIT blocks of a cluster take a tile together: all their warps
+// take batches in turn, and the first block adds the sums of all blocks in the order of the ranks.
 //
-// A block owns BN rows of B, gated BN of either half. Its warps take batches of k in turn; their
-// sums meet in shared memory and are added in the order of the warps. Where there are few such
-// blocks and k is long, the SPLIT blocks of a cluster take a tile together: their warps take turns
-// as those of one block do, and the first block adds up the sums of all, in their order.
-//
-// Where the launch starts early, while the kernel ahead still runs, the blocks of the first wave
-// ask the L2 for the first columns of their rows of B before they wait. Later ones have nothing to
-// wait for.
+// The products of a batch take a row of the grid each. Where the launch starts early, while the
+// kernel ahead still runs, the blocks of the first wave prefetch the first columns of their rows of
+// B into the L2 before they wait. Later blocks have nothing to wait for.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
@@ -42,19 +39,19 @@ using namespace kernwright::config;
 constexpr int kColumns = BN / 8;                           // groups of 8 columns of D
 constexpr int kRowsA = BM / 8, kRowsB = kColumns * STACK;  // rows of a tile that a lane reads
 constexpr int kGroups = kRowsA * kColumns;                 // of 8 x 8 elements of D
-constexpr int kLaneK = 8;                                  // elements of a load
-constexpr int kLoadK = 4 * kLaneK;                         // of the lanes of a row together
+constexpr int kLaneK = 8;                                  // elements in a load
+constexpr int kLoadK = 4 * kLaneK;                         // elements in the loads of a row's lanes
 static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kRowsB);
 
-// `Loads` loads of each row.
+// What a lane loads before it multiplies: `Loads` loads of each of its rows.
 template <int Loads>
 struct Batch {
   Packed<16> a[Loads][kRowsA];
   Packed<16> b[Loads][kRowsB];
 };
 
-// The rows that a lane reads. Beyond the last row of A or B it is read again: what that gives is
-// not stored.
+// The rows that a lane reads. In place of rows beyond the last one of A or B it reads the last one
+// again; the results are not stored.
 struct Rows {
   const dtype_t* a[kRowsA];
   const dtype_t* b[kRowsB];
@@ -65,9 +62,9 @@ __device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row,
   return matrix + static_cast<long long>(min(row, rows - 1)) * pitch;
 }
 
-// Asks the L2 for the first `columns` of a block's rows of b, for its share of them in a cluster.
-// The kernel ahead may still run: where it writes b after all, what it writes goes through the L2
-// as well, and replaces what was asked for.
+// Prefetches the first `columns` of a block's rows of b into the L2; in a cluster each block takes
+// a share of them. The kernel ahead may still run. If it writes b after all, its writes go through
+// the L2 too and replace the prefetched lines.
 __device__ __forceinline__ void prefetch_rows(const dtype_t* b, int first_b, int n, int ldb,
                                               int columns, int rank) {
   constexpr int kLine = 128 / sizeof(dtype_t);
@@ -83,12 +80,12 @@ __device__ __forceinline__ void prefetch_rows(const dtype_t* b, int first_b, int
   }
 }
 
-// 8 UNROLL elements from any one on.
+// 8 UNROLL consecutive elements, which may begin at any element.
 struct Elements {
   unsigned words[UNROLL * 4 + 4];
-  int shift;  // elements in front, in the first piece
+  int shift;  // elements of the first piece that come before them
 
-  // Reads up to 8 elements behind the last.
+  // Also reads up to 8 elements after the last.
   __device__ __forceinline__ void read(const dtype_t* first) {
     shift = static_cast<int>(reinterpret_cast<unsigned long long>(first) % 16 / 2);
 #pragma unroll
@@ -140,7 +137,7 @@ __device__ __forceinline__ void load_aligned(Batch<UNROLL>& batch, const Rows& r
   }
 }
 
-// Of a row's last columns 8 elements from `first` on: zeros from `k` on.
+// The 8 elements of a row from column `first` on, with zeros from column `k` on.
 __device__ __forceinline__ Packed<16> load_eight(const dtype_t* row, int first, int k) {
   if constexpr (ALIGNED_K) {
     return first < k ? load<Load::read_only, 16>(row + first) : Packed<16>{};
@@ -180,14 +177,14 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowsB][4], const Batch<L
   }
 }
 
-// Of a lane, sums of a group of D and, gated, of its other half.
+// A lane's sums of a group of D and, with a gate, of the same group of the other half.
 struct Sums {
   float2 of[STACK];
 
   static __device__ __forceinline__ int fragment(int group, int half) {
     return group / kColumns * kRowsB + half * kColumns + group % kColumns;
   }
-  // Those of `Count` parts, one after the other.
+  // Adds the sums of `Count` parts in their order.
   template <int Count>
   static __device__ __forceinline__ Sums add_up(const float2 (*parts)[FRAGMENTS][32], int group) {
     const int lane = threadIdx.x % 32;
@@ -208,14 +205,15 @@ struct Sums {
 
 }  // namespace
 
-// With no bound on the blocks the compiler would hold loads back to save registers.
+// The bound of one block for each multiprocessor lets the compiler use registers. Without it the
+// compiler delays loads to save them.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_direct(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                   out_t* __restrict__ d, int m, int n, int k, int lda, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
                   float alpha, float beta, int early_k, unsigned early_blocks,
                   out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
-  // Sums of the block's warps and, in the first one of a cluster, of its blocks.
+  // The sums of the block's warps and, in the first block of a cluster, those of its blocks.
   __shared__ float2 parts[WARPS + (SPLIT > 1 ? SPLIT : 0)][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int rank = blockIdx.x % SPLIT;
@@ -244,7 +242,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   float sums[kRowsB][4] = {};
   if (!reads_operands(alpha)) k = 0;
-  const int batched = ALIGNED_K ? k : max(k - 8, 0);  // 8 more are read where rows are shifted
+  const int batched = ALIGNED_K ? k : max(k - 8, 0);  // shifted rows read up to 8 more elements
   const int whole = batched - batched % BATCH_K;
   constexpr int kTurns = SPLIT * WARPS;
   const int turn = rank * WARPS + warp;
@@ -274,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
   __syncthreads();
   if constexpr (SPLIT > 1) {
-    cluster_wait();  // the first block runs: its memory may be written to
+    cluster_wait();  // the first block runs, so its memory may be written
 #pragma unroll 1
     for (int group = warp; group < kGroups; group += WARPS) {
       const Sums sums = Sums::add_up<WARPS>(parts, group);

@@ -1,8 +1,8 @@
 #pragma once
-// From the sums of a tile to the result. Run by one consumer warpgroup, but the epilogue belongs to
-// the warp, which has 16 rows of each block of 64. The order: add_bias, finish, then the tile
-// leaves by store_tile, or through the ring by store_last_tile, or as a WaitingTile during the next
-// one. The functions of wgmma_epilogue.cuh do the arithmetic.
+// From the sums of a tile to the result. Run by one consumer warpgroup; each warp works on its own
+// 16 rows of each block of 64. The order is scale_and_add_bias, finish, and then one of three ways
+// to store the tile: store_tile, store_last_tile through the ring, or a WaitingTile during the next
+// tile. The arithmetic is in wgmma_epilogue.cuh.
 
 #include "layout.cuh"
 #include <kernwright/matmul/split.cuh>
@@ -10,17 +10,18 @@
 
 namespace {
 
-// LATE, a tile's columns are finished piece by piece, one a k step. The two special functions of an
-// element take a warp 8 clocks a column and a step of its products 2 * BN: a piece takes no longer.
+// With LATE a tile's columns are finished in pieces of kPiece, one piece in each k step. A warp's
+// two special functions for each element take 8 clocks a column, and the products of a step take
+// 2 * BN clocks: a piece takes no longer than these.
 constexpr int kPiece = BN >= 160 ? 32 : 16;
 constexpr int kPieces = (COLUMNS + kPiece - 1) / kPiece;
-constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps in which a waiting tile leaves
-// The chunks of the last tile leave through A, where each consumer has rows of its own, or, wide
-// ones, through B too, once all have read it.
+constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps that store a waiting tile
+// The last tile of a block has no successor, so it is staged in the A part of the ring, where each
+// consumer has rows of its own. A wide tile needs the B part too, after all consumers have read it.
 constexpr bool kThroughB = STAGES * kBoxes < kChunks;
 static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0));
 
-// The result, and the maps of its tensors where TMA can address them.
+// The result, with the maps of its tensors for TMA (unused unless ALIGNED_D).
 struct Target {
   Output<int> output;
   const TensorMap& map_d;
@@ -29,8 +30,8 @@ struct Target {
   int m;
 };
 
-// Where a warp's rows of a tile belong: its first row and the tile's first column in their product,
-// whose first row of D is `first`.
+// Where a warp's rows of a tile belong: the warp's first row and the tile's first column in their
+// product, and the first row of that product in D.
 struct Place {
   int row, column, first;
 
@@ -39,7 +40,7 @@ struct Place {
   }
 };
 
-// Starts the store of a staged chunk, all of whose columns are one tensor's. Run by one thread.
+// Starts the store of a staged chunk, whose columns belong to one tensor. Run by one thread.
 __device__ __forceinline__ void store_box(const Target& target, unsigned slot, int column,
                                           int row) {
   if constexpr (kSplit) {
@@ -53,8 +54,8 @@ __device__ __forceinline__ void store_box(const Target& target, unsigned slot, i
   }
 }
 
-// Stores a chunk through `slot`. TMA leaves out what lies beyond all rows: those beyond the
-// product's own are sent there.
+// Stores a chunk through `slot`. TMA does not store rows beyond the tensor's last row, so rows
+// beyond the product's last row are given a row number there.
 __device__ __forceinline__ void store_chunk(const unsigned (&words)[kChunkWords],
                                             const Target& target, unsigned slot, Place place) {
   const int lane = threadIdx.x % 32;
@@ -94,7 +95,7 @@ __device__ __forceinline__ void store_tile(const Sums& d, const Target& target, 
 }
 
 // Stores a block's last tile through the ring, which nothing will fill again. `first_row` is the
-// first of the warp's rows in the tile.
+// warp's first row in the tile.
 __device__ __forceinline__ void store_last_tile(const Sums& d, const Target& target, Place place,
                                                 Addresses at, int first_row, int consumer) {
   if constexpr (kThroughB) {
@@ -111,8 +112,9 @@ __device__ __forceinline__ void store_last_tile(const Sums& d, const Target& tar
   }
 }
 
-// OVERLAP, the tile before the present one. It leaves in kLeaving parts, one each time
-// store_part() is called: rounded chunks or, LATE, pieces of its sums, which are finished first.
+// With OVERLAP: the previous tile, which waits in registers. It is stored in kLeaving parts, one
+// each time store_part() is called. A part is a rounded chunk or, with LATE, a piece of sums that
+// is finished first.
 class WaitingTile {
  public:
   __device__ __forceinline__ WaitingTile(const Target& target, float alpha)
@@ -135,13 +137,14 @@ class WaitingTile {
   __device__ __forceinline__ void store_part(Staging& staging) {
     if constexpr (LATE) {
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {  // an index would put the array into memory
+      for (int piece = 0; piece < kPieces;
+           ++piece) {  // a runtime index would put the array into memory
         if (piece == stored_) store_piece(piece, staging);
       }
     } else {
       store_chunk(words_[0], target_, staging.next(), place_.of_chunk(stored_));
 #pragma unroll
-      for (int i = 0; i + 1 < kStores; ++i)  // an index would put the array into memory
+      for (int i = 0; i + 1 < kStores; ++i)  // a runtime index would put the array into memory
 #pragma unroll
         for (int j = 0; j < kChunkWords; ++j) words_[i][j] = words_[i + 1][j];
     }
@@ -149,8 +152,8 @@ class WaitingTile {
   }
 
  private:
-  // Finishes a piece of the sums, and stores the chunk that it completes, if any: every one ends
-  // with a piece. words_[0] is a ring of the last CHUNK columns, rounded.
+  // Finishes a piece of the sums, and stores the chunk that it completes, if any: every chunk ends
+  // with a piece. words_[0] is a ring that holds the last CHUNK columns, rounded.
   __device__ __forceinline__ void store_piece(int piece, Staging& staging) {
     finish_piece(piece);
     const int end = (piece + 1) * kPiece;
@@ -173,7 +176,7 @@ class WaitingTile {
       float x[2 * STACK];
 #pragma unroll
       for (int j = 0; j < 2 * STACK; ++j) x[j] = sums_[i + j % 2 + j / 2 * (COLUMNS / 2)];
-      wgmma_pin(x);  // else the compiler may activate all sums in front of the k steps
+      wgmma_pin(x);  // else the compiler may activate all sums before the k steps
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         if constexpr (kGated) {
@@ -188,14 +191,14 @@ class WaitingTile {
 
   const Target& target_;
   const float alpha_;
-  unsigned words_[kStores][kChunkWords];  // rounded; the next chunk is in front
-  float sums_[BN / 2];                    // LATE
-  int stored_ = kLeaving;                 // of the parts
+  unsigned words_[kStores][kChunkWords];  // rounded; the next chunk to store is words_[0]
+  float sums_[BN / 2];                    // with LATE
+  int stored_ = kLeaving;                 // parts
   Place place_{};
 };
 
-// The bias and the residual of a tile come through the ring, behind its operands. `read` reads the
-// next of their stages by ordinary loads.
+// The bias and the residual of a tile come through the ring, after its operands. Waits for the next
+// of their stages, lets `read` read it by ordinary loads, and releases it.
 template <typename Read>
 __device__ __forceinline__ void read_addend(TilePipeline& pipeline, const Read& read) {
   pipeline.consumer_wait();
@@ -208,14 +211,14 @@ __device__ __forceinline__ void read_addend(TilePipeline& pipeline, const Read& 
 
 __device__ __forceinline__ void scale_and_add_bias(Sums& d, const Addends& addends,
                                                    TilePipeline& pipeline, Addresses at) {
-  if constexpr (kScaling && !kGated) scale_all(d, addends.alpha);  // gating scales both sums
+  if constexpr (kScaling && !kGated) scale_all(d, addends.alpha);  // gate_all scales both sums
   if constexpr (kBias) {
     read_addend(pipeline, [&](int stage) { add_columns<out_t>(d, at.bias(stage)); });
   }
 }
 
-// Activates or gates the sums and adds the residual. `first_row` is the first of the warp's rows
-// in the tile.
+// Activates or gates the sums and adds the residual. `first_row` is the warp's first row in the
+// tile.
 __device__ __forceinline__ void finish(Sums& d, const Addends& addends, TilePipeline& pipeline,
                                        Addresses at, int first_row) {
   if constexpr (kGated) {
@@ -229,7 +232,7 @@ __device__ __forceinline__ void finish(Sums& d, const Addends& addends, TilePipe
       read_addend(pipeline, [&](int stage) {
         const unsigned rows = at.a(stage) + first_row * kRowBytes;
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) {  // what the chunk before has is not added again
+        for (int i = 0; i < kBlocks; ++i) {  // columns of the previous chunk are not added again
           add_rows<out_t>(d[i], rows + i * 64 * kRowBytes, chunk_column(chunk), chunk * CHUNK,
                           residual_factor(addends.beta));
         }

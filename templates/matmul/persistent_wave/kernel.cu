@@ -1,33 +1,36 @@
-// D[m, n] = A[m, k] * B[n, k]^T, or with b_layout=kn A[m, k] * B[k, n], row-major, operands of 16
-// or 8 bits or fp32 taken as tf32, a result of 16 bits or fp32, accumulated in fp32 (Hopper).
+// D[m, n] = A[m, k] * B[n, k]^T, or A[m, k] * B[k, n] with b_layout=kn, row-major, for Hopper.
+// Operands have 16 or 8 bits or are fp32 taken as tf32, the result has 16 bits or is fp32, and sums
+// are accumulated in fp32.
 //
-// One warpgroup feeds a ring of shared-memory stages by TMA, the others multiply from it with
-// wgmma, TEAM of them a tile, BM / TEAM rows each. A cluster of CM x CN blocks takes neighbouring
-// tiles; what its blocks share is loaded once, in slices or, where B makes none, stage by stage in
-// turns, and multicast. Clusters walk the tiles in steps of the grid: as many as fit the device
-// (persistent), or one per tile.
+// One warpgroup is the producer: it fills a ring of stages in shared memory by TMA. The others are
+// consumers: they multiply from the ring with wgmma. TEAM of them share a tile, and each has
+// BM / TEAM of its rows.
 //
-// The epilogue belongs to the warp: its 16 rows of D, rounded, go out in chunks of CHUNK columns
-// through its own staging. With OVERLAP the rounded tile stays in registers and leaves during the
-// first k steps of the next one, so that the tensor cores do not wait for it. LATE, its sums stay
-// and are activated or gated there too, a piece a step. A block's last tile leaves through the
-// ring, which nothing will fill again. The bias and the residual of a tile come through the ring
-// too, behind its operands, so that they are there when its sums are.
+// A cluster of CM x CN blocks takes neighbouring tiles. Its blocks load once what they share: each
+// loads a part and multicasts it or, where B does not divide into such parts, loads a whole stage
+// in turn. Clusters walk the tiles in steps of the grid, which has as many clusters as fit the
+// device (PERSISTENT) or one for each tile.
 //
-// PINGPONG, a consumer has all rows of a tile, and two of them take turns: while one ends its tile
-// the other multiplies the next, so that the tensor cores do not wait at all.
+// Each warp runs the epilogue of its own 16 rows of D. It stores them, rounded, in chunks of CHUNK
+// columns through a staging buffer of its own. Variants:
 //
-// Of fp8 products the tensor cores keep about 14 bits of a sum. PROMOTED, a stage's are summed
-// there and then added to sums in fp32: one warpgroup adds while the others multiply.
+// OVERLAP   The rounded tile stays in registers and is stored during the first k steps of the next
+//           tile, so that the tensor cores do not wait for it.
+// LATE      The sums stay in registers, and are activated or gated there too, some columns a step.
+// PINGPONG  A consumer has all rows of a tile. Two consumers take turns: while one finishes its
+//           tile, the other multiplies the next.
+// PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum one stage,
+//           and the result is added to sums in fp32. One consumer adds while others multiply.
+// gate      A stage holds BN / 2 rows of B's gates and the same rows of its other half. A consumer
+//           thread has both sums of an element, and a tile has COLUMNS = BN / 2 columns of D.
 //
-// Gated, a stage holds BN / 2 rows of B's gates and the same rows of its other half: each consumer
-// thread has both sums of an element in its accumulators, and COLUMNS = BN / 2 leave a tile.
+// A block's last tile is staged in the ring, which nothing will fill again. The bias and the
+// residual of a tile come through the ring after its operands, so that they have landed when the
+// sums are ready. The products of a batch follow each other as more rows of all tensors, and so do
+// their tiles in the schedule.
 //
-// Products of a batch lie one behind the other, as more rows of all tensors, and so do their tiles
-// in the schedule.
-//
-// Rows that do not start at multiples of 16 bytes are beyond TMA. Such operands are copied by a
-// launch in front, matmul_pad; such rows of D are stored element by element from the staging.
+// TMA cannot address rows that do not start at multiples of 16 bytes. A launch before this one,
+// matmul_pad, copies operands with such rows; such rows of D are stored element by element.
 
 #include "epilogue.cuh"
 #include "layout.cuh"
@@ -42,13 +45,13 @@
 
 namespace {
 
-// The first of so many rows of a tensor that are the tile's product's.
+// The first row of the tile's product in a tensor with `rows` rows for each product.
 __device__ __forceinline__ int first_of(const Schedule& schedule, int rows) {
   return batch == 1 ? 0 : schedule.product() * rows;
 }
 
-// Loads this block's share of a stage of operands: its slice of A, and of B its slice or, where
-// the blocks that share B take turns, all of it or nothing.
+// Loads this block's share of a stage: its slice of A, and its slice of B or, where the blocks that
+// share B take turns (kTurns), all of B or nothing.
 __device__ __forceinline__ void load_operands(const TensorMap& map_a, const TensorMap& map_b,
                                               const Addends& addends, const Schedule& schedule,
                                               const TilePipeline& pipeline, Addresses at, int k,
@@ -94,11 +97,11 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
   }
 }
 
-// Loads the bias of a tile, a stage, and its residual, a stage for each chunk of columns.
+// Loads the bias of a tile into one stage, and its residual into one stage for each chunk.
 __device__ __forceinline__ void load_addends(const Addends& addends, const Schedule& schedule,
                                              TilePipeline& pipeline, Addresses at) {
   if constexpr (kBias) {
-    const int columns = min(addends.n - schedule.column(), BN);  // none where a cluster overhangs
+    const int columns = min(addends.n - schedule.column(), BN);  // 0 or less beyond the last column
     const unsigned bytes = columns > 0 ? columns * sizeof(out_t) : 0;
     pipeline.producer_acquire(bytes);
     if (bytes > 0) {
@@ -120,7 +123,7 @@ __device__ __forceinline__ void load_addends(const Addends& addends, const Sched
   }
 }
 
-// Run by one thread: fills the ring with every tile's operands, then with what is added to it.
+// The producer, one thread: fills the ring with each tile's operands, then its bias and residual.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule,
                                         TilePipeline& pipeline, Addresses at, int k, int steps,
@@ -138,9 +141,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   }
 }
 
-// PINGPONG, lets the other consumer begin its tile. All stages of this one have landed, those of
-// its addends too: else the other might wait for a stage whose barrier is a phase behind, which
-// looks as if it were there.
+// With PINGPONG: lets the other consumer begin its tile. All stages of this tile have landed by
+// then, those of its addends too. If not, the other consumer might wait for a stage whose barrier
+// is a phase behind, which looks as if the stage had landed.
 __device__ __forceinline__ void hand_over(TilePipeline pipeline, int consumer) {
 #pragma unroll
   for (int i = 0; i < kAddendStages; ++i) {
@@ -150,14 +153,14 @@ __device__ __forceinline__ void hand_over(TilePipeline pipeline, int consumer) {
   named_barrier_arrive(2 + 1 - consumer, 256);
 }
 
-// PINGPONG, passes over the tile that is the other's.
+// With PINGPONG: skips the other consumer's tile and its stages.
 __device__ __forceinline__ void leave_to_other(Schedule& schedule, TilePipeline& pipeline,
                                                int steps) {
   schedule.skip();
   pipeline.skip(steps + kAddendStages);
 }
 
-// Run by one consumer warpgroup.
+// A consumer, one warpgroup.
 __device__ __forceinline__ void consume(const Target& target, const Addends& addends,
                                         Schedule& schedule, TilePipeline& pipeline, Addresses at,
                                         int steps, int consumer) {
@@ -198,7 +201,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     if constexpr (kFunction) user_epilogue_all<COLUMNS / 2>(d, place.row, place.column);
     if (!PINGPONG && schedule.is_last()) {
       store_last_tile(d, target, place, at, first_of_warp, consumer);
-      if constexpr (LATE) break;  // else the sums before would be kept beside these
+      if constexpr (LATE) break;  // else the compiler keeps the waiting sums beside these
     } else if constexpr (OVERLAP) {
       waiting.take(d, place);
     } else {

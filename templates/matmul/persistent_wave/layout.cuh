@@ -1,6 +1,6 @@
 #pragma once
-// What the configuration makes of a tile: boxes and stages of operands, chunks of the result, and
-// where in shared memory they lie.
+// The boxes and stages of a tile's operands, the chunks of its result, and where they lie in shared
+// memory.
 
 #include <kernwright/config.cuh>
 #include <kernwright/matmul/wgmma_epilogue.cuh>
@@ -22,17 +22,18 @@ constexpr int kBlocks = BM / TEAM / 64;  // 64-row blocks per consumer
 constexpr int kChunks =
     (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
-constexpr int kAddendStages = (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // behind a tile's own
-// As [k, n], B comes in boxes of 64 columns and all of a stage's k; a cluster's slices are of k
-// then. Else a stage's B is SLICES boxes for each kBoxK of k, and where these are no CM parts, the
-// blocks that share it load all of it by turns.
+constexpr int kAddendStages = (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // after the operands
+// B as [k, n] is loaded in boxes of 64 columns and the whole depth of a stage; a cluster shares it
+// in slices of k. B as [n, k] is loaded in SLICES boxes of rows for each kBoxK of k. If SLICES is
+// less than CM, the blocks that share B take turns: block r loads all of B in every CM-th stage
+// (kTurns).
 constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
 constexpr bool kTurns = kMajorB == Major::k && SLICES < CM;
 
 using TilePipeline = Pipeline<STAGES, CM, CN>;
 using Schedule = TileSchedule<BM, COLUMNS, CM, CN>;
 
-// Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
+// Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs.
 struct Storage {
   unsigned char a[STAGES][kBoxes][BM * kRowBytes];
   unsigned char b[STAGES][kBoxes][BN * kRowBytes];
@@ -52,7 +53,7 @@ static_assert(kChunks * BM * kRowBytes <= STAGES * STAGE_BYTES,
 static_assert(!PINGPONG || (CONSUMERS == 2 && !OVERLAP && !PROMOTED));
 static_assert(!PINGPONG || kAddendStages + 2 <= STAGES, "awaited while two stages are held");
 
-// Storage by 32-bit shared address.
+// 32-bit shared addresses of the parts of Storage.
 struct Addresses {
   static constexpr unsigned kB = sizeof(Storage::a);
   static constexpr unsigned kStaging = kB + sizeof(Storage::b);
@@ -62,7 +63,7 @@ struct Addresses {
   unsigned base;
   __device__ unsigned a(int stage) const { return base + stage * sizeof(Storage::a[0]); }
   __device__ unsigned b(int stage) const { return base + kB + stage * sizeof(Storage::b[0]); }
-  // Where B is else: a consumer's last rows may leave through A before others read the bias.
+  // In the B part: a consumer may stage its last rows in the A part before others read the bias.
   __device__ unsigned bias(int stage) const { return b(stage); }
   __device__ unsigned staging(int warp) const {
     return base + kStaging + warp * sizeof(Storage::staging[0]);
@@ -70,18 +71,18 @@ struct Addresses {
   __device__ unsigned barriers() const { return base + kBarriers; }
 };
 
-// A warp's rows leave in kStores chunks of 16 rows and CHUNK columns: chunk by chunk, 64-row block
-// by block.
+// A warp stores its rows in kStores chunks of 16 rows and CHUNK columns, one block of 64 rows after
+// the other. These are the row and column, in the warp's rows, at which chunk `index` begins.
 __device__ __forceinline__ constexpr int chunk_row(int index) { return index / kChunks * 64; }
 __device__ __forceinline__ constexpr int chunk_column(int index) {
   const int column = index % kChunks * CHUNK;
   return column + CHUNK <= COLUMNS ? column : COLUMNS - CHUNK;
 }
 
-// The accumulators of a consumer thread, those of each block of 64 rows.
+// The accumulators of a consumer thread, for each of its blocks of 64 rows.
 using Sums = float[kBlocks][BN / 2];
 
-// What the epilogue adds to the sums, and its factors.
+// The bias and the residual, which the epilogue adds to the sums, and the scale factors.
 struct Addends {
   const TensorMap& map_residual;
   const out_t* bias;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kProducts = BK / 16;  // steps of 32 bytes of k in a stage
 
-// The operands of a stage: A from the consumer's first row on, and B.
+// The operands of a stage: A from the consumer's first row, and B.
 struct Operands {
   WgmmaOperand<Major::k, BM, DEPTH> a;
   WgmmaOperand<kMajorB, BN, DEPTH> b;
@@ -23,9 +23,9 @@ __device__ __forceinline__ Operands await_operands(const TilePipeline& pipeline,
   return Operands(at, pipeline.stage(), first_row);
 }
 
-// Puts the sums over `steps` stages into d. While the tensor cores work it calls `meanwhile` once
-// a stage, and `all_landed` when it has waited for the last one. A stage is released when the next
-// one's products have been issued, so that the tensor cores do not run dry.
+// Puts the sums over `steps` stages into d. Calls `meanwhile` in every stage while the tensor cores
+// work, and `all_landed` once the last stage has landed. A stage is released after the next one's
+// products have been issued, so that the tensor cores always have work.
 template <typename Meanwhile, typename AllLanded>
 __device__ __forceinline__ void multiply_tile(Sums& d, TilePipeline& pipeline, Addresses at,
                                               int first_row, int steps, const Meanwhile& meanwhile,
@@ -52,7 +52,7 @@ __device__ __forceinline__ void multiply_tile(Sums& d, TilePipeline& pipeline, A
   pipeline.consumer_release(previous);
 }
 
-// The same for PROMOTED products: a stage's are summed in the tensor cores and added to d in fp32.
+// The same for PROMOTED sums: the tensor cores sum one stage, which is then added to d in fp32.
 template <typename Meanwhile>
 __device__ __forceinline__ void multiply_promoted(Sums& d, TilePipeline& pipeline, Addresses at,
                                                   int first_row, int steps,
@@ -64,7 +64,7 @@ __device__ __forceinline__ void multiply_promoted(Sums& d, TilePipeline& pipelin
   }
   int step = 0;
 #pragma unroll 1
-  do {  // a loop that might run no step would cost registers: LATE spills
+  do {  // a loop that may run no step costs registers: LATE would spill
     const Operands operands = await_operands(pipeline, at, first_row);
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {

@@ -1,34 +1,32 @@
-// D[m, n] = A[m, k] * B[n, k]^T, row-major, operands of 16 or 8 bits or fp32 taken as tf32,
-// accumulated in fp32, for few rows of A or, TRANSPOSED, few of B (Hopper). Here `a` is the operand
-// with few rows, m of them, and `b` the other: TRANSPOSED gives the problem's own the other way
-// round, and D is then [n, m]. With b_layout=kn, never TRANSPOSED, b is [k, n]. Rows of b and D
+// D[m, n] = A[m, k] * B[n, k]^T, row-major, for few rows of A or of B (Hopper). Operands have 16 or
+// 8 bits or are fp32 taken as tf32, and sums are accumulated in fp32. In this file `a` is the
+// operand with few rows, m of them, and `b` the other. With TRANSPOSED these are the problem's b
+// and a, and D is [n, m]. With b_layout=kn, which is never TRANSPOSED, b is [k, n]. Rows of b and D
 // begin ldb and ldd elements apart.
 //
 // The product is computed transposed: rows of b, of which there are many, take the 64 rows of
-// wgmma, and a is one operand of BM rows. Little but reading b costs time, so what counts is how
-// much of it is under way: one warp fills a deep ring by TMA, BN / 64 warpgroups multiply from it,
-// and several blocks share a multiprocessor.
+// wgmma, and a is the other operand, of BM rows. Nearly all of the time goes into reading b, so
+// what counts is how much of it is in flight: one warp fills a deep ring by TMA, BN / 64 warpgroups
+// multiply from it, and several blocks share a multiprocessor.
 //
-// The SPLIT blocks of a cluster take a slice of k each. Every block owns a part of the tile; it
-// gets everybody's sums of that part straight into its shared memory, and adds them in the order
-// of the ranks. Nobody writes to a block any more when it leaves. Where that leaves multiprocessors
-// idle, SLICES clusters take a part of k each and leave their sums in memory; matmul_finish, a
-// launch behind, adds these in the order of the slices.
+// SPLIT   The blocks of a cluster take a slice of k each. Every block owns a part of the tile. The
+//         others send their sums of that part straight into its shared memory, and it adds them in
+//         the order of the ranks. When a block exits, nobody writes to it any more.
+// SLICES  Where that leaves multiprocessors idle, several clusters or single blocks take a part of k
+//         each and store their sums to memory. A launch after this one, matmul_finish, adds them in
+//         the order of the slices.
+// CM      The blocks of a cluster take neighbouring tiles along the few rows. They load the rows of
+//         b that they share in parts, and multicast them.
+// PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum 128 of k at a
+//         time, and these sums are added in fp32.
+// gate    A stage holds BN rows of b's gates and the same rows of its other half, and a consumer
+//         has 64 of either. A unit of its sums is then two float4 that make one unit of elements.
 //
-// Or CM blocks, a cluster, take neighbouring tiles along the few rows: the rows of b that they
-// share are loaded once, in parts, and multicast.
+// The products of a batch follow each other as more rows of all tensors, and take a layer of the
+// grid each.
 //
-// Of fp8 products the tensor cores keep about 14 bits of a sum: PROMOTED, they sum 128 of k at a
-// time, and these sums are added in fp32.
-//
-// Gated, a stage holds BN rows of b's gates and the same rows of its other half, and a consumer has
-// 64 of either: a unit of its sums are then two that make one element.
-//
-// Products of a batch lie one behind the other, as more rows of all tensors, and take a layer of
-// the grid each.
-//
-// Rows that do not start at multiples of 16 bytes are beyond TMA: matmul_pad, a launch in front,
-// copies such operands.
+// TMA cannot address rows that do not start at multiples of 16 bytes. A launch before this one,
+// matmul_pad, copies operands with such rows.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
@@ -53,8 +51,8 @@ using namespace kernwright::config;
 constexpr int kRowBytes = kSwizzleBytes;  // of a TMA box
 constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
 constexpr int kBoxes = DEPTH / kBoxK;  // boxes along k of a stage
-constexpr int kProducts = BK / 16;     // of 32 bytes of k
-// As [k, n], b comes in boxes of 64 columns and all of a stage's k.
+constexpr int kProducts = BK / 16;     // steps of 32 bytes of k in a stage
+// b as [k, n] is loaded in boxes of 64 columns and the whole depth of a stage.
 constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
 constexpr int kBlockBytesB = DEPTH * kRowBytes;        // of such a box
 constexpr int kRowsB = BN * STACK;                     // of a stage
@@ -68,8 +66,8 @@ static_assert(kUnits % kFinishThreads == 0);
 static_assert(BN % 64 == 0 && DEPTH % kBoxK == 0 && BM % 8 == 0);
 static_assert(kMajorB == Major::k || !TRANSPOSED);
 static_assert(CM == 1 || SPLIT == 1, "the ranks of a cluster are tiles or slices of k");
-// Tiles of many rows leave through the rows of b in the ring that their consumer alone reads: its
-// 64 columns of d are 128 bytes of each row.
+// Tiles of many rows are staged in the ring before they are stored. A consumer uses the rows of b
+// that it alone reads; its 64 columns of d are 128 bytes of each row.
 constexpr int kRowsOfBox = 64;
 constexpr bool kStaged = BM >= 64 && kParts == 1 && !TRANSPOSED && sizeof(out_t) == 2 &&
                          STAGES * kBoxes * kRowsOfBox >= BM;
@@ -84,7 +82,7 @@ struct Unit {
   float4 sums[STACK];
 };
 
-// Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
+// 32-bit addresses in shared memory. `base` is a multiple of 1024, which the swizzle needs.
 struct Addresses {
   static constexpr unsigned kA = STAGES * kRowsB * BK * 2;
   static constexpr unsigned kPartial = SUMS_IN_RING ? 0 : STAGES * STAGE_BYTES;
@@ -101,17 +99,19 @@ struct Addresses {
     return base + kPartial + ((rank * STACK + half) * kOwned + unit) * 16;
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
-  __device__ unsigned received() const { return base + kReceived; }  // all partial sums are here
+  __device__ unsigned received() const {
+    return base + kReceived;
+  }  // barrier: all partial sums have arrived
 };
 
-// The first of so many rows that are this block's product's.
+// The first row of this block's product in a tensor with `rows` rows for each product.
 template <typename Index>
 __device__ __forceinline__ Index first_of_batch(int rows) {
   return batch == 1 ? 0 : static_cast<Index>(blockIdx.z) * rows;
 }
 
-// Asks the L2 for the first stages of b while the kernel ahead may still run, which b is seldom the
-// work of. Run by all consumer threads, which have nothing else to do.
+// Prefetches the first stages of b into the L2 while the kernel ahead may still run; that kernel
+// seldom writes b. Run by all consumer threads, which have nothing else to do.
 __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb, int row_b,
                                                 int rows_b, int first, int last) {
   if constexpr (kMajorB == Major::k) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ void prefetch_stages(const dtype_t* b, int k, int ldb
   }
 }
 
-// Run by one thread. `rows_b` are those of b, of its gates alone where it has others.
+// The producer, one thread. `rows_b` are the rows of b, or of its gates alone.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         TilePipeline& pipeline, Addresses at, int row_a, int row_b,
                                         int rows_a, int rows_b, int k, int first, int last,
@@ -174,8 +174,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   }
 }
 
-// Starts to multiply `count` times 32 bytes of k of a stage from `first` on, and to add that to d
-// or put it there.
+// Issues `count` steps of 32 bytes of k of a stage, from step `first` on. They are added to d or,
+// unless `add`, replace it.
 __device__ __forceinline__ void start_products(Sums& d, const OperandB& b, const OperandA& a,
                                                int first, int count, bool add) {
 #pragma unroll
@@ -191,8 +191,8 @@ __device__ __forceinline__ void finish_products(Sums& d) {
   for (int half = 0; half < STACK; ++half) wgmma_pin(d[half]);
 }
 
-// Run by all consumer warpgroups: 64 rows of B each, of either half. AHEAD, a stage's products
-// still run while the next one's are issued, and it is given back by then.
+// A consumer, one warpgroup: multiplies its 64 rows of b, of either half. With AHEAD a stage's
+// products still run while the next stage's are issued; the stage is released after that.
 __device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addresses at, int first,
                                         int last) {
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -248,12 +248,11 @@ __device__ __forceinline__ Unit unit_of(const Sums& sums, int index) {
   return unit;
 }
 
-// Of this block's product, a tile of D: which of `tiles_a` by `tiles_b` it is, and its first rows
-// of a and of b.
+// A tile of D in this block's product: its first rows of a and of b, and its number.
 struct Tile {
   FewRows d;
   int row_a, row_b;
-  long long number;  // among those of all products
+  long long number;  // among the tiles of all products
 
   __device__ Tile(out_t* d, int m, int n, int ldd, const out_t* column_bias, const out_t* addend,
                   float alpha, float beta, int tile_a, int tile_b, int tiles_a, int tiles_b,
@@ -266,10 +265,10 @@ struct Tile {
                static_cast<long long>(tile_a) * tiles_b + tile_b) {}
 };
 
-// Which tile and slice of k is this block's. Blocks with neighbouring numbers run on one group of
-// multiprocessors, which asks the L2 once for what several of them read at about the same time: so
-// with `a_first` they are the tiles that share rows of b. Clusters are dealt out to the groups one
-// by one, those of one slice to the same.
+// The tile and the slice of k of this block. Blocks with neighbouring numbers run on one group of
+// multiprocessors, which asks the L2 once for lines that several of them read at about the same
+// time. So with `a_first` neighbours are tiles that share rows of b. Clusters go to the groups one
+// by one, and those of one slice to the same group.
 struct Place {
   int tile_a, tile_b, tiles_a, tiles_b, slice = 0;
 
@@ -288,7 +287,7 @@ struct Place {
   }
 };
 
-// Stores unit `index` of consumer thread `thread`: two rows of a, from 8 * index, by two rows of b.
+// Finishes and stores unit `index` of consumer thread `thread`: two rows of a by two rows of b.
 __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thread,
                                       const Unit& unit) {
   const int row_a = tile.row_a + index * 8 + static_cast<int>(thread % 4) * 2;
@@ -309,7 +308,7 @@ __device__ __forceinline__ float4 load_quad(unsigned address) {
   return x;
 }
 
-// Where a row of the tile, 128 bytes in the 128-byte swizzle, is staged by a consumer.
+// The address at which a consumer stages row `row` of its tile: 128 bytes in the 128-byte swizzle.
 __device__ __forceinline__ unsigned staged_row(Addresses at, int consumer, int row) {
   const int box = row / kRowsOfBox;
   const unsigned boxes =
@@ -319,13 +318,13 @@ __device__ __forceinline__ unsigned staged_row(Addresses at, int consumer, int r
   return boxes + row % kRowsOfBox * kRowBytes;
 }
 
-// Finishes and stores the tile, 64 columns of d a consumer, in whole rows of these.
+// Finishes the tile and stores it in whole rows; each consumer has 64 columns of d.
 template <typename Out>
 __device__ __forceinline__ void store_staged(const Tile& tile, const Sums& sums, Addresses at) {
-  constexpr int kGroup = 16 / sizeof(Out);  // of neighbours in d that are stored at once
+  constexpr int kGroup = 16 / sizeof(Out);  // neighbours in d that one store writes
   const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0);
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-  unsigned words[kFragments][2];  // of 8 rows of a by 8 rows of b each
+  unsigned words[kFragments][2];  // fragments of 8 rows of a by 8 rows of b
 #pragma unroll
   for (int i = 0; i < kFragments; ++i) {
     const int row_a = tile.row_a + i * 8 + lane % 4 * 2;
@@ -337,7 +336,7 @@ __device__ __forceinline__ void store_staged(const Tile& tile, const Sums& sums,
                                       tile.d.finished(row_a + 1, row_b, x[1], other[1]));
     }
   }
-  named_barrier_sync(2 + consumer, 128);  // all of its warps have read its rows of b
+  named_barrier_sync(2 + consumer, 128);  // all warps of the consumer have read its rows of b
 #pragma unroll
   for (int i = 0; i < kFragments; i += 2) {
     const int first = i + 1 < kFragments ? i : i - 1;  // the last one may be stored twice
@@ -371,7 +370,8 @@ __device__ __forceinline__ void add(float4& sum, const float4& x) {
   sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
 }
 
-// Sends the sums to the blocks that own them, adds up what this block owns, and delivers it.
+// Sends the sums to the blocks that own them, adds up those that this block owns, and calls
+// `deliver(index, thread, unit)` with each.
 template <typename Deliver>
 __device__ __forceinline__ void reduce(const Sums& sums, Addresses at, int rank,
                                        const Deliver& deliver) {
@@ -404,7 +404,7 @@ __device__ __forceinline__ void reduce(const Sums& sums, Addresses at, int rank,
   }
 }
 
-// Where the slices of a tile leave the sums of a unit.
+// The place in the workspace for a slice's sums of a unit.
 __device__ __forceinline__ float4& slice_sums(float4* sums, const Tile& tile, int slice, int half,
                                               unsigned unit) {
   return sums[((tile.number * SLICES + slice) * STACK + half) * kUnits + unit];
@@ -505,7 +505,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if constexpr (CM > 1) cluster_wait();
 }
 
-// A thread for each unit of a tile.
+// Adds the sums of the slices and stores D. Each thread has one unit of a tile.
 extern "C" __global__ void __launch_bounds__(kFinishThreads)
     matmul_finish(float4* slices, out_t* __restrict__ d, int m, int n, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,

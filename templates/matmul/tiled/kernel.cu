@@ -11,44 +11,43 @@ using namespace kernwright;
 using namespace kernwright::config;
 
 constexpr int kElement = sizeof(dtype_t);
-constexpr int kSteps = BK / 16 / WARPS_K;  // steps of 32 bytes along k of one warp in a stage
+constexpr int kSteps = BK / 16 / WARPS_K;  // steps of 32 bytes of k that a warp takes in a stage
 constexpr int kMmaM = WM / 16;
 constexpr int kMmaN = WN / 8;
 constexpr bool kNk = b_layout == b_layout_nk;
-constexpr int kRowBytes = BK * 2;                     // of a stage: a row of a, or of b as [n, k]
-constexpr int kRowBytesB = kNk ? kRowBytes : BN * 2;  // as [k, n] it has a row for each k
+constexpr int kRowBytes = BK * 2;                     // a row of a, or of b as [n, k], in a stage
+constexpr int kRowBytesB = kNk ? kRowBytes : BN * 2;  // b as [k, n] has a row for each k
 constexpr int kStageBytes = (BM + BN) * kRowBytes;
 constexpr int kStageCount = static_cast<int>(ceil_div(k, DEPTH));  // along k
-constexpr int kStoreStride =  // elements: 16 bytes of padding keep the staged rows off one
-    BN + 16 / STAGED_BYTES;   // another's banks
+// Elements from one staged row of the result to the next: 16 bytes of padding avoid bank conflicts.
+constexpr int kStoreStride = BN + 16 / STAGED_BYTES;
 constexpr long long kK = k;
 constexpr long long kN = n;
-// Elements from row to row.
+// Elements from a row to the next.
 constexpr long long kPitchA = lda;
 constexpr long long kPitchB = ldb;
 constexpr long long kPitchD = ldd;
 
-// Place of a 16-byte chunk in a row of a stage: any eight consecutive rows hold the same chunk in
-// eight different bank groups, so ldmatrix and the copies are free of conflicts.
+// The place of 16-byte chunk `chunk` in row `row` of a stage. Any eight consecutive rows hold the
+// same chunk in eight different bank groups, so ldmatrix and the copies have no bank conflicts.
 template <int RowBytes>
 __device__ __forceinline__ constexpr int swizzle(int row, int chunk) {
   constexpr int kChunks = RowBytes / 16;
   return chunk ^ (kChunks >= 8 ? row % 8 : row / (8 / kChunks) % kChunks);
 }
 
-// One of the two ways that a stage of an operand is copied: rows of `Columns` elements in pieces of
-// `Align`. Rows are those of the operand and columns run along k, or, with RowsAreK, the other way
-// round. Pieces beyond `depth` of k become zero. What lies beyond the `outer` rows or columns of
-// the operand is left alone, because nothing of it is ever stored. An operand of `Stack` matrices,
-// n rows or columns apart, gives as many to the tile of each. `from` is this thread's own first
-// piece. All other pieces lie at constant distances from it: kept as addresses of their own they
-// would fill the register file.
+// Copies a stage of an operand: rows of `Columns` elements in pieces of `Align`. Rows are those of
+// the operand and columns run along k; with RowsAreK rows run along k. Pieces beyond `depth` of k
+// become zero. Pieces beyond the `outer` rows or columns of the operand are not copied, because
+// their results are never stored. An operand of `Stack` matrices, n rows or columns apart, gives an
+// equal share of the tile from each. `from` is this thread's first piece. All its other pieces lie
+// at constant distances from that one: as addresses of their own they would fill the registers.
 template <int Rows, int Columns, int Align, long long Pitch, bool RowsAreK, int Stack>
 __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* from, int outer,
                                           long long depth) {
-  constexpr int kPieces = Columns / Align;  // of a row; they and THREADS are powers of two
+  constexpr int kPieces = Columns / Align;  // in a row; they and THREADS are powers of two
   constexpr int kBytes = Align * kElement;
-  constexpr int kShare = (RowsAreK ? Columns : Rows) / Stack;  // of the tile, of one matrix
+  constexpr int kShare = (RowsAreK ? Columns : Rows) / Stack;  // of one matrix in the tile
   constexpr long long kToNext = (kN - kShare) * (RowsAreK ? 1 : Pitch);
 #pragma unroll
   for (int first = 0; first < Rows * kPieces; first += THREADS) {
@@ -81,16 +80,16 @@ __device__ __forceinline__ void copy_tile(unsigned destination, const dtype_t* f
   }
 }
 
-// This thread's own first piece of such a tile.
+// The offset of this thread's first piece of such a tile, in elements.
 template <int Columns, int Align, long long Pitch>
 __device__ __forceinline__ long long first_piece() {
   constexpr int kPieces = Columns / Align;
   return threadIdx.x / kPieces * Pitch + threadIdx.x % kPieces * Align;
 }
 
-// sum += a * b^T of one step: 32 bytes of k. fp8 is widened to fp16; a lane's word of it holds four
-// neighbours of k where mma.sync expects two and two: another order of k, but the same one for a
-// and b.
+// sum += a * b^T for one step of 32 bytes of k. fp8 is widened to fp16. A lane's word of fp8 holds
+// four neighbours of k where mma.sync expects two pairs; a and b are permuted alike, so the sums
+// are the same.
 template <typename T>
 __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
                                          const unsigned (&a)[kMmaM][4],
@@ -123,7 +122,8 @@ __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
   }
 }
 
-// Results are staged rounded to 16 bits, or as they are where that is not all that happens to them.
+// Stages two neighbours of the result: rounded to 16 bits or, where an epilogue follows or the
+// result has another width, as fp32.
 template <typename Out>
 __device__ __forceinline__ void stage_pair(unsigned char* to, float first, float second) {
   if constexpr (STAGED_BYTES == sizeof(Out) && sizeof(Out) == 2) {
@@ -133,7 +133,8 @@ __device__ __forceinline__ void stage_pair(unsigned char* to, float first, float
   }
 }
 
-// A piece of the result from where it is staged. Gates are staged beside what they open.
+// A finished piece of the result, read from where it is staged. A gate's other half is staged
+// COLUMNS further on in the same row.
 template <typename Out, int Count>
 __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsigned char* staged,
                                                                     const Epilogue& epilogue,
@@ -157,9 +158,9 @@ __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsign
   }
 }
 
-// One block computes one BM x COLUMNS tile of d, COLUMNS being BN or, gated, half of it. Blocks
-// walk `group` rows of tiles down before they step right, so that concurrent blocks share their
-// operands in L2. Products of a batch lie one behind the other, and so do their blocks.
+// A block computes one BM x COLUMNS tile of d, where COLUMNS is BN or, with a gate, half of it.
+// Blocks walk `group` rows of tiles down before they step right, so that concurrent blocks share
+// operands in the L2. The blocks of a batch's products follow each other, as the products do.
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                  out_t* __restrict__ d, long long m_size, int group,
@@ -191,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const dtype_t* from_a = a + m_first * kPitchA + first_piece<DEPTH, ALIGN_A, kPitchA>();
   const dtype_t* from_b =
       b + n_first * (kNk ? kPitchB : 1) + first_piece<kNk ? DEPTH : BN, ALIGN_B, kPitchB>();
-  // Of k from the next stage to copy on, and the stages of all of it.
+  // What is left of k from the next stage to copy on, and the number of stages in all.
   long long depth = reads_operands(alpha) ? kK : 0;
   const int stages = reads_operands(alpha) ? kStageCount : 0;
 
@@ -220,10 +221,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   };
 
   // ldmatrix: matrices 0..3 of a are (rows 0, k 0), (rows 8, k 0), (rows 0, k 8), (rows 8, k 8) and
-  // of b (columns 0, k 0), (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order in which
-  // mma.sync wants them. A chunk's place is an XOR with its number, so a later step's address is
-  // this one XOR the step. Where b is [k, n], the matrices are transposed on the way, a step is 16
-  // rows, and it is the later columns that are reached by an XOR.
+  // of b (columns 0, k 0), (columns 0, k 8), (columns 8, k 0), (columns 8, k 8): the order that
+  // mma.sync expects. A chunk's place is an XOR with its number, so the address of a later step is
+  // this one XOR the step. Where b is [k, n], ldmatrix transposes the matrices, a step is 16 rows,
+  // and the XOR reaches later columns.
   const int row_a = warp_m * WM + lane_id % 16;
   const int row_b = warp_n * WN + lane_id / 16 * 8 + lane_id % 8;
   const int chunk = warp_k * kSteps * 2;
@@ -271,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       if (step + 1 < kSteps) {
         read_fragments((step + 1) % 2, slot, step + 1);
       } else {
-        // Past this barrier the next stage has arrived for all, and nobody reads this one any more.
+        // After this barrier the next stage is there for all, and nobody reads this one any more.
         cp_async_wait<STAGES - 2>();
         __syncthreads();
         read_fragments((step + 1) % 2, next_slot, 0);

@@ -1,6 +1,7 @@
 #pragma once
-// Activations on fp32 values: no branch, at most two operations of the special function unit (ex2,
-// rcp), so that 16-bit rows stay limited by the memory. NaN gives NaN.
+// Activations on fp32 values, without branches and with at most two operations of the special
+// function unit (ex2, rcp), so that kernels on 16-bit rows stay limited by the memory. NaN gives
+// NaN.
 
 #include <kernwright/math/types.cuh>
 

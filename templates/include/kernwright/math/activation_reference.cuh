@@ -1,7 +1,7 @@
 #pragma once
-// The activations as references need them: in fp64, with the magnitude that errors of
-// activation.cuh are relative to. An error of an exponential is that of its argument times as much
-// as this, so the magnitude of what is made of exp(e) grows with 1 + |e|.
+// The activations for references: in fp64, with the magnitude to which the errors of activation.cuh
+// are relative. The relative error of exp(e) is the absolute error of e, so the magnitude of a
+// value that is made of exp(e) grows with 1 + |e|.
 
 #include <kernwright/math/types.cuh>
 

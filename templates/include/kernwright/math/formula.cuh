@@ -1,5 +1,5 @@
 #pragma once
-// What a formula of a problem is made of on fp32 values.
+// The functions of a problem's formula on fp32 values.
 
 #include <kernwright/math/activation.cuh>
 

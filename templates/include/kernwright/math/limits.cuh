@@ -1,7 +1,7 @@
 #pragma once
-// What kernels use of <math.h>, <float.h>, <limits.h> and <stdint.h>, which NVRTC has not. Integers
-// are written as in the toolkit's <cuda/std/climits> and <cuda/std/cstdint>, so that a source may
-// include these as well.
+// The macros and types of <math.h>, <float.h>, <limits.h> and <stdint.h> that kernels use and NVRTC
+// does not have. Integers are written as in the toolkit's <cuda/std/climits> and
+// <cuda/std/cstdint>, so that a source may include these as well.
 
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #define NAN __builtin_bit_cast(float, 0x7fffffff)

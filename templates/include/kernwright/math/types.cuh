@@ -1,7 +1,7 @@
 #pragma once
-// Storage types of 16-bit and 8-bit floats, conversions of these and of integers, and the larger
-// and the smaller of two numbers. Arithmetic is done in fp32 only, so a few cvt instructions take
-// the place of the toolkit's headers, which would dominate the compile time.
+// Storage types of 16-bit and 8-bit floats, their conversions and those of integers, and the larger
+// and the smaller of two numbers. Arithmetic is in fp32, so a few cvt instructions replace the
+// toolkit's headers, which would dominate the compile time.
 
 namespace kernwright {
 
@@ -18,7 +18,8 @@ struct fp8_e5m2 {
   unsigned char bits;
 };
 
-// What a reference writes of an output of T: whole numbers of 32 and 64 bits as they are.
+// The type in which a reference writes an output of T: integers of 32 and 64 bits are not
+// converted.
 template <typename T>
 struct Reference {
   using Type = float;
@@ -34,7 +35,7 @@ struct Reference<long long> {
 template <typename T>
 using reference_t = typename Reference<T>::Type;
 
-// NaN where either is NaN, unlike CUDA's fmaxf, fminf, max and min, which give the other one.
+// NaN if either is NaN, unlike CUDA's fmaxf, fminf, max and min, which return the other one.
 __device__ __forceinline__ float larger(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -62,7 +63,7 @@ __device__ __forceinline__ float to_float(fp8_e4m3 x) {
   unsigned pair;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(x.bits)));
   return to_float(fp16{static_cast<unsigned short>(pair)});
-#else  // placed at the top of an fp32 it is 2^120 too small, subnormals too
+#else  // the bits at the top of an fp32 make a value 2^120 too small
   const unsigned magnitude = x.bits & 0x7f;
   const float value =
       magnitude == 0x7f ? __uint_as_float(0x7fffffff) : __uint_as_float(magnitude << 20) * 0x1p120f;
@@ -70,11 +71,11 @@ __device__ __forceinline__ float to_float(fp8_e4m3 x) {
 #endif
 }
 
-// It is the upper half of an fp16.
+// An fp8_e5m2 is the upper half of an fp16.
 __device__ __forceinline__ float to_float(fp8_e5m2 x) {
   return to_float(fp16{static_cast<unsigned short>(x.bits << 8)});
 }
-// Integers beyond 2^24 are rounded; kernels that need them take them as they are.
+// Integers beyond 2^24 are rounded; kernels that need them exact do not convert them.
 __device__ __forceinline__ float to_float(signed char x) { return x; }
 __device__ __forceinline__ float to_float(unsigned char x) { return x; }
 __device__ __forceinline__ float to_float(bool x) { return x; }
@@ -82,8 +83,8 @@ __device__ __forceinline__ float to_float(int x) { return static_cast<float>(x);
 __device__ __forceinline__ float to_float(long long x) { return static_cast<float>(x); }
 
 #if __CUDA_ARCH__ < 890
-// What newer architectures have an instruction for: the bits of `x` in an fp8 of so many bits of
-// mantissa.
+// The bits of `x` in an fp8 with `Mantissa` bits of mantissa. Newer architectures have an
+// instruction for it.
 template <int Mantissa>
 __device__ __forceinline__ unsigned encode_fp8(float x) {
   constexpr int kShift = 23 - Mantissa, kBias = Mantissa == 3 ? 7 : 15;
@@ -101,8 +102,8 @@ __device__ __forceinline__ unsigned encode_fp8(float x) {
 }
 #endif
 
-// Rounds to nearest even; fp8_e4m3 saturates to +-448, fp8_e5m2 to +-57344, an integer to its ends.
-// NaN stays NaN, and in an integer, which has none, becomes 0; in a bool all but 0 and NaN is true.
+// Rounds to nearest even. fp8_e4m3 saturates to +-448, fp8_e5m2 to +-57344, an integer to its
+// range. NaN stays NaN; in an integer it becomes 0. A bool is true for all values but 0 and NaN.
 template <typename T>
 __device__ __forceinline__ T from_float(float x);
 template <>
@@ -163,7 +164,7 @@ __device__ __forceinline__ long long from_float<long long>(float x) {
   return x == x ? __float2ll_rn(x) : 0;
 }
 
-// How an element is stored.
+// The bits of an element as stored.
 template <typename T>
 __device__ __forceinline__ unsigned bits_of(T x) {
   return x.bits;
@@ -172,7 +173,7 @@ __device__ __forceinline__ unsigned bits_of(signed char x) { return static_cast<
 __device__ __forceinline__ unsigned bits_of(unsigned char x) { return x; }
 __device__ __forceinline__ unsigned bits_of(bool x) { return x; }
 
-// Two neighbours in one word, the first in the low half, as floats.
+// The two elements of a word as floats; the first is in the low half.
 template <typename T>
 __device__ __forceinline__ float2 unpack_pair(unsigned word) {
   static_assert(sizeof(T) == 2);
@@ -180,7 +181,8 @@ __device__ __forceinline__ float2 unpack_pair(unsigned word) {
           to_float(T{static_cast<unsigned short>(word >> 16)})};
 }
 
-// Words that hold one fp32 or two neighbours: of ones, and the sum of two, rounded once.
+// A word holds one fp32 or two 16-bit elements. ones_word() has ones, and add_words() is the sum of
+// two words, rounded once.
 template <typename T>
 __device__ __forceinline__ unsigned ones_word() {
   static_assert(sizeof(T) == 4);
@@ -213,8 +215,8 @@ __device__ __forceinline__ unsigned add_words<fp16>(unsigned a, unsigned b) {
   return sum;
 }
 
-// Four fp8_e4m3 of a word as fp16, which holds them exactly: `low` the first two, `high` the
-// others.
+// The four fp8_e4m3 of a word as fp16, which holds them exactly: the first two in `low`, the others
+// in `high`.
 __device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigned& high) {
 #if __CUDA_ARCH__ >= 890
   asm("{ .reg .b16 first, second;\n"
@@ -223,7 +225,7 @@ __device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigne
       "cvt.rn.f16x2.e4m3x2 %1, second; }"
       : "=r"(low), "=r"(high)
       : "r"(word));
-#else  // placed below the sign of an fp16 it is 2^8 too small, subnormals too
+#else  // the bits below the sign of an fp16 make a value 2^8 too small
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
     const unsigned bytes = __byte_perm(word, 0, pair == 0 ? 0x1404 : 0x3424);  // each << 8
@@ -236,8 +238,7 @@ __device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigne
 #endif
 }
 
-// Two neighbours, rounded, in one word, the first in the low half: one cvt instead of two and a
-// shift.
+// Two neighbours, rounded, in one word, the first in the low half. This takes one cvt.
 template <typename T>
 __device__ __forceinline__ unsigned pack_pair(float first, float second);
 template <>

@@ -1,5 +1,5 @@
 #pragma once
-// 16-bit elements that do not start at a word.
+// Shifts of 16-bit elements that do not start at a word.
 
 namespace kernwright {
 
@@ -7,7 +7,7 @@ namespace kernwright {
 // then those from element `shift` on.
 template <int Count>
 __device__ __forceinline__ void shift_elements(unsigned (&words)[Count + 4], int shift) {
-  // By 4 and 2 in whole words, by 1 across them; an index would put the array into memory.
+  // By 4 and 2 in whole words, by 1 across them. A runtime index would put the array into memory.
 #pragma unroll
   for (int i = 0; i < Count + 2; ++i) words[i] = shift & 4 ? words[i + 2] : words[i];
 #pragma unroll

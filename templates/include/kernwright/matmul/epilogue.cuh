@@ -1,10 +1,10 @@
 #pragma once
-// What a matrix product does with its sums before it rounds them: activation(alpha * sum +
-// bias[column]) + beta * residual[row, column], each part where the problem's flags ask for it, and
-// of all that what a function makes that the problem brings along. Without any of them nothing is
-// left of this in the machine code. A gated product makes one element of two sums,
-// activation(alpha * gate) * alpha * other. Where alpha is 0 the operands are not read, and their
-// sums are 0; where beta is 0 the residual is not.
+// The epilogue of a matrix product, on sums in fp32: activation(alpha * sum + bias[column]) + beta
+// * residual[row, column], each part only if the problem's flags ask for it, and then the problem's
+// own function, if it has one. Parts that are not asked for leave nothing in the machine code. A
+// gated product makes one element of two sums, activation(alpha * gate) * alpha * other. Where
+// alpha is 0 the operands are not read and their sums are 0; where beta is 0 the residual is not
+// read.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/activation.cuh>
@@ -45,17 +45,18 @@ __device__ __forceinline__ bool reads_residual(float beta) {
   return kResidual && residual_factor(beta) != 0;
 }
 
-// For sums in registers, with bias and residual in global memory.
+// The epilogue for sums in registers, with bias and residual in global memory.
 class Epilogue {
  public:
   using Element = config::out_t;
 
-  // `bias` has n elements, `residual` m rows of n; what the problem does not have is not read.
+  // `bias` has n elements, `residual` m rows of n. Those that the problem does not have may be
+  // null.
   __device__ Epilogue(float alpha, const Element* bias, float beta, const Element* residual,
                       long long m, int n)
       : bias_(bias), residual_(residual), m_(m), n_(n), alpha_(alpha), beta_(beta) {}
 
-  // Finishes `Count` neighbours of a row, all of them within m x n, `column` a multiple of Count.
+  // Finishes `Count` neighbours of a row, all within m x n; `column` is a multiple of Count.
   template <int Count>
   __device__ __forceinline__ void apply(float (&x)[Count], long long row, int column) const {
 #pragma unroll
@@ -78,7 +79,8 @@ class Epilogue {
     return user_epilogue(kernwright::gated(alpha_, gate, other), row, column);
   }
 
-  // Asks the L2 for what a tile will need, long before it is needed. `thread` of `Threads`.
+  // Prefetches the bias and the residual of a tile into the L2. Run by `Threads` threads, of which
+  // this is number `thread`.
   template <int Rows, int Columns, int Threads>
   __device__ __forceinline__ void prefetch(int thread, int row, int column) const {
     constexpr int kLine = 128 / sizeof(Element);

@@ -1,8 +1,8 @@
 #pragma once
-// The result of a product one of whose operands has few rows. Kernels call that one a, of m rows,
-// and the other b, of n rows; config::TRANSPOSED says that they are the problem's b and a, whose
-// d is then [n, m]. Rows of d begin `ldd` elements apart; d_k and d_v are there where the result is
-// split (split.cuh).
+// The result of a product with one operand of few rows. Kernels call that operand a, of m rows, and
+// the other one b, of n rows. With config::TRANSPOSED these are the problem's b and a, and d is
+// [n, m]. Rows of d begin `ldd` elements apart. d_k and d_v are used where the result is split
+// (split.cuh).
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
@@ -26,30 +26,31 @@ class FewRows {
   __device__ __forceinline__ bool has(int row_a, int row_b) const {
     return row_a < m_ && row_b < n_;
   }
-  // The element of a row of a and one of b, from its sum, 0 if there are no such rows. A gate's
-  // comes with the `other` that it opens.
+  // The finished element of a row of a and a row of b, from its sum x; 0 if there are no such rows.
+  // With a gate, x is the sum of the gate and `other` that of what it opens.
   __device__ __forceinline__ float finished(int row_a, int row_b, float x, float other) const {
     if (!has(row_a, row_b)) return 0;
     const long long row = kTransposed ? row_b : row_a;
     const int column = kTransposed ? row_a : row_b;
     return kGated ? epilogue_.gated(x, other, row, column) : epilogue_.apply(x, row, column);
   }
-  // Where it belongs.
+  // The address of that element.
   __device__ __forceinline__ Element* at(int row_a, int row_b) const {
     return kTransposed ? output_.at(row_b, row_a) : output_.at(row_a, row_b);
   }
-  // Finishes, rounds and stores it.
+  // Finishes, rounds and stores that element.
   __device__ __forceinline__ void store(int row_a, int row_b, float x, float other) const {
     if (!has(row_a, row_b)) return;
     *at(row_a, row_b) = from_float<Element>(finished(row_a, row_b, x, other));
   }
-  // Whether rows of b come `count` at a time, a power of two, as aligned neighbours in d.
+  // Whether each `count` rows of b, a power of two, are aligned neighbours in d.
   __device__ __forceinline__ bool in_groups_of(int count) const {
     const int widths = kSplit ? output_.ldd | (output_.n - output_.ldd) / 2 : n_ | output_.ldd;
     return !kTransposed && widths % count == 0;
   }
 
-  // Asks the L2 for what a tile of d will need, long before it is needed. `thread` of `Threads`.
+  // Prefetches the bias and the residual of a tile of d into the L2. Run by `Threads` threads, of
+  // which this is number `thread`.
   template <int RowsA, int RowsB, int Threads>
   __device__ __forceinline__ void prefetch(int thread, int row_a, int row_b) const {
     if constexpr (kTransposed) {

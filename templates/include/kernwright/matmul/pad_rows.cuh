@@ -1,6 +1,6 @@
 #pragma once
-// Copies rows, which may start at any byte, to rows that start at whole lines: the form that TMA
-// can address.
+// Copies rows that may start at any byte to rows that start at multiples of 16 bytes, which TMA can
+// address.
 
 #include <kernwright/math/vector.cuh>
 #include <kernwright/matmul/element_shift.cuh>
@@ -8,10 +8,10 @@
 namespace kernwright {
 
 constexpr int kPadThreads = 256;
-constexpr int kPadBytes = 2048;  // of a row that a warp copies
+constexpr int kPadBytes = 2048;  // that a warp copies of a row
 constexpr int kPadLoads = kPadBytes / (16 * 32);
 
-// Bytes `first` to `first` + 15 of `count`, where 16 divides `first`; those beyond the end are 0.
+// Bytes `first` to `first` + 15 of `count`, with zeros beyond the end; `first` is a multiple of 16.
 __device__ __forceinline__ Packed<16> load_piece(const unsigned char* bytes, long long first,
                                                  long long count) {
   if (first + 16 <= count) return load<Load::read_only, 16>(bytes + first);
@@ -42,10 +42,10 @@ __device__ __forceinline__ Packed<16> load_piece_anywhere(const unsigned char* b
   return x;
 }
 
-// Run by a grid of kPadThreads threads a block and at least a warp for each kPadBytes of each row:
-// copies m rows of a and n rows of b, k elements each that begin `lda` and `ldb` elements apart, to
-// rows of `pitch` elements, a multiple of 16 bytes. What lies between k and the pitch is not for
-// use.
+// Copies m rows of a and n rows of b, of k elements each, to rows of `pitch` elements, a multiple
+// of 16 bytes. The rows of a and b begin `lda` and `ldb` elements apart. The elements between k and
+// the pitch are not for use. Run by a grid of kPadThreads threads a block, with at least one warp
+// for each kPadBytes of each row.
 template <typename T>
 __device__ __forceinline__ void pad_rows(const T* a, const T* b, T* padded_a, T* padded_b, int m,
                                          int n, int k, int pitch, int lda, int ldb) {

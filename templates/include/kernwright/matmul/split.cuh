@@ -1,6 +1,7 @@
 #pragma once
-// Where the columns of a product's result lie: all of them in d or, with split=qkv, in d and behind
-// that in d_k and d_v, which are equally wide. A split result is contiguous: d is ldd columns wide.
+// Where the columns of a product's result lie. Without a split all are columns of d. With split=qkv
+// the first ldd are columns of d, and d_k and d_v have half of the others each. The rows of all
+// three are then contiguous.
 
 #include <kernwright/config.cuh>
 
@@ -8,14 +9,14 @@ namespace kernwright {
 
 constexpr bool kSplit = config::split == config::split_qkv;
 
-// Of d, d_k and d_v, 0 to 2, the tensor that a column belongs to, and which of its columns that is.
+// The tensor of a column (0 is d, 1 d_k, 2 d_v), the column's number in it, and the tensor's width.
 template <typename Index>
 struct Part {
   int tensor;
   Index column, width;
 };
 
-// Of column `column` of n, the first `first` of which are d's.
+// The part that has column `column` of n, of which the first `first` are columns of d.
 template <typename Index>
 __device__ __forceinline__ Part<Index> part_of(Index column, Index n, Index first) {
   const Index width = (n - first) / 2;
@@ -24,7 +25,7 @@ __device__ __forceinline__ Part<Index> part_of(Index column, Index n, Index firs
   return {2, column - first - width, width};
 }
 
-// A result of n columns. Rows of d begin ldd elements apart.
+// A result of n columns. The rows of d begin ldd elements apart.
 template <typename Index>
 struct Output {
   using Element = config::out_t;

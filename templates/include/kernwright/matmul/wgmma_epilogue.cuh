@@ -1,6 +1,7 @@
 #pragma once
-// What matrix products on wgmma accumulators (wgmma.cuh) do with their sums before they round them,
-// from shared memory: d[i] holds the sums of block i of 64 rows.
+// The epilogue of matrix products on wgmma accumulators (wgmma_tile.cuh): scale, bias, activation,
+// gate, residual and the user's function, with bias and residual in shared memory. d[i] holds the
+// sums of block i of 64 rows.
 
 #include <kernwright/math/types.cuh>
 #include <kernwright/matmul/epilogue.cuh>
@@ -12,7 +13,7 @@
 
 namespace kernwright {
 
-// Adds one value per column, `columns` being the shared address of the first.
+// Adds one value to each column; `columns` is the shared address of the first value.
 template <typename T, int Blocks, int Registers>
 __device__ __forceinline__ void add_columns(float (&d)[Blocks][Registers], unsigned columns) {
 #pragma unroll
@@ -46,8 +47,8 @@ __device__ __forceinline__ void activate_all(float (&d)[Blocks][Registers]) {
   }
 }
 
-// Makes the first half of the columns the elements of a gated product: they are its gates, and what
-// these open is the other half.
+// Makes a gated product from its sums: the first half of the columns are the gates, and the second
+// half is what they open. The result is in the first half.
 template <int Blocks, int Registers>
 __device__ __forceinline__ void gate_all(float (&d)[Blocks][Registers], float alpha) {
   constexpr int kHalf = Registers / 2;
@@ -59,8 +60,9 @@ __device__ __forceinline__ void gate_all(float (&d)[Blocks][Registers], float al
   }
 }
 
-// Gives the first `Used` sums of each block to the problem's function; `row` and `column` are those
-// of the warp's first. It gets what lies beyond the last row and column too, to be dropped.
+// Applies the problem's function to the first `Used` sums of each block; `row` and `column` are
+// those of the warp's first element. Elements beyond the last row and column are computed too, and
+// are not stored.
 template <int Used, int Blocks, int Registers>
 __device__ __forceinline__ void user_epilogue_all(float (&d)[Blocks][Registers], int row,
                                                   int column) {
@@ -75,9 +77,9 @@ __device__ __forceinline__ void user_epilogue_all(float (&d)[Blocks][Registers],
   }
 }
 
-// Adds `factor` times 128 bytes of columns from `first` on of the warp's 16 rows of one block,
-// which lie at shared address `rows` in the 128-byte swizzle. Columns before `begin` are left
-// alone. Both are known to the compiler.
+// Adds `factor` times a staged chunk to the warp's 16 rows of one block. The chunk has 128 bytes of
+// each row, from column `first` on, at shared address `rows` in the 128-byte swizzle. Columns
+// before `begin` are left as they are. `first` and `begin` are known to the compiler.
 template <typename T, int Registers>
 __device__ __forceinline__ void add_rows(float (&d)[Registers], unsigned rows, int first, int begin,
                                          float factor) {
@@ -90,7 +92,7 @@ __device__ __forceinline__ void add_rows(float (&d)[Registers], unsigned rows, i
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if (first + j * 16 + 8 < begin) continue;
-      unsigned words[4];  // two of each 8 columns
+      unsigned words[4];  // two for each 8 columns
       ldmatrix_x4(words, rows + line * kSwizzleBytes + swizzled_group(line, 2 * j + half));
 #pragma unroll
       for (int w = 0; w < 4; ++w) {

@@ -3,12 +3,12 @@
 
 namespace kernwright {
 
-// A barrier over all threads of the cluster in two halves; what came before the arrival is visible
-// after the wait.
+// The two halves of a barrier over all threads of the cluster. Writes before the arrival are
+// visible after the wait.
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
-// An arrival that publishes no more than initialised mbarriers, which have their own fence.
+// An arrival that publishes no writes, except initialised mbarriers, which have their own fence.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
@@ -23,21 +23,21 @@ __device__ __forceinline__ unsigned cluster_rank() {
   return rank;
 }
 
-// What lies at shared `address` of this block, in block `rank` of the cluster.
+// The address in block `rank` of the cluster that corresponds to shared `address` of this block.
 __device__ __forceinline__ unsigned cluster_address(unsigned address, unsigned rank) {
   unsigned mapped;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));
   return mapped;
 }
 
-// Stores a pair to a mapped address: whoever meets this thread at a cluster's barrier sees it.
+// Stores a pair to a mapped address. It is visible after a barrier of the cluster.
 __device__ __forceinline__ void cluster_put(unsigned address, float2 x) {
   asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x.x), "f"(x.y)
                : "memory");
 }
 
-// Stores 16 bytes, or a word, to a mapped address and counts them as landed on the mapped mbarrier
-// of the same block, which must have announced them. Whoever waits for that barrier sees them.
+// Stores 16 bytes, or a word, to a mapped address. They are counted as landed on the mapped
+// mbarrier of the same block, which must have announced them, and are visible after a wait for it.
 __device__ __forceinline__ void cluster_store(unsigned address, const float4& x, unsigned barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"

@@ -1,7 +1,7 @@
 #pragma once
-// mbarrier in shared memory (sm_90): a phase ends when all arrivals and all announced bytes are in.
-// Barriers are named by their 32-bit shared address; waiters keep the parity of the phase they wait
-// for, starting with 0.
+// mbarrier in shared memory (sm_90). A phase ends when all arrivals have been made and all
+// announced bytes have landed. A barrier is given by its 32-bit shared address. Phases have parity
+// 0, 1, 0 and so on, and a waiter gives the parity of the phase that it waits for.
 
 namespace kernwright {
 
@@ -19,9 +19,9 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the barrier that lies at this address in block `rank` of the cluster. It says that
-// what was read asynchronously (wgmma) may be overwritten asynchronously (TMA), and orders no
-// ordinary accesses between blocks: the fences of cluster scope cost 0.7 us a stage on an H200.
+// Arrives at the barrier that lies at this address in block `rank` of the cluster. That is enough
+// to let TMA overwrite what wgmma has read. It does not order ordinary accesses between blocks:
+// fences of cluster scope would cost 0.7 us a stage on an H200.
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned barrier, unsigned rank) {
   asm volatile(
       "{ .reg .b32 remote;\n"
@@ -31,13 +31,14 @@ __device__ __forceinline__ void mbarrier_arrive_at(unsigned barrier, unsigned ra
       : "memory");
 }
 
-// Arrives and announces `bytes` that TMA will write here, from whichever block.
+// Arrives, and announces `bytes` that TMA will write to this block. Any block of the cluster may
+// issue these loads.
 __device__ __forceinline__ void mbarrier_arrive_expect(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-// Returns when the phase of this parity is over; the hardware suspends the thread meanwhile.
+// Waits until the phase of this parity has ended; the hardware suspends the thread meanwhile.
 __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
   asm volatile(
       "{ .reg .pred done;\n"
@@ -47,8 +48,8 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
       : "memory");
 }
 
-// Where somebody stands in a ring of stages that have a barrier each: the stage, and the parity of
-// the lap.
+// A position in a ring of stages with a barrier each: the stage, and the parity of its barrier's
+// phase, which changes in each round.
 template <int Stages>
 struct Ring {
   int stage = 0;

@@ -1,14 +1,15 @@
 #pragma once
-// mma.sync of 32 bytes of k with fp32 accumulation (sm_80 and newer).
+// mma.sync over 32 bytes of k with fp32 accumulation (sm_80 and newer).
 
 #include <kernwright/math/types.cuh>
 
 namespace kernwright {
 
-// d[16, 8] += a[16, 16] * b[8, 16]^T. Per lane: a holds the 8x8 quarters (rows 0, k 0), (rows 8, k
-// 0), (rows 0, k 8), (rows 8, k 8); b the halves k 0 and k 8; d[0..1] row lane / 4, d[2..3] row
-// lane / 4 + 8, columns 2 * (lane % 4) and the next. Of fp32 there are half as many k, one a word,
-// taken as tf32: what lies behind the tenth bit of the fraction is cut off.
+// d[16, 8] += a[16, 16] * b[8, 16]^T. In each lane a holds words of the 8x8 quarters (rows 0, k 0),
+// (rows 8, k 0), (rows 0, k 8), (rows 8, k 8), and b words of the halves k 0 and k 8. d[0..1] are
+// in row lane / 4 and d[2..3] in row lane / 4 + 8, in columns 2 * (lane % 4) and 2 * (lane % 4)
+// + 1. fp32 has half as many k, one in a word, and is taken as tf32: the bits after the tenth of
+// the fraction are cut off.
 template <typename T>
 __device__ __forceinline__ void mma_m16n8(float (&d)[4], const unsigned (&a)[4], unsigned b0,
                                           unsigned b1);

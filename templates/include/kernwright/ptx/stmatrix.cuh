@@ -1,13 +1,14 @@
 #pragma once
-// Fragments of an accumulator to shared memory (sm_90), and single elements and pairs from there.
+// Stores fragments of an accumulator to shared memory (sm_90), and loads elements and pairs from
+// it.
 
 #include <kernwright/math/types.cuh>
 
 namespace kernwright {
 
-// Four 8x8 matrices of 16-bit elements; lane l gives the shared address of row l % 8 of matrix l /
-// 8 (16 bytes, aligned), and fragment[i] holds elements 2 * (lane % 4) and the next of row lane / 4
-// of matrix i.
+// Stores four 8x8 matrices of 16-bit elements. Lane l gives the shared address of row l % 8 of
+// matrix l / 8 (16 bytes, aligned). Word fi holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l
+// / 4 of matrix i.
 __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned f0, unsigned f1, unsigned f2,
                                             unsigned f3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
@@ -15,8 +16,8 @@ __device__ __forceinline__ void stmatrix_x4(unsigned address, unsigned f0, unsig
                : "memory");
 }
 
-// The same transposed: row l % 8 in memory is a column of the matrix, elements 2 * (l % 4) and the
-// next of whose row l / 4 are in fragment[i].
+// The same transposed: row l % 8 in memory is a column of the matrix. Word fi holds elements
+// 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 of the matrix.
 __device__ __forceinline__ void stmatrix_x4_transposed(unsigned address, unsigned f0, unsigned f1,
                                                        unsigned f2, unsigned f3) {
   asm volatile(
@@ -25,7 +26,7 @@ __device__ __forceinline__ void stmatrix_x4_transposed(unsigned address, unsigne
       : "memory");
 }
 
-// Two words to a shared address that is a multiple of 8.
+// Stores two words to a shared address that is a multiple of 8.
 __device__ __forceinline__ void store_shared_pair(unsigned address, unsigned first,
                                                   unsigned second) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(first), "r"(second)

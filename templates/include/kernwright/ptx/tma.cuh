@@ -1,12 +1,12 @@
 #pragma once
-// TMA (sm_90): boxes of two to five dimensions and plain stretches between global and shared
-// memory. A box's coordinates count elements, the innermost dimension first; it may reach past the
-// tensor: such elements load as zeros, counted in the bytes, and are not stored. In shared memory a
-// box has its rows one behind the other, whatever the number of its dimensions.
+// TMA (sm_90): copies boxes of two to five dimensions, and contiguous bytes, between global and
+// shared memory. The coordinates of a box count elements, the innermost dimension first. A box may
+// reach beyond the tensor: such elements load as zeros, which count as bytes, and are not stored.
+// In shared memory the rows of a box follow each other, whatever the number of its dimensions.
 
 namespace kernwright {
 
-// A coordinate of boxes that are zeros, for which nothing is read.
+// A coordinate outside every tensor: such a box loads as zeros, and nothing is read.
 constexpr int kNowhere = -1024;
 
 // The driver's CUtensorMap, passed as a __grid_constant__ parameter.
@@ -28,7 +28,7 @@ __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& 
       : "memory");
 }
 
-// The same of three, four and five dimensions.
+// The same with three, four and five dimensions.
 __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& map,
                                          const int (&at)[3], unsigned barrier) {
   asm volatile(
@@ -54,7 +54,7 @@ __device__ __forceinline__ void tma_load(unsigned destination, const TensorMap& 
       : "memory");
 }
 
-// The same of two for what is read once: the L2 gives it up first.
+// The same with two dimensions for data that is read once: the L2 evicts it first.
 constexpr unsigned long long kEvictFirst = 0x12f0000000000000;
 __device__ __forceinline__ void tma_load_once(unsigned destination, const TensorMap& map, int x,
                                               int y, unsigned barrier) {
@@ -65,8 +65,8 @@ __device__ __forceinline__ void tma_load_once(unsigned destination, const Tensor
       : "memory");
 }
 
-// Loads one box to the same place in every block of the cluster whose rank is set in `ranks`, and
-// completes each one's barrier.
+// Loads one box to the same place in every block of the cluster whose bit is set in `ranks`, and
+// completes on the barrier at the same place in each.
 __device__ __forceinline__ void tma_load_multicast(unsigned destination, const TensorMap& map,
                                                    int x, int y, unsigned barrier,
                                                    unsigned short ranks) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
       : "memory");
 }
 
-// The same for what is read once.
+// The same for data that is read once.
 __device__ __forceinline__ void tma_load_multicast_once(unsigned destination, const TensorMap& map,
                                                         int x, int y, unsigned barrier,
                                                         unsigned short ranks) {
@@ -88,9 +88,9 @@ __device__ __forceinline__ void tma_load_multicast_once(unsigned destination, co
       : "memory");
 }
 
-// One of these: for the blocks of `ranks` where several of a cluster share the box, else for this
-// one. Two instructions to choose from, since one with a hint for either case costs the thread that
-// loads registers that it does not have.
+// One of the four above: for the blocks in `ranks` if `Sharers` blocks of a cluster share the box,
+// else for this block alone. `once` is a branch between two instructions, since one instruction
+// with either hint would cost the loading thread registers that it does not have.
 template <int Sharers>
 __device__ __forceinline__ void tma_load_for(unsigned destination, const TensorMap& map, int x,
                                              int y, unsigned barrier, unsigned ranks, bool once) {
@@ -108,8 +108,8 @@ __device__ __forceinline__ void tma_load_for(unsigned destination, const TensorM
   }
 }
 
-// Copies `bytes` that follow one another, no tensor map needed; both addresses and the size are
-// multiples of 16. They complete on `barrier`.
+// Loads `bytes` contiguous bytes without a tensor map; both addresses and the size are multiples of
+// 16. They complete on `barrier`.
 __device__ __forceinline__ void bulk_load(unsigned destination, const void* source, unsigned bytes,
                                           unsigned barrier) {
   asm volatile(
@@ -119,12 +119,12 @@ __device__ __forceinline__ void bulk_load(unsigned destination, const void* sour
       : "memory");
 }
 
-// Orders this thread's ordinary accesses to shared memory before later ones of TMA.
+// Orders this thread's ordinary accesses to shared memory before later accesses by TMA.
 __device__ __forceinline__ void tma_store_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Makes a group of this thread's stores since the last one.
+// Closes the group of this thread's TMA stores since the last call.
 __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
@@ -139,7 +139,7 @@ __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source,
   tma_store_commit();
 }
 
-// The same of three, four and five dimensions.
+// The same with three, four and five dimensions.
 __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source,
                                           const int (&at)[3]) {
   asm volatile(
@@ -168,7 +168,7 @@ __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned source,
   tma_store_commit();
 }
 
-// Returns when at most `Pending` of this thread's latest stores still read shared memory.
+// Waits until at most `Pending` of this thread's latest groups of stores still read shared memory.
 template <int Pending>
 __device__ __forceinline__ void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");

@@ -4,7 +4,8 @@
 
 namespace kernwright {
 
-// Barrier `id` over `threads` threads of the block: arriving without waiting, or both.
+// Barrier `id` over `threads` threads of the block. The first arrives without waiting, the second
+// arrives and waits.
 __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -23,8 +24,8 @@ __device__ __forceinline__ bool elect_one() {
   return chosen != 0;
 }
 
-// Moves registers between warpgroups: every warp of a warpgroup must run it, and all together may
-// hold no more than the launch gave.
+// Set the number of registers for each thread of a warpgroup. Every warp of the warpgroup must run
+// it. All warpgroups together may hold no more than the launch allocated.
 template <int Registers>
 __device__ __forceinline__ void registers_release() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));

@@ -1,14 +1,14 @@
 #pragma once
-// wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32 for K = 32 bytes, b in shared memory,
-// a there too or, of 16 bits, in registers. Register i of a thread holds row 16 * warp + lane / 4 +
-// 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators belong to the
-// hardware from wgmma_issue to the wgmma_wait that covers it. fp32 operands are taken as tf32: what
-// lies behind the tenth bit of the fraction is cut off.
+// wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32, where K are 32 bytes. b lies in shared
+// memory, and so does a, or a of 16 bits in registers. Register i of a thread holds row 16 * warp +
+// lane / 4 + 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators belong
+// to the hardware from wgmma_issue to the wgmma_wait that covers it. fp32 operands are taken as
+// tf32: the bits after the tenth of the fraction are cut off.
 //
-// An operand lies in rows of 128 bytes in the 128-byte swizzle, 8 rows in a group of 1024 bytes,
-// and groups are aligned to that. K-major, a row is a row of the operand: the next K are 32 bytes
-// on, the next 64 rows 8192. MN-major, for 16-bit types alone, a row is one k of 64 rows of the
-// operand: the next K = 16 are 2048 bytes on.
+// An operand in shared memory has rows of 128 bytes in the 128-byte swizzle. 8 rows form a group of
+// 1024 bytes, aligned to 1024. K-major, a row is a row of the operand: the next K begins 32 bytes
+// further on, the next 64 rows 8192 bytes. MN-major, for 16-bit types alone, a row is one k of 64
+// rows of the operand: the next K = 16 begins 2048 bytes further on.
 
 #include <kernwright/math/types.cuh>
 
@@ -16,10 +16,10 @@ namespace kernwright {
 
 enum class Major { k, mn };
 
-// Describes an operand from `address` on; another part of it is reached by adding the distance in
-// bytes / 16. K-major, groups of 8 rows follow one another (the stride offset) and the leading
-// offset has no meaning. MN-major, those of 8 k do (the stride offset again), and `next_64` bytes
-// lie between rows of the operand and those 64 on (the leading offset).
+// The descriptor of an operand at shared `address`. To describe another part of the operand, add
+// the distance in bytes / 16. The stride offset is from one group of 8 rows of shared memory to the
+// next. The leading offset has no meaning if K-major; if MN-major it is `next_64`, the bytes from
+// 64 rows of the operand to the next 64.
 template <Major M = Major::k>
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
                                                                unsigned next_64 = 0) {
@@ -28,14 +28,14 @@ __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned address,
   return (address & 0x3ffff) >> 4 | leading << 16 | (kGroupBytes >> 4) << 32 | kSwizzle128 << 62;
 }
 
-// Before the first issue, and whenever ordinary code touched the accumulators.
+// Needed before the first issue, and whenever ordinary code has touched the accumulators.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Returns when at most `Pending` of the latest groups are still under way.
+// Waits until at most `Pending` of the latest groups are still in flight.
 template <int Pending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
@@ -51,8 +51,8 @@ __device__ __forceinline__ void wgmma_pin(float (&d)[Registers]) {
 template <int N>
 struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is overwritten
 
-// The operand lists of N = 8 (4 registers) and N = 16, and of each further N those of the one
-// before and 8 more.
+// The operand lists for N = 8 (4 registers) and N = 16. That of each further N is that of a smaller
+// one and some more.
 #define KW_TEXT_4 "%0, %1, %2, %3"
 #define KW_REGISTERS_4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 #define KW_TEXT_8 "%0, %1, %2, %3, %4, %5, %6, %7"
@@ -227,7 +227,7 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
     static_assert(MajorA == Major::k && MajorB == Major::k);                             \
     KW_ASM(N, R, KIND, A, B, P, "", "l"(a), "l"(b), "r"(accumulate));                    \
   }
-// O0 to O6 name the operands behind the registers of d.
+// O0 to O6 name the operands after the registers of d.
 #define KW_SHAPE(N, R, O0, O1, O2, O3, O4, O5, O6)                                  \
   template <>                                                                       \
   struct WgmmaShape<N> {                                                            \
@@ -268,17 +268,17 @@ KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef KW_ISSUE_16
 #undef KW_ASM
 
-// `a` and `b` describe operands of T, MajorA and MajorB say how they lie.
+// d += a * b^T, or d = a * b^T unless `accumulate`. `a` and `b` are descriptors of operands of T.
 template <typename T, int N, Major MajorA = Major::k, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long long a,
                                             unsigned long long b, bool accumulate) {
   WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
 }
 
-// The same with an operand a of 16-bit elements in registers, 64 rows by 16 of k: element pair i of
-// a thread is in row 16 * warp + lane / 4 + 8 * (i % 2) at k = 8 * (i / 2) + 2 * (lane % 4), which
-// is where an accumulator of 16 columns has registers 2 * i and the next. The registers belong to
-// the hardware as d does.
+// The same with an operand a of 16-bit elements in registers, 64 rows by 16 of k. Pair i of a
+// thread is in row 16 * warp + lane / 4 + 8 * (i % 2) at k = 8 * (i / 2) + 2 * (lane % 4). An
+// accumulator of 16 columns has registers 2 * i and 2 * i + 1 at the same place. The registers
+// belong to the hardware as long as d does.
 template <typename T, int N, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], const unsigned (&a)[4],
                                             unsigned long long b, bool accumulate) {

@@ -1,13 +1,13 @@
 #pragma once
-// How pointwise kernels share out [rows, columns]: a thread keeps one vector of columns and takes
-// it in several rows, so that what belongs to a column is read once and no index is divided per
-// element.
+// How pointwise kernels divide [rows, columns] among threads: a thread keeps one vector of columns
+// and takes it in several rows. So values that belong to a column are read once, and no index is
+// divided for each element.
 
 namespace kernwright {
 
-// What a thread has of a tile: `Lanes` columns from `column`, in `count` rows from `row`,
-// `LineRows` apart. A line is LineRows whole rows of RowVectors vectors each, in Chunks pieces of
-// Threads vectors; a tile is one piece of Items lines. LineRows > 1 only where Chunks == 1.
+// A thread's part of a tile: `Lanes` columns from `column` on, in `count` rows from `row` on that
+// lie LineRows apart. A line is LineRows whole rows of RowVectors vectors each, in Chunks pieces of
+// Threads vectors. A tile is one piece of Items lines. LineRows > 1 is for Chunks == 1 alone.
 template <int Threads, int Items, int Lanes, int RowVectors, int LineRows, int Chunks>
 struct StreamPlace {
   long long row;

@@ -1,21 +1,21 @@
 #pragma once
 // A ring of stages in shared memory between one thread that fills them by TMA, the producer, and
-// warps that read them, the consumers (sm_90). A stage has two barriers: `full` says that its bytes
-// have landed, `empty` that all who read it are done.
+// warps that read them, the consumers (sm_90). A stage has two barriers: `full` completes when its
+// bytes have landed, `empty` when all its readers have released it.
 //
-// Each side has a Pipeline of its own over the same barriers, which knows the stage that is next
-// for that side. The order of calls:
+// The producer and each consumer have a Pipeline object of their own over the same barriers. It
+// knows which stage comes next for them. The order of calls:
 //
 //   one thread    init(), mbarrier_init_fence(), then a barrier of the block or the cluster
 //   the producer  producer_acquire(bytes), loads that complete on full(), advance()
 //   a consumer    consumer_wait(), reads of stage(), consumer_release(stage()), advance()
 //
-// A consumer may advance first and release the stage later, by its number. A side that leaves some
-// stages to others passes over them by skip().
+// A consumer may advance first and release the stage later, by its number. A consumer that leaves
+// some stages to others passes them by skip().
 //
-// In a cluster of ClusterM x ClusterN blocks, of rank m + ClusterM * n, blocks of one m may load
-// for each other, and so may those of one n: a stage of this block is free once the readers of all
-// these blocks have released it. With 1 x 1 nobody else is asked.
+// In a cluster of ClusterM x ClusterN blocks a block has rank m + ClusterM * n. Blocks with the
+// same m may load for each other, and so may blocks with the same n. So a stage of this block is
+// free once the readers in all these blocks have released it.
 
 #include <kernwright/ptx/mbarrier.cuh>
 
@@ -25,13 +25,15 @@ template <int Stages, int ClusterM = 1, int ClusterN = 1>
 class Pipeline {
  public:
   static constexpr int kCluster = ClusterM * ClusterN;
-  static constexpr int kBytes = 2 * 8 * Stages;  // of the barriers, which lie at a multiple of 8
+  static constexpr int kBytes = 2 * 8 * Stages;  // of the barriers, at a multiple of 8
 
-  // `barriers` is their shared address; `rank_m` and `rank_n` are this block's place.
+  // `barriers` is their shared address; `rank_m` and `rank_n` are this block's place in the
+  // cluster.
   __device__ __forceinline__ explicit Pipeline(unsigned barriers, int rank_m = 0, int rank_n = 0)
       : barriers_(barriers), rank_m_(rank_m), rank_n_(rank_n) {}
 
-  // Of all stages, before anybody uses one. `readers` warps of each block release a stage.
+  // Initialises the barriers of all stages. `readers` is the number of warps in each block that
+  // release a stage.
   __device__ __forceinline__ void init(int readers) const {
     for (int stage = 0; stage < Stages; ++stage) {
       mbarrier_init(full_of(stage), 1);
@@ -39,24 +41,24 @@ class Pipeline {
     }
   }
 
-  // The stage that is next, and the barrier on which its loads complete.
+  // The next stage, and the barrier on which its loads complete.
   __device__ __forceinline__ int stage() const { return ring_.stage; }
   __device__ __forceinline__ unsigned full() const { return full_of(ring_.stage); }
   __device__ __forceinline__ void advance() { ring_.advance(); }
   __device__ __forceinline__ void skip(int stages) { ring_.skip(stages); }
 
-  // Returns when the stage may be overwritten, and announces `bytes`, those that other blocks load
-  // into it included.
+  // Waits until the stage may be overwritten, and announces `bytes`. These include the bytes that
+  // other blocks load into it.
   __device__ __forceinline__ void producer_acquire(unsigned bytes) const {
     mbarrier_wait(empty_of(ring_.stage), ring_.parity ^ 1);
     mbarrier_arrive_expect(full(), bytes);
   }
 
-  // Returns when all bytes of the stage have landed.
+  // Waits until all bytes of the stage have landed.
   __device__ __forceinline__ void consumer_wait() const { mbarrier_wait(full(), ring_.parity); }
 
-  // Called by a whole warp, whose reads of the stage are over. What it read by ordinary
-  // instructions needs tma_store_fence() and a __syncwarp() in front; wgmma needs its wait.
+  // Called by a whole warp after its last read of the stage. Reads by ordinary instructions need
+  // tma_store_fence() and a __syncwarp() before this call, reads by wgmma need wgmma_wait().
   __device__ __forceinline__ void consumer_release(int stage) const {
     const int lane = threadIdx.x % 32;
     if constexpr (kCluster == 1) {

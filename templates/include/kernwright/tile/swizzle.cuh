@@ -1,12 +1,12 @@
 #pragma once
-// The 128-byte swizzle in which TMA writes and reads shared memory and in which wgmma reads it.
-// A tile is rows of 128 bytes, one behind the other, from an address that is a multiple of 1024.
-// A row has 8 groups of 16 bytes. The swizzle exchanges them by the row's place among 8, so that
-// threads that read one column of 8 rows meet all banks.
+// The 128-byte swizzle of shared memory that TMA writes and reads and wgmma reads. A tile consists
+// of rows of 128 bytes, which follow each other from a multiple of 1024 on. A row has 8 groups of
+// 16 bytes. The swizzle permutes them by row % 8, so that threads that read one column of 8 rows
+// use all banks.
 //
-// Code that touches such a tile by ordinary instructions asks here where in its row a group or a
-// byte lies. Adding the address of the row is left to the caller, since the rows of some tiles do
-// not follow each other. Row `row` must begin row % 8 * 128 bytes behind a multiple of 1024.
+// These functions tell code with ordinary loads and stores where a group or a byte lies within its
+// row. The caller adds the address of the row, because in some tiles the rows do not follow each
+// other. Row `row` must begin row % 8 * 128 bytes after a multiple of 1024.
 
 namespace kernwright {
 

@@ -1,20 +1,21 @@
 #pragma once
-// Which tiles of a matrix a block works on, and in which order. The grid's clusters walk the tiles
-// of all products in steps of the grid, so a launch may have a cluster for each tile or as many as
-// fit the device. Neighbouring clusters take the tiles of a band: `group` rows of cluster tiles,
-// column by column. What is under way at one time then reads a nearly square part of both operands.
+// Which tiles of a matrix a block works on, and in which order. The clusters of the grid walk the
+// tiles of all products in steps of the grid, so a launch may have a cluster for each tile or as
+// many as fit the device. The tiles are ordered by bands, of `group` rows of cluster tiles each; a
+// band is walked column by column. Tiles that run at the same time then read a nearly square part
+// of both operands.
 //
-// Every thread that needs to know makes a TileSchedule of its own and calls next() until it is
-// false; row(), column() and product() are those of the last next(). Roles that share a block see
-// the same tiles in the same order.
+// Each thread makes a TileSchedule of its own and calls next() until it returns false. row(),
+// column() and product() describe the tile of the last call. All threads of a block see the same
+// tiles in the same order.
 //
-// A tile has TileM x TileN elements, and the ClusterM x ClusterN blocks of a cluster, of rank
-// m + ClusterM * n, take neighbouring ones. The grid is one-dimensional.
+// A tile has TileM x TileN elements. The ClusterM x ClusterN blocks of a cluster, of rank
+// m + ClusterM * n, take neighbouring tiles. The grid is one-dimensional.
 
 namespace kernwright {
 
-// Exact for quotients below 2^21; integer division would cost a third of a microsecond before the
-// first load.
+// numerator / denominator, exact for quotients below 2^21. Integer division would cost a third of a
+// microsecond before the first load.
 __device__ __forceinline__ int fast_divide(int numerator, int denominator, int& remainder) {
   int quotient =
       static_cast<int>(__fdividef(static_cast<float>(numerator), static_cast<float>(denominator)));
@@ -32,8 +33,7 @@ __device__ __forceinline__ int fast_divide(int numerator, int denominator, int& 
 template <int TileM, int TileN, int ClusterM = 1, int ClusterN = 1>
 class TileSchedule {
  public:
-  // Of `products` matrices of m rows and n columns each. A product's tiles come one behind the
-  // other; where there is one product, and the compiler knows, nothing is left of them.
+  // The tiles of `products` matrices of m rows and n columns each, one matrix after the other.
   __device__ __forceinline__ TileSchedule(int m, int n, int group, int products = 1)
       : rows_((m + TileM * ClusterM - 1) / (TileM * ClusterM)),
         columns_((n + TileN * ClusterN - 1) / (TileN * ClusterN)),
@@ -42,7 +42,7 @@ class TileSchedule {
         rank_(blockIdx.x % kCluster),
         tile_(blockIdx.x / kCluster) {}
 
-  // Moves to the next tile.
+  // Moves to the next tile; false if there is none.
   __device__ __forceinline__ bool next() {
     if (is_last()) return false;
     int in_product = tile_, in_band, in_column;
@@ -55,13 +55,13 @@ class TileSchedule {
     skip();
     return true;
   }
-  // Leaves the next tile out.
+  // Skips the next tile.
   __device__ __forceinline__ void skip() { tile_ += gridDim.x / kCluster; }
-  // Whether no tile is left behind the present one.
+  // Whether the present tile is this block's last.
   __device__ __forceinline__ bool is_last() const { return tile_ >= products_ * rows_ * columns_; }
 
-  // The product of the tile, and the tile's first element in it. Clusters may overhang the matrix:
-  // such a tile's first row or column can lie beyond it.
+  // The product of the tile, and the row and column of the tile's first element in it. A cluster
+  // may overhang the matrix, so that row or column can lie beyond it.
   __device__ __forceinline__ int product() const { return product_; }
   __device__ __forceinline__ int row() const { return row_; }
   __device__ __forceinline__ int column() const { return column_; }

@@ -1,16 +1,17 @@
 #pragma once
-// How the sums of a tile (wgmma_tile.cuh) leave a warp that holds 16 of its rows: rounded to Out,
-// in chunks of 16 rows by 128 bytes, through slots of shared memory in the 128-byte swizzle, from
-// where TMA or the warp stores them. All of a warp call each function together, in this order:
+// Storing the sums of a tile (wgmma_tile.cuh) from a warp that holds 16 of its rows. The sums are
+// rounded to Out and written, in chunks of 16 rows by 128 bytes, to slots of shared memory in the
+// 128-byte swizzle. From there TMA or the warp stores them. All lanes of the warp call each
+// function together, in this order:
 //
 //   round_chunk(sums, words)           the chunk's elements, 16 words a thread
 //   slot = staging.next()              waits until the slot may be overwritten
 //   stage_chunk<Out>(words, slot, lane)
 //   tma_store_fence(), __syncwarp(), and in one lane tma_store() of a box of 16 rows, swizzle 128
-//   or else __syncwarp() and store_rows<Out>(slot, ...), where TMA cannot address the rows
+//   or, where TMA cannot address the rows, __syncwarp() and store_rows<Out>(slot, ...)
 //
-// Rounded chunks may wait in registers between the first two. Before the block ends or reads what
-// it stored, the lane that called tma_store() waits for it.
+// Rounded chunks may wait in registers between the first two calls. The lane that called
+// tma_store() must wait for it before the block ends or reads the result.
 
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
@@ -21,17 +22,18 @@ namespace kernwright {
 
 constexpr int kChunkRows = 16;
 constexpr int kChunkBytes = kChunkRows * kSwizzleBytes;
-constexpr int kChunkWords = kChunkBytes / (4 * 32);  // of one thread
+constexpr int kChunkWords = kChunkBytes / (4 * 32);  // per thread
 template <typename Out>
 constexpr int kChunkColumns = kSwizzleBytes / sizeof(Out);
 
-// The first word of accumulator i, of an even one, rounded: two share a word or have one each.
+// The index of the word that holds accumulator i, an even one, after rounding: two 16-bit elements
+// share a word.
 template <typename Out>
 __device__ __forceinline__ constexpr int word_of(int i) {
   return i * sizeof(Out) / 4;
 }
 
-// Rounds two neighbours to words[place] and, where they take two, the next.
+// Rounds two neighbours to words[place] and, if they need two words, words[place + 1].
 template <typename Out, int Words>
 __device__ __forceinline__ void round_pair(float first, float second, unsigned (&words)[Words],
                                            int place) {
@@ -43,7 +45,8 @@ __device__ __forceinline__ void round_pair(float first, float second, unsigned (
   }
 }
 
-// Rounds the chunk whose first accumulator is `first`, that of column 2 * i of a block being d[i].
+// Rounds the chunk whose first accumulator is *first. A chunk that begins at column c of a block
+// begins with its accumulator c / 2.
 template <typename Out>
 __device__ __forceinline__ void round_chunk(const float* first, unsigned (&words)[kChunkWords]) {
 #pragma unroll
@@ -52,15 +55,15 @@ __device__ __forceinline__ void round_chunk(const float* first, unsigned (&words
   }
 }
 
-// Where fp32 accumulators 2 * pair and the next of a chunk that begins at `slot` belong: ldmatrix
-// and stmatrix do not have them side by side.
+// The address of fp32 accumulators 2 * pair and 2 * pair + 1 of a chunk that begins at `slot`.
+// ldmatrix and stmatrix cannot move them, since they take elements of 16 bits.
 __device__ __forceinline__ unsigned swizzled_pair(unsigned slot, int pair) {
   const int lane = threadIdx.x % 32, row = lane / 4;  // rows 8 apart have the same swizzle
   return slot + (row + pair % 2 * 8) * kSwizzleBytes +
          swizzled_group(row, pair / 2 * 2 + lane % 4 / 2) + lane % 2 * 8;
 }
 
-// Writes a chunk to its slot; `lane` is the thread's in its warp.
+// Writes a chunk to its slot; `lane` is threadIdx.x % 32.
 template <typename Out>
 __device__ __forceinline__ void stage_chunk(const unsigned (&words)[kChunkWords], unsigned slot,
                                             int lane) {
@@ -80,7 +83,7 @@ __device__ __forceinline__ void stage_chunk(const unsigned (&words)[kChunkWords]
 }
 
 // Stores the first `rows` rows and `columns` columns of a staged chunk without TMA, one row after
-// the other. `row_at(row)` gives what tells the address of an element of that row by its column.
+// the other. `row_at(row)(column)` is the address of an element.
 template <typename Out, typename RowAt>
 __device__ __forceinline__ void store_rows(unsigned slot, int rows, int columns,
                                            const RowAt& row_at) {
@@ -96,7 +99,7 @@ __device__ __forceinline__ void store_rows(unsigned slot, int rows, int columns,
   }
 }
 
-// A warp's two slots, which take turns: while TMA reads the one, the warp fills the other.
+// The two slots of a warp, used in turn: while TMA reads one, the warp fills the other.
 class Staging {
  public:
   static constexpr int kBytes = 2 * kChunkBytes;
@@ -105,7 +108,7 @@ class Staging {
   __device__ __forceinline__ explicit Staging(unsigned slots)
       : slots_(slots), lane_(threadIdx.x % 32) {}
 
-  // The slot for the next chunk, once the store that read it is done with it.
+  // The slot for the next chunk. Waits until the store that reads from it has read all.
   __device__ __forceinline__ unsigned next() {
     if (lane_ == 0) tma_store_wait_read<1>();
     __syncwarp();
