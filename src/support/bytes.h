@@ -8,7 +8,7 @@
 
 namespace kernwright {
 
-/// Appends integers, little-endian, and texts with their length before them to bytes.
+/// Appends values to bytes: integers as little-endian, texts after their length.
 class ByteWriter {
  public:
   explicit ByteWriter(std::string& bytes) : bytes_(bytes) {}
@@ -29,8 +29,8 @@ class ByteWriter {
   std::string& bytes_;
 };
 
-/// Reads what a `ByteWriter` wrote. Past the end every read gives 0 or nothing, and `ok` is false
-/// from then on: a reader reads all it needs and asks once.
+/// Reads what a `ByteWriter` wrote. A read past the end gives 0 or an empty text, and `ok` stays
+/// false from then on. So a caller may read all it needs and ask once.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
@@ -57,7 +57,7 @@ class ByteReader {
     bytes_.remove_prefix(count);
     return taken;
   }
-  /// Bytes that were not read.
+  /// The number of bytes that are not read yet.
   std::size_t left() const { return bytes_.size(); }
   bool ok() const { return ok_; }
 

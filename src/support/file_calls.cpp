@@ -18,7 +18,7 @@
 namespace kernwright {
 namespace {
 
-/// The path `below` the folder by one step after another, none of which may be a link: for kernels
+/// Opens the path `below` a folder component by component, none of which may be a link. For kernels
 /// and sandboxes without openat2.
 int walk(FileDescriptor folder, std::string_view below, int flags, mode_t mode) {
   const std::vector<std::string_view> parts = split(below, '/');
@@ -53,7 +53,7 @@ int open_below(const char* path, std::size_t root_bytes, int flags, mode_t mode)
   const long opened =
       ::syscall(SYS_openat2, folder.get(), std::string(below).c_str(), &how, sizeof how);
   if (opened >= 0) return static_cast<int>(opened);
-  // Sandboxes answer EPERM for calls that they do not know; a folder that was moved gives EAGAIN.
+  // ENOSYS or EPERM: a kernel or a sandbox does not know the call. EAGAIN: a folder was moved.
   if (errno != ENOSYS && errno != EPERM && errno != EAGAIN) return -1;
   return walk(std::move(folder), below, flags, mode);
 }

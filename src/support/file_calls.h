@@ -7,10 +7,10 @@
 
 namespace kernwright {
 
-/// The system calls that files are read and written by, with the meaning of their namesakes: the
-/// seam at which tests let a file system fail or be slow. `root_bytes` is the length of the part of
-/// `path` that may lead through links; where it is not 0, none that comes behind it may be one, and
-/// the error for it is ELOOP or ENOTDIR.
+/// The system calls that read and write files, with the meaning of their namesakes. Tests replace
+/// them to let a file system fail or be slow. `root_bytes` is the length of the part of `path` that
+/// may lead through links. Where it is not 0, no component after it may be a link, and the error
+/// for one is ELOOP or ENOTDIR.
 struct FileCalls {
   int (*open)(const char* path, std::size_t root_bytes, int flags, mode_t mode);
   int (*fstat)(int fd, struct stat* status);
@@ -20,13 +20,13 @@ struct FileCalls {
   DIR* (*opendir)(const char* path, std::size_t root_bytes);
 };
 
-/// Those of the system.
+/// The calls of the system.
 const FileCalls& system_file_calls();
 
-/// Those in use.
+/// The calls in use.
 const FileCalls& file_calls();
 
-/// Uses `calls`, which outlives the use, in the whole process. For tests alone.
+/// Replaces the calls in use in the whole process. `calls` must outlive that. For tests alone.
 void use_file_calls(const FileCalls& calls);
 
 }  // namespace kernwright

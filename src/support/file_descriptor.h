@@ -5,7 +5,7 @@
 
 namespace kernwright {
 
-/// A file descriptor that is closed with its owner; -1 for none. Move-only.
+/// Owns a file descriptor and closes it on destruction; -1 for none. Move-only.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
@@ -22,7 +22,7 @@ class FileDescriptor {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
 
-  /// What close(2) said: the last chance to hear of a failed write on network file systems.
+  /// Closes it and gives what close(2) said. Network file systems may report a failed write here.
   bool close() {
     const int fd = std::exchange(fd_, -1);
     return fd < 0 || ::close(fd) == 0;

@@ -26,12 +26,12 @@ Error io_error(std::string_view what, const fs::path& path, int code) {
           concat("cannot ", what, " ", path.native(), ": ", std::generic_category().message(code))};
 }
 
-/// The length of `within` where it is given; the path begins with it.
+/// The `root_bytes` for `FileCalls`: the path begins with `within`, if that is given.
 std::size_t root_bytes(const fs::path& within) { return within.native().size(); }
 
 Error open_error(std::string_view what, const fs::path& path, const fs::path& within, int code) {
   if (code == ENOENT) return {ErrorCode::not_found, concat("no file ", path.native())};
-  // Without a reader a pipe cannot be opened for writing, nor a socket for anything.
+  // Opening fails so for a pipe that has no reader, and for a socket.
   if (code == ENXIO) {
     return {ErrorCode::io, concat("cannot ", what, " ", path.native(), ": not a regular file")};
   }
@@ -48,7 +48,7 @@ Error too_long(const fs::path& path, std::uint64_t bytes, const FileKind& kind) 
                                      " bytes, the most of a ", kind.name, " is ", kind.most_bytes)};
 }
 
-/// The length of an open file, which must be a regular one.
+/// The length of an open file. Errors: `io` where it is no regular file.
 Result<std::uint64_t> check_regular(std::string_view what, const fs::path& path,
                                     const FileDescriptor& file) {
   struct stat status{};
@@ -57,7 +57,7 @@ Result<std::uint64_t> check_regular(std::string_view what, const fs::path& path,
   return Error{ErrorCode::io, concat("cannot ", what, " ", path.native(), ": not a regular file")};
 }
 
-/// Opens a file that may be new, with the folders above it.
+/// Opens a file for writing, and makes it and the folders above it where they are missing.
 FileDescriptor open_to_write(const fs::path& path, const fs::path& within, int flags) {
   const auto open = [&] {
     return FileDescriptor(file_calls().open(path.c_str(), root_bytes(within),
@@ -82,8 +82,8 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-/// A name for a temporary file beside `path` that no other thread, process or host is using: the
-/// random part tells processes apart, the counter threads.
+/// A name for a temporary file beside `path` that no other thread, process or host uses. The random
+/// part differs between processes, the counter between threads.
 fs::path temporary_beside(const fs::path& path) {
   static const std::uint64_t process_part = [] {
     std::random_device device;
@@ -104,7 +104,7 @@ fs::path temporary_beside(const fs::path& path) {
 
 Result<InputFile> InputFile::open(const fs::path& path, const FileKind& kind,
                                   const fs::path& within) {
-  // Not blocking: opening a pipe would wait for its writer.
+  // Without O_NONBLOCK opening a pipe would wait for its writer.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   FileDescriptor file(file_calls().open(path.c_str(), root_bytes(within), kFlags, 0));
   if (!file.valid()) return open_error("open", path, within, errno);
@@ -136,7 +136,7 @@ Result<std::string> InputFile::read(std::uint64_t offset, std::size_t count) con
 
 Result<std::string> read_file(const fs::path& path, const FileKind& kind, const fs::path& within) {
   KW_ASSIGN(const InputFile file, InputFile::open(path, kind, within));
-  // The length is a hint: files of /proc say that they have none, and others grow.
+  // The length is only a hint: files of /proc have length 0, and other files grow.
   constexpr std::uint64_t kBlock = 1 << 16;
   std::uint64_t wanted = std::max(file.bytes() + 1, kBlock);
   for (;;) {
@@ -155,7 +155,7 @@ Result<OutputFile> OutputFile::create(const fs::path& path, const fs::path& with
                  concat("cannot write ", path.native(), ": what is there is no regular file")};
   }
   fs::path temporary = temporary_beside(path);
-  // 0666 and not mkstemp's 0600: a cache may be shared, and the umask is the user's say in it.
+  // 0666 and not mkstemp's 0600, because a cache may be shared; the user's umask limits it.
   FileDescriptor file = open_to_write(temporary, within, O_EXCL);
   if (!file.valid()) {
     const int code = errno;
@@ -234,7 +234,7 @@ struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
-/// Calls `use` with every entry of a directory but itself and the one above.
+/// Calls `use` with every entry of a directory but `.` and `..`.
 template <typename Use>
 Result<void> each_entry(const fs::path& path, const fs::path& within, const Use& use) {
   const std::unique_ptr<DIR, CloseDirectory> directory(
@@ -287,7 +287,7 @@ FilesBelow files_below(const fs::path& folder, const fs::path& within) {
     const Result<void> read = each_entry(next, within, [&](int directory, const dirent& entry) {
       (is_folder(directory, entry) ? pending : found.files).push_back(next / entry.d_name);
     });
-    // A folder that is gone by now holds nothing.
+    // A folder that has been removed meanwhile holds nothing.
     if (!read && read.error().code != ErrorCode::not_found) {
       found.unread.push_back({next, read.error()});
     }

@@ -17,8 +17,9 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 64;
 
-/// Counts the lines that the lexer has consumed. `token_line` is that of the last character that is
-/// not white space: the lexer reads one past a number's end, and that one may be the newline.
+/// Counts the lines that the lexer has consumed. `token_line` is the line of the last character
+/// that is not white space. The two differ because the lexer reads one character past the end of a
+/// number, which may be the newline.
 struct LineCounter {
   int line = 1;
   int token_line = 1;
@@ -32,7 +33,7 @@ struct LineCounter {
   }
 };
 
-/// An input iterator over text that tells the counter of every character passed.
+/// An input iterator over text that counts every character that it passes.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -63,15 +64,15 @@ class CountingIterator {
   LineCounter* counter_;
 };
 
-/// The value of a number's text as the lexer gives it: with the decimal point of the host program's
-/// locale in place of the point that the file has, for `strtod`, and with what `strtod` makes of
-/// it, which is nothing where that point has two bytes or the locale was changed meanwhile.
+/// The value of a number's text. The lexer replaces the point by that of the host program's locale
+/// and calls `strtod`, whose result is wrong where that point has two bytes or the locale has
+/// changed meanwhile. So the text is read again here.
 double value_of(std::string text) {
   const std::size_t point = text.find_first_not_of("-+0123456789eE");
   if (point != std::string::npos) text[point] = '.';
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-  // Too large for a double, or too small.
+  // The number is too large or too small for a double.
   if (read.ec == std::errc::result_out_of_range) {
     const bool is_small =
         text.find("e-") != std::string::npos || text.find("E-") != std::string::npos;
@@ -91,8 +92,8 @@ class ValueBuilder : public nlohmann::detail::json_sax_dom_parser<nlohmann::orde
   }
 };
 
-/// Builds the tree from the parser's events. `open_` holds the containers being filled, which live
-/// outside the tree until they are closed, so that no pointer into a growing vector is kept.
+/// Builds the tree from the parser's events. `open_` holds the containers that are being filled.
+/// They join the tree when they are closed, so that no pointer into a growing vector is kept.
 class TreeBuilder {
  public:
   TreeBuilder(const LineCounter& lines, std::string_view file) : lines_(lines), file_(file) {}
@@ -134,7 +135,8 @@ class TreeBuilder {
   }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& exception) {
-    // "[json.exception...] parse error at line 1, column 2: syntax error ...": we name the place.
+    // "[json.exception...] parse error at line 1, column 2: syntax error ...": our message names
+    // the place, so only the text after it is kept.
     std::string_view what = exception.what();
     if (const std::size_t column = what.find("column "); column != std::string_view::npos) {
       if (const std::size_t end = what.find(": ", column); end != std::string_view::npos) {
@@ -186,7 +188,8 @@ class TreeBuilder {
   std::string_view file_;
   JsonNode root_;
   std::vector<JsonNode> open_;
-  // With their lines, by container: a search among its members would take a square of their number.
+  // The keys of each open container, with their lines. Searching among its members instead would
+  // take time that grows with the square of their number.
   std::vector<std::unordered_map<std::string, int>> keys_;
   std::string error_;
 };

@@ -33,9 +33,9 @@ struct JsonPlace {
   std::string in(std::span<const JsonFile> files) const;
 };
 
-/// One value of a hand-written JSON file, with the line it stands on: nlohmann/json keeps neither
-/// positions nor duplicate keys, and manifests need both (errors name the line; `#line` in
-/// generated sources points at it; a duplicate key is refused).
+/// One value of a hand-written JSON file, with its line. nlohmann/json keeps neither lines nor
+/// duplicate keys. We need both: errors name the line, `#line` in generated sources points at it,
+/// and a duplicate key is refused.
 class JsonNode {
  public:
   using Array = std::vector<JsonNode>;
@@ -60,18 +60,19 @@ class JsonNode {
   std::string_view kind() const;
 };
 
-/// A member of an object. (std::pair of an incomplete type is more than Clang takes here.)
+/// A member of an object. (Clang does not accept std::pair of an incomplete type here.)
 struct JsonMember {
   std::string first;
   JsonNode second;
 };
 
-/// Parses `text`; `file` is only named in errors, `file:line: ...`. Refuses duplicate keys, depth
-/// beyond 64, integers beyond 64 bits, and anything after the value.
+/// Parses `text`. `file` is the name for errors, `file:line: ...`. Errors: `invalid_argument` for
+/// what is no JSON, duplicate keys, a depth beyond 64, integers beyond 64 bits, and anything after
+/// the value.
 Result<JsonNode> parse_json(std::string_view text, std::string_view file);
 
-/// Parses what a program wrote: as nlohmann's `parse` without exceptions, `is_discarded` where it
-/// is no JSON, but numbers are the same whatever the process's locale is.
+/// Parses JSON that a program wrote, like nlohmann's `parse` without exceptions: the result
+/// `is_discarded` where the text is no JSON. Numbers do not depend on the process's locale.
 nlohmann::ordered_json parse_value(std::string_view text);
 
 }  // namespace kernwright

@@ -10,14 +10,14 @@
 
 namespace kernwright {
 
-/// The names in directories, each read again only where it has changed since. Thread-safe; nobody
-/// waits for another one's reading.
+/// The names in directories. A directory is read again only if it has changed. Thread-safe; threads
+/// do not wait for each other's reading.
 class RememberedListings {
  public:
   using Names = std::shared_ptr<const std::vector<std::string>>;
 
-  /// In no order; none where the directory cannot be read. Below `within` none may be a link. Never
-  /// null.
+  /// The names in `folder`, in no order; none where it cannot be read. Below `within` nothing may
+  /// be a link. Never null.
   Names names(const std::filesystem::path& folder, const std::filesystem::path& within = {});
 
  private:

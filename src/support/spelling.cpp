@@ -8,12 +8,12 @@
 namespace kernwright {
 namespace {
 
-/// More than these are no hint.
+/// More names than these would be no hint.
 constexpr std::size_t kMostNamed = 3;
 
-/// How many letters have to be changed, put in, left out or swapped with the next one.
+/// The edit distance: letters that are changed, inserted, removed or swapped with the next one.
 std::size_t slips(std::string_view from, std::string_view to) {
-  // Row i holds the slips between the first i letters of `from` and each beginning of `to`.
+  // rows[i][j] is the distance between the first i letters of `from` and the first j of `to`.
   std::vector<std::vector<std::size_t>> rows(from.size() + 1,
                                              std::vector<std::size_t>(to.size() + 1));
   for (std::size_t i = 0; i <= from.size(); ++i) {
@@ -31,8 +31,8 @@ std::size_t slips(std::string_view from, std::string_view to) {
   return rows.back().back();
 }
 
-/// How far `given` is from `name`, both in lower case: a part of it is nearer than a slip. A large
-/// number where it is not near.
+/// How far `given` is from `name`, both in lower case. A part of a name is nearer than a misspelt
+/// one. A large number where it is not near.
 std::size_t distance(std::string_view given, std::string_view name) {
   constexpr std::size_t kFar = ~std::size_t{0};
   if (given == name) return 0;

@@ -6,13 +6,14 @@
 
 namespace kernwright {
 
-/// With A to Z as a to z, whatever the locale is.
+/// The text with A to Z replaced by a to z, whatever the locale is.
 std::string lower_case(std::string_view text);
 
-/// What of `known` was most likely meant by `given`, as a part of a message:
-/// " (did you mean matmul?)", or of several that are equally near
-/// " (did you mean a100_40 or a100_80?)". Empty where nothing is near: near are the same letters in
-/// another case, a slip in about every third letter, and what begins with or holds all of `given`.
+/// The names in `known` that `given` most likely meant, as a part of a message:
+/// " (did you mean matmul?)", or for several that are equally near
+/// " (did you mean a100_40 or a100_80?)". A name is near if it has the same letters in another
+/// case, differs in at most about every third letter, or contains `given`. Empty where none is
+/// near.
 std::string did_you_mean(std::string_view given, const std::vector<std::string>& known);
 
 /// The names of `items` for `did_you_mean`.

@@ -4,7 +4,7 @@
 
 namespace kernwright {
 
-/// The finite median of values that are not empty.
+/// The median; `values` are finite and not empty.
 double median(std::vector<double> values);
 
 }  // namespace kernwright

@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kSpace = " \t\r\n";
 
 std::string formatted(double value, std::chars_format format, int precision) {
-  // The longest is the largest double with its 309 digits in front of the point.
+  // The largest double has 309 digits before the point.
   std::array<char, 400> text{};
   const auto end = std::to_chars(text.begin(), text.end(), value, format, precision).ptr;
   return {text.data(), end};

@@ -8,8 +8,8 @@
 
 namespace kernwright {
 
-/// Concatenates the arguments' text: strings, characters and numbers, these without separators of
-/// thousands whatever the process's locale is. Keys and error messages are put together with it.
+/// Concatenates the text of strings, characters and numbers, for keys and messages. It does not
+/// depend on the process's locale, so numbers have no separators of thousands.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
@@ -18,18 +18,18 @@ std::string concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-// Numbers for people, with a point whatever the process's locale is: `printf` and `strtod` follow
-// the host program's, and `std::isdigit` and `std::tolower` may.
-/// With `decimals` digits behind the point, as "%.1f" gives.
+// Numbers for people, with a decimal point whatever the locale is. (`printf` and `strtod` follow
+// the host program's locale, and `std::isdigit` and `std::tolower` may.)
+/// `value` with `decimals` digits after the point, like "%.1f".
 std::string fixed(double value, int decimals);
-/// With at most `digits` significant digits, as "%.3g" gives.
+/// `value` with at most `digits` significant digits, like "%.3g".
 std::string significant(double value, int digits);
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-/// Text of a file without the byte order mark that some editors begin UTF-8 with.
+/// The text without the byte order mark that some editors write at the start of UTF-8.
 std::string_view without_byte_order_mark(std::string_view text);
 
 std::vector<std::string_view> split(std::string_view text, char separator);

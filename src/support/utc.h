@@ -4,7 +4,7 @@
 
 namespace kernwright {
 
-/// Now, in UTC, ISO 8601, to the second: texts that sort as their times do.
+/// The time now in UTC, as ISO 8601 to the second. Such texts sort like their times.
 std::string utc_now();
 
 }  // namespace kernwright

@@ -9,8 +9,8 @@
 namespace kernwright {
 namespace {
 
-/// Where a toolkit or a Python wheel keeps its libraries, below its root. CUDA 13 wheels share one
-/// folder; those of CUDA 12 have one per component.
+/// The folders below the root of a toolkit or a Python wheel that may hold its libraries. CUDA 13
+/// wheels share one folder; those of CUDA 12 have one for each component.
 constexpr std::string_view kLibraryFolders[] = {"lib64",
                                                 "lib",
                                                 "targets/x86_64-linux/lib",
@@ -31,7 +31,7 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::vector<std::string>& name
   std::string attempts;
   int absent = 0;
   for (const std::string& name : names) {
-    // A path where nothing lies is no news; what the loader says of the others is.
+    // The loader's message is kept only for files that exist.
     if (name.find('/') != std::string::npos && access(name.c_str(), F_OK) != 0) {
       ++absent;
       continue;

@@ -8,11 +8,11 @@
 
 namespace kernwright {
 
-/// A library opened with dlopen and never closed: CUDA's libraries do not survive dlclose.
+/// A library opened by dlopen. It is never closed, because CUDA's libraries do not survive dlclose.
 class DynamicLibrary {
  public:
-  /// Opens the first of `names` that loads (a bare name uses the loader's search, a path is taken
-  /// as it is). Errors: `unavailable` with what each attempt said.
+  /// Opens the first of `names` that loads. The loader searches for a bare name, and takes a path
+  /// as it is. Errors: `unavailable` with the message of each attempt.
   static Result<DynamicLibrary> open(const std::vector<std::string>& names);
 
   /// The symbol's address, or null.
@@ -26,16 +26,16 @@ class DynamicLibrary {
   std::string name_;
 };
 
-/// Candidate paths for a toolkit library, in order. Below $KERNWRIGHT_CUDA_PATH and nowhere else
-/// where that is set: what lies elsewhere may be another compiler, and give other kernels. Else the
-/// loader's own search, $CUDA_HOME, and the usual toolkit folder. Python wheels' layout counts
-/// below each. `stem` is e.g. "libnvrtc.so"; `majors` the sonames to try, newest first ("13",
-/// "12").
+/// The names to try for a toolkit library, in order. If $KERNWRIGHT_CUDA_PATH is set, all lie below
+/// it, because another compiler would make other kernels. Else they are the bare name, for the
+/// loader's search, and paths below $CUDA_HOME and the usual toolkit folder. Below each folder the
+/// layouts of a toolkit and of Python wheels are tried. `stem` is for example "libnvrtc.so";
+/// `majors` are the sonames to try, newest first ("13", "12").
 std::vector<std::string> toolkit_library_names(std::string_view stem,
                                                const std::vector<std::string>& majors);
 
-/// Opens the first of them. Errors: `unavailable` with what was tried, and with the variable where
-/// it is set.
+/// Opens the first of these that loads. Errors: `unavailable` with what was tried, and with the
+/// variable if it is set.
 Result<DynamicLibrary> open_toolkit_library(std::string_view stem,
                                             const std::vector<std::string>& majors);
 

@@ -10,7 +10,7 @@
 namespace kernwright {
 namespace {
 
-/// To be asked before libsodium is used.
+/// Initialises libsodium; to be called before its use.
 Result<void> initialise() {
   if (::sodium_init() < 0) return Error{ErrorCode::internal, "libsodium cannot be used"};
   return {};

@@ -100,7 +100,7 @@ Result<TarReader> TarReader::open(const std::filesystem::path& path, const FileK
   if (!file) return file.error();
   constexpr std::size_t kBlockBytes = 1 << 16;
   auto state = std::make_unique<State>(path, *std::move(file));
-  // One filter and one format alone: what else libarchive reads is no bundle of ours.
+  // One filter and one format: libarchive's others are never used for our bundles.
   const bool open =
       archive_read_support_filter_zstd(state->handle) == ARCHIVE_OK &&
       archive_read_support_format_tar(state->handle) == ARCHIVE_OK &&

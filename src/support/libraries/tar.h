@@ -12,20 +12,21 @@
 
 namespace kernwright {
 
-// Archives, tar compressed by zstd, by libarchive. Errors: `io`; `corrupt` with libarchive's words.
+// Reading and writing tar archives compressed by zstd, by libarchive. Errors: `io`; `corrupt` with
+// libarchive's message.
 
-/// Writes regular files. The same files in the same order give the same bytes: no time, owner or
-/// mode of this machine enters.
+/// Writes an archive of regular files. The same files in the same order give the same bytes,
+/// because the archive contains no time, owner or mode of this machine.
 class TarWriter {
  public:
-  /// The archive appears under `path` when it is whole, as an `OutputFile`.
+  /// The archive appears under `path` when it is complete, as an `OutputFile` does.
   static Result<TarWriter> create(const std::filesystem::path& path);
   TarWriter(TarWriter&&) noexcept;
   TarWriter& operator=(TarWriter&&) noexcept;
   ~TarWriter();
 
   Result<void> add(std::string_view name, std::string_view bytes);
-  /// The last step: without it there is no archive.
+  /// Completes and publishes the archive, as the last step.
   Result<void> finish();
 
  private:
@@ -34,7 +35,7 @@ class TarWriter {
   std::unique_ptr<State> state_;
 };
 
-/// What an archive says of its next entry.
+/// The header of an archive's entry.
 struct TarEntry {
   std::string name;
   bool regular = false;    ///< a file, and no link of either kind
@@ -49,10 +50,10 @@ class TarReader {
   TarReader& operator=(TarReader&&) noexcept;
   ~TarReader();
 
-  /// Nothing at the end.
+  /// The header of the next entry; nothing at the end.
   Result<std::optional<TarEntry>> next();
   /// The content of the entry that `next` gave last. Errors: `corrupt` where it has more than
-  /// `most` bytes, however it describes itself.
+  /// `most` bytes, whatever its header says.
   Result<std::string> read(std::uint64_t most);
 
  private:

@@ -20,14 +20,15 @@ namespace kernwright {
 namespace {
 
 constexpr std::size_t kLengthBytes = 4;
-/// A message grows by as much as has arrived, not by what its length promises.
+/// A message is read in chunks, so that memory grows with the bytes that arrive and not with the
+/// length that the sender promises.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 Error io_error(std::string_view what, int code) {
   return {ErrorCode::io, concat("cannot ", what, ": ", std::generic_category().message(code))};
 }
 
-/// Waits until the socket can be read or written, or its other end is closed.
+/// Waits until the socket can be read or written, or the other end is closed.
 Result<void> wait_for(int socket, short events, Deadline deadline) {
   for (;;) {
     timespec timeout{};

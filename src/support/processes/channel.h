@@ -10,46 +10,46 @@
 
 namespace kernwright {
 
-/// A moment to give up at; `kNoDeadline` never comes.
+/// The time at which a wait is given up; `kNoDeadline` never comes.
 using Deadline = std::chrono::steady_clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();
 
 /// The deadline `seconds` from now.
 Deadline deadline_in(double seconds);
 
-/// What travels through a channel: a text, and at most one open file with it.
+/// A message of a channel: a text, and at most one open file with it.
 struct Message {
   std::string text;
   FileDescriptor file;
 };
 
-/// One end of a pair of connected sockets. A message is its length, 4 bytes little-endian, then the
-/// text; the file goes along with the first byte. Writing to a closed end is an error, never a
+/// One end of a pair of connected sockets. A message is sent as its length, 4 bytes little-endian,
+/// and the text; the file goes with the first byte. Writing to a closed end is an error, never a
 /// signal. Used by one thread at a time.
 class Channel {
  public:
   Channel() = default;
   explicit Channel(FileDescriptor socket) : socket_(std::move(socket)) {}
 
-  /// Both ends, closed in programs that are executed. Errors: `io`.
+  /// Both ends of a new pair, with close-on-exec set. Errors: `io`.
   static Result<std::pair<Channel, Channel>> make_pair();
 
-  /// `file` is -1 for none; it stays the caller's. Errors: `unavailable` where the other end is
-  /// closed, `timed_out` where it does not read, `invalid_argument` for a text of more than
-  /// `kMaxBytes`, `io`.
+  /// Sends a message. `file` is -1 for none, and stays with the caller. Errors: `unavailable` where
+  /// the other end is closed; `timed_out` where it does not read; `invalid_argument` for a text of
+  /// more than `kMaxBytes`; `io`.
   Result<void> send(std::string_view text, int file = -1, Deadline deadline = kNoDeadline);
 
-  /// The next message. Errors: `unavailable` where the other end is closed, `timed_out`, `corrupt`
-  /// where a message is cut off or its length is beyond `kMaxBytes`, `io`.
+  /// Receives the next message. Errors: `unavailable` where the other end is closed; `timed_out`;
+  /// `corrupt` where a message is cut off or longer than `kMaxBytes`; `io`.
   Result<Message> receive(Deadline deadline = kNoDeadline);
 
-  /// True where a message, or the other end's closing, can be received before the deadline. Errors:
-  /// `io`.
+  /// Waits until there is something to receive, or the other end is closed. False at the deadline.
+  /// Errors: `io`.
   Result<bool> readable(Deadline deadline) const;
 
   int socket() const { return socket_.get(); }
 
-  /// Far above any message of ours: a length beyond it was never meant as one.
+  /// Far above the length of our messages, so a greater length is no length of a message.
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
  private:
@@ -60,10 +60,10 @@ class Channel {
   FileDescriptor socket_;
 };
 
-/// An open file without a name that holds `bytes`, for sending. Errors: `io`.
+/// An open file in memory that holds `bytes`, for sending. Errors: `io`.
 Result<FileDescriptor> memory_file(const char* name, std::string_view bytes);
 
-/// All bytes of an open file from its start. Errors: `io`.
+/// All bytes of an open file, from its start on. Errors: `io`.
 Result<std::string> read_all(const FileDescriptor& file);
 
 }  // namespace kernwright

@@ -28,9 +28,9 @@ namespace kernwright {
 namespace {
 
 constexpr int kChannelDescriptor = 3;
-/// Tells the child whose death is its own.
+/// Tells the child its parent's process id; the child ends when that process ends.
 constexpr std::string_view kParentVariable = "KERNWRIGHT_PARENT_PROCESS";
-/// How long a killed process may take to go. Only the kernel can hold it up, freeing a GPU.
+/// How long a killed process may take to end. Only the kernel can delay it, when it frees a GPU.
 constexpr double kReapSeconds = 10;
 
 Error spawn_error(std::string_view what, const std::filesystem::path& program, int code) {
@@ -59,7 +59,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-/// File actions and attributes of posix_spawn, freed with their owner.
+/// Owns the file actions and attributes of posix_spawn.
 struct SpawnSettings {
   posix_spawn_file_actions_t files{};
   posix_spawnattr_t attributes{};
@@ -75,7 +75,7 @@ struct SpawnSettings {
     ::posix_spawn_file_actions_destroy(&files);
   }
 
-  /// 0, or the error number.
+  /// Gives 0, or the error number.
   int fill(int channel, int errors) {
     sigset_t all;
     sigset_t none;
@@ -97,20 +97,22 @@ struct SpawnSettings {
   }
 };
 
-/// A copy of `file` that none of the spawn's own descriptors (0 to 3) overwrites.
+/// A copy of `file` with a number above the spawn's own descriptors (0 to 3), which would overwrite
+/// it.
 FileDescriptor out_of_the_way(int file) {
   return FileDescriptor(::fcntl(file, F_DUPFD_CLOEXEC, kChannelDescriptor + 1));
 }
 
-// Signal handlers reach only what is static.
+// Static, because a signal handler reads it.
 volatile pid_t parent_of_this_process = 0;
 
-/// The signal comes when the *thread* that spawned us ends, too: only the process counts.
+/// The signal also comes when only the *thread* that spawned us ends, so the handler looks whether
+/// the process has ended.
 void on_parent_death(int) {
   if (::getppid() != parent_of_this_process) ::_exit(0);
 }
 
-/// Ends the process when the other end of `socket` is closed, also while it waits for a GPU.
+/// Ends the process when the other end of `socket` is closed, even while it waits for a GPU.
 void watch(int socket) {
   pollfd polled{socket, POLLRDHUP, 0};
   while (::poll(&polled, 1, -1) <= 0) {
@@ -222,7 +224,7 @@ Result<Channel> inherited_channel() {
     return Error{ErrorCode::io, concat("cannot follow the parent process: ",
                                        std::generic_category().message(errno))};
   }
-  // It may have ended before the signal was asked for.
+  // The parent may have ended before the signal was requested.
   if (::getppid() != parent_of_this_process) return error;
   KW_ASSIGN(Thread watcher, Thread::start([] { watch(kChannelDescriptor); }));
   watcher.detach();

@@ -27,13 +27,13 @@ struct SpawnOptions {
   std::vector<std::string> removed_variables;  ///< of the environment, by name
 };
 
-/// A program that was started with `posix_spawn`: the caller may hold a CUDA context, which does
-/// not survive a fork. It leads a process group of its own, gets one end of a channel as descriptor
-/// 3 and nothing else of ours: no input, no output, what it writes to stderr is kept. Invariant:
-/// the process is killed and reaped with its owner.
+/// A process that was started by `posix_spawn`, because the caller may hold a CUDA context, which
+/// does not survive a fork. It leads a process group of its own. It gets one end of a channel as
+/// descriptor 3 and nothing else of ours: stdin and stdout are /dev/null, and its stderr is kept.
+/// Invariant: the process is killed and reaped when the object is destroyed.
 class Subprocess {
  public:
-  /// Errors: `io` naming the program and the reason.
+  /// Starts a program. Errors: `io` with the program and the reason.
   static Result<Subprocess> spawn(const SpawnOptions& options);
 
   Subprocess(Subprocess&& other) noexcept;
@@ -46,10 +46,10 @@ class Subprocess {
   /// Sends SIGKILL to the whole group.
   void kill();
 
-  /// Reaps the process. Nothing where it is still there at the deadline.
+  /// Reaps the process and gives its status; nothing where it still runs at the deadline.
   std::optional<ExitStatus> wait(Deadline deadline);
 
-  /// The end of what it wrote to stderr, on one line.
+  /// The end of its stderr, on one line.
   std::string last_words() const;
 
  private:
@@ -62,8 +62,8 @@ class Subprocess {
   FileDescriptor errors_;
 };
 
-/// The child's side: the channel that its parent passed. From then on the process ends when its
-/// parent does, whatever it is busy with: by the parent-death signal, and by the closed channel.
+/// Called in the child: the channel from its parent. From then on the process ends when its parent
+/// ends, whatever it does at that time: by the parent-death signal, and by the closed channel.
 /// Errors: `unavailable` where it was not started by `Subprocess::spawn`.
 Result<Channel> inherited_channel();
 

@@ -10,13 +10,13 @@
 
 namespace kernwright {
 
-/// A thread whose start may fail with an error, as it does at a limit of the user or the container:
-/// std::thread throws, and TBB's workers end the process. It has the stack that compilers are
-/// tested on, whatever the process's limit is. Invariant: it has ended, or was detached, before the
-/// owner is gone.
+/// A thread. A start that fails, at a limit of the user or the container, is an error; std::thread
+/// would throw, and TBB's workers would end the process. Its stack has the size that compilers are
+/// tested with, whatever the process's limit is. Invariant: the thread has ended or was detached
+/// when the object is destroyed.
 class Thread {
  public:
-  /// Errors: `unavailable` naming the limit; that of `check_not_forked`.
+  /// Errors: `unavailable` with the limit; that of `check_not_forked`.
   static Result<Thread> start(std::function<void()> work);
 
   Thread() = default;
@@ -37,13 +37,14 @@ class Thread {
 /// The cores that this process may run on.
 int available_cores();
 
-/// Calls `call` with 0 to `count` - 1 on as many threads as there are cores, this one among them,
-/// and on fewer where no more can be started. The first exception of a call is thrown here.
+/// Calls `call` with 0 to `count` - 1. It uses as many threads as there are cores, the calling
+/// thread among them, or fewer where no more can be started. Rethrows the first exception of a
+/// call.
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& call);
 
-/// A fork copies no thread but the one that forks. Errors: `unavailable` in a process that was
-/// forked from one which had started threads: what they owe would be waited for without end, and
-/// the locks that they held stay locked.
+/// Errors: `unavailable` in a process that was forked from one that had started threads. A fork
+/// copies only the thread that forks, so the results of other threads would never come, and their
+/// locks would stay locked.
 Result<void> check_not_forked();
 
 /// " (limits ...)": how many threads a user may have, for messages about a start that failed.
