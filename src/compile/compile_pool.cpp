@@ -49,11 +49,12 @@ int default_threads() {
 
 }  // namespace
 
-/// Shared with the runners, so that an abandoned compile that never ends holds only this and not
-/// the pool. A runner is a thread that compiles one job after another until none is left.
+/// The state of a pool. The runners share it, so that an abandoned compile that never ends keeps
+/// only this alive and not the pool. A runner is a thread that compiles one job after another until
+/// none is left.
 ///
 /// Invariants, under the mutex: runners <= threads + min(overrun, kMaxReplacements), where overrun
-/// counts the running jobs that are past their deadline; every job in `by_key` is unanswered.
+/// is the number of running jobs past their deadline. No job in `by_key` is answered.
 struct CompilePool::State : std::enable_shared_from_this<State> {
   State(std::shared_ptr<Compiler> compiler_in, CompilePoolOptions options)
       : compiler(std::move(compiler_in)),
@@ -70,7 +71,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     job.promise.set_value(std::move(result));
   }
 
-  /// Answers everything that has not started.
+  /// Answers all jobs that have not started.
   void drop_queue(ErrorCode code, std::string_view why) {
     for (const JobPtr& job : queue) {
       answer(*job, Error{code, concat(job->request.name, ": ", why)});
@@ -78,7 +79,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     queue.clear();
   }
 
-  /// Gives the queue as many runners as it may have; fewer where no more threads can be started.
+  /// Starts as many runners as the queue may have; fewer where no more threads can be started.
   void add_runners() {
     for (std::size_t waiting = queue.size(); waiting > 0 && runners < limit(); --waiting) {
       Result<Thread> runner = Thread::start([self = shared_from_this()] { self->work(); });
@@ -113,7 +114,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     changed.notify_all();
   }
 
-  /// Abandons the compiles that are past their deadline, until the pool closes.
+  /// Abandons compiles at their deadline, until the pool closes.
   void watch() {
     std::unique_lock lock(mutex);
     while (!finished) {
@@ -162,7 +163,7 @@ CompilePool::~CompilePool() {
   {
     std::unique_lock lock(state_->mutex);
     state_->drop_queue(ErrorCode::unavailable, "not started, the compile pool was closed");
-    // The watchdog still runs: what does not end in time stops counting.
+    // The watchdog still runs, so a compile that does not end in time becomes overrun.
     state_->changed.wait(lock, [this] { return state_->runners == state_->overrun; });
     state_->finished = true;
     state_->changed.notify_all();

@@ -19,22 +19,26 @@ struct CompilePoolOptions {
   std::chrono::milliseconds deadline{60'000};  ///< per compile, from its start
 };
 
-/// Compiles requests in parallel on threads that it starts when there is work. Equal requests in
-/// flight are compiled once. A compile cannot be stopped: past its deadline it is abandoned (its
-/// waiters get `timed_out`, its result is dropped, its slot replaced); with two abandoned compiles
-/// still running no further replacement is made, and once every thread runs an abandoned one,
-/// requests fail with `timed_out` until one ends. Where no thread can be started requests fail with
-/// `unavailable`, which names the limit. Thread-safe. Destruction drops what has not started and
-/// waits for what has, but not for abandoned compiles.
+/// Compiles requests in parallel, on threads that it starts when there is work. Equal requests that
+/// are in flight are compiled once. Thread-safe.
+///
+/// A compile cannot be stopped. At its deadline it is abandoned: its waiters get `timed_out`, its
+/// result is dropped, and another thread takes its place. That happens for at most two abandoned
+/// compiles at a time. Once every thread runs an abandoned compile, requests fail with `timed_out`
+/// until one ends. Where no thread can be started, requests fail with `unavailable`, which names
+/// the limit.
+///
+/// Destruction drops compiles that have not started, and waits for those that have, except
+/// abandoned ones.
 class CompilePool {
  public:
   CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options);
   ~CompilePool();
 
-  /// Starts (or joins) the compile. The future never throws.
+  /// Starts the compile, or joins an equal one. The future never throws.
   std::shared_future<CompileResult> submit(CompileRequest request);
 
-  /// Number of compiles that run at once.
+  /// The number of compiles that run at the same time.
   int threads() const;
   Compiler& compiler();
 

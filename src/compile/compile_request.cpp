@@ -10,7 +10,7 @@ Digest CompileRequest::digest(std::string_view compiler) const {
   Hasher hasher;
   hasher.add("compiler", compiler).add("target", target);
   hasher.add("output", output == OutputKind::cubin ? "cubin" : "lto_ir");
-  // The counts keep an option from passing for a header.
+  // The counts make sure that an option cannot be taken for a header.
   hasher.add("options", static_cast<std::int64_t>(options.size()));
   for (const std::string& option : options) hasher.add("option", option);
   hasher.add("headers", static_cast<std::int64_t>(headers.size()));

@@ -11,16 +11,16 @@
 
 namespace kernwright {
 
-/// What a compile leaves: a cubin ready to load, or LTO-IR for `link`.
+/// The result of a compile: a cubin that is ready to load, or LTO-IR for `link`.
 enum class OutputKind { cubin, lto_ir };
 
-/// LTO-IR that a compile is linked with. `name` is for messages.
+/// LTO-IR that the compiled code is linked with. `name` is for messages.
 struct LinkedInput {
   std::string name;
   std::string lto_ir;
 };
 
-/// Text, options and target: everything a compile depends on, and nothing else.
+/// Everything that a compile depends on, and nothing else: texts, options and target.
 struct CompileRequest {
   std::string name;  ///< of the source in messages, "matmul/tiled/kernel.cu"
   std::string source;
@@ -30,8 +30,8 @@ struct CompileRequest {
   OutputKind output = OutputKind::cubin;
   std::vector<LinkedInput> linked;  ///< into a cubin, by nvJitLink
 
-  /// Digest of source, headers, options, target, output kind, what is linked and `compiler` (its
-  /// identity, see `Compiler::identity`): the artifact's key.
+  /// The artifact's key: the digest of source, headers, options, target, output kind, linked inputs
+  /// and `compiler`, which is `Compiler::identity`.
   Digest digest(std::string_view compiler) const;
 };
 
@@ -41,18 +41,18 @@ struct KernelEntry {
   Resources resources;
 };
 
-/// Compiled bits with their resource report.
+/// Compiled code with the resources that it needs.
 struct CompiledKernel {
   std::string bits;  ///< cubin or LTO-IR
   OutputKind output = OutputKind::cubin;
   std::string target;
   std::vector<KernelEntry> entries;  ///< empty for LTO-IR
-  /// That cost speed: serialised wgmma, ignored setmaxnreg, functions that were not inlined.
+  /// Warnings of lost speed: serialised wgmma, ignored setmaxnreg, functions that were not inlined.
   std::vector<std::string> warnings;
   std::string log;
   double seconds = 0;  ///< wall time of the compile
 
-  /// Resources of the worst entry (most spills, then most registers).
+  /// The resources of the worst entry: the one with most spills, then most registers.
   Resources resources() const;
 };
 

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kInstructionBytes = 16;
 
-// Seen in the cubins of ptxas 13.0. Two encodings of one instruction (operand kinds) share its
-// name.
+// The opcodes as seen in cubins of ptxas 13.0. An instruction may have two encodings, for different
+// kinds of operands.
 struct Opcode {
   std::uint16_t code;
   std::string_view name;
@@ -34,7 +34,7 @@ std::string_view opcode_name(std::uint16_t code) {
   return {};
 }
 
-/// A T at `offset` of `bytes`, if it lies within.
+/// The T at `offset` of `bytes`; nothing where it does not lie within.
 template <typename T>
 std::optional<T> load(std::string_view bytes, std::uint64_t offset) {
   if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
@@ -43,7 +43,7 @@ std::optional<T> load(std::string_view bytes, std::uint64_t offset) {
   return value;
 }
 
-// The parts of a 64-bit little-endian ELF file that are read here; cubins are never anything else.
+// Offsets in a 64-bit little-endian ELF file; all cubins are such files.
 constexpr std::uint64_t kSectionTableOffset = 0x28;
 constexpr std::uint64_t kSectionCounts = 0x3a;  // entry size, entries, index of the name table
 struct SectionHeader {

@@ -9,8 +9,8 @@
 
 namespace kernwright {
 
-/// Counts of the machine instructions that tell how a kernel of one cubin was compiled, by the low
-/// 12 bits of each 16-byte instruction (sm_70 and newer).
+/// Counts of some machine instructions of a kernel, which show how it was compiled. They are
+/// recognised by the low 12 bits of each 16-byte instruction (sm_70 and newer).
 struct InstructionCounts {
   std::string kernel;
   int total = 0;
@@ -20,7 +20,8 @@ struct InstructionCounts {
   int count(std::string_view name) const;
 };
 
-/// Reads the `.text.*` sections of a cubin. Errors: `corrupt` where it is no ELF file.
+/// Counts the instructions in each `.text.*` section of a cubin. Errors: `corrupt` where it is no
+/// ELF file.
 Result<std::vector<InstructionCounts>> count_instructions(std::string_view cubin);
 
 }  // namespace kernwright

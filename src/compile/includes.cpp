@@ -22,8 +22,8 @@ bool is_word_character(char c) {
          static_cast<unsigned char>(c) >= kFirstBeyondAscii;
 }
 
-/// Goes through a text with its continued lines joined. It does not know comments, strings and
-/// skipped groups, where compilers differ: what looks like a directive is one.
+/// Scans a text with its continued lines joined. Everything that looks like a directive counts as
+/// one, also in comments, strings and skipped groups, because compilers differ there.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) { join(text); }
@@ -46,7 +46,7 @@ class Scanner {
   }
 
  private:
-  /// Removes every backslash at the end of a line, with the end of the line.
+  /// Removes every backslash at the end of a line together with the line end.
   void join(std::string_view text) {
     text_.reserve(text.size());
     while (!text.empty()) {
@@ -68,14 +68,14 @@ class Scanner {
     return std::string_view(text_).substr(at_).starts_with(token);
   }
 
-  /// Of what opens a directive, however it is written; 0: nothing does here.
+  /// The length of the `#`, in any of its spellings, at the present place; 0 where there is none.
   std::size_t length_of_introducer() const {
     if (accepts("#")) return 1;
     if (accepts("%:")) return 2;
     return accepts("?\?=") ? 3 : 0;
   }
 
-  /// Whether nothing but blanks and a comment that ends there stands before it on the line.
+  /// Whether only blanks and the end of a comment come before the present place on its line.
   bool starts_line() const {
     const std::string_view before = std::string_view(text_).substr(0, at_);
     const std::size_t last = before.find_last_not_of(kBlanks);
@@ -83,7 +83,7 @@ class Scanner {
     return before[last] == '/' && last > 0 && before[last - 1] == '*';
   }
 
-  /// Where the blanks and comments from `at` on end.
+  /// The end of the blanks and comments that begin at `at`.
   std::size_t after_blanks(std::size_t at) const {
     while (at < text_.size()) {
       if (is_blank(text_[at])) {
@@ -104,14 +104,15 @@ class Scanner {
     return std::string_view(text_).substr(at, end - at);
   }
 
-  /// Of the one that begins here: the next end of a line that is in no comment.
+  /// The end of the directive that begins here: the next line end that is not in a comment.
   std::size_t end_of_directive() const {
     std::size_t end = at_;
     while (end < text_.size() && text_[end] != '\n') end = std::max(end + 1, after_blanks(end));
     return end;
   }
 
-  // What follows is looked at and not passed: seen as a comment, it could hide a directive.
+  // Looks ahead without moving on: if the rest were skipped as a comment, it could hide a
+  // directive.
   void at_directive() {
     directive_end_ = end_of_directive();
     at_ += length_of_introducer();
@@ -143,8 +144,8 @@ class Scanner {
     add(Include::Kind::asks, start, is_asked ? next + 1 : text_.size());
   }
 
-  /// Adds the include that starts at `start`; its name, where it is written out, at `at` or behind
-  /// blanks.
+  /// Adds the include that starts at `start`. Its name, if it is written out, begins at `at` or
+  /// after blanks.
   void add(Include::Kind kind, std::size_t start, std::size_t at) {
     Include include;
     include.kind = kind;
@@ -174,7 +175,7 @@ class Scanner {
   IncludeScan found_;
 };
 
-/// Whether two or more of `pieces` in a row spell `__has_include`.
+/// Whether a sequence of two or more of `pieces` spells `__has_include`.
 bool can_be_pasted(const std::set<std::string, std::less<>>& pieces) {
   std::vector<bool> spelled(kAsks.size() + 1);
   spelled[0] = true;
@@ -223,7 +224,7 @@ Result<std::vector<Include>> foreign_includes(const CompileRequest& request) {
       }
       if (std::ranges::any_of(request.headers,
                               [&](const auto& header) { return header.first == include.name; })) {
-        // Each is read once.
+        // Each header is scanned once.
         if (const auto header = offered.find(include.name); header != offered.end()) {
           pending.emplace_back(header->first, header->second);
           offered.erase(header);

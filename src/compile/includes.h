@@ -11,7 +11,7 @@
 
 namespace kernwright {
 
-/// A place in a text that asks the compiler for a file by name.
+/// A place in a text that asks the compiler for a file by its name.
 struct Include {
   enum class Kind { include, asks, embed };
 
@@ -21,10 +21,11 @@ struct Include {
   int line = 0;
 };
 
-/// What a text may include. A place is found whether or not the preprocessor would come to it: what
-/// stands between `#if 0` and `#endif`, in a comment or in a raw string at the start of a line
-/// counts, so that no reading of the text by a compiler finds more. `pieces` are the words of
-/// its directives that `__has_include` could be pasted together of, where some directive `pastes`.
+/// The files that a text may include. A place counts even if the preprocessor would skip it:
+/// between
+/// `#if 0` and `#endif`, in a comment, or in a raw string at the start of a line. So no compiler
+/// can find more than this. `pieces` are words of directives from which `__has_include` could be
+/// pasted, if some directive `pastes`.
 struct IncludeScan {
   std::vector<Include> includes;
   std::set<std::string, std::less<>> pieces;
@@ -33,10 +34,10 @@ struct IncludeScan {
 
 IncludeScan scan_includes(std::string_view text);
 
-/// What the request's source may include, with the headers it offers that are reached from there,
-/// and that it does not offer itself: for the toolkit to look up. Errors: `compile`, naming text
-/// and line, for what would make the compiler look at files beyond those: an absolute path, a name
-/// that a macro makes, `#embed`.
+/// The includes that the request does not offer itself, so that the toolkit has to have them. They
+/// come from the request's source and from those of its headers that the source reaches. Errors:
+/// `compile` with text and line for anything else that would make the compiler read a file: an
+/// absolute path, a name that a macro makes, `#embed`.
 Result<std::vector<Include>> foreign_includes(const CompileRequest& request);
 
 }  // namespace kernwright

@@ -8,7 +8,7 @@
 namespace kernwright {
 namespace {
 
-/// The text between `before` and the next quote; empty where `before` is not in the line.
+/// The text between `before` and the next quote; empty where the line does not have `before`.
 std::string_view quoted_after(std::string_view line, std::string_view before) {
   const std::size_t at = line.find(before);
   if (at == std::string_view::npos) return {};
@@ -16,7 +16,7 @@ std::string_view quoted_after(std::string_view line, std::string_view before) {
   return rest.substr(0, rest.find('\''));
 }
 
-/// The number in front of `unit`, as in "128 bytes smem"; 0 where there is none.
+/// The number before `unit`, as in "128 bytes smem"; 0 where there is none.
 int number_before(std::string_view line, std::string_view unit) {
   const std::size_t end = line.find(unit);
   if (end == std::string_view::npos) return 0;
@@ -38,11 +38,11 @@ void add_once(std::vector<std::string>& warnings, std::string warning) {
 PtxasReport parse_ptxas_log(std::string_view log) {
   constexpr std::string_view kProperties = "Function properties for ";
   PtxasReport report;
-  Resources called;              // of functions that are no entries
-  Resources* current = &called;  // whose stack and spill line comes next
+  Resources called;              // resources of functions that are no entries
+  Resources* current = &called;  // the next line of stack and spills is for this
   for (const std::string_view line : split(log, '\n')) {
-    // Says so for serialised wgmma and for an ignored setmaxnreg (C7504 to C7514, C7520) and
-    // nothing else; waits that the compiler injects without loss (C7517, C7519) do not.
+    // ptxas says this for serialised wgmma and for an ignored setmaxnreg alone (C7504 to C7514,
+    // C7520), and not for waits that it inserts without loss (C7517, C7519).
     if (line.find("Potential Performance Loss") != std::string_view::npos) {
       add_once(report.warnings,
                std::string(trim(line.substr(std::min(line.find('('), line.size())))));

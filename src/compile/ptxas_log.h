@@ -8,15 +8,15 @@
 
 namespace kernwright {
 
-/// What ptxas says with `-v`, through NVRTC and through nvJitLink alike.
+/// The contents of ptxas's log with `-v`, which NVRTC and nvJitLink give in the same form.
 struct PtxasReport {
   std::vector<KernelEntry> entries;
-  /// What says that speed is lost, each once: wgmma that waits for itself, functions called.
+  /// Warnings of lost speed, each once: serialised wgmma, functions that are called.
   std::vector<std::string> warnings;
 };
 
 /// Reads the resources of every kernel entry from `log`. Spills of functions that were not inlined
-/// count for every entry, since the log does not say who calls them.
+/// count for every entry, because the log does not say which entries call them.
 PtxasReport parse_ptxas_log(std::string_view log);
 
 }  // namespace kernwright

@@ -6,8 +6,8 @@
 namespace kernwright {
 namespace {
 
-/// The functions that a problem brings along: source as the header that `config_header` includes,
-/// LTO-IR to be linked.
+/// Adds the functions that a problem brings along: source as the header that `config_header`
+/// includes, LTO-IR as an input to be linked.
 void add_functions(CompileRequest& request, const Operation& operation, const Problem& normalized) {
   for (const Flag& flag : operation.flags) {
     const UserFunction* const given = operation.function(normalized, flag);
@@ -20,7 +20,7 @@ void add_functions(CompileRequest& request, const Operation& operation, const Pr
   }
 }
 
-/// All device headers are offered: which ones a source includes is for the compiler to find.
+/// Makes a request that offers all device headers; the compiler finds those that a source includes.
 CompileRequest make_request(std::string name, std::string source,
                             const std::vector<DeviceHeader>& beside, std::string config,
                             const Catalog& catalog, std::string target, const Operation& operation,

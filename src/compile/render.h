@@ -7,9 +7,9 @@
 
 namespace kernwright {
 
-/// The compile request of a candidate: the template's source, the generated configuration, device
-/// headers, files beside the source, the problem's function. Candidates that differ in run-time
-/// parameters alone give one.
+/// The compile request of a candidate: the template's source, the generated configuration, the
+/// device headers, the files beside the source, and the problem's function. Candidates that differ
+/// only in run-time parameters have equal requests.
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch);
 
 /// The compile request of an operation's reference kernel.

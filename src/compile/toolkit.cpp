@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// Fills function pointers of one library and remembers the first name that is missing.
+/// Fills function pointers from one library, and remembers the first name that is missing.
 class Binder {
  public:
   explicit Binder(const DynamicLibrary& library) : library_(library) {}
@@ -32,8 +32,8 @@ class Binder {
   std::string missing_;
 };
 
-/// The path of the library that has `function`: the name it was opened by may be a bare soname, and
-/// where that was found only the loader knows.
+/// The path of the library that has `function`. The library may have been opened by a bare soname,
+/// so only the loader knows the path.
 template <typename Function>
 std::string file_of(Function* function, const DynamicLibrary& library) {
   Dl_info info{};
@@ -65,9 +65,9 @@ Result<Nvrtc> Nvrtc::load() {
                  concat(library.name(), ": nvrtcVersion failed: ", api.error_string(status))};
   }
   api.file = file_of(api.version, library);
-  // NVRTC opens its builtins by bare name, which fails where it lies outside the loader's search,
-  // as in a wheel; once they are loaded that name finds them. If they are not here, NVRTC's log
-  // says so.
+  // NVRTC opens its builtins by a bare name, which fails where they lie outside of the loader's
+  // search, as in a wheel. Once they are loaded, the name finds them. If they are missing, NVRTC's
+  // log says so.
   const std::string folder = api.file.substr(0, api.file.rfind('/') + 1);
   (void)DynamicLibrary::open({concat(folder, "libnvrtc-builtins.so.", std::to_string(api.major),
                                      ".", std::to_string(api.minor))});

@@ -8,7 +8,7 @@
 
 namespace kernwright {
 
-/// NVRTC's functions, found by dlopen. Only the header is needed to build.
+/// NVRTC's functions, loaded by dlopen. The build needs only the header.
 struct Nvrtc {
   decltype(&nvrtcVersion) version = nullptr;
   decltype(&nvrtcGetErrorString) error_string = nullptr;
@@ -26,12 +26,11 @@ struct Nvrtc {
   int minor = 0;
   std::string file;  ///< full path of the library
 
-  /// Loads the newest NVRTC there is. Errors: `unavailable` with what was tried.
+  /// Loads the newest NVRTC that is found. Errors: `unavailable` with what was tried.
   static Result<Nvrtc> load();
 };
 
-/// nvJitLink's functions, found by dlopen. The library exports them without the version suffix too,
-/// which is what is looked up.
+/// nvJitLink's functions, loaded by dlopen by their names without the version suffix.
 struct NvJitLink {
   decltype(&nvJitLinkCreate) create = nullptr;
   decltype(&nvJitLinkDestroy) destroy = nullptr;
@@ -46,8 +45,8 @@ struct NvJitLink {
 
   std::string file;  ///< full path of the library
 
-  /// Loads the newest nvJitLink of CUDA `major`, since LTO-IR is not read across major versions.
-  /// Errors: `unavailable` with what was tried.
+  /// Loads the newest nvJitLink of CUDA version `major`, because LTO-IR of another major version
+  /// cannot be read. Errors: `unavailable` with what was tried.
   static Result<NvJitLink> load(int major);
 };
 

@@ -22,7 +22,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A value made on first use, once, by whichever thread comes first; its error is kept as well.
+/// A value that is made once, on first use, by the thread that comes first. An error is kept too.
 template <typename T>
 class Lazy {
  public:
@@ -38,7 +38,7 @@ class Lazy {
   std::optional<Result<T>> value_;
 };
 
-/// Destroys NVRTC's program on every way out.
+/// Owns an NVRTC program.
 class Program {
  public:
   explicit Program(const Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
@@ -64,7 +64,7 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
-/// Destroys nvJitLink's handle on every way out.
+/// Owns a handle of nvJitLink.
 class LinkHandle {
  public:
   explicit LinkHandle(const NvJitLink& api) : api_(api) {}
@@ -93,14 +93,14 @@ class LinkHandle {
   nvJitLinkHandle handle_ = nullptr;
 };
 
-/// NVRTC's and nvJitLink's own disk caches (present since 12.9 where a driver is) are kept off:
-/// they return no ptxas log, so that spills would go unseen, they hide the cost of a compile, and
-/// our artifact store holds the bits already.
+/// Whether NVRTC has a disk cache, as it has since 12.9 where there is a driver. The caches of
+/// NVRTC and nvJitLink are switched off. They return no ptxas log, so spills would go unseen; they
+/// hide the cost of a compile; and our artifact store holds the code already.
 bool has_disk_cache(const Nvrtc& nvrtc) {
   return nvrtc.major > 12 || (nvrtc.major == 12 && nvrtc.minor >= 9);
 }
 
-/// Where the toolkit has its headers, for user sources; ours need none. Since CUDA 13 those of
+/// The folders of the toolkit's headers, for user sources; our own sources need none. Since CUDA 13
 /// `cuda/std` and CUB have a folder of their own.
 std::vector<std::filesystem::path> header_folders(const Nvrtc& nvrtc) {
   const std::filesystem::path folder =
@@ -108,14 +108,14 @@ std::vector<std::filesystem::path> header_folders(const Nvrtc& nvrtc) {
   return {folder, folder / "cccl"};
 }
 
-/// Flags that NVRTC adds to those it is given, by its documentation.
+/// The flags from environment variables that NVRTC adds to those it is given, by its documentation.
 std::string flags_of_environment() {
   const char* flags = std::getenv("NVRTC_APPEND_FLAGS");
   return flags == nullptr ? std::string() : flags;
 }
 
 std::vector<std::string> compile_options(const Nvrtc& nvrtc, const CompileRequest& request) {
-  // Without search folders all that NVRTC reads is what it is given, and absolute paths, which
+  // Without search folders NVRTC reads only the texts that it is given, and absolute paths, which
   // `foreign_includes` refuses.
   std::vector<std::string> options{"--std=c++20", concat("--gpu-architecture=", request.target),
                                    "--no-source-include"};
@@ -136,7 +136,7 @@ std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-/// Fills in what the log of a cubin's compile says.
+/// Fills in the resources and warnings from the log of a compile to a cubin.
 void read_log(CompiledKernel& kernel, std::string log) {
   PtxasReport report = parse_ptxas_log(log);
   kernel.entries = std::move(report.entries);
@@ -144,15 +144,15 @@ void read_log(CompiledKernel& kernel, std::string log) {
   kernel.log = std::move(log);
 }
 
-/// The toolkit's compiler. Everything loads on first use; the tables never change afterwards, and
-/// NVRTC's and nvJitLink's functions may be called from many threads.
+/// The toolkit's compiler. Everything is loaded on first use, and the tables never change
+/// afterwards. The functions of NVRTC and nvJitLink may be called from many threads.
 class ToolkitCompiler final : public Compiler {
  public:
   Result<std::string> identity() override {
     return identity_.get([this]() -> Result<std::string> {
       const Result<Nvrtc>& nvrtc = this->nvrtc();
       if (!nvrtc) return nvrtc.error();
-      // Two builds of one version may differ: the file counts, not what it calls itself.
+      // Two builds of one version may differ, so the digest is of the file.
       KW_ASSIGN(const std::string bytes, read_file(nvrtc->file));
       const std::string flags = flags_of_environment();
       return concat("nvrtc ", nvrtc->major, ".", nvrtc->minor, " ",

@@ -63,8 +63,8 @@ const std::pair<const fs::path, ToolkitHeaders::File>* ToolkitHeaders::read(cons
   Result<std::string> text = read_file(normal);
   if (!text) return nullptr;
   File file{.text = *text, .digest = digest_of(*text), .includes = scan_includes(*text).includes};
-  // The source could choose the file that a macro names here. Only headers of Thrust do so, which
-  // are not for the compilers of this library.
+  // A macro could let the source choose the file. Only headers of Thrust have such includes, and
+  // Thrust is not for kernels that NVRTC compiles.
   const auto is_made_by_macro = [](const Include& include) {
     return include.kind == Include::Kind::include && include.name.empty();
   };

@@ -13,9 +13,9 @@
 
 namespace kernwright {
 
-/// The headers of a toolkit, read when they are first reached: compilers get their texts, so that
-/// what is digested is what is compiled. Each is read once: who changes one sees it in a new
-/// process. Thread-safe.
+/// The headers of a toolkit, each read once, when it is first reached. Compilers get these texts,
+/// so that what is digested is what is compiled. A header that changes on disk takes effect in a
+/// new process. Thread-safe.
 class ToolkitHeaders {
  public:
   struct File {
@@ -26,21 +26,21 @@ class ToolkitHeaders {
   /// Files by the names that they are included by.
   using Reached = std::map<std::string, const File*>;
 
-  /// `folders` in the order in which a name is looked for.
+  /// `folders` are searched in this order.
   explicit ToolkitHeaders(std::vector<std::filesystem::path> folders)
       : folders_(std::move(folders)) {}
 
-  /// All files that `includes` may reach, whatever the preprocessor would skip; what is not there
-  /// is left out, for the compiler to name if it comes to it. Errors: `compile` where one name
-  /// means two files, since compilers look a text up by its name alone.
+  /// All files that `includes` may reach, also those that the preprocessor would skip. Missing
+  /// files are left out; the compiler names them if it needs them. Errors: `compile` where one name
+  /// means two files, because compilers look a text up by its name alone.
   Result<Reached> reached_by(const std::vector<Include>& includes);
 
-  /// Where headers are looked for, for messages.
+  /// The folders that are searched, for messages.
   const std::vector<std::filesystem::path>& folders() const { return folders_; }
 
  private:
-  /// The file that `include` in a file of `folder` (empty: in none of the toolkit's) means; null
-  /// where there is none. Under the mutex.
+  /// The file that `include` means in a file of `folder`, which is empty for files outside of the
+  /// toolkit. Null where there is none. Called under the mutex.
   const std::pair<const std::filesystem::path, File>* find(const Include& include,
                                                            const std::filesystem::path& folder);
   const std::pair<const std::filesystem::path, File>* read(const std::filesystem::path& path);

@@ -27,17 +27,18 @@ class DeviceBuffer {
   virtual std::int64_t bytes() const = 0;
 };
 
-/// A loaded cubin with its functions resolved for one execution plan: attributes set, limits
-/// checked. Loading depends on no context; launching uses the calling thread's current one.
+/// A cubin that is loaded for one execution plan: its functions are resolved, their attributes set,
+/// and limits checked. Loading depends on no context; launching uses the calling thread's current
+/// context.
 class LoadedProgram {
  public:
   virtual ~LoadedProgram() = default;
 };
 
-/// Pointers and scalars of one launch of an execution plan, in the order of the operation: one
-/// address per tensor of the plan (0 where absent), one value per scalar, the workspace buffer.
-/// `references` and `magnitudes` are given for plans of reference kernels alone: the float buffer
-/// of each tensor that the kernel writes, by tensor index (0 elsewhere).
+/// The arguments of one launch of an execution plan, in the order of the operation: one address per
+/// tensor of the plan (0 where the problem does not have it), one value per scalar, and the
+/// workspace buffer. Only plans of reference kernels have `references` and `magnitudes`: by tensor
+/// index, the float buffer of each tensor that the kernel writes (0 elsewhere).
 struct LaunchArguments {
   std::vector<DevicePointer> tensors;
   std::vector<double> scalars;
@@ -52,19 +53,20 @@ struct ProgramLaunch {
   LaunchArguments arguments;
 };
 
-/// What is timed as one: launches that follow each other.
+/// Launches that follow each other and are timed as one.
 using WorkUnit = std::vector<ProgramLaunch>;
 
-/// What the audit and records say of a live device.
+/// The identity of a live device, for the audit and for records.
 struct DeviceIdentity {
   std::string uuid;
   std::string driver_version;
   int ordinal = 0;
 };
 
-/// A GPU, real or fake: memory, loading, launching and timing. `Runner`s are written against it.
-/// Used by one thread at a time. A failed call names the driver's function and error; after an
-/// illegal address or a failed launch every later call fails (`lost()` is true).
+/// A GPU, real or fake: memory, loading, launching and timing. `Runner`s are written against this
+/// interface. Used by one thread at a time. The error of a failed call names the driver's function
+/// and error. After an illegal address or a failed launch every later call fails (`lost()` is
+/// true).
 class Device {
  public:
   virtual ~Device() = default;
@@ -73,11 +75,12 @@ class Device {
   virtual const DeviceIdentity& identity() const = 0;
 
   virtual Result<std::unique_ptr<DeviceBuffer>> allocate(std::int64_t bytes) = 0;
-  /// Whole pages, at least `bytes`, between unmapped addresses: reaching past either end faults.
+  /// Allocates whole pages, at least `bytes`, between unmapped addresses, so that an access beyond
+  /// either end faults.
   virtual Result<std::unique_ptr<DeviceBuffer>> allocate_fenced(std::int64_t bytes) = 0;
   virtual Result<void> upload(DevicePointer to, std::span<const std::byte> from) = 0;
   virtual Result<void> download(std::span<std::byte> to, DevicePointer from) = 0;
-  /// In stream order, without waiting.
+  /// Fills in stream order, without waiting.
   virtual Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) = 0;
 
   /// Loads `cubin` and resolves the plan's kernels. The plan is copied.
@@ -85,9 +88,9 @@ class Device {
                                                       const ExecutionPlan& plan) = 0;
 
   /// Launches the program's plan once, in stream order, without waiting. Zeroes the workspaces that
-  /// ask for it. A failure of the running kernels is told by a later call.
+  /// the plan says are to be zeroed. If a running kernel fails, a later call gives the error.
   virtual Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) = 0;
-  /// The same on a second stream, beside what the first one has to do.
+  /// The same on a second stream, at the same time as the work of the first one.
   virtual Result<void> enqueue_beside(const LoadedProgram& program,
                                       const LaunchArguments& arguments) = 0;
   /// Waits until both streams are empty.
@@ -98,9 +101,8 @@ class Device {
     return wait();
   }
 
-  /// Prepares a sequence of units of work (one argument set each, rotated so that the L2 is cold)
-  /// as one graph for timing. `sets` is repeated round-robin until `units` of them are in the
-  /// graph. What is returned must be dropped before the programs.
+  /// A graph of `units` units of work for timing. It repeats `sets` in turn; they have arguments of
+  /// their own, so that the L2 can be cold for each. Destroy it before the programs.
   class TimedUnits {
    public:
     virtual ~TimedUnits() = default;
@@ -117,19 +119,20 @@ class Device {
     return prepare_timing(sets, units);
   }
 
-  /// One sample: replays the graph between two events, with a clock stamp outside of either.
+  /// Takes one sample: replays the graph between two events, with a clock stamp before the first
+  /// and after the second.
   virtual Result<Sample> sample(TimedUnits& units) = 0;
 
-  /// Launches the program along every path, for about so many seconds, and waits. On each path the
-  /// sets take turns, so that what the L2 holds is no property of a path.
+  /// Times launches of the program on every launch path, for about so many seconds, and waits. On
+  /// each path the sets are used in turn, so that the paths find the L2 in the same state.
   virtual Result<LaunchPaths> time_launch_paths(const LoadedProgram& program,
                                                 std::span<const LaunchArguments> sets,
                                                 double seconds) = 0;
 
-  /// What the samples since the last call said of the timers.
+  /// How the timers agreed in the samples since the last call.
   virtual TimerCheck take_timer_check() = 0;
 
-  /// When it had work since the last call.
+  /// When the device had work since the last call.
   virtual DeviceUse take_use() = 0;
 
   /// True after an error that poisons the context.

@@ -6,12 +6,13 @@
 
 namespace kernwright {
 
-/// When a device had work of ours, as the host sees it: from the call that enqueues it to the
-/// return of the one that waits for it. On the steady clock, which the processes of a host share.
+/// When a device had work of ours, as the host sees it: from the call that enqueues work to the
+/// return of the call that waits for it. Times are of the steady clock, which all processes of a
+/// host share.
 struct DeviceUse {
-  double begin_seconds = 0;  ///< when there was work first
-  double end_seconds = 0;    ///< when the last of it was done
-  double busy_seconds = 0;   ///< 0: there was none
+  double begin_seconds = 0;  ///< when the first work was enqueued
+  double end_seconds = 0;    ///< when the last work was done
+  double busy_seconds = 0;   ///< 0: there was no work
   double longest_idle_seconds = 0;
 
   double seconds() const { return end_seconds - begin_seconds; }
@@ -30,7 +31,7 @@ struct DeviceUse {
   }
 };
 
-/// Told when work is enqueued and when all of it is done, gathers the use of a device.
+/// Gathers the use of a device from the times at which work is enqueued and at which all is done.
 class UseMeter {
  public:
   void queued(double now_seconds) {
@@ -41,7 +42,8 @@ class UseMeter {
     use_.append({*since_, now_seconds, now_seconds - *since_, 0});
     since_.reset();
   }
-  /// The use since the last call. Work that is not done yet counts up to now, and from now on.
+  /// The use since the last call. Work that is not done yet counts up to now, and again from now on
+  /// in the next call.
   DeviceUse take(double now_seconds) {
     const bool busy = since_.has_value();
     done(now_seconds);

@@ -5,10 +5,11 @@
 namespace kernwright {
 namespace {
 
-// The stamps stand outside of the events, and either clock ticks in steps of about a microsecond.
+// The tolerated difference. The stamps lie outside of the events, and both clocks tick in steps of
+// about a microsecond.
 constexpr double kShare = 0.02;
 constexpr double kUs = 2;
-/// The stamps' own launches take 3 us, which is much of a shorter sample.
+/// Shorter samples are not compared: the launches of the stamps alone take 3 us.
 constexpr double kLeastUs = 300;
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 namespace kernwright {
 
-/// How well the events' times agree with the GPU's global timer.
+/// How well the times of events agree with the GPU's global timer.
 struct TimerCheck {
-  int samples = 0;      ///< compared: those of 300 us and more
-  int disagreed = 0;    ///< by more than 2 % and 2 us
-  double event_us = 0;  ///< of the sample that disagreed most, and what the global timer said
-  double timer_us = 0;
+  int samples = 0;      ///< samples of 300 us and more, which are compared
+  int disagreed = 0;    ///< those that differ by more than 2 % and 2 us
+  double event_us = 0;  ///< the events' time of the sample that differs most
+  double timer_us = 0;  ///< the global timer's time of that sample
 
   void add(double sample_event_us, double sample_timer_us);
 };

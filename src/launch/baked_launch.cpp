@@ -11,7 +11,7 @@
 
 namespace kernwright {
 
-/// The kernel and the workspace last longer than the graph that refers to them.
+/// In this order, so that kernel and workspace outlive the graph that refers to them.
 struct BakedLaunch::State {
   std::shared_ptr<const LoadedKernel> kernel;
   ContextMemory workspace;

@@ -17,8 +17,8 @@ namespace kernwright {
 namespace {
 
 constexpr int kTuneRounds = 5;
-/// Of a chain that starts other kernels early: shorter trains, since there are many to compare, and
-/// a gain by less is none.
+/// The timing of chains that start other steps early. Trains are short because there are many
+/// chains to compare. A smaller gain than kEarlyGain counts as none.
 constexpr PathTiming kEarlyTiming{.rounds = 7, .train_us = 5'000};
 constexpr double kEarlyGain = 0.005;
 
@@ -38,7 +38,7 @@ std::string_view to_string(ChainPath path) {
   return kNames[static_cast<std::size_t>(path)];
 }
 
-/// Kernels and memory last longer than the graphs that refer to them.
+/// In this order, so that kernels and memory outlive the graphs that refer to them.
 struct Chain::State {
   std::vector<std::shared_ptr<const LoadedKernel>> kernels;
   ContextMemory memory;
@@ -63,7 +63,7 @@ struct Chain::State {
     if (!status) return launch_error(api(), status, text);
     return {};
   }
-  /// With these steps early and the addresses of the builder.
+  /// A graph in which these steps start early, with the addresses that the builder was given.
   Result<std::unique_ptr<LaunchGraph>> graph_with(const EarlySteps& early) const {
     std::vector<SequenceStep> marked = steps;
     for (std::size_t i = 0; i < marked.size(); ++i) marked[i].early = early[i];
@@ -74,8 +74,8 @@ struct Chain::State {
   Result<void> choose_early(CUstream stream);
 };
 
-/// Remakes the programmatic graph with those steps early that gain by it; where none does it stays,
-/// as the other paths have none.
+/// Finds the steps that gain by an early start and makes the programmatic graph again with these.
+/// If no step gains, the graph stays as it is; on the other paths no step starts early.
 Result<void> Chain::State::choose_early(CUstream stream) {
   std::vector<std::size_t> groups;
   EarlySteps can;
@@ -129,7 +129,8 @@ Result<void> Chain::rebind(const void* const* parameters, std::size_t count) {
   State& state = *state_;
   KW_TRY(state.wiring.check(parameters, count));
   const DriverStatus status = state.graph_of(state.path).rebind(state.wiring.connect(parameters));
-  // Later rebinds and other paths start from what was connected last: only after a success.
+  // Later rebinds and other paths start from these addresses, so they are kept only after a
+  // success.
   if (status) state.wiring.commit();
   return state.result(status);
 }
@@ -222,7 +223,7 @@ void ChainBuilder::add(const Kernel& kernel, std::initializer_list<ChainArg> arg
 }
 
 void ChainBuilder::add(const Kernel& kernel, const ChainArg* arguments, std::size_t count) {
-  // Not in braces: two addresses would be two arguments.
+  // Not in braces, where two addresses would be taken for two arguments.
   std::vector<ChainArg> kept(arguments, arguments + count);
   plan_->steps.push_back({LoadedKernel::of(kernel), std::move(kept)});
 }

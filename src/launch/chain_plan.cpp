@@ -133,7 +133,7 @@ Result<std::vector<SequenceStep>> ChainPlan::sequence(const Layout& layout, Devi
                                offset);
         continue;
       }
-      // A null parameter stays null, so that it is refused.
+      // No offset is added to a null parameter, so that it is refused.
       const auto address = reinterpret_cast<DevicePointer>(parameters[slot.index]);
       arguments.emplace_back(address == 0 ? address : address + offset);
       wiring.connect_to({.parameter = slot.index, .step = i, .tensor = j, .offset = offset});

@@ -12,10 +12,11 @@
 
 namespace kernwright {
 
-/// Knows where the caller's pointers go in a chain, and with what every step is launched.
+/// The connections of a chain: which tensors of which steps a caller's pointer is, and the
+/// arguments of every step.
 class ChainWiring {
  public:
-  /// A parameter as one tensor of one step.
+  /// A use of a parameter as one tensor of one step.
   struct Connection {
     std::size_t parameter = 0;
     std::size_t step = 0;
@@ -28,13 +29,13 @@ class ChainWiring {
   void set_parameters(std::size_t count) { parameters_ = count; }
   const LaunchArguments& arguments(std::size_t step) const { return arguments_[step]; }
 
-  /// Errors: `invalid_argument` naming the parameter, and where it goes.
+  /// Errors: `invalid_argument` with the parameter and its use.
   Result<void> check(const void* const* parameters, std::size_t count) const;
-  /// One view per step, with these addresses. They are in force once `commit` is called. Allocates
-  /// nothing.
+  /// The arguments of every step with these addresses, which replace the old ones when `commit` is
+  /// called. Allocates nothing.
   std::span<const ArgumentView> connect(const void* const* parameters);
   void commit();
-  /// The views that were committed last.
+  /// The arguments of every step that were committed last.
   std::span<const ArgumentView> views();
 
  private:
@@ -46,7 +47,7 @@ class ChainWiring {
   std::vector<ArgumentView> views_;
 };
 
-/// What a `ChainBuilder` was told.
+/// The steps, slots and connections that a `ChainBuilder` was given.
 struct ChainPlan {
   struct Step {
     std::shared_ptr<const LoadedKernel> kernel;
@@ -63,13 +64,13 @@ struct ChainPlan {
   std::vector<std::int64_t> buffers;  ///< bytes
   std::vector<Step> steps;
 
-  /// Errors: `invalid_argument` for no steps, and for slots that do not exist or are too small.
+  /// Errors: `invalid_argument` where there are no steps, or a slot does not exist or is too small.
   Result<void> check() const;
   Layout layout() const;
-  /// The steps with their addresses in memory that begins at `memory`; fills `wiring`.
+  /// The steps, with addresses in memory that begins at `memory`. Fills `wiring`.
   Result<std::vector<SequenceStep>> sequence(const Layout& layout, DevicePointer memory,
                                              ChainWiring& wiring) const;
-  /// "chain of 6 kernels"
+  /// A name for messages, "chain of 6 kernels".
   std::string text() const;
 };
 

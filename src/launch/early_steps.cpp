@@ -7,7 +7,7 @@
 namespace kernwright {
 namespace {
 
-/// Over all groups; a second one sees what the first has changed around a step.
+/// Passes over all groups. The second pass sees the changes that the first made around a step.
 constexpr int kPasses = 2;
 
 }  // namespace

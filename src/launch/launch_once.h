@@ -8,8 +8,8 @@
 
 namespace kernwright {
 
-/// Loads `cubin` and launches its plan once on buffers of zeros, with the scalars' defaults, and
-/// waits. Errors: those of the device, also for lack of memory.
+/// Loads `cubin`, launches its plan once on buffers of zeros with the scalars' defaults, and waits.
+/// Errors: those of the device, which include lack of memory.
 Result<void> launch_once(Device& device, std::string_view cubin, const ExecutionPlan& plan);
 
 }  // namespace kernwright

@@ -12,10 +12,10 @@
 
 namespace kernwright {
 
-/// The arguments of one launch, checked and in the plan's order, on the caller's stack.
+/// The checked arguments of one launch in the plan's order, on the caller's stack.
 class BoundArguments {
  public:
-  /// Enough for every operation's contract.
+  /// As many as any operation may have.
   static constexpr std::size_t kMaxTensors = 32;
   static constexpr std::size_t kMaxScalars = 32;
 
@@ -31,9 +31,9 @@ class BoundArguments {
   std::size_t scalar_count_ = 0;
 };
 
-/// What a `Kernel` refers to: a winner that is loaded on the device, with its summary. Immutable.
-/// Without a device `launcher` is null; then it only describes the kernel, and launching fails with
-/// `why_not`.
+/// The kernel that a `Kernel` refers to: a winner that is loaded on the device, with its summary.
+/// Immutable. Without a device `launcher` is null; the object then only describes the kernel, and
+/// launching fails with `why_not`.
 class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
  public:
   LoadedKernel(KernelSummary summary, ExecutionPlan plan, std::unique_ptr<Launcher> launcher,
@@ -51,15 +51,16 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   const Launcher* launcher() const { return launcher_.get(); }
   const Error& why_not() const { return why_not_; }
 
-  /// Whether every launch asks the driver about its memory.
+  /// Whether every launch asks the driver whether its memory can be accessed.
   bool checks_launches() const { return check_launches_; }
 
-  /// Checks count, kinds and alignment. Allocates only on failure.
+  /// Checks the number, kinds and alignment of arguments, and puts them into `bound`. Allocates
+  /// only on failure.
   Result<void> bind(const Arg* arguments, std::size_t count, BoundArguments& bound) const;
-  /// The same for one tensor's address, which is not null. Where launches are checked, its memory
-  /// is checked too.
+  /// The same checks for the address of one tensor, which is not null. If `checks_launches`, its
+  /// memory is checked too.
   Result<void> check_tensor(std::size_t tensor, DevicePointer address) const;
-  /// Whether the GPU can reach the first and the last byte of all memory of a launch.
+  /// Checks that the GPU can access the first and the last byte of each buffer of a launch.
   Result<void> check_memory(const BoundArguments& bound, DevicePointer workspace) const;
 
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count, void* workspace) const;
@@ -72,7 +73,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   Error bad_count(std::size_t count) const;
   Error bad_tensor(std::size_t position, const Arg& given) const;
   Result<void> check_memory_of(std::size_t tensor, DevicePointer address) const;
-  /// Launches, with a workspace from the pool where one is needed and none is given.
+  /// Launches. If the plan needs a workspace and none is given, one is taken from the pool.
   Result<void> enqueue(void* stream, const BoundArguments& bound, void* workspace) const;
   Result<void> enqueue_with_pool(CUstream stream, const BoundArguments& bound) const;
   Result<void> enqueue_at(CUstream stream, const BoundArguments& bound,
@@ -82,9 +83,9 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   ExecutionPlan plan_;
   std::vector<ArgumentInfo> arguments_;
   Error why_not_;
-  // What every launch reads, side by side.
+  // The members that every launch reads lie side by side.
   std::int64_t workspace_bytes_ = 0;
-  /// By tensor: the bits below its alignment, which an address must not have.
+  /// For each tensor the bits below its alignment, which must be 0 in an address.
   std::vector<DevicePointer> crooked_bits_;
   std::vector<double> default_scalars_;
   const PreparedProgram* program_ = nullptr;  ///< the launcher's

@@ -51,8 +51,8 @@ class CudaProgram final : public LoadedProgram {
   std::unique_ptr<PreparedProgram> program_;
 };
 
-/// Launch paths are timed again and again within their seconds, with trains that let a kernel of a
-/// tenth of a millisecond have several rounds in 0.1 s.
+/// Launch paths are timed in rounds until their seconds are over. A train of this length gives a
+/// kernel of 0.1 ms several rounds in 0.1 s.
 constexpr int kPathRounds = 31;
 constexpr double kPathTrainUs = 3'000;
 
@@ -101,11 +101,11 @@ class CudaDevice final : public Device {
   DeviceUse take_use() override { return use_.take(now_seconds()); }
 
  private:
-  /// The same in the current context, with `graphs` to be filled: one per set, and one for all.
+  /// The same in the current context. Fills `graphs`: one graph for each set, and one for all sets.
   Result<LaunchPaths> time_launch_paths(const PreparedProgram& work,
                                         std::span<const LaunchArguments> sets, double seconds,
                                         std::vector<std::unique_ptr<LaunchGraph>>& graphs);
-  /// Runs `call` with the context current, unless it is lost. `call` returns a DriverStatus.
+  /// Runs `call`, which returns a DriverStatus, with the context current; fails where that is lost.
   template <typename Call>
   Result<void> begin(Call call, bool wait = false);
   /// The same where `call` enqueues work.
@@ -198,7 +198,7 @@ Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
   Result<std::unique_ptr<PreparedProgram>> program =
       PreparedProgram::load(context_->api(), context_->device(), cubin, plan, status);
   if (!program) {
-    // A refusal of ours has no driver call behind it; a call that failed may have lost the device.
+    // Where we refuse, no driver call was made. A call that failed may have lost the device.
     if (Result<void> called = context_->check(status); called) {
       return context_->fail(Outcome::launch_failed, program.error());
     }
@@ -283,7 +283,7 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(const LoadedProgram& program,
   KW_TRY(context_->check(scope.status()));
   std::vector<std::unique_ptr<LaunchGraph>> graphs;
   auto paths = time_launch_paths(work, sets, seconds, graphs);
-  // Tells what a failure means, and leaves nothing under way that uses the graphs.
+  // Finds out what a failure means, and lets all work end that uses the graphs.
   const Result<void> done = lost() ? Result<void>() : wait();
   if (lost()) {
     for (const auto& graph : graphs) graph->abandon();

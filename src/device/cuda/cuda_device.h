@@ -9,21 +9,21 @@
 namespace kernwright {
 
 struct CudaDeviceOptions {
-  /// How long one call may wait for the GPU. Past it the device counts as lost: a running kernel
-  /// cannot be stopped.
+  /// How long one call may wait for the GPU. After that the device counts as lost, because a
+  /// running kernel cannot be stopped.
   std::chrono::milliseconds deadline{10'000};
 };
 
 /// Opens GPU `ordinal` through the driver API (libcuda.so.1 by dlopen) on its primary context.
-/// Errors: `unavailable` where there is no driver or no such device, with the reason.
+/// Errors: `unavailable` with the reason where there is no driver or no such device.
 Result<std::unique_ptr<Device>> open_cuda_device(int ordinal,
                                                  const CudaDeviceOptions& options = {});
 
-/// Number of GPUs the driver shows. Errors: `unavailable` with the reason (no libcuda.so.1, no
-/// device).
+/// The number of GPUs that the driver shows. Errors: `unavailable` with the reason (no
+/// libcuda.so.1, no device).
 Result<int> cuda_device_count();
 
-/// Profile and identity of GPU `ordinal` without creating a context.
+/// Profile and identity of a GPU.
 struct CudaDeviceInfo {
   DeviceProfile profile;
   DeviceIdentity identity;

@@ -87,7 +87,7 @@ Result<CudaDeviceInfo> describe_device(const DriverApi& api, int ordinal) {
   measured.l2_bytes = read(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   measured.memory_bytes = static_cast<std::int64_t>(memory);
   measured.sm_clock_mhz = read(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1e3;
-  // Two transfers a clock; kHz times bits.
+  // Two transfers in a clock; the product is in kHz times bits.
   measured.dram_gbps = 2.0 * read(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
                        read(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8 / 1e6;
   if (!read.status()) return driver_error(api, read.status());

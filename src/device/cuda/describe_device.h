@@ -9,11 +9,11 @@
 
 namespace kernwright {
 
-/// `describe_cuda_device` on a given driver.
+/// `describe_cuda_device` with a given driver.
 Result<CudaDeviceInfo> describe_device(const DriverApi& api, int ordinal);
 
-/// The driver's version, "580.159.04", as its kernel module gives it, which is NVML's text without
-/// NVML: that would be loaded and initialised for this alone. Empty where `file` does not hold one.
+/// The driver's version, "580.159.04", as its kernel module gives it. NVML gives the same text, but
+/// would have to be loaded and initialised for it. Empty where `file` does not hold a version.
 std::string module_version(const std::filesystem::path& file = "/sys/module/nvidia/version");
 
 }  // namespace kernwright

@@ -9,11 +9,11 @@
 
 namespace kernwright {
 
-/// `open_cuda_device` on a given driver.
+/// `open_cuda_device` with a given driver.
 Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
                                             const CudaDeviceOptions& options);
 
-/// `Launcher::load` on a given driver.
+/// `Launcher::load` with a given driver.
 Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,
                                                 const ExecutionPlan& plan, int ordinal);
 

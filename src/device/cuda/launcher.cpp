@@ -26,9 +26,10 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
     return Error{ErrorCode::unavailable,
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
-  // Encoding tensor maps and asking for a kernel's parameters (cuKernelGetParamInfo fails with
-  // CUDA_ERROR_INVALID_CONTEXT, driver 580) want some context. Where the caller has none yet, the
-  // one that its launches will most likely use is kept from now on: making and dropping it is slow.
+  // Encoding tensor maps and asking for a kernel's parameters needs a context (with driver 580,
+  // cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT). If the caller has none yet, the
+  // primary one, which its launches will most likely use, is retained and kept: making and dropping
+  // it is slow.
   PrimaryContextHandle retained;
   std::optional<ContextScope> scope;
   CUcontext current = nullptr;

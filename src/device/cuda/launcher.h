@@ -13,13 +13,13 @@
 
 namespace kernwright {
 
-/// A cubin loaded for the execution plan of one problem, launchable from any thread on any stream
-/// of the caller's current context: functions resolved, attributes set, tensor maps' constant parts
-/// encoded. Immutable.
+/// A cubin that is loaded for the execution plan of one problem: its functions are resolved, their
+/// attributes set, and the constant parts of tensor maps encoded. Any thread may launch it on any
+/// stream of its current context. Immutable.
 class Launcher {
  public:
   /// Loads for GPU `ordinal`. Errors: `unavailable` without a driver; `invalid_argument` for a plan
-  /// that the cubin or the GPU cannot carry, with both values; `device` with the driver's words.
+  /// that does not fit the cubin or the GPU, with both values; `device` with the driver's message.
   static Result<std::unique_ptr<Launcher>> load(std::string_view cubin, const ExecutionPlan& plan,
                                                 int ordinal = 0);
 
@@ -34,12 +34,12 @@ class Launcher {
   const DriverApi& api() const { return api_; }
   const PreparedProgram& program() const { return *program_; }
   const ExecutionPlan& plan() const { return program_->plan(); }
-  /// Where launches that are given no workspace take theirs; null for a plan that needs none.
+  /// The pool for launches that are given no workspace; null for a plan that needs none.
   const WorkspacePool* workspaces() const { return workspaces_.get(); }
 
   /// Checks the arguments and enqueues the plan's launches on `stream` (a CUstream). `tensors` and
-  /// `scalars` follow the plan's order; `workspace` must hold plan().workspace_bytes() and may be 0
-  /// where that is 0. A launch allocates nothing and takes no lock.
+  /// `scalars` are in the plan's order. `workspace` must have plan().workspace_bytes() bytes, and
+  /// may be 0 where that is 0. A launch allocates nothing and takes no lock.
   Result<void> launch(void* stream, std::span<const DevicePointer> tensors,
                       std::span<const double> scalars, DevicePointer workspace) const;
 

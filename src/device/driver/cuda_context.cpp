@@ -86,7 +86,7 @@ Result<void> CudaContext::wait() {
       lost_reason_ = concat("the GPU did not finish within ", deadline_.count(), " ms");
       return fail(Outcome::timed_out, {ErrorCode::timed_out, lost_reason_});
     }
-    // Most waits end within a sample's length; longer ones leave the core to the compilers.
+    // Most waits end within the length of a sample. Longer ones leave the core to the compilers.
     if (waited < std::chrono::milliseconds(5)) {
       std::this_thread::yield();
     } else {

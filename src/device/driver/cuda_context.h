@@ -12,9 +12,9 @@
 
 namespace kernwright {
 
-/// The retained primary context of one GPU with a stream of its own, and whether it is still good.
-/// Once lost it stays so, and nothing in it is freed: freeing would fail, or wait for a kernel that
-/// never ends. Used by one thread at a time.
+/// The retained primary context of one GPU with a stream of its own. A context may be lost, by an
+/// error that poisons it or a kernel that does not end. It then stays lost, and nothing in it is
+/// freed, because that would fail or wait for ever. Used by one thread at a time.
 class CudaContext {
  public:
   /// Errors: `unavailable` where the GPU does not exist; `device`.
@@ -26,19 +26,19 @@ class CudaContext {
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
   CUstream stream() const { return stream_.get(); }
-  /// A second stream, made on first use; the context must be current.
+  /// A second stream, which is made on first use. The context must be current.
   Result<CUstream> side_stream();
 
-  /// Fails where the context is lost, and counts as a failed call.
+  /// Fails where the context is lost. That counts as a failed call.
   Result<void> usable();
 
-  /// Passes success on; turns a failure into an error and remembers what it means.
+  /// Turns the status of a driver call into a result, and remembers what a failure means.
   Result<void> check(const DriverStatus& status);
 
-  /// Remembers an outcome without a driver call behind it and passes the error on.
+  /// Remembers an outcome that comes from no driver call, and returns the error.
   Error fail(Outcome outcome, Error error);
 
-  /// Waits until both streams are empty. Past the deadline the context is lost and the outcome
+  /// Waits until both streams are empty. At the deadline the context is lost, and the outcome is
   /// `timed_out`.
   Result<void> wait();
 
@@ -61,8 +61,8 @@ class CudaContext {
   Outcome last_failure_ = Outcome::ok;
 };
 
-/// A driver object that belongs to a context: destroyed with the context current, and left alone
-/// where it is lost. Keeps the context alive.
+/// Owns a driver object of a context, and keeps the context alive. It destroys the object with the
+/// context current, and abandons it where the context is lost.
 template <typename Handle>
 class ContextOwned {
  public:

@@ -6,7 +6,7 @@
 namespace kernwright {
 namespace {
 
-/// Fills a table from a library and remembers the first function that is missing.
+/// Fills a table of functions from a library, and remembers the first one that is missing.
 struct Binder {
   const DynamicLibrary& library;
   const char* missing = nullptr;
@@ -119,7 +119,7 @@ Error driver_error(const DriverApi& api, const DriverStatus& status) {
   const char* name = nullptr;
   const char* text = nullptr;
   if (api.get_error_string(status.result, &text) != CUDA_SUCCESS || !text) text = "no description";
-  // A driver that is not the one of the loaded library, as after an update, knows none of its own.
+  // The driver may not know the name, as when it was updated after the library was loaded.
   const bool named = api.get_error_name(status.result, &name) == CUDA_SUCCESS && name;
   const bool may_lack_context =
       status.result == CUDA_ERROR_INVALID_CONTEXT || status.result == CUDA_ERROR_INVALID_HANDLE;

@@ -8,8 +8,8 @@
 
 namespace kernwright {
 
-/// The functions of libcuda.so.1 that kernwright calls, each under its versioned name. A plain
-/// table, so that tests put their own functions in the driver's place.
+/// The functions of libcuda.so.1 that kernwright calls, by their versioned names. It is a plain
+/// table, so that tests can replace the driver by functions of their own.
 struct DriverApi {
   decltype(&cuInit) init = nullptr;
   decltype(&cuDriverGetVersion) driver_get_version = nullptr;
@@ -89,11 +89,11 @@ struct DriverApi {
   decltype(&cuGraphExecDestroy) graph_exec_destroy = nullptr;
 };
 
-/// The driver of this process, loaded and initialised on the first call and never unloaded.
-/// Errors: `unavailable`: no libcuda.so.1, one too old (CUDA 12.4 is the oldest), or no GPU.
+/// The driver of this process. It is loaded and initialised on the first call and never unloaded.
+/// Errors: `unavailable` where there is no libcuda.so.1, a driver older than CUDA 12.4, or no GPU.
 Result<const DriverApi*> load_driver();
 
-/// What a driver call returned, with its name. True where it succeeded.
+/// The result of a driver call, with the call's name. True where it succeeded.
 struct DriverStatus {
   const char* function = "";
   CUresult result = CUDA_SUCCESS;
@@ -101,19 +101,19 @@ struct DriverStatus {
   explicit operator bool() const { return result == CUDA_SUCCESS; }
 };
 
-/// Behind what failed for want of a current context: the calls that make one current.
+/// Added to the message of a call that failed because there is no current context.
 inline constexpr std::string_view kNoContext =
     "no CUDA context is current in the calling thread; call cuCtxSetCurrent or cudaSetDevice in it "
     "first";
 
-/// `device`: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)", and `kNoContext` where that is
-/// why.
+/// The error `device` of a failed call, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)",
+/// with `kNoContext` where that is the reason.
 Error driver_error(const DriverApi& api, const DriverStatus& status);
 
 /// What a failed driver call means for the candidate that made it.
 Outcome outcome_of(CUresult result);
 
-/// True where every later call in the same context will fail too.
+/// Whether every later call in the same context will fail too.
 bool poisons_context(CUresult result);
 
 }  // namespace kernwright

@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-/// Owns one driver object and destroys it once. `Destroy` is the member of `DriverApi` that does.
+/// Owns one driver object and destroys it by `Destroy`, a member of `DriverApi`.
 template <typename T, auto Destroy>
 class DriverHandle {
  public:
@@ -30,7 +30,7 @@ class DriverHandle {
     if (const DriverApi* api = std::exchange(api_, nullptr)) (api->*Destroy)(value_);
   }
 
-  /// Gives the object up without destroying it: behind a kernel that never ends, destroying would
+  /// Gives the object up without destroying it. After a kernel that never ends, destroying it would
   /// wait for ever.
   void abandon() { api_ = nullptr; }
 

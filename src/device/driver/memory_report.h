@@ -10,12 +10,12 @@
 
 namespace kernwright {
 
-/// "1.2 GB of 143.8 GB are free; process 77 (python3) holds 130.1 GB": what is left of a GPU's
-/// memory, and who holds most, the largest first.
+/// A sentence about a GPU's free memory and the processes that hold most, the largest first:
+/// "1.2 GB of 143.8 GB are free; process 77 (python3) holds 130.1 GB".
 std::string describe_memory(std::size_t free, std::size_t total, std::vector<GpuProcess> processes);
 
-/// The same of the current context's GPU, whose UUID is `uuid`; without the processes where NVML
-/// does not list them, and empty where the driver says nothing.
+/// The same for the GPU of the current context, which has the UUID `uuid`. Without processes where
+/// NVML does not list them, and empty where the driver does not give the numbers.
 std::string report_memory(const DriverApi& api, std::string_view uuid);
 
 }  // namespace kernwright

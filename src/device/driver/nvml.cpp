@@ -10,10 +10,10 @@
 namespace kernwright {
 namespace {
 
-// NVML's numbers, from its API reference.
+// Constants of NVML, from its API reference.
 constexpr int kSuccess = 0;
 constexpr int kInsufficientSize = 7;
-// No GPU need be there. GPUs that are not attached to are not found by their UUID.
+// NVML may start without a GPU. (With the flag that attaches to none, it finds no GPU by its UUID.)
 constexpr unsigned int kInitFlags = 1;
 constexpr int kClockSm = 1;
 constexpr int kClockMemory = 2;
@@ -27,7 +27,7 @@ constexpr unsigned long long kNotAvailable = ~0ULL;
 constexpr std::size_t kMaxProcesses = 1024;
 
 void bind_all(const DynamicLibrary& library, NvmlApi& api) {
-  // The first of the names that is there: later drivers rename, and keep the old name.
+  // Binds the first of the names that exists: newer drivers have new names beside the old ones.
   const auto bind = [&library](auto& function, auto... names) {
     for (const char* name : {names...}) {
       if (void* symbol = library.symbol(name)) {
@@ -83,7 +83,7 @@ Result<NvmlApi> open_nvml() {
   return api;
 }
 
-/// Whether the function is there and succeeds.
+/// Whether the function exists and succeeds.
 template <typename Function, typename... Arguments>
 bool call(Function function, Arguments... arguments) {
   return function != nullptr && function(arguments...) == kSuccess;
@@ -116,7 +116,7 @@ std::optional<double> violation_seconds(const NvmlApi& api, NvmlApi::Device devi
   return static_cast<double>(time.violation_ns) * 1e-9;
 }
 
-/// Appends the processes of one kind; false where they cannot be listed.
+/// Appends the processes of one kind. False where they cannot be listed.
 bool list_processes(NvmlApi::ListProcesses list, NvmlApi::Device device, GpuProcess::Kind kind,
                     std::vector<GpuProcess>& processes) {
   if (list == nullptr) return false;
@@ -227,7 +227,8 @@ std::string nvml_driver_version(const NvmlApi& api) {
 }
 
 Result<GpuFacts> read_gpu_facts(const NvmlApi& api, std::string_view uuid) {
-  // CUDA gives the bytes alone; NVML wants to be told whether they name a GPU or an instance.
+  // CUDA gives only the bytes of a UUID. NVML's text also says whether it names a GPU or an
+  // instance.
   const std::string gpu(uuid);
   const std::string instance =
       concat("MIG-", uuid.substr(std::min(uuid.find('-') + 1, uuid.size())));
@@ -252,7 +253,7 @@ Result<GpuFacts> read_gpu_facts(const NvmlApi& api, std::string_view uuid) {
     facts.gpu_instance_slices = static_cast<int>(attributes.gpu_instance_slices);
     facts.compute_instance_slices = static_cast<int>(attributes.compute_instance_slices);
   }
-  // What follows belongs to the whole GPU.
+  // The following facts are those of the whole GPU.
   NvmlApi::Device parent = nullptr;
   if (!whole && call(api.device_from_mig_device, device, &parent)) device = parent;
   NvmlApi::Utilization utilization{};

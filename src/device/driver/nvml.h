@@ -10,10 +10,10 @@
 
 namespace kernwright {
 
-/// The functions of libnvidia-ml.so.1 that kernwright calls. Their header comes neither with the
-/// CUDA headers' package nor with PyPI's wheels, so prototypes and structures are declared here
-/// after NVML's API reference. A plain table, so that tests put their own functions in NVML's
-/// place; drivers lack some of them, and any entry may be null.
+/// The functions of libnvidia-ml.so.1 that kernwright calls. Neither the package of CUDA headers
+/// nor PyPI's wheels have NVML's header, so its prototypes and structures are declared here after
+/// NVML's API reference. It is a plain table, so that tests can replace NVML by functions of their
+/// own. Some drivers lack some functions, so any entry may be null.
 struct NvmlApi {
   using Device = void*;
 
@@ -87,12 +87,12 @@ struct NvmlApi {
   GetText device_get_serial = nullptr;
 };
 
-/// NVML of this process, loaded and initialised on the first call and never unloaded; it attaches
-/// to no GPU before it is asked about one. Errors: `unavailable`: no libnvidia-ml.so.1, or its
-/// initialisation failed.
+/// NVML of this process. It is loaded and initialised on the first call and never unloaded. It
+/// attaches to no GPU before it is asked about one. Errors: `unavailable` where there is no
+/// libnvidia-ml.so.1 or its initialisation fails.
 Result<const NvmlApi*> load_nvml();
 
-/// "580.159.04". Empty where NVML does not say.
+/// The driver's version, "580.159.04". Empty where NVML does not give it.
 std::string nvml_driver_version(const NvmlApi& api);
 
 /// Bits of `GpuFacts::clock_event_reasons`.
@@ -115,21 +115,21 @@ struct GpuProcess {
   std::optional<int> sm_percent;  ///< of the last second or so
 };
 
-/// Cumulative times of one GPU, in seconds, for which its clocks were held down.
+/// Cumulative times, in seconds, for which the clocks of one GPU were held down.
 struct ViolationSeconds {
   std::optional<double> power;
   std::optional<double> thermal;
   std::optional<double> board_limit;
 };
 
-/// What NVML says of one GPU. What it does not say is empty.
+/// The facts that NVML gives about one GPU. Those that it does not give are empty.
 struct GpuFacts {
-  /// Nothing where not even the compute processes can be listed.
+  /// Empty where the compute processes cannot be listed.
   std::optional<std::vector<GpuProcess>> processes;
   std::optional<std::int64_t> memory_used_bytes;  ///< without what the driver reserves
   std::optional<int> utilization_percent;
   std::optional<bool> mig_enabled;
-  /// Of the instance we were given: GPU instance slices, and those that its compute instance has.
+  /// For a MIG instance: the slices of its GPU instance, and those of its compute instance.
   std::optional<int> gpu_instance_slices;
   std::optional<int> compute_instance_slices;
   std::optional<double> enforced_power_limit_w;
@@ -153,8 +153,8 @@ struct GpuFacts {
   std::string serial;
 };
 
-/// Asks NVML about the GPU, or the MIG instance, whose UUID is `uuid` ("GPU-..." as records have
-/// it). Changes nothing. Errors: `unavailable` where NVML does not know it.
+/// Asks NVML about the GPU or the MIG instance with the UUID `uuid` ("GPU-..." as in records).
+/// Changes nothing. Errors: `unavailable` where NVML does not know it.
 Result<GpuFacts> read_gpu_facts(const NvmlApi& api, std::string_view uuid);
 
 }  // namespace kernwright

@@ -9,12 +9,12 @@
 
 namespace kernwright {
 
-/// Device memory of the context that was current when it was allocated, freed with that context
-/// current. Freeing waits for what still runs on the device. Move-only.
+/// Device memory of the context that was current when it was allocated. It is freed with that
+/// context current, which waits for all work on the device. Move-only.
 class ContextMemory {
  public:
   ContextMemory() = default;
-  /// No memory at all, at address 0, for 0 bytes. Errors: `invalid_argument` where the calling
+  /// Allocates memory; for 0 bytes none, at address 0. Errors: `invalid_argument` where the calling
   /// thread has no current context; `device`.
   static Result<ContextMemory> allocate(const DriverApi& api, std::int64_t bytes);
   ContextMemory(ContextMemory&& other) noexcept
@@ -40,7 +40,8 @@ class ContextMemory {
   MemoryHandle memory_;
 };
 
-/// The calling thread's current context. Errors: `invalid_argument` where it has none; `device`.
+/// The current context of the calling thread. Errors: `invalid_argument` where it has none;
+/// `device`.
 Result<CUcontext> current_context(const DriverApi& api);
 
 }  // namespace kernwright

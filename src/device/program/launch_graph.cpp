@@ -13,7 +13,7 @@ namespace {
 
 std::uint64_t bits(double scalar) { return std::bit_cast<std::uint64_t>(scalar); }
 
-/// Compares in place: a call of memcmp costs more than these few words, of which the first mostly
+/// Compares in a loop. A call of memcmp costs more for these few words, and mostly the first
 /// differs.
 bool same(const ArgumentView& held, const ArgumentView& wanted) {
   return std::ranges::equal(held.tensors, wanted.tensors,
@@ -21,8 +21,8 @@ bool same(const ArgumentView& held, const ArgumentView& wanted) {
          std::ranges::equal(held.scalars, wanted.scalars, {}, bits, bits);
 }
 
-/// Tells sets apart well enough to guess which come back; not 0. Each word is mixed by itself, so
-/// that they do not wait for each other.
+/// A hash of a set of arguments, never 0, good enough to guess which sets come back. The words are
+/// mixed independently, so that the processor can mix them at the same time.
 std::uint64_t fingerprint_of(std::span<const ArgumentView> arguments) {
   std::uint64_t print = 0;
   std::uint64_t place = 0;

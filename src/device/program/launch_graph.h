@@ -14,28 +14,32 @@
 
 namespace kernwright {
 
-/// One program of a sequence, with the arguments that it starts with.
+/// One program of a sequence, with its first arguments.
 struct SequenceStep {
   const PreparedProgram* program = nullptr;
   LaunchArguments arguments;
-  /// May start before the step ahead has ended: the program `can_start_early`. What lies further
-  /// back has ended by then: the step ahead waited for it, or started after it.
+  /// Whether it may start before the previous step has ended; the program then `can_start_early`.
+  /// All steps before the previous one have ended by then: that step waited for them or started
+  /// later.
   bool early = false;
 };
 
-/// Programs that follow each other, instantiated as a graph: one driver call launches them all.
+/// Programs that follow each other, as an instantiated graph, which one driver call launches.
+///
 /// Tensors and scalars can be changed between launches. Up to kStates sets of them stay ready, each
-/// in an executable graph of its own: buffers that alternate between a few addresses cost no driver
-/// call. Sets that do not come back share one of these graphs, since changing it again and again is
-/// cheaper than changing all in turn (H200: 2.1 against 2.6 us with the launch). Belongs to the
-/// context that was current when it was made; used by one thread at a time. Programs and workspaces
-/// outlive it.
+/// in an executable graph of its own. So buffers that alternate between a few addresses cost no
+/// driver call. Sets that do not come back share one of these graphs, because changing the same
+/// graph again and again is cheaper than changing all in turn (on an H200 2.1 us with the launch,
+/// against 2.6).
+///
+/// It belongs to the context that was current when it was made, and is used by one thread at a
+/// time. Programs and workspaces must outlive it.
 class LaunchGraph {
  public:
   static constexpr std::size_t kStates = 4;
 
-  /// The arguments must have passed `check_arguments`; references and magnitudes are not among
-  /// them. Errors: `invalid_argument` where the calling thread has no current context; `device`.
+  /// The arguments must have passed `check_arguments`, and have no references and magnitudes.
+  /// Errors: `invalid_argument` where the calling thread has no current context; `device`.
   static Result<std::unique_ptr<LaunchGraph>> make(const DriverApi& api,
                                                    const std::vector<SequenceStep>& steps);
   LaunchGraph(const LaunchGraph&) = delete;
@@ -46,23 +50,23 @@ class LaunchGraph {
     return {"cuGraphLaunch", api_.graph_launch(active_->exec.get(), stream)};
   }
 
-  /// The same work as launches of its own, which a stream capture can record.
+  /// Enqueues the same work as single launches, which a stream capture can record.
   DriverStatus enqueue(CUstream stream) const;
 
-  /// From the next launch on: `arguments` has one entry per step, each with the step's workspace.
-  /// Allocates nothing. After a failure the arguments are those of before.
+  /// Changes the arguments from the next launch on. There is one entry per step, each with the
+  /// step's workspace. Allocates nothing. After a failure the old arguments stay.
   DriverStatus rebind(std::span<const ArgumentView> arguments);
 
-  /// Leaves the driver's graphs as they are on destruction, see `DriverHandle::abandon`.
+  /// Makes the destructor leave the driver's graphs as they are, see `DriverHandle::abandon`.
   void abandon();
 
  private:
-  /// An executable graph and what its nodes have been given.
+  /// An executable graph and the arguments of its nodes.
   struct State {
     GraphExecHandle exec;
-    std::vector<DevicePointer> tensors;  ///< of all steps, one after the other
+    std::vector<DevicePointer> tensors;  ///< those of all steps, one after the other
     std::vector<double> scalars;
-    bool torn = false;       ///< some of its nodes have got others
+    bool torn = false;       ///< a change failed: some nodes have other arguments
     std::uint64_t used = 0;  ///< when it became active; 0: never
     std::uint64_t fingerprint = 0;
   };
@@ -74,7 +78,7 @@ class LaunchGraph {
     const PreparedProgram* program;
     bool early;
     DevicePointer workspace;
-    Range tensors;  ///< its own of a state's
+    Range tensors;  ///< the step's part of State::tensors
     Range scalars;
     std::vector<KernelNode> kernels;
 
@@ -86,8 +90,8 @@ class LaunchGraph {
 
   Result<void> prepare(const std::vector<SequenceStep>& steps);
   DriverStatus upload() const;
-  /// Where a set goes that is not ready: to a place that was never used, to the one not used for
-  /// longest where the set comes back, else to the place of sets that come once.
+  /// The state for a set that is not ready. It is one that was never used; or, if the set comes
+  /// back, the one that was not used for longest; or else the state of sets that come once.
   State& place_for(std::uint64_t fingerprint);
   bool holds(const State& state, std::span<const ArgumentView> arguments) const;
   DriverStatus change(State& state, std::span<const ArgumentView> arguments) const;
@@ -100,8 +104,8 @@ class LaunchGraph {
   CUcontext context_;
   GraphHandle graph_;  ///< never changed: its nodes name those of the executable graphs
   std::vector<Step> steps_;
-  std::array<State, kStates> states_;  ///< the last one for sets that come once
-  /// Fingerprints of the sets that were there last.
+  std::array<State, kStates> states_;  ///< the last one is for sets that come once
+  /// Fingerprints of the sets that were last in the state of sets that come once.
   std::array<std::uint64_t, kStates - 1> passed_{};
   std::size_t next_passed_ = 0;
   State* active_ = nullptr;

@@ -11,7 +11,7 @@
 namespace kernwright {
 namespace {
 
-/// The driver takes a cubin without its size and would read past the end of a truncated one.
+/// Checks that the cubin is complete: the driver takes no size, and would read past the end.
 Result<void> check_cubin(std::string_view cubin) {
   Elf64_Ehdr header;
   const Error corrupt{ErrorCode::corrupt,
@@ -30,7 +30,7 @@ std::uint64_t volume(const Extent3& extent) {
   return std::uint64_t{extent[0]} * extent[1] * extent[2];
 }
 
-/// Number of things that an argument of this kind may refer to.
+/// The number of things that an argument of this kind may refer to.
 std::size_t referable(const ExecutionPlan& plan, ArgumentKind kind) {
   switch (kind) {
     case ArgumentKind::tensor:
@@ -90,13 +90,14 @@ Result<void> check_plan(const ExecutionPlan& plan) {
   return {};
 }
 
-// What a kernel reads for parameters that the plan does not give and for what the problem does not
-// have. CUDA allows 32,764 bytes of them.
+// Zeros for parameters that the plan does not give, and for tensors that the problem does not have.
+// CUDA allows 32,764 bytes of parameters.
 constexpr std::array<std::byte, 32'764> kZeros{};
 
 std::uintptr_t address_of(const void* object) { return reinterpret_cast<std::uintptr_t>(object); }
 
-/// Never dereferenced: any address is good for checking and encoding all but the address.
+/// An address for checking and encoding everything else before the real one is known. It is never
+/// dereferenced.
 constexpr CUdeviceptr kPlaceholderAddress = CUdeviceptr{1} << 32;
 
 }  // namespace
@@ -193,7 +194,7 @@ void PreparedProgram::prepare_parameters(const LaunchPlan& launch, std::size_t d
     const ArgumentPlan& argument = launch.arguments[i];
     Parameter& parameter = prepared.parameters[i];
     if (!carries_value(argument) && argument.index == ArgumentPlan::kAbsent) continue;
-    // Little-endian: a narrower parameter is read from the low bytes of a word.
+    // A narrower parameter is read from the low bytes of a word, which come first (little-endian).
     switch (argument.kind) {
       case ArgumentKind::int32:
       case ArgumentKind::int64:
@@ -283,7 +284,7 @@ Result<std::size_t> PreparedProgram::check_parameters(const LaunchPlan& launch, 
 
 Result<void> PreparedProgram::set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
                                                     DriverStatus& status) const {
-  // Launches of one kernel share its attributes: the largest demand counts.
+  // Launches of one kernel share its attributes, so the largest demand counts.
   std::uint32_t dynamic_smem = 0;
   std::uint64_t cluster = 1;
   for (const LaunchPlan& other : plan_.launches) {

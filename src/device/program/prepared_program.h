@@ -41,36 +41,37 @@ inline bool carries_value(const ArgumentPlan& argument) {
          argument.kind == ArgumentKind::early;
 }
 
-/// Checks counts, alignments and the presence of a workspace. Errors: `invalid_argument` naming the
-/// tensor and both values. Allocates only on failure.
+/// Checks counts, alignments and that there is a workspace where one is needed. Errors:
+/// `invalid_argument` with the tensor and both values. Allocates only on failure.
 Result<void> check_arguments(const ExecutionPlan& plan, const ArgumentView& arguments);
 
-/// The last node of a graph under construction, all of whose nodes follow each other.
+/// The last node of a graph under construction, whose nodes follow each other.
 struct GraphTail {
   CUgraphNode node = nullptr;
   bool is_kernel = false;
-  int nodes = 0;  ///< of the whole graph
+  int nodes = 0;  ///< in the whole graph
 };
 
-/// One launch of a program as a node of a graph, with all that its arguments do not change.
+/// One launch of a program as a node of a graph, with the parameters that arguments do not change.
 struct KernelNode {
   CUgraphNode node = nullptr;
   CUDA_KERNEL_NODE_PARAMS params{};
-  bool early = false;  ///< behind a programmatic edge
+  bool early = false;  ///< a programmatic edge leads to it
 };
 
-/// A cubin loaded for one execution plan, with everything prepared that does not change between
-/// launches: kernels resolved, their attributes set, limits and parameter sizes checked, tensor
-/// maps encoded, and for every parameter where it is read. Immutable and bound to no context, so
-/// that any thread may launch it. Streams and graphs get the same launches from here.
+/// A cubin that is loaded for one execution plan. Everything is prepared that does not change
+/// between launches: kernels are resolved and their attributes set, limits and parameter sizes are
+/// checked, tensor maps are encoded, and the source of each parameter is known. It is immutable and
+/// bound to no context, so any thread may launch it. It makes the launches of streams and of
+/// graphs.
 class PreparedProgram {
  public:
   static constexpr std::size_t kMaxArguments = 32;  ///< of one kernel, and its parameters
   static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
 
-  /// Loads for `device`. A context must be current where the plan has tensor maps. Errors:
-  /// `invalid_argument` where plan, cubin and GPU do not fit, with both values; `device` with the
-  /// driver's words, and then `status` holds the call.
+  /// Loads for `device`. If the plan has tensor maps, a context must be current. Errors:
+  /// `invalid_argument` with both values where plan, cubin and GPU do not fit; `device` with the
+  /// driver's message, and then `status` holds the call.
   static Result<std::unique_ptr<PreparedProgram>> load(const DriverApi& api, CUdevice device,
                                                        std::string_view cubin,
                                                        const ExecutionPlan& plan,
@@ -81,34 +82,34 @@ class PreparedProgram {
 
   const ExecutionPlan& plan() const { return plan_; }
 
-  /// Zeroes the workspaces that ask for it and launches, all on `stream`. `arguments` must have
-  /// passed `check_arguments`. `early`: whether the first launch may start before what precedes it
-  /// on the stream has ended; its kernel waits (`can_start_early`).
+  /// Zeroes the workspaces that the plan says are to be zeroed, and launches, all on `stream`.
+  /// `arguments` must have passed `check_arguments`. With `early` the first launch may start before
+  /// the previous work of the stream has ended; its kernel then waits itself (`can_start_early`).
   DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early) const;
 
-  /// Appends the same work to the graph that ends in `tail`. `context` must be current. Where
-  /// `kernels` is given it gets one node per launch.
+  /// Appends the same work to the graph that ends in `tail`. `context` must be current. `kernels`,
+  /// if it is not null, gets one node per launch.
   DriverStatus append_to(CUgraph graph, CUcontext context, const ArgumentView& arguments,
                          GraphTail& tail, std::vector<KernelNode>* kernels, bool early) const;
 
-  /// Whether the first thing that it does is a kernel that waits for its predecessor itself.
+  /// Whether its first work is a kernel that waits for its predecessor itself.
   bool can_start_early() const;
-  /// Whether it does on its own, outside of a chain: its plan says so.
+  /// Whether its plan makes it start early outside of a chain too.
   bool starts_early() const { return !launches_.empty() && launches_.front().programmatic; }
 
-  /// Gives later launches of `exec` other tensors and scalars. `kernels` are this program's nodes
-  /// of the graph that `exec` was made from; that graph itself is left as it is. The workspace must
-  /// be that of `append_to`.
+  /// Changes the tensors and scalars of later launches of `exec`. `kernels` are this program's
+  /// nodes of the graph that `exec` was made from; that graph is not changed. The workspace must be
+  /// that of `append_to`.
   DriverStatus change(CUgraphExec exec, std::span<const KernelNode> kernels,
                       const ArgumentView& arguments) const;
 
-  /// Leaves the library loaded on destruction, see `DriverHandle::abandon`.
+  /// Makes the destructor leave the library loaded, see `DriverHandle::abandon`.
   void abandon() { library_.abandon(); }
 
  private:
   static constexpr std::size_t kMaxAttributes = 3;  ///< cluster, cooperative, programmatic
 
-  /// What the parameters of a launch are read from.
+  /// Where a parameter of a launch is read from.
   enum class Source { address, tensors, references, magnitudes, tensor_maps, computed };
   static constexpr std::size_t kSources = 6;
   struct Parameter {
@@ -135,7 +136,7 @@ class PreparedProgram {
     std::size_t bytes = 0;
   };
 
-  /// A launch under way, on the stack.
+  /// The values of a launch while it is made, on the stack.
   struct Frame {
     explicit Frame(const ArgumentView& view);
 
@@ -154,7 +155,7 @@ class PreparedProgram {
   void prepare_parameters(const LaunchPlan& launch, std::size_t declared,
                           PreparedLaunch& prepared) const;
   Result<void> check_limits(const LaunchPlan& launch, CUkernel kernel, DriverStatus& status) const;
-  /// How many the kernel declares; there may be more than the plan gives.
+  /// The number of parameters that the kernel declares, which may be more than the plan gives.
   Result<std::size_t> check_parameters(const LaunchPlan& launch, CUkernel kernel,
                                        DriverStatus& status) const;
   Result<void> set_kernel_attributes(const LaunchPlan& launch, CUkernel kernel,
@@ -166,7 +167,7 @@ class PreparedProgram {
   std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
                         bool early) const;
 
-  // What every launch reads, side by side.
+  // The members that every launch reads lie side by side.
   const DriverApi& api_;
   std::vector<ZeroedWorkspace> zeroed_;
   std::vector<PreparedTensorMap> tensor_maps_;

@@ -6,10 +6,10 @@
 namespace kernwright {
 namespace {
 
-// Of addresses in tensor maps; the driver refuses others.
+// The alignment of addresses in tensor maps; the driver refuses others.
 constexpr DevicePointer kTensorMapAlignment = 16;
 
-/// Geometry alone.
+/// The grid, block and shared memory of a launch, without function and parameters.
 CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
   CUDA_KERNEL_NODE_PARAMS params{};
   params.gridDimX = config.gridDimX;
@@ -102,7 +102,7 @@ bool PreparedProgram::can_start_early() const {
     std::array<CUlaunchAttribute, kMaxAttributes> attributes;  // the driver wants them writable
     std::copy_n(launch.attributes.begin(), config.numAttrs, attributes.begin());
     config.attrs = attributes.data();
-    // A CUkernel may stand for a CUfunction: the context is then that of the stream.
+    // A CUkernel may be passed as a CUfunction; the context is then that of the stream.
     const DriverStatus status{
         "cuLaunchKernelEx",
         api_.launch_kernel_ex(&config, reinterpret_cast<CUfunction>(launch.kernel),
@@ -133,7 +133,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const PreparedLaunch& launch = launches_[i];
-    // In a graph a programmatic launch is an edge between two kernels, which comes afterwards.
+    // In a graph a programmatic launch is an edge between two kernels, which is added afterwards.
     const bool programmatic = (i == 0 ? early : launch.programmatic) && tail.is_kernel;
     place_parameters(launch, frame, programmatic);
     CUDA_KERNEL_NODE_PARAMS params = node_params(launch.config);

@@ -34,7 +34,7 @@ std::uint32_t round_to(const SmallFloat& format, double value) {
   const int exponent =
       magnitude == 0 ? smallest_exponent : std::max(std::ilogb(magnitude), smallest_exponent);
   if (exponent > -smallest_exponent + 2) return sign | format.overflow;
-  // In units of the last place. The implicit bit carries into the exponent field by the addition.
+  // In units of the last place. The addition carries the implicit bit into the exponent field.
   const auto units = static_cast<std::uint32_t>(
       std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent)));
   const std::uint32_t bits =

@@ -74,7 +74,7 @@ DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan, 
       plan.strides_bytes.size() + 1 != rank || !swizzle || !promotion) {
     return {kEncode, CUDA_ERROR_INVALID_VALUE};
   }
-  // Rank 1 has no stride, but the driver wants an array.
+  // Rank 1 has no stride, but the driver expects an array.
   std::array<cuuint64_t, kMaxRank> strides{};
   for (std::size_t i = 0; i + 1 < rank; ++i) strides[i] = plan.strides_bytes[i];
   std::array<cuuint64_t, kMaxRank> dims{};
@@ -88,7 +88,7 @@ DriverStatus encode_tensor_map(const DriverApi& api, const TensorMapPlan& plan, 
 }
 
 std::optional<std::size_t> find_address_word(const DriverApi& api, const CUtensorMap& map) {
-  // Of 47 bits, as in user space, and aligned to 16 bytes.
+  // Addresses of 47 bits, as in user space, aligned to 16 bytes.
   constexpr std::array<CUdeviceptr, 2> kAddresses{0x5555'5555'5550, 0x2aaa'aaaa'aaa0};
   constexpr std::size_t kWords = std::size(CUtensorMap{}.opaque);
   std::array<CUtensorMap, 2> changed{map, map};

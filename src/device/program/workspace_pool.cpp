@@ -54,7 +54,7 @@ Result<DevicePointer> WorkspacePool::take(CUstream stream, std::int64_t bytes) c
   CUdevice current = 0;
   DriverStatus status{"cuCtxGetDevice", api_.context_get_device(&current)};
   if (!status) return driver_error(api_, status);
-  // Kernels of this context could not reach the pool's memory, and would fault.
+  // Kernels of the current context could not access the pool's memory, and would fault.
   if (current != device_) {
     return Error{ErrorCode::invalid_argument,
                  concat("the thread's current CUDA context is of GPU ", current,

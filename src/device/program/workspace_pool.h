@@ -10,20 +10,22 @@
 
 namespace kernwright {
 
-/// Workspaces for launches that are given none: memory of one GPU, taken and given back in the
-/// order of a stream. A pool of our own, since the GPU's default one gives its memory back to the
-/// system whenever the host waits, and every launch after that would map it anew. Thread-safe.
+/// Workspaces for launches that are given none: memory of one GPU, which is taken and given back in
+/// stream order. The GPU's default pool would return its memory to the system whenever the host
+/// waits, and the next launch would have to map it again. So this is a pool of our own.
+/// Thread-safe.
 class WorkspacePool {
  public:
-  /// The pool that all kernels of the GPU share; it is gone with the last of them, which is when
-  /// its memory is free for others. A GPU or a driver without memory pools is told by `take`.
+  /// The pool that all kernels of the GPU share. It is destroyed with the last of them, which frees
+  /// its memory. Where the GPU or the driver has no memory pools, `take` gives the error.
   static std::shared_ptr<const WorkspacePool> of(const DriverApi& api, CUdevice device);
 
   WorkspacePool(const DriverApi& api, CUdevice device);
 
-  /// At least `bytes`, aligned to 256, for what is enqueued on `stream` until it is given back. In
-  /// a stream capture the graph holds them. Errors: `unavailable` where the GPU has no memory
-  /// pools; `invalid_argument` where the current context is of another GPU; `device`.
+  /// Takes at least `bytes`, aligned to 256, for the work that is enqueued on `stream` until they
+  /// are given back. In a stream capture they belong to the graph. Errors: `unavailable` where the
+  /// GPU has no memory pools; `invalid_argument` where the current context is of another GPU;
+  /// `device`.
   Result<DevicePointer> take(CUstream stream, std::int64_t bytes) const;
 
   DriverStatus give_back(CUstream stream, DevicePointer workspace) const {

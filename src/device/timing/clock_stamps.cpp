@@ -7,7 +7,7 @@ namespace kernwright {
 namespace {
 
 constexpr const char* kKernel = "kernwright_stamp";
-/// One thread per block: {clock64, globaltimer} to the slot of its SM.
+/// One thread of each block writes {clock64, globaltimer} to the slot of its SM.
 constexpr const char* kPtx = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -56,7 +56,7 @@ std::unique_ptr<ClockStamps> ClockStamps::make(const std::shared_ptr<CudaContext
   if (api.mem_host_get_device_pointer(&address, memory, 0) != CUDA_SUCCESS) return nullptr;
   std::unique_ptr<ClockStamps> stamps(new ClockStamps(
       std::move(owned_library), std::move(owned_memory), kernel, address, sm_count));
-  // The first launch loads the code, for which it must not stand behind a closed gate.
+  // The first launch loads the code, which must not wait behind a closed gate.
   if (!stamps->enqueue(Place::before) || !context->wait()) return nullptr;
   return stamps;
 }
@@ -66,7 +66,7 @@ DriverStatus ClockStamps::enqueue(Place place) {
   CUdeviceptr to = address_;
   if (place == Place::after) {
     to += kSlots * sizeof(Stamp);
-  } else {  // nothing is under way: the last sample was waited for
+  } else {  // nothing runs: the last sample was waited for
     std::memset(memory_.handle().get(), 0, 2 * kSlots * sizeof(Stamp));
     std::atomic_thread_fence(std::memory_order_release);
   }

@@ -10,9 +10,9 @@
 
 namespace kernwright {
 
-/// Reads the clock of one SM and the GPU's global timer in stream order: two stamps bracket a
-/// sample. The kernel is PTX that the driver assembles, so that this layer needs no compiler. The
-/// context must be current.
+/// Reads the clock of an SM and the GPU's global timer in stream order, before and after a sample.
+/// The kernel is PTX that the driver assembles, so this layer needs no compiler. The context must
+/// be current.
 class ClockStamps {
  public:
   /// Null where the driver cannot assemble or load the kernel.
@@ -22,7 +22,7 @@ class ClockStamps {
   enum class Place { before, after };
   DriverStatus enqueue(Place place);
 
-  /// Between the two stamps, once the stream has passed both.
+  /// The time and the clock cycles between the two stamps, once the stream has passed both.
   struct Span {
     double sm_mhz = 0;
     double us = 0;
@@ -30,8 +30,8 @@ class ClockStamps {
   std::optional<Span> read() const;
 
  private:
-  /// Blocks are placed by the hardware: each writes the slot of its SM, and one of the first few
-  /// SMs has both stamps.
+  /// The hardware places the blocks, and each writes the slot of its SM. Both stamps are there for
+  /// one of the first few SMs.
   static constexpr std::size_t kSlots = 8;
   struct Stamp {
     std::uint64_t clock;

@@ -9,8 +9,8 @@
 
 namespace kernwright {
 
-/// Physical pages mapped in the middle of a reservation of addresses whose first and last page stay
-/// unmapped. The context must be current for `make`.
+/// Physical pages that are mapped in the middle of a range of reserved addresses, whose first and
+/// last page stay unmapped. The context must be current for `make`.
 class FencedMemory final : public DeviceBuffer {
  public:
   static Result<std::unique_ptr<DeviceBuffer>> make(const std::shared_ptr<CudaContext>& context,

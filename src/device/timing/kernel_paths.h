@@ -10,8 +10,8 @@
 
 namespace kernwright {
 
-/// The ways to launch a kernel once, on the stream that is timed, with one of some sets of
-/// arguments.
+/// The ways to launch a kernel once on the timed stream, each with the set of arguments of a given
+/// number.
 struct KernelCalls {
   using Call = std::function<Result<void>(std::size_t set)>;
   Call stream;
@@ -19,7 +19,7 @@ struct KernelCalls {
   Call rebind;  ///< binds the one graph of all sets to this set first
 };
 
-/// Times every path; on each the sets take turns. The stream's context is current.
+/// Times every path; on each the sets are used in turn. The stream's context must be current.
 Result<LaunchPaths> time_kernel_paths(const DriverApi& api, CUstream stream,
                                       const KernelCalls& calls, std::size_t sets,
                                       const PathTiming& timing);

@@ -17,8 +17,8 @@ constexpr int kMaxBurst = 32;
 constexpr double kBurstUs = 2'000;
 constexpr int kMaxBackToBack = 512;
 
-/// Times that differ by less are equal, however sure the difference is: between processes on one
-/// host, graph and rebind change places by as much.
+/// Times that differ by less count as equal, however sure the difference is. Between processes on
+/// one host the difference of graph and rebind changes by as much.
 constexpr double kTie = 0.05;
 constexpr double kErrors = 4;
 constexpr double kSigmaPerMad = 1.4826;
@@ -49,7 +49,7 @@ Result<void> time_once(const DriverApi& api, CUstream stream, LaunchPath& path, 
     if (!status) return driver_error(api, status);
     return {};
   };
-  // The first launch tells where more of them would take too long.
+  // The first launch shows whether more of them would take too long.
   double expected_us = 0;
   for (const int untimed : {1, kUntimed}) {
     const Clock::time_point begin = Clock::now();
@@ -85,7 +85,7 @@ std::vector<double> differences(std::span<const double> ours, std::span<const do
   return differences;
 }
 
-/// Whether the rounds do not tell that `ours` takes longer than `least`.
+/// Whether the rounds do not show that `ours` takes longer than `least`.
 bool ties(const std::vector<double>& ours, const std::vector<double>& least) {
   std::vector<double> longer_us = differences(ours, least);
   const double estimate_us = median(longer_us);

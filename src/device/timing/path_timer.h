@@ -12,39 +12,39 @@
 
 namespace kernwright {
 
-/// One way to launch, with what it cost in each round.
+/// One way to launch, with its times in each round.
 struct LaunchPath {
   std::string name;
-  std::function<Result<void>()> launch;  ///< once, on the stream that is timed
+  std::function<Result<void>()> launch;  ///< launches once, on the timed stream
 
   std::vector<double> host_us;    ///< the calling thread's time per launch
-  std::vector<double> period_us;  ///< of launches back to back, until the device has finished
+  std::vector<double> period_us;  ///< per launch of a train, until the device is done
 
   double median_host_us() const;
   double median_period_us() const;
 };
 
-/// How long paths are timed: for so many rounds, or until so many seconds are over and at least
-/// once.
+/// How long paths are timed: for `rounds` rounds, or until `seconds` are over, but at least one
+/// round.
 struct PathTiming {
   int rounds = 1;
   double seconds = std::numeric_limits<double>::infinity();
-  double train_us = 20'000;  ///< of launches back to back, at most 512
+  double train_us = 20'000;  ///< length of a train of launches, of which there are at most 512
 };
 
-/// Times the paths in turn, starting with another one each round; what they held before is dropped.
-/// Host times are those of up to 32 launches in a row on an empty stream, so that its queue does
-/// not fill. The stream's context is current.
+/// Times the paths in turn, starting with another one in each round, and replaces the times that
+/// they hold. Host times are taken over up to 32 launches in a row on an empty stream, so that its
+/// queue does not fill. The stream's context must be current.
 Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchPath> paths,
                         const PathTiming& timing);
 
-/// The path of the shortest period, or, of those that tie with it, that of the least host time, or,
-/// of those that tie there too, the first. Those tie that take longer by at most 5 %, or by no more
-/// than the rounds can tell: four standard errors of the paired differences, from their median
-/// deviation.
+/// The index of the best path: among those that tie with the shortest period, the one with the
+/// least host time; among those that tie there too, the first. A path ties if it takes longer by at
+/// most 5 %, or by no more than four standard errors of the paired differences, which are estimated
+/// by their median deviation.
 std::size_t best_path(std::span<const LaunchPath> paths);
 
-/// The middle of paired differences, `ours` minus `peer`, of the host's times.
+/// The median of the paired differences of host times, `ours` minus `peer`.
 double median_difference_us(const LaunchPath& ours, const LaunchPath& peer);
 
 }  // namespace kernwright

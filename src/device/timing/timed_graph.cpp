@@ -9,12 +9,13 @@
 namespace kernwright {
 namespace {
 
-/// Launches behind a closed gate must not fill the stream's queue, which would block the host with
-/// the gate in its hand. What comes beyond is enqueued while that runs; longer graphs have no gate,
-/// and last so long that the host's few microseconds do not show.
+/// Launches behind a closed gate must not fill the stream's queue: the host would block, and could
+/// not open the gate. Replays beyond this number of nodes are enqueued while the first ones run.
+/// Graphs with more nodes have no gate; they last so long that the host's few microseconds do not
+/// show.
 constexpr int kMaxGatedNodes = 256;
-/// A sample is enqueued in microseconds. A gate found shut twice, this far apart, keeps its own
-/// opener waiting.
+/// A sample is enqueued in microseconds. A gate that is shut at two looks, this far apart, blocks
+/// the thread that should open it.
 constexpr std::chrono::milliseconds kPatience{150};
 
 Result<ContextOwned<EventHandle>> make_event(const std::shared_ptr<CudaContext>& context) {
@@ -64,7 +65,7 @@ void StreamGate::open() {
 
 void StreamGate::release(std::uint32_t ticket) {
   std::atomic_ref<std::uint32_t> word(*static_cast<std::uint32_t*>(word_.handle().get()));
-  // Never backwards: the watcher may be late, and the next sample's gate open already.
+  // The word never goes back: the watcher may be late, when the next sample's gate is open already.
   std::uint32_t now = word.load(std::memory_order_relaxed);
   while (now < ticket && !word.compare_exchange_weak(now, ticket, std::memory_order_release)) {
   }
@@ -136,7 +137,7 @@ Result<Sample> TimedGraph::sample(StreamGate* gate, ClockStamps* stamps, TimerCh
     if (Result<void> closed = gate->close(); !closed) return closed.error();
   }
   const Result<void> enqueued = enqueue(gate, stamps);
-  // Opened on failure too: what stands behind a closed gate never ends.
+  // Opened on failure too, because work behind a closed gate never ends.
   if (gate) gate->open();
   if (!enqueued) return enqueued.error();
   KW_TRY(context.wait());
@@ -151,7 +152,7 @@ Result<Sample> TimedGraph::sample(StreamGate* gate, ClockStamps* stamps, TimerCh
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   if (const auto span = stamps ? stamps->read() : std::nullopt) {
     sample.sm_mhz = span->sm_mhz;
-    // Without a gate the host's pauses may lie between a stamp and its event.
+    // Without a gate the host may pause between a stamp and its event.
     if (gate && replays * nodes_ <= kMaxGatedNodes) check.add(total_us, span->us);
   }
   return sample;

@@ -17,11 +17,11 @@
 
 namespace kernwright {
 
-/// Holds a stream back until the host has enqueued all of a sample, so that the GPU never waits for
-/// the host between the two events: the stream waits for a word of pinned memory. Where the GPU has
-/// no stream memory operations the gate stays open. Tools that make launches synchronous
-/// (compute-sanitizer, profilers) would wait behind it for ever: a watcher opens a gate that stays
-/// shut, and it is not used again.
+/// Holds a stream back until the host has enqueued a whole sample, so that the GPU never waits for
+/// the host between the two events. The stream waits for a word of pinned memory. Where the GPU has
+/// no stream memory operations the gate stays open. Under tools that make launches synchronous
+/// (compute-sanitizer, profilers) the host would wait behind its own gate for ever. So a watcher
+/// opens a gate that stays shut, and it is not used again.
 class StreamGate {
  public:
   static Result<std::unique_ptr<StreamGate>> make(const std::shared_ptr<CudaContext>& context);
@@ -31,7 +31,7 @@ class StreamGate {
 
   Result<void> close();
   void open();
-  /// False once the watcher had to open it.
+  /// False after the watcher had to open it.
   bool usable() const { return !forced_; }
 
  private:
@@ -52,7 +52,7 @@ class StreamGate {
   Thread watcher_;  ///< last: it ends before what it looks at
 };
 
-/// Units of work in one executable graph, a chain of explicit nodes, with the events that time it.
+/// Units of work as one executable graph, whose nodes form a chain, with the events that time it.
 /// The context must be current for `make` and `sample`.
 class TimedGraph final : public Device::TimedUnits {
  public:
@@ -60,8 +60,8 @@ class TimedGraph final : public Device::TimedUnits {
                                                   std::span<const std::vector<SequenceStep>> sets,
                                                   int units);
 
-  /// Replays the graph `replays` times; the time per unit includes the launch gaps inside the
-  /// graph. `stamps` may be null. `check` counts the sample where both clocks were read.
+  /// Replays the graph `replays` times. The time per unit includes the launch gaps inside the
+  /// graph. `stamps` may be null. `check` counts the sample if both clocks were read.
   Result<Sample> sample(StreamGate* gate, ClockStamps* stamps, TimerCheck& check);
 
  private:
