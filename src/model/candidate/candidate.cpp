@@ -57,7 +57,7 @@ CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Oper
   profile.add_to(scope_);
 }
 
-/// The configuration's values must be those of the space's lists, in its order.
+/// Checks that the configuration's names and values are those of the space, in its order.
 Result<void> CandidateMaker::check_place(const Configuration& configuration) const {
   const auto& values = configuration.values();
   const std::vector<Parameter>& parameters = kernel_template_.space.parameters();
@@ -115,7 +115,7 @@ Result<Candidate> CandidateMaker::make(std::int64_t point) const {
   return make_valid(kernel_template_.space.at(point));
 }
 
-/// The configuration is a point of the space, and the template applies.
+/// Makes a candidate. The configuration is a point of the space, and the template applies.
 Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const {
   Candidate candidate;
   candidate.kernel_template = &kernel_template_;

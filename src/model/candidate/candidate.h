@@ -14,12 +14,12 @@ namespace kernwright {
 
 using Extent3 = std::array<std::uint32_t, 3>;
 
-/// A TMA descriptor's numbers, ready to encode: everything but the address. Dims and strides are in
+/// Everything that a TMA descriptor is encoded from, except the address. Dims and strides are in
 /// the driver's order, innermost first.
 struct TensorMapPlan {
   std::string name;
   std::size_t tensor = 0;             ///< index into the candidate's tensors
-  std::size_t workspace = kInTensor;  ///< that holds the tensor's copy, by index
+  std::size_t workspace = kInTensor;  ///< index of the one with the tensor's copy
   DType dtype = DType::bf16;
   std::vector<std::uint64_t> dims;
   std::vector<std::uint64_t> strides_bytes;  ///< of dims 1..rank-1
@@ -29,11 +29,11 @@ struct TensorMapPlan {
   static constexpr std::size_t kInTensor = ~std::size_t{0};
 };
 
-/// One argument with its value or the index of what it refers to.
+/// One argument of a kernel: its value, or the index of what it refers to.
 struct ArgumentPlan {
   ArgumentKind kind = ArgumentKind::int32;
-  std::size_t index = 0;   ///< into tensors, tensor_maps, workspaces or scalars; kAbsent for none
-  std::int64_t value = 0;  ///< int32, int64 and early
+  std::size_t index = 0;   ///< in tensors, tensor_maps, workspaces or scalars; or kAbsent
+  std::int64_t value = 0;  ///< for int32, int64 and early
   static constexpr std::size_t kAbsent = ~std::size_t{0};
 };
 
@@ -45,7 +45,7 @@ struct LaunchPlan {
   std::uint32_t dynamic_smem = 0;
   bool cooperative = false;
   bool programmatic = false;
-  bool waits = false;  ///< its blocks wait before they touch memory that others write or read
+  bool waits = false;  ///< its blocks wait for the previous kernel before they touch its memory
   std::vector<ArgumentPlan> arguments;
 };
 
@@ -55,8 +55,8 @@ struct WorkspacePlan {
   bool zeroed = false;
 };
 
-/// Everything needed to launch a compiled kernel for one problem, in plain values. Workspaces are
-/// carved from one caller's buffer in order, each aligned to 256 bytes.
+/// Everything that launching a compiled kernel for one problem needs, as plain values. The
+/// workspaces lie in one buffer in this order, each aligned to 256 bytes.
 struct ExecutionPlan {
   std::vector<TensorShape> tensors;
   std::vector<Scalar> scalars;
@@ -64,37 +64,38 @@ struct ExecutionPlan {
   std::vector<WorkspacePlan> workspaces;
   std::vector<LaunchPlan> launches;
 
-  /// Bytes of the buffer that holds all workspaces.
+  /// The size of the buffer for all workspaces.
   std::int64_t workspace_bytes() const;
 };
 
-/// A template and a configuration, proven valid for one problem on one device profile.
+/// A template with a configuration that is valid for one problem on one device profile.
 struct Candidate {
   const KernelTemplate* kernel_template = nullptr;
   const Operation* operation = nullptr;
   Problem problem;  ///< normalised
   Configuration configuration;
-  Scope scope;  ///< all values the expressions saw
+  Scope scope;  ///< all values that expressions may name
   ExecutionPlan plan;
 
   /// "matmul/tiled BM=128 BN=128": unique within a problem.
   std::string id() const;
 };
 
-/// Whether the template applies to the problem on the device at all; the text of the failed
-/// condition otherwise.
+/// Checks whether the template applies to the problem on the device. Errors: `invalid_argument`
+/// with the condition that failed.
 Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
                      const Problem& normalized, const DeviceProfile& profile);
 
-/// Evaluates the rules, the derived values and the launches. Errors (`invalid_argument`) are the
-/// rejection: the manifest's line, the rule's text, both values and its why. Host-side checks too:
-/// threads per block, shared memory, grid limits, TMA alignment.
+/// Evaluates the rules, the derived values and the launches, and checks the limits of CUDA and of
+/// the device: threads per block, shared memory, grid, TMA alignment. Errors: `invalid_argument`
+/// where the configuration is rejected, with the manifest's line, the rule's text, both values and
+/// its reason.
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
                                  const Problem& normalized, const Configuration& configuration,
                                  const DeviceProfile& profile);
 
-/// The plan of the operation's reference kernel for a problem. Argument indices of `reference` and
-/// `magnitude` are tensor indices.
+/// The plan of the operation's reference kernel for a problem. The indices of arguments of kind
+/// `reference` and `magnitude` are tensor indices.
 Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
                                           const DeviceProfile& profile);
 

@@ -9,25 +9,26 @@
 
 namespace kernwright {
 
-/// `make_candidate` for many configurations of one template and problem: what does not depend on
-/// the configuration is worked out once. The references outlive it; any thread may use it.
+/// `make_candidate` for many configurations of one template and problem. Everything that does not
+/// depend on the configuration is computed once. The constructor's arguments must outlive it. Any
+/// thread may use it.
 class CandidateMaker {
  public:
   CandidateMaker(const KernelTemplate& kernel_template, const Operation& operation,
                  const Problem& normalized, const DeviceProfile& profile);
 
-  /// False where a rule or a derived value that rules read rejects the configuration: so does
-  /// `make`, which says why, and may find more.
+  /// False where a rule rejects the configuration, or a derived value that rules read has no value.
+  /// `make` then fails too, and says why; it may fail for other reasons.
   bool obeys_rules(const Configuration& configuration) const;
-  /// Appends the numbers, in [begin, end), of the points that obey the rules, in ascending order.
+  /// Appends the numbers in [begin, end) of all points that obey the rules, in ascending order.
   void add_obeying(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points) const {
     rules_.collect(begin, end, points);
   }
 
-  /// A configuration may also have what the manifest derives and binds, where it is that: records
-  /// name what was a parameter when they were made.
+  /// Makes a candidate. A configuration may also name bound derived values, if it has their values:
+  /// records may name a value that was a parameter when they were made.
   Result<Candidate> make(const Configuration& configuration) const;
-  /// Of a point of the template's space.
+  /// Makes the candidate of a point of the template's space.
   Result<Candidate> make(std::int64_t point) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-// Kernels see templates, so that CUDA's own min and max of the exact types are preferred.
+// In kernels these are templates, so that CUDA's own min and max of the exact types are preferred.
 constexpr std::string_view kKernelFunctions = R"(
 template <typename A, typename B>
 __host__ __device__ constexpr auto ceil_div(A a, B b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -23,7 +23,7 @@ template <typename T>
 __host__ __device__ constexpr bool is_pow2(T a) { return a > 0 && (a & (a - 1)) == 0; }
 )";
 
-// Expressions see 64-bit functions, as on the host.
+// In pasted expressions these are functions of 64 bits, as on the host.
 constexpr std::string_view kExpressionFunctions = R"(
 __host__ __device__ constexpr long long ceil_div(long long a, long long b) {
   return a / b + (a % b != 0 ? 1 : 0);
@@ -34,7 +34,7 @@ __host__ __device__ constexpr long long max(long long a, long long b) { return a
 __host__ __device__ constexpr bool is_pow2(long long a) { return a > 0 && (a & (a - 1)) == 0; }
 )";
 
-/// The smallest value of a signed type has no literal of its own in C++.
+/// The value as a C++ expression. The smallest value of a signed type has no literal.
 std::string literal(std::int64_t value) {
   if (value == std::numeric_limits<std::int64_t>::min()) return "(-9223372036854775807 - 1)";
   return std::to_string(value);
@@ -45,18 +45,18 @@ bool fits_int(std::int64_t value) {
          value <= std::numeric_limits<std::int32_t>::max();
 }
 
-/// Text between quotes of a C++ string literal or of a #line directive.
+/// The text as a C++ string literal, which may be in a #line directive.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    // Control characters have no place in a reason; a newline would end the literal.
+    // Control characters become spaces; a newline would end the literal.
     out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out + '"';
 }
 
-/// Puts the header together. `constants` are what kernels and pasted expressions may name, in
+/// Writes the header. `constants` are the names that kernels and pasted expressions may use, in
 /// order.
 class HeaderWriter {
  public:
@@ -73,8 +73,8 @@ class HeaderWriter {
     aliases_ += concat("using ", name, "_t = ", cuda_type(dtype), ";\n");
   }
 
-  /// A function over the values that the formula's variables have; what `Math` has to be is said by
-  /// `Formula::code`.
+  /// Writes the function template of a formula over its variables. `Formula::code` says what `Math`
+  /// must have.
   void formula(const Flag& flag, const Formula& formula) {
     std::string parameters;
     for (const std::string& variable : flag.variables) {
@@ -86,13 +86,14 @@ class HeaderWriter {
         formula.code(), ");\n}\n");
   }
 
-  /// The function that a flag takes: declared, and included from `<flag>.cu` where the problem
-  /// brings its source along. The declaration is static there, so that the compiler itself says
-  /// what is missing.
+  /// Declares the function that a flag takes, and includes it from `<flag>.cu` if the problem
+  /// brings its source along. The declaration is static then, so that the compiler reports a
+  /// missing definition.
   void function(const Operation& operation, const Problem& normalized, const Flag& flag) {
     const UserFunction* const given = operation.function(normalized, flag);
     if (given && !given->is_lto_ir) {
-      // Without __device__ a function would be taken for one whose body is nothing.
+      // Error 20037: a definition without __device__ would otherwise be taken for an empty
+      // function.
       declarations_ +=
           concat("#pragma nv_diag_error 20037\n#line 1 ", quoted(flag.name), "\nstatic __device__ ",
                  flag.declaration, ";\n#include <", flag.header(), ">\n");
@@ -128,7 +129,7 @@ class HeaderWriter {
         "<kernwright/math/types.cuh>\n\nnamespace kernwright::config {\n",
         kKernelFunctions, "\n", aliases_, values_, functions_);
     if (!assertions_.empty()) {
-      // The names once more, with the width that they have on the host.
+      // The same names once more, with 64 bits as on the host.
       text += concat("\nnamespace wide {\n", kExpressionFunctions, "\n", constants_, assertions_,
                      "}  // namespace wide\n");
     }
@@ -179,8 +180,8 @@ void add_problem(HeaderWriter& writer, const Operation& operation, const Problem
   }
 }
 
-/// Whether the compiler knows every name of the expression: none is a run-time dim or parameter, a
-/// device field, or derived from one.
+/// The names that the compiler knows: no run-time dims or parameters, no device fields, and nothing
+/// that is derived from these.
 class PastedNames {
  public:
   explicit PastedNames(const Candidate& candidate) {

@@ -11,12 +11,13 @@ namespace kernwright {
 /// it.
 std::string_view cuda_type(DType dtype);
 
-/// The text of the generated header `kernwright/config.cuh` of a candidate: parameters bound at
-/// compile time, constant dims, flags and dtypes as constants; rules and derived values pasted with
-/// `#line` back to the manifest, and each pasted derived value asserted equal to the host's.
+/// The text of the generated header `kernwright/config.cuh` of a candidate. It has constants for
+/// compile-time parameters, constant dims, flags and dtypes. It has the pasted rules and derived
+/// values, with `#line` back to the manifest, and asserts that each pasted derived value equals the
+/// host's.
 std::string config_header(const Candidate& candidate);
 
-/// The same for the operation's reference kernel: flags and dtypes only.
+/// The header for the operation's reference kernel, which has flags and dtypes only.
 std::string reference_config_header(const Operation& operation, const Problem& normalized);
 
 }  // namespace kernwright

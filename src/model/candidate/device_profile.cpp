@@ -21,7 +21,7 @@ constexpr std::string_view kFieldNames[] = {
     "smem_per_sm", "registers_per_sm", "max_threads_per_sm", "l2_bytes",
     "sm_arch"};
 
-/// A figure of a profile file, with its source beside it.
+/// The number of a profile's field; beside it the file must name the source.
 JsonReader read_figure(const JsonReader& profile, std::string_view name) {
   const JsonReader figure = profile.required(name);
   figure.expect_keys({"value", "source"});
@@ -80,7 +80,7 @@ bool contains(const std::vector<std::string_view>& words, std::string_view word)
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// The word that names the chip: the first with a digit, "H100" or "4090".
+/// The word that names the chip, such as "H100" or "4090": the first one with a digit.
 std::string_view model_word(const std::vector<std::string_view>& words) {
   const auto found = std::find_if(words.begin(), words.end(), [](std::string_view word) {
     return word.find_first_of("0123456789") != std::string_view::npos;
@@ -88,11 +88,12 @@ std::string_view model_word(const std::vector<std::string_view>& words) {
   return found == words.end() ? std::string_view() : *found;
 }
 
-/// Words that make another product of the same chip, with other clocks and another power limit.
+/// Words in the names of products that have the same chip with other clocks and power limits.
 constexpr std::string_view kVariants[] = {"NVL", "PCIe",  "PCIE", "Laptop",
                                           "Ti",  "SUPER", "D",    "MIG"};
 
-/// A name without its case, the maker's and the family's names, and the marks between its words.
+/// A name in lower case, without the maker's and the family's names and without marks between
+/// words.
 std::string letters_and_digits(std::string_view name) {
   std::string kept;
   for (const char c : lower_case(name)) {
@@ -104,7 +105,7 @@ std::string letters_and_digits(std::string_view name) {
   return kept;
 }
 
-/// How many words of the name fit; negative where the device is another product.
+/// The number of words of the names that agree; negative where the device is another product.
 int name_fit(const DeviceProfile& profile, const DeviceProfile& measured) {
   const auto ours = words_of(profile.name);
   const auto theirs = words_of(measured.name);
@@ -116,7 +117,8 @@ int name_fit(const DeviceProfile& profile, const DeviceProfile& measured) {
       ours.begin(), ours.end(), [&](std::string_view word) { return contains(theirs, word); }));
 }
 
-/// The driver reports a little less memory than the product's class has.
+/// Whether two sizes are of one memory class. The driver reports a little less than the product
+/// has.
 bool same_memory_class(std::int64_t a, std::int64_t b) {
   const auto [low, high] = std::minmax(a, b);
   return static_cast<double>(low) > 0.88 * static_cast<double>(high);
@@ -173,7 +175,7 @@ Result<DeviceProfile> parse_profile(std::string_view text, std::string_view file
 }
 
 const std::vector<DeviceProfile>& built_in_profiles() {
-  // A profile that does not parse is left out here and fails the tests, which parse each file.
+  // A profile that does not parse is left out. The tests, which parse each file, fail for it.
   static const std::vector<DeviceProfile> profiles = [] {
     std::vector<DeviceProfile> parsed;
     for (const EmbeddedFile& file : embedded_profiles()) {
@@ -186,7 +188,8 @@ const std::vector<DeviceProfile>& built_in_profiles() {
   return profiles;
 }
 
-// In any case, with any marks between its words, or by the driver's name; h100 is h100_sxm.
+// Finds a profile by its id in any case and with any marks between its words, or by the driver's
+// name. h100 means h100_sxm.
 Result<DeviceProfile> find_profile(std::string_view id) {
   std::string wanted = letters_and_digits(id);
   if (wanted == "h100") wanted = letters_and_digits("h100_sxm");
@@ -221,7 +224,7 @@ DeviceProfile identify_profile(const DeviceProfile& measured) {
     unknown.id = id_from_name(measured);
     return unknown;
   }
-  // Bandwidth and peak rates stay the datasheet's: drivers report clocks, not those.
+  // Bandwidth and peak rates stay those of the datasheet, because drivers only report clocks.
   DeviceProfile profile = *best;
   profile.name = measured.name;
   keep_measured(profile.smem_per_block_optin, measured.smem_per_block_optin);

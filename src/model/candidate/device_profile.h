@@ -11,8 +11,8 @@
 
 namespace kernwright {
 
-/// What is known of one GPU SKU, as plain data: with it everything but measuring works where no GPU
-/// is present. Its `id` is the SKU fingerprint in record keys, live and predicted alike.
+/// The properties of one GPU SKU. With them everything except measuring works without a GPU. `id`
+/// stands for the SKU in record keys, of measured and of predicted records.
 struct DeviceProfile {
   std::string id;    ///< "h200"
   std::string name;  ///< the driver's name, "NVIDIA H200"
@@ -32,9 +32,9 @@ struct DeviceProfile {
   double graph_node_us = 0;     ///< an empty kernel in a graph; 0: not known
   double stream_launch_us = 0;  ///< of the host, per kernel launched; 0: not known
 
-  /// The multiprocessors on which clusters of so many `blocks` find a place at once, as counted on
-  /// H200s: a cluster lies within a group of multiprocessors (GPC), and what a group has left is
-  /// lost. Cards of one SKU differ by a few.
+  /// The number of multiprocessors on which clusters of `blocks` blocks find a place at once, as
+  /// counted on H200s. A cluster lies within one group of multiprocessors (GPC), so some of each
+  /// group may stay idle. Cards of one SKU differ by a few.
   std::int64_t sms_for_clusters(std::int64_t blocks) const;
 
   /// Adds the device fields of the expression language (sm_count, sms_for_fours, sms_for_eights,
@@ -42,23 +42,23 @@ struct DeviceProfile {
   void add_to(Scope& scope) const;
 };
 
-/// The names that `DeviceProfile::add_to` gives, in its order.
+/// The names that `DeviceProfile::add_to` adds, in its order.
 std::span<const std::string_view> device_field_names();
 
 /// The built-in profiles (h200, h100_sxm, h100_pcie, a100_40, a100_80, a10g, l40s, rtx_3090,
 /// rtx_4090, b200); read once from embedded data.
 const std::vector<DeviceProfile>& built_in_profiles();
 
-/// The built-in profile `id`. Errors: `not_found` listing what exists.
+/// The built-in profile `id`. Errors: `not_found` with the existing ones.
 Result<DeviceProfile> find_profile(std::string_view id);
 
-/// Parses one profile file: every number is {"value": v, "source": "..."}.
+/// Parses one profile file, in which every number is {"value": v, "source": "..."}.
 Result<DeviceProfile> parse_profile(std::string_view text, std::string_view file);
 
-/// The profile of a live device described by `measured` (as filled from driver attributes, `id`
-/// empty): the built-in one of the same arch, SM count and memory class whose name fits best, with
-/// the live figures kept where the driver knows better; or a profile with an id made from the name
-/// and SM count where none fits.
+/// The profile of a live device. `measured` has the driver's attributes and an empty `id`. Of the
+/// built-in profiles with the same architecture, SM count and memory class, the one with the best
+/// fitting name is taken; figures that the driver knows better are kept. Where none fits, the
+/// result is `measured` with an id made from name and SM count.
 DeviceProfile identify_profile(const DeviceProfile& measured);
 
 }  // namespace kernwright

@@ -16,9 +16,10 @@
 
 namespace kernwright {
 
-/// A named value computed from parameters, the problem and the device. `pasted` ones name only what
-/// the compiler knows too, and are asserted equal on both sides. `bound` ones may name more, but no
-/// run-time parameter: the compiler is given their value.
+/// A named value that is computed from parameters, the problem and the device. If it is `pasted`
+/// the compiler knows all names in it, and asserts that its value equals the host's. If it is
+/// `bound` the compiler gets the host's value; the expression may then name everything but run-time
+/// parameters.
 struct Derived {
   std::string name;
   Expression expression;
@@ -27,9 +28,9 @@ struct Derived {
   JsonPlace place;
 };
 
-/// A TMA descriptor to encode per launch: the tensor's own extent and dtype, and this box. With
-/// `copy` the kernels keep the tensor in that workspace, where it has bytes, with its rows `pitch`
-/// elements apart.
+/// A TMA descriptor, which is encoded for each launch: for a tensor with its extent and dtype, and
+/// this box. If `copy` names a workspace that has bytes, the descriptor is for a copy of the tensor
+/// there, with rows `pitch` elements apart.
 struct TensorMapSpec {
   std::string name;
   std::string tensor;
@@ -49,8 +50,8 @@ struct WorkspaceSpec {
   JsonPlace place;
 };
 
-/// Which architectures a template runs on. `specific` compiles for the arch-specific target
-/// (sm_90a), which exists for one architecture only.
+/// The architectures that a template runs on. With `specific` it is compiled for an architecture-
+/// specific target (sm_90a), and there is only one architecture.
 struct ArchRange {
   int min = 0;
   int max = 0;  ///< 0: no upper end

@@ -9,8 +9,8 @@
 
 namespace kernwright {
 
-/// When a parameter takes effect: pasted into the source, or only seen by launch expressions.
-/// Candidates that differ in run-time parameters alone share one compile.
+/// Whether a parameter is compiled into the kernel, or only used by launch expressions. Candidates
+/// that differ only in run-time parameters share one compile.
 enum class Binding { compile, runtime };
 
 /// A named list of integer values.
@@ -20,7 +20,7 @@ struct Parameter {
   Binding binding = Binding::compile;
 };
 
-/// One point of a parameter space: values in the space's order.
+/// One point of a parameter space: a value for each parameter, in the space's order.
 class Configuration {
  public:
   Configuration() = default;
@@ -41,17 +41,18 @@ class Configuration {
   std::vector<std::pair<std::string, std::int64_t>> values_;
 };
 
-/// The product of parameters' value lists; points are numbered in row-major order (last parameter
-/// fastest), so a point is an index and the space is never materialised.
+/// The product of the parameters' lists of values. Points are numbered in row-major order (the last
+/// parameter is the fastest), so a point is an index and the space takes no memory.
 class ParameterSpace {
  public:
   explicit ParameterSpace(std::vector<Parameter> parameters = {});
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Number of points; 1 for no parameters.
+  /// The number of points; 1 without parameters.
   std::int64_t size() const { return size_; }
   Configuration at(std::int64_t index) const;
-  /// The number of a point; nothing where it is none of the space, in names, order or values.
+  /// The number of a configuration; nothing where its names, order or values are not those of a
+  /// point.
   std::optional<std::int64_t> index_of(const Configuration& configuration) const;
 
  private:

@@ -10,12 +10,12 @@
 namespace kernwright {
 namespace {
 
-// Limits that no device attribute varies on the architectures supported: CUDA C++ Programming
-// Guide, "Technical Specifications per Compute Capability".
+// Limits that are the same on all supported architectures: CUDA C++ Programming Guide, "Technical
+// Specifications per Compute Capability".
 constexpr std::int64_t kMaxThreadsPerBlock = 1024;
 constexpr Extent3 kMaxBlock{1024, 1024, 64};
 constexpr Extent3 kMaxGrid{2147483647, 65535, 65535};
-/// The largest cluster that every GPU with clusters launches.
+/// The largest cluster that every GPU with clusters can launch.
 constexpr std::int64_t kMaxCluster = 8;
 constexpr int kClusterArch = 90;
 constexpr std::string_view kAxes[] = {"x", "y", "z"};
@@ -36,7 +36,7 @@ class PlanBuilder {
     }
   }
 
-  /// A map of a tensor that the problem does not have is left out. Workspaces come first.
+  /// Adds a tensor map, unless the problem does not have its tensor. Workspaces are added before.
   void add_tensor_map(const TensorMapSpec& spec) {
     if (!error_.empty()) return;
     TensorMapPlan map;
@@ -76,7 +76,7 @@ class PlanBuilder {
     WorkspacePlan workspace;
     workspace.name = spec.name;
     workspace.bytes = evaluate("bytes", spec.bytes);
-    // Far beyond any device, and small enough that sums of sizes cannot overflow.
+    // The limit is far beyond any device, and so small that sums of sizes cannot overflow.
     expect(workspace.bytes >= 0 && workspace.bytes <= (std::int64_t{1} << 48), "bytes", spec.bytes,
            workspace.bytes, "in 0 to 2^48");
     workspace.zeroed = flag("zeroed", spec.zeroed);
@@ -113,8 +113,8 @@ class PlanBuilder {
   }
 
  private:
-  /// Elements from a row of the map to the next: of the tensor, or of its copy, which then becomes
-  /// the map's source.
+  /// Elements from a row of the map to the next: in the tensor, or in its copy. In the latter case
+  /// sets the map's workspace.
   std::int64_t row_pitch(const TensorMapSpec& spec, TensorMapPlan& map, const TensorShape& tensor) {
     if (spec.copy.empty()) return tensor.row_pitch();
     const std::size_t copy = index_of(plan_.workspaces, spec.copy);
@@ -123,7 +123,7 @@ class PlanBuilder {
     }
     map.workspace = copy;
     const std::int64_t pitch = evaluate("pitch", spec.pitch);
-    // Two factors of 2^32 are beyond any device, and their product fits.
+    // The limit is beyond any device, and a product of two such factors fits 64 bits.
     expect(pitch >= tensor.columns() && pitch <= (std::int64_t{1} << 32), "pitch", spec.pitch,
            pitch, concat("in ", tensor.columns(), " to 2^32"));
     return pitch;
@@ -198,14 +198,15 @@ class PlanBuilder {
                   profile_.sm_arch));
     }
     const std::int64_t resident = profile_.sm_count * profile_.max_blocks_per_sm;
-    // The largest grid still fits 64 bits.
+    // The number of blocks of the largest grid fits 64 bits.
     if (launch.cooperative && count(launch.grid) > resident) {
       fail(concat("a cooperative grid of ", count(launch.grid), " blocks > ", resident,
                   " that can be resident"));
     }
   }
 
-  /// The constraints of cuTensorMapEncodeTiled (CUDA driver API reference, no interleave).
+  /// Checks the constraints of cuTensorMapEncodeTiled without interleave (CUDA driver API
+  /// reference).
   void check_tensor_map(const TensorMapPlan& map, const TensorShape& tensor, std::int64_t element) {
     if (!error_.empty()) return;
     if (profile_.sm_arch < kClusterArch) {
@@ -286,8 +287,8 @@ class PlanBuilder {
     return argument;
   }
 
-  /// What a kernel gets for a scalar that the problem does not take: its default, as an integer of
-  /// the same bits.
+  /// The argument for a scalar that the problem does not take: its default, as an integer of the
+  /// same bits.
   ArgumentPlan default_of(std::string_view name) const {
     const Scalar& scalar = operation_.scalars[index_of(operation_.scalars, name)];
     ArgumentPlan argument;

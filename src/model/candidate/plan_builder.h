@@ -5,15 +5,15 @@
 
 namespace kernwright::detail {
 
-/// `applies` with the problem's scope at hand.
+/// `applies` for a problem whose scope is known already.
 Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scope,
                         const DeviceProfile& profile);
 
 /// The tensors and scalars of a problem, which are the same in the plans of all its candidates.
 Result<ExecutionPlan> plan_tensors(const Operation& operation, const Problem& normalized);
 
-/// Adds tensor maps, workspaces and launches to `tensors`, evaluated in `scope` and checked against
-/// the limits of CUDA and of the device.
+/// Adds tensor maps, workspaces and launches to `tensors`. They are evaluated in `scope` and
+/// checked against the limits of CUDA and of the device.
 Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Operation& operation,
                                 const Result<ExecutionPlan>& tensors, const Scope& scope,
                                 const DeviceProfile& profile);

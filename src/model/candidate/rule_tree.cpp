@@ -6,8 +6,8 @@
 namespace kernwright {
 namespace {
 
-/// Names with their places in the row of values, and how many parameters have to be bound until
-/// each is known.
+/// Names with their places in the row of values, and their levels: the number of parameters that
+/// have to be bound until the value is known.
 struct Names {
   std::vector<std::string> names;
   std::vector<std::size_t> levels;
@@ -38,7 +38,7 @@ struct Names {
   }
 };
 
-/// Which derived values the rules read, themselves or through others.
+/// Which derived values the rules read, directly or through other derived values.
 std::vector<bool> derived_for_rules(const KernelTemplate& kernel_template) {
   const std::vector<Derived>& derived = kernel_template.derived;
   std::vector<bool> needed(derived.size(), false);
@@ -101,7 +101,8 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
   values_.resize(names.names.size(), 0);
 }
 
-/// False where a rule rejects what is bound, or a derived value has none.
+/// Takes the steps that became possible with parameter number `bound`. False where a rule rejects
+/// the bound values, or a derived value cannot be computed.
 bool RuleTree::take_steps(std::size_t bound, std::vector<std::int64_t>& values) const {
   return std::all_of(steps_[bound].begin(), steps_[bound].end(), [&](const Step& step) {
     const std::optional<std::int64_t> value = step.expression.evaluate(values);
@@ -118,7 +119,8 @@ struct RuleTree::Walk {
   std::vector<std::int64_t>* points = nullptr;
 };
 
-/// `first` is the number of the first point below what is bound.
+/// Binds the next parameter to each of its values. `first` is the number of the first point with
+/// the values bound so far.
 void RuleTree::descend(std::size_t bound, std::int64_t first, Walk& walk) const {
   if (bound == parameters_.size()) {
     walk.points->push_back(first);

@@ -9,21 +9,22 @@
 
 namespace kernwright {
 
-/// Finds the points of a template's space that obey its rules without looking at each: parameters
-/// are bound one after the other, and a rule is asked as soon as all it reads is known, so that
-/// what it rejects goes with everything below. Millions of points take tens of milliseconds where
-/// rules read the first parameters. Any thread may use it; the template outlives it.
+/// Finds the points of a template's space that obey its rules without visiting each point.
+/// Parameters are bound one after the other, and a rule is evaluated as soon as all its names have
+/// values. If it rejects them, all points with these values are skipped. Millions of points take
+/// tens of milliseconds if rules read the first parameters. Any thread may use it. The template
+/// must outlive it.
 class RuleTree {
  public:
-  /// `scope` holds what problem and device give.
+  /// `scope` has the names of the problem and the device.
   RuleTree(const KernelTemplate& kernel_template, const Scope& scope);
 
-  /// Appends the numbers, in [begin, end), of the points that no rule rejects and whose derived
-  /// values that rules read can all be computed, in ascending order.
+  /// Appends the numbers in [begin, end), in ascending order, of all points that no rule rejects
+  /// and for which all derived values that rules read can be computed.
   void collect(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& points) const;
 
  private:
-  /// A derived value to be kept, or a rule to be asked.
+  /// A derived value to be computed, or a rule to be evaluated.
   struct Step {
     PlacedExpression expression;
     std::size_t place = 0;  ///< of the derived value
@@ -35,10 +36,10 @@ class RuleTree {
   void descend(std::size_t bound, std::int64_t first, Walk& walk) const;
 
   const std::vector<Parameter>& parameters_;
-  std::vector<std::int64_t> below_;       ///< points of one value of a parameter
-  std::vector<std::int64_t> values_;      ///< of the scope, then room for parameters and derived
-  std::size_t first_parameter_ = 0;       ///< place of its value
-  std::vector<std::vector<Step>> steps_;  ///< once so many parameters are bound
+  std::vector<std::int64_t> below_;       ///< number of points with one value of a parameter
+  std::vector<std::int64_t> values_;      ///< of the scope, then of parameters and derived values
+  std::size_t first_parameter_ = 0;       ///< place of the first parameter's value
+  std::vector<std::vector<Step>> steps_;  ///< by the number of parameters bound
 };
 
 }  // namespace kernwright

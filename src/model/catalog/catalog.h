@@ -20,36 +20,37 @@
 
 namespace kernwright {
 
-/// Every operation and template known: the built-in ones and those of the folders given. A folder
-/// has the layout of `templates/`; a user's template may implement a built-in operation.
+/// All operations and templates: the built-in ones, and those of the user's folders. A folder has
+/// the layout of `templates/`. A user's template may implement a built-in operation.
 ///
-/// Built-in files are parsed when they are first asked for, since a process that serves needs few
-/// of them; what was parsed stays where it is, unchanged. Every method may be called from any
-/// thread.
+/// A built-in file is parsed when it is first needed, because a serving process needs few of them.
+/// Parsed objects keep their address and do not change. Any thread may call any method.
 class Catalog {
  public:
-  /// Parses the folders given. `function_files` hold functions that problems may bring along.
-  /// Errors: the first file that does not parse; a name defined twice, with both places.
+  /// Parses the user's folders. `function_files` define functions that problems may bring along.
+  /// Errors: that of the first file that does not parse; a name that is defined twice, with both
+  /// places.
   static Result<std::shared_ptr<const Catalog>> load(
       const std::vector<std::filesystem::path>& template_dirs,
       const std::vector<std::filesystem::path>& function_files = {});
 
-  /// Parses what was not asked for yet. Errors: the first built-in file that does not parse.
+  /// Parses all built-in files that are not parsed yet. Errors: that of the first file that does
+  /// not parse.
   Result<void> parse_all() const;
 
-  /// All there are, in catalog order, but built-in ones that do not parse (see `parse_all`).
+  /// All of them in catalog order, except built-in ones that do not parse (see `parse_all`).
   std::vector<std::reference_wrapper<const Operation>> operations() const;
   std::vector<std::reference_wrapper<const KernelTemplate>> templates() const;
-  /// Those of the templates that implement `operation`.
+  /// The templates that implement `operation`.
   std::vector<const KernelTemplate*> templates_of(std::string_view operation) const;
   const std::vector<DeviceHeader>& headers() const { return headers_; }
 
-  /// Errors: `not_found` listing the operations there are; those of a built-in file.
+  /// Errors: `not_found` with the existing operations; that of a built-in file that does not parse.
   Result<const Operation*> operation(std::string_view name) const;
   Result<const KernelTemplate*> kernel_template(std::string_view name) const;
 
  private:
-  /// What one file of a folder defines.
+  /// A file of a folder, and what it defines.
   template <typename Value>
   struct Entry {
     Entry(std::string named, const TemplateFolder& in, std::string_view at)
@@ -67,7 +68,7 @@ class Catalog {
   Result<void> add_templates(const TemplateFolder& folder);
   bool is_built_in(const TemplateFolder& folder) const;
 
-  /// The files beside a source. Errors: a name that means another header to kernels.
+  /// The files beside a source. Errors: a name that kernels already use for another header.
   Result<std::vector<DeviceHeader>> headers_beside(const TemplateFolder& folder,
                                                    std::string_view source,
                                                    const Operation& operation) const;

@@ -9,7 +9,7 @@
 
 namespace kernwright::detail {
 
-/// What the arguments of a launch may refer to, by name.
+/// The names that the arguments of a launch may refer to.
 struct ArgumentNames {
   std::vector<std::string> tensors;
   std::vector<std::string> tensor_maps;
@@ -18,7 +18,7 @@ struct ArgumentNames {
   std::vector<std::string> references;  ///< outputs, for `reference` and `magnitude`
 };
 
-/// Reads one launch; `names` are the names its expressions may use.
+/// Reads one launch, whose expressions may use `names`.
 LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
                        const ArgumentNames& arguments);
 

@@ -14,7 +14,7 @@ namespace {
 using detail::Diagnostics;
 using detail::JsonReader;
 
-/// More points than anybody could rank; keeps the product of the value lists in 64 bits.
+/// The limit of points: more than could ever be ranked, and within 64 bits.
 constexpr std::int64_t kMaxSpace = std::int64_t{1} << 40;
 
 template <typename T>
@@ -109,7 +109,7 @@ class ManifestReader {
         dim.fail(concat("\"", binding, "\" is not one of runtime, constant"));
       }
     }
-    for (const Dim& dim : operation_.dims) {  // those left out are as usual
+    for (const Dim& dim : operation_.dims) {  // a dim that is left out must have its default
       if (contains(bound, dim.name)) continue;
       if (dim.default_size) {
         made_.when.push_back(
@@ -118,7 +118,7 @@ class ManifestReader {
         json.fail(concat("dim ", dim.name, " is missing"));
       }
     }
-    // What the compiler knows: all names of the problem but the run-time dims.
+    // The compiler knows all names of the problem except run-time dims.
     for (const std::string& name : names_) {
       const bool is_dim = std::any_of(operation_.dims.begin(), operation_.dims.end(),
                                       [&](const Dim& dim) { return dim.name == name; });
@@ -126,7 +126,7 @@ class ManifestReader {
     }
   }
 
-  /// Enters a name of the manifest's own; it must be new.
+  /// Adds a name that the manifest defines; it must be new.
   void add_name(const JsonReader& json, const std::string& name, bool pasted) {
     if (!is_value_name(name)) {
       json.fail(concat("\"", name, "\" cannot be a name: an identifier that C++ does not reserve"));

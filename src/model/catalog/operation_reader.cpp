@@ -39,7 +39,7 @@ Enum read_enum(const JsonReader& json,
   return rows.begin()->second;
 }
 
-/// Refuses two of the same name in a list of things that have one.
+/// Refuses a name that is already in the list.
 template <typename Named>
 void expect_new(const JsonReader& json, const std::vector<Named>& others, const std::string& name) {
   for (const Named& other : others) {
@@ -89,7 +89,8 @@ class OperationReader {
     if (operation_.dims.empty()) json.fail("an operation has at least one dim");
   }
 
-  /// They may name what stands before the dim, which comes last among the names.
+  /// Reads the default sizes of dims. They may use the dims before their own; the dims come last
+  /// among the names.
   void read_default_sizes(const JsonReader& json) {
     std::size_t known = names_.size() - operation_.dims.size();
     std::size_t i = 0;
@@ -144,7 +145,8 @@ class OperationReader {
     }
   }
 
-  /// The earlier variable whose dtype `variable` takes where it is left out: it must be able to.
+  /// Reads the earlier variable whose dtype `variable` has by default; `variable` must accept all
+  /// of its dtypes.
   void read_default_variable(const JsonReader& json, TypeVariable& variable) const {
     variable.default_variable = json.string();
     for (const TypeVariable& earlier : operation_.type_variables) {
@@ -215,7 +217,7 @@ class OperationReader {
     }
   }
 
-  /// Every name that expressions or the generated header know must mean one thing.
+  /// Checks that every name for expressions and the generated header has one meaning.
   void check_names() const {
     std::vector<std::string> all = names_;
     for (const TypeVariable& variable : operation_.type_variables) {
@@ -275,7 +277,7 @@ class OperationReader {
     operation_.tensors.push_back(std::move(tensor));
   }
 
-  /// The name of a draw, or an object that gives one its numbers.
+  /// Reads a draw: its name, or an object with its numbers.
   TensorDraw read_draw(const JsonReader& json) const {
     constexpr std::string_view kKnown =
         "\"normal\", \"small_integers\", \"permutation\", {\"uniform\": {\"from\": ..., \"to\": "

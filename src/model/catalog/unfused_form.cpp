@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-/// The text of a flag or a type variable in a normalised problem.
+/// The value of a flag or a type variable in a normalised problem, as text.
 std::string text_of(const Operation& operation, const Problem& normalized, std::string_view name) {
   if (find_named(operation.type_variables, name)) {
     return std::string(to_string(operation.dtype(normalized, name)));
@@ -24,7 +24,7 @@ std::string text_of(const Operation& operation, const Problem& normalized, std::
   return flag.values[static_cast<std::size_t>(flag.default_index)];
 }
 
-/// Puts the steps of one problem together.
+/// Makes the form of one problem from its steps.
 class Former {
  public:
   Former(const Catalog& catalog, const Operation& fused, const Problem& normalized)
@@ -92,7 +92,7 @@ class Former {
     }
     KW_ASSIGN(const std::vector<TensorShape> shapes,
               kernel.operation->tensor_shapes(kernel.problem));
-    // All that it reads first: what it writes comes into being behind it.
+    // Tensors that the step reads come first, because those that it writes exist only after it.
     kernel.tensors.resize(shapes.size());
     for (const bool writes : {false, true}) {
       for (std::size_t i = 0; i < shapes.size(); ++i) {
@@ -110,7 +110,7 @@ class Former {
     return {};
   }
 
-  /// The tensor of the form that the step's `shape` stands for; made where it is new.
+  /// The index of the form's tensor for the step's tensor `shape`; adds it where it is new.
   Result<std::size_t> connect(const TensorShape& shape, const UnfusedStep& step) {
     const auto wire = std::ranges::find_if(
         step.tensors, [&](const auto& entry) { return entry.first == shape.name; });

@@ -14,21 +14,21 @@ namespace kernwright {
 struct UnfusedKernel {
   const Operation* operation = nullptr;
   Problem problem;                   ///< normalised
-  std::vector<std::size_t> tensors;  ///< of each of its tensors, the place among the form's
-  std::vector<double> scalars;       ///< what checks and timing pass
+  std::vector<std::size_t> tensors;  ///< for each of its tensors, the index among the form's
+  std::vector<double> scalars;       ///< the values for checks and timing
 };
 
-/// A fused problem as separate kernels: the same results from the same inputs, rounded to their
-/// dtype in between.
+/// A fused problem as separate kernels. They give the same results from the same inputs, except
+/// that tensors in between are rounded to their dtype.
 struct UnfusedForm {
-  std::vector<TensorShape> tensors;  ///< of the fused problem, then what passes between kernels
-  std::size_t fused_tensors = 0;     ///< how many of them are the fused problem's
+  std::vector<TensorShape> tensors;  ///< of the fused problem, then those between kernels
+  std::size_t fused_tensors = 0;     ///< the number of those of the fused problem
   std::vector<UnfusedKernel> kernels;
 };
 
-/// The unfused form of a normalised problem. Errors: `not_found` where the operation declares none
-/// of at least two kernels for it; `invalid_argument` naming the step, where the kernels do not fit
-/// together: dtypes, sizes, order, or what nobody writes or reads.
+/// The unfused form of a normalised problem. Errors: `not_found` where the operation declares no
+/// form of at least two kernels for it; `invalid_argument` with the step where the kernels do not
+/// fit together: dtypes, sizes or order, or a tensor that no kernel writes or reads.
 Result<UnfusedForm> unfused_form(const Catalog& catalog, const Operation& operation,
                                  const Problem& normalized);
 

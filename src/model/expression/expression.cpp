@@ -50,7 +50,7 @@ bool is_arithmetic(Op op) {
          op == Op::remainder;
 }
 
-/// The symbol to print between the operands of a comparison that is false.
+/// The symbol that is true between the operands of a false comparison, for messages.
 std::string_view negated(Op op) {
   switch (op) {
     case Op::less:
@@ -70,7 +70,7 @@ std::string_view negated(Op op) {
   }
 }
 
-/// Names looked up in a scope; errors are told.
+/// Values that are looked up in a scope, with descriptions of errors.
 struct ScopeValues {
   static constexpr bool kTellsErrors = true;
   const Scope& scope;
@@ -78,7 +78,7 @@ struct ScopeValues {
   std::optional<std::int64_t> find(const std::string& name, int) const { return scope.find(name); }
 };
 
-/// Names that have places; that something is wrong is all that is told.
+/// Values at known places, without descriptions of errors.
 struct PlacedValues {
   static constexpr bool kTellsErrors = false;
   std::span<const std::size_t> places;
@@ -139,7 +139,7 @@ class Evaluator {
     }
   }
 
-  /// Why the node is 0: the values of the comparisons that made it so.
+  /// Why the node is 0: the values of the comparisons that made it 0.
   std::string explain(int index) {
     const Node& node = program_.nodes[static_cast<std::size_t>(index)];
     std::int64_t a = 0;
@@ -186,7 +186,7 @@ class Evaluator {
       case Op::divide:
       case Op::remainder:
         if (b == 0) return fail("division by zero", node, operands(node, a, b));
-        // The quotient overflows, and C++ leaves the remainder undefined with it.
+        // The quotient overflows, so C++ leaves the remainder undefined too.
         overflow = b == -1 && a == (node.narrow ? std::numeric_limits<std::int32_t>::min()
                                                 : std::numeric_limits<std::int64_t>::min());
         if (!overflow) out = node.op == Op::divide ? a / b : a % b;
@@ -275,7 +275,7 @@ std::optional<std::int64_t> Scope::find(std::string_view name) const {
 }
 
 bool is_value_name(std::string_view name) {
-  // C++ reserves names with two underscores and those of one underscore and a capital.
+  // C++ reserves names with two underscores, and those that begin with an underscore and a capital.
   const bool reserved = name.find("__") != std::string_view::npos ||
                         (name.size() > 1 && name[0] == '_' && name[1] >= 'A' && name[1] <= 'Z');
   return is_identifier(name) && !reserved && !detail::find_function(name) &&

@@ -17,8 +17,8 @@ namespace detail {
 struct ExpressionProgram;
 }
 
-/// Values by name for the evaluation of expressions. Small: looked up linearly from the back, so
-/// that later entries (derived values) are found first.
+/// Names and their values, for evaluating expressions. The list is small and searched from the
+/// back, so later entries, such as derived values, are found first.
 class Scope {
  public:
   void set(std::string name, std::int64_t value);
@@ -29,34 +29,36 @@ class Scope {
   std::vector<std::pair<std::string, std::int64_t>> entries_;
 };
 
-/// Whether `name` can name a value of the expression language and of the generated C++ alike: an
-/// identifier that is no C++ keyword, no reserved name and none of the language's functions.
+/// Whether `name` can be a name in the expression language and in generated C++: an identifier that
+/// is no C++ keyword, no reserved name and no function of the language.
 bool is_value_name(std::string_view name);
 
 class PlacedExpression;
 
-/// An integer expression: a strict subset of C++ constant expressions over 64-bit integers, so that
-/// its text can be pasted into the generated kernel configuration. Operators `+ - * / %`,
-/// comparisons, `&& || !`, `?:`, parentheses; functions ceil_div, round_up, min, max, is_pow2.
-/// `&&`, `||` and `?:` short-circuit. Names are 64 bits wide; what is made of literals and
-/// comparisons alone is `int`, as in C++, and overflows as one. Immutable and cheap to copy.
+/// An integer expression. The language is a strict subset of C++ constant expressions over 64-bit
+/// integers, so its text can be pasted into the generated header of a kernel. It has the operators
+/// `+ - * / %`, comparisons, `&& || !`, `?:` and parentheses, and the functions ceil_div, round_up,
+/// min, max and is_pow2. `&&`, `||` and `?:` short-circuit. Names have 64 bits. As in C++,
+/// expressions of literals and comparisons alone are `int` and overflow as such. Immutable and
+/// cheap to copy.
 class Expression {
  public:
   /// Errors: `invalid_argument` with the column and what was expected.
   static Result<Expression> parse(std::string_view text);
 
-  /// Errors: `invalid_argument` on an unknown name, overflow, or division by zero, naming the
+  /// Errors: `invalid_argument` for an unknown name, an overflow or a division by zero, with the
   /// sub-expression and both values.
   Result<std::int64_t> evaluate(const Scope& scope) const;
 
-  /// Why the expression is 0 in `scope`: the values on both sides of the comparison that failed,
-  /// "262144 > 232448" for `a <= b`; of a conjunction, of the first part that is 0.
+  /// Why the expression is 0 in `scope`: the values on both sides of the comparison that is false,
+  /// such as "262144 > 232448" for `a <= b`. For a conjunction it explains the first part that is
+  /// 0.
   std::string explain_zero(const Scope& scope) const;
 
-  /// The text as given: valid C++ and valid to parse again.
+  /// The text as given, which is valid C++ and can be parsed again.
   const std::string& text() const;
 
-  /// The names it uses, each once, in order of appearance.
+  /// The names in it, each once, in the order of their first use.
   const std::vector<std::string>& names() const;
 
  private:
@@ -64,14 +66,14 @@ class Expression {
   std::shared_ptr<const detail::ExpressionProgram> program_;
 };
 
-/// An expression whose names are places in a row of values, for evaluating it many times: nothing
-/// is looked up, and no error described.
+/// An expression whose names are replaced by places in a row of values. It is faster to evaluate
+/// many times, because it looks up no names and describes no errors.
 class PlacedExpression {
  public:
   /// The place of a name that has no value.
   static constexpr std::size_t kUnknown = ~std::size_t{0};
 
-  /// `places[i]` is that of `expression.names()[i]`.
+  /// `places[i]` is the place of `expression.names()[i]`.
   PlacedExpression(const Expression& expression, std::vector<std::size_t> places)
       : program_(expression.program_), places_(std::move(places)) {}
 

@@ -9,7 +9,7 @@ namespace kernwright::detail {
 namespace {
 
 constexpr int kMaxDepth = 64;
-/// Bounds the depth of a chain such as 1 + 1 + ..., which nests to the left without parentheses.
+/// Bounds the depth of a chain such as 1 + 1 + ..., which nests without parentheses.
 constexpr std::size_t kMaxLength = 4096;
 
 constexpr Function kFunctions[] = {{"ceil_div", Op::ceil_div, 2},
@@ -24,7 +24,7 @@ struct BinaryOperator {
   int precedence;
 };
 
-// Longer symbols first: the longest one that fits is the operator, as in C++.
+// Longer symbols come first because, as in C++, the longest one that fits is the operator.
 constexpr BinaryOperator kBinaryOperators[] = {
     {"||", Op::logical_or, 1}, {"&&", Op::logical_and, 2}, {"==", Op::equal, 3},
     {"!=", Op::not_equal, 3},  {"<=", Op::less_equal, 4},  {">=", Op::greater_equal, 4},
@@ -32,15 +32,15 @@ constexpr BinaryOperator kBinaryOperators[] = {
     {"-", Op::subtract, 5},    {"*", Op::multiply, 6},     {"/", Op::divide, 6},
     {"%", Op::remainder, 6}};
 
-/// What C++ would read as one token although its first character is an operator of ours.
+/// Tokens of C++ that begin with an operator of the language, and that the language does not have.
 constexpr std::string_view kForeignTokens[] = {"--", "++", "<=>", "<<", ">>", "->"};
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// Recursive descent with precedence climbing. Every function returns the index of the node it
-/// made, or kFailed after setting the error.
+/// Parses by recursive descent with precedence climbing. Each function returns the index of the
+/// node that it made, or sets the error and returns kFailed.
 class Parser {
  public:
   explicit Parser(std::string_view text) { program_.text = text; }
@@ -134,7 +134,7 @@ class Parser {
     return add({.op = Op::name, .a = index, .begin = begin});
   }
 
-  /// Plain decimals only: C++ reads 010 as octal, and a suffix changes the type.
+  /// Accepts plain decimals only: C++ reads 010 as octal, and a suffix changes the type.
   int parse_literal(std::string_view word, std::size_t begin) {
     std::int64_t value = 0;
     for (const char c : word) {
@@ -169,7 +169,7 @@ class Parser {
                 .begin = begin});
   }
 
-  /// Counts how deeply the parser has recursed, and with it how deeply the evaluator will.
+  /// Limits the depth of the parser's recursion, and so that of the evaluator's.
   class Nesting {
    public:
     explicit Nesting(Parser& parser) : parser_(parser) {
@@ -218,7 +218,7 @@ class Parser {
     return std::string_view(program_.text).substr(begin, length);
   }
 
-  // No newlines: the text is pasted after a #line directive.
+  // A newline is no space here, because the text is pasted after a #line directive.
   void skip_space() {
     while (at_ < program_.text.size() &&
            (program_.text[at_] == ' ' || program_.text[at_] == '\t')) {

@@ -36,19 +36,19 @@ enum class Op {
   is_pow2
 };
 
-/// One node of a parsed expression. `narrow`: C++ gives it the type int or bool.
+/// One node of a parsed expression. If it is `narrow` its type in C++ is int or bool.
 struct Node {
   Op op = Op::literal;
   bool narrow = false;
   std::int64_t value = 0;  ///< of a literal
-  int a = 0;               ///< operands by index; of a name, its index in `names`
+  int a = 0;               ///< operands by index; for a name, its index in `names`
   int b = 0;
   int c = 0;
   std::size_t begin = 0;  ///< its part of the text
   std::size_t end = 0;
 };
 
-/// A parsed expression: nodes refer to each other by index.
+/// A parsed expression, whose nodes refer to each other by index.
 struct ExpressionProgram {
   std::string text;
   std::vector<Node> nodes;

@@ -27,7 +27,8 @@ constexpr int kProduct = 2;
 constexpr int kSign = 3;
 constexpr int kPrimary = 4;
 
-/// A part of a formula, printed both ways. `binds`: how strongly, one of the above.
+/// A part of a formula as normal text and as C++. `binds` is the strength of its operator, one of
+/// the constants above.
 struct Part {
   std::string text;
   std::string code;
@@ -42,7 +43,7 @@ std::string names_of(std::span<const std::string> names) {
 
 bool is_word(char c) { return is_digit(c) || is_letter(c) || c == '_'; }
 
-/// Recursive descent. After an error the parts are empty and reading stops.
+/// Parses by recursive descent. After an error it reads nothing more, and the parts are empty.
 class Parser {
  public:
   Parser(std::string_view text, std::span<const std::string> variables)
@@ -56,7 +57,7 @@ class Parser {
     Part whole = parse_sum(0);
     if (ok() && peek() != '\0') expected("an operator or the end");
     if (!ok()) return {};
-    // In a problem's text a value of digits alone is a dim.
+    // In the text of a problem a value of digits alone would be a dim.
     if (std::all_of(whole.text.begin(), whole.text.end(), is_digit)) whole.text += ".0";
     if (whole.text.size() > kMaxLength) {
       error_ =
@@ -138,7 +139,7 @@ class Parser {
     return call;
   }
 
-  /// Digits with a fraction and an exponent, or without; printed in the shortest way.
+  /// Reads digits with an optional fraction and exponent. They are printed in the shortest way.
   Part parse_literal() {
     const std::size_t begin = at_;
     double value = 0;
@@ -163,7 +164,8 @@ class Parser {
     return part.binds < binds ? concat("(", part.text, ")") : part.text;
   }
 
-  /// The operators group to the left; a sign on the right is set off, as it would be by hand.
+  /// Joins two parts by an operator, which groups to the left. A sign at the start of the right
+  /// part is set off.
   static Part binary(const Part& left, char symbol, const Part& right, int binds) {
     const int stronger = right.binds == kSign ? kPrimary : binds + 1;
     return {concat(within(left, binds), symbol, within(right, stronger)),

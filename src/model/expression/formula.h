@@ -9,27 +9,28 @@
 
 namespace kernwright {
 
-/// Arithmetic over named fp32 values that a problem brings along, "a * x + y": + - * /, the sign,
-/// parentheses, decimal literals, and abs, exp, log, max, min, relu, sigmoid, silu, sqrt, tanh,
-/// gelu_erf, gelu_tanh. It reaches kernels only as code printed from what was understood, never as
-/// the text that was given.
+/// A formula over named fp32 values that a problem brings along, such as "a * x + y". It may have
+/// + - * /, the sign, parentheses, decimal literals, and the functions abs, exp, log, max, min,
+/// relu, sigmoid, silu, sqrt, tanh, gelu_erf and gelu_tanh. Kernels get code that is printed from
+/// the parsed formula, never the text that was given.
 class Formula {
  public:
-  /// Errors: `invalid_argument` naming the text, the column and what was expected; a name that is
-  /// not in `variables`; more than 256 characters, or 32 levels.
+  /// Errors: `invalid_argument` with the text, the column and what was expected. Names that are not
+  /// in `variables`, more than 256 characters and more than 32 levels are errors too.
   static Result<Formula> parse(std::string_view text, std::span<const std::string> variables);
 
-  /// Without spaces and needless parentheses: equal for texts that differ in these alone, and
-  /// parsed again it gives itself. The order of operations is kept: a+(b+c) is not a+b+c.
+  /// The normal form, without spaces and needless parentheses. Texts that differ only in these have
+  /// the same normal form, and parsing it gives it again. The order of operations is kept: a+(b+c)
+  /// is not a+b+c.
   const std::string& text() const { return text_; }
 
-  /// A C++ expression over the variables, for a `Math` that has a type `Value` with the operators
-  /// and constructible from double, and the functions as static members.
+  /// A C++ expression over the variables. It needs a type `Math` that has the functions as static
+  /// members, and a type `Math::Value` with the operators and a constructor from double.
   const std::string& code() const { return code_; }
 
   bool uses(std::string_view variable) const;
 
-  /// Whether `name` calls a function, so that no variable can have it.
+  /// Whether `name` is a function, so that no variable can have this name.
   static bool is_function(std::string_view name);
 
  private:

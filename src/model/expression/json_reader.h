@@ -15,8 +15,8 @@
 
 namespace kernwright::detail {
 
-/// Collects the first error while a hand-written JSON file is read. Reading goes on after an error
-/// with empty values, so that the readers need no check after every field.
+/// Keeps the first error while a hand-written JSON file is read. After an error reading goes on
+/// with empty values, so readers need no check after each field.
 class Diagnostics {
  public:
   explicit Diagnostics(std::string_view file) : Diagnostics(std::vector{std::string(file)}) {}
@@ -38,8 +38,8 @@ class Diagnostics {
   std::string message_;
 };
 
-/// One JSON value with the path of fields that leads to it and the place for errors. Every accessor
-/// reports a value of the wrong kind and then gives an empty one.
+/// One JSON value, with the path of its field and the place for errors. If the value has the wrong
+/// kind, an accessor reports that and gives an empty value.
 class JsonReader {
  public:
   /// The value of a whole file.
@@ -60,11 +60,11 @@ class JsonReader {
     diagnostics_->fail(place_, path_.empty() ? "file" : std::string_view(path_), what);
   }
 
-  /// Refuses every key of the object that is not in `known`.
+  /// Reports every key of the object that is not in `known`.
   void expect_keys(std::initializer_list<std::string_view> known) const;
   /// The member `name`, which may be missing.
   JsonReader optional(std::string_view name) const;
-  /// The member `name`; reports it where it is missing.
+  /// The member `name`; reports an error where it is missing.
   JsonReader required(std::string_view name) const;
   /// The members of an object; none where the value is missing.
   std::vector<std::pair<std::string, JsonReader>> members() const;
@@ -75,15 +75,15 @@ class JsonReader {
   std::int64_t integer() const;
   double number() const;
   bool boolean() const;
-  /// A string that `parse` accepts as an expression, each of whose names is in `names`.
+  /// The value as an expression, whose names must be in `names`.
   Expression expression(std::span<const std::string> names) const;
-  /// The same of `text`, a part of the value.
+  /// The same for `text`, which is a part of the value.
   Expression expression_of(std::string_view text, std::span<const std::string> names) const;
-  /// The same where the value is missing: `fallback` is its text.
+  /// The same, with the text `fallback` where the value is missing.
   Expression expression_or(std::string_view fallback, std::span<const std::string> names) const;
   /// An array of expressions.
   std::vector<Expression> expressions(std::span<const std::string> names) const;
-  /// A string that can name a value of the expression language.
+  /// The value as a string that can be a name in the expression language.
   std::string value_name() const;
 
  private:
@@ -104,7 +104,7 @@ class JsonReader {
   Diagnostics* diagnostics_;
 };
 
-/// The expression of a text known to be one.
+/// The expression of a text that is known to be valid.
 Expression literal(std::string_view text);
 
 /// "a, b, c" for messages.

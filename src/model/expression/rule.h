@@ -8,19 +8,20 @@
 
 namespace kernwright {
 
-/// A condition with the reason for it.
+/// A condition, and the reason for it.
 struct Rule {
   Expression expression;
   std::string why;
   JsonPlace place;
 
-  /// `rule "m < 8" failed: 9 >= 8 (why)` where it does not hold in `scope`; empty where it does.
+  /// The message `rule "m < 8" failed: 9 >= 8 (why)` if it does not hold in `scope`; empty if it
+  /// does.
   std::string failure(const Scope& scope) const;
 };
 
 namespace detail {
 
-/// `[{"rule": EXPRESSION, "why": SENTENCE}]`, which may be absent. `names` may occur.
+/// Reads `[{"rule": EXPRESSION, "why": SENTENCE}]`, which may be missing. Rules may use `names`.
 std::vector<Rule> read_rules(const JsonReader& json, const std::vector<std::string>& names);
 
 }  // namespace detail

@@ -5,7 +5,7 @@
 
 namespace kernwright {
 
-/// A file that the build put into the library. Both views live as long as the program.
+/// A file that the build embedded in the library. Both views live as long as the program.
 struct EmbeddedFile {
   std::string_view path;     ///< relative to the embedded folder, such as "matmul/operation.json"
   std::string_view content;  ///< its bytes, unchanged

@@ -21,8 +21,8 @@ namespace {
 constexpr FileKind kTemplateFile{"file of a template", std::uint64_t{4} << 20};
 constexpr std::string_view kExtensions[] = {".json", ".cu", ".cuh", ".h", ".hpp"};
 
-/// The file at `relative` below `folder`. A folder of templates may come from anywhere, and
-/// compilers show the lines that they do not understand: a link must not make that another file.
+/// Reads the file at `relative` below `folder`. A folder of templates may come from anywhere, and
+/// compilers show lines that they do not understand. So a link to a file outside is refused.
 Result<std::string> read_within(const fs::path& folder, const fs::path& relative) {
   std::error_code error;
   const fs::path place = fs::canonical(folder / relative, error);

@@ -11,28 +11,28 @@
 
 namespace kernwright {
 
-/// The files of one folder of templates, with the layout of `templates/`. Movable; views of its
-/// texts stay valid.
+/// The files of one folder with the layout of `templates/`. It can be moved, and views of its texts
+/// stay valid then.
 class TemplateFolder {
  public:
-  /// The built-in one. Copies no text.
+  /// The built-in folder. Copies no text.
   static TemplateFolder embedded();
-  /// Reads what the layout has a place for; other files are nobody's. Errors: `not_found` where
-  /// `path` is no folder; the first file that cannot be read; `invalid_argument` for a link to a
-  /// file outside of the folder, whose text messages would show.
+  /// Reads the files that belong to the layout, and ignores others. Errors: `not_found` where
+  /// `path` is no folder; that of the first file that cannot be read; `invalid_argument` for a link
+  /// to a file outside of the folder, because messages would show its text.
   static Result<TemplateFolder> read(const std::filesystem::path& path);
 
-  /// Text by path relative to the folder.
+  /// The texts of the files by their paths, relative to the folder.
   const std::map<std::string_view, std::string_view>& files() const { return files_; }
 
-  /// How messages name a file of it.
+  /// The name of one of its files in messages.
   std::string place(std::string_view path) const;
 
-  /// The CUDA files in the same folder as the source at `path`, which it may include by their
+  /// The other CUDA files in the folder of the source at `path`, which it may include by their
   /// names.
   std::vector<DeviceHeader> beside(std::string_view path) const;
 
-  /// The text of a file that file `named_by` needs. Errors: `not_found` with both places.
+  /// The text of a file that the file `named_by` needs. Errors: `not_found` with both places.
   Result<std::string_view> companion(std::string_view path, std::string_view named_by) const;
 
  private:

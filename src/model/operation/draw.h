@@ -8,40 +8,41 @@
 
 namespace kernwright {
 
-/// How elements are drawn. All are seeded and counter-based: element i of a tensor depends on the
-/// seed and i alone.
+/// How the elements of a tensor are drawn. All draws use a counter-based generator: element i
+/// depends only on the seed and i.
 enum class DrawKind {
-  normal,          ///< normal(0, 1), rounded to the storage type: realistic bit patterns
-  small_integers,  ///< {-3..3}: sums are exact in fp32, so any summation order gives equal results
+  normal,          ///< normal(0, 1), rounded to the dtype: realistic bit patterns
+  small_integers,  ///< {-3..3}: sums are exact in fp32, so every order of summation gives the same
   signs,           ///< {-1, 0, 1}: the same for longer sums and narrower formats
-  uniform,         ///< between two ends: integers with both, floats
-  permutation,     ///< each row holds 0 to columns - 1, in an order of its own
-  offsets,         ///< each row rises from 0 to an end, with steps of any size
+  uniform,         ///< between two ends, which integers may equal
+  permutation,     ///< each row holds 0 to columns - 1 in random order
+  offsets,         ///< each row rises from 0 to an end in random steps
   constant         ///< one value
 };
 
 std::string_view to_string(DrawKind kind);
 
-/// A draw with its numbers known. Integers have no normal distribution: they are small there. Where
-/// there is no sign small integers and signs come without, and a bool is whether they are odd.
+/// A draw with its numbers. For integers `normal` means small integers. For unsigned dtypes small
+/// integers and signs are not negative, and a bool is true where they are odd.
 struct Draw {
   DrawKind kind = DrawKind::normal;
-  double from = 0;  ///< of uniform; the constant
-  double to = 0;    ///< of uniform and offsets
+  double from = 0;  ///< for uniform; for constant the value
+  double to = 0;    ///< for uniform and offsets
 
   bool operator==(const Draw&) const = default;
 };
 
-/// Whole numbers, both ends included.
+/// A range of integers, both ends included.
 struct IntegerRange {
   std::int64_t lowest = 0;
   std::int64_t highest = 0;
 };
 
-/// Whether elements are whole numbers; a bool is 0 or 1.
+/// Whether the elements are integers; a bool is 0 or 1.
 bool is_integer(DType dtype);
 
-/// What an integer dtype can be drawn to hold, within what a double holds exactly; none of floats.
+/// The range in which elements of an integer dtype can be drawn, within the integers that a double
+/// holds exactly. Nothing for floats.
 std::optional<IntegerRange> integer_range(DType dtype);
 
 }  // namespace kernwright

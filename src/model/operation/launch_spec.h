@@ -9,7 +9,7 @@
 
 namespace kernwright {
 
-/// What one kernel argument is made from.
+/// The kind of a kernel's argument.
 enum class ArgumentKind {
   tensor,      ///< the device pointer of a tensor; null where the tensor is absent
   tensor_map,  ///< a 128-byte TMA descriptor by value
@@ -28,8 +28,8 @@ struct ArgumentSpec {
   Expression expression;  ///< for int32, int64 and early
 };
 
-/// One kernel launch as written: geometry and arguments are expressions over the problem, the
-/// parameters, derived values and the device.
+/// A kernel launch as written in the manifest. Geometry and arguments are expressions over the
+/// problem, the parameters, derived values and the device.
 struct LaunchSpec {
   std::string kernel;
   std::vector<Expression> grid;  ///< x, y, z; missing ones are 1
@@ -38,7 +38,7 @@ struct LaunchSpec {
   Expression dynamic_smem;          ///< bytes
   Expression cooperative;           ///< 0 or 1
   Expression programmatic;          ///< 1: programmatic dependent launch
-  Expression waits;                 ///< 1: every block waits before it touches others' memory
+  Expression waits;                 ///< 1: every block waits for the previous kernel
   Expression when;                  ///< 0: this launch is left out for the problem
   std::vector<ArgumentSpec> arguments;
   JsonPlace place;

@@ -23,7 +23,7 @@ Result<double> evaluate(const TensorDraw::Number& number, const Scope& values) {
   return static_cast<double>(value);
 }
 
-/// The draw of `shape`, whose extents and dtype are known.
+/// Evaluates the draw of a tensor with the extents and dtype of `shape`.
 Result<Draw> evaluate(const TensorDraw& draw, const TensorShape& shape, const Scope& values) {
   const auto failed = [&](const auto&... what) {
     return Error{ErrorCode::invalid_argument, concat("draw ", to_string(draw.kind), ": ", what...)};
@@ -89,16 +89,17 @@ std::string names_of(const std::vector<std::string>& values) {
   return text;
 }
 
-/// The value of `flag` in a normalised problem, as an index; of a function the one behind the last.
+/// The index of the value of `flag` in a normalised problem. For a function it is the number of
+/// values.
 std::int64_t flag_index(const Flag& flag, const Problem& normalized) {
   const auto given = find_entry(normalized.flags(), flag.name);
   if (given == normalized.flags().end()) return flag.default_index;
   return std::find(flag.values.begin(), flag.values.end(), given->second) - flag.values.begin();
 }
 
-/// Gives every name of a problem but its dims with its value to `visit`, constants first:
-/// expressions use them less, and a scope is searched from the back. `normalized` null: all values
-/// are 0.
+/// Calls `visit` with every name of a problem except its dims, and with its value. Constants come
+/// first, because expressions use them less and a scope is searched from the back. If `normalized`
+/// is null all values are 0.
 template <typename Visit>
 void visit_names(const Operation& operation, const Problem* normalized, const Visit& visit) {
   for (const TypeVariable& variable : operation.type_variables) {
@@ -138,7 +139,7 @@ Scope scope_without_dims(const Operation& operation, const Problem& problem) {
   return values;
 }
 
-/// The checks of `Operation::normalize`: remembers the first error.
+/// Implements `Operation::normalize`, and remembers the first error.
 class Normalizer {
  public:
   Normalizer(const Operation& operation, const Problem& problem)
@@ -174,7 +175,8 @@ class Normalizer {
     if (error_.empty()) error_ = concat(operation_.name, ": ", what);
   }
 
-  /// The same for what the operation does not take: the tool lists what it does.
+  /// The same for something that the operation does not take; the message names the command that
+  /// lists what it takes.
   void refuse(std::string_view what) {
     fail(concat(what, "; see kernwright operations ", operation_.name));
   }
@@ -183,7 +185,7 @@ class Normalizer {
     for (std::size_t i = 0; i < problem_.dims().size(); ++i) {
       const auto& [name, size] = problem_.dims()[i];
       const auto named = [&](const auto& item) { return item.name == name; };
-      // A formula of digits alone is a dim as far as a problem's text can tell.
+      // In the text of a problem a formula of digits alone looks like a dim.
       const bool known =
           std::any_of(operation_.dims.begin(), operation_.dims.end(), named) ||
           std::any_of(operation_.flags.begin(), operation_.flags.end(),
@@ -218,7 +220,7 @@ class Normalizer {
     }
   }
 
-  /// 0 where it is left out.
+  /// The size of a dim; 0 where it is left out.
   std::int64_t dim_of(const Dim& dim) {
     const auto given = find_entry(problem_.dims(), dim.name);
     if (given == problem_.dims().end()) {
@@ -231,7 +233,7 @@ class Normalizer {
     return given->second;
   }
 
-  /// Takes the dims away that are what they would be anyway.
+  /// Removes the dims that have their default size.
   void leave_defaults_out(Problem::Dims& dims, const Problem::Flags& flags) {
     Scope values = scope_without_dims(operation_, Problem::make(operation_.name, {}, flags));
     for (const Dim& dim : operation_.dims) {
@@ -270,7 +272,7 @@ class Normalizer {
     return given->second;
   }
 
-  /// The dtype that `variable` takes where it is left out; empty where it must not be.
+  /// The default dtype of `variable`; empty where it must be given.
   std::string default_of(const TypeVariable& variable) {
     for (const TypeVariable& other : operation_.type_variables) {
       if (other.name == variable.default_variable) return dtype_of(other);
@@ -298,7 +300,8 @@ class Normalizer {
     return given->second;
   }
 
-  /// Its digest. A digest alone will do: a kernel that is compiled needs no source.
+  /// The digest of the function. A digest may also be given without a file, because a kernel that
+  /// is compiled already needs no source.
   std::string function_of(const Flag& flag, const std::string& given) {
     for (const auto& function : operation_.functions) {
       if (function->name == given) return function->digest;

@@ -22,12 +22,13 @@
 
 namespace kernwright {
 
-/// How values of a dim that were never tuned may be answered (see the cache's lookup).
+/// Whether a size that was never tuned may be answered by another size (see the cache's lookup).
 enum class DimMatch { exact, bucket };
 
-/// A dim matched by bucket is answered by the nearest tuned size of the same family whose ratio to
-/// it is at most `distance`. `edges` are the largest sizes of all families but the last. A dim with
-/// a `default_size`, over flags, dtypes and the dims before it, may be left out of a problem.
+/// A dim of an operation. With `bucket` the nearest tuned size of the same family may answer for a
+/// size, if their ratio is at most `distance`. `edges` are the largest sizes of all families but
+/// the last. A problem may leave out a dim that has a `default_size`, an expression over flags,
+/// dtypes and the dims before it.
 struct Dim {
   std::string name;
   DimMatch match = DimMatch::exact;
@@ -35,37 +36,37 @@ struct Dim {
   double distance = 1;
   std::optional<Expression> default_size = {};
 
-  /// The ordinal of the family that `size` belongs to.
+  /// The number of the family of `size`.
   std::size_t family(std::int64_t size) const;
 };
 
-/// A type variable and the dtypes it may take. Left out of a problem, it takes that of
-/// `default_variable`, which stands before it; where that is empty it has to be given.
+/// A type variable and the dtypes that it may have. If a problem leaves it out, it has the dtype of
+/// `default_variable`, which comes before it. If that is empty, it must be given.
 struct TypeVariable {
   std::string name;
   std::vector<DType> dtypes;
   std::string default_variable;
 };
 
-/// A choice among `values`, or, where `variables` are given, a formula over these that every
-/// problem has to bring along. Where there is a `declaration` the one value is "none", and a
-/// problem may bring a function along in its place.
+/// A flag of an operation. It is a choice among `values`. If it has `variables`, it is a formula
+/// over these, which every problem must give. If it has a `declaration`, its only value is "none",
+/// and a problem may give a function in place of it.
 struct Flag {
   std::string name;
-  std::vector<std::string> values;  ///< identifiers; none of a formula
-  std::int64_t default_index = 0;   ///< of a choice
+  std::vector<std::string> values;  ///< identifiers; empty for a formula
+  std::int64_t default_index = 0;   ///< for a choice
   std::vector<std::string> variables;
-  std::string declaration;  ///< "float f(float x)": of the function that a file has to define
+  std::string declaration;  ///< of the function that a file defines, "float f(float x)"
 
   bool is_formula() const { return !variables.empty(); }
   bool is_function() const { return !declaration.empty(); }
-  /// The name under which kernels include the source of its function.
+  /// The name by which kernels include the source of the function.
   std::string header() const { return name + ".cu"; }
 };
 
 enum class TensorRole { in, out, inout };
 
-/// A draw of a tensor's own, whose numbers may depend on the problem.
+/// The draw of one tensor, whose numbers may depend on the problem.
 struct TensorDraw {
   using Number = std::variant<double, Expression>;
 
@@ -74,37 +75,38 @@ struct TensorDraw {
   Number to = 0.0;
 };
 
-/// A row-major tensor, whose rows, the innermost extent, may lie apart. Its dtype is that of type
-/// variable `dtype_variable`, or `fixed_dtype` where that is empty.
+/// A row-major tensor. A row is the innermost extent, and rows need not be contiguous. The dtype is
+/// that of type variable `dtype_variable`, or `fixed_dtype` where that is empty.
 struct Tensor {
   std::string name;
   TensorRole role = TensorRole::in;
   std::string dtype_variable;
   DType fixed_dtype = DType::fp32;
   std::vector<Expression> extent;   ///< outermost first
-  std::optional<Expression> pitch;  ///< elements from row to row; none: they are contiguous
-  std::int64_t alignment = 16;      ///< bytes the caller's pointer is promised to be aligned to
-  std::optional<Expression> when;   ///< absent from the launch where false
+  std::optional<Expression> pitch;  ///< elements from row to row; none if rows are contiguous
+  std::int64_t alignment = 16;      ///< of the caller's pointer, in bytes
+  std::optional<Expression> when;   ///< where it is 0, the problem does not have it
   bool warm = false;                ///< an input that l2=mixed finds in the L2
-  std::optional<TensorDraw> draw;   ///< of an input; none: as the operation's inputs are
+  std::optional<TensorDraw> draw;   ///< of an input; none: that of the operation
 };
 
 struct Scalar {
   std::string name;
   DType dtype = DType::fp32;
   double default_value = 0;
-  double checked_value = 0;        ///< what checks and timing pass
-  std::optional<Expression> when;  ///< absent from the launch where false: kernels get the default
+  double checked_value = 0;  ///< what checks and timing pass
+  std::optional<Expression>
+      when;  ///< where it is 0, the problem does not have it: kernels get the default
 };
 
-/// How the checker bounds the error of a correct kernel: |x - r| <= c * sqrt(reduction) * u_acc *
-/// magnitude + u_out * |r|, with u_acc by `accumulate`.
+/// The bound for errors of a correct kernel: |x - r| <= c * sqrt(reduction) * u_acc * magnitude +
+/// u_out * |r|, where u_acc is the unit of rounding of `accumulate`.
 struct Tolerance {
-  std::optional<Expression> reduction;  ///< terms summed per output; none means 1
+  std::optional<Expression> reduction;  ///< terms summed for each output; none: 1
   DType accumulate = DType::fp32;
 };
 
-/// A tensor of one problem with its sizes known.
+/// A tensor of one problem, with its sizes.
 struct TensorShape {
   std::string name;
   TensorRole role = TensorRole::in;
@@ -112,81 +114,81 @@ struct TensorShape {
   std::vector<std::int64_t> extent;
   std::int64_t alignment = 16;
   bool warm = false;       ///< an input that l2=mixed finds in the L2
-  std::int64_t pitch = 0;  ///< elements from row to row; 0 where they are contiguous
+  std::int64_t pitch = 0;  ///< elements from row to row; 0 if rows are contiguous
   Draw draw;               ///< of an input
-  bool always = false;     ///< drawn so for exact tests too, because its values have a meaning
+  bool always = false;     ///< the draw holds for exact tests too, because values have a meaning
 
   std::int64_t columns() const { return extent.back(); }
   std::int64_t row_pitch() const { return pitch == 0 ? columns() : pitch; }
   std::int64_t elements() const;
-  /// From the first element to the last: what lies between rows counts.
+  /// Bytes from the first element to the last, with the gaps between rows.
   std::int64_t bytes() const;
 };
 
-/// The contract of a computation, read from operation.json. Immutable; every method may be called
-/// from any thread.
+/// The contract of a computation, as read from operation.json. Immutable; any thread may call any
+/// method.
 struct Operation {
   std::string name;
   std::string description;
   std::vector<Dim> dims;
   std::vector<TypeVariable> type_variables;
   std::vector<Flag> flags;
-  std::vector<Rule> requirements;  ///< that every problem keeps
+  std::vector<Rule> requirements;  ///< that every problem must obey
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
   DrawKind timing_inputs = DrawKind::normal;
-  /// What makes every order of summation give the same bits; none where the result is no sum of
-  /// products.
+  /// The draw with which every order of summation gives the same bits; none where the result is no
+  /// sum of products.
   std::optional<DrawKind> exact_inputs;
-  std::optional<Expression> exact_when;  ///< of which problems that is true; none means all
+  std::optional<Expression> exact_when;  ///< the problems of which that is true; none: all
   Tolerance tolerance;
   Expression flops;
-  Expression bytes;                  ///< the fewest bytes device memory must move
+  Expression bytes;                  ///< the fewest bytes that memory must move
   Problem example;                   ///< one real shape, for `make tune` and tests
-  std::vector<UnfusedStep> unfused;  ///< the same as separate kernels; empty: it is one as it is
+  std::vector<UnfusedStep> unfused;  ///< the same as separate kernels, if any
   LaunchSpec reference;
   std::string reference_source;
   std::vector<DeviceHeader> reference_headers;  ///< files beside it, which it may include
   std::string folder;                           ///< for messages
-  /// That users gave, where a flag takes functions; no two have one name.
+  /// The functions that users gave for a flag, with different names.
   std::vector<std::shared_ptr<const UserFunction>> functions;
 
-  /// The problem with dims, dtypes and flags in declared order, defaults left out, formulas in
-  /// normal form and functions by their digest: its `text()` is the canonical text. Errors:
-  /// `invalid_argument` naming the operation, the field, the value given and those allowed.
+  /// The normalised problem: dims, dtypes and flags in declared order without those that have their
+  /// default, formulas in normal form, and functions by their digest. Its `text()` is the canonical
+  /// text. Errors: `invalid_argument` with the operation, the field, the given value and the
+  /// allowed ones.
   Result<Problem> normalize(const Problem& problem) const;
 
-  /// The size of every dim of a normalised problem, in declared order. Of one that is not normal
-  /// what it lacks is 0.
+  /// The sizes of all dims of a normalised problem, in declared order. If the problem is not
+  /// normalised, missing dims are 0.
   std::vector<std::int64_t> sizes(const Problem& normalized) const;
 
-  /// The names of a normalised problem in the expression language: dims, flags, dtypes, their
-  /// value constants, `<type variable>_bytes`, and for formulas `<flag>_<variable>`, 1 where it is
-  /// used.
+  /// The names of a normalised problem in the expression language: dims, flags, dtypes, the
+  /// constants of their values, `<type variable>_bytes`, and `<flag>_<variable>`, which is 1 where
+  /// a formula uses the variable.
   Scope scope(const Problem& normalized) const;
 
   /// The names that `scope` gives, in its order.
   std::vector<std::string> value_names() const;
 
-  /// The formula of a flag that is one, in a normalised problem.
+  /// The formula of a formula flag in a normalised problem.
   Formula formula(const Problem& normalized, const Flag& flag) const;
 
-  /// Whether a normalised problem brings a function along.
+  /// Whether a normalised problem has a function.
   bool takes_function(const Problem& normalized) const;
 
-  /// The function that a normalised problem names by flag `flag`; null where it names none, or one
-  /// that was not given.
+  /// The function of flag `flag` in a normalised problem. Null where there is none, or its file was
+  /// not given.
   const UserFunction* function(const Problem& normalized, const Flag& flag) const;
 
   /// The dtype of type variable `name` in a normalised problem.
   DType dtype(const Problem& normalized, std::string_view name) const;
 
-  /// The tensors present in a normalised problem, in declared order. Errors: an extent that
-  /// overflows or is not positive; a draw that the tensor's dtype does not hold.
+  /// The tensors of a normalised problem, in declared order. Errors: an extent that overflows or is
+  /// not positive; a draw outside of the range of the tensor's dtype.
   Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const;
 
-  /// The scalars that a normalised problem takes, in declared order. Errors: a condition that
-  /// overflows.
+  /// The scalars of a normalised problem, in declared order. Errors: a condition that overflows.
   Result<std::vector<Scalar>> present_scalars(const Problem& normalized) const;
 };
 

@@ -8,8 +8,8 @@
 
 namespace kernwright {
 
-/// A device function that a user gives as a file, for problems to bring along: CUDA source, or
-/// LTO-IR that kernels are linked with.
+/// A device function for problems, which a user gives as a file: CUDA source, or LTO-IR that
+/// kernels are linked with.
 struct UserFunction {
   std::string name;    ///< the file's up to its first dot: what problems may call it
   std::string digest;  ///< of the bytes, in hex: what it is called in a problem's key
@@ -17,14 +17,14 @@ struct UserFunction {
   bool is_lto_ir = false;
   std::string file;  ///< for messages
 
-  /// Reads `NAME.cu` or `NAME.ltoir`. Errors: `invalid_argument` for another ending, or a name that
+  /// Reads `NAME.cu` or `NAME.ltoir`. Errors: `invalid_argument` for another ending, or a NAME that
   /// is no identifier.
   static Result<UserFunction> read(const std::filesystem::path& file);
 
-  /// What problems call the function in `file`.
+  /// The name by which problems refer to the function in `file`.
   static std::string name_of(const std::filesystem::path& file);
 
-  /// Whether `text` is written as a digest is.
+  /// Whether `text` has the form of a digest.
   static bool is_digest(std::string_view text);
 };
 

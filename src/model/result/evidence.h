@@ -9,15 +9,16 @@
 
 namespace kernwright {
 
-/// How far a measuring environment can be trusted. A record of a lower level never outranks one of
-/// a higher level. `a`: nothing found; `b`: usable, replaced by what is measured under `a`; `c`:
-/// provisional, to be measured again at the next chance. The spelling on disk is "A", "B", "C".
+/// How far the environment of a measurement can be trusted. A record of a lower level never
+/// outranks one of a higher level. `a`: nothing was found. `b`: usable; a record under `a` replaces
+/// it. `c`: provisional; to be measured again at the next chance. The spelling on disk is "A", "B",
+/// "C".
 enum class Trust { a, b, c };
 
 std::string_view to_string(Trust trust);
 std::optional<Trust> parse_trust(std::string_view text);
 
-/// One finding of the audit: what was looked at, what it means for the trust, and what was seen.
+/// The result of one check of the audit: the trust that it allows, and what was seen.
 struct AuditRow {
   std::string check;  ///< "injection_variables", "foreign_processes", "power_cap", ...
   Trust trust = Trust::a;
@@ -26,20 +27,20 @@ struct AuditRow {
   friend bool operator==(const AuditRow&, const AuditRow&) = default;
 };
 
-/// The state of the environment that was measured in.
+/// The state of the environment of a measurement.
 struct Audit {
   std::vector<AuditRow> rows;
 
-  /// The worst row's; `a` without rows.
+  /// The trust of the worst row; `a` without rows.
   Trust trust() const;
-  /// Keeps the worse of both for every check.
+  /// Keeps the worse of the two rows of every check.
   void merge(const Audit& other);
 
   friend bool operator==(const Audit&, const Audit&) = default;
 };
 
-/// How sure the choice among the finalists is. `win`: all others are slower; `tie`: the winner was
-/// chosen by a fixed rule among equals; `unresolved`: the rounds were over before that was known.
+/// How sure the choice among the finalists is. `win`: all others are slower. `tie`: a fixed rule
+/// chose the winner among equals. `unresolved`: the rounds ended before that was known.
 enum class Verdict { win, tie, unresolved };
 
 std::string_view to_string(Verdict verdict);
@@ -59,16 +60,16 @@ struct Slowdown {
 
 std::optional<KernelPath> parse_kernel_path(std::string_view text);
 
-/// What a kernel takes on one launch path, medians.
+/// The times of a kernel on one launch path, as medians.
 struct PathTime {
   KernelPath path = KernelPath::stream;
   double host_us = 0;    ///< the calling thread's time per launch
-  double period_us = 0;  ///< of launches back to back
+  double period_us = 0;  ///< per launch, of launches back to back
 
   friend bool operator==(const PathTime&, const PathTime&) = default;
 };
 
-/// A kernel on every launch path. Without times it was not measured, and no path is the best.
+/// The times of a kernel on every launch path. Empty, without a best path, if it was not measured.
 struct LaunchPaths {
   std::vector<PathTime> times;
   std::optional<KernelPath> best;

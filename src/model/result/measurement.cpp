@@ -28,7 +28,7 @@ static_assert(std::size(kOutcomes) == static_cast<std::size_t>(Outcome::device_l
 
 constexpr std::string_view kL2States[] = {"cold", "warm", "mixed"};
 
-/// Infinite for no samples, so that nothing measured never wins.
+/// The median; infinite without samples, so that a candidate without samples never wins.
 double median_of(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::infinity();
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

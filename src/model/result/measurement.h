@@ -10,7 +10,7 @@
 
 namespace kernwright {
 
-/// How a trial ended. Closed; the spelling is the spelling on disk.
+/// How a trial ended. These are all outcomes, and their spelling is that on disk.
 enum class Outcome {
   ok,
   rejected,
@@ -31,8 +31,8 @@ enum class Outcome {
 std::string_view to_string(Outcome outcome);
 std::optional<Outcome> parse_outcome(std::string_view text);
 
-/// What was timed: launches from a graph, back to back for so long that the power limit counts,
-/// with the L2 as `l2` says. Part of a record's key.
+/// How kernels are timed: launched from a graph, back to back for so long that the power limit
+/// counts, with the L2 in state `l2`. It is part of a record's key.
 struct MeasurePolicy {
   L2State l2 = L2State::cold;
 
@@ -41,7 +41,7 @@ struct MeasurePolicy {
   friend bool operator==(const MeasurePolicy&, const MeasurePolicy&) = default;
 };
 
-/// The policy whose text is `text`.
+/// The policy with this text; nothing where there is none.
 std::optional<MeasurePolicy> parse_policy(std::string_view text);
 
 /// One sample: the mean time of a unit of work over a graph replay of 1 to 4 ms.
@@ -53,30 +53,30 @@ struct Sample {
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
-/// Times of one unit of work in microseconds, in the order taken. Of finalists, entry i was taken
-/// in round i.
+/// Times of one unit of work in microseconds, in the order in which they were taken. For finalists
+/// entry i was taken in round i.
 struct Measurement {
   std::vector<double> samples_us;
   std::vector<double> sm_mhz = {};  ///< one per sample, or empty where not known
 
   double median_us() const;
-  /// Median absolute deviation from the median.
+  /// The median absolute deviation from the median.
   double mad_us() const;
   double min_us() const;
 };
 
-/// What the checks found, and how far they went: the proof that a record keeps.
+/// The checks that were made and what they found, as a record keeps it.
 struct CheckReport {
-  double max_error = 0;         ///< largest |x - r| over its bound; at most 1 passes
-  std::int64_t mismatches = 0;  ///< elements beyond their bound, NaN included
+  double max_error = 0;         ///< largest |x - r| / bound; at most 1 passes
+  std::int64_t mismatches = 0;  ///< elements beyond their bound, or NaN
   std::int64_t elements = 0;
   std::string first_mismatch;  ///< "d[3,17]: 0.5 != 0.25 (bound 0.01)"
   bool exact = false;          ///< right to the last bit on small integers
   bool guarded = false;        ///< red zones on both sides of every tensor stayed intact
-  bool unmapped = false;       ///< ran with every tensor against an unmapped page
+  bool unmapped = false;       ///< it ran with every tensor against an unmapped page
   int repeats = 0;             ///< runs on equal inputs whose results were compared
   bool deterministic = true;   ///< their bits were equal
-  bool after_timing = false;   ///< right again after it was timed
+  bool after_timing = false;   ///< it was right again after it was timed
 };
 
 }  // namespace kernwright

@@ -7,7 +7,7 @@
 
 namespace kernwright {
 
-/// Registers, spills and memory of one compiled kernel, read from the compiler's log and the cubin.
+/// The resources of one compiled kernel, read from the compiler's log and the cubin.
 struct Resources {
   int registers = 0;
   int spill_store_bytes = 0;
@@ -20,12 +20,12 @@ struct Resources {
   friend bool operator==(const Resources&, const Resources&) = default;
 };
 
-/// A candidate and its outcome, with the measurement if there is one.
+/// A candidate that was tried: its outcome, and the measurement if there is one.
 struct Trial {
   std::string kernel_template;
   Configuration configuration;
   Outcome outcome = Outcome::rejected;
-  std::string detail;  ///< why, where the outcome is not ok
+  std::string detail;  ///< the reason, if the outcome is not ok
   Measurement measurement;
   CheckReport check;
   Resources resources;
