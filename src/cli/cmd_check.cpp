@@ -19,13 +19,13 @@
 namespace kernwright::cli {
 namespace {
 
-// Profiles that stand for their architectures when templates are checked without a GPU. References
-// run wherever the operation does, so one compile, for the newest of them, is enough.
+// One profile for each architecture, for checking templates without a GPU. A reference runs on all
+// architectures, so it is compiled only for the newest.
 constexpr const char* kSampleProfiles[] = {"a100_80", "a10g", "l40s", "h200"};
 constexpr const char* kReferenceProfile = "h200";
-// How many points of a space are looked at to find the samples.
+// The number of points of a space that are examined to find the samples.
 constexpr int kLooks = 1000;
-// How many compiles are held, each with its text and its cubin, before the first is told.
+// The number of compiles that are kept, with text and cubin, before the first result is printed.
 constexpr std::size_t kMostPending = 256;
 
 using Clock = std::chrono::steady_clock;
@@ -34,7 +34,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// The problem, then with each other dtype.
+/// Adds the problem, and the problem with each other dtype.
 void add_dtypes(const Operation& operation, const Problem& problem, std::vector<Problem>& to) {
   to.push_back(problem);
   for (const TypeVariable& variable : operation.type_variables) {
@@ -44,7 +44,7 @@ void add_dtypes(const Operation& operation, const Problem& problem, std::vector<
   }
 }
 
-/// The operation's example with every dim that is matched by bucket at 1.
+/// The operation's example with size 1 for every dim that is matched by bucket.
 Problem smallest_example(const Operation& operation) {
   Problem::Dims smallest = operation.example.dims();
   for (auto& [name, size] : smallest) {
@@ -53,8 +53,8 @@ Problem smallest_example(const Operation& operation) {
   return Problem::make(operation.name, std::move(smallest), operation.example.flags());
 }
 
-/// The problem as the operation takes it; where a dtype or a flag goes with one value of another
-/// flag alone, with the first such value.
+/// Normalises the problem. If its dtype or flag needs another value of another flag, it gets the
+/// first value that works.
 Result<Problem> normalize(const Operation& operation, const Problem& problem) {
   Result<Problem> given = operation.normalize(problem);
   for (const Flag& flag : operation.flags) {
@@ -65,7 +65,7 @@ Result<Problem> normalize(const Operation& operation, const Problem& problem) {
   return given;
 }
 
-/// Those of them that the operation takes, each once.
+/// The problems that the operation accepts, each once.
 std::vector<Problem> normalize(const Operation& operation, const std::vector<Problem>& problems) {
   std::vector<Problem> normalized;
   for (const Problem& problem : problems) {
@@ -78,8 +78,8 @@ std::vector<Problem> normalize(const Operation& operation, const std::vector<Pro
   return normalized;
 }
 
-/// The operation's example, then the example with each other dtype, each other value of a flag, and
-/// of the smallest size: what a template must compile for where it applies.
+/// The problems for which a template must compile where it applies: the operation's example, the
+/// example with each other dtype and each other value of a flag, and the smallest example.
 std::vector<Problem> problems_to_try(const Operation& operation) {
   std::vector<Problem> problems;
   add_dtypes(operation, operation.example, problems);
@@ -92,7 +92,8 @@ std::vector<Problem> problems_to_try(const Operation& operation) {
   return normalize(operation, problems);
 }
 
-/// What whole spaces are compiled for: the example, and the smallest, in every dtype.
+/// The problems for which whole spaces are compiled: the example and the smallest example, in every
+/// dtype.
 std::vector<Problem> problems_of_all(const Operation& operation) {
   std::vector<Problem> problems;
   add_dtypes(operation, operation.example, problems);
@@ -100,7 +101,7 @@ std::vector<Problem> problems_of_all(const Operation& operation) {
   return normalize(operation, problems);
 }
 
-/// Why the compiled kernel cannot be what the manifest describes; empty where it can.
+/// Why the compiled kernel does not fit the manifest; empty where it fits.
 std::string missing_entry(const Candidate& candidate, const CompiledKernel& compiled) {
   for (const LaunchSpec& launch : candidate.kernel_template->launches) {
     std::string known;
@@ -120,14 +121,14 @@ std::string missing_entry(const Candidate& candidate, const CompiledKernel& comp
 
 struct CheckOptions {
   std::vector<std::string> profiles;  ///< to check templates for
-  bool all = false;                   ///< every configuration in place of samples
+  bool all = false;                   ///< every configuration instead of samples
   int samples = 0;
   bool quiet = false;    ///< prints nothing
-  bool verbose = false;  ///< prints what is right too
+  bool verbose = false;  ///< prints compiles without defects too
 };
 
-/// A defect with how often it was found: each by its message, whatever target it names in front of
-/// the compiler's log.
+/// The defects that were found, with their numbers. Defects with the same message count as one,
+/// whatever target the message names before the compiler's log.
 class Defects {
  public:
   void add(std::string_view where, std::string_view what) {
@@ -139,7 +140,7 @@ class Defects {
     order_.push_back(&seen);
   }
 
-  /// Prints each once, in the order in which they were found, and forgets them.
+  /// Prints each defect once, in the order in which they were found, and clears the list.
   void print_all() {
     for (const Seen* seen : order_) {
       const std::string_view text = trim(seen->text);
@@ -159,7 +160,7 @@ class Defects {
   std::vector<const Seen*> order_;
 };
 
-/// Compiles what it is given ahead and tells the results in that order.
+/// Compiles the candidates that are added, in parallel, and prints the results in their order.
 class Checker {
  public:
   Checker(const Catalog& catalog, CheckOptions options)
@@ -167,8 +168,8 @@ class Checker {
         options_(std::move(options)),
         pool_(std::shared_ptr<Compiler>(make_toolkit_compiler()), {}) {}
 
-  /// The default for every problem to try, and `samples` spread evenly over the space, are compiled
-  /// for every profile; with `all` the whole space, for fewer problems.
+  /// Adds compiles for every profile: the default configuration for every problem, and `samples`
+  /// that are spread evenly over the space. With `all` it adds the whole space, for fewer problems.
   void add_template(const KernelTemplate& kernel_template) {
     const Operation& operation = **catalog_.operation(kernel_template.operation);
     std::vector<Problem> problems = problems_to_try(operation);
@@ -178,7 +179,7 @@ class Checker {
       const bool takes_one = std::any_of(plain.begin(), plain.end(), [&](const Problem& problem) {
         return applies(kernel_template, operation, problem, profile).has_value();
       });
-      if (takes_one) problems = std::move(plain);  // else it is for a flag's value
+      if (takes_one) problems = std::move(plain);  // else the template is only for a flag's value
     }
     std::string refusal;
     bool default_holds = false;
@@ -187,7 +188,7 @@ class Checker {
       const DeviceProfile profile = *find_profile(id);
       if (!kernel_template.runs_on(profile.sm_arch)) continue;
       runs = true;
-      // For the first problem that the template takes; for the others the default.
+      // Samples are for the first problem that the template applies to, the default is for all.
       int wanted = options_.samples;
       for (const Problem& problem : problems) {
         if (Result<void> fits = applies(kernel_template, operation, problem, profile); !fits) {
@@ -222,7 +223,7 @@ class Checker {
     }
   }
 
-  /// The reference of an operation, and whether its unfused form fits together.
+  /// Adds the reference of an operation, and checks its unfused form.
   void add_operation(const Operation& operation) {
     const DeviceProfile profile = *find_profile(kReferenceProfile);
     for (const Problem& problem : problems_to_try(operation)) {
@@ -268,8 +269,8 @@ class Checker {
     Json json = Json::object();
   };
 
-  /// Goes through the space in steps of the golden section: spread evenly, in step with no
-  /// parameter's list of values.
+  /// Adds samples. It walks the space in steps of the golden section, which are spread evenly and
+  /// in step with no parameter's list of values.
   void add_samples(const KernelTemplate& kernel_template, const Operation& operation,
                    const Problem& problem, const DeviceProfile& profile, int wanted) {
     const auto size = static_cast<double>(kernel_template.space.size());
@@ -292,7 +293,7 @@ class Checker {
     }
   }
 
-  /// False where the same text is compiled already.
+  /// False where the same text is added already.
   bool add_compile(const Candidate& candidate, const DeviceProfile& profile, bool is_default) {
     const KernelTemplate& kernel_template = *candidate.kernel_template;
     return add_request({.name = kernel_template.name,
@@ -347,7 +348,7 @@ class Checker {
     const CompiledKernel& kernel = **compiled;
     const Resources resources = kernel.resources();
     if (pending.candidate) pending.defect = missing_entry(*pending.candidate, kernel);
-    // Spilling configurations are dropped when tuning; the default is what is left then.
+    // Tuning drops configurations that spill, but it needs the default.
     if (pending.is_default) {
       const std::int64_t allowed = pending.candidate->kernel_template->allowed_spill_bytes;
       if (resources.spill_bytes() > allowed) {
@@ -402,8 +403,8 @@ class Checker {
   std::deque<Pending> pending_;
   std::optional<Error> no_compiler_;
   Json rows_ = Json::array();
-  std::string told_;  ///< the template or operation whose results are being told
-  Defects found_;     ///< of it
+  std::string told_;  ///< the template or operation whose results are printed now
+  Defects found_;     ///< those of that template or operation
   ProgressLine progress_;
   const Clock::time_point start_ = Clock::now();
   int compiles_ = 0;
@@ -456,7 +457,7 @@ class Check : public Command {
       report(parsed.error());
       if (json)
         print_json(Json{{"templates", 0}, {"defects", 1}, {"error", parsed.error().message}});
-      return Status::failed;  // what was to be checked is defective, not the command
+      return Status::failed;  // the checked files are defective, not the arguments
     }
     const Catalog& catalog = **loaded;
     if (path_.empty() && !json) {
@@ -491,8 +492,8 @@ class Check : public Command {
   }
 
  private:
-  /// With a PATH, the built-in templates are loaded, since its templates may implement their
-  /// operations, but not checked again.
+  /// Whether the file at `place` is to be checked. With a PATH the built-in templates are loaded,
+  /// because the user's templates may implement their operations, but not checked.
   bool is_checked(std::string_view place) const {
     return path_.empty() || place.starts_with(concat(path_.getValue(), "/"));
   }

@@ -35,7 +35,8 @@ Json audit_json(const Audit& audit) {
   return {{"trust", to_string(audit.trust())}, {"rows", std::move(rows)}};
 }
 
-/// What tuning would find now on the GPU, or on the host alone where `info` is null.
+/// The audit that tuning would make now, of GPU and host, or of the host alone where `info` is
+/// null.
 Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_root,
                CompilePool& pool) {
   AuditorOptions options;

@@ -9,7 +9,7 @@
 namespace kernwright::cli {
 namespace {
 
-/// A manifest's expression as a problem would say it: bias=column for bias == bias_column.
+/// An expression of a manifest in the words of a problem: bias=column for bias == bias_column.
 std::string readable(const Expression& expression) {
   static const std::regex equal(R"(\b(\w+) == \1_(\w+))");
   static const std::regex differs(R"(\b(\w+) != \1_(\w+))");
@@ -48,7 +48,7 @@ std::string role_text(TensorRole role) {
   return role == TensorRole::in ? "in" : role == TensorRole::out ? "out" : "inout";
 }
 
-/// "sm_90a", "sm_80 and newer".
+/// The architectures of a template: "sm_90a", "sm_80 and newer".
 std::string architectures(const KernelTemplate& kernel_template) {
   const ArchRange& arch = kernel_template.arch;
   std::string first = kernel_template.target(arch.min);
@@ -172,7 +172,7 @@ Table flags_table(const Operation& operation) {
   return table;
 }
 
-/// What a launch takes, in its order.
+/// The arguments of a launch, in their order.
 Table arguments_table(const Operation& operation) {
   Table table({{"launch takes"}, {""}, {"dtype"}, {"extent"}});
   const auto add = [&](const std::string& name, std::string kind, std::string dtype,

@@ -8,7 +8,7 @@
 namespace kernwright::cli {
 namespace {
 
-// Where many prewarm one cache, none of them serves yet: waiting saves the compile.
+// Processes that prewarm one cache do not serve yet, so waiting for another one's compile pays.
 constexpr std::chrono::seconds kPatience{30};
 
 class Prewarm : public Command {

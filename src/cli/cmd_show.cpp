@@ -11,8 +11,8 @@
 namespace kernwright::cli {
 namespace {
 
-/// Puts what is served first, where that is a runner-up since the winner is banned or it is pinned;
-/// the candidate that it stands in for, empty where there is none.
+/// If a runner-up is served, because it is pinned or the winner is banned, puts it first and
+/// returns the candidate that it replaces. Empty otherwise.
 std::string put_first(TuningRecord& record, const std::string& served) {
   const auto id = [](const RankedConfiguration& ranked) {
     return ranked.kernel_template + " " + ranked.configuration.text();
@@ -24,7 +24,7 @@ std::string put_first(TuningRecord& record, const std::string& served) {
   if (measured == served || found == record.runners_up.end()) return {};
   std::swap(record.winner, *found);
   std::rotate(record.runners_up.begin(), found, found + 1);
-  record.launch_paths = {};  // they are of the other alone
+  record.launch_paths = {};  // they were measured for the replaced one
   return measured;
 }
 

@@ -126,7 +126,7 @@ class Tune : public Command {
   }
 
  private:
-  /// What was found is worth little where no later process finds it.
+  /// Reports a result that could not be stored, and fails: no later process would find it.
   static Status kept(const std::string& unstored) {
     if (unstored.empty()) return Status::ok;
     return report({ErrorCode::io, concat("the record was not written: ", unstored)});
@@ -143,7 +143,7 @@ class Tune : public Command {
   }
 
   Status compare(ServiceCore& service, const Problem& problem) const {
-    std::optional<TuningResult> fused;  // asked for first
+    std::optional<TuningResult> fused;  // the fused problem's result, which comes first
     std::string unstored;
     const auto tune = [&](const Problem& each, double seconds) -> Result<TuningRecord> {
       KW_ASSIGN(TuningResult result, tune_or_predict(service, each, options(seconds), json));
@@ -166,7 +166,7 @@ class Tune : public Command {
     return kept(unstored);
   }
 
-  /// What only the search would notice, or, where nothing is measured, nobody.
+  /// Checks options early. Without a measuring search nothing else would check them.
   Result<void> check_options() const {
     if (trials_.getNumOccurrences() > 0 && trials_ < 1) {
       return Error{ErrorCode::invalid_argument,
@@ -184,7 +184,7 @@ class Tune : public Command {
                         did_you_mean(strategy_.getValue(), names), ", there are ", known)};
   }
 
-  /// What only a search that measures takes is refused where there is none.
+  /// Refuses options of a search that measures where nothing is measured.
   Result<void> check_prediction(const ServiceCore& service) const {
     if (service.has_device()) return {};
     const std::initializer_list<const llvm::cl::Option*> of_searches = {&strategy_, &seed_,

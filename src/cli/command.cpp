@@ -32,7 +32,7 @@ ServiceFlags::ServiceFlags(llvm::cl::SubCommand& sub)
                          "default: for the GPU of --device"),
           llvm::cl::value_desc("NAME"), llvm::cl::sub(sub),
           llvm::cl::cb<void, const std::string&>([this](const std::string& name) {
-            // Records have the profile's id; an unknown name is for the service to refuse.
+            // Records have the profile's id. The service refuses an unknown name.
             if (const Result<DeviceProfile> profile = find_profile(name)) {
               sku.setValue(profile->id);
             }

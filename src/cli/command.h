@@ -12,11 +12,11 @@
 
 namespace kernwright::cli {
 
-/// What a command's run ends in: the exit status of the program. One that Ctrl-C ends exits with
-/// 130 (see `end_on_interrupt`).
+/// The result of a command, which is the exit status of the program. If Ctrl-C ends the program,
+/// its status is 130 (see `end_on_interrupt`).
 enum class Status { ok = 0, failed = 1, usage = 2 };
 
-/// One command: its options, registered with the parser while it exists, and what it does.
+/// One command. While the object exists its options are registered with the parser.
 class Command {
  public:
   Command(llvm::StringRef name, llvm::StringRef help)
@@ -24,14 +24,14 @@ class Command {
         json("json", llvm::cl::desc("Print one JSON object instead of text"), llvm::cl::sub(sub)) {}
   virtual ~Command() = default;
   virtual Status run() = 0;
-  /// Whether its words are a problem, OPERATION name=value.
+  /// Whether its positional words are a problem, OPERATION name=value.
   virtual bool takes_problem() const { return false; }
 
   llvm::cl::SubCommand sub;
   llvm::cl::opt<bool> json;
 };
 
-/// The option of the commands whose text is laid out for a terminal.
+/// The option --verbose of commands whose text is laid out for a terminal.
 struct VerboseFlag {
   explicit VerboseFlag(llvm::cl::SubCommand& sub)
       : given("verbose", llvm::cl::desc("Leave nothing out, and do not break lines"),
@@ -47,7 +47,7 @@ struct ServiceFlags {
   explicit ServiceFlags(llvm::cl::SubCommand& sub);
 
   ServiceOptions options() const;
-  /// The words of a command line that gives the same options, for device `number`.
+  /// The words of a command line with the same options, but for device `number`.
   std::vector<std::string> arguments(int number) const;
   Result<std::shared_ptr<ServiceCore>> open() const { return ServiceCore::open(options()); }
 
@@ -63,8 +63,8 @@ struct ServiceFlags {
 /// The positional words `OPERATION dim=value ...`.
 struct ProblemWords {
   explicit ProblemWords(llvm::cl::SubCommand& sub);
-  /// One --epilogue is the problem's where that names none. Errors: `invalid_argument` where there
-  /// are no words, or one is not `name=value`.
+  /// Parses the words. If there is one --epilogue, and the problem names none, it is added to the
+  /// problem. Errors: `invalid_argument` where there are no words, or one is not `name=value`.
   Result<Problem> parse(const ServiceFlags& service) const;
 
   llvm::cl::list<std::string> words;
@@ -73,13 +73,13 @@ struct ProblemWords {
 /// The positional `WORKLIST.json`.
 struct WorklistFile {
   explicit WorklistFile(llvm::cl::SubCommand& sub);
-  /// Reads the file. Errors: `invalid_argument` where none is named or it is no worklist.
+  /// Reads the file. Errors: `invalid_argument` where no file is given or it is no worklist.
   Result<std::vector<WorklistEntry>> read() const;
-  /// The problems, normalised, each once. Errors: of the first entry that no operation accepts,
+  /// The normalised problems, each once. Errors: that of the first entry that no operation accepts,
   /// with its place.
   Result<std::vector<Problem>> normalize(const std::vector<WorklistEntry>& entries,
                                          const ServiceCore& service);
-  /// Where the file has a problem that `normalize` gave: "list.json:3".
+  /// The place in the file, "list.json:3", of a problem that `normalize` returned.
   std::string place(const Problem& normalized) const;
 
   llvm::cl::opt<std::string> path;
@@ -88,10 +88,10 @@ struct WorklistFile {
   std::map<std::string, int, std::less<>> lines_;  ///< by normalised text
 };
 
-/// Errors: `invalid_argument` unless `seconds`, a budget, is above 0.
+/// Checks a budget. Errors: `invalid_argument` unless `seconds` is above 0.
 Result<void> check_budget(double seconds);
 
-// One per file cmd_<name>.cpp; the table is in main.cpp.
+// One function for each file cmd_<name>.cpp; main.cpp has the table of them.
 std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_check();
 std::unique_ptr<Command> make_tune();

@@ -18,7 +18,7 @@ Error unknown_option(Command& command, std::string_view option,
                      const std::vector<std::string>& known, const std::string& following) {
   const std::string_view name = option.substr(0, option.find('='));
   const std::string see = concat("; see kernwright ", name_of(command), " --help");
-  // One letter is a dim: any other would be a slip of it.
+  // For one letter, a dim, there is no suggestion: every other letter would be as near.
   const std::string meant = name.size() > 1 ? did_you_mean(concat("--", name), known) : "";
   if (!meant.empty() || !command.takes_problem() || !is_identifier(name)) {
     return {ErrorCode::invalid_argument, concat("no option --", name, meant, see)};
@@ -31,7 +31,7 @@ Error unknown_option(Command& command, std::string_view option,
                  name, "=", value.empty() ? "VALUE" : value, see)};
 }
 
-/// Looks at what follows the command, as the parser will, and takes out what asks for help.
+/// Checks the words after the command as the parser will, and removes those that ask for help.
 Result<void> read_options(Command& command, CommandLine& line) {
   const llvm::StringMap<llvm::cl::Option*>& options = llvm::cl::getRegisteredOptions(command.sub);
   std::vector<std::string> known;
@@ -53,7 +53,7 @@ Result<void> read_options(Command& command, CommandLine& line) {
     if (found == options.end()) {
       return unknown_option(command, option, known, i + 1 < words.size() ? words[i + 1] : "");
     }
-    // The next word is its value, whatever it looks like.
+    // Otherwise the next word is its value, whatever it looks like.
     const bool has_value = option.find('=') != std::string_view::npos;
     if (!has_value && found->second->getValueExpectedFlag() == llvm::cl::ValueRequired) ++i;
   }
@@ -88,7 +88,7 @@ Result<CommandLine> read_command_line(std::vector<std::string> words,
     if (names.back() != first) continue;
     line.words = std::move(words);
     KW_TRY(read_options(*command, line));
-    // The parser would want what a command cannot do without.
+    // The other words are dropped, because the parser would demand required options.
     if (line.help) line.words.resize(1);
     return line;
   }

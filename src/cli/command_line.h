@@ -10,17 +10,17 @@
 
 namespace kernwright::cli {
 
-/// What the words behind the program's name ask for.
+/// The words of the command line after the program's name.
 struct CommandLine {
-  /// What the parser gets: a command with its words, without those that ask for help.
+  /// The words for the parser: a command and its words, without those that ask for help.
   std::vector<std::string> words;
   bool version = false;
-  bool help = false;  ///< of the command, or of all of them where `words` is empty
+  bool help = false;  ///< for the command, or for all where `words` is empty
 };
 
-/// Reads the words, and refuses what the parser would: it knows nothing of problems, and takes
-/// their dims for options. `help tune` is `tune --help`. Errors: `invalid_argument` for an unknown
-/// command and an unknown option, with what may have been meant.
+/// Reads the words before the parser, which knows nothing of problems and would take their dims for
+/// options. `help tune` means `tune --help`. Errors: `invalid_argument` for an unknown command or
+/// option, with the one that was probably meant.
 Result<CommandLine> read_command_line(std::vector<std::string> words,
                                       const std::vector<std::unique_ptr<Command>>& commands);
 

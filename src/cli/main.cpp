@@ -20,7 +20,7 @@ constexpr std::unique_ptr<Command> (*kCommands[])() = {
     make_sweep,  make_prewarm,    make_cache, make_check, make_dispatch,
 };
 
-/// What the tool starts by itself. It is there for whoever names it, and no help tells of it.
+/// A process that the tool starts itself. It can be called by its name, but help does not list it.
 struct Process {
   std::string_view name;
   std::unique_ptr<Command> (*make)();
@@ -39,7 +39,7 @@ What an operation takes: kernwright operations [NAME]. Exit status: 0, 1 where
 something failed, 2 where the command line is wrong, 130 after Ctrl-C.
 )";
 
-/// The parser writes help to a stream of its own.
+/// Prints the help, which the parser writes to a stream of its own.
 Status print_help() {
   llvm::cl::PrintHelpMessage(false, true);
   llvm::outs() << kEnvironment;
@@ -85,7 +85,7 @@ int run_main(std::vector<std::string> words) {
   for (const Process& process : kProcesses) {
     if (!words.empty() && words.front() == process.name) commands.push_back(process.make());
   }
-  // What the parser's library brings along for its own programs.
+  // An option that the parser's library defines for its own programs.
   if (const auto& own = llvm::cl::getRegisteredOptions(); own.count("color") != 0) {
     own.lookup("color")->setHiddenFlag(llvm::cl::Hidden);
   }

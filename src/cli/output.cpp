@@ -22,7 +22,8 @@ std::mutex& stream_mutex() {
   return mutex;
 }
 
-/// Why the first write to standard output that failed did; 0: none has. Under the stream's mutex.
+/// The error number of the first failed write to standard output; 0 if none failed. Under the
+/// stream's mutex.
 int write_error = 0;
 
 void note_write(bool written) {
@@ -66,7 +67,7 @@ void print(std::string_view line) {
 void keep_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) != -1) continue;
-    // Opened the wrong way round: whoever uses it finds an error, as on a closed one.
+    // Opened in the wrong direction, so that its use gives an error, as that of a closed one does.
     if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor) return;
   }
 }
@@ -102,7 +103,7 @@ std::string format_us(double us) {
   };
   constexpr Unit kUnits[] = {{"ns", 1e-3}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}};
   if (us > 0 && us < 1e-3) return "under 1 ns";
-  // What would round to 1000 of a unit is 1 of the next.
+  // A number that would be rounded to 1000 of a unit is printed as 1 of the next.
   constexpr double kNextUnit = 999.95;
   const Unit* unit = std::begin(kUnits);
   while (unit + 1 != std::end(kUnits) && us / unit->us >= kNextUnit) ++unit;

@@ -12,40 +12,40 @@ namespace kernwright::cli {
 
 using Json = nlohmann::ordered_json;
 
-/// One line on standard output. Where that cannot be written, `close_output` tells.
+/// Prints one line on standard output. If that fails, `close_output` reports it.
 void print(std::string_view line);
-/// Sees to it that no file of ours becomes standard output where the program was started without
-/// one. To be called first.
+/// Opens the standard descriptors that the program was started without, so that no file of ours
+/// takes their place. To be called first.
 void keep_standard_descriptors();
-/// Closes standard output, as the last thing a command does. Gives `status`, or, where anything
-/// that was printed could not be written, `failed`, having said so on standard error.
+/// Closes standard output, as the last step of a command. Returns `status`; or, if something could
+/// not be written, reports that on standard error and returns `failed`.
 Status close_output(Status status);
-/// `kernwright: <message>` on standard error; gives `Status::failed`, or `usage` for a bad
-/// argument.
+/// Prints `kernwright: <message>` on standard error. Returns `Status::failed`, or `usage` for an
+/// invalid argument.
 Status report(const Error& error);
-/// `kernwright: warning: <message>` on standard error.
+/// Prints `kernwright: warning: <message>` on standard error.
 void report_warning(std::string_view message);
-/// A JSON object on standard output, indented.
+/// Prints an indented JSON object on standard output.
 void print_json(const Json& json);
 
-/// In the unit that fits, with one digit behind the point, or two below 10: "255.1 us", "1.25 ms",
-/// "116.2 ns".
+/// A time in a fitting unit, with one digit after the point, or two below 10: "255.1 us", "1.25
+/// ms", "116.2 ns".
 std::string format_us(double us);
-/// "32.0 KB", of 1000 bytes each.
+/// A number of bytes in units of powers of 1000, "32.0 KB".
 std::string format_bytes(double bytes);
-/// "82 %", below 10 % with a digit behind the point.
+/// A share in percent, "82 %"; below 10 % it has a digit after the point.
 std::string format_share(double share);
-/// "90 s", "12 min", "3.5 h".
+/// A duration, "90 s", "12 min", "3.5 h".
 std::string format_duration(double seconds);
 
 /// An array of {path, host_us, period_us}.
 Json paths_json(const LaunchPaths& paths);
-/// Its name; null where it is not known.
+/// The name of a path; null where it is not known.
 Json path_json(const std::optional<KernelPath>& path);
 
 Json record_json(const TuningRecord& record);
 
-/// The record with its session's account: trials by outcome and where the time went.
+/// A record with the statistics of its session: trials by outcome, and the time of each part.
 Json result_json(const TuningResult& result);
 
 }  // namespace kernwright::cli

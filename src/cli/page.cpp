@@ -12,14 +12,15 @@ namespace kernwright::cli {
 namespace {
 
 constexpr std::size_t kUsualWidth = 80;
-constexpr std::size_t kLeastWidth = 40;   // less is no width to lay text out for
-constexpr std::size_t kLeastColumn = 28;  // that a table's last column goes on below itself in
-constexpr std::size_t kLabelWidth = 12;   // with the two spaces in front of the label
+constexpr std::size_t kLeastWidth = 40;  // a smaller width is not used
+constexpr std::size_t kLeastColumn =
+    28;                                  // least width for a table's last column to be continued in
+constexpr std::size_t kLabelWidth = 12;  // with the two spaces before the label
 constexpr std::size_t kDigestDigits = 32;
 constexpr std::size_t kKeptDigits = 12;
 constexpr std::string_view kGap = "  ";
 
-/// Characters of UTF-8.
+/// The number of UTF-8 characters.
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
@@ -50,7 +51,7 @@ Page::Page(bool verbose)
 std::string Page::wrapped(std::string_view text, std::size_t indent) const {
   std::string lines;
   std::size_t column = 0;
-  std::size_t gap = 0;  // spaces in front of the word, left out where it begins a line
+  std::size_t gap = 0;  // spaces before the word, left out at the start of a line
   bool begun = false;   // this line has a word
   const std::vector<std::string_view> words = split(text, ' ');
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -58,7 +59,7 @@ std::string Page::wrapped(std::string_view text, std::size_t indent) const {
     if (i > 0) ++gap;
     if (word.empty()) continue;
     const std::size_t size = columns_of(word);
-    // A number keeps its unit.
+    // A number and its unit stay on one line.
     const bool has_unit = i + 1 < words.size() && is_unit(words[i + 1]);
     const std::size_t needed = size + (has_unit ? 1 + columns_of(words[i + 1]) : 0);
     if (begun && column + gap + needed > width_) {
@@ -94,7 +95,7 @@ void Page::print(const Table& table) const {
     widths.push_back(width);
     if (i + 1 < table.columns_.size()) indent += width + kGap.size();
   }
-  // Where hardly anything is left, the last column goes on at the beginning of a line.
+  // Where hardly any width is left, the last column is continued at the start of a line.
   if (indent + kLeastColumn > width_) indent = 2 * kGap.size();
   const auto print_row = [&](const auto& cell_of) {
     std::string line;

@@ -7,16 +7,16 @@
 
 namespace kernwright::cli {
 
-/// Columns of the terminal that `descriptor` is; 80 where it is none.
+/// The width of the terminal `descriptor` in columns; 80 where it is no terminal.
 std::size_t terminal_width(int descriptor);
 
-/// Cells in columns that are as wide as their widest cell, below a header. The last column takes
-/// what a line has left, and goes on below itself.
+/// A table with a header. Columns are as wide as their widest cell. The last column takes the rest
+/// of a line, and is continued below itself.
 class Table {
  public:
   struct Column {
     std::string header;
-    bool right = false;  ///< numbers stand at the right
+    bool right = false;  ///< aligned to the right, for numbers
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
@@ -29,24 +29,23 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Text for people on standard output, in lines that fit the terminal, or 80 columns where there is
-/// none. A verbose page leaves out nothing, and its lines are as long as they are.
+/// Prints text for people on standard output, in lines that fit the terminal, or 80 columns where
+/// there is none. A verbose page leaves nothing out and does not break lines.
 class Page {
  public:
   explicit Page(bool verbose);
 
   bool verbose() const { return verbose_; }
 
-  /// Words broken at spaces into as many lines as they need; all but the first begin with `indent`
+  /// Prints text, broken at spaces into lines, of which all but the first begin with `indent`
   /// spaces. A word that is longer than a line, such as a path, stays whole.
   void print(std::string_view text, std::size_t indent = 0) const;
-  /// The same for `text` behind a label, in a column of its own.
+  /// Prints a label, and `text` in a column after it.
   void print(std::string_view label, std::string_view text) const;
-  /// Indented by two.
+  /// Prints a table, indented by two.
   void print(const Table& table) const;
 
-  /// `text` with what is recognisably a digest, 32 hexadecimal digits or more, cut to 12, unless
-  /// verbose.
+  /// The text, with digests (32 or more hexadecimal digits) cut to 12 digits unless verbose.
   std::string abridged(std::string_view text) const;
 
  private:

@@ -15,20 +15,20 @@ namespace kernwright::cli {
 namespace {
 
 constexpr double kSparseSeconds = 10;
-constexpr int kInterruptedStatus = 128 + SIGINT;  // as a shell tells it
+constexpr int kInterruptedStatus = 128 + SIGINT;  // as shells report it
 
-// What the handler writes. It is set before the handler is, and stays: the handler may call nothing
-// that is not safe in a signal, and finds it by plain pointers.
+// The text that the signal handler writes. It is set before the handler is installed, and never
+// changes. It is a plain pointer, because a handler may only use what is safe in a signal.
 const char* interrupt_text = nullptr;
 std::size_t interrupt_size = 0;
 
 extern "C" void on_interrupt(int) {
-  // Nobody is left to be told that it could not be written.
+  // If it cannot be written, there is nobody to tell.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, interrupt_text, interrupt_size);
   ::_exit(kInterruptedStatus);
 }
 
-/// What a search has found so far, and how long it has left. Empty `progress`: it has not begun.
+/// A line about a search: the best so far, and the time left. `progress` is empty before it begins.
 std::string search_line(const std::optional<TuningProgress>& progress, double seconds,
                         double budget) {
   const double left = budget - seconds;
@@ -55,7 +55,7 @@ void ProgressLine::update(std::string_view text, double now_seconds) {
   if (now_seconds - printed_ < interval) return;
   printed_ = now_seconds;
   dirty_ = true;
-  // A line that went on below could not be replaced.
+  // The line is cut, because a line that wraps cannot be replaced.
   if (terminal_) text = text.substr(0, terminal_width(STDERR_FILENO) - 1);
   std::fprintf(stderr, terminal_ ? "\r\033[K%.*s" : "%.*s\n", static_cast<int>(text.size()),
                text.data());
@@ -100,11 +100,11 @@ void end_on_interrupt(std::string_view message) {
 
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
                                      TuningOptions options, bool quiet) {
-  // As many as are worth printing: what spills or does not compile is dropped.
+  // The number of candidates to print; those that spill or do not compile are dropped.
   constexpr int kPredictCompiles = 4;
-  // A mistake is told before anything else.
+  // An invalid problem is reported before anything else.
   if (Result<ServiceCore::Named> named = service.name(problem); !named) return named.error();
-  std::mutex mutex;  // of `seen`
+  std::mutex mutex;  // guards `seen`
   std::optional<TuningProgress> seen;
   std::optional<Ticker> ticker;
   if (!quiet) {

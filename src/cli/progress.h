@@ -13,8 +13,8 @@
 
 namespace kernwright::cli {
 
-/// A line on standard error that replaces itself on a terminal; elsewhere printed at most every
-/// ten seconds, the first at once or, with `patient`, after these.
+/// A line on standard error. On a terminal each update replaces it. Elsewhere it is printed at most
+/// every ten seconds, for the first time at once or, with `patient`, after ten seconds.
 class ProgressLine {
  public:
   explicit ProgressLine(bool patient = false);
@@ -22,9 +22,9 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// At `seconds` from its start.
+  /// Shows `text`; `seconds` is the time since the start.
   void update(std::string_view text, double seconds);
-  /// Takes it off a terminal, so that other lines can be printed.
+  /// Removes the line from a terminal, so that other lines can be printed.
   void clear();
 
  private:
@@ -33,9 +33,8 @@ class ProgressLine {
   double printed_;
 };
 
-/// Shows `line` of the seconds since its start once a second, from the first on, until it is
-/// destroyed: also while nobody has anything to tell. Where no thread can be started there is no
-/// line; the work itself then says which limit was met.
+/// Shows `line(seconds since the start)` once a second until it is destroyed, from a thread of its
+/// own. Where no thread can be started there is no line; the work itself then reports the limit.
 class Ticker {
  public:
   explicit Ticker(std::function<std::string(double seconds)> line);
@@ -50,15 +49,14 @@ class Ticker {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
-  Thread thread_;  // last: it uses all others
+  Thread thread_;  // last, because it uses all others
 };
 
-/// From here on Ctrl-C ends the program with exit status 130 and `message` on standard error. What
-/// is half done is lost and nothing else, as with any other end: files are published whole. To be
-/// called once.
+/// From now on Ctrl-C ends the program with exit status 130 and `message` on standard error. Only
+/// unfinished work is lost, because files are always published whole. To be called once.
 void end_on_interrupt(std::string_view message);
 
-/// Tunes, or predicts where the service has no GPU, showing progress unless `quiet`.
+/// Tunes, or predicts where the service has no GPU. Shows progress unless `quiet`.
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
                                      TuningOptions options, bool quiet);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kFewRunnersUp = 3;
 
-/// A finalist as a row: what it is called, and whether it is told by its difference.
+/// A finalist as a row: its name, and whether its text is the difference to the winner.
 struct Rank {
   std::string name;
   const RankedConfiguration* ranked = nullptr;
@@ -31,7 +31,7 @@ std::string id_of(const RankedConfiguration& ranked) {
   return concat(ranked.kernel_template, " ", ranked.configuration.text());
 }
 
-/// What `other` has and the winner has not.
+/// The parameters in which `other` differs from the winner.
 std::string difference(const RankedConfiguration& other, const RankedConfiguration& winner) {
   if (other.kernel_template != winner.kernel_template) return id_of(other);
   std::string text;
@@ -42,8 +42,8 @@ std::string difference(const RankedConfiguration& other, const RankedConfigurati
   return text.empty() ? "nothing" : text;
 }
 
-/// How much slower than the fastest finalist, or than the winner by prediction. The winner may not
-/// be the fastest that was measured: where nothing tells two apart, a fixed rule chooses.
+/// How much slower a candidate is than the fastest finalist, or, if predicted, than the winner. The
+/// winner may not be the fastest finalist, because a fixed rule chooses between equals.
 std::string slower_text(const RankedConfiguration& ranked, const TuningRecord& record) {
   const bool measured = record.grade == RecordGrade::measured;
   if (measured && ranked.tied) return "tied";

@@ -10,22 +10,23 @@
 
 namespace kernwright::cli {
 
-/// A record with its evidence, for people: the winner's configuration in full, the runners-up as
-/// what is different in them. A verbose page has all of them, in full, and what made the record.
+/// Prints a record with its evidence, for people: the winner's configuration in full, and of the
+/// runners-up the differences to it. A verbose page has all runners-up in full, and the environment
+/// of the record.
 void print_record(const Page& page, const TuningRecord& record, const ServiceCore& service);
 
-/// A record that was made just now, and how: trials by outcome, and where the time went.
+/// Prints a record that was just made, with trials by outcome and the time of each part.
 void print_result(const Page& page, const TuningResult& result, const ServiceCore& service);
 
-/// A problem with its winner in a few lines. `note` says what is special about it; may be empty.
+/// Prints a problem and its winner in a few lines, with `note` unless that is empty.
 void print_winner(const Page& page, const TuningRecord& record, std::string_view note);
 
-/// The time that speaks for a record: its winner's median, in turn with others, or what was
-/// predicted.
+/// The time of a record: the median of its winner in rounds with the other finalists, or the
+/// predicted time.
 double winner_us(const TuningRecord& record);
 
-/// "82 % of the roofline (208.4 us), bound by memory", or, where launching costs more than the
-/// work, that alone.
+/// "82 % of the roofline (208.4 us), bound by memory", or a text that says that launching costs
+/// more than the work.
 std::string roofline_text(const TuningRecord& record, const ServiceCore& service);
 
 }  // namespace kernwright::cli

@@ -7,14 +7,14 @@
 
 namespace kernwright::cli {
 
-/// What the actions of `kernwright cache` are told.
+/// The options of the actions of `kernwright cache`.
 struct CacheFlags {
   CacheFlags(llvm::cl::SubCommand& sub, const llvm::cl::opt<bool>& json);
 
   std::filesystem::path root() const;
 
   ServiceFlags service;
-  llvm::cl::list<std::string> words;  ///< the action's name, then what it works on
+  llvm::cl::list<std::string> words;  ///< the action's name, then its operands
   llvm::cl::opt<bool> recompile;
   llvm::cl::opt<double> max_gib;
   llvm::cl::opt<double> max_days;
@@ -31,12 +31,13 @@ struct CacheFlags {
 };
 
 Status list_cache(const CacheFlags& flags);
-/// Reads everything: what does not decode, and a record that lacks its winner's bits, is a defect.
+/// Reads all files. A file that does not decode, and a record without its winner's artifact, is a
+/// defect.
 Status verify_cache(const CacheFlags& flags);
 Status compact_cache(const CacheFlags& flags);
 Status prune_cache(const CacheFlags& flags);
 Status merge_caches(const CacheFlags& flags);
-/// `pin`, `ban` and `lift`, by the first word.
+/// The actions `pin`, `ban` and `lift`, which the first word chooses.
 Status decide(const CacheFlags& flags);
 Status show_misses(const CacheFlags& flags);
 Status export_cache(const CacheFlags& flags);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr FileKind kSecretKey{"secret key", 4096};
 
-/// The name of a pair of keys, which a user may give as that of one of its two files.
+/// The name of a pair of keys. A user may give the name of one of its two files instead.
 std::string pair_name(std::string name) {
   for (const std::string_view extension : {".key", ".pub"}) {
     if (name.size() > extension.size() && name.ends_with(extension)) {
@@ -110,7 +110,7 @@ Status make_keys(const CacheFlags& flags) {
   const std::string name = pair_name(*word);
   const std::string secret = name + ".key";
   const std::string shared = name + ".pub";
-  // A secret that nobody else may ever read, and no file over another.
+  // Nobody else may read the secret, and no existing file is replaced.
   if (Result<void> made = create_file(secret, keys->secret_key + "\n", 0600); !made) {
     return report(made.error());
   }

@@ -1,4 +1,4 @@
-// The actions of `kernwright cache` that change it.
+// The actions of `kernwright cache` that change the cache.
 
 #include <algorithm>
 #include <charconv>
@@ -37,7 +37,7 @@ Json winner_json(const HeadWinner& winner) {
           {"measured_us", winner.measured_us}};
 }
 
-/// "A=1 B=-2".
+/// Parses "A=1 B=-2".
 Result<ParameterValues> parse_parameters(std::string_view text) {
   ParameterValues values;
   for (std::string_view word : split(text, ' ')) {
@@ -56,7 +56,7 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
   return values;
 }
 
-/// What a decision is of.
+/// The candidate that a decision is about.
 struct Decided {
   std::string kernel_template;
   Configuration configuration;
@@ -65,7 +65,7 @@ struct Decided {
   std::string id() const { return kernel_template + " " + configuration.text(); }
 };
 
-/// The candidate that --template and --configuration name; nothing where they do not.
+/// The candidate that --template and --configuration name; nothing where these are not given.
 Result<std::optional<Decided>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
                                                const Problem& normalized) {
   if (flags.kernel_template.empty()) return std::optional<Decided>();
@@ -75,7 +75,7 @@ Result<std::optional<Decided>> named_candidate(const CacheFlags& flags, const Se
   return std::optional(Decided{flags.kernel_template, candidate.configuration});
 }
 
-/// The candidate to pin or to ban: the one named, or what is served now.
+/// The candidate to pin or to ban: the one that is named, or the one that is served now.
 Result<std::vector<Decided>> to_decide(const CacheFlags& flags, const ServiceCore& service,
                                        const Problem& normalized) {
   KW_ASSIGN(std::optional<Decided> named, named_candidate(flags, service, normalized));
@@ -91,7 +91,7 @@ Result<std::vector<Decided>> to_decide(const CacheFlags& flags, const ServiceCor
                       "): name the candidate with --template and --configuration")};
 }
 
-/// What to lift: what was decided of the candidate named, or all that was decided for the problem.
+/// The decisions to lift: those about the named candidate, or all decisions about the problem.
 Result<std::vector<Decided>> to_lift(const CacheFlags& flags, const ServiceCore& service,
                                      const Problem& normalized) {
   KW_ASSIGN(const std::optional<Decided> named, named_candidate(flags, service, normalized));

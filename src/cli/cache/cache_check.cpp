@@ -1,4 +1,4 @@
-// The actions of `kernwright cache` that only look.
+// The actions of `kernwright cache` that only read the cache.
 
 #include <algorithm>
 #include <filesystem>
@@ -20,7 +20,7 @@
 namespace kernwright::cli {
 namespace {
 
-/// Defects as they are found, by the file they are of.
+/// The defects that were found, by file.
 class Defects {
  public:
   explicit Defects(bool json) : json_(json) {}
@@ -36,12 +36,12 @@ class Defects {
   Json rows_ = Json::array();
 };
 
-/// The folders of artifacts that could not be read; `RecordStore::list` tells of those of records.
+/// The folders of artifacts that could not be read. (`RecordStore::list` gives those of records.)
 std::vector<FilesBelow::Unread> unread_artifacts(const TieredCache& cache) {
   return files_below(cache.root() / "v1" / "artifacts", cache.root()).unread;
 }
 
-/// Checks the bundle that is in use, whose folder it gives; empty where none is.
+/// Checks the bundle that is in use and gives its folder; empty where there is none.
 std::filesystem::path check_bundle(const std::filesystem::path& root, Defects& defects) {
   std::filesystem::path bundle = installed_bundle(root);
   if (!bundle.empty()) {
@@ -60,12 +60,12 @@ std::filesystem::path check_bundle(const std::filesystem::path& root, Defects& d
   return {};
 }
 
-/// Compiles the winners again, with a service per SKU.
+/// Compiles winners again, with one service for each SKU.
 class Recompiler {
  public:
   explicit Recompiler(const CacheFlags& flags) : flags_(flags) {}
 
-  /// Errors: there is no toolkit, or it fails.
+  /// Errors: those of the toolkit, or that there is none.
   Result<ServiceCore::Recompiled> recompile(const RecordHead& head) {
     if (!find_profile(head.key.sku)) return ServiceCore::Recompiled::other_code;
     std::shared_ptr<ServiceCore>& service = services_[head.key.sku];

@@ -43,13 +43,13 @@ class Sweep : public Command {
     if (!shard) return report(shard.error());
     const Result<std::vector<WorklistEntry>> entries = worklist_.read();
     if (!entries) return report(entries.error());
-    // They start while this process looks at the GPUs.
+    // The processes start while this one examines the GPUs.
     std::vector<SweepRun::Tuner> tuners;
     if (devices().size() > 1 && !dry_run_) tuners = start_sweepers();
     Result<std::vector<std::shared_ptr<ServiceCore>>> services = open_services();
     if (!services) return report(services.error());
     const ServiceCore& first = *services->front();
-    // Every problem is named before the first is tuned: a mistake shows at once.
+    // All problems are normalised before the first is tuned, so that a mistake shows at once.
     Result<std::vector<Problem>> named = worklist_.normalize(*entries, first);
     if (!named) return report(named.error());
     std::vector<Problem> normalized = *std::move(named);
@@ -63,7 +63,7 @@ class Sweep : public Command {
   }
 
  private:
-  /// One per GPU. Only where there is one alone does it tune, in this process.
+  /// Opens one service for each GPU. A single one tunes in this process.
   Result<std::vector<std::shared_ptr<ServiceCore>>> open_services() const {
     std::vector<std::shared_ptr<ServiceCore>> services;
     const std::vector<int> devices = this->devices();
@@ -103,7 +103,7 @@ class Sweep : public Command {
   }
 
   std::vector<SweepRun::Tuner> start_sweepers() const {
-    // Their pools share the cores.
+    // Their compile pools share the cores.
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     const int threads = std::max(1, (cores - 2) / static_cast<int>(devices().size()));
     std::vector<SweepRun::Tuner> tuners;
@@ -133,7 +133,7 @@ class Sweep : public Command {
                     seconds);
       });
     }();
-    // The sweep would fail for them too.
+    // The sweep would fail for the same problems.
     const Status status = plan.impossible() == 0 ? Status::ok : Status::failed;
     const double seconds = plan.seconds(seconds_, static_cast<int>(devices().size()));
     if (json) {

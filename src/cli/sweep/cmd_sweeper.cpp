@@ -26,7 +26,7 @@ class SweeperCommand : public Command {
   Status run() override {
     Result<Channel> channel = inherited_channel();
     if (!channel) return report(channel.error());
-    std::mutex mutex;  // of the channel's sending side: any thread may warn
+    std::mutex mutex;  // guards sending on the channel: any thread may warn
     const auto send = [&](std::string_view line) {
       const std::lock_guard lock(mutex);
       return channel->send(line);
@@ -37,7 +37,7 @@ class SweeperCommand : public Command {
       if (level != LogLevel::warning) return;
       FieldWriter warning;
       warning.write("warning", message);
-      static_cast<void>(send(warning.text()));  // nobody is left to be warned
+      static_cast<void>(send(warning.text()));  // if that fails there is nobody to warn
     };
     const Result<std::shared_ptr<ServiceCore>> service = ServiceCore::open(std::move(options));
     if (!service) return report(service.error());

@@ -11,13 +11,13 @@
 
 namespace kernwright::cli {
 
-/// The problems of a sweep, shared out among tuners, one per GPU, each tuning one at a time.
+/// Runs a sweep: distributes its problems over tuners, one for each GPU. Each tunes one at a time.
 class SweepRun {
  public:
-  /// Sweeps one problem. Called by one thread at a time.
+  /// Tunes one problem. Called by one thread at a time.
   using Tuner = std::function<SweepResult(const Problem&)>;
 
-  /// `normalized` and `tuners` with one or more entries. With `json` no lines are printed.
+  /// `normalized` and `tuners` are not empty. With `json` no lines are printed.
   SweepRun(std::vector<Problem> normalized, std::vector<Tuner> tuners, Page page, bool json)
       : problems_(std::move(normalized)),
         tuners_(std::move(tuners)),
@@ -25,7 +25,7 @@ class SweepRun {
         json_(json),
         results_(problems_.size()) {}
 
-  /// In the order of the problems.
+  /// The results, in the order of the problems.
   std::vector<SweepResult> run();
 
  private:
@@ -39,8 +39,8 @@ class SweepRun {
   std::mutex mutex_;
   std::size_t next_ = 0;
   std::size_t done_ = 0;
-  std::size_t made_ = 0;     ///< of these, not found in the cache
-  double made_seconds_ = 0;  ///< that these took
+  std::size_t made_ = 0;     ///< finished problems that were not in the cache
+  double made_seconds_ = 0;  ///< the time that these took
   std::vector<SweepResult> results_;
 };
 

@@ -12,13 +12,13 @@
 namespace kernwright::cli {
 namespace {
 
-/// For a process whose channel is closed to be gone.
+/// How long a process may take to end after its channel is closed.
 constexpr double kEndSeconds = 10;
 
 }  // namespace
 
 Sweeper::Sweeper(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {
-  static_cast<void>(start());  // tried again when it is asked
+  static_cast<void>(start());  // tried again at the first request
 }
 
 Result<void> Sweeper::start() {

@@ -11,21 +11,21 @@
 
 namespace kernwright::cli {
 
-/// What tunes a sweep's problems on one of several GPUs, in a process of its own, `kernwright
-/// sweeper`: the compiler holds a lock within a process for a part of its work, so that one process
-/// cannot keep several GPUs busy. Started again after it ended. Used by one thread at a time.
-/// Invariant: at most one process, which is gone when this is; it also ends, with its worker, when
-/// the process that started it does.
+/// Tunes problems of a sweep on one of several GPUs, in a process of its own, `kernwright sweeper`.
+/// One process could not keep several GPUs busy, because the compiler holds a lock for a part of
+/// its work. The process is started again after it ended. Used by one thread at a time. Invariant:
+/// there is at most one process, and none after the object is destroyed; it also ends, with its
+/// worker, when the process that started it ends.
 ///
-/// Requests are problems in text form; each is answered by any number of lines {"warning": TEXT}
-/// and one sweep result.
+/// A request is a problem as text. The answer is any number of lines {"warning": TEXT} and one
+/// sweep result.
 class Sweeper {
  public:
-  /// Starts `kernwright` with `arguments`, the first of which is the command. Where that fails, the
-  /// first request says why.
+  /// Starts `kernwright` with `arguments`, of which the first is the command. If that fails, the
+  /// first request gives the error.
   explicit Sweeper(std::vector<std::string> arguments);
 
-  /// The error of the result also says how the process ended, where it did.
+  /// Tunes one problem. If the process ends, the error of the result says how.
   SweepResult sweep(const Problem& problem);
 
  private:

@@ -164,8 +164,8 @@ class Parser {
     return part.binds < binds ? concat("(", part.text, ")") : part.text;
   }
 
-  /// Joins two parts by an operator, which groups to the left. A sign at the start of the right
-  /// part is set off.
+  /// Joins two parts by an operator, which groups to the left. A right part with a sign gets
+  /// parentheses.
   static Part binary(const Part& left, char symbol, const Part& right, int binds) {
     const int stronger = right.binds == kSign ? kPrimary : binds + 1;
     return {concat(within(left, binds), symbol, within(right, stronger)),
