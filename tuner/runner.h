@@ -14,19 +14,20 @@
 
 namespace kernwright {
 
-/// Measures the candidates of one problem, one after another. Implementations: on a device in this
-/// process, in a worker process, from a recording, synthetic. Used by one thread. A candidate's
-/// failure is an `Outcome`; an `Error` means that the runner itself cannot go on.
+/// Measures the candidates of one problem, one after another. There are implementations for a
+/// device in this process, for a worker process, for recordings and for synthetic times. Used by
+/// one thread. A candidate's failure is an `Outcome`; an `Error` means that the runner itself
+/// cannot go on.
 class Runner {
  public:
   using Id = int;
 
-  /// Two kernels of the runner's own, never tuned, that `sample` takes like candidates: they show
-  /// how the device drifts. One is bound by the SMs' arithmetic, one by DRAM.
+  /// Two kernels of the runner that are never tuned, and that `sample` accepts like candidates.
+  /// They show the drift of the device. One is bound by the SMs' arithmetic, one by DRAM.
   static constexpr Id kSmReference = -2;
   static constexpr Id kDramReference = -3;
 
-  /// What happened to one candidate in one step.
+  /// The result of one step of a candidate.
   struct Step {
     Outcome outcome = Outcome::ok;
     std::string detail;
@@ -41,26 +42,26 @@ class Runner {
   };
   virtual Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) = 0;
 
-  /// How much proof is asked for: what every candidate passes before it is timed, or what a
-  /// finalist passes besides (many repeats, memory that ends in unmapped pages).
+  /// How thorough a check is: as for every candidate before it is timed, or as for a finalist, with
+  /// many repeats and memory that ends at unmapped pages.
   enum class CheckDepth { screening, finalist };
 
-  /// Compares the candidate's results with the reference: poisoned and guarded first run, exact
-  /// integer test, realistic test, repeats with identical bits. `report` is the proof, also of how
-  /// far it came.
+  /// Compares the candidate's results with the reference: a first run that is poisoned and guarded,
+  /// the exact test on integers, the realistic test, and repeats with identical bits. `report` says
+  /// what was checked, also after a failure.
   struct Checked {
     Step step;
     CheckReport report;
   };
   virtual Result<Checked> check(Id id, CheckDepth depth) = 0;
 
-  /// Replays what is timed once more on poisoned outputs and compares them: finds what decays with
-  /// repetition.
+  /// Replays the timed graph once more on poisoned outputs and compares these. It finds results
+  /// that become wrong with repetition.
   virtual Result<Checked> check_after_timing(Id id) = 0;
 
-  /// One sample of every entry of `order`, one after another: candidates and references, as often
-  /// as they are named. Gives one result per entry. A candidate that failed gets no further sample:
-  /// its later entries repeat the step.
+  /// Takes one sample for every entry of `order`, one after another. Entries are candidates and
+  /// reference kernels, and may repeat. Gives one result per entry. A candidate that failed gets no
+  /// further sample: its later entries repeat the step.
   struct Sampled {
     Step step;
     Sample sample;
@@ -70,8 +71,8 @@ class Runner {
   /// Microseconds per unit of an empty kernel launched with the candidate's shapes.
   virtual Result<double> launch_gap_us(Id id) = 0;
 
-  /// What launching the candidate costs on every launch path, on its timed buffers. Empty where
-  /// nothing is launched.
+  /// The candidate's times on every launch path, on its timed buffers. Empty where nothing is
+  /// launched.
   virtual Result<LaunchPaths> launch_paths(Id /*id*/) { return LaunchPaths{}; }
 
   /// The state of the environment in which samples were taken since the last audit.
@@ -80,13 +81,14 @@ class Runner {
   /// When the device had work of this runner since the last call. Empty where that is not known.
   virtual DeviceUse take_use() { return {}; }
 
-  /// Keeps a device that would stand idle at work for about so long, and comes back when that is
-  /// done: its clocks stay up. Does nothing where there is no device.
+  /// Keeps an idle device busy for about so long, so that its clocks stay up, and returns when that
+  /// is done. Does nothing where there is no device.
   virtual void fill(double /*seconds*/) {}
 
   virtual void drop(Id id) = 0;
 
-  /// Counts up when samples taken before cannot be compared with later ones (a new process).
+  /// A number that increases when earlier samples cannot be compared with later ones, because there
+  /// is a new process.
   virtual int epoch() const { return 0; }
 
   /// True once the device cannot be used any more.

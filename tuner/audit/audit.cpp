@@ -13,22 +13,22 @@
 namespace kernwright {
 namespace {
 
-/// Less than any context of another process takes.
+/// Unexplained memory up to this is ignored: the context of another process takes more.
 constexpr std::int64_t kMemorySlack = std::int64_t{200} << 20;
-/// Below it nobody computes: NVML counts what a query itself does.
+/// Utilisation below this is no work of a process: NVML's queries themselves count.
 constexpr int kBusyPercent = 3;
-/// Shares of time that a host or a GPU loses on its own.
+/// Shares of time that a quiet host or GPU may lose.
 constexpr double kStolenShare = 0.05;
 constexpr double kViolationShare = 0.01;
 constexpr double kInterruptedShare = 0.05;
-/// Of the usual clock, with a few steps of 15 MHz to spare.
+/// The share of the usual clock that counts as full. It leaves room for a few steps of 15 MHz.
 constexpr double kFullClock = 0.97;
 
 std::string number(double value) { return significant(value, 3); }
 std::string percent(double share) { return number(share * 100) + " %"; }
 std::string mib(std::int64_t bytes) { return concat(bytes >> 20, " MiB"); }
 
-/// Collects what was seen for one check; the worst decides.
+/// The findings of one check, of which the worst decides.
 class Findings {
  public:
   explicit Findings(std::string check) { row_.check = std::move(check); }
@@ -37,7 +37,7 @@ class Findings {
     row_.trust = std::max(row_.trust, trust);
     row_.detail += concat(row_.detail.empty() ? "" : "; ", detail);
   }
-  /// The row; `otherwise` is its detail where nothing was added.
+  /// The row. `otherwise` is its detail where there are no findings.
   AuditRow row(std::string_view otherwise = "") && {
     if (row_.detail.empty()) row_.detail = otherwise;
     return std::move(row_);
@@ -47,7 +47,7 @@ class Findings {
   AuditRow row_;
 };
 
-// What a variable does to measurements.
+// An environment variable that affects measurements, and the trust that it leaves.
 struct Injection {
   std::string_view name;
   Trust trust;
@@ -55,22 +55,22 @@ struct Injection {
   std::string_view harmless = {};  ///< a value besides the empty one
 };
 constexpr Injection kInjections[] = {
-    // Load a library into every CUDA or NVTX process, or into every process.
+    // These load a library into every CUDA or NVTX process, or into every process.
     {"CUDA_INJECTION64_PATH", Trust::c},
     {"CUDA_INJECTION32_PATH", Trust::c},
     {"NVTX_INJECTION64_PATH", Trust::c},
     {"NVTX_INJECTION32_PATH", Trust::c},
     {"LD_AUDIT", Trust::c},
     {"LD_PRELOAD", Trust::b},
-    // What Nsight's tools and the sanitizer leave for the process they start. Other NV_ variables
-    // only name versions of what is in a container.
+    // Nsight's tools and the sanitizer set these for the processes that they start. Other NV_
+    // variables only name versions of software in a container.
     {"NSYS_", Trust::c, true},
     {"QUADD_", Trust::c, true},
     {"NV_NSIGHT_", Trust::c, true},
     {"NV_TPS_", Trust::c, true},
     {"NV_COMPUTE_PROFILER_", Trust::c, true},
     {"NV_SANITIZER_", Trust::c, true},
-    // Change how the driver launches.
+    // These change how the driver launches.
     {"CUDA_LAUNCH_BLOCKING", Trust::c, false, "0"},
     {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", Trust::b, false, "0"},
     {"CUDA_DEVICE_MAX_CONNECTIONS", Trust::b},
@@ -127,11 +127,11 @@ AuditRow assess_launch_cost(const AuditInputs& inputs) {
   const bool stored = inputs.launch_baseline.has_value();
   const LaunchCost& usual = stored ? *inputs.launch_baseline : inputs.launch_profile;
   const char* source = stored ? "baseline" : "profile";
-  // Events tick once a microsecond, which is much of the little that lies between two of them.
-  // Samples are graph replays: what a launch on a stream costs the host shows hooks, but distorts
-  // nothing. Fresh processes on one quiet H200 host lay between 2.76 and 3.83 us. A graph node
-  // costs up to 1.35 times as much once two streams have overlapped, which finalists' checks bring
-  // about.
+  // The tolerances are wide for three reasons. Events tick once a microsecond, which is much of the
+  // time between two of them. A stream launch only shows hooks and distorts no samples, which are
+  // graph replays; in fresh processes on a quiet H200 host it took 2.76 to 3.83 us. A graph node
+  // costs up to 1.35 times as much after two streams have overlapped, as they do in the checks of
+  // finalists.
   struct Value {
     const char* name;
     double now, usual, tick, slack;
@@ -194,8 +194,8 @@ bool is_mps_server(const GpuProcess& process) {
   return process.name.find("nvidia-cuda-mps") != std::string::npos;
 }
 
-/// Processes that are neither ours nor MPS's: those have a row of their own. Each once, with the
-/// activity known of any of its contexts.
+/// The processes that are neither ours nor MPS's, which has a row of its own. Each is listed once,
+/// with the activity that is known of any of its contexts.
 std::vector<GpuProcess> foreign_processes(const AuditInputs& inputs) {
   std::vector<GpuProcess> foreign;
   if (!inputs.gpu || !inputs.gpu->processes) return foreign;
@@ -219,8 +219,8 @@ AuditRow assess_company(const AuditInputs& inputs) {
     return busy_percent ? concat(*busy_percent, " % busy") : std::string("activity not known");
   };
   for (const GpuProcess& process : foreign_processes(inputs)) {
-    // A process is as busy as it is known to be, or as the whole GPU is without us: its own figure
-    // may be from before it began to work.
+    // The figure of a process may be from before it began to work. So the GPU's utilisation while
+    // we pause counts too.
     const auto busy = std::max(process.sm_percent, inputs.paused_percent);
     findings.add(trust_of(busy),
                  concat("process ", process.pid, process.name.empty() ? "" : " ", process.name,
@@ -288,7 +288,7 @@ AuditRow assess_power_limit(const GpuFacts& gpu) {
 
 AuditRow assess_clock_events(const AuditInputs& inputs) {
   const GpuFacts& gpu = *inputs.gpu;
-  // A limit that every heavy kernel runs into belongs to the answer: kernels are measured as they
+  // The power limit is no finding. Every heavy kernel reaches it, and kernels are measured as they
   // run for long.
   const std::tuple<std::uint64_t, const char*, Trust> reasons[] = {
       {kReasonApplicationClocks, "set clocks", Trust::a},
@@ -303,7 +303,8 @@ AuditRow assess_clock_events(const AuditInputs& inputs) {
   for (const auto& [bit, name, trust] : reasons) {
     if ((gpu.clock_event_reasons.value_or(0) & bit) != 0) findings.add(trust, name);
   }
-  // The counters see what a look now and then misses. Heat is counted as one, whoever slows down.
+  // The counters also show what occasional looks at the reasons miss. There is one counter for
+  // heat, whether software or hardware slows the GPU down.
   const std::tuple<const char*, std::optional<double>, Trust> counters[] = {
       {"power cap", inputs.violations.power, Trust::a},
       {"heat", inputs.violations.thermal, Trust::b},
@@ -318,8 +319,8 @@ AuditRow assess_clock_events(const AuditInputs& inputs) {
   return std::move(findings).row("none");
 }
 
-/// Never set by us. Lowered ones are steady, but no answer for this SKU; whether free ones are
-/// steady is for the reference kernels to tell.
+/// The row of the clocks, which we never set. With lowered clocks measurements are steady, but no
+/// answer for this SKU. Whether free clocks are steady is shown by the reference kernels.
 AuditRow assess_clocks(const GpuFacts& gpu) {
   Findings findings("clocks");
   const auto add = [&](const char* name, std::optional<int> now, std::optional<int> most) {
@@ -333,7 +334,7 @@ AuditRow assess_clocks(const GpuFacts& gpu) {
     findings.add(*set < *usual ? Trust::b : Trust::a,
                  concat("applications clock ", *set, " MHz, default ", *usual, " MHz"));
   }
-  // NVML does not tell locked clocks; they show as a setting that holds the clock down.
+  // NVML does not report locked clocks directly, but as a setting that holds the clock down.
   const bool held = (gpu.clock_event_reasons.value_or(0) & kReasonApplicationClocks) != 0;
   const auto full = usual ? usual : gpu.max_sm_mhz;
   if (held && gpu.sm_mhz && full && *gpu.sm_mhz < kFullClock * *full) {

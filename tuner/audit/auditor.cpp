@@ -10,7 +10,7 @@
 namespace kernwright {
 namespace {
 
-/// NVML's utilisation is that of its last period, at most a second.
+/// NVML's utilisation is that of its last period, which is at most a second.
 constexpr std::chrono::milliseconds kPauseStep{50};
 constexpr int kPauseSteps = 20;
 constexpr int kQuietPercent = 3;
@@ -46,7 +46,7 @@ Auditor::Auditor(Sources sources, AuditorOptions options)
     : sources_(std::move(sources)), options_(std::move(options)) {
   options_.own_pids.push_back(static_cast<unsigned int>(::getpid()));
   before_ = assess(gather());
-  // That launch costs are not known before there is a device says nothing.
+  // Before there is a device launch costs cannot be known, so that row is no finding.
   std::erase_if(before_.rows, [](const AuditRow& row) { return row.check == "launch_cost"; });
 }
 
@@ -119,9 +119,9 @@ void Auditor::add_company(AuditInputs& inputs, const GpuFacts& facts) {
     inputs.unexplained_bytes = unexplained;
     return;
   }
-  // In a container NVML may count processes in another namespace, or hide them. The first that came
-  // after our first look is ours then and stays it, whatever the order of later lists, and so is
-  // the memory. Company that came with us and works shows in the launch probe.
+  // In a container NVML may count processes in another namespace, or hide them. The first process
+  // that came after our first look then counts as ours, for good, and so does its memory. Another
+  // process that came at the same time shows in the launch probe if it works.
   for (const GpuProcess& process : processes) {
     if (own_elsewhere_) break;
     if (!contains(pids_before_, process.pid)) own_elsewhere_ = process.pid;
@@ -155,7 +155,8 @@ void Auditor::add_launch_cost(AuditInputs& inputs) {
   }
 }
 
-/// The first clean look makes the baseline, and one that was cheaper proves that it was none.
+/// Stores the launch costs of a clean look as the baseline, if there is none or they are lower.
+/// (Lower costs prove that the old baseline was disturbed.)
 void Auditor::keep_baseline(const AuditInputs& inputs, const Audit& audit) const {
   if (!baseline_ || !inputs.launch_cost) return;
   const bool clean = std::all_of(audit.rows.begin(), audit.rows.end(), [](const AuditRow& row) {
@@ -165,7 +166,7 @@ void Auditor::keep_baseline(const AuditInputs& inputs, const Audit& audit) const
   const auto& then = inputs.launch_baseline;
   const bool cheaper = then && (now.graph_node_us < 0.9 * then->graph_node_us ||
                                 now.stream_launch_us < 0.9 * then->stream_launch_us);
-  // Where it cannot be written the next session compares with the profile once more.
+  // If it cannot be written, the next session compares with the profile again.
   if (clean && (!then || cheaper)) static_cast<void>(baseline_->store(now));
 }
 

@@ -14,18 +14,18 @@
 namespace kernwright {
 
 struct AuditorOptions {
-  /// Processes on the GPU that belong to this run and are idle while it measures: the parent of a
-  /// measuring process, say. This process is always one.
+  /// Processes on the GPU that belong to this run and are idle while it measures, such as the
+  /// parent of a measuring process. This process is always one of them.
   std::vector<unsigned int> own_pids;
   std::filesystem::path cache_root;  ///< of the baseline of launch costs; empty: keep none
 };
 
-/// Looks at the environment of one GPU's measurements, before the process has a context there and
-/// again whenever it is asked. Used by the thread that measures. Reads only; takes a few tens of
-/// milliseconds, and up to a second where it has to find out whether somebody else is working.
+/// Audits the environment of one GPU's measurements, before the process has a context there and
+/// again on demand. It only reads. A look takes a few tens of milliseconds, or up to a second where
+/// it has to find out whether another process works. Used by the thread that measures.
 class Auditor {
  public:
-  /// What it looks at. Tests put their own in place.
+  /// The sources of facts. Tests have their own.
   struct Sources {
     std::function<Result<GpuFacts>()> gpu;
     std::function<Environment()> environment;
@@ -34,21 +34,22 @@ class Auditor {
     std::function<void(std::chrono::milliseconds)> sleep;
     std::function<double()> seconds;
   };
-  /// NVML's facts of the GPU `uuid`, and those of this process.
+  /// The real sources: NVML for the GPU `uuid`, and this process and host.
   static Sources live(std::string uuid);
 
-  /// Takes the first look: to be made before the device is opened, and before CUDA is initialised
-  /// where the UUID is known by then.
+  /// Takes the first look. To be constructed before the device is opened, and, if the UUID is known
+  /// by then, before CUDA is initialised.
   Auditor(Sources sources, AuditorOptions options);
   Auditor(std::string uuid, AuditorOptions options)
       : Auditor(live(std::move(uuid)), std::move(options)) {}
 
-  /// To be called once the device is open: from now on launch costs are probed. The device outlives
-  /// the auditor's last look. A kernel that cannot be compiled costs a row, not the audit.
+  /// To be called when the device is open; from now on launch costs are probed. The device must
+  /// outlive the auditor's last look. If the probe's kernel cannot be compiled, only its row is
+  /// affected.
   void watch(Device& device, CompilePool& pool);
 
-  /// The state since the last look; the first includes what was seen before the device was opened.
-  /// `released` is called once the device may be given other work.
+  /// The state since the last look. The first result includes what was seen before the device was
+  /// opened. `released` is called when the device may be given other work.
   Audit look(const std::function<void()>& released = {});
 
  private:
@@ -64,7 +65,8 @@ class Auditor {
   Audit before_;                           ///< what the first look found
   std::vector<unsigned int> pids_before_;  ///< on the GPU then
   std::int64_t unexplained_before_ = 0;
-  std::optional<unsigned int> own_elsewhere_;  ///< our pid where NVML counts in another namespace
+  std::optional<unsigned int>
+      own_elsewhere_;  ///< our pid in the namespace of NVML, where that is another
   bool watching_ = false;
   std::optional<LaunchProbe> probe_;
   std::string no_probe_ = "the device is not open";

@@ -12,8 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Between two looks at the clock lie some ten nanoseconds; what keeps a thread from its core for
-/// longer than this is another thread, a quota or a hypervisor.
+/// A longer time between two looks at the clock, normally tens of nanoseconds, is an interruption:
+/// by another thread, a quota or a hypervisor.
 constexpr std::chrono::microseconds kInterruption{100};
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -30,7 +30,7 @@ double stolen_share(Clock::duration work) {
   return seconds(stolen) / seconds(now - begin);
 }
 
-/// The word `index` of `text` as a number.
+/// Word number `index` of `text` as a number.
 std::optional<double> number_at(std::string_view text, std::size_t index) {
   for (const std::string_view word : split(trim(text), ' ')) {
     if (word.empty() || index-- != 0) continue;
@@ -42,7 +42,7 @@ std::optional<double> number_at(std::string_view text, std::size_t index) {
   return std::nullopt;
 }
 
-/// The number behind `name` in lines of "name number".
+/// The number after `name` in a text of lines "name number".
 std::optional<double> field(std::string_view text, std::string_view name) {
   for (const std::string_view line : split(text, '\n')) {
     if (line.starts_with(name) && line.substr(name.size()).starts_with(' ')) {
@@ -88,7 +88,7 @@ std::vector<std::string> HostReader::mapped_files() const {
 }
 
 std::optional<double> HostReader::delay_seconds() const {
-  // "run-time delay timeslices", the first two in nanoseconds.
+  // The file is "run-time delay timeslices", the first two in nanoseconds.
   const Result<std::string> schedule = read_file(root_ / "proc/thread-self/schedstat");
   if (!schedule) return std::nullopt;
   const std::optional<double> nanoseconds = number_at(*schedule, 1);
@@ -111,7 +111,7 @@ HostLoad HostReader::load(std::chrono::milliseconds work) {
   load.stolen_share = stolen_share(work);
   load.cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   if (const Result<std::string> text = read_file(root_ / "proc/loadavg")) {
-    // "0.52 0.58 0.59 3/1204 4711"; one of the runnable is this thread.
+    // "0.52 0.58 0.59 3/1204 4711": 3 threads are runnable, and one of them is this one.
     const std::vector<std::string_view> words = split(*text, ' ');
     if (words.size() > 3) {
       if (const auto count = number_at(split(words[3], '/').front(), 0)) {

@@ -12,30 +12,31 @@ namespace kernwright {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-/// The variables of this process.
+/// The environment variables of this process.
 Environment read_environment();
 
-/// The files in the text of a /proc/<pid>/maps, each once, sorted.
+/// The files in the text of a /proc/<pid>/maps, sorted, each once.
 std::vector<std::string> mapped_files(std::string_view maps);
 
-/// How busy the host is with others, as the calling thread feels it.
+/// How busy the host is with other work, as far as it delays the calling thread.
 struct HostLoad {
-  double stolen_share = 0;  ///< of a few milliseconds of work, the part in which it did not run
-  std::optional<double> delayed_share;  ///< of the time since the last look, waiting for a core
+  double stolen_share = 0;  ///< part of some milliseconds of work in which the thread did not run
+  std::optional<double>
+      delayed_share;  ///< part of the time since the last look, waiting for a core
   std::optional<double>
       throttled_seconds;        ///< by the control group's CPU quota, since the last look
-  std::optional<int> runnable;  ///< threads that run or could, of the whole host
+  std::optional<int> runnable;  ///< runnable threads of the whole host
   int cores = 0;
 };
 
-/// Reads what Linux tells of this process and its host below `root`. Shares and times since the
-/// last look belong to the thread that calls `load`.
+/// Reads the facts that Linux gives about this process and its host, from files below `root`.
+/// Shares and times since the last look are those of the thread that calls `load`.
 class HostReader {
  public:
   explicit HostReader(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
   std::vector<std::string> mapped_files() const;
-  /// Works for `work` to see whether it is interrupted.
+  /// The load. Keeps the thread busy for `work` to see whether it is interrupted.
   HostLoad load(std::chrono::milliseconds work = std::chrono::milliseconds(30));
 
  private:

@@ -16,15 +16,15 @@ namespace kernwright {
 namespace {
 
 constexpr int kNodes = 256;
-constexpr int kLaunches = 256;  // a stream's queue holds more: the host never waits for the GPU
+constexpr int kLaunches = 256;  // less than a stream's queue holds, so the host never waits
 constexpr int kBlock = 9;
-constexpr int kMinBlocks = 4;  // longer together than the turns that contexts take
+constexpr int kMinBlocks = 4;  // together longer than the time slices of contexts
 constexpr int kMaxBlocks = 16;
 constexpr double kSteady = 0.02;
-constexpr double kInterrupted = 1.5;  // times the median of its block
+constexpr double kInterrupted = 1.5;  // times the median of the block
 constexpr int kStreamRuns = 9;
-constexpr double kFullClock = 0.97;    // of the usual one
-constexpr double kRecoveryUs = 0.5e6;  // for a clock that the power limit held down
+constexpr double kFullClock = 0.97;    // share of the usual clock
+constexpr double kRecoveryUs = 0.5e6;  // for a clock that was held down by the power limit
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -40,7 +40,7 @@ ExecutionPlan plan_of(int launches) {
   return plan;
 }
 
-/// The cache that a baseline lies in, <root>/probe/<name>: below it no link is followed.
+/// The root of the cache with a baseline, <root>/probe/<name>. No links are followed below it.
 std::filesystem::path cache_root_of(const std::filesystem::path& baseline) {
   return baseline.parent_path().parent_path();
 }
@@ -117,7 +117,7 @@ Result<LaunchProbe::Steady> LaunchProbe::steady(Device::TimedUnits& units) {
 }
 
 Result<double> LaunchProbe::stream_launch_us() {
-  // A hook costs every launch, a busy host only some: the best run is the one to compare.
+  // A hook slows every launch down, a busy host only some, so the best run counts.
   double best = std::numeric_limits<double>::infinity();
   for (int run = 0; run < kStreamRuns; ++run) {
     const double begin = clock_();
@@ -134,7 +134,7 @@ Result<double> LaunchProbe::stream_launch_us() {
 Result<LaunchCost> LaunchProbe::measure(double usual_sm_mhz) {
   LaunchCost cost;
   KW_TRY(recover(usual_sm_mhz));
-  // The chain first: it is the longest, and wakes the GPU for the others.
+  // The chain comes first. It is the longest, and wakes the GPU for the others.
   KW_ASSIGN(auto chain, steady(*chain_));
   cost.graph_node_us = chain.us;
   cost.interrupted_share = chain.interrupted_share;
@@ -148,7 +148,7 @@ Result<LaunchCost> LaunchProbe::measure(double usual_sm_mhz) {
 LaunchBaseline::LaunchBaseline(const std::filesystem::path& cache_root,
                                const DeviceIdentity& device) {
   std::string name = concat(device.uuid, '-', device.driver_version);
-  // A version such as "CUDA 12.4" is no part of a path.
+  // A version such as "CUDA 12.4" must become part of a path.
   std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
   path_ = cache_root / "probe" / concat(name, ".json");
 }

@@ -13,24 +13,25 @@
 
 namespace kernwright {
 
-/// What launching costs with no work in it, in microseconds. Tools that hook launches make it
-/// dearer; company on the GPU, which takes turns with us, interrupts some graphs. 0: not known.
+/// The times of launches without work, in microseconds; 0 where not known. Tools that hook launches
+/// make them longer. Other processes on the GPU, with which we share time slices, interrupt some
+/// graphs.
 struct LaunchCost {
   double graph_node_us = 0;      ///< one empty kernel within a graph of 256
   double stream_launch_us = 0;   ///< one launch of an empty kernel into a stream
   double event_pair_us = 0;      ///< two events around an empty graph
-  double interrupted_share = 0;  ///< of the graphs, those that took far longer than the others
-  double sm_mhz = 0;             ///< SM clock meanwhile
+  double interrupted_share = 0;  ///< share of the graphs that took far longer than the others
+  double sm_mhz = 0;             ///< SM clock at that time
 
   friend bool operator==(const LaunchCost&, const LaunchCost&) = default;
 };
 
 CompileRequest launch_probe_request(int sm_arch);
 
-/// The cost by the device's profile.
+/// The launch costs that the device's profile has.
 LaunchCost launch_cost_of(const DeviceProfile& profile);
 
-/// Measures launch costs on an open device. The device outlives the probe.
+/// Measures launch costs on an open device, which must outlive the probe.
 class LaunchProbe {
  public:
   using Clock = std::function<double()>;  ///< microseconds
@@ -38,9 +39,9 @@ class LaunchProbe {
   /// Compiles and loads an empty kernel.
   static Result<LaunchProbe> make(Device& device, CompilePool& pool, Clock clock);
 
-  /// Replays until two blocks agree, which also wakes a GPU that has slept: tens of milliseconds.
-  /// A GPU that comes from its power limit gets up to half a second to return to `usual_sm_mhz`,
-  /// since a launch takes as many cycles at every clock. 0: not known.
+  /// Measures until two blocks agree, which takes tens of milliseconds and also wakes an idle GPU.
+  /// A GPU that was at its power limit gets up to half a second to return to `usual_sm_mhz` (0: not
+  /// known), because a launch takes a number of cycles, and so longer at a lower clock.
   Result<LaunchCost> measure(double usual_sm_mhz = 0);
 
  private:
@@ -69,12 +70,12 @@ class LaunchProbe {
   std::unique_ptr<Device::TimedUnits> empty_;
 };
 
-/// The launch costs that this host had with this GPU and driver, kept in a cache's folder.
+/// The usual launch costs of this host with this GPU and driver, kept in a cache's folder.
 class LaunchBaseline {
  public:
   LaunchBaseline(const std::filesystem::path& cache_root, const DeviceIdentity& device);
 
-  /// Nothing where there is none, or none that can be read.
+  /// Nothing where there is no baseline, or it cannot be read.
   std::optional<LaunchCost> load() const;
   Result<void> store(const LaunchCost& cost) const;
 

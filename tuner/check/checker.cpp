@@ -17,12 +17,12 @@ namespace kernwright {
 namespace {
 
 constexpr double kErrorFactor = 8;
-/// Of two elements of {-3..3}.
+/// The largest product of two elements of {-3..3}.
 constexpr double kLargestProduct = 9;
 constexpr std::int64_t kAlignment = 256;
 
-/// Unit of the accumulation. With 16-bit and 8-bit inputs the tensor cores' adders truncate, which
-/// costs two bits against fp32 arithmetic.
+/// The unit of rounding of the accumulation. With 16-bit and 8-bit inputs the adders of tensor
+/// cores truncate, which loses two bits compared with fp32 arithmetic.
 double accumulate_unit(DType accumulate, const std::vector<TensorShape>& shapes) {
   const bool narrow = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
     return shape.role != TensorRole::out && byte_size(shape.dtype) < 4;
@@ -32,7 +32,7 @@ double accumulate_unit(DType accumulate, const std::vector<TensorShape>& shapes)
   return rounding_unit(accumulate);
 }
 
-/// Beyond it an output of this dtype would overflow.
+/// The bound beyond which an output of this dtype would overflow.
 double largest(DType dtype) {
   if (const auto range = integer_range(dtype)) return static_cast<double>(range->highest);
   switch (dtype) {
@@ -76,14 +76,14 @@ double exact_limit(DType accumulate, const std::vector<TensorShape>& shapes) {
   return 0;
 }
 
-/// Terms summed per output.
+/// The number of terms that are summed for each output.
 double reduction_terms(const Operation& operation, const Problem& normalized) {
   if (!operation.tolerance.reduction) return 1;
   const auto terms = operation.tolerance.reduction->evaluate(operation.scope(normalized));
   return terms ? std::max(1.0, static_cast<double>(terms.value())) : 1;
 }
 
-/// "d[3,17]" for a place in the tensor's span.
+/// The name of an element, "d[3,17]", from its place in the tensor's span.
 std::string position(const TensorShape& shape, std::int64_t place) {
   std::vector<std::int64_t> at(shape.extent.size());
   for (std::size_t i = at.size(); i-- > 0;) {
@@ -105,7 +105,7 @@ Result<double> download_element(Device& device, DevicePointer array, DType dtype
   return load_element(bytes.data(), dtype, 0);
 }
 
-/// An element as text: of an integer every digit.
+/// An element as text; integers with all digits.
 Result<std::string> download_text(Device& device, DevicePointer array, DType dtype,
                                   std::int64_t index) {
   if (dtype != DType::int64) {
@@ -196,7 +196,7 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
       expected->magnitude += checker.buffer_->address();
     }
   }
-  // NaN everywhere: an element that the reference leaves out is then found below.
+  // Filled with NaN, so that an element that the reference does not write is found below.
   if (auto done = device.fill(checker.buffer_->address(), 0xFF, checker.buffer_->bytes()); !done) {
     return failed(done.error());
   }
@@ -205,7 +205,7 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   if (!compiled) return failed(compiled.error());
   auto program = device.load(compiled.value()->bits, plan);
   if (!program) return failed(program.error());
-  // The exact set's magnitude is overwritten by that of set 0, which comes last.
+  // The exact set and set 0 share the buffer of the magnitude, so set 0 comes last.
   for (const int set : {BufferSets::kExactSet, BufferSets::kNanSet, 0}) {
     if (set == BufferSets::kExactSet && !sets.has_exact_set()) continue;
     if (set == BufferSets::kNanSet && !sets.has_nan_set()) continue;
@@ -219,7 +219,7 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   return checker;
 }
 
-/// Lists the outputs with offsets for addresses; the bytes they take together.
+/// Lists the outputs, with offsets in place of addresses. Returns the bytes of all.
 std::int64_t Checker::place_outputs(const BufferSets& sets) {
   shapes_ = sets.shapes();
   has_exact_ = sets.has_exact_set();
@@ -268,7 +268,7 @@ Result<void> Checker::expect_finite(DataOps& data_ops) const {
     std::vector<DevicePointer> arrays{output.realistic.value, output.realistic.magnitude};
     if (has_exact_) arrays.push_back(output.exact.value);
     for (const DevicePointer array : arrays) {
-      // inf - inf is NaN, so only a finite array equals itself.
+      // Only a finite array equals itself, because inf - inf is NaN.
       KW_ASSIGN(auto self, data_ops.compare(array, DType::fp32, elements, array, array, {}));
       if (self.mismatches != 0) {
         return Error{

@@ -65,7 +65,7 @@ class Checker {
   /// What the reference makes of one checked set; 0 where there is no such set.
   struct Expected {
     DevicePointer value = 0;
-    DevicePointer magnitude = 0;  ///< of the exact set that of set 0, which comes later
+    DevicePointer magnitude = 0;  ///< the exact set and set 0 share it
   };
   struct Output {
     std::size_t tensor = 0;  ///< index into the sets' shapes

@@ -13,12 +13,13 @@ namespace {
 using Checked = Runner::Checked;
 using Step = Runner::Step;
 
-/// Contents of outputs and workspace before a run: NaN in every float format, then a large finite
-/// number. A result that depends on either is wrong.
+/// The bytes that fill outputs and workspace before a run: NaN in every float format, or a large
+/// finite number. A result that depends on them is wrong.
 constexpr std::uint8_t kPoisons[] = {0xFF, 0x7B};
 constexpr int kScreeningRuns = 3;
 constexpr int kFinalistRuns = 50;
-/// Runs between two waits, so that the deadline of one wait is not that of all.
+/// The number of runs between two waits, so that the deadline of a wait is not for all runs
+/// together.
 constexpr int kRunsPerWait = 10;
 
 }  // namespace
@@ -39,7 +40,7 @@ Result<Step> Examiner::failed(const Error& error) {
   const Outcome outcome = device_.last_failure();
   Step step{outcome == Outcome::ok ? Outcome::launch_failed : outcome, error.message};
   if (!device_.lost()) {
-    // What was enqueued before the failure is of no interest.
+    // The findings of work that was enqueued before the failure are dropped.
     if (auto rest = data_ops_.take_findings(); !rest && !device_.lost()) return rest.error();
   }
   return step;
@@ -53,7 +54,7 @@ Result<void> Examiner::enqueue_run(const Subject& subject, int set, std::uint8_t
 
 Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers& numbers) {
   for (int run = 0; run < runs; ++run) {
-    // Finalists: half of the runs disturbed, half behind an emptied L2, on two buffer sets.
+    // For finalists half of the runs are disturbed, and half find an empty L2, on two buffer sets.
     const bool disturbed = runs > kScreeningRuns && (run & 1) != 0;
     const bool emptied = runs > kScreeningRuns && (run & 2) != 0;
     const int set = (run & 4) != 0 || run == kScreeningRuns - 1 ? sets_.twin() : 0;
@@ -95,7 +96,7 @@ Result<Examiner::Numbers> Examiner::enqueue_examination(const Subject& subject, 
             checker_.enqueue(data_ops_, first_set(), sets_.addresses(first_set())));
   KW_TRY(enqueue_repeats(subject, runs, numbers));
   if (sets_.has_nan_set()) {
-    // Over numbers: what holds NaN before would pass for a NaN that was written.
+    // Outputs are filled with numbers, because old NaNs could be taken for written ones.
     KW_TRY(enqueue_run(subject, BufferSets::kNanSet, kPoisons[1]));
     KW_ASSIGN(numbers.nan, checker_.enqueue(data_ops_, BufferSets::kNanSet,
                                             sets_.addresses(BufferSets::kNanSet)));
@@ -177,7 +178,7 @@ Result<std::string> Examiner::find_damage(const WatchedRegion& watched) {
 Result<Step> Examiner::judge_values(CheckReport& report, int set, Addresses addresses,
                                     std::span<const Finding> findings, std::size_t first) {
   KW_ASSIGN(const CheckReport values, checker_.report(device_, set, addresses, findings, first));
-  // An exact result says nothing of how much of the bound is used.
+  // An exact result says nothing about how much of the bound is used.
   if (values.mismatches != 0 || set != BufferSets::kExactSet) {
     report.max_error = std::max(report.max_error, values.max_error);
   }
@@ -294,13 +295,14 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
 }
 
 Result<Step> Examiner::run_fenced(Subject& subject) {
-  std::vector<std::unique_ptr<DeviceBuffer>> fences;  // of the tensors, then of the workspace
+  std::vector<std::unique_ptr<DeviceBuffer>>
+      fences;  // those of the tensors, then that of the workspace
   for (std::size_t i = 0; i <= sets_.shapes().size(); ++i) {
     const std::int64_t bytes =
         i < sets_.shapes().size() ? sets_.shapes()[i].bytes() : subject.workspace_bytes;
     if (bytes == 0) continue;
     auto fence = device_.allocate_fenced(bytes);
-    if (!fence) {  // too little memory costs this proof, not the candidate
+    if (!fence) {  // with too little memory only this check is left out
       return device_.lost() ? failed(fence.error()) : Result<Step>(Step{});
     }
     fences.push_back(std::move(fence).value());

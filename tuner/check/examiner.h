@@ -18,7 +18,7 @@
 
 namespace kernwright {
 
-/// A loaded candidate, and what was proven about it.
+/// A loaded candidate, and the results of its checks.
 struct Subject {
   std::shared_ptr<LoadedProgram> program;
   std::vector<TensorShape> tensors;  ///< of its plan
@@ -64,7 +64,7 @@ class Examiner {
   LaunchArguments arguments(const Subject& subject, int set) const;
 
  private:
-  /// Numbers of what was enqueued.
+  /// The numbers of the findings of enqueued checks.
   struct Numbers {
     std::size_t first_run = 0;
     std::size_t realistic = 0;
@@ -82,9 +82,10 @@ class Examiner {
   Result<Numbers> enqueue_examination(const Subject& subject, int runs);
   Result<void> enqueue_watch(const Subject& subject, Numbers& numbers);
 
-  /// Tells whether an error is the candidate's failure, which is a step, or the runner's own.
+  /// Turns an error into a step if it is the candidate's failure; else returns it as the runner's
+  /// own.
   Result<Runner::Step> failed(const Error& error);
-  /// Each judges one kind of finding; a step that is not ok ends the examination.
+  /// Each of these judges one kind of finding. A step that is not ok ends the examination.
   Result<Runner::Step> judge_watched(const Subject& subject, const Numbers& numbers,
                                      std::span<const Finding> findings);
   Result<Runner::Step> judge_values(CheckReport& report, int set, Addresses addresses,
@@ -95,7 +96,8 @@ class Examiner {
                                          std::span<const Finding> findings);
   Result<std::string> find_damage(const WatchedRegion& watched);
 
-  /// Every tensor and the workspace against an unmapped page, at their ends and at their starts.
+  /// Runs with every tensor and the workspace next to an unmapped page, at their ends and then at
+  /// their starts.
   Result<Runner::Step> run_fenced(Subject& subject);
   Result<Runner::Step> run_fenced_at(Subject& subject, bool at_end,
                                      std::span<const std::unique_ptr<DeviceBuffer>> fences);

@@ -11,28 +11,29 @@ namespace kernwright {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-/// More sets would make a rotation longer than a sample should be.
+/// The limit of sets; more would make a rotation longer than a sample should be.
 constexpr std::int64_t kMaxSets = 512;
-/// The reference, workspaces and other processes need the rest.
+/// The share of memory for buffer sets. The reference, workspaces and other processes need the
+/// rest.
 constexpr double kMemoryShare = 0.6;
 constexpr std::int64_t kRotation = 3;    // times the L2
-constexpr std::int64_t kLargeSet = 5;    // times the L2: alone it leaves nothing behind
-constexpr std::int64_t kTileRows = 256;  // the tallest tile that may hang over
+constexpr std::int64_t kLargeSet = 5;    // times the L2: after it nothing older is in the L2
+constexpr std::int64_t kTileRows = 256;  // the tallest tile that may overhang
 constexpr std::int64_t kLeastZone = 2 << 20;
 constexpr std::int64_t kLargestZone = 16 << 20;
-/// Counters of the exact set's seeds and of the places of NaN, away from those of the timed sets.
+/// Offsets for the seeds of the exact set and of the places of NaN, apart from those of timed sets.
 constexpr std::uint64_t kExactStream = std::uint64_t{1} << 32;
 constexpr std::uint64_t kNanStream = std::uint64_t{2} << 32;
-constexpr std::int64_t kMaxNan = 64;     // of a tensor
-constexpr std::int64_t kRowsPerNan = 4;  // and more
+constexpr std::int64_t kMaxNan = 64;     // in a tensor
+constexpr std::int64_t kRowsPerNan = 4;  // at least
 constexpr std::int64_t kColumnsPerNan = 64;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Whether the tensor has elements that are NaN in the NaN set: those of a draw of its own that is
-/// not continuous have a meaning.
+/// Whether the tensor may have NaN in the NaN set. With a draw of its own that is not continuous
+/// its values have a meaning.
 bool takes_nan(const TensorShape& shape) {
   return shape.role != TensorRole::out && !is_integer(shape.dtype) &&
          (!shape.always || shape.draw.kind == DrawKind::uniform);
@@ -87,9 +88,9 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
       checked.nan && std::any_of(sets.shapes_.begin(), sets.shapes_.end(), takes_nan);
   sets.mixed_ = l2 == L2State::mixed;
   sets.place(device.profile(), l2);
-  // The profile knows the size of the memory, not what others hold of it.
+  // The profile has the size of the memory, but other processes may hold some of it.
   for (;;) {
-    // The last zone catches what a candidate writes behind the last of the timed sets.
+    // The last zone takes what a candidate writes after the end of the last timed set.
     auto arena = device.allocate(sets.checked_bytes() + sets.dense_bytes_ * (sets.count_ - 1) +
                                  sets.zone_bytes_);
     if (arena) {
@@ -102,7 +103,7 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
   }
   sets.passes_l2_ = sets.dense_bytes_ * sets.count_ >= kRotation * device.profile().l2_bytes;
   sets.watch();
-  // All of it, so that the padding between tensors is no uninitialised memory to whoever looks.
+  // The whole arena, so that the padding between tensors is not uninitialised memory.
   KW_TRY(device.fill(sets.arena_->address(), kRedZoneByte, sets.arena_->bytes()));
   KW_TRY(sets.restore(device, data_ops));
   std::vector<MemoryRegion> regions;
@@ -115,7 +116,7 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
   return sets;
 }
 
-/// Offsets within a set, and how many sets.
+/// Determines the offsets within a set, and the number of sets.
 void BufferSets::place(const DeviceProfile& profile, L2State l2) {
   zone_bytes_ = red_zone_bytes(shapes_);
   guarded_bytes_ = zone_bytes_;
@@ -131,12 +132,12 @@ void BufferSets::place(const DeviceProfile& profile, L2State l2) {
   count_ = SetCount{dense_bytes_, profile.l2_bytes, memory, l2 != L2State::warm}.count();
 }
 
-/// Of all checked sets, of which set 0 comes first and the NaN set last.
+/// The bytes of all checked sets, of which set 0 comes first and the NaN set last.
 std::int64_t BufferSets::checked_bytes() const {
   return guarded_bytes_ * (1 + (has_exact_set() ? 1 : 0) + (has_nan_set() ? 1 : 0));
 }
 
-/// Lists what is watched: a zone reaches from the last byte of a tensor to the first of the next.
+/// Lists the watched regions. A zone reaches from the end of a tensor to the start of the next.
 void BufferSets::watch() {
   for (const int set : {0, kExactSet, kNanSet}) {
     if ((set == kExactSet && !has_exact_set()) || (set == kNanSet && !has_nan_set())) continue;

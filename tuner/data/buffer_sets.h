@@ -22,7 +22,7 @@ namespace kernwright {
 struct SetCount {
   std::int64_t set_bytes = 0;
   std::int64_t l2_bytes = 0;
-  std::int64_t memory_bytes = 0;  ///< that all sets together may take
+  std::int64_t memory_bytes = 0;  ///< for all sets together
   bool cold = true;
 
   int count() const;
@@ -33,8 +33,8 @@ inline constexpr std::uint8_t kRedZoneByte = 0xFF;
 
 /// The sets that are checked besides set 0.
 struct CheckedSets {
-  std::optional<DrawKind> exact = {};  ///< how the exact set is drawn; none: there is none
-  bool nan = false;                    ///< a NaN set, where an input has floats
+  std::optional<DrawKind> exact = {};  ///< the draw of the exact set; none: there is no such set
+  bool nan = false;                    ///< there is a NaN set, if an input has floats
 };
 
 /// The elements of a tensor that are NaN in the NaN set. One is the last element. The others lie in

@@ -16,7 +16,7 @@
 namespace kernwright {
 namespace {
 
-// Laid out as in kernels/data_ops.cu.
+// The same layout as in kernels/data_ops.cu.
 struct DeviceFinding {
   std::uint64_t max_error;
   std::uint64_t mismatches;
@@ -24,7 +24,7 @@ struct DeviceFinding {
   std::uint64_t hash;
 };
 constexpr std::int64_t kFindingBytes = sizeof(DeviceFinding);
-/// Regions that one launch hashes.
+/// The number of regions that one launch hashes.
 constexpr std::size_t kRegions = 8;
 
 /// A plan of one launch whose arguments are `pointers` and then `scalars`.
@@ -60,13 +60,13 @@ ExecutionPlan plan_of(std::string kernel, std::size_t pointers, std::vector<DTyp
   return plan;
 }
 
-/// 32 bits as an int scalar takes them.
+/// The value of an int scalar that has these 32 bits.
 double int_bits(std::uint64_t bits) {
   return static_cast<double>(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits)));
 }
 
-/// Kernels of our own, compiled per element type on first use. What they find goes to numbered
-/// places of one small buffer.
+/// Runs our own kernels, which are compiled for each element type on first use. Their findings go
+/// to numbered places of one small buffer.
 class DeviceDataOps final : public DataOps {
  public:
   DeviceDataOps(Device& device, CompilePool& pool, std::unique_ptr<DeviceBuffer> findings)
@@ -204,7 +204,7 @@ class DeviceDataOps final : public DataOps {
   CompilePool& pool_;
   std::unique_ptr<DeviceBuffer> findings_;
   std::size_t used_ = 0;
-  bool clean_ = false;  ///< the places not used are zeros
+  bool clean_ = false;  ///< the unused places are zeros
   std::map<DType, Programs> programs_;
 };
 

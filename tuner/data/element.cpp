@@ -11,7 +11,7 @@
 namespace kernwright {
 namespace {
 
-/// A binary float of at most 16 bits. Where it saturates, nothing is rounded to an infinity.
+/// A binary float format of at most 16 bits. One that saturates never rounds to an infinity.
 struct SmallFormat {
   int exponent_bits;
   int mantissa_bits;
@@ -53,7 +53,7 @@ std::uint32_t encode(double value, const SmallFormat& f) {
   if (std::isinf(magnitude)) return sign | largest;
   const int exponent =
       std::max(magnitude == 0 ? 1 - f.bias() : std::ilogb(magnitude), 1 - f.bias());
-  // Rounding in units of the last place; a carry into the next exponent falls out of the addition.
+  // Rounds in units of the last place. The addition carries into the next exponent.
   const double units = std::nearbyint(std::ldexp(magnitude, f.mantissa_bits - exponent));
   const double bits = units + std::ldexp(exponent + f.bias() - 1, f.mantissa_bits);
   return sign | static_cast<std::uint32_t>(std::min(bits, static_cast<double>(largest)));

@@ -9,23 +9,23 @@
 
 namespace kernwright {
 
-/// Kernels of the runner's own, which are never tuned: one that is bound by the SMs' arithmetic,
-/// one that is bound by DRAM, and empty ones of any launch shape. None takes arguments. The DRAM
-/// one copies twice the L2 to another place. It also serves to empty the L2, and to disturb
-/// candidates while they are checked.
+/// The runner's own kernels, which are never tuned: one that is bound by the SMs' arithmetic, one
+/// that is bound by DRAM, and empty ones of any launch shape. None takes arguments. The DRAM kernel
+/// copies as many bytes as twice the L2. It also serves to empty the L2, and to disturb candidates
+/// while they are checked.
 class ReferenceKernels {
  public:
   static CompileRequest request(int sm_arch);
-  /// Of what that request gave.
+  /// Loads the kernels from the result of that request.
   static Result<ReferenceKernels> make(Device& device, const CompileResult& compiled);
 
   const std::shared_ptr<LoadedProgram>& sm() const { return sm_; }
   const std::shared_ptr<LoadedProgram>& dram() const { return dram_; }
 
-  /// Empty kernels with the launches' grids, blocks, clusters and shared memory.
+  /// Empty kernels with the grids, blocks, clusters and shared memory of the plan's launches.
   Result<std::shared_ptr<LoadedProgram>> empty(Device& device, const ExecutionPlan& plan) const;
 
-  /// Equal for plans whose `empty` is the same.
+  /// A key that is equal for plans with the same `empty` kernels.
   static std::string launch_shape(const ExecutionPlan& plan);
 
  private:

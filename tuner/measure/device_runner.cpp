@@ -17,20 +17,21 @@
 namespace kernwright {
 namespace {
 
-/// An audit reads facts of GPU and host for some tens of milliseconds.
+/// The length of filler work for an audit, which reads facts for some tens of milliseconds.
 constexpr double kAuditSeconds = 0.04;
-/// For the launch paths of a winner. As many buffer sets as an engine that swaps two buffers has.
+/// The time and the buffer sets for a winner's launch paths. Two sets, as in an engine that swaps
+/// two buffers.
 constexpr double kPathSeconds = 0.1;
 constexpr std::size_t kPathSets = 2;
-/// Of graphs of one launch, before that.
+/// The length of filler work before that, while graphs of one launch are built.
 constexpr double kPathGraphSeconds = 0.003;
-/// Unloading takes the host 0.4 ms, in which the device idles: what a search drops mostly goes
-/// behind its last sample.
+/// Unloading takes the host 0.4 ms, during which the device idles. So up to this many dropped
+/// candidates are kept, and mostly unloaded after the last sample.
 constexpr std::size_t kKeptDropped = 256;
-/// One disagreement of the timers may be an accident; more of them than this share are not.
+/// A single disagreement of the timers may be an accident; a greater share of samples is not.
 constexpr double kTimerShare = 0.02;
 
-/// The graph goes before the program.
+/// In this order, so that the graph is destroyed before the program.
 struct Loaded {
   Subject subject;
   TimedWork timed;
@@ -75,7 +76,7 @@ class DeviceRunner final : public Runner {
   bool lost() const override { return device_.lost(); }
 
  private:
-  /// What the last failed call of the device says of the candidate that made it.
+  /// The step for the candidate that made the last failed call of the device.
   Step failure(const Error& error) const {
     const Outcome outcome = device_.last_failure();
     return {outcome == Outcome::ok ? Outcome::launch_failed : outcome, error.message};
@@ -110,7 +111,7 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
     prepared.step = {Outcome::out_of_memory, moved.error().message};
     return prepared;
   }
-  if (moved.value()) {  // graphs built before hold the old address
+  if (moved.value()) {  // older graphs have the old address
     for (auto& [id, other] : loaded_) {
       other.timed.units.reset();
       for (WorkUnit& set : other.timed.sets) {
@@ -238,7 +239,7 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
                                                    const DeviceRunnerOptions& options) {
   KW_TRY(check_policy(options.policy, operation));
   KW_ASSIGN(auto shapes, operation.tensor_shapes(normalized));
-  // Compiles while the buffers are drawn and the reference runs.
+  // Compiled while the buffers are drawn and the reference runs.
   const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
   const auto exact = exact_draw(operation, normalized, shapes);
   KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2,

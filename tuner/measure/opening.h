@@ -7,8 +7,8 @@
 
 namespace kernwright {
 
-/// What a runner of the problem compiles one after the other while it opens. Submitted beforehand,
-/// all of it takes as long as the longest.
+/// The requests that a runner of the problem compiles one after the other while it opens. If they
+/// are submitted before, opening takes as long as the longest of them.
 std::vector<CompileRequest> opening_requests(const Operation& operation, const Problem& normalized,
                                              const Catalog& catalog, int sm_arch);
 

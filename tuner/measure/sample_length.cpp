@@ -6,10 +6,10 @@
 namespace kernwright {
 namespace {
 
-/// Launches in one graph; beyond it building the graph costs more than it times.
+/// The limit of units in one graph; building a larger graph takes longer than its sample.
 constexpr double kMaxUnits = 256;
 constexpr double kMaxReplays = 4;
-/// A rotation may stretch a sample this much.
+/// By this factor a rotation may make a sample longer.
 constexpr double kLongest = 4;
 constexpr double kShortestUnitUs = 0.1;
 

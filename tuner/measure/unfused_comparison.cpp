@@ -20,17 +20,17 @@ constexpr int kRounds = 31;
 constexpr double kSampleUs = 1500;
 constexpr std::int64_t kAlignment = 256;
 constexpr std::uint8_t kNotANumber = 0xFF;
-/// An activation passes an error of its argument on at most 3 times as large as its magnitude says
-/// (gelu_tanh far below 0), and the result is rounded once more.
+/// The error from one rounding in between, in units of the magnitude. An activation multiplies an
+/// error of its argument by at most 3 (gelu_tanh far below 0), and its result is rounded once more.
 constexpr double kRoundingsInBetween = 4;
-/// What a value in between is multiplied by is drawn from a normal distribution that ends at 5.8.
+/// A bound for factors of a value in between, which are drawn from a normal distribution up to 5.8.
 constexpr double kLargestFactor = 6;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Both sides on one device, their programs loaded and their arguments in place.
+/// Both sides on one device, with their programs loaded and their arguments placed.
 class Arena {
  public:
   Arena(Device& device, DataOps& data_ops, const UnfusedMatch& match, BufferSets sets,
@@ -41,8 +41,8 @@ class Arena {
         sets_(std::move(sets)),
         checker_(std::move(checker)) {}
 
-  /// Makes room for what passes between the kernels, for each set, and for workspaces, which
-  /// kernels that follow each other share.
+  /// Allocates the tensors between the kernels, for each set, and the workspaces, which kernels
+  /// that follow each other share.
   Result<void> allocate() {
     std::int64_t bytes = 0;
     for (std::size_t i = match_.form.fused_tensors; i < match_.form.tensors.size(); ++i) {
@@ -91,7 +91,7 @@ class Arena {
     return report;
   }
 
-  /// Allows for the roundings between the kernels.
+  /// Widens the bound by the roundings between the kernels.
   void widen_bound() {
     double units = 0;
     double absolute = 0;
@@ -104,7 +104,7 @@ class Arena {
   }
 
  private:
-  /// Adds a kernel to every unit of `work`; of the fused one `wired` is null.
+  /// Adds a kernel to every unit of `work`. For the fused kernel `wired` is null.
   Result<void> load(const ProvenKernel& compiled, const UnfusedKernel* wired, TimedWork& work) {
     const ExecutionPlan& plan = compiled.candidate.plan;
     auto program = device_.load(compiled.kernel->bits, plan);
@@ -131,7 +131,7 @@ class Arena {
     return {};
   }
 
-  /// Of a tensor of the form.
+  /// The address of a tensor of the form.
   DevicePointer address(int set, std::size_t tensor) const {
     if (tensor < match_.form.fused_tensors) return sets_.address(set, tensor);
     return between_ + static_cast<DevicePointer>(set * set_bytes_ +
@@ -143,12 +143,12 @@ class Arena {
   const UnfusedMatch& match_;
   BufferSets sets_;
   Checker checker_;
-  std::vector<std::int64_t> offsets_;  ///< of what passes between the kernels, in a set
+  std::vector<std::int64_t> offsets_;  ///< of the tensors between the kernels, in a set
   std::int64_t set_bytes_ = 0;
   std::unique_ptr<DeviceBuffer> memory_;
   DevicePointer between_ = 0;
   std::vector<std::shared_ptr<LoadedProgram>> programs_;
-  TimedWork fused_;  ///< the graphs go before the programs
+  TimedWork fused_;  ///< its graphs are destroyed before the programs
   TimedWork unfused_;
 };
 

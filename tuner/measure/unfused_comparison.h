@@ -26,7 +26,7 @@ struct UnfusedMatch {
   std::vector<ProvenKernel> kernels;
 };
 
-/// How one of the two sides did.
+/// The results of one of the two sides.
 struct ComparedSide {
   Measurement times;  ///< one sample per round
   CheckReport check;  ///< of set 0, before it was timed

@@ -12,8 +12,8 @@ namespace {
 constexpr int kProbeUnits = 4;
 /// The reference kernel that fills idle time, bound by the SMs: about 0.1 ms.
 constexpr double kFillerSeconds = 1e-4;
-/// What building a graph costs the host, with and per unit; less is better than more, because a
-/// sample waits for the filler.
+/// The time that the host needs to build a graph: a constant, and for each unit. It is estimated
+/// low, because a sample has to wait for the filler.
 constexpr double kGraphSeconds = 2e-4;
 constexpr double kGraphUnitSeconds = 3e-6;
 
@@ -49,7 +49,7 @@ Result<void> UnitSampler::build_units(TimedWork& work, bool once) {
   KW_ASSIGN(auto units, build_graph(work, length.units));
   units->replays = length.replays;
   work.length = length.units;
-  // The first replay pays for paging in the code.
+  // The first replay is slow, because it loads the code.
   KW_TRY(device_.sample(*units));
   work.units = std::move(units);
   return {};

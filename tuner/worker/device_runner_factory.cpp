@@ -19,7 +19,7 @@ class DeviceRunnerFactory final : public RunnerFactory {
     audit.cache_root = hello.cache_root;
     auditor_.emplace(hello.uuid, std::move(audit));
     KW_ASSIGN(device_, open_cuda_device(hello.device));
-    // The tuning process has the pool that counts, and a deadline for each compile.
+    // This pool only forwards requests: the tuning process compiles, with a deadline for each.
     pool_ = std::make_unique<CompilePool>(
         std::move(compiler),
         CompilePoolOptions{.threads = 1, .deadline = std::chrono::minutes(10)});

@@ -6,9 +6,9 @@
 
 namespace kernwright {
 
-/// The program that measures, `kernwright`: `given`, or where that is empty, beside the running
-/// program or this library, or in the `bin` folder next to either. Errors: `unavailable` naming
-/// where it was looked for.
+/// The path of the measuring program, `kernwright`. It is `given` unless that is empty. Else it is
+/// looked for beside the running program, beside this library, and in the `bin` folder next to
+/// either. Errors: `unavailable` with the places.
 Result<std::filesystem::path> find_worker(const std::filesystem::path& given);
 
 }  // namespace kernwright

@@ -13,8 +13,8 @@ namespace {
 constexpr double kOpenSeconds = 120;
 constexpr double kCloseSeconds = 10;
 
-/// How much slower than at first the canary may be, and how many samples it has to get there: the
-/// clocks of a GPU that was idle come up only under load.
+/// How much slower than at first the canary may be, and the number of samples that it gets for it:
+/// the clocks of an idle GPU rise only under load.
 constexpr double kCanarySlack = 1.2;
 constexpr int kCanarySamples = 8;
 constexpr int kMaxCanarySamples = 300;

@@ -14,7 +14,7 @@ namespace {
 
 using Json = FieldReader::Json;
 
-// In the order of the variants.
+// The names of the alternatives, in the order of the variants.
 constexpr std::array<std::string_view, std::variant_size_v<Request>> kRequests = {
     "hello", "open", "prepare", "check",   "check_after_timing", "sample", "gap", "paths",
     "audit", "drop", "close",   "compiled"};
@@ -121,7 +121,7 @@ Json json_of(const CompileRequest& request) {
   for (const auto& [name, text] : request.headers)
     headers.push_back({{"name", name}, {"text", text}});
   Json linked = Json::array();
-  for (const LinkedInput& input : request.linked) {  // bytes, which are no text
+  for (const LinkedInput& input : request.linked) {  // bytes need not be text
     linked.push_back({{"name", input.name},
                       {"lto_ir", std::vector<int>(input.lto_ir.begin(), input.lto_ir.end())}});
   }
@@ -224,7 +224,7 @@ Json fields_of(const CompiledRequest& r) {
 
 void read(FieldReader& fields, HelloRequest& r) {
   fields.read("protocol", r.protocol);
-  // What follows the number is that protocol's own affair.
+  // Another protocol may have other fields.
   if (r.protocol != kProtocol) return;
   fields.read("device", r.device);
   fields.read("uuid", r.uuid);
@@ -316,7 +316,7 @@ void read(FieldReader& fields, ErrorReply& r) {
 
 // --- Variants ------------------------------------------------------------------------------------
 
-/// `message` becomes the alternative whose name is the field `kind`, with its fields.
+/// Sets `message` to the alternative with the name `kind`, and reads its fields.
 template <typename Variant, std::size_t... Indices>
 void read_variant(FieldReader& fields, std::string_view kind,
                   const std::array<std::string_view, sizeof...(Indices)>& names, Variant& message,

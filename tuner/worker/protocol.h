@@ -11,15 +11,16 @@
 #include "tuner/runner.h"
 #include <kernwright/result.h>
 
-/// What the tuning process and its measuring worker say to each other: JSON texts over a `Channel`.
-/// The tuning process asks, the worker answers, one request at a time; while it works on one, the
-/// worker may ask for compiles. Compiled bits travel as files beside the text.
+/// The protocol between the tuning process and its measuring worker: JSON texts over a `Channel`.
+/// The tuning process sends one request at a time, and the worker replies. While it works on a
+/// request the worker may ask for compiles. Compiled code is sent as a file with the text.
 namespace kernwright::detail {
 
-/// Both sides come from one build; another number means that they do not.
+/// Both sides must come from one build; another number means that they do not.
 inline constexpr int kProtocol = 4;
 
-/// The first request: starts CUDA on the GPU. The rest is for the audit, see `AuditorOptions`.
+/// The first request, which starts CUDA on the GPU. The other fields are for the audit, see
+/// `AuditorOptions`.
 struct HelloRequest {
   int protocol = kProtocol;
   int device = 0;
@@ -28,7 +29,7 @@ struct HelloRequest {
   std::vector<int> own_pids;
 };
 
-/// Opens a problem in place of the one before.
+/// Opens a problem in place of the previous one.
 struct OpenRequest {
   std::string problem;  ///< canonical text
   std::vector<std::string> template_dirs;
@@ -39,7 +40,7 @@ struct OpenRequest {
   double sample_ms = 0;
 };
 
-/// Makes the candidate and loads the artifact that comes with the message.
+/// Makes the candidate, and loads the artifact that comes with the message.
 struct PrepareRequest {
   std::string kernel_template;
   Configuration configuration;
@@ -52,7 +53,8 @@ struct CheckRequest {
 struct CheckAfterTimingRequest {
   Runner::Id id = -1;
 };
-/// Answered by one `SampledReply` per entry, as they are taken: a worker that ends shows at which.
+/// The worker answers by one `SampledReply` for each entry when it is taken, so that it is known at
+/// which entry a worker ended.
 struct SampleRequest {
   std::vector<Runner::Id> order;
 };
@@ -66,10 +68,10 @@ struct AuditRequest {};
 struct DropRequest {
   Runner::Id id = -1;
 };
-/// Frees the problem.
+/// Closes the problem.
 struct CloseRequest {};
 
-/// The answer to a `CompileReply`; the artifact comes with it where `error` is empty.
+/// The answer to a `CompileReply`. The artifact comes with it if `error` is empty.
 struct CompiledRequest {
   ErrorCode code = ErrorCode::internal;
   std::string error;
@@ -82,7 +84,7 @@ using Request =
 
 struct HelloReply {
   int protocol = kProtocol;
-  double seconds = 0;  ///< that CUDA took to start
+  double seconds = 0;  ///< the time that starting CUDA took
 };
 struct OpenReply {
   double seconds = 0;
@@ -106,11 +108,11 @@ struct AuditReply {
   Audit audit;
 };
 struct DoneReply {};
-/// A question instead of an answer: the worker has no compiler of its own and asks for a compile.
+/// Asks for a compile, before the answer to the request: the worker has no compiler of its own.
 struct CompileReply {
   CompileRequest request;
 };
-/// The request failed, and not because of a candidate.
+/// The request failed for another reason than a candidate.
 struct ErrorReply {
   Error error;
 };
@@ -121,8 +123,8 @@ using AnyReply =
 
 struct Reply {
   AnyReply content;
-  bool lost = false;   ///< the device cannot be used any more by this process
-  DeviceUse use = {};  ///< since the reply before
+  bool lost = false;   ///< this process cannot use the device any more
+  DeviceUse use = {};  ///< since the previous reply
 };
 
 std::string encode(const Request& request);
@@ -132,7 +134,7 @@ std::string encode(const Reply& reply);
 Result<Request> parse_request(std::string_view text);
 Result<Reply> parse_reply(std::string_view text);
 
-/// Digest of everything in a catalog that a measurement depends on, hex.
+/// The digest, in hex, of everything in a catalog that a measurement depends on.
 std::string digest_of(const Catalog& catalog);
 
 }  // namespace kernwright::detail

@@ -19,12 +19,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Of filler at a time, which a request may have to wait for.
+/// The length of one piece of filler work. A request may have to wait for it.
 constexpr double kFillerSeconds = 1e-4;
-/// One that has not asked for so long measures nothing at present.
+/// After this time without a request there is no more filler work.
 constexpr double kForgottenSeconds = 0.2;
 
-/// The state behind the loop: the problem that is open, and its runner.
+/// The state of the loop: the open problem and its runner.
 class Server {
  public:
   Server(std::shared_ptr<SharedChannel> channel, RunnerFactory& factory)
@@ -80,7 +80,8 @@ class Server {
     return fail({ErrorCode::internal, what});
   }
 
-  /// Replies with what `call` of the open runner returns, turned into a message by `wrap`.
+  /// Calls `call` with the open runner, and replies with the message that `wrap` makes of the
+  /// result.
   template <typename Call, typename Wrap>
   Result<void> with_runner(Call call, Wrap wrap) {
     if (runner_ == nullptr) {
@@ -132,7 +133,7 @@ class Server {
   std::shared_ptr<SharedChannel> channel_;
   RunnerFactory& factory_;
   bool started_ = false;
-  FileDescriptor file_;  ///< that came with the request
+  FileDescriptor file_;  ///< the file that came with the request
   std::vector<std::string> template_dirs_, functions_;
   std::shared_ptr<const Catalog> catalog_;
   std::string catalog_digest_;

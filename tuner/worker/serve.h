@@ -12,30 +12,30 @@
 
 namespace kernwright {
 
-/// Where a worker gets its runners from: a GPU, or a fake in tests.
+/// Makes the runners of a worker: on a GPU, or fakes in tests.
 class RunnerFactory {
  public:
   virtual ~RunnerFactory() = default;
 
-  /// Called once, before all else. `compiler` asks the tuning process; it may be used while
-  /// `start`, `open` or a call of the runner is running, on any thread.
+  /// Called once, first. `compiler` asks the tuning process. Any thread may use it while `start`,
+  /// `open` or a call of the runner is running.
   virtual Result<void> start(const detail::HelloRequest& hello,
                              std::shared_ptr<Compiler> compiler) = 0;
 
-  /// The device that candidates are made for.
+  /// The profile of the device for which candidates are made.
   virtual const DeviceProfile& profile() const = 0;
 
-  /// The runner of a problem; the one before is gone by then. `catalog` outlives it.
+  /// The runner of a problem. The previous one is destroyed before. `catalog` outlives it.
   virtual Result<std::unique_ptr<Runner>> open(const Catalog& catalog, const Operation& operation,
                                                const Problem& normalized,
                                                DeviceRunnerOptions options) = 0;
 };
 
-/// A GPU of this process. It is opened in `start`.
+/// A factory for a GPU of this process, which is opened in `start`.
 std::unique_ptr<RunnerFactory> make_device_runner_factory();
 
-/// The worker's loop: answers requests, one after another, until the channel is closed or the
-/// device is lost. What a runner throws becomes an error. Errors: the channel's own.
+/// The worker's loop: answers requests one after another, until the channel is closed or the device
+/// is lost. Exceptions of a runner become errors. Errors: those of the channel.
 Result<void> serve_runner(Channel channel, RunnerFactory& factory);
 
 }  // namespace kernwright

@@ -13,16 +13,17 @@ namespace {
 
 using namespace detail;
 
-/// A killed process that is still there by then hangs in the driver.
+/// How long a killed process may take to end; after that it hangs in the driver.
 constexpr double kKillSeconds = 10;
-/// Compiles kept for the next process: those of the tuner's own kernels and of a few problems.
+/// The number of compiles that are kept for the next process: those of the tuner's own kernels and
+/// of a few problems.
 constexpr std::size_t kMaxCompiled = 64;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// How a process ended, with the end of what it wrote.
+/// How a process ended, with the end of its stderr.
 std::string text_of(const ExitStatus& status, const Subprocess& process) {
   const std::string words = process.last_words();
   return words.empty() ? status.text() : concat(status.text(), ": ", words);
@@ -48,7 +49,7 @@ Result<void> Worker::spawn() {
                            .uuid = options_.uuid,
                            .cache_root = options_.cache_root.native(),
                            .own_pids = own_pids_};
-  // A failure shows as a missing answer, with the exit status.
+  // A failure shows as a missing answer, and then gives the exit status.
   static_cast<void>(process_->channel().send(encode(Request{hello})));
   return {};
 }
@@ -76,7 +77,7 @@ Result<void> Worker::greet() {
 Result<std::string> Worker::restart() {
   const auto start = std::chrono::steady_clock::now();
   lost_ = true;
-  // The new process starts while the driver still takes the old one's context down.
+  // The new process starts while the driver still destroys the old one's context.
   std::optional<Subprocess> old = std::exchange(process_, std::nullopt);
   if (old) old->kill();
   KW_TRY(spawn());
@@ -110,7 +111,7 @@ Worker::Answer Worker::ask(const Request& request, double seconds, std::string_v
   if (!sent && sent.error().code == ErrorCode::timed_out) {
     return ended(Outcome::timed_out, concat("the request was not read within ", seconds, " s"));
   }
-  // Of a process that is gone, the last reply may still be there to read.
+  // The last reply of a process that ended may still be there to read.
   return next(seconds);
 }
 
@@ -129,7 +130,7 @@ Worker::Answer Worker::next(double seconds) {
     use_.append(reply->use);
     const auto* wanted = std::get_if<CompileReply>(&reply->content);
     if (wanted == nullptr) return {*std::move(reply), {}};
-    // The clock of the request starts anew: it measures the worker, not the compiler.
+    // The request's deadline starts again, because it is for the worker and not for the compiler.
     if (auto sent = compile(wanted->request); !sent) {
       return ended(Outcome::worker_died, sent.error().message);
     }
@@ -155,7 +156,7 @@ Result<void> Worker::compile(const CompileRequest& request) {
 
 Worker::Answer Worker::ended(Outcome outcome, std::string detail) {
   alive_ = false;
-  process_->kill();  // of a process that has ended already, the status stays
+  process_->kill();  // if it has ended already, its status stays
   return {std::nullopt, {outcome, std::move(detail)}};
 }
 

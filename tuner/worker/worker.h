@@ -25,8 +25,8 @@ struct WorkerOptions {
   int device = 0;
   std::string uuid = {};                  ///< of the device, for the audit
   std::filesystem::path cache_root = {};  ///< where the audit keeps its baseline; may be empty
-  double start_seconds = 60;              ///< until CUDA runs
-  double floor_seconds = 2;               ///< the least that a request gets, see `WorkerRunner`
+  double start_seconds = 60;              ///< for starting CUDA
+  double floor_seconds = 2;               ///< least deadline of a request, see `WorkerRunner`
   /// Gets one line per failure and restart. May be empty.
   std::function<void(std::string_view)> log = {};
   /// Gets one line per process that runs. May be empty.
@@ -57,11 +57,11 @@ class Worker {
   /// The next reply to the same request.
   Answer next(double seconds);
 
-  /// When its processes had the device at work since the last call.
+  /// When the device had work of its processes since the last call.
   DeviceUse take_use() { return std::exchange(use_, {}); }
 
   /// Ends the process, whatever it does, and starts another. Returns how the old one ended, such as
-  /// "signal 6 (SIGABRT): what it wrote to stderr". Errors: those of `start`; `device` where the
+  /// "signal 6 (SIGABRT): the end of its stderr". Errors: those of `start`; `device` where the
   /// old process cannot be ended, because the device is still at work.
   Result<std::string> restart();
 
@@ -69,11 +69,12 @@ class Worker {
   /// False after an answer without a reply, until `restart`.
   bool alive() const { return alive_; }
 
-  /// Numbers the problems that were opened; a runner whose number is another has to open again.
+  /// The number of problems that were opened. A runner that has another number has to open its
+  /// problem again.
   int opened() const { return opened_; }
   void count_opened() { ++opened_; }
 
-  /// Ends the use of the device: it is at fault.
+  /// Ends the use of the device, because it is at fault.
   void give_up() { lost_ = true; }
   /// True after `give_up`, and once no process could be started any more.
   bool lost() const { return lost_; }
@@ -93,7 +94,7 @@ class Worker {
   WorkerOptions options_;
   CompilePool& pool_;
   std::optional<Subprocess> process_;
-  /// For the audit: a process that was killed may still hold memory on the GPU.
+  /// All processes so far, for the audit: a killed process may still hold memory on the GPU.
   std::vector<int> own_pids_{::getpid()};
   std::map<Digest, std::shared_ptr<const CompiledKernel>> compiled_;
   DeviceUse use_;

@@ -19,19 +19,19 @@ namespace {
 
 using namespace detail;
 
-/// A candidate may take this many times what it is thought to take.
+/// A deadline is this many times the expected time of the candidate.
 constexpr double kPatience = 20;
-/// Units of work in one request: poisoned runs, exact test and repeats of a check; building the
-/// graphs of a sample.
+/// Units of work for deadlines: those of a check (poisoned runs, exact test and repeats), and those
+/// of building the graphs of a sample.
 constexpr double kScreeningUnits = 32;
 constexpr double kFinalistUnits = 512;
 constexpr double kSampleUnits = 64;
-/// Requests that allocate much or load code get this many times the floor.
+/// Requests that allocate much memory or load code have this many times the least deadline.
 constexpr double kSlowFloors = 5;
 
-/// A process that dies may have been hit by something else: its candidate is tried again, alone.
+/// A process may die for another reason, so its candidate is tried again, alone.
 constexpr int kDeathsAllowed = 1;
-/// Failures that no candidate is to blame for.
+/// The number of failures that are accepted without a candidate that caused them.
 constexpr int kOwnFailuresAllowed = 2;
 
 class WorkerRunner final : public Runner {
@@ -54,20 +54,20 @@ class WorkerRunner final : public Runner {
   bool lost() const override { return worker_.lost(); }
 
  private:
-  /// A candidate with all that a fresh process needs to know of it.
+  /// A candidate, with everything that a new process needs for it.
   struct Live {
     std::string name;
     PrepareRequest request;
     std::string artifact;
-    double us = 0;                           ///< predicted, later known
+    double us = 0;                           ///< first the predicted time, later the measured one
     Id there = -1;                           ///< its id in the process
-    int epoch = -1;                          ///< in which `there` was given
+    int epoch = -1;                          ///< the epoch of `there`
     int deaths = 0;                          ///< processes that died with it
     std::optional<Step> condemned = {};      ///< why it is never run again
-    std::optional<CheckDepth> checked = {};  ///< how deep it was checked, in whatever process
+    std::optional<CheckDepth> checked = {};  ///< the deepest check so far, in any process
   };
 
-  /// What a request about a candidate came to: a reply, or the step that ended the candidate.
+  /// The result of a request about a candidate: a reply, or the step that ended the candidate.
   struct Asked {
     std::optional<AnyReply> reply;
     Step step;
@@ -80,21 +80,23 @@ class WorkerRunner final : public Runner {
     return std::max(floor_seconds(), kPatience * units * live.us * 1e-6);
   }
 
-  /// Replaces the process after `failure` of `live` (null: of the runner's own). Gives the step
-  /// that ends the candidate, or nothing where it may be tried again.
+  /// Replaces the process after a failure of `live`, or, if that is null, of the runner itself.
+  /// Gives the step that ends the candidate; nothing where it may be tried again.
   std::optional<Step> recover(Live* live, Step failure);
 
-  /// Asks until there is an answer, in as many processes as that takes.
+  /// Sends the request, if necessary to one process after another, until there is an answer.
   Result<Asked> ask(Live& live, const MakeRequest& request, double seconds);
-  /// Loads the candidate into this process, and checks it again if it was checked in another: what
-  /// later checks are held against went with that one. A reply, a step, or neither and the failure.
+  /// Loads the candidate into this process. If it was checked in another process it is checked
+  /// again, because later checks need its results. Gives a reply or a step; or neither, and sets
+  /// `failure`.
   Result<Asked> load(Live& live, std::optional<Step>& failure);
   Result<Checked> ask_check(Live& live, const MakeRequest& request, double seconds);
-  /// What asks for a figure of a candidate has no step to tell: its end is an error.
+  /// Asks for a figure of a candidate. If the candidate ends that is an error, as there is no step.
   Result<AnyReply> ask_of(Live& live, const MakeRequest& request, double seconds);
   double check_seconds(const Live& live, CheckDepth depth) const;
 
-  /// Samples of one process: all of `order`, or those before the entry that failed.
+  /// The samples of one process: those of all of `order`, or of the entries before the one that
+  /// failed.
   struct Round {
     std::vector<Sampled> samples;
     std::optional<Step> failure;
@@ -105,7 +107,7 @@ class WorkerRunner final : public Runner {
   const DeviceProfile& profile_;
   OpenProblem problem_;
   int own_failures_ = 0;
-  int checked_epoch_ = -1;  ///< the latest in which a candidate was checked
+  int checked_epoch_ = -1;  ///< the latest epoch in which a candidate was checked
   std::map<Id, Live> live_;
   Id next_id_ = 0;
 };
@@ -210,7 +212,7 @@ double WorkerRunner::check_seconds(const Live& live, CheckDepth depth) const {
   const double seconds = depth == CheckDepth::finalist
                              ? kSlowFloors * patience(live, kFinalistUnits)
                              : patience(live, kScreeningUnits);
-  // What a process computes once, such as references, it may compute in its first check.
+  // In its first check a process may also compute the references.
   return checked_epoch_ == epoch() ? seconds : seconds + 2 * problem_.seconds();
 }
 
@@ -257,7 +259,7 @@ Result<WorkerRunner::Round> WorkerRunner::sample_round(std::span<const Id> order
 }
 
 Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> order) {
-  std::optional<Id> suspect;  // alone first, then all
+  std::optional<Id> suspect;  // it is sampled alone first, then with all
   for (;;) {
     KW_TRY(problem_.ensure());
     const int epoch_before = epoch();
@@ -274,7 +276,7 @@ Result<std::vector<Runner::Sampled>> WorkerRunner::sample(std::span<const Id> or
       if (id >= 0 && live_.at(id).condemned) failed[id] = *live_.at(id).condemned;
       if (!failed.contains(id)) sampled.push_back(id);
     }
-    if (epoch() != epoch_before) continue;  // loading ended the process: load all again
+    if (epoch() != epoch_before) continue;  // loading ended the process, so all are loaded again
     Round round;
     if (!sampled.empty()) {
       KW_ASSIGN(round, sample_round(sampled));

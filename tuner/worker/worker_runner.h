@@ -13,10 +13,11 @@
 
 namespace kernwright {
 
-/// What is measured, as both processes understand it.
+/// The problem to measure, with what both processes need to know of it.
 struct WorkerProblem {
   const Catalog& catalog;
-  std::vector<std::filesystem::path> template_dirs;  ///< that `catalog` was loaded from
+  std::vector<std::filesystem::path>
+      template_dirs;  ///< the folders from which `catalog` was loaded
   const Operation& operation;
   const Problem& normalized;
   const DeviceProfile& profile;

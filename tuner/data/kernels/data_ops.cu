@@ -7,7 +7,7 @@ using element = ELEMENT;
 using kernwright::from_float;
 using kernwright::to_float;
 
-// Whole numbers; those of 32 and 64 bits are met exactly.
+// Integer types. Those of 32 and 64 bits must be equal to the reference.
 template <typename T>
 constexpr bool kInteger = false;
 template <>
@@ -26,19 +26,19 @@ constexpr bool kSame = false;
 template <typename A>
 constexpr bool kSame<A, A> = true;
 
-// Beside the conversions of types.cuh.
+// Conversions that types.cuh does not have.
 __device__ double widen(double x) { return x; }
 template <typename T>
 __device__ double widen(T x) {
   return to_float(x);
 }
-// Of whole numbers, every digit.
+// Whether an integer equals the reference.
 template <typename T>
 __device__ bool is_met(T x, kernwright::reference_t<T> reference) {
   if constexpr (kInteger<T>) return x == reference;
   return false;
 }
-// Any other byte than 0 and 1 is no bool.
+// The value of an element. A bool is read as its byte, so that other bytes than 0 and 1 are wrong.
 __device__ double value_at(const element* at) {
   if constexpr (kSame<element, bool>) return *reinterpret_cast<const unsigned char*>(at);
   return widen(*at);
@@ -51,7 +51,7 @@ template <>
 struct Rounded<double> {
   static __device__ double of(float x) { return x; }
 };
-// A whole number that an integer element holds.
+// x as an element; x lies within the range of integer elements.
 template <typename T>
 __device__ T whole(long long x) {
   if constexpr (kInteger<T>) {
@@ -61,9 +61,9 @@ __device__ T whole(long long x) {
   }
 }
 
-// Laid out as in device_data_ops.cpp. All zeros at first.
+// The same layout as in device_data_ops.cpp. All zeros at first.
 struct Finding {
-  unsigned long long max_error;  // bits of a non-negative double, which order like the double
+  unsigned long long max_error;  // bits of a non-negative double, which are ordered like it
   unsigned long long mismatches;
   unsigned long long first;  // complement of the smallest place
   unsigned long long hash;
@@ -85,7 +85,7 @@ __device__ long long stride() { return static_cast<long long>(gridDim.x) * block
 // The model's DrawKind, in its order.
 enum DrawKind { kNormal, kSmallIntegers, kSigns, kUniform, kPermutation, kOffsets, kConstant };
 
-// Rows of so many elements, `pitch` apart.
+// Rows of `columns` elements, `pitch` elements apart.
 struct Layout {
   __device__ Layout(double columns, double pitch)
       : columns(static_cast<long long>(columns)), pitch(static_cast<long long>(pitch)) {}
@@ -94,8 +94,8 @@ struct Layout {
   long long columns, pitch;
 };
 
-// Where `i` of `count` goes: a Feistel network of four rounds over the smallest even number of bits
-// that hold `count`, walked until the place is below it.
+// The place of `i` in a permutation of `count`: a Feistel network of four rounds over the smallest
+// even number of bits that hold `count`, applied until the place is below `count`.
 __device__ unsigned long long permuted(unsigned long long seed, unsigned long long i,
                                        unsigned long long count) {
   unsigned half = 1;
@@ -150,7 +150,7 @@ __device__ long long integer(int kind, double from, double to, unsigned long lon
   }
 }
 
-// An element of a floating type that is no whole number.
+// An element of a floating type from a continuous distribution.
 __device__ float real(int kind, double from, double to, unsigned long long bits) {
   if (kind == kConstant) return static_cast<float>(from);
   if (kind == kUniform) {
@@ -162,7 +162,7 @@ __device__ float real(int kind, double from, double to, unsigned long long bits)
   return sqrtf(-2 * logf(u)) * cospif(2 * v);
 }
 
-// Numbers that may pass 32 bits come as doubles, which hold them exactly to 2^53.
+// Numbers that may exceed 32 bits are passed as doubles, which are exact up to 2^53.
 extern "C" __global__ void kernwright_draw(element* to_array, double elements, double columns,
                                            double pitch, double from, double to, int seed_low,
                                            int seed_high, int kind) {
@@ -189,7 +189,7 @@ extern "C" __global__ void kernwright_draw(element* to_array, double elements, d
 
 constexpr unsigned char kGapByte = 0xFF;  // as in data_ops.h
 
-// `span`: elements from the first to the last and what lies between rows.
+// `span` is the number of elements from the first to the last, with the gaps between rows.
 extern "C" __global__ void kernwright_fill_gaps(element* to, double span, double columns,
                                                 double pitch) {
   const Layout layout(columns, pitch);
@@ -209,7 +209,7 @@ __device__ bool is_gap(const element* at) {
   return same;
 }
 
-// NaN stays NaN.
+// Limits x to the range. NaN stays NaN.
 __device__ double limited(double x, double range_end) {
   return x > range_end ? range_end : x < -range_end ? -range_end : x;
 }
@@ -279,7 +279,7 @@ extern "C" __global__ void kernwright_compare(const element* actual,
   }
 }
 
-// The words of 8 bytes that the region reaches into, of which only its own bytes count.
+// Hashes a region by the words of 8 bytes that overlap it, of which only its own bytes count.
 __device__ void hash_region(unsigned long long address, double bytes, Finding* finding) {
   const unsigned long long base = address & ~7ull;
   const unsigned long long end = address + static_cast<unsigned long long>(bytes);
@@ -297,7 +297,8 @@ __device__ void hash_region(unsigned long long address, double bytes, Finding* f
   if (threadIdx.x % 32 == 0 && sum != 0) atomicAdd(&finding->hash, sum);
 }
 
-// Eight regions, so that the guards and inputs of a check take two launches. Empty ones are 0.
+// Hashes eight regions, so that the guards and inputs of a check take two launches. The address of
+// an unused region is 0.
 extern "C" __global__ void kernwright_hash(unsigned long long a0, unsigned long long a1,
                                            unsigned long long a2, unsigned long long a3,
                                            unsigned long long a4, unsigned long long a5,

@@ -1,2 +1,2 @@
-// What launching costs when there is nothing to do.
+// A kernel without work, for measuring the cost of launches.
 extern "C" __global__ void empty() {}

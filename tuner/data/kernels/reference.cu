@@ -1,5 +1,4 @@
-// Kernels that are never tuned: what they take shows how the device drifts, and what a launch
-// costs.
+// Kernels that are never tuned. Their times show the drift of the device and the cost of a launch.
 
 // Bound by the SMs' arithmetic: eight chains of fused multiply-adds per thread.
 extern "C" __global__ void __launch_bounds__(512) kernwright_sm_reference(int steps, float* never) {
