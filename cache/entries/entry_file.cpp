@@ -20,23 +20,23 @@ namespace fs = std::filesystem;
 
 using std::string_view_literals::operator""sv;
 
-// As in PNG: the first byte is no text, and CR LF, ^Z, LF show what a transfer in text mode did.
+// As in PNG: the first byte is no text, and a transfer in text mode would change CR LF, ^Z or LF.
 constexpr std::string_view kMagic = "\x89KW\r\n\x1a\n\0"sv;
 constexpr std::uint32_t kPlain = 1;     // version of a file without a body
-constexpr std::uint32_t kWithBody = 2;  // and of one with a body
+constexpr std::uint32_t kWithBody = 2;  // version of a file with a body
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kKindBytes = 8;
 constexpr std::size_t kDigestBytes = 32;
-constexpr std::size_t kPlainBytes = 32;  // of the frame before the key
+constexpr std::size_t kPlainBytes = 32;  // of the frame, up to the key
 constexpr std::size_t kWithBodyBytes = kPlainBytes + 8 + kDigestBytes;
 
-// Far above what is written: a winner with its evidence has some 100 KB, a cubin less than 1 MB.
+// Far above the usual sizes: a winner with its evidence has some 100 KB, a cubin less than 1 MB.
 constexpr FileKind kKinds[] = {
     {"record", std::uint64_t{8} << 20},
     {"override", std::uint64_t{64} << 10},
     {"artifact", std::uint64_t{256} << 20},
 };
-// What the front of a record takes, and more: one read gets it.
+// More than the front of a record has, so that one read gets it.
 constexpr std::size_t kFirstRead = 4096;
 
 std::string_view as_text(const Digest& digest) {
@@ -47,7 +47,7 @@ Lookup<EntryFile> corrupt(std::string detail) {
   return Lookup<EntryFile>::miss(MissReason::corrupt, std::move(detail));
 }
 
-/// The fields before the key. `error` where they cannot be those of a file of `file_bytes`.
+/// The fields before the key. `error` is set where they do not fit a file of `file_bytes`.
 struct Frame {
   std::size_t key_at = 0;
   std::uint64_t key_bytes = 0;
@@ -58,7 +58,7 @@ struct Frame {
   Lookup<EntryFile> error;
 
   bool ok() const { return error.detail.empty(); }
-  /// Of the front: all but the body.
+  /// The length of the front, which is the file without its body.
   std::uint64_t bytes() const { return key_at + key_bytes + payload_bytes + kDigestBytes; }
 };
 
@@ -76,7 +76,7 @@ Frame read_frame(std::string_view bytes, std::uint64_t file_bytes) {
     return fail(corrupt("not a cache entry: the magic bytes are others"));
   }
   ByteReader reader(bytes.substr(kVersionAt));
-  // Before all else: what follows the version is that version's own affair.
+  // Checked first, because another version may have other fields after it.
   const auto version = reader.integer<std::uint32_t>();
   if (version != kPlain && version != kWithBody) {
     return fail(Lookup<EntryFile>::miss(
@@ -92,7 +92,7 @@ Frame read_frame(std::string_view bytes, std::uint64_t file_bytes) {
     frame.body_bytes = reader.integer<std::uint64_t>();
     frame.body_digest = reader.take(kDigestBytes);
   }
-  // Each is below the file's length, which bounds their sum too: it cannot overflow.
+  // Each is at most the file's length, so their sum cannot overflow.
   const bool fits = reader.ok() && frame.payload_bytes <= file_bytes &&
                     frame.body_bytes <= file_bytes &&
                     frame.bytes() + frame.body_bytes == file_bytes;
@@ -104,7 +104,7 @@ Frame read_frame(std::string_view bytes, std::uint64_t file_bytes) {
   return frame;
 }
 
-/// Key and payload of a front whose bytes are all there.
+/// Decodes key and payload from the bytes of a complete front.
 Lookup<EntryFile> decode_front(std::string_view bytes, const Frame& frame,
                                std::string_view expected_kind) {
   const std::string_view covered = bytes.substr(0, frame.bytes() - kDigestBytes);
@@ -124,7 +124,7 @@ Lookup<EntryFile> located(Lookup<EntryFile> entry, const std::string& path) {
   return entry;
 }
 
-/// Why a file cannot be read.
+/// The miss for a file that cannot be read.
 Lookup<EntryFile> unread(const Error& error) {
   const auto reason = [&error] {
     if (error.code == ErrorCode::not_found) return MissReason::absent;

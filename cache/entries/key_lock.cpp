@@ -22,7 +22,7 @@ FileDescriptor open_lock(const std::filesystem::path& path, const std::filesyste
   return FileDescriptor(file_calls().open(path.c_str(), root.native().size(), kFlags, 0666));
 }
 
-/// Whether `path` still names the file: its last holder removes it.
+/// Whether `path` is still a name of the file. (The last holder removes it.)
 bool is_named(const FileDescriptor& file, const std::filesystem::path& path) {
   struct stat named{};
   struct stat opened{};
@@ -36,7 +36,7 @@ KeyLock KeyLock::acquire(const std::filesystem::path& root, std::string_view nam
                          std::chrono::milliseconds patience) {
   const std::filesystem::path path = root / "v1" / "locks" / name;
   const Clock::time_point end = Clock::now() + patience;
-  // flock has no timeout: it is asked again and again, less often as time goes on.
+  // flock has no timeout, so it is tried again and again, with growing pauses.
   std::chrono::milliseconds pause{1};
   for (;;) {
     FileDescriptor file = open_lock(path, root);
@@ -57,7 +57,7 @@ KeyLock KeyLock::acquire(const std::filesystem::path& root, std::string_view nam
 }
 
 KeyLock::~KeyLock() {
-  // Removed while it is held: who waits for this file finds that it has no name any more.
+  // Removed while it is locked, so that waiters for this file find that it has no name any more.
   if (file_.valid()) ::unlink(path_.c_str());
 }
 

@@ -10,13 +10,13 @@
 namespace kernwright {
 namespace {
 
-/// Whether a character stands for itself in a JSON string, whatever stands beside it.
+/// Whether a character needs no escape in a JSON string, whatever its neighbours are.
 bool is_plain(char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; }
 
-/// The shortest text that gives the number back.
+/// Appends the shortest text that gives the number back.
 template <typename Number>
 void append(std::string& text, Number value) {
-  char digits[32];  // 20 of an integer, 24 of a double
+  char digits[32];  // an integer has up to 20, a double up to 24
   text.append(digits, std::to_chars(digits, std::end(digits), value).ptr);
 }
 

@@ -16,9 +16,9 @@ namespace {
 constexpr std::size_t kMostDepth = 64;
 constexpr std::size_t kMostMembers = 4096;
 
-/// What is beyond the limits in a text, found without parsing it; empty where nothing is.
+/// Finds, without parsing, what exceeds the limits in a text; empty where nothing does.
 std::string beyond_limits(std::string_view json) {
-  // Of each container that is open: how many members it has, or nothing for an array.
+  // For each open container the number of its members, or nothing for an array.
   std::array<std::optional<std::size_t>, kMostDepth> open{};
   std::size_t depth = 0;
   bool in_string = false;
@@ -34,7 +34,7 @@ std::string beyond_limits(std::string_view json) {
       if (depth == kMostDepth) return concat("nested deeper than ", kMostDepth);
       open[depth++] = c == '{' ? std::optional<std::size_t>(1) : std::nullopt;
     } else if (c == ']' || c == '}') {
-      if (depth == 0) return {};  // no JSON: the parser says so
+      if (depth == 0) return {};  // this is no JSON; the parser reports it
       --depth;
     } else if (c == ',' && depth > 0 && open[depth - 1] && ++*open[depth - 1] > kMostMembers) {
       return concat("an object of more than ", kMostMembers, " members");
@@ -43,7 +43,7 @@ std::string beyond_limits(std::string_view json) {
   return {};
 }
 
-/// A number in full, of all else the type: "string", "null".
+/// A value for messages: a number in full, of others the type, such as "string" or "null".
 std::string described(const Json& value) {
   return value.is_number() ? value.dump() : value.type_name();
 }

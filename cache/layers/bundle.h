@@ -41,15 +41,15 @@ Result<ExportReport> export_bundle(const TieredCache& cache, const std::filesyst
 /// What an installation accepts.
 struct InstallOptions {
   std::vector<std::string> trusted_keys;  ///< public ones, hex
-  bool allow_unsigned = false;            ///< accepts also what none of these keys has signed
-  bool allow_older = false;               ///< accepts also a lower serial than that in use
+  bool allow_unsigned = false;            ///< also accepts bundles that none of these keys signed
+  bool allow_older = false;               ///< also accepts a lower serial than that in use
   /// How long it waits for another installation to end.
   std::chrono::milliseconds patience = std::chrono::minutes(2);
 };
 
 struct InstallReport {
   std::string digest;
-  std::string signer;  ///< the key; empty where nobody who is trusted signed it
+  std::string signer;  ///< the key; empty where no trusted key signed it
   std::uint64_t serial = 0;
   std::int64_t files = 0;
   std::int64_t bytes = 0;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr FileKind kBundled{"file of a bundle", kMostFileBytes};
 
-/// The files of a bundle by their names in it.
+/// The files of a bundle, by their names in the bundle.
 class Collection {
  public:
   explicit Collection(fs::path root) : root_(std::move(root)) {}
@@ -41,8 +41,8 @@ std::vector<std::string> sorted(const std::set<std::string>& texts) {
   return {texts.begin(), texts.end()};
 }
 
-/// Runs that some lookup may serve. Errors: `corrupt` where not all can be read, by no defect of
-/// their own.
+/// The runs that some lookup may serve. Errors: `corrupt` where some cannot be read for a reason
+/// outside of the files.
 Result<std::vector<RecordStore::Listed>> served_runs(const TieredCache& cache,
                                                      const ExportOptions& options) {
   std::vector<RecordStore::Listed> runs;

@@ -33,7 +33,7 @@ Error io(std::string_view what, const fs::path& path, const std::error_code& err
   return {ErrorCode::io, concat("cannot ", what, " ", path.native(), ": ", error.message())};
 }
 
-/// A folder that is removed with all it holds, unless it is released.
+/// Owns a folder, which it removes with its contents unless it is released.
 class Unpacked {
  public:
   static Result<Unpacked> make(const fs::path& bundles) {
@@ -44,7 +44,7 @@ class Unpacked {
     if (::mkdtemp(name.data()) == nullptr) {
       return io("create", name, std::error_code(errno, std::generic_category()));
     }
-    // mkdtemp's own mode is for its maker alone; a bundle is for all who may read the cache.
+    // mkdtemp gives only the owner access, but all who may read the cache may read a bundle.
     fs::permissions(name, fs::perms(0755), error);
     return Unpacked(name);
   }
@@ -63,7 +63,8 @@ class Unpacked {
   fs::path path_;
 };
 
-/// Removes what killed installations left: nobody else unpacks while this one has the lock.
+/// Removes the folders that killed installations left. While this process has the lock, no other
+/// one unpacks.
 void remove_leftovers(const fs::path& bundles) {
   for (const std::string& name : list_directory(bundles)) {
     std::error_code ignored;
@@ -71,8 +72,8 @@ void remove_leftovers(const fs::path& bundles) {
   }
 }
 
-/// Writes a file of the bundle below `folder`, which itself is never made again: were it removed
-/// meanwhile, the files before this one would be missing.
+/// Writes a file of the bundle below `folder`. It does not make `folder` itself: if that was
+/// removed meanwhile, the files written before are missing, and the installation must fail.
 Result<void> write_below(const fs::path& folder, const fs::path& name, std::string_view bytes) {
   fs::path above = folder;
   for (const fs::path& part : name.parent_path()) {
@@ -84,7 +85,7 @@ Result<void> write_below(const fs::path& folder, const fs::path& name, std::stri
   return create_file(folder / name, bytes, 0644);
 }
 
-/// The next entry, which must be a plain file of that name or, where `name` is empty, of any.
+/// The next entry, which must be a plain file with the name `name`, or any name if that is empty.
 Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
   KW_ASSIGN(std::optional<TarEntry> entry, tar.next());
   if (!entry) return corrupt(concat("the bundle ends before ", name.empty() ? "its files" : name));
@@ -99,7 +100,7 @@ Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
   return found;
 }
 
-/// Who of the trusted signed it; empty for nobody, where that is allowed.
+/// The trusted key that signed the manifest; empty where there is none and that is allowed.
 Result<std::string> find_signer(std::string_view manifest, std::string_view signature,
                                 const InstallOptions& options) {
   if (!signature.empty()) {
@@ -132,8 +133,8 @@ bool is_digest(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// The manifest of the bundle in `folder`. Errors: `not_found` where it has none, as those had that
-/// were installed by earlier versions; `corrupt`; `io`.
+/// The manifest of the bundle in `folder`. Errors: `not_found` where it has none, because an
+/// earlier version installed it; `corrupt`; `io`.
 Result<BundleManifest> manifest_of(const fs::path& folder) {
   KW_ASSIGN(const std::string text,
             read_file(folder / kManifestName, {kManifestName, kMostManifestBytes}, folder));
@@ -162,7 +163,7 @@ Result<void> check_serial(const fs::path& root, const BundleManifest& manifest,
              present->serial, "; older ones are not allowed")};
 }
 
-/// Makes `bundles/current` name `digest`, by one rename.
+/// Makes `bundles/current` a link to `digest`, by one rename.
 Result<void> flip(const fs::path& bundles, const std::string& digest) {
   const fs::path link = bundles / concat(kUnpacking, "link");
   std::error_code error;
@@ -173,15 +174,15 @@ Result<void> flip(const fs::path& bundles, const std::string& digest) {
   return {};
 }
 
-/// Moves what was unpacked to its place. Nothing that lies there already is trusted, whoever made
-/// it: it changes places with what was unpacked, and goes.
+/// Moves the unpacked folder to its place. A folder that lies there already is not trusted: the two
+/// are exchanged, and it is removed.
 Result<void> put_in_place(Unpacked& unpacked, const fs::path& place) {
   if (::renameat2(AT_FDCWD, unpacked.path().c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) ==
       0) {
     return {};
   }
   std::error_code error;
-  if (errno != ENOENT) {  // a file system that cannot exchange
+  if (errno != ENOENT) {  // the file system cannot exchange
     KW_ASSIGN(Unpacked aside, Unpacked::make(place.parent_path()));
     fs::rename(place, aside.path() / "old", error);
     if (error && error != std::errc::no_such_file_or_directory) return io("replace", place, error);
@@ -263,7 +264,7 @@ Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
   }
   KW_ASSIGN(const std::optional<TarEntry> more, tar.next());
   if (more) return corrupt(concat("entry \"", more->name, "\" is not in the manifest"));
-  // Kept, so that what is installed can be checked again.
+  // The manifest is kept, so that the installed files can be checked again.
   Result<void> kept = write_below(unpacked.path(), kManifestName, text);
   if (kept && !signature.empty()) kept = write_below(unpacked.path(), kSignatureName, signature);
   if (!kept) return kept.error();
@@ -305,7 +306,7 @@ Result<std::vector<std::string>> read_trusted_keys(const fs::path& file) {
     ++line;
     key = trim(key.substr(0, key.find('#')));
     if (key.empty()) continue;
-    // What a line holds is never shown: it may be a secret.
+    // The contents of a line are never shown, because they may be a secret.
     const auto refused = [&](std::string_view why) {
       return Error{ErrorCode::invalid_argument, concat(file.native(), ":", line, ": ", why)};
     };

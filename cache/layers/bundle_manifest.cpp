@@ -12,7 +12,7 @@ using Json = FieldReader::Json;
 
 constexpr std::string_view kFormat = "kernwright bundle 1";
 
-/// Letters, digits and what the cache's own names have besides; no dot first.
+/// Whether a name has only the characters of the cache's own names, and does not begin with a dot.
 bool is_plain_name(std::string_view name) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -92,7 +92,7 @@ Result<BundleManifest> parse_bundle_manifest(std::string_view json) {
 }
 
 std::string signed_text(std::string_view manifest) {
-  // The prefix keeps a signature from being one of anything else.
+  // With the prefix a signature cannot be valid for anything else.
   return concat("kernwright bundle manifest\n", manifest);
 }
 

@@ -9,11 +9,11 @@
 
 namespace kernwright {
 
-/// The entries of a bundle that are no files of the cache, in this order before those.
+/// The entries of a bundle that are no files of the cache. They come first, in this order.
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::string_view kSignatureName = "manifest.sig";
 
-/// What a bundle may ask of a machine that installs it.
+/// Limits for a bundle, to protect the machine that installs it.
 inline constexpr std::uint64_t kMostManifestBytes = std::uint64_t{8} << 20;
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;
 inline constexpr std::uint64_t kMostBundleBytes = std::uint64_t{4} << 30;
@@ -31,8 +31,8 @@ struct BundledFile {
 /// What a bundle holds, and where it comes from.
 struct BundleManifest {
   std::string kernwright;  ///< the version that wrote it
-  /// Says which of two bundles is the newer. It is the time of the export in UTC seconds, or a
-  /// counter that whoever exports it keeps. It is 0 in bundles from before there were serials.
+  /// Decides which of two bundles is newer. It is the time of the export in UTC seconds, or a
+  /// counter that the exporter keeps. It is 0 in bundles from versions without serials.
   std::uint64_t serial = 0;
   std::vector<std::string> skus;     ///< sorted, each once
   std::vector<std::string> devices;  ///< UUIDs of the GPUs that measured, likewise

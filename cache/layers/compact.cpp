@@ -20,13 +20,13 @@ namespace fs = std::filesystem;
 
 using std::chrono::hours;
 
-/// Removes files, and keeps the first that it could not.
+/// Removes files, and keeps the error of the first that could not be removed.
 class Remover {
  public:
   void remove(const fs::path& file) {
     std::error_code error;
     const std::uintmax_t bytes = fs::file_size(file, error);
-    // Another process may have been faster: then there is nothing left to do.
+    // Another process may have removed it already.
     if (error == std::errc::no_such_file_or_directory || !fs::remove(file, error)) {
       if (error && error != std::errc::no_such_file_or_directory) keep(file, error);
       return;
@@ -50,7 +50,8 @@ class Remover {
   Error failed_;
 };
 
-/// What cannot be read may be the record of a winner, and its artifact would be lost.
+/// The error for a file that cannot be read: it may be a record, whose winner's artifact would be
+/// lost.
 Error nothing_pruned(std::string_view why) {
   return {ErrorCode::corrupt,
           concat("nothing was pruned, since what is unreadable may name a winner: ", why)};

@@ -46,7 +46,7 @@ std::optional<Disagreement> compare(const TuningRecord& ours, const TuningRecord
   return Disagreement{ours.key.text(), a, b, 1 + apart / faster};
 }
 
-/// Copies `file` of `from` to the same place below `to`; whether it was not there.
+/// Copies `file` from `from` to the same place below `to`. True unless a file was there already.
 Result<bool> take_over(const fs::path& file, const fs::path& from, const fs::path& to) {
   const fs::path target = to / file.lexically_relative(from);
   std::error_code error;
@@ -69,7 +69,7 @@ Result<MergeReport> merge(const TieredCache& into, const fs::path& from) {
   for (const RecordStore::Listed& listed : into.records().list()) {
     if (listed.record) keep_best(ours, *listed.record.value);
   }
-  // Artifacts first: a record that can be seen has its bits.
+  // Artifacts are copied first, so that a visible record always has its artifact.
   const ArtifactStore artifacts(from);
   for (const FilesBelow::Unread& one : files_below(from / "v1" / "artifacts", from).unread) {
     report.defects.push_back(one.error.message);

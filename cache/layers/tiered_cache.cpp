@@ -17,19 +17,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How many records of other shapes `near` is content with: a rule rarely refuses one.
+// The number of records of other shapes that `near` looks for. It is enough, because rules rarely
+// reject a configuration for another shape.
 constexpr std::size_t kNeighbours = 16;
-// Among how many of the nearest shapes it looks for them: about 4 ms of reading.
+// The number of nearest shapes among which it looks for them, which takes about 4 ms of reading.
 constexpr std::size_t kNearest = 256;
 
-/// Marks the directory as ours, and as one that backups skip. It serves people and tools, not
-/// lookups, so a failure does not matter.
+/// Marks the directory as ours, and as one that backups may skip. Lookups do not need the marks, so
+/// a failure does not matter.
 void mark(const fs::path& root) {
   std::error_code error;
   const fs::path tag = root / "CACHEDIR.TAG";
   if (fs::exists(tag, error) || error) return;
   static_cast<void>(publish_file(root / "FORMAT", "kernwright cache, layout v1\n", root));
-  // Last: where it is, both are.
+  // Written last: if it exists, both marks do.
   static_cast<void>(publish_file(
       tag,
       "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -37,8 +38,8 @@ void mark(const fs::path& root) {
       root));
 }
 
-/// How well a record fits, had it been measured, and why that is not `exact`: of several reasons
-/// the one that weighs most.
+/// How well a record fits, as if it was measured, and the reason why that is not `exact`. Of
+/// several reasons it gives the most important one.
 std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now& now,
                                  const std::string& template_digest) {
   const RecordEnvironment& then = head.environment;
@@ -47,7 +48,7 @@ std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now&
   if (!now.compiler.empty() && then.compiler != now.compiler) {
     return {Match::seed, MissReason::other_compiler};
   }
-  // No driver had a part in a prediction.
+  // A prediction does not depend on a driver.
   const bool measured = head.grade == RecordGrade::measured;
   if (measured && !now.driver.empty() && then.driver != now.driver) {
     return {Match::recheck, MissReason::other_driver};
@@ -56,17 +57,17 @@ std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now&
   return {Match::exact, MissReason::none};
 }
 
-/// Whether the record's own bits are what would run: a seed's have to be made anew, and its
-/// measurements are of other code.
+/// Whether the record's measurements are of the code that would run. With match `seed` they are of
+/// other code, which has to be compiled again.
 bool measured_this_code(Match fit) { return fit == Match::exact || fit == Match::recheck; }
 
-/// Keeps the first reason that says more than `absent`.
+/// Keeps the first reason other than `absent`.
 void keep_first(MissReason& reason, MissReason other) {
   if (reason == MissReason::absent) reason = other;
 }
 
 struct Ranked {
-  Match fit;             // its match, had it been measured
+  Match fit;             // the match as if it was measured
   std::size_t position;  // by layer, and within a layer newest first
   GradedRecord graded;
   double distance = 1;
@@ -86,9 +87,10 @@ std::vector<GradedRecord> in_order(std::vector<Ranked> ranked) {
   return graded;
 }
 
-/// Makes the first runner-up that `fits` the winner of a record; false where none does, or the
-/// evidence cannot be read. Of its template, if it is another than the winner's, the record does
-/// not know the digest: then its bits may be of another text, and count as none.
+/// Makes the first runner-up that `fits` the winner of a record. False where none fits, or the
+/// evidence cannot be read. The record has only the digest of the winner's template. If the
+/// runner-up has another template, its artifact may be of another text, so it counts as having
+/// none.
 template <typename Fits>
 bool promote(RecordHead& head, const std::string& file, const Fits& fits) {
   const Lookup<TuningRecord> record = read_record(file);
@@ -103,7 +105,7 @@ bool promote(RecordHead& head, const std::string& file, const Fits& fits) {
   return false;
 }
 
-/// Puts what is pinned first: a record that knows it, or else one made up of the pin alone.
+/// Puts the pinned candidate first: a record that has it, or else a record made from the pin alone.
 void put_pin_first(Answers& answers, const TieredCache::Now& now, const std::string& digest) {
   const Override& pin = *answers.decisions.pin();
   if (digest.empty()) {
@@ -208,7 +210,7 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operatio
   shape.problem = pattern.text;
   struct Neighbour {
     double distance;
-    const RecordStore* store;  ///< the earlier layer's stands before the later's
+    const RecordStore* store;  ///< those of earlier layers come first
     RecordStore::Alike alike;
 
     auto rank() const { return std::tie(distance, store, alike.folder); }
@@ -227,7 +229,7 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operatio
   std::vector<Ranked> ranked;
   double reached = 1;
   for (const Neighbour& neighbour : neighbours) {
-    // Between records of one distance the grade decides, so all of them are read.
+    // All records of one distance are read, because their grades decide between them.
     if (ranked.size() >= kNeighbours && neighbour.distance > reached) break;
     reached = neighbour.distance;
     for (RecordRun& run : neighbour.store->runs(neighbour.alike, shape)) {

@@ -19,7 +19,7 @@ struct GradedRecord {
   RecordHead head;
   Match match = Match::none;
   MissReason reason = MissReason::none;  ///< why it is not `exact`
-  /// Where the evidence lies; empty where there is none: a pin that no record knows.
+  /// The file with the evidence; empty for a pin that no record has.
   std::string file = {};
 };
 
@@ -28,7 +28,7 @@ struct Answers {
   std::vector<GradedRecord> records;       ///< best first
   MissReason reason = MissReason::absent;  ///< where there are none
   Decisions decisions;
-  std::vector<std::string> defects;  ///< what was wrong with files that were passed over
+  std::vector<std::string> defects;  ///< the defects of files that were skipped
 };
 
 /// The lookup over layers. Layer 0 is the user's directory, the only one written to; further ones

@@ -108,7 +108,7 @@ void read_grade(FieldReader& fields, RecordGrade& grade) {
   }
 }
 
-/// The value of a text field through `parse`, which knows the spellings. Older records lack it.
+/// Reads an enumerator from a text field by `parse`. Older records do not have the field.
 template <typename Enum, typename Parse>
 void read_named(FieldReader& fields, std::string_view name, Enum& out, const Parse& parse) {
   std::string text(to_string(out));
@@ -175,7 +175,7 @@ void read_rounds(FieldReader& fields, FinalRounds& rounds) {
   fields.read("block_rounds", rounds.block_rounds);
 }
 
-/// A path by its name, which has to be there.
+/// Reads a path by its name, which must be there.
 KernelPath read_path(FieldReader& fields, std::string_view name) {
   std::string text;
   fields.read(name, text);
@@ -207,7 +207,7 @@ void read_search(FieldReader& fields, SearchSummary& search) {
   fields.read("regret_estimate", search.regret_estimate);
 }
 
-/// How the choice was made, which records of version 0.1 do not say.
+/// Reads how the choice was made. Records of version 0.1 do not have these fields.
 void read_evidence(FieldReader& fields, TuningRecord& record) {
   read_named(fields, "trust", record.trust, parse_trust);
   if (fields.contains("audit")) {

@@ -14,7 +14,7 @@
 
 namespace kernwright {
 
-/// What a record answers for. All fields are hard: any difference is another key.
+/// The key of a record. A difference in any field makes another key.
 struct RecordKey {
   std::string problem;  ///< canonical text
   std::string target;   ///< architecture of the device, "sm_90"
@@ -26,7 +26,8 @@ struct RecordKey {
   friend bool operator==(const RecordKey&, const RecordKey&) = default;
 };
 
-/// What a record was made with. A difference lowers the grade of the match, it does not hide it.
+/// The environment that a record was made in. A difference lowers the grade of a match, but does
+/// not hide the record.
 struct RecordEnvironment {
   std::string template_digest;  ///< of the winner's template: manifest, source, headers
   std::string compiler;         ///< `Compiler::identity`
@@ -36,7 +37,7 @@ struct RecordEnvironment {
   friend bool operator==(const RecordEnvironment&, const RecordEnvironment&) = default;
 };
 
-/// How a record came about.
+/// Whether a record was measured or predicted.
 enum class RecordGrade { measured, predicted };
 
 std::string_view to_string(RecordGrade grade);
@@ -54,44 +55,45 @@ struct RankedConfiguration {
   double launch_gap_us = 0;  ///< of an empty kernel with the same launches; 0: not measured
   Slowdown slowdown = {};    ///< against the fastest finalist
   bool is_default = false;
-  bool is_incumbent = false;  ///< was the winner of the record that this one replaces
+  bool is_incumbent = false;  ///< it was the winner of the record that this one replaces
   bool tied = false;          ///< not told apart from the fastest
   bool deterministic = true;
-  bool warned = false;  ///< the compiler warned of something that costs speed
-  /// Its last samples, `FinalRounds::block_rounds` of them, come from blocks.
+  bool warned = false;  ///< the compiler warned of lost speed
+  /// Whether its last `FinalRounds::block_rounds` samples come from blocks.
   bool in_blocks = false;
 };
 
-/// What was measured beside the finalists, one entry per round, and which rounds do not count.
+/// The measurements beside the finalists, one entry per round, and the rounds that do not count.
 struct FinalRounds {
   std::vector<double> sm_reference_us;
   std::vector<double> dram_reference_us;
   std::vector<int> dropped;  ///< rounds that an outside disturbance hit
-  /// Of the best few, so many samples after those of the rounds come from blocks of one finalist
-  /// after another, where each has the clock that it has alone; these decide. 0: there are none.
+  /// The best few finalists have this many samples from blocks, after those of the rounds. In a
+  /// block a finalist runs alone and has the clock of that, so these samples decide. 0: there are
+  /// no blocks.
   int block_rounds = 0;
 
   friend bool operator==(const FinalRounds&, const FinalRounds&) = default;
 };
 
-/// The samples of a finalist by what ran between them.
+/// The samples of a finalist, separated by what ran between them.
 struct FinalTimes {
-  Measurement in_turn;  ///< one per round, the other finalists in between
-  Measurement alone;    ///< of its blocks; none where there were none
+  Measurement in_turn;  ///< one per round, with other finalists in between
+  Measurement alone;    ///< those of its blocks, if there were any
 };
 FinalTimes final_times(const RankedConfiguration& ranked, const FinalRounds& rounds);
 
-/// The path of a search, in numbers.
+/// The numbers of a search.
 struct SearchSummary {
   std::string strategy;
   std::uint64_t seed = 0;
   int rejected = 0;  ///< by the rules
   int compiled = 0;
-  int failed = 0;              ///< compiled or measured, but not ok
-  int raced = 0;               ///< came past screening
+  int failed = 0;              ///< those that were tried and are not ok
+  int raced = 0;               ///< those that passed screening
   int seeds = 0;               ///< taken from other records
   std::string stop_reason;     ///< "budget", "exhausted", "no_improvement", "roofline", "trials"
-  double regret_estimate = 0;  ///< how much faster an unseen candidate may be: 0.02 is 2 %
+  double regret_estimate = 0;  ///< how much faster an untried candidate may be; 0.02 is 2 %
 };
 
 /// The answer worth keeping: winner, evidence, environment, runners-up.
@@ -111,8 +113,8 @@ struct TuningRecord {
   LaunchPaths launch_paths;  ///< of the winner
   SearchSummary search;
   double settle_ms = 0;        ///< until the reference kernels were steady
-  double idle_seconds = 0;     ///< from the first sample on, in which the device had no work
-  double longest_idle_ms = 0;  ///< of these, at one time
+  double idle_seconds = 0;     ///< without work for the device, from the first sample on
+  double longest_idle_ms = 0;  ///< the longest of these times
   int candidates = 0;          ///< valid ones
   int measured = 0;
   std::string device_name;

@@ -11,14 +11,14 @@
 namespace kernwright {
 namespace {
 
-/// The enumerator of a byte; nothing above the last.
+/// The enumerator of a byte; nothing for a byte above the last.
 template <typename Enum>
 std::optional<Enum> enumerator(std::uint8_t byte, Enum last) {
   if (byte > static_cast<std::uint8_t>(last)) return std::nullopt;
   return static_cast<Enum>(byte);
 }
 
-/// How everything is measured; the key has a byte for each all the same.
+/// The only ways in which kernels are measured; the key has a byte for each.
 constexpr std::uint8_t kGraphLaunch = 0;
 constexpr std::uint8_t kSustainedPower = 0;
 
@@ -105,7 +105,7 @@ Result<RecordHead> decode_head(std::string_view bytes) {
   head.environment.kernwright = reader.text();
   head.winner.kernel_template = reader.text();
   std::vector<std::pair<std::string, std::int64_t>> values;
-  // Counts come from the file: what they promise has to be there before anything is reserved.
+  // The count comes from the file, so nothing is reserved for it before it is read.
   for (auto left = reader.integer<std::uint32_t>(); left > 0 && reader.ok(); --left) {
     std::string name(reader.text());
     values.emplace_back(std::move(name),
@@ -120,7 +120,7 @@ Result<RecordHead> decode_head(std::string_view bytes) {
   for (auto left = reader.integer<std::uint32_t>(); left > 0 && reader.ok(); --left) {
     head.artifacts.emplace_back(reader.text());
   }
-  // Heads of before it was measured end here.
+  // Heads without a best path end here.
   if (reader.left() > 0) head.winner.best_path = parse_kernel_path(reader.text());
   if (!reader.ok()) return Error{ErrorCode::corrupt, "record head: it ends before its fields do"};
   if (!grade || !trust) return Error{ErrorCode::corrupt, "record head: no such grade or trust"};

@@ -24,7 +24,8 @@ struct HeadWinner {
   friend bool operator==(const HeadWinner&, const HeadWinner&) = default;
 };
 
-/// What a lookup reads of a record: what it is matched and served by. All else is evidence.
+/// The part of a record that lookups read: everything for matching and serving it. The rest is
+/// evidence.
 struct RecordHead {
   RecordKey key;
   RecordEnvironment environment;

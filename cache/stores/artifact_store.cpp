@@ -14,7 +14,8 @@ namespace {
 constexpr std::string_view kKind = "artifact";
 constexpr std::string_view kSuffix = ".kwa";
 
-/// Digests come from records, and records from other machines: nothing else may reach a path.
+/// Whether a text is a digest. Digests come from records, which may come from other machines, and
+/// no other text may become part of a path.
 bool is_digest(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }

@@ -31,10 +31,10 @@ constexpr std::string_view kOverrideSuffix = ".kwo";
 constexpr std::size_t kSlugLength = 100;
 constexpr std::size_t kDigestLength = 16;  // hex digits in the name of a key's folder
 
-/// A character of a key as it stands in a name.
+/// The character in a name for a character of a key.
 char plain(char c) { return is_letter(c) || is_digit(c) || c == '=' || c == '-' ? c : '_'; }
 
-/// `text` as one name of a path, for people: what tells keys apart is the digest beside it.
+/// `text` as one component of a path, for people. The digest beside it distinguishes keys.
 std::string slug(std::string_view text) {
   std::string name(text.substr(0, kSlugLength));
   std::transform(name.begin(), name.end(), name.begin(), plain);
@@ -49,13 +49,13 @@ std::string_view shape_of(std::string_view problem) {
   return trim(problem.substr(operation_of(problem).size()));
 }
 
-/// A name no other run has: the time of publication for order, 64 random bits for uniqueness.
+/// A name that no other run has: the time of publication, for the order, and 64 random bits.
 std::string run_name(std::string_view suffix) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
   const auto seconds = static_cast<std::time_t>(microseconds / 1'000'000);
   auto random = static_cast<std::uint64_t>(now.count()) ^
-                (static_cast<std::uint64_t>(::getpid()) << 32);  // where getrandom fails
+                (static_cast<std::uint64_t>(::getpid()) << 32);  // if getrandom fails
   static_cast<void>(::getrandom(&random, sizeof random, GRND_NONBLOCK));
   std::tm utc{};
   ::gmtime_r(&seconds, &utc);
@@ -88,7 +88,7 @@ Lookup<T> other_key(const std::string& path, std::string_view frame, const Recor
       concat(path, ": the frame's key \"", frame, "\" is not the record's, \"", key.text(), '"'));
 }
 
-/// A record of format version 1: its payload is the evidence, and there is no body.
+/// Whether it is a record of format version 1, whose payload is the evidence and which has no body.
 bool is_plain(const EntryFile& entry) { return entry.payload.starts_with('{'); }
 
 Lookup<RecordHead> read_head(const std::string& path, const fs::path& root) {
@@ -118,8 +118,8 @@ Lookup<Override> read_override(const std::string& path, const fs::path& root) {
   return Lookup<Override>::hit(*std::move(override));
 }
 
-/// The numbers that stand in `text` where `pattern` has a `?`; nothing where they differ in more
-/// than that. With `cut`, `text` may end early.
+/// The numbers in `text` at the places where `pattern` has a `?`; nothing where the two differ
+/// elsewhere. With `cut`, `text` may end early.
 std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
                                                        std::string_view pattern, bool cut = false) {
   std::vector<std::int64_t> numbers;
@@ -132,7 +132,7 @@ std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
     }
     const std::size_t begin = at;
     while (at < text.size() && is_digit(text[at])) ++at;
-    // Digits at the end of what was cut may go on behind it.
+    // Digits at the end of a cut text may continue after it.
     if (cut && at == text.size()) return numbers;
     std::int64_t number = 0;
     const char* end = text.data() + at;
@@ -144,7 +144,7 @@ std::optional<std::vector<std::int64_t>> match_numbers(std::string_view text,
   return numbers;
 }
 
-/// The same of the name of a key's folder, for a pattern of `plain` characters.
+/// The same for the name of a key's folder, and a pattern of `plain` characters.
 std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
                                                     std::string_view pattern) {
   if (name.size() <= kDigestLength) return std::nullopt;
@@ -152,7 +152,8 @@ std::optional<std::vector<std::int64_t>> match_name(std::string_view name,
   return match_numbers(name, pattern, /*cut=*/name.size() >= kSlugLength);
 }
 
-/// `read(path)` of every file with that suffix, and a defect for every folder that was not read.
+/// The results of `read(path)` for all files with the suffix, and a defect for each folder that
+/// could not be read.
 template <typename Listed, typename T, typename Read>
 std::vector<Listed> listed(const FilesBelow& below, std::string_view suffix, const Read& read) {
   std::vector<Listed> all;
@@ -228,7 +229,7 @@ RecordStore::Found RecordStore::get(const RecordPlace& place) const {
 
 Result<fs::path> RecordStore::put(const TuningRecord& record) const {
   std::string json = to_json(record);
-  // What is not finite is written as null: read back, it is named.
+  // A number that is not finite is written as null. Parsing the text again names the field.
   if (json.find("null") != std::string::npos) {
     const Result<TuningRecord> back = parse_record(json);
     if (!back) {

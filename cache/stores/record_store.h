@@ -56,7 +56,7 @@ class RecordStore {
   /// A key's folder whose name says that its problem is like the one that was asked for.
   struct Alike {
     std::string folder;
-    std::vector<std::int64_t> sizes;  ///< of the open dims, as many as the name tells
+    std::vector<std::int64_t> sizes;  ///< of the open dims, as many as the name has
   };
   /// The folders of the keys that have the target and SKU of `shape` and its problem's text, except
   /// for the dims that are written `?` there: "matmul m=? n=4096 k=4096 dtype=bf16". No file is

@@ -15,7 +15,7 @@ Result<CompiledKernel> SingleFlightCompiler::compile(const CompileRequest& reque
   if (Lookup<CompiledKernel> stored = store_.get(digest)) return *std::move(stored.value);
   Result<CompiledKernel> compiled = compiler_->compile(request);
   ++compiled_;
-  // What cannot be stored is compiled all the same.
+  // If the result cannot be stored, it is still returned.
   if (compiled) static_cast<void>(store_.put(digest, *compiled));
   return compiled;
 }

@@ -34,7 +34,7 @@ class SingleFlightCompiler final : public Compiler {
     return compiler_->link(lto_ir, target);
   }
 
-  /// How many it compiled itself.
+  /// The number of requests that it compiled itself.
   int compiled() const { return compiled_; }
 
  private:
