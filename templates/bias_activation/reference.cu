@@ -13,8 +13,8 @@ __device__ Activated activate(double x) {
   return reference_gelu_tanh(x);
 }
 
-// value[rows, columns] = activation(x + b) + r, not rounded to the result's type. The sum of x and
-// b is rounded once, which the magnitude of the activation covers.
+// value[rows, columns] = activation(x + b) + r, not rounded to the result's type. x + b is rounded
+// once, and the magnitude of the activation covers that.
 extern "C" __global__ void bias_activation_reference(const dtype_t* x, const dtype_t* b,
                                                      const dtype_t* r, float* value,
                                                      float* magnitude, long long row_count,

@@ -9,8 +9,8 @@ __device__ Traced element(const T* from, long long i) {
   return from == nullptr ? 0.0 : static_cast<double>(to_float(from[i]));
 }
 
-// value[n] is the formula's result, not rounded to the result's type, but within its range where
-// that saturates; magnitude[n] what errors of fp32 arithmetic are relative to.
+// value[n] is the formula's result. It is not rounded to the result's type, but limited to its
+// range if that type saturates. The errors of fp32 arithmetic are relative to magnitude[n].
 extern "C" __global__ void elementwise_reference(const dtype_t* x, const y_dtype_t* y,
                                                  const z_dtype_t* z, const w_dtype_t* w,
                                                  float* value, float* magnitude, long long count,

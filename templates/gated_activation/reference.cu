@@ -11,8 +11,8 @@ __device__ Activated activate(double x) {
   return reference_silu(x);
 }
 
-// value[rows, columns] = scale * activation(gate) * up, not rounded to the result's type, but
-// within its range where that saturates.
+// value[rows, columns] = scale * activation(gate) * up. It is not rounded to the result's type, but
+// limited to its range if that type saturates.
 extern "C" __global__ void gated_activation_reference(const dtype_t* gate, const dtype_t* up,
                                                       const dtype_t* x, float* value,
                                                       float* magnitude, long long row_count,

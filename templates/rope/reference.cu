@@ -3,7 +3,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-// Element `d` of a head that is rotated, and the sum of its absolute terms.
+// Computes element `d` of a rotated head, and the sum of its absolute terms.
 __device__ void rotate(const dtype_t* head, const float* cosine, const float* sine, long long size,
                        long long d, float* value, float* magnitude) {
   const bool halves = pairs == pairs_halves;
@@ -16,7 +16,8 @@ __device__ void rotate(const dtype_t* head, const float* cosine, const float* si
   *magnitude = fabsf(own) + fabsf(other);
 }
 
-// One element of q, k or v per turn; results are not rounded to the operation's type.
+// Each iteration computes one element of q, k or v. Results are not rounded to the operation's
+// type.
 extern "C" __global__ void rope_reference(const dtype_t* q, const dtype_t* k, const dtype_t* v,
                                           const float* cosine, const float* sine, float* q_value,
                                           float* q_magnitude, float* k_value, float* k_magnitude,

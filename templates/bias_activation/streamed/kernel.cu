@@ -22,7 +22,7 @@ __device__ __forceinline__ float activate(float x) {
   return gelu_tanh(x);
 }
 
-// All loads are issued before the first use: bytes in flight decide the rate.
+// All loads are issued before the first is used, because the bytes in flight decide the rate.
 extern "C" __global__ void __launch_bounds__(THREADS)
     bias_activation_streamed(const dtype_t* __restrict__ x, const dtype_t* __restrict__ b,
                              const dtype_t* __restrict__ r, out_t* __restrict__ y,
@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const Place place(blockIdx.x, row_count);
   const long long first = place.row * columns + place.column;
   constexpr long long kStep = static_cast<long long>(LINE_ROWS) * columns;
-  // Where the launch starts early the blocks of the first rows ask the L2 for the bias for all.
+  // If the launch starts early, the blocks of the first rows prefetch the bias into the L2 for all.
   if (blockIdx.x < early_blocks && place.count > 0) prefetch_line(b + place.column);
   await_previous_kernel();
   Vector biases;

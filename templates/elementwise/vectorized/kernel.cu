@@ -8,7 +8,7 @@ using namespace kernwright::config;
 
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 
-// A thread's vectors of one input; nothing where the formula does not use it.
+// A thread's vectors of one input; empty if the formula does not use it.
 template <bool Used, typename T>
 struct Input {
   Elements<T, LANES> vectors[ITEMS];
@@ -27,8 +27,8 @@ struct Input<false, T> {
   static __device__ __forceinline__ float single(const T*) { return 0; }
 };
 
-// A block has one tile, of which `rest` elements exist. All loads are issued before the first use:
-// bytes in flight decide the rate, not occupancy.
+// A block has one tile, of which `rest` elements exist. All loads are issued before the first is
+// used, because the bytes in flight decide the rate, not the occupancy.
 extern "C" __global__ void __launch_bounds__(THREADS)
     elementwise_vectorized(const dtype_t* __restrict__ x, const y_dtype_t* __restrict__ y,
                            const z_dtype_t* __restrict__ z, const w_dtype_t* __restrict__ w,

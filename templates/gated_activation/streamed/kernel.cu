@@ -21,7 +21,7 @@ __device__ __forceinline__ float activate(float x) {
   return silu(x);
 }
 
-// All loads are issued before the first use: bytes in flight decide the rate.
+// All loads are issued before the first is used, because the bytes in flight decide the rate.
 extern "C" __global__ void __launch_bounds__(THREADS)
     gated_activation_streamed(const dtype_t* __restrict__ gate, const dtype_t* __restrict__ up,
                               const dtype_t* __restrict__ x, out_t* __restrict__ y,

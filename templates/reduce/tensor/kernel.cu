@@ -15,21 +15,21 @@ __device__ __forceinline__ float include(float so_far, float v) {
   return Reduction::combine(so_far, kind == kind_sum_squares ? v * v : v);
 }
 
-// What is written of `count` elements that have been combined.
+// The result from the combination of `count` elements.
 __device__ __forceinline__ out_t result(float all, long long count) {
   return from_float<out_t>(kind == kind_mean ? all / static_cast<float>(count) : all);
 }
 
 // Reads `count` elements in tiles of THREADS * VECTORS vectors, which the blocks take in turn. Each
-// of a thread's VECTORS loads has a chain of its own. Where the grid is one cluster, its first
-// block combines what all have, in the order of their ranks, and writes y; in a larger grid each
-// block leaves its value in `parts`.
+// of a thread's VECTORS loads has a sum of its own. If the grid is one cluster, the first block
+// combines the values of all blocks in the order of their ranks, and writes y. In a larger grid
+// each block leaves its value in `parts`.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     reduce_tensor_parts(const dtype_t* __restrict__ x, float* __restrict__ parts,
                         out_t* __restrict__ y, long long count) {
   __shared__ float warp_parts[THREADS / 32];
-  __shared__ float block_parts[CLUSTER];         // the first block's
-  __shared__ unsigned long long received_parts;  // where they have come
+  __shared__ float block_parts[CLUSTER];         // used by the first block
+  __shared__ unsigned long long received_parts;  // barrier: all values have arrived
   const unsigned received = shared_address(&received_parts);
   release_next_kernel();
   if constexpr (CLUSTER > 1) {
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       mbarrier_arrive_expect(received, CLUSTER * sizeof(float));
     }
     cluster_arrive_relaxed();
-    cluster_wait();  // before the kernel ahead has ended: an early start hides it
+    cluster_wait();  // before the kernel ahead has ended, so that an early start hides it
   }
   await_previous_kernel();
   const long long vectors = count / kLanes;

@@ -10,9 +10,9 @@ using Vector = Elements<dtype_t, LANES>;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr int kStep = ADJACENT ? 2 : LANES;     // from a unit's first vector to the next unit's
 constexpr int kDistance = ADJACENT ? 1 : HALF;  // from a unit's first vector to its second
-constexpr int kAngles = ACROSS ? LANES : LANES / 2;  // of one vector
+constexpr int kAngles = ACROSS ? LANES : LANES / 2;  // in one vector
 
-// The cosines or sines of both vectors of a unit. Pairs across the vectors share theirs.
+// The cosines or sines of both vectors of a unit. If pairs lie across the vectors, both share them.
 struct Angles {
   Elements<float, kAngles> first;
   Elements<float, kAngles> second;
@@ -23,14 +23,14 @@ struct Angles {
       second = load_elements<Load::read_only, kAngles>(table + HALF / 2 + unit * kAngles);
     }
   }
-  // Asks the L2 for them.
+  // Prefetches them into the L2.
   static __device__ __forceinline__ void prefetch(const float* table, int unit) {
     prefetch_line(table + unit * kAngles);
     if constexpr (!ACROSS) prefetch_line(table + HALF / 2 + unit * kAngles);
   }
 };
 
-// A vector whose pairs are neighbours.
+// Rotates a vector whose pairs are neighbours.
 __device__ __forceinline__ void rotate_within(float (&value)[LANES], const Vector& x,
                                               const Elements<float, kAngles>& cosine,
                                               const Elements<float, kAngles>& sine) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ void rotate(float (&first)[LANES], float (&second)[LA
   }
 }
 
-// Where a head's unit starts, in q, k or v.
+// The first element of a unit of a head, which is in q, k or v.
 template <typename T>
 __device__ __forceinline__ T* place(T* q, T* k, T* v, long long token, int head, int unit) {
   T* const tensor = head < heads ? q : head < heads + kv_heads ? k : v;
@@ -67,8 +67,8 @@ __device__ __forceinline__ T* place(T* q, T* k, T* v, long long token, int head,
   return tensor + (token * count + index) * head_dim + unit * kStep;
 }
 
-// Neighbouring threads have the units of one head, then those of the next; a thread's heads lie
-// GROUPS apart. All its loads are issued before the first use.
+// Neighbouring threads have the units of one head, and then those of the next. The heads of a
+// thread lie GROUPS apart. All its loads are issued before the first is used.
 extern "C" __global__ void __launch_bounds__(THREADS)
     rope_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
                   const dtype_t* __restrict__ v, const float* __restrict__ cosine,
@@ -80,7 +80,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const long long token = task / (GROUPS * UNITS);
   const int unit = static_cast<int>(task % UNITS);
   const int group = static_cast<int>(task % (GROUPS * UNITS)) / UNITS;
-  // Where the launch starts early the first group of a token asks the L2 for its angles for all.
+  // If the launch starts early, the first group of a token prefetches its angles into the L2 for
+  // all.
   if (blockIdx.x < early_blocks && group == 0 && token < token_count) {
     Angles::prefetch(cosine + token * HALF, unit);
     Angles::prefetch(sine + token * HALF, unit);

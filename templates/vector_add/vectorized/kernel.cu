@@ -8,8 +8,8 @@ using namespace kernwright::config;
 constexpr Load kLoad = NO_ALLOCATE ? Load::no_allocate : Load::read_only;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 
-// One tile at a time; `rest` elements of it exist. All loads are issued before the first use: bytes
-// in flight decide the rate, not occupancy.
+// Takes one tile after another, of which `rest` elements exist. All loads are issued before the
+// first is used, because the bytes in flight decide the rate, not the occupancy.
 extern "C" __global__ void __launch_bounds__(THREADS)
     vector_add_vectorized(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
                           dtype_t* __restrict__ c, long long count) {
