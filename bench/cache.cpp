@@ -1,8 +1,8 @@
-// What the cache costs: a hit, a miss, a publication, opening a directory of many records, through
-// the file system that TMPDIR names; and a hit in memory, beside a map behind a mutex. Files were
-// just written, so reads come from the page cache, as they do for a process that starts soon after
-// another; a cold disk adds its own latency. Nothing is synced, as in use. `--records` says how
-// many others the largest directory has.
+// Times the cache: a hit, a miss, a publication and opening a directory with many records, on the
+// file system of TMPDIR; and a hit in memory, compared with a map guarded by a mutex. Files were
+// just written, so reads come from the page cache, as in a process that starts soon after another
+// one. A cold disk adds its latency. Nothing is synced, as in normal use. `--records` is the number
+// of other records in the largest directory.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 constexpr const char* kUsage =
     "usage: cache [--records 100000] [--json FILE], and the options of Google Benchmark\n";
 
-/// The directory all benchmarks work in; removed by `main`.
+/// The directory of all benchmarks, which `main` removes.
 fs::path& folder() {
   static fs::path path;
   return path;
@@ -59,7 +59,7 @@ CompiledKernel kernel_of(std::int64_t bytes) {
   return kernel;
 }
 
-/// As large as a real one: eight configurations, forty samples each.
+/// A record as large as a real one: eight configurations with forty samples each.
 TuningRecord record_of(std::int64_t m) {
   RankedConfiguration ranked;
   ranked.kernel_template = "matmul/persistent_wave";
@@ -121,7 +121,7 @@ void artifact_publish(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
-/// `range(0)`: runs under the key.
+/// `range(0)` is the number of runs under the key.
 void record_hit(benchmark::State& state) {
   const TieredCache cache = fresh_cache();
   for (std::int64_t run = 0; run < state.range(0); ++run) {
@@ -136,7 +136,7 @@ void record_hit(benchmark::State& state) {
   }
 }
 
-/// `range(0)`: layers, of which none has the key.
+/// `range(0)` is the number of layers, of which none has the key.
 void record_miss(benchmark::State& state) {
   std::vector<fs::path> further;
   for (std::int64_t layer = 1; layer < state.range(0); ++layer) {
@@ -155,7 +155,7 @@ void record_miss(benchmark::State& state) {
   }
 }
 
-/// Each under a key of its own, so that its folder has to be made too.
+/// Each record has a key of its own, so that its folder has to be made too.
 void record_publish(benchmark::State& state) {
   const TieredCache cache = fresh_cache();
   std::vector<TuningRecord> records;
@@ -177,7 +177,7 @@ void open_and_hit(benchmark::State& state) {
     root = fresh_cache().root();
     const RecordStore store(root);
     if (!store.put(record_of(1))) state.SkipWithError("no put");
-    // Others under keys of their own: a listing sees as many as were tuned.
+    // The others have keys of their own, so that a listing has as many entries as there are keys.
     RecordKey key = record_of(0).key;
     for (std::int64_t i = 0; i < state.range(0); ++i) {
       key.problem = concat("matmul m=", i + 10'000'000, " n=6144 k=4096 dtype=bf16");
@@ -194,8 +194,8 @@ void open_and_hit(benchmark::State& state) {
   }
 }
 
-/// A shape that nothing was tuned for, beside `range(0)` problems that were: a thousand heights of
-/// each of many widths, of which those of its own width can answer.
+/// A lookup of a shape that was not tuned, in a cache with `range(0)` tuned problems: a thousand
+/// heights for each of many widths. Those of the same width can answer.
 void near(benchmark::State& state) {
   static const auto catalog = Catalog::load({}).value();
   static std::map<std::int64_t, fs::path> made;
@@ -216,7 +216,7 @@ void near(benchmark::State& state) {
         state.SkipWithError("no put");
       }
     }
-    // A listing that was read within a tick of a change is not trusted a second time.
+    // A listing that was read within a tick of a change would be read again.
     fs::last_write_time(store.folder(key_of(64, 6144)).parent_path(),
                         fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
@@ -237,7 +237,7 @@ void near(benchmark::State& state) {
 
 Problem hot_problem() { return matmul({.m = 4096, .n = 6144, .k = 4096}, DType::bf16); }
 
-/// A service for a SKU without a GPU: what it has in memory is found as it is with one.
+/// A service for a SKU without a GPU. Lookups in memory are the same as with a GPU.
 const Service* hot_service() {
   static const Result<Service> service = [] {
     ServiceOptions options;
@@ -248,8 +248,9 @@ const Service* hot_service() {
   return service && service->get_best_kernel(hot_problem()) ? &*service : nullptr;
 }
 
-/// Times calls in hundreds, since a clock takes as long as one of them: `p50_ns` is the median of a
-/// call over them, whatever other threads and processes took of the cores meanwhile.
+/// Times hundreds of calls together, because reading the clock takes as long as one call. `p50_ns`
+/// is the median time per call over these hundreds, so that time lost to other threads does not
+/// count.
 template <typename Call>
 void time_hundreds(benchmark::State& state, const Call& call) {
   constexpr int kCalls = 100;
@@ -275,7 +276,7 @@ void hot_get_best_kernel(benchmark::State& state) {
   time_hundreds(state, [&] { benchmark::DoNotOptimize(service->get_best_kernel(problem)); });
 }
 
-/// What it is compared with: the same problem in a map that is guarded by a mutex.
+/// The comparison: the same problem in a map that is guarded by a mutex.
 void mutex_guarded_map(benchmark::State& state) {
   struct Hash {
     std::size_t operator()(const Problem& problem) const {
@@ -301,7 +302,7 @@ BENCHMARK(record_publish)->Iterations(500);
 BENCHMARK(hot_get_best_kernel)->ThreadRange(1, 16)->UseRealTime();
 BENCHMARK(mutex_guarded_map)->ThreadRange(1, 16)->UseRealTime();
 
-/// Prints as usual, and keeps a row for each benchmark.
+/// Prints the usual report, and keeps a row for each benchmark.
 class Reporter : public benchmark::ConsoleReporter {
  public:
   explicit Reporter(BenchJson& json) : ConsoleReporter(OO_None), json_(json) {}

@@ -1,7 +1,7 @@
-// How long a fresh process takes from its start to its first launch where everything that it needs
-// is in a directory that it only reads: an installed bundle. Each run is a process of its own, this
-// program again, with no variable that would name a directory to write to. It has to serve from
-// what is there, leave NVRTC and nvJitLink alone and the directory as it was.
+// Times a fresh process from its start to its first launch, where everything that it needs is in a
+// read-only directory: an installed bundle. Each run is a process of this program, without
+// variables that name a directory to write to. It must serve from the directory, not load NVRTC or
+// nvJitLink, and not change the directory.
 
 #include "bench/common/cold_start.h"
 
@@ -37,8 +37,8 @@ constexpr const char* kUsage =
 constexpr std::string_view kRun = "run";
 constexpr double kRunSeconds = 60;
 constexpr double kBarMs = 8;
-/// What outputs hold before the launch, in every byte: tiny numbers, which on inputs of zeros no
-/// kernel leaves in all outputs.
+/// The value of every byte of outputs before the launch. It makes tiny numbers, which no kernel
+/// writes to all outputs for inputs of zeros.
 constexpr unsigned char kUntouched = 1;
 
 std::int64_t now_ns() {
@@ -54,7 +54,7 @@ class Buffers {
   Buffers(const DriverApi& api, CUstream stream, const Kernel& kernel)
       : api_(api), stream_(stream) {
     for (const ArgumentInfo& argument : kernel.arguments()) {
-      if (argument.is_scalar) continue;  // its default
+      if (argument.is_scalar) continue;  // it gets its default
       std::int64_t bytes = byte_size(argument.dtype);
       for (const std::int64_t extent : argument.extent) bytes *= extent;
       const DevicePointer address = allocate(bytes, argument.is_output ? kUntouched : 0);
@@ -101,7 +101,7 @@ class Buffers {
   void* workspace_ = nullptr;
 };
 
-/// One run: "run DIR PROBLEM NANOSECONDS", the last when it was started.
+/// One run, "run DIR PROBLEM NANOSECONDS", where the last is the time of its start.
 int run_once(ColdStart start, char** argv) {
   start.spawned = std::stoll(argv[4]);
   const auto check = [](const DriverApi& api, const DriverStatus& status) {
@@ -180,8 +180,8 @@ Files files_below(const fs::path& folder) {
   return files;
 }
 
-/// Ends the program where a run has added or changed a file. One that is not of an exact match logs
-/// it, where it can.
+/// Ends the program if a run has added or changed a file. (A lookup that is no exact match writes
+/// to the log where it can.)
 void expect_unchanged(const Files& before, const Files& after, const std::string& match) {
   for (const auto& file : after) {
     const auto known = before.find(file.first);
@@ -207,7 +207,7 @@ constexpr Stage kStages[] = {
      [](const ColdStart& s) { return s.finished - s.launched; }},
     {"ours", "start to launch, less the caller's", [](const ColdStart& s) { return s.ours_ns(); }}};
 
-/// The smallest of the sorted values that `share` of them do not exceed.
+/// The smallest of the sorted values such that at least `share` of them do not exceed it.
 double quantile(const std::vector<double>& sorted, double share) {
   const double rank = std::ceil(share * static_cast<double>(sorted.size()));
   return sorted[static_cast<std::size_t>(rank) - 1];

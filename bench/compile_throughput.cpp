@@ -1,5 +1,5 @@
-// Candidates compiled per second with 1 to all cores, over a fixed set of candidates, and the time
-// of a single compile. NVRTC's own disk cache is off, as in every compile. Needs no GPU.
+// Measures how many of a fixed set of candidates are compiled per second, with 1 to all cores, and
+// the time of a single compile. NVRTC's own disk cache is off, as always. Needs no GPU.
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
-// What a barrier of the whole grid saves beside a graph's node: rmsnorm and softmax of what it
-// wrote, as one cooperative kernel, as a graph of the two, and as one with a programmatic edge
-// between them. Each form is timed in every configuration below that it can have, and its best one
-// counts.
+// Compares a barrier of the whole grid with the boundary between two kernels: rmsnorm and a softmax
+// of its result, as one cooperative kernel, as a graph of two kernels, and as a graph with a
+// programmatic edge. Each form is timed in every configuration below that it can have, and its best
+// one counts.
 
 #include "bench/common/cooperative_pair.h"
 

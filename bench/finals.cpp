@@ -1,6 +1,6 @@
-// How often the finals of a race are right, on a GPU, and how steady what they measure is. The twin
-// is the same kernel whose blocks wait at their beginning; for how long is calibrated on the device
-// and checked by a long measurement.
+// Measures on a GPU how often the finals of a race are right, and how steady their measurements
+// are. A twin is the same kernel with blocks that wait at the start. The wait is calibrated on the
+// device and checked by a long measurement.
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
-// What our launches cost the host, each beside the driver's own call in the same run: an empty
-// kernel of 132 blocks with nine pointers, and one with three tensor maps; from one thread, and
-// from sixteen on streams of their own.
+// Times our launches on the host, each compared with the driver's own call in the same run: an
+// empty kernel of 132 blocks with nine pointers, and one with three tensor maps, from one thread
+// and from sixteen threads with a stream each.
 
 #include <array>
 #include <atomic>
@@ -37,8 +37,8 @@ constexpr int kThreads = 16;
 constexpr std::size_t kPointers = 9;
 constexpr std::size_t kMaps = 3;
 constexpr std::int64_t kBytes = 1 << 20;
-// The first sets stay ready once they were bound. The others take turns: they are more than a
-// `LaunchGraph` remembers, so that each comes as if for the first time.
+// The first sets stay ready after they were bound. The others are used in turn; there are more than
+// a `LaunchGraph` remembers, so each comes as if for the first time.
 constexpr std::size_t kReadySets = LaunchGraph::kStates - 1;
 constexpr std::size_t kManySets = kReadySets + LaunchGraph::kStates + 1;
 

@@ -1,7 +1,7 @@
-// Records a whole space on a GPU: every valid configuration of every template of one problem,
-// checked, with raw samples, their clocks, and reference kernels in between. A recording that was
-// stopped, or whose time was over, goes on where it was when it is started again. Exit status 0:
-// the space is whole; 3: some configurations are left, start again.
+// Records a whole space on a GPU: every valid configuration of every template for one problem, with
+// its checks, raw samples and clocks, and with reference kernels in between. A recording that was
+// stopped, or ran out of time, continues when it is started again. Exit status 0: the space is
+// complete. 3: some configurations are left.
 
 #include <algorithm>
 #include <chrono>

@@ -1,9 +1,9 @@
-// Puts the winner of every record of a cache through the checks again, at small odd sizes of its
-// operation: what to run under compute-sanitizer, where whole tunings would take hours.
+// Checks the winners of all records of a cache again, at small odd sizes of their operations. It is
+// for compute-sanitizer, under which whole tunings would take hours.
 //
-// A distinct kernel is checked once per dtype, at the first of its operation's sizes where it
-// is a candidate, or at its own; parameters that bind at run time may differ there. Exit status 1:
-// one failed, or is no candidate any more.
+// Each kernel is checked once per dtype, at the first of its operation's sizes at which it is a
+// candidate, or at its own size. Run-time parameters may differ there. Exit status 1: a kernel
+// failed, or is no candidate any more.
 
 #include <algorithm>
 #include <cstdio>

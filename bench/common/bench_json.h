@@ -9,19 +9,19 @@
 
 namespace kernwright {
 
-/// The results file of one bench. Rows are kept by problem and peer: a row measured again replaces
-/// the old one, all others stay with the date and commit they were measured at, so that a bench can
-/// be continued over several visits to a device. One file holds results of one bench on one device.
+/// The results file of one bench on one device. Rows are kept by problem and peer. A row that is
+/// measured again replaces the old one; all others keep their date and commit. So a bench can be
+/// continued over several visits to a device.
 class BenchJson {
  public:
-  /// Starts from the file at `path` where it exists; with an empty `path` nothing is ever written.
-  /// `command` is recorded as given; `device` is an object of at least "name". Errors: a file that
-  /// is no results file, or one of another bench or device name, naming both.
+  /// Reads the file at `path` if it exists. With an empty `path` nothing is ever written. `command`
+  /// is stored in the file; `device` is an object with at least "name". Errors: a file that is no
+  /// results file, or is of another bench or device, with both names.
   static Result<BenchJson> open(std::filesystem::path path, std::string bench, std::string command,
                                 nlohmann::ordered_json device);
 
-  /// Adds or replaces the row with the same "problem" (and "peer", where it has one), dates it,
-  /// adds "ratio" = peer_us / ours_us where both are there, and publishes the file.
+  /// Adds a row, or replaces the one with the same "problem" and "peer", if it has one. Adds the
+  /// date, and "ratio" = peer_us / ours_us if both exist, and publishes the file.
   Result<void> add(nlohmann::ordered_json row);
 
  private:

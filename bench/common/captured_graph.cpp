@@ -95,7 +95,7 @@ Result<double> CapturedGraph::sample_us(StreamGate& gate) {
   CudaContext& context = exec_.context();
   if (auto closed = gate.close(); !closed) return closed.error();
   const Result<void> enqueued = enqueue();
-  gate.open();  // on failure too: what stands behind a closed gate never ends
+  gate.open();  // on failure too, because work behind a closed gate never ends
   if (!enqueued) return enqueued.error();
   if (auto done = context.wait(); !done) return done.error();
   float milliseconds = 0;

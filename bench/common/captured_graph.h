@@ -9,19 +9,20 @@
 
 namespace kernwright {
 
-/// Work of any library, captured from a context's stream into a graph that is replayed between two
-/// events. The context must be current for `make` and `sample_us`.
+/// The work of any library, captured from a context's stream into a graph, which is replayed
+/// between two events. The context must be current for `make` and `sample_us`.
 class CapturedGraph {
  public:
   /// Enqueues unit `unit` of the work on the stream.
   using Enqueue = std::function<Result<void>(CUstream stream, int unit)>;
 
-  /// What `enqueue` launches must have run once before: a first launch may load code, which cannot
-  /// be captured.
+  /// The work of `enqueue` must have run once before, because a first launch may load code, which
+  /// cannot be captured.
   static Result<CapturedGraph> make(const std::shared_ptr<CudaContext>& context, int units,
                                     const Enqueue& enqueue);
 
-  /// Replays once; microseconds per unit. The stream starts when all is enqueued.
+  /// Replays the graph once and gives microseconds per unit. The stream starts when all is
+  /// enqueued.
   Result<double> sample_us(StreamGate& gate);
 
  private:

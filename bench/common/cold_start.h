@@ -9,8 +9,8 @@
 
 namespace kernwright {
 
-/// When a fresh process had come how far: nanoseconds of the monotonic clock, which all processes
-/// of a host share.
+/// The times at which a fresh process reached each step, in nanoseconds of the monotonic clock,
+/// which all processes of a host share.
 struct ColdStart {
   std::int64_t spawned = 0;   ///< its parent was about to start it
   std::int64_t main = 0;      ///< the program and its libraries were loaded
@@ -23,7 +23,7 @@ struct ColdStart {
   std::string kernel;         ///< what was launched: template and configuration
   std::string match;          ///< how well it fits
 
-  /// From the start to the first launch, without what is the caller's own: the driver's context,
+  /// The time from the start to the first launch, without the caller's part: the driver's context
   /// and the buffers.
   std::int64_t ours_ns() const {
     return launched - spawned - (context - main) - (buffers - served);

@@ -21,7 +21,7 @@ namespace kernwright {
 /// One implementation of a problem.
 struct Competitor {
   std::string name;
-  /// Enqueues it once on `stream`, on the tensors of buffer set `set`.
+  /// Enqueues one launch on `stream`, on the tensors of buffer set `set`.
   std::function<Result<void>(CUstream stream, int set)> launch;
 
   std::optional<CapturedGraph> graph;
@@ -31,8 +31,8 @@ struct Competitor {
   double mad_us() const { return Measurement{samples_us}.mad_us(); }
 };
 
-/// The GPU that a bench measures on, beside the service: the same primary context, a stream of its
-/// own. Its context must be current wherever it is used.
+/// The GPU of a bench. It has the same primary context as the service, and a stream of its own. The
+/// context must be current wherever this is used.
 struct BenchDevice {
   std::shared_ptr<CudaContext> context;
   std::unique_ptr<StreamGate> gate;
@@ -42,9 +42,9 @@ struct BenchDevice {
   static Result<BenchDevice> open(CompilePool& pool);
 };
 
-/// Implementations of one problem against each other in one process: the same normally distributed
-/// inputs, rotated over buffer sets so that the L2 is cold, the same reference, samples taken in
-/// turn.
+/// Compares implementations of one problem in one process. They have the same normally distributed
+/// inputs, rotated over buffer sets so that the L2 is cold, and the same reference. Samples are
+/// taken in turn.
 class Contest {
  public:
   static Result<Contest> make(ServiceCore& core, BenchDevice& bench, const Problem& problem);
@@ -52,15 +52,15 @@ class Contest {
   DevicePointer address(int set, std::size_t tensor) const { return sets_.address(set, tensor); }
   const BufferSets& sets() const { return sets_; }
 
-  /// Runs it once on poisoned outputs and compares them with the reference. Errors: `internal` with
-  /// the first wrong element where it is wrong. The report's max_error is in units of the bound.
+  /// Runs the competitor once on poisoned outputs and compares them with the reference. The
+  /// report's max_error is in units of the bound. Errors: `internal` with the first wrong element.
   Result<CheckReport> check(const Competitor& competitor) const;
 
   /// Captures as many launches as take about 3 ms at `expected_us` each, and replays them once.
   Result<void> prepare(Competitor& competitor, double expected_us) const;
 
-  /// `rounds` new samples of each, one of each in turn, starting with another one each round;
-  /// samples taken before are dropped.
+  /// Takes `rounds` new samples of each in turn, and starts each round with another one. Drops the
+  /// old samples.
   Result<void> sample(std::span<Competitor* const> competitors, int rounds) const;
 
  private:

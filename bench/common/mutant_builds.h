@@ -28,15 +28,15 @@ struct MutantTry {
   std::string label() const;
 };
 
-/// All that is tried. Mutants of a manifest are templates of their own, in a folder of the system's
-/// place for temporary files that lives as long as this object; mutants of sources and device
-/// headers are the template itself, compiled from another text. In all of them, controls included,
-/// a wait for an mbarrier gives up after ten seconds, and all later ones at once: a kernel that
-/// hangs ends by itself.
+/// All mutants and controls, ready to compile. Mutants of a manifest are templates of their own, in
+/// a temporary folder that lives as long as this object. Mutants of sources and device headers are
+/// the template itself, compiled from another text. In all of them, controls included, a wait for
+/// an mbarrier gives up after ten seconds, and all later waits at once, so a kernel that hangs ends
+/// by itself.
 class MutantBuilds {
  public:
-  /// `list` must outlive this. Errors: the mutants whose text is not found or whose candidate is
-  /// rejected, a line each.
+  /// `list` must outlive this. Errors: one line for each mutant whose text is not found or whose
+  /// candidate is rejected.
   static Result<std::unique_ptr<MutantBuilds>> make(const MutantList& list,
                                                     const DeviceProfile& profile);
   ~MutantBuilds();
@@ -59,9 +59,9 @@ class MutantBuilds {
   std::vector<MutantTry> tries_;
 };
 
-/// What is wrong with the list itself, a line each: what does not compile, and mutants whose
-/// launches and machine code are those of their control. `tries` holds the control of every mutant
-/// in it, `compiled` what became of their requests.
+/// The defects of the list itself, a line each: mutants and controls that do not compile, and
+/// mutants with the same launches and machine code as their control. `tries` has the control of
+/// every mutant in it; `compiled` has the results of their requests.
 std::vector<std::string> find_defects(
     const std::vector<const MutantTry*>& tries,
     const std::vector<std::shared_future<CompileResult>>& compiled);

@@ -24,12 +24,12 @@ struct Examination {
   bool accepted() const { return ran && outcome == Outcome::ok; }
 };
 
-/// Puts candidates through the checks on GPU 0, in a process of its own that is replaced when a
-/// candidate has cost it its context: a fault of one is nothing to the next.
+/// Checks candidates on GPU 0, in a process of its own. The process is replaced when a candidate
+/// has destroyed its context, so a fault does not affect the next candidate.
 class MutantExaminer {
  public:
-  /// `template_dir` is loaded beside the built-in templates. Every process draws its data from
-  /// another seed.
+  /// `template_dir` is loaded with the built-in templates. Every process draws data from another
+  /// seed.
   MutantExaminer(std::filesystem::path template_dir, std::uint64_t seed)
       : template_dir_(std::move(template_dir)), seed_(seed) {}
 
@@ -42,7 +42,7 @@ class MutantExaminer {
   std::optional<Subprocess> process_;
 };
 
-/// What the process does: the program runs it when it was started with kExaminerOption alone.
+/// The main function of that process, for a program that was started with kExaminerOption alone.
 int serve_examinations();
 inline constexpr const char* kExaminerOption = "--examiner";
 

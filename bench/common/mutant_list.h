@@ -15,8 +15,8 @@
 
 namespace kernwright {
 
-/// What a seeded fault is about. Faults of synchronisation may leave results right by luck; faults
-/// of arithmetic and indexing are chosen so that they never do.
+/// The kind of a seeded fault. With faults of synchronisation results may be right by luck; faults
+/// of arithmetic and indexing are chosen so that results are always wrong.
 enum class MutantKind { arithmetic, indexing, synchronisation };
 
 std::string_view to_string(MutantKind kind);
@@ -29,7 +29,7 @@ struct MutantCase {
   std::vector<std::pair<std::string, std::int64_t>> changed;  ///< from the default configuration
 };
 
-/// One seeded fault: a text of one file of a template that becomes another one.
+/// One seeded fault: a text in one file of a template, and the text that replaces it.
 struct Mutant {
   std::string name;  ///< unique among all
   MutantKind kind = MutantKind::arithmetic;
@@ -43,8 +43,8 @@ struct Mutant {
   std::string fault;               ///< what is wrong with it
   std::string survives_because;    ///< why no run can show it; empty where one should
 
-  /// `text` with the fault. Errors: `not_found` where the text to be found is not there as often as
-  /// was said.
+  /// `text` with the fault. Errors: `not_found` where `text` does not have the text to be replaced,
+  /// or not as often as `occurrence` needs.
   Result<std::string> apply(std::string_view text) const;
 };
 

@@ -2,8 +2,8 @@
 
 namespace kernwright {
 
-/// How often something happened, and the interval that holds its probability with a confidence of
-/// 95 % (Clopper and Pearson).
+/// The frequency of an event, with the 95 % confidence interval of its probability (Clopper and
+/// Pearson).
 struct Proportion {
   int count = 0;
   int trials = 0;

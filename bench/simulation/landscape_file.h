@@ -38,10 +38,10 @@ struct LandscapeEntry {
   double predicted_us = 0;
 };
 
-/// A recorded space while it is being recorded. Entries go to a file beside `path`, its name and
-/// ".part", as they come, so that a recording that stopped goes on where it was; `finish` makes the
-/// compressed file of it that `read_recorded_space` reads. A candidate that was begun and never
-/// ended took its process along, and is recorded so.
+/// A space while it is being recorded. Entries are appended to the file `path` + ".part", so that a
+/// recording that stopped can continue. `finish` makes the compressed file that
+/// `read_recorded_space` reads. A candidate that was begun and not ended has ended its process, and
+/// is recorded as such.
 class LandscapeFile {
  public:
   /// Errors: `invalid_argument` where the file that is there was recorded of something else, naming

@@ -13,7 +13,7 @@
 
 namespace kernwright {
 
-/// Times in which everything runs slower for a while, at random and once at a given time.
+/// Episodes in which everything runs slower: at random times, and once at a given time.
 struct Episodes {
   double per_second = 0;
   Range slowdown;  ///< relative: 0.05 is 5 % slower
@@ -21,7 +21,7 @@ struct Episodes {
   double first_at_seconds = std::numeric_limits<double>::infinity();
 };
 
-/// What disturbs a simulated session. Every part is off by default; slowdowns are relative.
+/// The disturbances of a simulated session. Every part is off by default. Slowdowns are relative.
 struct NoiseModel {
   double sample_sigma = 0;     ///< of one sample of a candidate, lognormal
   double reference_sigma = 0;  ///< of one sample of a reference kernel
@@ -100,7 +100,7 @@ class DeviceNoise {
   Walk load_;
 };
 
-/// What a session's noise does to one candidate for good.
+/// The lasting effect of a session's noise on one candidate.
 struct CandidateNoise {
   double power_step = 0;  ///< 0: never
   double transient = 0;

@@ -12,7 +12,7 @@
 
 namespace kernwright {
 
-/// One configuration of a recorded space with all that was measured of it.
+/// One configuration of a recorded space, with its measurements.
 struct RecordedConfiguration {
   int kernel_template = 0;  ///< into `RecordedSpace::templates`
   /// Its template's parameters alone. A value that is no integer is its place in the header's list.
@@ -22,8 +22,8 @@ struct RecordedConfiguration {
   std::vector<double> sm_mhz;      ///< one per sample, or empty where not recorded
   double compile_seconds = 0;
   double predicted_us = 0;  ///< by the cost model; 0: not recorded
-  /// What the simulation takes for its time: the median of the steady half, the samples' second
-  /// one; of a trial log that of all samples. 0 where the outcome is not ok.
+  /// Its time for the simulation: the median of the steady half, which is the second half of its
+  /// samples; for a trial log the median of all samples. 0 where the outcome is not ok.
   double truth_us = 0;
   double final_us = 0;  ///< of a trial log: what the finals found; 0 where it did not reach them
   int registers = 0;

@@ -15,8 +15,8 @@ struct SelectionOptions {
   bool long_blocks = false;  ///< there is time for them
 };
 
-/// What one simulated selection chose, beside what it should have chosen: the fastest in truth of
-/// those that do not fail.
+/// The choice of one simulated selection, compared with the right choice: the candidate with the
+/// least true time among those that do not fail.
 struct SelectionTrial {
   std::size_t winner = 0;  ///< a configuration of the space
   double regret = 0;       ///< how much slower it is than the right one: 0.02 is 2 %
@@ -26,8 +26,8 @@ struct SelectionTrial {
   int rounds = 0;   ///< of the finals
   int samples = 0;  ///< of candidates, screening and race together
   double seconds = 0;
-  /// The regrets of the smallest minimum and the smallest median of as many samples, taken of one
-  /// candidate after another.
+  /// The regrets of choosing by the smallest minimum and by the smallest median of as many samples,
+  /// which are taken of one candidate after another.
   double regret_of_min = 0;
   double regret_of_median = 0;
 };

@@ -21,15 +21,15 @@ struct SimulationOptions {
   double sample_ms = 1.5;  ///< length of a sample of a candidate that takes less
 };
 
-/// A runner whose kernels are times: those of a recorded space, drawn in contiguous blocks from a
-/// recording's steady half (or its beginning, after the device was idle), so that successive
-/// samples stay correlated; a configuration with a single sample always takes that long. On top of
-/// that goes the noise. Everything spends virtual time. What is not in the space is refused.
-/// Deterministic by seed: what happens to a candidate depends on its own samples and on the time,
-/// not on the other candidates.
+/// A runner on recorded times. Samples are drawn in contiguous blocks from the steady half of a
+/// recording (or its beginning, after the device was idle), so that successive samples stay
+/// correlated. A configuration with a single sample always takes that time. Noise is added.
+/// Everything spends virtual time. Candidates outside of the space are refused. Results are
+/// determined by the seed: those of a candidate depend on its own samples and on the time, not on
+/// other candidates.
 class SimulatedRunner final : public Runner {
  public:
-  /// All of them outlive it.
+  /// All arguments by reference must outlive it.
   SimulatedRunner(const RecordedSpace& space, const BareCandidates& candidates, VirtualClock& clock,
                   SimulationOptions options);
 
@@ -39,20 +39,20 @@ class SimulatedRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
   DeviceUse take_use() override { return std::exchange(use_, {}); }
-  /// Trust is C where somebody else's load was seen since the last one.
+  /// The trust is C if foreign load was seen since the last audit.
   Result<Audit> audit() override;
   void drop(Id id) override;
   int epoch() const override { return epoch_; }
   bool lost() const override { return lost_; }
 
-  /// What a configuration takes: at a clock that no power limit lowers, or, `power_limited`, alone
-  /// for long, when the device has taken its power step.
+  /// The true time of a configuration: at a clock that no power limit lowers, or, with
+  /// `power_limited`, alone for so long that the power limit has lowered the clock.
   double true_us(std::size_t configuration, bool power_limited) const;
   /// Of candidates; references are not counted.
   int samples_taken() const { return samples_taken_; }
 
  private:
-  /// A configuration's own course through the session.
+  /// The state of one configuration in the session.
   struct Course {
     explicit Course(std::uint64_t seed) : random(seed) {}
     RandomStream random;
@@ -74,7 +74,7 @@ class SimulatedRunner final : public Runner {
   DeviceNoise::State device_now();
   DeviceNoise::State device_running(double step, double seconds);
   void restart(double seconds);
-  /// The device works for so long.
+  /// Lets the device work for `seconds`.
   void work(double seconds);
   Sample take_reference();
   Sampled take(std::size_t configuration);

@@ -4,8 +4,8 @@
 
 namespace kernwright {
 
-/// Time that passes only when somebody spends it, so that budgets in seconds are testable and
-/// deterministic. Runner, compile queue and session of one simulation share one.
+/// A clock that moves only when time is spent on it, so that budgets in seconds are deterministic
+/// in tests. Runner, compile queue and session of one simulation share one clock.
 class VirtualClock {
  public:
   double seconds() const { return seconds_; }

@@ -12,9 +12,9 @@
 
 namespace kernwright {
 
-/// A queue whose compilers take the recorded seconds on a virtual clock and leave a kernel without
-/// code, with the recorded resources. What is recorded as failed to compile, or spilled, does so
-/// here too.
+/// A compile queue on a virtual clock. A compile takes the recorded seconds and gives a kernel
+/// without code, with the recorded resources. Candidates that are recorded as failed to compile, or
+/// as spilling, do so here too.
 class VirtualCompileQueue final : public CompileQueue {
  public:
   /// All of them outlive it; `threads` is at least 1.

@@ -1,6 +1,6 @@
-// Our tuned matrix product against cuBLASLt, in one process and in turn, each with cold L2 and
-// random data. Both sides' choices were made before: ours by the tuner, cuBLASLt's best on rounds
-// of its own; what is reported comes from fresh rounds.
+// Compares our tuned matrix product with cuBLASLt, in one process and in turn, with a cold L2 and
+// random data. Both sides are chosen before: ours by the tuner, cuBLASLt's best algorithm by rounds
+// of its own. The reported times come from new rounds.
 
 #include <algorithm>
 #include <cstdio>

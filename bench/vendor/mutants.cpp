@@ -1,6 +1,6 @@
-// Seeded faults in copies of our own templates, put through the checks that every candidate passes:
-// none of arithmetic or indexing may be accepted. In the same run the templates as they are, and
-// cuBLASLt's products, must not be refused.
+// Runs seeded faults in copies of our own templates through the checks that every candidate passes.
+// No fault of arithmetic or indexing may be accepted. In the same run the unchanged templates and
+// cuBLASLt's products must not be refused.
 //
 //   mutants [--json FILE] [--only KIND|NAME|cublaslt] [--list DIR] [--seconds N] [--compile-only]
 
