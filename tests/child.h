@@ -29,8 +29,8 @@ int in_child(const Body& body) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// Makes this process one of a user who has no other and may have `threads` at once. False where
-/// that cannot be done: the process may not change its user, or the limit has no effect here.
+/// Changes the user of this process to one without other processes, who may have `threads` threads.
+/// False where the process may not change its user, or the limit has no effect here.
 inline bool limit_threads(rlim_t threads) {
   constexpr uid_t kNobodyElse = 54321;
   if (::geteuid() == 0 && (::setgid(kNobodyElse) != 0 || ::setuid(kNobodyElse) != 0)) return false;
@@ -45,8 +45,8 @@ inline bool limit_threads(rlim_t threads) {
   }
 }
 
-/// False where an earlier test of this process started threads of the library: what is forked from
-/// it is refused. ctest runs each test in a process of its own.
+/// False where an earlier test of this process started threads of the library, which refuses work
+/// in a forked process then. (ctest runs each test in a process of its own.)
 inline bool forks_start_threads() {
   return in_child([] { return check_not_forked() ? 0 : 1; }) == 0;
 }

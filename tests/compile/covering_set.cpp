@@ -7,7 +7,7 @@
 namespace kernwright {
 namespace {
 
-/// Numbers the pairs of values densely, those of each two columns in one range.
+/// Numbers the pairs of values densely; the pairs of two columns have a range of numbers.
 class Pairs {
  public:
   explicit Pairs(const std::vector<std::vector<std::int64_t>>& rows) : rows_(rows) {
@@ -29,7 +29,7 @@ class Pairs {
     times_.resize(count);
   }
 
-  /// The pairs of a row that no row of the set has.
+  /// The number of pairs of a row that no row of the set has.
   std::size_t gain(std::size_t row) const {
     std::size_t gain = 0;
     visit(row, [&](std::size_t pair) { gain += times_[pair] == 0 ? 1 : 0; });
@@ -38,7 +38,7 @@ class Pairs {
   void add(std::size_t row) {
     visit(row, [&](std::size_t pair) { ++times_[pair]; });
   }
-  /// Takes a row out of the set, if others there have all its pairs.
+  /// Removes a row from the set if other rows there have all its pairs.
   bool remove_spare(std::size_t row) {
     bool spare = true;
     visit(row, [&](std::size_t pair) { spare = spare && times_[pair] > 1; });
@@ -71,7 +71,8 @@ class Pairs {
 
 std::vector<std::size_t> covering_set(const std::vector<std::vector<std::int64_t>>& rows) {
   Pairs pairs(rows);
-  // A row's gain only falls: what heads the queue with a gain that still holds is the best.
+  // The gain of a row can only fall. So if the gain at the head of the queue is up to date, that
+  // row is the best.
   using Entry = std::pair<std::size_t, std::size_t>;  // gain; places left from the end
   std::priority_queue<Entry> queue;
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -91,7 +92,7 @@ std::vector<std::size_t> covering_set(const std::vector<std::vector<std::int64_t
     pairs.add(row);
     chosen.push_back(row);
   }
-  // Those chosen later may have all that an earlier one was chosen for.
+  // Later rows may have all pairs for which an earlier one was chosen.
   std::erase_if(chosen, [&](std::size_t row) { return pairs.remove_spare(row); });
   return chosen;
 }

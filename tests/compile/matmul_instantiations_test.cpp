@@ -1,5 +1,6 @@
-// What every matmul template must be compiled to wherever its manifest lets it: instantiations in
-// which all pairs of values occur, of parameters, dtypes, flags and alignments, on an H200.
+// What every matmul template must compile to: free of local memory, calls and warnings. It is
+// tested for instantiations that cover all pairs of values of parameters, dtypes, flags and
+// alignments, on an H200.
 
 #include <algorithm>
 #include <bit>
@@ -96,8 +97,8 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
   // The compiles stay a matter of minutes.
   static constexpr std::size_t kMost = 400;
   static constexpr int kLooks = 60'000;
-  // Beside those in which all pairs of flags, sizes and alignments occur. Rules hold for some
-  // combinations of three and more: with 130 more problems their configurations are found.
+  // These come in addition to problems that cover all pairs of flags, sizes and alignments. Rules
+  // may be about three and more of these; with 130 more problems their configurations are found.
   static constexpr std::size_t kMoreProblems = 130;
 
   struct Compile {
@@ -145,8 +146,8 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
     EXPECT_LE(spilling, spilling_share * static_cast<double>(compiles_.size()));
   }
 
-  /// Wgmma of the dtype's kind that is not serialised, which would wait about twice for each, fed
-  /// by TMA.
+  /// Checks for wgmma of the dtype's kind that is fed by TMA and not serialised. (Serialised wgmma
+  /// waits about twice for each instruction.)
   void expect_wgmma_and_tma() const {
     for (const Compile& compile : compiles_) {
       const Candidate& candidate = *compile.candidate;

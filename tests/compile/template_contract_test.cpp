@@ -128,9 +128,8 @@ TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
   expect_clean(compiles);
 }
 
-// griddepcontrol.wait is ACQBULK. Where TMA brings the operands one thread waits for all, and its
-// code lies behind that of the others. What hangs on an early start is a prefetch ahead of it,
-// CCTL.
+// griddepcontrol.wait is ACQBULK. Where TMA loads the operands, one thread waits for all, and its
+// code comes after that of the others. A prefetch (CCTL) before it depends on the early start.
 TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
   const DeviceProfile profile = *find_profile("h200");
   int early = 0;
@@ -367,10 +366,10 @@ TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
   EXPECT_EQ(in_direct.count("LDL") + in_direct.count("STL") + in_direct.count("CALL"), 0);
 }
 
-// An odd number of columns takes about as many loads and stores as an even one, where by elements
-// it would take eight times as many: of vectors at a row's ends the parts, and of the weights,
-// which do not begin where the row does, a second vector. What reads weights is compiled once for
-// each number of words by which they are shifted.
+// An odd number of columns takes about as many loads and stores as an even one; element by element
+// it would take eight times as many. There are more for the partial vectors at the ends of a row,
+// and a second vector of weights, which are not aligned like the row. Code that reads weights is
+// compiled once for each number of words by which they are shifted.
 TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWholeVectors) {
   const auto compile = [&](const std::string& operation_name, const std::string& sizes,
                            const std::map<std::string, std::int64_t>& changed) {
@@ -396,8 +395,8 @@ TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWhol
   constexpr int kWords = 4;
   constexpr int kParts = 8 + 4 + 2;  // of 2, 4 and 8 bytes, one of which is written
   for (const char* operation : {"rmsnorm", "layernorm", "softmax", "reduce"}) {
-    // Ten vectors a thread: a row begins in the first, and ends in one of the last two; of zeros
-    // rmsnorm writes any of them in one place.
+    // Ten vectors a thread: a row begins in the first and ends in one of the last two. With zeros
+    // rmsnorm writes all of them in one place.
     const std::map<std::string, std::int64_t> straight = {{"RESIDENT", 512}};
     const auto even = compile(operation, "rows=100 columns=40000", straight);
     const auto odd = compile(operation, "rows=100 columns=40001", straight);

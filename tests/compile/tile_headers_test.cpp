@@ -1,5 +1,5 @@
-// The device headers that know no operation, as kernels of another operation than matmul would use
-// them. That these compute what they say is for tests/device/tile_headers_gpu_test.cpp.
+// Compiles the device headers without an operation, as kernels of another operation than matmul
+// would use them. tests/device/tile_headers_gpu_test.cpp tests their results.
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -2,8 +2,8 @@
 
 namespace kernwright {
 
-/// Kernels over the headers that know no operation, `tile/` and the wider boxes of `tma.cuh`: what
-/// kernels of other operations would use of them. They include no config.cuh.
+/// Kernels that use the headers without an operation, `tile/` and the boxes of three and more
+/// dimensions of `tma.cuh`, as kernels of other operations would. They do not include config.cuh.
 inline constexpr const char* kTileKernels = R"(
 #include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/tile/pipeline.cuh>
@@ -20,7 +20,7 @@ __device__ unsigned aligned_memory() {
   return ((unsigned)__cvta_generic_to_shared(memory) + 1023) & ~1023u;
 }
 
-// Run by one thread: copies a box from one place to another, by way of shared memory.
+// Run by one thread: copies a box from one place to another through shared memory.
 template <int Rank>
 __device__ void copy_box(const TensorMap& map_from, const TensorMap& map_to,
                          const int (&from)[Rank], const int (&to)[Rank], unsigned bytes) {
@@ -35,9 +35,8 @@ __device__ void copy_box(const TensorMap& map_from, const TensorMap& map_to,
   tma_store_wait_read<0>();
 }
 
-// Attention without a softmax, whose parts are these: of head blockIdx.x, [64, 64] of 16 bits each,
-// o = round(q * k^T) * v over `tiles` tiles of 64 keys. The values lie as the caller has them: v is
-// an operand whose rows are its columns.
+// The products of attention without its softmax, for head blockIdx.x: o = round(q * k^T) * v over `tiles`
+// tiles of 64 keys. All are [64, 64] of 16 bits. v is not transposed before, so it is an MN-major operand.
 constexpr int kTile = 64, kBytes = kTile * kSwizzleBytes, kStages = 2;
 using KeysAndValues = Pipeline<kStages>;
 

@@ -19,7 +19,7 @@ constexpr double kFullClock = 1980;
 constexpr std::int64_t kPage = 4096;
 constexpr std::align_val_t kAlignment{kPage};
 
-/// What is allocated, by address. Shared by the device and its buffers.
+/// The allocations by address, which the device and its buffers share.
 using Allocations = std::map<DevicePointer, std::int64_t>;
 
 class FakeBuffer final : public DeviceBuffer {
@@ -73,7 +73,7 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Of the bytes and nothing else: std::hash may differ between standard libraries.
+/// A hash that depends only on the bytes; std::hash may differ between standard libraries.
 std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = 0;
   for (const char c : text) hash = mix(hash ^ static_cast<unsigned char>(c));
@@ -140,7 +140,7 @@ class FakeDevice final : public Device {
 
  private:
   double now_seconds() const { return clock_.now_us() * 1e-6; }
-  /// Work takes its time, and is done.
+  /// Advances the clock by the time of the work, which is done then.
   void work(double us) {
     use_.queued(now_seconds());
     clock_.advance(us);
@@ -156,7 +156,7 @@ class FakeDevice final : public Device {
     for (const auto& [address, bytes] : *allocations_) total += bytes;
     return total;
   }
-  /// What a launch leaves in memory.
+  /// Writes the results of a launch to memory.
   void apply(const FakeProgram& program, const LaunchArguments& arguments) const;
   /// The injected failure of a program, if it has one.
   Result<void> injected(const FakeProgram& program);
@@ -340,7 +340,7 @@ Result<LaunchPaths> FakeDevice::time_launch_paths(const LoadedProgram& program,
   for (const LaunchArguments& set : sets) {
     if (Result<void> done = enqueue(program, set); !done) return done.error();
   }
-  // Of an H200's host, see bench/results.
+  // The times of an H200's host, see bench/results.
   const auto time = [&](KernelPath path, double host_us) {
     return PathTime{path, host_us, std::max(host_us, fake_of(program).behavior.time_us)};
   };

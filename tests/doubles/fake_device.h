@@ -10,7 +10,7 @@
 
 namespace kernwright {
 
-/// A clock that moves only when told.
+/// A clock that moves only when it is set.
 class ManualClock {
  public:
   double now_us() const { return now_us_; }
@@ -20,26 +20,27 @@ class ManualClock {
   double now_us_ = 0;
 };
 
-/// What a program does and costs.
+/// The behaviour and the times of a program.
 struct FakeBehavior {
   double time_us = 1;
   Outcome outcome =
       Outcome::ok;  ///< what `run` reports; wrong_result runs but writes nothing right
 };
 
-/// A device that computes nothing: memory is host memory, and what a program does and costs is
-/// decided by a landscape over the text of its "cubin" (the fake compiler puts the candidate's id
-/// there) and its plan. What is enqueued has happened. Plans without tensors leave memory alone.
-/// Deterministic.
+/// A device that computes nothing. Its memory is host memory. The behaviour and the times of a
+/// program come from a landscape, a function of its plan and of the text of its "cubin", in which
+/// the fake compiler puts the candidate's id. Enqueued work is done at once. Plans without tensors
+/// do not change memory. Deterministic.
 struct FakeDeviceOptions {
   DeviceProfile profile;
-  /// Behaviour of the program whose bits are `cubin` under `plan`.
+  /// The behaviour of the program with the code `cubin` and the plan `plan`.
   std::function<FakeBehavior(std::string_view cubin, const ExecutionPlan& plan)> landscape;
   /// Computes a correct run's effect on memory. Optional: by default outputs are filled with 1.
   std::function<void(const ExecutionPlan& plan, const LaunchArguments& arguments)> compute;
   /// Whether a launch of a plan with these arguments reaches an unmapped address.
   std::function<bool(const ExecutionPlan& plan, const LaunchArguments& arguments)> faults;
-  /// SM clock of a sample taken then; programs take their time at 1980 MHz, and longer below.
+  /// The SM clock of a sample at a given time. Programs take their time at 1980 MHz, and longer
+  /// below.
   std::function<double(double seconds)> sm_mhz = [](double) { return 1980; };
   double timer_error = 0;  ///< of the global timer against the events, relative
   double noise = 0;        ///< relative amplitude of the deterministic jitter of samples

@@ -11,8 +11,9 @@
 
 namespace kernwright {
 
-/// A driver that executes nothing: it records what it is asked, hands out handles, counts what is
-/// alive and fails where it is told to. Answers through `api()` as long as it lives; one at a time.
+/// A driver that executes nothing. It records calls, gives out handles, counts living objects, and
+/// fails where a test says so. Its functions are in `api()`, which is valid as long as the object
+/// lives. There is one at a time.
 class FakeDriver {
  public:
   /// One kernel launch as the driver saw it, from a stream or as a graph node.
@@ -66,7 +67,7 @@ class FakeDriver {
   /// Bytes that pass for a cubin.
   static std::string cubin();
 
-  // What the test sets.
+  // Set by the test.
   std::map<std::string, CUresult> failures;                 ///< by function
   std::map<std::string, std::vector<std::size_t>> kernels;  ///< parameter sizes by name
   std::map<int, int> kernel_attributes{{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024}};
@@ -74,7 +75,8 @@ class FakeDriver {
   CUresult stream_state = CUDA_SUCCESS;  ///< what the stream is found in
   CUresult side_stream_state = CUDA_SUCCESS;
   float elapsed_ms = 1;
-  /// What the stamp kernel reads: clock cycles and nanoseconds, later by `stamp_step` each time.
+  /// The values that the stamp kernel reads, clock cycles and nanoseconds. They grow by
+  /// `stamp_step` each time.
   std::array<std::uint64_t, 2> stamp{1'000, 1'000};
   std::array<std::uint64_t, 2> stamp_step{0, 0};
   bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
@@ -83,9 +85,9 @@ class FakeDriver {
   std::set<CUdeviceptr> unreachable;  ///< addresses that no GPU can reach
   CUstreamCaptureStatus capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-  // What the driver saw.
+  // Recorded calls.
   std::vector<Launch> launches;
-  /// What the nodes of each executable graph were last given, by node, in the graph's order.
+  /// The last arguments of the nodes of each executable graph, in the graph's order.
   std::map<CUgraphExec, std::vector<Launch>> executables;
   std::vector<CUgraphExec> graph_launches;
   std::vector<Fill> fills;

@@ -13,11 +13,11 @@
 namespace kernwright {
 namespace {
 
-/// Whether elements are whole numbers whatever their dtype.
+/// Whether the draw gives integers for every dtype.
 bool is_whole(DrawKind kind) { return kind == DrawKind::small_integers || kind == DrawKind::signs; }
 
-/// Where `i` of `count` goes: a Feistel network of four rounds over the smallest even number of
-/// bits that hold `count`, walked until the place is below it.
+/// The place of `i` in a permutation of `count`: a Feistel network of four rounds over the smallest
+/// even number of bits that hold `count`, applied until the place is below `count`.
 std::uint64_t permuted(std::uint64_t seed, std::uint64_t i, std::uint64_t count) {
   unsigned half = 1;
   while ((std::uint64_t{1} << 2 * half) < count) ++half;
@@ -33,14 +33,14 @@ std::uint64_t permuted(std::uint64_t seed, std::uint64_t i, std::uint64_t count)
   return i;
 }
 
-/// An element of an integer dtype, or one that is whole in any.
+/// An element of an integer dtype, or of a draw that gives integers for every dtype.
 double whole(DType dtype, const Draw& draw, std::uint64_t seed, std::int64_t row,
              std::int64_t column, std::int64_t columns) {
   const std::uint64_t bits = hash_at(seed, static_cast<std::uint64_t>(row * columns + column));
   switch (draw.kind) {
     case DrawKind::uniform: {
       const auto values = static_cast<std::uint64_t>(draw.to - draw.from) + 1;
-      // In integers: the distance from one end may be more than a double holds, the sum is not.
+      // Computed in integers, because a double may not hold the distance from one end exactly.
       return static_cast<double>(static_cast<std::int64_t>(draw.from) +
                                  static_cast<std::int64_t>(bits % values));
     }
@@ -81,20 +81,20 @@ double real(const Draw& draw, std::uint64_t bits) {
   return std::sqrt(-2 * std::log(u)) * static_cast<float>(std::cos(angle));
 }
 
-/// `value` as the storage of `dtype` holds it.
+/// `value` after it was stored as `dtype`.
 double rounded(DType dtype, double value) {
   std::uint64_t storage = 0;
   store_element(&storage, dtype, 0, value);
   return load_element(&storage, dtype, 0);
 }
 
-/// Whether `x`, an element of `dtype`, is what a NaN is there.
+/// Whether `x`, an element of `dtype`, is the value that stands for NaN.
 bool is_nan_in(DType dtype, double x) { return is_integer(dtype) ? x == 0 : std::isnan(x); }
 
-/// NaN stays NaN.
+/// Limits a value to the range. NaN stays NaN.
 double limited(double x, double end) { return x > end ? end : x < -end ? -end : x; }
 
-/// Work on memory of this process, addressed as a fake device does. The formulas are those of
+/// Works on memory of this process, with the addresses of a fake device. The formulas are those of
 /// tuner/data/kernels/data_ops.cu.
 class HostDataOps final : public DataOps {
  public:
@@ -185,7 +185,7 @@ class HostDataOps final : public DataOps {
  private:
   static void* at(DevicePointer address) { return reinterpret_cast<void*>(address); }
 
-  /// Of int32 or int64, without the rounding of a double.
+  /// For int32 and int64, without rounding to a double.
   static std::int64_t wide_element(DevicePointer array, DType dtype, std::int64_t place) {
     if (dtype == DType::int64) return static_cast<const std::int64_t*>(at(array))[place];
     return static_cast<const std::int32_t*>(at(array))[place];
@@ -197,7 +197,7 @@ class HostDataOps final : public DataOps {
     return std::all_of(bytes, bytes + size, [](std::uint8_t byte) { return byte == kGapByte; });
   }
 
-  /// By whole words of 8 bytes, of which only those of the region count.
+  /// Hashes whole words of 8 bytes, of which only the bytes of the region count.
   static std::uint64_t hash(const MemoryRegion& region) {
     const DevicePointer base = region.address & ~DevicePointer{7};
     const DevicePointer end = region.address + static_cast<DevicePointer>(region.bytes);

@@ -6,7 +6,7 @@
 
 namespace kernwright {
 
-/// Does on the host what small kernels do on a GPU: for a FakeDevice, whose memory is host memory.
+/// DataOps for a FakeDevice: the host does what small kernels do on a GPU.
 std::unique_ptr<DataOps> make_host_data_ops();
 
 }  // namespace kernwright

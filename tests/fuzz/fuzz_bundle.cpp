@@ -1,5 +1,4 @@
-// What a bundle may hold: its manifest, and the archive itself, which is installed where nobody
-// trusts it.
+// Fuzzes bundles: the manifest, and the archive itself, which is installed without a trusted key.
 
 #include <cstddef>
 #include <cstdint>
@@ -50,9 +49,9 @@ void check_archive(std::string_view bytes) {
   require(publish_file(folder() / "bundle", bytes).has_value());
   const Result<InstallReport> report =
       install_bundle(folder() / "bundle", root, {.trusted_keys = {}, .allow_unsigned = true});
-  // What was refused left nothing that is in use, and nothing beside its own folder.
+  // A refused bundle is not in use, and has left nothing outside of its own folder.
   require(report.has_value() || installed_bundle(root).empty());
-  // What was accepted is what its manifest says, and nothing beside it.
+  // An accepted bundle has the files of its manifest, and nothing else.
   require(!report.has_value() || bundle_defects(installed_bundle(root)).empty());
   for (const std::string& name : list_directory(folder())) {
     require(name == "bundle" || name == "root");

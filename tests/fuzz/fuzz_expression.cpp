@@ -1,5 +1,6 @@
-// Every text is refused or evaluates as a second, simpler evaluator says, which splits the tokens
-// at the operator that binds least instead of building a tree. A difference aborts.
+// Fuzzes expressions. A text is either refused, or has the value of a second, simpler evaluator,
+// which splits the tokens at the operator that binds least instead of building a tree. A difference
+// aborts.
 #include <array>
 #include <cstdint>
 #include <cstdlib>

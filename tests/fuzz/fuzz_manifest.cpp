@@ -1,5 +1,5 @@
-// manifest.json, as a user may write it, against every operation: an error that names the file, or
-// a template whose candidates and generated headers can be made.
+// Fuzzes manifest.json, as a user may write it, with every operation. The result is an error that
+// names the file, or a template with candidates and generated headers that can be made.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,5 @@
-// operation.json, as a user may write it: an error, or an operation whose example is a problem of
-// it and whose reference can be planned and configured.
+// Fuzzes operation.json, as a user may write it. The result is an error, or an operation that
+// accepts its example and has a reference that can be planned and configured.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
-// What a cache file may hold after damage, or by malice: the frame, the record with its head, the
-// decision, the artifact.
+// Fuzzes cache files, which may be damaged or malicious: the frame, the record with its head, the
+// decision and the artifact.
 //
-// The digest would stop nearly every mutation at the frame, so the payload parsers also get the
-// input itself.
+// Nearly every mutation fails at the digest of the frame, so the parsers of payloads also get the
+// input directly.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a worklist or a model's config may hold: text of whatever kind.
+// Fuzzes worklists and the configs of models, which may be any text.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,14 +1,16 @@
-// A worker without a GPU, for tests: speaks the real protocol, and misbehaves as its arguments say.
+// A worker without a GPU, for tests. It speaks the real protocol, and misbehaves as its arguments
+// say:
 //
-//   PLACE[:A]=BEHAVIOUR[@N]   at PLACE (hello, open, prepare, check, sample, after, gap, audit,
-//   drop,
-//                             reference), for candidates with parameter A where one is given, in
-//                             the N-th process alone where one is given
-//   fill=work                 filler takes its time on the clock of the samples, and not none
-//   state=FILE                where the processes count themselves, a line each
-//   parent=FILE               no worker: starts one of these, writes its process id to FILE, asks
-//   it
-//                             for what hangs, and waits
+//   PLACE[:A]=BEHAVIOUR[@N]
+//       At PLACE (hello, open, prepare, check, sample, after, gap, audit, drop, reference); with A
+//       only for candidates with that value of parameter A; with N only in the N-th process.
+//   fill=work
+//       Filler takes its time on the clock of the samples, instead of none.
+//   state=FILE
+//       The processes count themselves in FILE, a line each.
+//   parent=FILE
+//       It is no worker: it starts one, writes its process id to FILE, makes a request that hangs,
+//       and waits.
 #include <algorithm>
 #include <chrono>
 #include <csignal>

@@ -11,8 +11,8 @@
 
 namespace kernwright {
 
-/// A file system that fails or is slow, while one of these lives: calls on paths below `folder`,
-/// and on files opened there.
+/// While the object lives, calls on paths below `folder`, and on files opened there, fail or are
+/// slow.
 class FaultyFiles {
  public:
   /// Which call fails with which error; an error of 0 only slows it down.

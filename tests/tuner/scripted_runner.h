@@ -14,8 +14,8 @@
 
 namespace kernwright {
 
-/// A runner whose kernels are functions, with a clock of its own that sampling moves. Ids are the
-/// tests' own; nothing is loaded.
+/// A runner whose kernels are functions. It has its own clock, which sampling moves. The tests
+/// choose the ids; nothing is loaded.
 class ScriptedRunner final : public Runner {
  public:
   /// Microseconds of a candidate, or a reference, at a time.
@@ -75,8 +75,8 @@ class ScriptedRunner final : public Runner {
   int epoch_ = 0;
 };
 
-/// A race of candidates that take `us`, the first is the default. What the first samples said is
-/// the truth, unless the test says otherwise.
+/// A race of candidates with the times `us`, of which the first is the default. The first samples
+/// are the true times unless the test says otherwise.
 struct ScriptedRace {
   std::vector<double> us;
   ScriptedRunner runner;

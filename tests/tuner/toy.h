@@ -96,8 +96,8 @@ class ToyCatalog {
   std::shared_ptr<const Catalog> catalog_;
 };
 
-/// A compiler whose "cubin" is the source and the generated configuration, so that whoever loads it
-/// can tell candidates apart. `behave` may change the result; `seconds` is slept.
+/// A compiler whose "cubin" is the source and the generated configuration, so that candidates
+/// differ. `behave` may change the result. A compile sleeps for `seconds`.
 class FakeCompiler final : public Compiler {
  public:
   std::function<Result<CompiledKernel>(const CompileRequest&, CompiledKernel)> behave;
@@ -131,13 +131,13 @@ inline int config_value(std::string_view cubin, std::string_view name) {
                                       : std::stoi(std::string(cubin.substr(at + key.size(), 9)));
 }
 
-/// A runner over a landscape: what a candidate does and costs is a function of it. Its clock moves
-/// by what is measured, and by `prepare_seconds` per candidate.
+/// A runner over a landscape, a function that gives the behaviour and the time of a candidate. Its
+/// clock moves by the times that are measured, and by `prepare_seconds` for each candidate.
 class LandscapeRunner final : public Runner {
  public:
   std::function<double(const Candidate&)> time_us = [](const Candidate&) { return 10.0; };
   std::function<Outcome(const Candidate&)> outcome = [](const Candidate&) { return Outcome::ok; };
-  /// What only the finalist's check, or the one after timing, finds.
+  /// A fault that only the finalist's check, or the one after timing, finds.
   std::function<Outcome(const Candidate&)> finalist = [](const Candidate&) { return Outcome::ok; };
   std::function<Outcome(const Candidate&)> after = [](const Candidate&) { return Outcome::ok; };
   Audit environment;
@@ -175,7 +175,7 @@ class LandscapeRunner final : public Runner {
   }
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override {
     std::vector<Sampled> result;
-    // Compiles take real time, this clock does not: filling idle time must not outrun them.
+    // Compiles take real time, which this clock does not follow, so filler must not outrun them.
     if (!order.empty() && order.front() < 0)
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     for (const Id id : order) {

@@ -1,4 +1,4 @@
-// The device headers that know no operation, held to the host's arithmetic.
+// Compares the device headers without an operation with the host's arithmetic.
 
 #include <bit>
 #include <cstdint>

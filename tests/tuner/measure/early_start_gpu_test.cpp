@@ -1,6 +1,5 @@
-// Launches that start while the one before still runs, each reading what that one writes: the same
-// bits as where each waits for the host. What is written holds NaN before, so that what is read too
-// soon shows.
+// Launches that start while the previous one still runs and read its result give the same bits as
+// launches that wait for the host. Results hold NaN before, so that reading too early shows.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,6 @@
 #pragma once
-// What references are held against, on the host and in double: by tensor name, with magnitudes.
+// The results with which references are compared: on the host in double, by tensor name, with
+// magnitudes.
 
 #include <cstddef>
 #include <map>

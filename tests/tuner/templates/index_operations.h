@@ -10,9 +10,10 @@
 
 namespace kernwright {
 
-/// Operations whose inputs have a meaning, in a folder of their own; elements of a normal
-/// distribution would lead their kernels out of bounds. `gather`: rows of a table by their numbers.
-/// `inverse`: where each number of a permutation stands. `count`: true elements by segment.
+/// Operations whose inputs are indices, in a folder of their own. With elements of a normal
+/// distribution their kernels would go out of bounds. `gather` reads rows of a table by their
+/// numbers, `inverse` finds the place of each number of a permutation, `count` counts true elements
+/// by segment.
 class IndexOperations {
  public:
   IndexOperations() {

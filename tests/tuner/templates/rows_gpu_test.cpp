@@ -1,6 +1,7 @@
-// What the checks of a candidate do not draw: extreme values, scalars other than the default,
-// outputs in place of inputs; and many random shapes. Another 75 shapes of each operation per run:
-// --gtest_filter=RowsGpuTest.*Random* --gtest_shuffle --gtest_repeat=4
+// Tests row kernels with data that the checks of a candidate do not have: extreme values, scalars
+// other than the default, outputs in place of inputs, and many random shapes. Each repetition has
+// 75 other shapes of each operation: --gtest_filter=RowsGpuTest.*Random* --gtest_shuffle
+// --gtest_repeat=4
 
 #include <array>
 #include <cmath>
