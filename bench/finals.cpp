@@ -279,7 +279,7 @@ Twin calibrate(FinalsWorld& world, FinalsProblem& problem, const CompiledKernel&
   return twin;
 }
 
-/// What a final was decided on: who was not found shows why.
+/// The evidence of a final's decision, which shows why a twin was not found.
 Json evidence_of(const RaceResult& result) {
   Json finalists = Json::array();
   for (std::size_t i = 0; i < result.finalists.size(); ++i) {

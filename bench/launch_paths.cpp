@@ -234,7 +234,7 @@ Subject make_subject(std::string_view name, std::size_t tensors, std::string cub
   return subject;
 }
 
-/// The paths of one thread on one stream: ours and the driver's, by turns.
+/// The paths of one thread on one stream, ours and the driver's, in turn.
 class Lane {
  public:
   Lane(const Gpu& gpu, const Subject& subject)
@@ -295,7 +295,7 @@ class Lane {
   BakedLaunch rebound_;
 };
 
-/// A path of ours, the driver's beside it, and by how much ours may be slower.
+/// A path of ours, the driver's path that it is compared with, and by how much ours may be slower.
 struct Pair {
   const char* ours;
   const char* peer;

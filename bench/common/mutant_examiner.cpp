@@ -23,7 +23,8 @@ using Json = nlohmann::json;
 constexpr std::chrono::milliseconds kDeviceDeadline{3'000};
 /// Of one examination, the start of CUDA included.
 constexpr double kReplySeconds = 40;
-/// The least that the measuring worker grants each depth: who is right only later is killed there.
+/// The least deadlines of the measuring worker for each depth; it kills candidates that take
+/// longer.
 constexpr double kScreeningSeconds = 2;
 constexpr double kFinalistSeconds = 10;
 

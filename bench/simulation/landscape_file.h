@@ -31,7 +31,7 @@ struct LandscapeEntry {
   Outcome outcome = Outcome::ok;
   std::string detail;
   std::vector<Sample> samples;
-  std::vector<Sample> sm_reference;  ///< beside them
+  std::vector<Sample> sm_reference;  ///< taken between them
   std::vector<Sample> dram_reference;
   Resources resources;
   double compile_seconds = 0;

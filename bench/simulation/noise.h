@@ -28,7 +28,7 @@ struct NoiseModel {
   double drift_sigma = 0;      ///< of the shared clock, an Ornstein-Uhlenbeck process
   double drift_tau_seconds = 3;
   Episodes throttle;      ///< the clock falls
-  Episodes foreign_load;  ///< the clock does not, everything is slower all the same
+  Episodes foreign_load;  ///< everything is slower at the same clock
   double outlier_share = 0;
   Range outlier_slowdown{0.05, 0.20};
   /// First samples after the device was idle: too slow where positive, too fast (boost) where

@@ -30,8 +30,8 @@ class Session {
 
   Result<void> screen();
   Result<RaceResult> race(const RaceOptions& options);
-  /// As many samples of each of `configurations`, one candidate after another: who has the smallest
-  /// minimum, and the smallest median.
+  /// Takes as many samples of each of `configurations`, one candidate after another, and finds the
+  /// smallest minimum and the smallest median.
   struct Plain {
     std::size_t of_min = 0;
     std::size_t of_median = 0;

@@ -10,7 +10,7 @@ namespace kernwright {
 
 /// The turn to make one entry, among all processes on a directory. It is a lock on a file that the
 /// entry names, and it ends with its holder, however that ends. It saves work and is needed for
-/// nothing else, so whoever cannot have it goes on without. Move-only.
+/// nothing else, so a process that cannot get it continues without it. Move-only.
 class KeyLock {
  public:
   /// Waits while another process has the turn, at most for `patience`. It does not wait where no

@@ -16,7 +16,7 @@ struct Removed {
 /// Removes the runs that no lookup will serve again, whatever environment it asks for. Before such
 /// a run stands another run of the same key and environment, which is as good a measurement and
 /// newer. `now` is the time, UTC in ISO 8601. Decisions and defective files stay. Errors: `io`,
-/// which names the first file that could not be removed; the others are removed all the same.
+/// which names the first file that could not be removed; the others are still removed.
 Result<Removed> compact(const RecordStore& records, std::string_view now);
 
 /// Whether every lookup rightly puts `a` before `b`, which are two runs of one key. False where `a`

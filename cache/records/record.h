@@ -56,7 +56,7 @@ struct RankedConfiguration {
   Slowdown slowdown = {};    ///< against the fastest finalist
   bool is_default = false;
   bool is_incumbent = false;  ///< it was the winner of the record that this one replaces
-  bool tied = false;          ///< not told apart from the fastest
+  bool tied = false;          ///< not distinguishable from the fastest
   bool deterministic = true;
   bool warned = false;  ///< the compiler warned of lost speed
   /// Whether its last `FinalRounds::block_rounds` samples come from blocks.
@@ -103,7 +103,7 @@ struct TuningRecord {
   RecordGrade grade = RecordGrade::measured;
   RankedConfiguration winner;
   std::vector<RankedConfiguration> runners_up;  ///< best first, at most 7
-  /// The default configuration, as measured beside the winner.
+  /// The default configuration, as measured in the same rounds as the winner.
   std::optional<RankedConfiguration> baseline;
   CheckReport check;  ///< of the winner
   Trust trust = Trust::c;

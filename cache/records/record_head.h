@@ -47,7 +47,8 @@ HeadWinner winner_of(const RankedConfiguration& ranked, const FinalRounds& round
 /// Binary, see cache/README.md. `decode_head(encode_head(h))` gives h back, doubles bit by bit.
 std::string encode_head(const RecordHead& head);
 
-/// Bytes behind the fields it knows are ignored: those of a later version. Errors: `corrupt`.
+/// Decodes a head. Bytes after the known fields, from a later version, are ignored. Errors:
+/// `corrupt`.
 Result<RecordHead> decode_head(std::string_view bytes);
 
 /// One file of a record store.

@@ -33,8 +33,8 @@ struct Subject {
 /// Errors are the runner's own. A candidate's failure is the outcome of the step.
 class Examiner {
  public:
-  /// `disturber` runs beside candidates and empties the L2. `disposable` says that a fault may cost
-  /// this process its context. Finalists are run against unmapped pages only then.
+  /// `disturber` runs at the same time as candidates, and empties the L2. `disposable` says that a
+  /// fault may cost this process its context. Finalists are run against unmapped pages only then.
   Examiner(Device& device, DataOps& data_ops, const BufferSets& sets, const Checker& checker,
            const Workspace& workspace, const LoadedProgram& disturber, bool disposable)
       : device_(device),

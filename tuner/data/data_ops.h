@@ -111,10 +111,10 @@ class DataOps {
                               const ErrorBound& bound);
 };
 
-/// The kernels behind `DataOps` for tensors of one dtype.
+/// The compile request for the kernels of `DataOps` for tensors of one dtype.
 Result<CompileRequest> data_ops_request(DType dtype, int sm_arch);
 
-/// Compiles and loads the kernels behind `DataOps` on `device`.
+/// The `DataOps` of a GPU. Compiles and loads its kernels on `device`.
 Result<std::unique_ptr<DataOps>> make_device_data_ops(Device& device, CompilePool& pool);
 
 }  // namespace kernwright

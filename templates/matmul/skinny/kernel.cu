@@ -12,9 +12,9 @@
 // SPLIT   The blocks of a cluster take a slice of k each. Every block owns a part of the tile. The
 //         others send their sums of that part straight into its shared memory, and it adds them in
 //         the order of the ranks. When a block exits, nobody writes to it any more.
-// SLICES  Where that leaves multiprocessors idle, several clusters or single blocks take a part of k
-//         each and store their sums to memory. A launch after this one, matmul_finish, adds them in
-//         the order of the slices.
+// SLICES  Where that leaves multiprocessors idle, several clusters or single blocks take a part of
+//         k each and store their sums to memory. A launch after this one, matmul_finish, adds them
+//         in the order of the slices.
 // CM      The blocks of a cluster take neighbouring tiles along the few rows. They load the rows of
 //         b that they share in parts, and multicast them.
 // PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum 128 of k at a
