@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a short tuning leaves on the table, against every configuration there is.
+"""Compares the winner of a short tuning with the best of all configurations.
 
 For every shape: `kernwright tune --seconds N` from an empty cache (compiling included), then an
-exhaustive search that knows that winner as its incumbent, so that both meet in the same finals.
+exhaustive search that has that winner as its incumbent, so that both are in the same finals.
 The gap is the paired slowdown of the short tuning's winner against the fastest finalist.
 
 usage: tune_vs_exhaustive.py --json FILE [--seconds 10] [--shapes MxNxK,...] [--bin FOLDER]

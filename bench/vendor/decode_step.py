@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One decode step of a transformer without its attention, as one chain of tuned kernels, against
+"""Compares one decode step of a transformer without its attention, as one chain of tuned kernels, with
 PyTorch eager and torch.compile, each captured in a CUDA graph, in one process and in turn.
 
-28 layers with weights of their own, bf16: rmsnorm, product with qkv, product of its first columns
+28 layers with their own weights, in bf16: rmsnorm, product with qkv, product of its first columns
 with o and residual, rmsnorm, gated product with gate and up (one weight, SwiGLU in the same kernel),
 product with down and residual. Every launch path of the chain is timed; "ours_us" is the one
 that Chain::tune chose. Times are of one step between two events, on an idle stream.

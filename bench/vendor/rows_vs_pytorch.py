@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Memory-bound kernels against PyTorch: eager, torch.compile, and cuDNN's norms where its Python
-frontend is installed. All in one process by one protocol: CUDA graph replays over rotating buffers
-larger than three times the L2, random data, in turn, in an order drawn anew every round. Where a
-peer has several ways (torch.compile's modes), one is selected in rounds that do not count. Ours is
-called through the C ABI; it is tuned first where the cache has no exact record of the problem.
+"""Compares memory-bound kernels with PyTorch: eager, torch.compile, and cuDNN's norms where its Python
+frontend is installed. All run in one process by one protocol: CUDA graph replays over rotating
+buffers larger than three times the L2, on random data, in turn, in a new random order every round.
+If a peer has several variants (torch.compile's modes), one is selected in rounds that do not count.
+Ours is called through the C ABI; it is tuned first if the cache has no exact record of the problem.
 
-The peer "gold_line" is 1.6 us + bytes / 4.35 TB/s, bytes being those of all tensors. Rows are kept
-by problem and peer: a run goes on where the last one stopped, and problems that have rows of this
-commit are left out.
+The peer "gold_line" is 1.6 us + bytes / 4.35 TB/s, with the bytes of all tensors. Rows are kept by
+problem and peer. A run continues where the last one stopped: problems that have rows of this commit
+are left out.
 
 usage: rows_vs_pytorch.py --json FILE [--worklist FILE,...] [--ops NAME,...] [--shapes RxC,...]
                           [--seconds N] [--budget N] [--cache DIR] [--compile-modes MODE,...] [--bin FOLDER]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How good a matrix product is after how many seconds of tuning, beside TorchInductor's max-autotune.
+"""The speed of a matrix product after some seconds of tuning, compared with TorchInductor's max-autotune.
 
 For every shape and budget kernwright tunes from an empty cache (compiling included), and
 matmul_vs_cublaslt times the winner against cuBLASLt. On the same machine, in the same run,
 torch.compile tunes the same product from an empty cache, with its default backends and with Triton
 alone, and is timed against torch's own linear (cuBLASLt's first algorithm) in one process: graph
-replays over rotating buffers, cold L2, in turn. Both sides are given as fractions of cuBLASLt's
-first algorithm; kernwright's also of its best.
+replays over rotating buffers, cold L2, in turn. Both sides are given as fractions of the speed of
+cuBLASLt's first algorithm; kernwright's also of that of its best.
 
 usage: tuning_curve.py --json FILE [--shapes MxNxK,...] [--seconds 2,5,10,30] [--bin FOLDER]
 """
