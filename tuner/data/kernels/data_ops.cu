@@ -1,6 +1,6 @@
-// Drawing and comparing whole tensors. Compiled once per element type, which is given as ELEMENT.
-// Every kernel is a grid-stride loop with 64-bit indices: tensors may exceed 2^31 elements.
-// The formulas are those of host_data_ops.cpp; the tests hold the two against each other.
+// Draws and compares whole tensors. Compiled once for each element type, which is the macro
+// ELEMENT. Every kernel is a grid-stride loop with 64-bit indices, since tensors may exceed 2^31
+// elements. The formulas are those of host_data_ops.cpp; a test compares the results of both.
 #include <kernwright/math/types.cuh>
 
 using element = ELEMENT;
