@@ -62,8 +62,8 @@ CompiledKernel kernel_of(std::int64_t bytes) {
 /// A record as large as a real one: eight configurations with forty samples each.
 TuningRecord record_of(std::int64_t m) {
   RankedConfiguration ranked;
-  ranked.kernel_template = "matmul/persistent_wave";
-  ranked.configuration = Configuration({{"BM", 128}, {"BN", 256}, {"STAGES", 4}, {"GROUP", 8}});
+  ranked.choice = {"matmul/persistent_wave",
+                   Configuration({{"BM", 128}, {"BN", 256}, {"STAGES", 4}, {"GROUP", 8}})};
   ranked.artifact = digest(0);
   for (int i = 0; i < 40; ++i) ranked.measurement.samples_us.push_back(255.1 + i / 7.0);
   TuningRecord record;

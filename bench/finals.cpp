@@ -387,7 +387,7 @@ TunedRun tune(const std::string& problem, double seconds) {
     }
   }
   std::filesystem::remove_all(folder);
-  if (run.record.winner.kernel_template.empty()) {
+  if (run.record.winner.choice.kernel_template.empty()) {
     fail({ErrorCode::internal, concat(command, " left no measured record")});
   }
   const Json json = Json::parse(text, nullptr, false);
@@ -399,14 +399,10 @@ TunedRun tune(const std::string& problem, double seconds) {
   return run;
 }
 
-std::string id_of(const RankedConfiguration& ranked) {
-  return ranked.kernel_template + " " + ranked.configuration.text();
-}
-
 bool declared_equal(const TuningRecord& record, const std::string& id) {
-  if (id_of(record.winner) == id) return true;
+  if (record.winner.choice.id() == id) return true;
   return std::any_of(record.runners_up.begin(), record.runners_up.end(),
-                     [&](const auto& ranked) { return ranked.tied && id_of(ranked) == id; });
+                     [&](const auto& ranked) { return ranked.tied && ranked.choice.id() == id; });
 }
 
 /// The medians of all configurations, measured in turn in one process, relative to the fastest.
@@ -419,11 +415,11 @@ std::vector<double> measure_again(const std::string& text, const std::vector<Tun
   std::map<std::string, Runner::Id> ids;
   for (const TunedRun& run : runs) {
     const RankedConfiguration& winner = run.record.winner;
-    if (ids.contains(id_of(winner))) continue;
-    const Candidate candidate =
-        take(make_candidate(*take(world.catalog->kernel_template(winner.kernel_template)),
-                            operation, normalized, winner.configuration, world.device->profile()));
-    ids[id_of(winner)] = take(problem.load(world, candidate));
+    if (ids.contains(winner.choice.id())) continue;
+    const Candidate candidate = take(make_candidate(
+        *take(world.catalog->kernel_template(winner.choice.kernel_template)), operation, normalized,
+        winner.choice.configuration, world.device->profile()));
+    ids[winner.choice.id()] = take(problem.load(world, candidate));
   }
   std::vector<Runner::Id> order;
   for (const auto& [id, loaded] : ids) order.push_back(loaded);
@@ -449,13 +445,13 @@ void run_processes(int argc, const char* const* argv, BenchJson& json) {
   for (int i = 0; i < count; ++i) {
     runs.push_back(tune(problem, seconds));
     const TunedRun& run = runs.back();
-    ++winners[id_of(run.record.winner)];
+    ++winners[run.record.winner.choice.id()];
     if (run.shares.contains("finals_seconds")) {
       finals_seconds.push_back(run.shares["finals_seconds"].get<double>());
     }
     visit_ms.push_back(1000 * run.shares["measure_seconds"].get<double>() /
                        std::max(run.visited, 1));
-    std::printf("%2d: %s, %s, trust %s, %.4g us\n", i + 1, id_of(run.record.winner).c_str(),
+    std::printf("%2d: %s, %s, trust %s, %.4g us\n", i + 1, run.record.winner.choice.id().c_str(),
                 std::string(to_string(run.record.verdict)).c_str(),
                 std::string(to_string(run.record.trust)).c_str(),
                 run.record.winner.measurement.median_us());
@@ -465,10 +461,10 @@ void run_processes(int argc, const char* const* argv, BenchJson& json) {
                                      [](auto& a, auto& b) { return a.second < b.second; });
   const auto agreeing =
       static_cast<int>(std::count_if(runs.begin(), runs.end(), [&](const TunedRun& run) {
-        const std::string winner = id_of(run.record.winner);
+        const std::string winner = run.record.winner.choice.id();
         return declared_equal(run.record, most->first) ||
                std::any_of(runs.begin(), runs.end(), [&](const TunedRun& other) {
-                 return id_of(other.record.winner) == most->first &&
+                 return other.record.winner.choice.id() == most->first &&
                         declared_equal(other.record, winner);
                });
       }));

@@ -88,7 +88,7 @@ class Replay {
   Trial measure(std::size_t candidate) {
     const RecordedConfiguration& one = recorded_.configurations[candidate];
     Trial trial;
-    trial.configuration = one.configuration;
+    trial.choice.configuration = one.configuration;
     trial.outcome = one.outcome;
     ++count_;
     if (one.outcome == Outcome::ok) {

@@ -147,8 +147,9 @@ class Bench {
 
 bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
   const Operation& operation = *take(world_.catalog->operation(tuned.operation()));
-  const KernelTemplate& made = *take(world_.catalog->kernel_template(winner.kernel_template));
-  const std::vector<Configuration> launches = launches_of(made, winner.configuration);
+  const KernelTemplate& made =
+      *take(world_.catalog->kernel_template(winner.choice.kernel_template));
+  const std::vector<Configuration> launches = launches_of(made, winner.choice.configuration);
   std::vector<Problem> problems;
   for (const std::string& size : sizes_of(tuned.operation())) {
     problems.push_back(like(take(Problem::parse(concat(tuned.operation(), " ", size))), tuned));
@@ -166,8 +167,7 @@ bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
       return check_at(operation, *problem, *candidate);
     }
   }
-  std::printf("%s %s: no candidate even where it was tuned\n", winner.kernel_template.c_str(),
-              winner.configuration.text().c_str());
+  std::printf("%s: no candidate even where it was tuned\n", winner.choice.id().c_str());
   return false;
 }
 
@@ -202,7 +202,7 @@ int run(int argc, const char* const* argv) {
   for (const RecordStore::Listed& listed : RecordStore(cache).list()) {
     if (!listed.record.value) continue;
     const TuningRecord& record = *listed.record.value;
-    if (only && record.winner.kernel_template != *only) continue;
+    if (only && record.winner.choice.kernel_template != *only) continue;
     ++checked;
     if (!bench.check(take(Problem::parse(record.key.problem)), record.winner)) ++failed;
   }

@@ -95,13 +95,13 @@ std::optional<Configuration> fastest(const Answer& answer, int persistent) {
   const Configuration* best = nullptr;
   double best_us = 0;
   const auto consider = [&](const auto& measured) {
-    if (measured.kernel_template != kScheduled || measured.measurement.samples_us.empty() ||
-        measured.configuration.at(kSchedule) != persistent) {
+    if (measured.choice.kernel_template != kScheduled || measured.measurement.samples_us.empty() ||
+        measured.choice.configuration.at(kSchedule) != persistent) {
       return;
     }
     const double us = measured.measurement.median_us();
     if (best && us >= best_us) return;
-    best = &measured.configuration;
+    best = &measured.choice.configuration;
     best_us = us;
   };
   for (const Trial& trial : answer.trials) {
@@ -207,8 +207,7 @@ class Bench {
                           const Answer& answer, DevicePointer workspace);
   /// Another configuration of a template; null where no rule lets it be one.
   Result<Competitor*> enter_other(Field& field, const Contest& contest, const Answer& answer,
-                                  std::string_view kernel_template,
-                                  const Configuration& configuration);
+                                  const Choice& choice);
   Result<void> enter_algorithms(Field& field, const Contest& contest,
                                 const std::shared_ptr<const CublasLtMatmul>& peer,
                                 const PeerProduct& product, DevicePointer workspace);
@@ -224,15 +223,13 @@ class Bench {
 };
 
 Result<Competitor*> Bench::enter_other(Field& field, const Contest& contest, const Answer& answer,
-                                       std::string_view kernel_template,
-                                       const Configuration& configuration) {
+                                       const Choice& choice) {
   const RankedConfiguration& winner = answer.record.winner;
-  if (winner.kernel_template == kernel_template && winner.configuration == configuration) {
-    return field.ours;
-  }
+  if (winner.choice == choice) return field.ours;
   const auto problem = Problem::parse(answer.record.key.problem);
   if (!problem) return problem.error();
-  const auto candidate = core_.candidate(*problem, kernel_template, configuration.values());
+  const auto candidate =
+      core_.candidate(*problem, choice.kernel_template, choice.configuration.values());
   if (!candidate) return static_cast<Competitor*>(nullptr);
   const auto artifact = core_.compile(*candidate);
   if (!artifact) return artifact.error();
@@ -269,12 +266,12 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
   if (auto right = contest.check(*field.ours); !right) return right.error();
 
   const RankedConfiguration& winner = answer.record.winner;
-  auto values = winner.configuration.values();
+  auto values = winner.choice.configuration.values();
   for (auto& [name, value] : values) {
     if (name == kEarlyStart) value = 0;
   }
-  const auto waiting =
-      enter_other(field, contest, answer, winner.kernel_template, Configuration(std::move(values)));
+  const auto waiting = enter_other(
+      field, contest, answer, {winner.choice.kernel_template, Configuration(std::move(values))});
   if (!waiting) return waiting.error();
   field.waiting = *waiting == field.ours ? nullptr : *waiting;
 
@@ -283,12 +280,13 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
   const auto persistent_configuration =
       fastest(answer, 1).value_or(with_schedule((*scheduled)->default_configuration, 1));
   auto persistent =
-      enter_other(field, contest, answer, kScheduled, with_schedule(persistent_configuration, 1));
+      enter_other(field, contest, answer, {kScheduled, with_schedule(persistent_configuration, 1)});
   if (!persistent) return persistent.error();
   field.persistent = *persistent;
   const auto same_tile = with_schedule(persistent_configuration, 0);
-  auto unscheduled = enter_other(field, contest, answer, kScheduled,
-                                 with_schedule(fastest(answer, 0).value_or(same_tile), 0));
+  auto unscheduled =
+      enter_other(field, contest, answer,
+                  {kScheduled, with_schedule(fastest(answer, 0).value_or(same_tile), 0)});
   if (!unscheduled) return unscheduled.error();
   field.unscheduled = *unscheduled;
   const auto problem = Problem::parse(answer.record.key.problem);

@@ -98,7 +98,8 @@ bool promote(RecordHead& head, const std::string& file, const Fits& fits) {
   for (const RankedConfiguration& ranked : record.value->runners_up) {
     HeadWinner winner = winner_of(ranked, record.value->rounds);
     if (!fits(winner)) continue;
-    if (winner.kernel_template != head.winner.kernel_template) winner.artifact.clear();
+    if (winner.choice.kernel_template != head.winner.choice.kernel_template)
+      winner.artifact.clear();
     head.winner = std::move(winner);
     return true;
   }
@@ -110,10 +111,10 @@ void put_pin_first(Answers& answers, const TieredCache::Now& now, const std::str
   const Override& pin = *answers.decisions.pin();
   if (digest.empty()) {
     answers.defects.push_back(
-        concat("the pin of ", pin.id(), " is not served: there is no such template"));
+        concat("the pin of ", pin.choice.id(), " is not served: there is no such template"));
     return;
   }
-  const auto is_pin = [&pin](const HeadWinner& winner) { return winner.id() == pin.id(); };
+  const auto is_pin = [&pin](const HeadWinner& winner) { return winner.choice == pin.choice; };
   std::vector<GradedRecord>& records = answers.records;
   auto found = std::find_if(records.begin(), records.end(),
                             [&](const GradedRecord& one) { return is_pin(one.head.winner); });
@@ -134,8 +135,7 @@ void put_pin_first(Answers& answers, const TieredCache::Now& now, const std::str
                            .driver = now.driver,
                            .kernwright = now.kernwright};
   made.head.grade = RecordGrade::predicted;
-  made.head.winner.kernel_template = pin.kernel_template;
-  made.head.winner.configuration = pin.configuration;
+  made.head.winner.choice = pin.choice;
   made.head.created = pin.created;
   records.insert(records.begin(), std::move(made));
 }
@@ -171,12 +171,13 @@ Answers TieredCache::lookup(const RecordKey& key, const Now& now,
     answers.decisions.add(layer->overrides);
   }
   const auto allowed = [&answers](const HeadWinner& winner) {
-    return !answers.decisions.banned(winner.id());
+    return !answers.decisions.banned(winner.choice.id());
   };
   std::vector<Ranked> ranked;
   for (RecordStore::Found& found : layers) {
     for (RecordRun& run : found.runs) {
-      auto [match, why] = fit(run.head, now, template_digest(run.head.winner.kernel_template));
+      auto [match, why] =
+          fit(run.head, now, template_digest(run.head.winner.choice.kernel_template));
       if (!answers.decisions.bans().empty() && !allowed(run.head.winner)) {
         if (!promote(run.head, run.file, allowed)) match = Match::none;
         why = MissReason::banned;
@@ -194,7 +195,7 @@ Answers TieredCache::lookup(const RecordKey& key, const Now& now,
   }
   answers.records = in_order(std::move(ranked));
   if (const auto& pin = answers.decisions.pin()) {
-    put_pin_first(answers, now, template_digest(pin->kernel_template));
+    put_pin_first(answers, now, template_digest(pin->choice.kernel_template));
   }
   if (!answers.records.empty()) answers.reason = MissReason::none;
   return answers;
@@ -234,10 +235,10 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operatio
     reached = neighbour.distance;
     for (RecordRun& run : neighbour.store->runs(neighbour.alike, shape)) {
       const Match match =
-          fit(run.head, now, template_digest(run.head.winner.kernel_template)).first;
+          fit(run.head, now, template_digest(run.head.winner.choice.kernel_template)).first;
       const bool usable = run.head.grade == RecordGrade::measured && measured_this_code(match) &&
                           run.head.key.problem != key.problem &&
-                          !decisions.banned(run.head.winner.id());
+                          !decisions.banned(run.head.winner.choice.id());
       if (!usable) continue;
       const Result<Problem> other = Problem::parse(run.head.key.problem);
       if (!other) continue;

@@ -35,8 +35,8 @@ std::string to_json(const Override& override) {
   json.write("sku", override.key.sku);
   json.write("policy", override.key.policy.text());
   json.write("action", to_string(override.action));
-  json.write("template", override.kernel_template);
-  json.write("configuration", override.configuration);
+  json.write("template", override.choice.kernel_template);
+  json.write("configuration", override.choice.configuration);
   json.write("why", override.why);
   json.write("number", override.number);
   json.write("created", override.created);
@@ -62,8 +62,8 @@ Result<Override> parse_override(std::string_view json) {
     } else {
       fields.fail("action", concat('"', text, "\" is none of pin, ban and lift"));
     }
-    fields.read("template", read.kernel_template);
-    fields.read("configuration", read.configuration);
+    fields.read("template", read.choice.kernel_template);
+    fields.read("configuration", read.choice.configuration);
     fields.read("why", read.why);
     fields.read("number", read.number);
     fields.read("created", read.created);
@@ -74,18 +74,18 @@ Result<Override> parse_override(std::string_view json) {
 
 void Decisions::add(std::span<const Override> layer) {
   for (const Override& one : layer) {
-    const std::string id = one.id();
+    const std::string id = one.choice.id();
     switch (one.action) {
       case OverrideAction::pin:
         bans_.erase(id);
         pin_ = one;
         break;
       case OverrideAction::ban:
-        if (pin_ && pin_->id() == id) pin_.reset();
+        if (pin_ && pin_->choice.id() == id) pin_.reset();
         bans_.insert_or_assign(id, one);
         break;
       case OverrideAction::lift:
-        if (pin_ && pin_->id() == id) pin_.reset();
+        if (pin_ && pin_->choice.id() == id) pin_.reset();
         bans_.erase(id);
         break;
     }

@@ -22,16 +22,13 @@ std::optional<OverrideAction> parse_override_action(std::string_view text);
 struct Override {
   RecordKey key;
   OverrideAction action = OverrideAction::pin;
-  std::string kernel_template = {};
-  Configuration configuration = {};
+  Choice choice = {};
   std::string why = {};
   /// Later decisions of a layer have larger numbers, whatever the clock said: see
   /// `RecordStore::put`.
   std::int64_t number = 0;
   std::string created = {};  ///< UTC, ISO 8601
 
-  /// As `Candidate::id`.
-  std::string id() const { return kernel_template + " " + configuration.text(); }
   friend bool operator==(const Override&, const Override&) = default;
 };
 

@@ -10,8 +10,8 @@ namespace kernwright {
 namespace {
 
 void write_ranked(FieldWriter& json, const RankedConfiguration& ranked) {
-  json.write("template", ranked.kernel_template);
-  json.write("configuration", ranked.configuration);
+  json.write("template", ranked.choice.kernel_template);
+  json.write("configuration", ranked.choice.configuration);
   json.write("artifact", ranked.artifact);
   json.write("samples_us", ranked.measurement.samples_us);
   json.write("sm_mhz", ranked.measurement.sm_mhz);
@@ -127,8 +127,8 @@ void read_slowdown(FieldReader& fields, Slowdown& slowdown) {
 }
 
 void read_ranked(FieldReader& fields, RankedConfiguration& ranked) {
-  fields.read("template", ranked.kernel_template);
-  fields.read("configuration", ranked.configuration);
+  fields.read("template", ranked.choice.kernel_template);
+  fields.read("configuration", ranked.choice.configuration);
   fields.read("artifact", ranked.artifact);
   fields.read("samples_us", ranked.measurement.samples_us);
   fields.read_newer("sm_mhz", ranked.measurement.sm_mhz);

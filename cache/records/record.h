@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/candidate/parameter_space.h"
+#include "model/candidate/choice.h"
 #include "model/result/evidence.h"
 #include "model/result/measurement.h"
 #include "model/result/trial.h"
@@ -44,8 +44,7 @@ std::string_view to_string(RecordGrade grade);
 
 /// One configuration with its evidence.
 struct RankedConfiguration {
-  std::string kernel_template;
-  Configuration configuration;
+  Choice choice;
   std::string artifact;     ///< digest of its cubin's request, hex
   Measurement measurement;  ///< of the finals: entry i belongs to round i
   double predicted_us = 0;

@@ -26,8 +26,7 @@ constexpr std::uint8_t kSustainedPower = 0;
 
 HeadWinner winner_of(const RankedConfiguration& ranked, const FinalRounds& rounds) {
   const Measurement in_turn = final_times(ranked, rounds).in_turn;
-  return {.kernel_template = ranked.kernel_template,
-          .configuration = ranked.configuration,
+  return {.choice = ranked.choice,
           .artifact = ranked.artifact,
           .measured_us = in_turn.samples_us.empty() ? 0 : in_turn.median_us(),
           .predicted_us = ranked.predicted_us};
@@ -71,9 +70,9 @@ std::string encode_head(const RecordHead& head) {
   writer.text(head.environment.compiler);
   writer.text(head.environment.driver);
   writer.text(head.environment.kernwright);
-  writer.text(head.winner.kernel_template);
-  writer.integer(static_cast<std::uint32_t>(head.winner.configuration.values().size()));
-  for (const auto& [name, value] : head.winner.configuration.values()) {
+  writer.text(head.winner.choice.kernel_template);
+  writer.integer(static_cast<std::uint32_t>(head.winner.choice.configuration.values().size()));
+  for (const auto& [name, value] : head.winner.choice.configuration.values()) {
     writer.text(name);
     writer.integer(static_cast<std::uint64_t>(value));
   }
@@ -103,7 +102,7 @@ Result<RecordHead> decode_head(std::string_view bytes) {
   head.environment.compiler = reader.text();
   head.environment.driver = reader.text();
   head.environment.kernwright = reader.text();
-  head.winner.kernel_template = reader.text();
+  head.winner.choice.kernel_template = reader.text();
   std::vector<std::pair<std::string, std::int64_t>> values;
   // The count comes from the file, so nothing is reserved for it before it is read.
   for (auto left = reader.integer<std::uint32_t>(); left > 0 && reader.ok(); --left) {
@@ -111,7 +110,7 @@ Result<RecordHead> decode_head(std::string_view bytes) {
     values.emplace_back(std::move(name),
                         static_cast<std::int64_t>(reader.integer<std::uint64_t>()));
   }
-  head.winner.configuration = Configuration(std::move(values));
+  head.winner.choice.configuration = Configuration(std::move(values));
   head.winner.artifact = reader.text();
   head.winner.measured_us = reader.number();
   head.winner.predicted_us = reader.number();

@@ -10,17 +10,14 @@
 
 namespace kernwright {
 
-/// A configuration that is served.
+/// A choice that is served.
 struct HeadWinner {
-  std::string kernel_template;
-  Configuration configuration;
+  Choice choice;
   std::string artifact;     ///< digest of its bits, hex; empty where it has none yet
   double measured_us = 0;   ///< median of the rounds; 0: it was only predicted
   double predicted_us = 0;  ///< 0: there is no prediction
   std::optional<KernelPath> best_path = std::nullopt;  ///< nothing: not measured
 
-  /// As `Candidate::id`.
-  std::string id() const { return kernel_template + " " + configuration.text(); }
   friend bool operator==(const HeadWinner&, const HeadWinner&) = default;
 };
 

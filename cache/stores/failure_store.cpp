@@ -21,8 +21,8 @@ std::string_view operation_of(std::string_view problem) {
 std::string to_json(const Failure& failure) {
   FieldWriter json;
   json.write("problem", failure.problem);
-  json.write("template", failure.kernel_template);
-  json.write("configuration", failure.configuration);
+  json.write("template", failure.choice.kernel_template);
+  json.write("configuration", failure.choice.configuration);
   json.object("scope", [&] {
     json.write("sku", failure.scope.sku);
     json.write("target", failure.scope.target);
@@ -41,8 +41,8 @@ Result<Failure> parse_failure(std::string_view line) {
   Failure failure;
   const Result<void> parsed = parse_fields(line, "failure", [&](FieldReader& fields) {
     fields.read("problem", failure.problem);
-    fields.read("template", failure.kernel_template);
-    fields.read("configuration", failure.configuration);
+    fields.read("template", failure.choice.kernel_template);
+    fields.read("configuration", failure.choice.configuration);
     fields.object("scope", [&](FieldReader& nested) {
       nested.read("sku", failure.scope.sku);
       nested.read("target", failure.scope.target);
@@ -91,9 +91,9 @@ std::filesystem::path FailureStore::path(std::string_view problem) const {
 
 Result<void> FailureStore::put(const Failure& failure) const {
   if (!lasting_severity(failure.outcome)) {
-    return Error{
-        ErrorCode::invalid_argument,
-        concat("the failure of ", failure.id(), " does not last: ", to_string(failure.outcome))};
+    return Error{ErrorCode::invalid_argument,
+                 concat("the failure of ", failure.choice.id(),
+                        " does not last: ", to_string(failure.outcome))};
   }
   if (!is_identifier(operation_of(failure.problem))) {
     return Error{ErrorCode::invalid_argument,
@@ -113,9 +113,9 @@ std::vector<Failure> FailureStore::active(
     Result<Failure> failure = parse_failure(line);
     if (!failure || failure->problem != problem) continue;
     FailureScope present = now;
-    present.template_digest = template_digest(failure->kernel_template);
+    present.template_digest = template_digest(failure->choice.kernel_template);
     if (failure->scope != present) continue;
-    std::erase_if(found, [&](const Failure& earlier) { return earlier.id() == failure->id(); });
+    std::erase_if(found, [&](const Failure& earlier) { return earlier.choice == failure->choice; });
     found.push_back(*std::move(failure));
   }
   return found;

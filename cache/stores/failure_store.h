@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/candidate/parameter_space.h"
+#include "model/candidate/choice.h"
 #include "model/result/measurement.h"
 #include <kernwright/result.h>
 
@@ -37,15 +37,12 @@ std::optional<FailureSeverity> lasting_severity(Outcome outcome);
 /// A candidate that must not be run again.
 struct Failure {
   std::string problem;  ///< canonical text
-  std::string kernel_template;
-  Configuration configuration;
+  Choice choice;
   FailureScope scope;
   Outcome outcome = Outcome::worker_died;
   std::string detail;
   std::string time;  ///< UTC, ISO 8601
 
-  /// As `Candidate::id`.
-  std::string id() const { return kernel_template + " " + configuration.text(); }
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 

@@ -14,13 +14,10 @@ namespace {
 /// If a runner-up is served, because it is pinned or the winner is banned, puts it first and
 /// returns the candidate that it replaces. Empty otherwise.
 std::string put_first(TuningRecord& record, const std::string& served) {
-  const auto id = [](const RankedConfiguration& ranked) {
-    return ranked.kernel_template + " " + ranked.configuration.text();
-  };
-  std::string measured = id(record.winner);
+  std::string measured = record.winner.choice.id();
   const auto found =
       std::find_if(record.runners_up.begin(), record.runners_up.end(),
-                   [&](const RankedConfiguration& ranked) { return id(ranked) == served; });
+                   [&](const RankedConfiguration& ranked) { return ranked.choice.id() == served; });
   if (measured == served || found == record.runners_up.end()) return {};
   std::swap(record.winner, *found);
   std::rotate(record.runners_up.begin(), found, found + 1);
@@ -29,7 +26,7 @@ std::string put_first(TuningRecord& record, const std::string& served) {
 }
 
 std::string said(const Override& made) {
-  return concat(made.id(), made.why.empty() ? "" : ": ", made.why);
+  return concat(made.choice.id(), made.why.empty() ? "" : ": ", made.why);
 }
 
 class Show : public Command {
@@ -59,14 +56,14 @@ class Show : public Command {
     const GradedRecord& best = records.front();
     if (best.file.empty()) {
       return report({ErrorCode::not_found,
-                     concat(best.head.winner.id(), " is pinned, and no record knows it")});
+                     concat(best.head.winner.choice.id(), " is pinned, and no record knows it")});
     }
     const Lookup<TuningRecord> read = read_record(best.file);
     if (!read) {
       return report({ErrorCode::corrupt, concat(to_string(read.reason), ": ", read.detail)});
     }
     TuningRecord record = *read.value;
-    const std::string instead_of = put_first(record, best.head.winner.id());
+    const std::string instead_of = put_first(record, best.head.winner.choice.id());
     const Decisions decisions = service->decisions(named->problem);
     if (json) {
       Json object = record_json(record);

@@ -32,8 +32,8 @@ void note_write(bool written) {
 
 Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
   Json parameters = Json::object();
-  for (const auto& [name, value] : ranked.configuration.values()) parameters[name] = value;
-  Json json = {{"template", ranked.kernel_template},
+  for (const auto& [name, value] : ranked.choice.configuration.values()) parameters[name] = value;
+  Json json = {{"template", ranked.choice.kernel_template},
                {"configuration", std::move(parameters)},
                {"artifact", ranked.artifact},
                {"predicted_us", ranked.predicted_us},

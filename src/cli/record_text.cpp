@@ -23,20 +23,13 @@ struct Rank {
   const RankedConfiguration* ranked = nullptr;
 };
 
-bool same_candidate(const RankedConfiguration& a, const RankedConfiguration& b) {
-  return a.kernel_template == b.kernel_template && a.configuration == b.configuration;
-}
-
-std::string id_of(const RankedConfiguration& ranked) {
-  return concat(ranked.kernel_template, " ", ranked.configuration.text());
-}
-
-/// The parameters in which `other` differs from the winner.
+/// What `other` has and the winner has not.
 std::string difference(const RankedConfiguration& other, const RankedConfiguration& winner) {
-  if (other.kernel_template != winner.kernel_template) return id_of(other);
+  if (other.choice.kernel_template != winner.choice.kernel_template) return other.choice.id();
   std::string text;
-  for (const auto& [name, value] : other.configuration.values()) {
-    if (winner.configuration.contains(name) && winner.configuration.at(name) == value) continue;
+  for (const auto& [name, value] : other.choice.configuration.values()) {
+    if (winner.choice.configuration.contains(name) && winner.choice.configuration.at(name) == value)
+      continue;
     text += concat(text.empty() ? "" : " ", name, "=", value);
   }
   return text.empty() ? "nothing" : text;
@@ -54,13 +47,13 @@ std::string slower_text(const RankedConfiguration& ranked, const TuningRecord& r
 
 void print_ranks(const Page& page, const TuningRecord& record) {
   std::vector<Rank> ranks = {{"winner", &record.winner}};
-  if (record.baseline && !same_candidate(*record.baseline, record.winner)) {
+  if (record.baseline && record.baseline->choice != record.winner.choice) {
     ranks.push_back({"default", &*record.baseline});
   }
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < record.runners_up.size(); ++i) {
     const RankedConfiguration& ranked = record.runners_up[i];
-    if (ranks.size() > 1 && same_candidate(*ranks[1].ranked, ranked)) continue;
+    if (ranks.size() > 1 && ranks[1].ranked->choice == ranked.choice) continue;
     if (i >= kFewRunnersUp && !page.verbose()) {
       ++left_out;
     } else {
@@ -92,7 +85,7 @@ void print_ranks(const Page& page, const TuningRecord& record) {
       cells.push_back(times.alone.samples_us.empty() ? "" : format_us(times.alone.median_us()));
     }
     cells.push_back(winner ? "" : slower_text(*rank.ranked, record));
-    cells.push_back(page.verbose() ? id_of(*rank.ranked)
+    cells.push_back(page.verbose() ? rank.ranked->choice.id()
                     : winner       ? ""
                                    : difference(*rank.ranked, record.winner));
     table.add(std::move(cells));
@@ -168,8 +161,8 @@ void print_record(const Page& page, const TuningRecord& record, const ServiceCor
   page.print("policy", record.key.policy.text());
   page.print("winner", concat(format_us(winner_us(record)), measured ? "" : " predicted", ", ",
                               roofline_text(record, service)));
-  page.print("", record.winner.kernel_template);
-  page.print("", record.winner.configuration.text());
+  page.print("", record.winner.choice.kernel_template);
+  page.print("", record.winner.choice.configuration.text());
   print_ranks(page, record);
   if (default_kept(record)) {
     page.print("", concat("default kept: nobody is predicted more than ", format_share(kModelDoubt),
@@ -228,7 +221,7 @@ void print_winner(const Page& page, const TuningRecord& record, std::string_view
   page.print(page.abridged(record.key.problem), 2);
   page.print(concat("  ", format_us(winner_us(record)),
                     record.grade == RecordGrade::measured ? " measured, " : " predicted, ",
-                    id_of(record.winner)),
+                    record.winner.choice.id()),
              4);
   if (!note.empty()) page.print(concat("  (", note, ")"), 4);
 }

@@ -20,12 +20,12 @@ inline TuningRecord sample_record(int m) {
   TuningRecord record;
   record.key = sample_key(m);
   record.environment = {"template-1", "nvrtc 13.0 abcd", "580.65.06", "0.1.0"};
-  record.winner = {"matmul/persistent_wave",
-                   Configuration({{"STAGES", 4}, {"BM", 128}, {"GROUP", -8}}),
-                   digest_of("winner").hex(),
-                   {{255.1, 0.1 + 0.2, 1.0 / 3, 5e-324, 1.7976931348623157e308, 250.0}},
-                   247.25,
-                   {168, 0, 4, 16, 1024, 3}};
+  record.winner = {
+      {"matmul/persistent_wave", Configuration({{"STAGES", 4}, {"BM", 128}, {"GROUP", -8}})},
+      digest_of("winner").hex(),
+      {{255.1, 0.1 + 0.2, 1.0 / 3, 5e-324, 1.7976931348623157e308, 250.0}},
+      247.25,
+      {168, 0, 4, 16, 1024, 3}};
   record.winner.measurement.sm_mhz = {1755, 1980.5, 0, 1, 2, 3};
   record.winner.smem_bytes = 199680;
   record.winner.workspace_bytes = 1 << 20;
@@ -35,13 +35,12 @@ inline TuningRecord sample_record(int m) {
   record.winner.deterministic = false;
   record.winner.warned = true;
   record.winner.in_blocks = true;
-  record.runners_up = {{"matmul/tiled",
-                        Configuration({{"BM", 64}}),
+  record.runners_up = {{{"matmul/tiled", Configuration({{"BM", 64}})},
                         digest_of("second").hex(),
                         {{261.5, 262.5}},
                         300.5,
                         {}},
-                       {"matmul/tiled", Configuration(), "", {}, 0, {}}};
+                       {{"matmul/tiled", Configuration()}, "", {}, 0, {}}};
   record.runners_up.front().slowdown = {0.012, 0.0045, 0.1 + 0.2};
   record.runners_up.front().is_default = true;
   record.baseline = record.runners_up.front();

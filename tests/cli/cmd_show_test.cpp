@@ -51,18 +51,18 @@ TuningRecord plausible_record() {
   TuningRecord record = sample_record(4096);
   const auto ranked = [&](std::int64_t bm, std::int64_t stages, double us, double slowdown) {
     RankedConfiguration made = record.winner;
-    made.configuration = Configuration({{"BM", bm},
-                                        {"BN", 256},
-                                        {"BK", 64},
-                                        {"STAGES", stages},
-                                        {"GROUP", 8},
-                                        {"CLUSTER", 2},
-                                        {"PERSIST", 1},
-                                        {"PROGRAMMATIC", 0},
-                                        {"WARPS_M", 2},
-                                        {"SLICES", 1},
-                                        {"AHEAD", 0},
-                                        {"TRANSPOSED", 0}});
+    made.choice.configuration = Configuration({{"BM", bm},
+                                               {"BN", 256},
+                                               {"BK", 64},
+                                               {"STAGES", stages},
+                                               {"GROUP", 8},
+                                               {"CLUSTER", 2},
+                                               {"PERSIST", 1},
+                                               {"PROGRAMMATIC", 0},
+                                               {"WARPS_M", 2},
+                                               {"SLICES", 1},
+                                               {"AHEAD", 0},
+                                               {"TRANSPOSED", 0}});
     made.measurement.samples_us = {us - 0.5, us, us + 0.5};
     made.slowdown = {slowdown, slowdown - 0.001, slowdown + 0.001};
     made.tied = false;
@@ -73,7 +73,7 @@ TuningRecord plausible_record() {
                        ranked(192, 3, 262.5, 0.029), ranked(64, 3, 280, 0.1)};
   record.runners_up[0].tied = true;
   record.baseline = ranked(64, 2, 300, 0.162);
-  record.baseline->kernel_template = "matmul/tiled";
+  record.baseline->choice.kernel_template = "matmul/tiled";
   record.rounds = {};
   record.launch_paths = {{{KernelPath::stream, 3.25, 256.1}, {KernelPath::graph, 1.5, 255.4}},
                          KernelPath::graph};

@@ -35,16 +35,14 @@ TEST(LoggedTrials, ReadsWhatATrialLogWrites) {
   key.sku = "h200";
   ASSERT_TRUE(log.begin(key, {}));
   Trial slow;
-  slow.kernel_template = "matmul/a";
-  slow.configuration = Configuration({{"BM", 64}, {"GROUP", 4}});
+  slow.choice = {"matmul/a", Configuration({{"BM", 64}, {"GROUP", 4}})};
   slow.outcome = Outcome::ok;
   slow.measurement.samples_us = {5, 3};
   slow.resources.registers = 40;
   slow.predicted_us = 6;
   slow.compile_seconds = 0.5;
   Trial failed;
-  failed.kernel_template = "matmul/b";
-  failed.configuration = Configuration({{"W", 2}});
+  failed.choice = {"matmul/b", Configuration({{"W", 2}})};
   failed.outcome = Outcome::wrong_result;
   Trial again = slow;
   again.measurement.samples_us = {7, 1, 2};

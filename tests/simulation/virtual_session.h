@@ -46,8 +46,7 @@ class VirtualSession {
   double seconds() const { return clock_.seconds(); }
   int epoch() const { return runner_.epoch(); }
   std::size_t winner(const TuningRecord& record) const {
-    return *candidates_.find(record.winner.kernel_template + " " +
-                             record.winner.configuration.text());
+    return *candidates_.find(record.winner.choice.id());
   }
   /// How much slower than the best the record's winner is in truth, between others.
   double regret(const TuningRecord& record) const {

@@ -45,12 +45,12 @@ void add_features(const Candidate& candidate, double predicted_us, const DeviceP
 
 /// In how many parameters they differ; nothing where they are of different templates.
 std::optional<std::size_t> differences(const Candidate& candidate, const SeedConfiguration& seed) {
-  if (candidate.kernel_template->name != seed.kernel_template) return std::nullopt;
+  if (candidate.kernel_template->name != seed.choice.kernel_template) return std::nullopt;
   const auto& values = candidate.configuration.values();
   return static_cast<std::size_t>(
       std::count_if(values.begin(), values.end(), [&](const auto& entry) {
-        return !seed.configuration.contains(entry.first) ||
-               seed.configuration.at(entry.first) != entry.second;
+        return !seed.choice.configuration.contains(entry.first) ||
+               seed.choice.configuration.at(entry.first) != entry.second;
       }));
 }
 

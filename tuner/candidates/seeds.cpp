@@ -63,11 +63,11 @@ std::vector<Neighbour> neighbours(const Operation& operation, const RecordKey& k
 /// The winner and what tied with it, best first.
 std::vector<SeedConfiguration> tie_set(const RecordRun& run, bool other_sku) {
   const HeadWinner& winner = run.head.winner;
-  std::vector<SeedConfiguration> tied = {{winner.kernel_template, winner.configuration, other_sku}};
+  std::vector<SeedConfiguration> tied = {{winner.choice, other_sku}};
   const Lookup<TuningRecord> record = read_record(run.file);
   if (!record) return tied;
   for (const RankedConfiguration& other : record.value->runners_up) {
-    if (other.tied) tied.push_back({other.kernel_template, other.configuration, other_sku});
+    if (other.tied) tied.push_back({other.choice, other_sku});
   }
   return tied;
 }
@@ -85,10 +85,8 @@ void add_seeds(const std::vector<Neighbour>& from, bool other_sku, std::size_t m
     for (const auto& tied : ties) {
       if (place >= tied.size() || seeds.size() >= end) continue;
       const SeedConfiguration& one = tied[place];
-      const bool known = std::any_of(seeds.begin(), seeds.end(), [&](const auto& seed) {
-        return seed.kernel_template == one.kernel_template &&
-               seed.configuration == one.configuration;
-      });
+      const bool known = std::any_of(seeds.begin(), seeds.end(),
+                                     [&](const auto& seed) { return seed.choice == one.choice; });
       if (!known) seeds.push_back(one);
     }
   }

@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "cache/records/record_head.h"
-#include "model/candidate/parameter_space.h"
+#include "model/candidate/choice.h"
 #include "model/operation/operation.h"
 
 namespace kernwright {
 
 /// A configuration that is known to be good somewhere.
 struct SeedConfiguration {
-  std::string kernel_template;
-  Configuration configuration;
+  Choice choice;
   bool other_sku = false;
 };
 

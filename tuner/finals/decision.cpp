@@ -414,7 +414,7 @@ Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds) 
 Decision decide(const TuningRecord& record) {
   std::vector<Finalist> finalists;
   const auto add = [&](const RankedConfiguration& ranked) {
-    finalists.push_back({{.id = ranked.kernel_template + " " + ranked.configuration.text(),
+    finalists.push_back({{.id = ranked.choice.id(),
                           .is_incumbent = ranked.is_incumbent,
                           .is_default = ranked.is_default,
                           .deterministic = ranked.deterministic,

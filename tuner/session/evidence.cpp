@@ -10,16 +10,14 @@ namespace kernwright {
 
 Trial make_trial(const Candidate& candidate, double predicted_us) {
   Trial trial;
-  trial.kernel_template = candidate.kernel_template->name;
-  trial.configuration = candidate.configuration;
+  trial.choice = candidate.choice();
   trial.predicted_us = predicted_us;
   return trial;
 }
 
 RankedConfiguration ranked_configuration(const Trial& trial, std::string artifact) {
   RankedConfiguration ranked;
-  ranked.kernel_template = trial.kernel_template;
-  ranked.configuration = trial.configuration;
+  ranked.choice = trial.choice;
   ranked.artifact = std::move(artifact);
   ranked.measurement = trial.measurement;
   ranked.predicted_us = trial.predicted_us;
@@ -65,7 +63,7 @@ Error none_passed(std::string_view problem, std::span<const Trial> trials) {
   return {compile ? ErrorCode::compile : ErrorCode::device,
           concat("none of ", trials.size(), " candidates for \"", problem,
                  "\" passed: ", commonest->second, " ended as ", to_string(commonest->first),
-                 ", the first is ", example->id(), ": ", example->detail)};
+                 ", the first is ", example->choice.id(), ": ", example->detail)};
 }
 
 }  // namespace kernwright

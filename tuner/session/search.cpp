@@ -137,7 +137,7 @@ Result<void> Search::audit() {
 
 Result<void> Search::still_there(const Trial& trial) const {
   if (!in_.runner.lost()) return {};
-  return Error{ErrorCode::device, concat("the device was lost to ", trial.id(), " (",
+  return Error{ErrorCode::device, concat("the device was lost to ", trial.choice.id(), " (",
                                          to_string(trial.outcome), "): ", trial.detail)};
 }
 
@@ -149,7 +149,7 @@ void Search::report_progress() {
   progress_.seconds = elapsed();
   if (!passed_.empty()) {
     progress_.best_us = passed_[0].score_us;
-    progress_.best = trials_[passed_[0].trial].id();
+    progress_.best = trials_[passed_[0].trial].choice.id();
   }
   if (o_.progress) o_.progress(progress_);
 }
@@ -170,11 +170,7 @@ Result<SearchResult> Search::run() {
 void Search::find_incumbent() {
   if (!o_.incumbent) return;
   for (std::size_t i = 0; i < in_.candidates.size(); ++i) {
-    const Candidate& candidate = in_.candidates[i];
-    if (candidate.kernel_template->name == o_.incumbent->kernel_template &&
-        candidate.configuration == o_.incumbent->configuration) {
-      incumbent_ = i;
-    }
+    if (in_.candidates[i].choice() == o_.incumbent->choice) incumbent_ = i;
   }
 }
 
@@ -287,7 +283,7 @@ Result<void> Search::measure(CompileQueue::Ready ready) {
   if (const auto known = code_.find(identity); known != code_.end() && !kernel.bits.empty()) {
     const Trial& same = trials_[known->second.trial];
     trial.outcome = same.outcome;
-    trial.detail = concat("the same code as ", same.id());
+    trial.detail = concat("the same code as ", same.choice.id());
     trial.check = same.check;
     trial.measurement = same.measurement;
     return finish(index, std::move(trial), std::nullopt, known->second.samples_us);

@@ -43,7 +43,7 @@ Traits SearchFinals::traits(const Survivor& survivor) const {
   for (const LaunchPlan& launch : candidate.plan.launches) {
     dynamic_smem = std::max(dynamic_smem, std::int64_t{launch.dynamic_smem});
   }
-  return {.id = trial.id(),
+  return {.id = trial.choice.id(),
           .is_incumbent = in_.incumbent == survivor.candidate,
           .is_default = survivor.candidate == in_.default_index,
           .deterministic = trial.check.deterministic,

@@ -44,8 +44,8 @@ Result<void> TrialLog::begin(const RecordKey& key, const RecordEnvironment& envi
 
 Result<void> TrialLog::append(const Trial& trial) {
   if (path_.empty()) return {};
-  Json json = {{"template", trial.kernel_template},
-               {"configuration", configuration_json(trial.configuration)},
+  Json json = {{"template", trial.choice.kernel_template},
+               {"configuration", configuration_json(trial.choice.configuration)},
                {"outcome", to_string(trial.outcome)}};
   if (!trial.detail.empty()) json["detail"] = trial.detail;
   if (!trial.measurement.samples_us.empty()) {

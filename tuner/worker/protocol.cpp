@@ -206,7 +206,8 @@ Json fields_of(const OpenRequest& r) {
           {"sample_ms", r.sample_ms}};
 }
 Json fields_of(const PrepareRequest& r) {
-  return {{"template", r.kernel_template}, {"configuration", json_of(r.configuration)}};
+  return {{"template", r.choice.kernel_template},
+          {"configuration", json_of(r.choice.configuration)}};
 }
 Json fields_of(const CheckRequest& r) {
   return {{"id", r.id}, {"depth", static_cast<int>(r.depth)}};
@@ -241,8 +242,8 @@ void read(FieldReader& fields, OpenRequest& r) {
   fields.read("sample_ms", r.sample_ms);
 }
 void read(FieldReader& fields, PrepareRequest& r) {
-  fields.read("template", r.kernel_template);
-  fields.read("configuration", r.configuration);
+  fields.read("template", r.choice.kernel_template);
+  fields.read("configuration", r.choice.configuration);
 }
 void read(FieldReader& fields, CheckRequest& r) {
   fields.read("id", r.id);

@@ -42,8 +42,7 @@ struct OpenRequest {
 
 /// Makes the candidate, and loads the artifact that comes with the message.
 struct PrepareRequest {
-  std::string kernel_template;
-  Configuration configuration;
+  Choice choice;
 };
 
 struct CheckRequest {

@@ -201,10 +201,10 @@ Result<void> Server::answer(const PrepareRequest& r) {
   if (runner_ == nullptr) {
     return fail({ErrorCode::invalid_argument, "the worker has no problem open"});
   }
-  Result<const KernelTemplate*> found = catalog_->kernel_template(r.kernel_template);
+  Result<const KernelTemplate*> found = catalog_->kernel_template(r.choice.kernel_template);
   if (!found) return fail(found.error());
   Result<Candidate> candidate =
-      make_candidate(**found, *operation_, problem_, r.configuration, factory_.profile());
+      make_candidate(**found, *operation_, problem_, r.choice.configuration, factory_.profile());
   if (!candidate) return fail(candidate.error());
   Result<std::string> artifact = read_all(file_);
   if (!artifact) return fail(artifact.error());

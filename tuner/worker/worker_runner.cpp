@@ -198,7 +198,7 @@ Result<Runner::Prepared> WorkerRunner::prepare(const Candidate& candidate,
                                                const CompiledKernel& kernel) {
   Live live;
   live.name = candidate.id();
-  live.request = {candidate.kernel_template->name, candidate.configuration};
+  live.request = {candidate.choice()};
   live.artifact = encode_artifact(kernel);
   live.us = predict_us(candidate, profile_);
   KW_ASSIGN(Asked asked, ask(live, nullptr, 0));

@@ -32,8 +32,8 @@ Status print_removed(const CacheFlags& flags, const Result<Removed>& removed) {
 }
 
 Json winner_json(const HeadWinner& winner) {
-  return {{"template", winner.kernel_template},
-          {"configuration", winner.configuration.text()},
+  return {{"template", winner.choice.kernel_template},
+          {"configuration", winner.choice.configuration.text()},
           {"measured_us", winner.measured_us}};
 }
 
@@ -56,51 +56,40 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
   return values;
 }
 
-/// The candidate that a decision is about.
-struct Decided {
-  std::string kernel_template;
-  Configuration configuration;
-
-  /// As `Candidate::id`.
-  std::string id() const { return kernel_template + " " + configuration.text(); }
-};
-
-/// The candidate that --template and --configuration name; nothing where these are not given.
-Result<std::optional<Decided>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
-                                               const Problem& normalized) {
-  if (flags.kernel_template.empty()) return std::optional<Decided>();
+/// The candidate that --template and --configuration name; nothing where they do not.
+Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
+                                              const Problem& normalized) {
+  if (flags.kernel_template.empty()) return std::optional<Choice>();
   KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
   KW_ASSIGN(const Candidate candidate,
             service.candidate(normalized, flags.kernel_template.getValue(), parameters));
-  return std::optional(Decided{flags.kernel_template, candidate.configuration});
+  return std::optional(Choice{flags.kernel_template, candidate.configuration});
 }
 
-/// The candidate to pin or to ban: the one that is named, or the one that is served now.
-Result<std::vector<Decided>> to_decide(const CacheFlags& flags, const ServiceCore& service,
-                                       const Problem& normalized) {
-  KW_ASSIGN(std::optional<Decided> named, named_candidate(flags, service, normalized));
+/// The candidate to pin or to ban: the one named, or what is served now.
+Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore& service,
+                                      const Problem& normalized) {
+  KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, normalized));
   if (named) return std::vector{*std::move(named)};
   MissReason reason = MissReason::none;
   const std::vector<GradedRecord> records = service.records(normalized, reason);
   if (!records.empty()) {
     const HeadWinner& served = records.front().head.winner;
-    return std::vector<Decided>{{served.kernel_template, served.configuration}};
+    return std::vector{served.choice};
   }
   return Error{ErrorCode::invalid_argument,
                concat("no record for ", normalized.text(), " (", to_string(reason),
                       "): name the candidate with --template and --configuration")};
 }
 
-/// The decisions to lift: those about the named candidate, or all decisions about the problem.
-Result<std::vector<Decided>> to_lift(const CacheFlags& flags, const ServiceCore& service,
-                                     const Problem& normalized) {
-  KW_ASSIGN(const std::optional<Decided> named, named_candidate(flags, service, normalized));
+/// What to lift: what was decided of the candidate named, or all that was decided for the problem.
+Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& service,
+                                    const Problem& normalized) {
+  KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, normalized));
   const Decisions decisions = service.decisions(normalized);
-  std::vector<Decided> all;
+  std::vector<Choice> all;
   const auto add = [&](const Override& made) {
-    if (!named || named->id() == made.id()) {
-      all.push_back({made.kernel_template, made.configuration});
-    }
+    if (!named || *named == made.choice) all.push_back(made.choice);
   };
   if (decisions.pin()) add(*decisions.pin());
   for (const auto& [id, ban] : decisions.bans()) add(ban);
@@ -187,17 +176,16 @@ Status decide(const CacheFlags& flags) {
                                                       : to_decide(flags, **service, named->problem);
   if (!decided) return report(decided.error());
   Json rows = Json::array();
-  for (const Decided& one : *decided) {
+  for (const Choice& one : *decided) {
     const Override made{.key = (*service)->key(named->problem),
                         .action = action,
-                        .kernel_template = one.kernel_template,
-                        .configuration = one.configuration,
+                        .choice = one,
                         .why = flags.why,
                         .created = utc_now()};
     if (const auto put = (*service)->cache().put_override(made); !put) return report(put.error());
     rows.push_back(parse_value(to_json(made)));
     if (!flags.json)
-      print(concat(to_string(made.action), " ", made.id(), " for ", made.key.text()));
+      print(concat(to_string(made.action), " ", made.choice.id(), " for ", made.key.text()));
   }
   if (flags.json)
     print_json(action == OverrideAction::lift ? Json{{"lifted", rows}} : rows.front());

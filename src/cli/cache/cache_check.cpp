@@ -114,7 +114,7 @@ Status list_cache(const CacheFlags& flags) {
     if (flags.json) {
       overrides.push_back(parse_value(to_json(made)));
     } else {
-      print(concat(to_string(made.action), " ", made.key.problem, "  ", made.id(), "  ",
+      print(concat(to_string(made.action), " ", made.key.problem, "  ", made.choice.id(), "  ",
                    made.key.sku, " ", made.created, made.why.empty() ? "" : ": ", made.why));
     }
   }

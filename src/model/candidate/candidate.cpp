@@ -34,11 +34,6 @@ std::int64_t ExecutionPlan::workspace_bytes() const {
   return total;
 }
 
-std::string Candidate::id() const {
-  const std::string values = configuration.text();
-  return kernel_template->name + (values.empty() ? "" : " ") + values;
-}
-
 Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
                      const Problem& normalized, const DeviceProfile& profile) {
   return detail::applies_in(kernel_template, operation.scope(normalized), profile);

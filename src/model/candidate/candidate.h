@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/candidate/choice.h"
 #include "model/candidate/device_profile.h"
 #include "model/candidate/kernel_template.h"
 #include "model/operation/operation.h"
@@ -77,8 +78,8 @@ struct Candidate {
   Scope scope;  ///< all values that expressions may name
   ExecutionPlan plan;
 
-  /// "matmul/tiled BM=128 BN=128": unique within a problem.
-  std::string id() const;
+  Choice choice() const { return {kernel_template->name, configuration}; }
+  std::string id() const { return choice().id(); }
 };
 
 /// Checks whether the template applies to the problem on the device. Errors: `invalid_argument`

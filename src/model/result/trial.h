@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "model/candidate/parameter_space.h"
+#include "model/candidate/choice.h"
 #include "model/result/measurement.h"
 
 namespace kernwright {
@@ -22,8 +22,7 @@ struct Resources {
 
 /// A candidate that was tried: its outcome, and the measurement if there is one.
 struct Trial {
-  std::string kernel_template;
-  Configuration configuration;
+  Choice choice;
   Outcome outcome = Outcome::rejected;
   std::string detail;  ///< the reason, if the outcome is not ok
   Measurement measurement;
@@ -31,8 +30,6 @@ struct Trial {
   Resources resources;
   double predicted_us = 0;  ///< 0: no prediction
   double compile_seconds = 0;
-
-  std::string id() const { return kernel_template + " " + configuration.text(); }
 };
 
 }  // namespace kernwright

@@ -45,8 +45,8 @@ class Shares {
 /// The kernel that a record's winner is.
 Result<ProvenKernel> compile_winner(ServiceCore& core, const Problem& problem,
                                     const TuningRecord& record) {
-  KW_ASSIGN(Candidate candidate, core.candidate(problem, record.winner.kernel_template,
-                                                record.winner.configuration.values()));
+  KW_ASSIGN(Candidate candidate, core.candidate(problem, record.winner.choice.kernel_template,
+                                                record.winner.choice.configuration.values()));
   KW_ASSIGN(Artifact artifact, core.compile(candidate));
   return ProvenKernel{std::move(candidate), std::move(artifact.kernel)};
 }
@@ -61,8 +61,8 @@ Result<UnfusedReport::Kernel> describe(const Candidate& candidate, const TuningR
   const HeadWinner winner = head_of(record).winner;
   return UnfusedReport::Kernel{
       .problem = candidate.problem.text(),
-      .kernel_template = record.winner.kernel_template,
-      .configuration = record.winner.configuration.text(),
+      .kernel_template = record.winner.choice.kernel_template,
+      .configuration = record.winner.choice.configuration.text(),
       .bytes = *bytes,
       .launches = static_cast<int>(candidate.plan.launches.size()),
       .us = record.grade == RecordGrade::measured ? winner.measured_us : winner.predicted_us,

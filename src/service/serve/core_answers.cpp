@@ -26,8 +26,8 @@ constexpr std::chrono::minutes kPatienceToTune{2};
 KernelSummary summarize(const Problem& normalized, const RecordHead& head, Match match,
                         MissReason reason, std::string artifact) {
   return {.problem = normalized.text(),
-          .kernel_template = head.winner.kernel_template,
-          .configuration = head.winner.configuration.text(),
+          .kernel_template = head.winner.choice.kernel_template,
+          .configuration = head.winner.choice.configuration.text(),
           .artifact = std::move(artifact),
           .match = match,
           .reason = reason,
@@ -154,10 +154,11 @@ Result<const LoadedKernel*> ServiceCore::fall_back(const Named& named, Coverage 
 Result<Candidate> ServiceCore::candidate_of(const Named& named, const HeadWinner& winner,
                                             MissReason& refused) const {
   refused = MissReason::template_missing;
-  KW_ASSIGN(const KernelTemplate* found, catalog_->kernel_template(winner.kernel_template));
+  KW_ASSIGN(const KernelTemplate* found, catalog_->kernel_template(winner.choice.kernel_template));
   refused = MissReason::rule_violated;
   KW_TRY(applies(*found, *named.operation, named.problem, profile_));
-  return make_candidate(*found, *named.operation, named.problem, winner.configuration, profile_);
+  return make_candidate(*found, *named.operation, named.problem, winner.choice.configuration,
+                        profile_);
 }
 
 bool ServiceCore::has_own_bits(const Named& named, const RecordHead& head,
@@ -165,7 +166,7 @@ bool ServiceCore::has_own_bits(const Named& named, const RecordHead& head,
   if (reason == MissReason::template_changed || head.winner.artifact.empty()) return false;
   if (reason != MissReason::other_shape) return true;
   const Result<const KernelTemplate*> found =
-      catalog_->kernel_template(head.winner.kernel_template);
+      catalog_->kernel_template(head.winner.choice.kernel_template);
   const Result<Problem> measured = Problem::parse(head.key.problem);
   if (!found || !measured) return false;
   const Scope asked = named.operation->scope(named.problem);

@@ -121,7 +121,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   if (stop != nullptr && *stop) return Error{ErrorCode::unavailable, "tuning was stopped"};
 
   TuningRecord& record = result->record;
-  record.environment.template_digest = template_digest(record.winner.kernel_template);
+  record.environment.template_digest = template_digest(record.winner.choice.kernel_template);
   record.device_name = profile_.name;
   record.device_uuid = identity_.uuid;
   store(*result);
@@ -163,7 +163,7 @@ Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBu
       pool(), cache_.artifacts(), budget, look_up(named.problem).decisions.bans());
   if (!result) return std::move(result).error();
   TuningRecord& record = result->record;
-  record.environment.template_digest = template_digest(record.winner.kernel_template);
+  record.environment.template_digest = template_digest(record.winner.choice.kernel_template);
   record.device_name = profile_.name;
   store(*result);
   return result;

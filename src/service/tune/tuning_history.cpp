@@ -14,11 +14,11 @@ void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
   for (const GradedRecord& found : known.records) {
     // A record of level C claims nothing that a new search would have to refute.
     if (found.head.grade != RecordGrade::measured || found.head.trust == Trust::c) continue;
-    options.incumbent = {found.head.winner.kernel_template, found.head.winner.configuration, false};
+    options.incumbent = {found.head.winner.choice, false};
     if (found.match == Match::exact) break;
     if (const Lookup<TuningRecord> record = read_record(found.file)) {
       for (const RankedConfiguration& ranked : record.value->runners_up) {
-        options.seeds.push_back({ranked.kernel_template, ranked.configuration, false});
+        options.seeds.push_back({ranked.choice, false});
       }
     }
     break;
@@ -33,7 +33,7 @@ void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
   }
   for (const Failure& failure :
        FailureStore(cache_.root()).active(key_.problem, scope({}), template_digest_)) {
-    options.failures.push_back({failure.id(), failure.outcome});
+    options.failures.push_back({failure.choice.id(), failure.outcome});
   }
   for (const auto& [id, ban] : known.decisions.bans()) {
     options.failures.push_back({id, Outcome::rejected});
@@ -44,9 +44,8 @@ Result<void> TuningHistory::keep(const Trial& failed) const {
   if (!lasting_severity(failed.outcome)) return {};
   return FailureStore(cache_.root())
       .put({.problem = key_.problem,
-            .kernel_template = failed.kernel_template,
-            .configuration = failed.configuration,
-            .scope = scope(template_digest_(failed.kernel_template)),
+            .choice = failed.choice,
+            .scope = scope(template_digest_(failed.choice.kernel_template)),
             .outcome = failed.outcome,
             .detail = failed.detail,
             .time = utc_now()});

@@ -19,7 +19,7 @@ class MergeTest : public ::testing::Test {
     TuningRecord made = sample_record(m);
     made.winner.in_blocks = false;
     made.rounds = {};
-    made.winner.configuration = Configuration({{"STAGES", stages}});
+    made.winner.choice.configuration = Configuration({{"STAGES", stages}});
     made.winner.measurement = {{us - spread, us, us + spread}};
     return made;
   }
@@ -66,8 +66,8 @@ TEST_F(MergeTest, ReportsWinnersThatDifferByMoreThanTheNoise) {
   const MergeReport report = merged();
   ASSERT_EQ(report.disagreements.size(), 1U);
   EXPECT_EQ(report.disagreements[0].key, sample_key(1).text());
-  EXPECT_EQ(report.disagreements[0].ours.configuration.at("STAGES"), 4);
-  EXPECT_EQ(report.disagreements[0].theirs.configuration.at("STAGES"), 3);
+  EXPECT_EQ(report.disagreements[0].ours.choice.configuration.at("STAGES"), 4);
+  EXPECT_EQ(report.disagreements[0].theirs.choice.configuration.at("STAGES"), 3);
   EXPECT_NEAR(report.disagreements[0].ratio, 1.05, 1e-9);
 }
 

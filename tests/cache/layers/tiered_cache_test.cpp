@@ -303,15 +303,14 @@ TEST_F(TieredCacheTest, TheFirstPutMarksTheRoot) {
 class OverridesTest : public TieredCacheTest {
  protected:
   OverridesTest() {
-    record_.runners_up.front().kernel_template = record_.winner.kernel_template;
+    record_.runners_up.front().choice.kernel_template = record_.winner.choice.kernel_template;
     second_ = record_.runners_up.front();
     EXPECT_TRUE(cache_.put_record(record_));
   }
 
   static Override decision(OverrideAction action, const RankedConfiguration& of) {
     Override made{.key = sample_key(1), .action = action};
-    made.kernel_template = of.kernel_template;
-    made.configuration = of.configuration;
+    made.choice = of.choice;
     return made;
   }
   void decide(OverrideAction action, const RankedConfiguration& of) {
@@ -330,7 +329,7 @@ TEST_F(OverridesTest, ARunnerUpOfAnotherTemplateIsServedWithoutItsBits) {
   decide(OverrideAction::ban, second_);
   const std::vector<GradedRecord> found = lookup(cache_);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].head.winner.kernel_template, "matmul/tiled");
+  EXPECT_EQ(found[0].head.winner.choice.kernel_template, "matmul/tiled");
   EXPECT_EQ(found[0].head.winner.artifact, "") << "it is compiled of today's text";
 }
 
@@ -338,7 +337,7 @@ TEST_F(OverridesTest, OfABannedWinnerTheRunnerUpIsServed) {
   decide(OverrideAction::ban, record_.winner);
   const std::vector<GradedRecord> found = lookup(cache_);
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].head.winner.configuration, second_.configuration);
+  EXPECT_EQ(found[0].head.winner.choice.configuration, second_.choice.configuration);
   EXPECT_EQ(found[0].head.winner.artifact, second_.artifact);
   EXPECT_EQ(found[0].head.winner.best_path, std::nullopt) << "the winner's is not its own";
   EXPECT_EQ(found[0].match, Match::recheck);
@@ -367,11 +366,11 @@ TEST_F(OverridesTest, APinStandsBeforeWhatIsMeasuredFaster) {
 
 TEST_F(OverridesTest, APinThatNoRecordKnowsIsASeed) {
   RankedConfiguration unknown = second_;
-  unknown.configuration = Configuration({{"BM", 17}});
+  unknown.choice.configuration = Configuration({{"BM", 17}});
   decide(OverrideAction::pin, unknown);
   const std::vector<GradedRecord> found = lookup(cache_);
   ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0].head.winner.configuration, unknown.configuration);
+  EXPECT_EQ(found[0].head.winner.choice.configuration, unknown.choice.configuration);
   EXPECT_EQ(found[0].match, Match::seed);
   EXPECT_EQ(found[0].reason, MissReason::pinned);
   EXPECT_EQ(found[1].match, Match::exact);
@@ -464,8 +463,7 @@ TEST_F(BucketTest, WhatIsBannedForTheShapeAskedForDoesNotAnswer) {
   ASSERT_TRUE(site_records_.put(record));
   EXPECT_EQ(near(4500).size(), 1U);
   Override ban{.key = sample_key(4500), .action = OverrideAction::ban};
-  ban.kernel_template = record.winner.kernel_template;
-  ban.configuration = record.winner.configuration;
+  ban.choice = record.winner.choice;
   Decisions decisions;
   decisions.add(std::vector<Override>{ban});
   EXPECT_TRUE(near(4500, decisions).empty());

@@ -38,14 +38,14 @@ TEST(RecordTest, WhatWasWrittenIsRead) {
   EXPECT_EQ(back->key, record.key);
   EXPECT_EQ(back->environment, record.environment);
   EXPECT_EQ(back->grade, record.grade);
-  EXPECT_EQ(back->winner.kernel_template, record.winner.kernel_template);
-  EXPECT_EQ(back->winner.configuration, record.winner.configuration);
+  EXPECT_EQ(back->winner.choice.kernel_template, record.winner.choice.kernel_template);
+  EXPECT_EQ(back->winner.choice.configuration, record.winner.choice.configuration);
   EXPECT_EQ(back->winner.artifact, record.winner.artifact);
   EXPECT_EQ(back->winner.measurement.samples_us, record.winner.measurement.samples_us);
   EXPECT_EQ(back->winner.predicted_us, record.winner.predicted_us);
   EXPECT_EQ(back->winner.resources, record.winner.resources);
   ASSERT_EQ(back->runners_up.size(), 2U);
-  EXPECT_EQ(back->runners_up[0].configuration.text(), "BM=64");
+  EXPECT_EQ(back->runners_up[0].choice.configuration.text(), "BM=64");
   ASSERT_TRUE(back->baseline);
   EXPECT_EQ(back->baseline->artifact, record.baseline->artifact);
   EXPECT_EQ(back->check.max_error, record.check.max_error);

@@ -11,8 +11,7 @@ namespace {
 
 Failure sample_failure() {
   return {.problem = "toy n=4096 dtype=fp32",
-          .kernel_template = "toy/plain",
-          .configuration = Configuration({{"A", 3}, {"B", 1}}),
+          .choice = {"toy/plain", Configuration({{"A", 3}, {"B", 1}})},
           .scope = {"h200", "sm_90", "580.1", "nvrtc 13.0 ab", "digest of toy/plain"},
           .outcome = Outcome::illegal_address,
           .detail = "an illegal memory access",
@@ -77,7 +76,7 @@ TEST_F(FailureStoreTest, TheLatestOfACandidateCounts) {
   Failure later = sample_failure();
   later.outcome = Outcome::timed_out;
   Failure other = sample_failure();
-  other.configuration = Configuration({{"A", 4}, {"B", 1}});
+  other.choice.configuration = Configuration({{"A", 4}, {"B", 1}});
   ASSERT_TRUE(store_.put(other));
   ASSERT_TRUE(store_.put(later));
   EXPECT_EQ(active(), (std::vector{other, later}));
@@ -100,7 +99,7 @@ TEST_F(FailureStoreTest, ProcessesAppendBesideEachOther) {
     children.push_back(start_child([&] {
       for (int i = 0; i < kFailures; ++i) {
         Failure failure = sample_failure();
-        failure.configuration = Configuration({{"A", process}, {"B", i}});
+        failure.choice.configuration = Configuration({{"A", process}, {"B", i}});
         if (!store_.put(failure)) return 1;
       }
       return 0;

@@ -174,8 +174,8 @@ TEST_F(RecordStoreTest, ALookupDoesNotReadTheEvidence) {
 
 TEST_F(RecordStoreTest, DecisionsComeInTheOrderTheyWereMadeWhateverTheClockSays) {
   Override one{.key = sample_key(1), .action = OverrideAction::ban};
-  one.kernel_template = "matmul/tiled";
-  one.configuration = Configuration({{"BM", 64}});
+  one.choice.kernel_template = "matmul/tiled";
+  one.choice.configuration = Configuration({{"BM", 64}});
   one.why = "slow \"here\"";
   one.created = "2026-11-20T10:00:00Z";
   ASSERT_TRUE(store_.put(one));
@@ -187,7 +187,7 @@ TEST_F(RecordStoreTest, DecisionsComeInTheOrderTheyWereMadeWhateverTheClockSays)
   EXPECT_EQ(found.overrides[0].action, OverrideAction::ban);
   EXPECT_EQ(found.overrides[0].why, one.why);
   EXPECT_EQ(found.overrides[1].action, OverrideAction::lift);
-  EXPECT_EQ(found.overrides[1].configuration, one.configuration);
+  EXPECT_EQ(found.overrides[1].choice.configuration, one.choice.configuration);
   EXPECT_TRUE(found.runs.empty());
   EXPECT_EQ(store_.list_overrides().size(), 2U);
 }

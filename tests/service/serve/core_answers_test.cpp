@@ -117,10 +117,11 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
   const auto decide = [&](OverrideAction action) {
     const auto core = open();
     Override made{.key = core->key(core->name(problem_)->problem), .action = action};
-    made.kernel_template = first.summary().kernel_template;
+    made.choice.kernel_template = first.summary().kernel_template;
     for (const RecordStore::Listed& listed : core->cache().records().list()) {
-      if (listed.record.value->winner.configuration.text() == first.summary().configuration) {
-        made.configuration = listed.record.value->winner.configuration;
+      if (listed.record.value->winner.choice.configuration.text() ==
+          first.summary().configuration) {
+        made.choice.configuration = listed.record.value->winner.choice.configuration;
       }
     }
     ASSERT_TRUE(core->cache().put_override(made));

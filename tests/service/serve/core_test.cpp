@@ -108,7 +108,7 @@ TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolk
     EXPECT_GT(kernel->summary().measured_us, 0);
     EXPECT_EQ(kernel->best_path(), KernelPath::graph);
     winner = kernel->summary().configuration;
-    EXPECT_EQ(winner, tuned->record.winner.configuration.text());
+    EXPECT_EQ(winner, tuned->record.winner.choice.configuration.text());
   }
   world_.toolkit_missing = true;
   world_.compiles = 0;
@@ -398,7 +398,7 @@ TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
       *read_file(std::filesystem::path(folder_.path()) / "scale/plain/manifest.json");
   std::string changed = manifest;
   const std::string rule = "THREADS <= 256";
-  const std::int64_t threads = tuned->record.winner.configuration.at("THREADS");
+  const std::int64_t threads = tuned->record.winner.choice.configuration.at("THREADS");
   changed.replace(changed.find(rule), rule.size(), "THREADS != " + std::to_string(threads));
   const std::string standard = "\"default\": {\"THREADS\": 256}";
   changed.replace(changed.find(standard), standard.size(),

@@ -21,8 +21,8 @@ class TuningHistoryTest : public ::testing::Test {
   }
   static Trial trial(std::int64_t threads, Outcome outcome) {
     Trial trial;
-    trial.kernel_template = "vector_add/vectorized";
-    trial.configuration = Configuration({{"THREADS", threads}});
+    trial.choice.kernel_template = "vector_add/vectorized";
+    trial.choice.configuration = Configuration({{"THREADS", threads}});
     trial.outcome = outcome;
     return trial;
   }
@@ -31,8 +31,8 @@ class TuningHistoryTest : public ::testing::Test {
     graded.head.grade = grade;
     graded.head.trust = trust;
     graded.match = Match::exact;
-    graded.head.winner.kernel_template = "vector_add/vectorized";
-    graded.head.winner.configuration = Configuration({{"THREADS", threads}});
+    graded.head.winner.choice.kernel_template = "vector_add/vectorized";
+    graded.head.winner.choice.configuration = Configuration({{"THREADS", threads}});
     return graded;
   }
   TuningOptions options(const TuningHistory& from, std::vector<GradedRecord> known = {},
@@ -63,7 +63,7 @@ TEST_F(TuningHistoryTest, TheIncumbentIsTheBestMeasuredRecordThatIsNotProvisiona
       {record(32, RecordGrade::measured, Trust::c), record(64, RecordGrade::predicted, Trust::a),
        record(128, RecordGrade::measured, Trust::b), record(256, RecordGrade::measured, Trust::b)});
   ASSERT_TRUE(found.incumbent);
-  EXPECT_EQ(found.incumbent->configuration.at("THREADS"), 128);
+  EXPECT_EQ(found.incumbent->choice.configuration.at("THREADS"), 128);
 }
 
 TEST_F(TuningHistoryTest, WhatFailedForGoodIsKnownWhileTheConditionsAreTheSame) {
@@ -80,8 +80,8 @@ TEST_F(TuningHistoryTest, WhatFailedForGoodIsKnownWhileTheConditionsAreTheSame) 
 TEST_F(TuningHistoryTest, WhatIsBannedIsNotTried) {
   Override ban;
   ban.action = OverrideAction::ban;
-  ban.kernel_template = "vector_add/vectorized";
-  ban.configuration = Configuration({{"THREADS", 64}});
+  ban.choice.kernel_template = "vector_add/vectorized";
+  ban.choice.configuration = Configuration({{"THREADS", 64}});
   Decisions decisions;
   decisions.add(std::vector<Override>{ban});
   const TuningOptions found = options(history(), {}, decisions);
@@ -95,18 +95,18 @@ TEST_F(TuningHistoryTest, TheRunnersUpOfAnotherEnvironmentAreMeasuredAgain) {
   record.key = {
       .problem = "vector_add n=4096 dtype=bf16", .target = "sm_90", .sku = "h200", .policy = {}};
   record.trust = Trust::a;
-  record.winner.kernel_template = "vector_add/vectorized";
-  record.winner.configuration = Configuration({{"THREADS", 128}});
+  record.winner.choice.kernel_template = "vector_add/vectorized";
+  record.winner.choice.configuration = Configuration({{"THREADS", 128}});
   record.runners_up = {record.winner, record.winner};
-  record.runners_up[0].configuration = Configuration({{"THREADS", 256}});
-  record.runners_up[1].configuration = Configuration({{"THREADS", 512}});
+  record.runners_up[0].choice.configuration = Configuration({{"THREADS", 256}});
+  record.runners_up[1].choice.configuration = Configuration({{"THREADS", 512}});
   const Result<std::filesystem::path> file = cache_.put_record(record);
   ASSERT_TRUE(file);
   GradedRecord known{.head = head_of(record), .match = Match::recheck, .file = *file};
   const TuningOptions again = options(history(), {known});
   ASSERT_EQ(again.seeds.size(), 2U);
-  EXPECT_EQ(again.seeds[0].configuration.at("THREADS"), 256);
-  EXPECT_EQ(again.seeds[1].configuration.at("THREADS"), 512);
+  EXPECT_EQ(again.seeds[0].choice.configuration.at("THREADS"), 256);
+  EXPECT_EQ(again.seeds[1].choice.configuration.at("THREADS"), 512);
   known.match = Match::exact;
   EXPECT_TRUE(options(history(), {known}).seeds.empty());
 }

@@ -12,7 +12,7 @@ namespace {
 class SearchSpaceTest : public ::testing::Test {
  protected:
   static SeedConfiguration seed(std::string name, int a, int b, int r) {
-    return {std::move(name), Configuration({{"A", a}, {"B", b}, {"R", r}})};
+    return {{std::move(name), Configuration({{"A", a}, {"B", b}, {"R", r}})}};
   }
   SearchSpace make(const std::vector<SeedConfiguration>& seeds) const {
     return make_search_space(list_, profile_, seeds);
@@ -82,9 +82,7 @@ TEST_F(SearchSpaceTest, ASeedThatIsNotValidHereBecomesANearOne) {
 
 TEST_F(SearchSpaceTest, LeavesOutSeedsFromNowhereAndTheDefault) {
   const Candidate& standard = list_.candidates[list_.default_index];
-  EXPECT_TRUE(make({seed("toy/none", 1, 1, 1),
-                    seed("toy/plain", 99, 99, 99),
-                    {standard.kernel_template->name, standard.configuration}})
+  EXPECT_TRUE(make({seed("toy/none", 1, 1, 1), seed("toy/plain", 99, 99, 99), {standard.choice()}})
                   .seeds.empty());
 }
 

@@ -16,8 +16,8 @@ class SeedsTest : public ::testing::Test {
  protected:
   static RankedConfiguration ranked(int value, bool tied = false) {
     RankedConfiguration one;
-    one.kernel_template = "matmul/tiled";
-    one.configuration = Configuration({{"BM", value}});
+    one.choice.kernel_template = "matmul/tiled";
+    one.choice.configuration = Configuration({{"BM", value}});
     one.tied = tied;
     return one;
   }
@@ -35,7 +35,7 @@ class SeedsTest : public ::testing::Test {
   std::vector<std::int64_t> seeds() const {
     std::vector<std::int64_t> values;
     for (const auto& seed : find_seeds(operation(), key_, runs())) {
-      values.push_back(seed.configuration.at("BM"));
+      values.push_back(seed.choice.configuration.at("BM"));
     }
     return values;
   }

@@ -431,8 +431,7 @@ TEST(DecisionTest, EqualOnesAreRarelyCalledAWin) {
 TEST(DecisionTest, ARecordGivesItsVerdictBack) {
   const auto ranked = [](int a, std::vector<double> samples) {
     RankedConfiguration r;
-    r.kernel_template = "toy/plain";
-    r.configuration = Configuration({{"A", a}});
+    r.choice = {"toy/plain", Configuration({{"A", a}})};
     r.measurement.samples_us = std::move(samples);
     return r;
   };

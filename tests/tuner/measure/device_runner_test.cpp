@@ -574,11 +574,12 @@ TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
                         {problem.text(), "sm_90", "h200", {}}, {}, pool_, artifacts);
   const auto result = session.run(*runner.value(), options);
   ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result.value().record.winner.configuration.at("A"), 1);
+  EXPECT_EQ(result.value().record.winner.choice.configuration.at("A"), 1);
   EXPECT_EQ(result.value().record.launch_paths.best, KernelPath::graph);
   for (const Trial& trial : result.value().trials) {
-    const bool wrong = trial.kernel_template == "toy/plain" && trial.configuration.at("A") == 5;
-    EXPECT_EQ(trial.outcome, wrong ? Outcome::wrong_result : Outcome::ok) << trial.id();
+    const bool wrong =
+        trial.choice.kernel_template == "toy/plain" && trial.choice.configuration.at("A") == 5;
+    EXPECT_EQ(trial.outcome, wrong ? Outcome::wrong_result : Outcome::ok) << trial.choice.id();
   }
 }
 

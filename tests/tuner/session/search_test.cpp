@@ -17,12 +17,12 @@ bool is(const Candidate& candidate, int a, int b, int r) {
 }
 
 SeedConfiguration plain(int a, int b, int r) {
-  return {"toy/plain", Configuration({{"A", a}, {"B", b}, {"R", r}})};
+  return {{"toy/plain", Configuration({{"A", a}, {"B", b}, {"R", r}})}};
 }
 
 const Trial& trial_of(const TuningResult& result, std::string_view id) {
   return *std::find_if(result.trials.begin(), result.trials.end(),
-                       [&](const Trial& trial) { return trial.id() == id; });
+                       [&](const Trial& trial) { return trial.choice.id() == id; });
 }
 
 double steady_noise(int i) { return 0.001 * std::sin(i * 2.399); }
@@ -234,7 +234,7 @@ TEST(SearchTest, TheLaunchPathsOfTheWinnerAreRecorded) {
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->record.launch_paths, paths);
   const RankedConfiguration& winner = result->record.winner;
-  EXPECT_EQ(asked, std::vector{winner.kernel_template + " " + winner.configuration.text()});
+  EXPECT_EQ(asked, std::vector{winner.choice.id()});
 }
 
 TEST(SearchTest, ARunnerThatLaunchesNothingHasNoLaunchPaths) {
@@ -313,8 +313,7 @@ TEST(SearchTest, EqualSessionsChooseEqually) {
     toy.runner.noise = steady_noise;
     const auto result = toy.run();
     ASSERT_TRUE(result);
-    const std::string id =
-        result->record.winner.kernel_template + " " + result->record.winner.configuration.text();
+    const std::string id = result->record.winner.choice.id();
     if (i == 0) first = id;
     EXPECT_EQ(id, first);
   }

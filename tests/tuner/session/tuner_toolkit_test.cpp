@@ -88,7 +88,7 @@ TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
       EXPECT_GE(winner.predicted_us, result.value().record.roofline_us);
       EXPECT_TRUE(artifacts.get(winner.artifact));
       for (const Trial& trial : result.value().trials) {
-        EXPECT_EQ(to_string(trial.outcome), "ok") << trial.id() << ": " << trial.detail;
+        EXPECT_EQ(to_string(trial.outcome), "ok") << trial.choice.id() << ": " << trial.detail;
       }
     }
   }

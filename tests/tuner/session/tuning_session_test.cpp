@@ -32,8 +32,8 @@ TEST(TuningSessionTest, ExhaustiveFindsTheBestOfTheLandscape) {
   const auto result = toy.run();
   ASSERT_TRUE(result) << result.error().message;
   const TuningRecord& record = result.value().record;
-  EXPECT_EQ(record.winner.kernel_template, "toy/plain");
-  EXPECT_EQ(record.winner.configuration.text(), "A=5 B=3 R=2");
+  EXPECT_EQ(record.winner.choice.kernel_template, "toy/plain");
+  EXPECT_EQ(record.winner.choice.configuration.text(), "A=5 B=3 R=2");
   EXPECT_EQ(record.winner.measurement.median_us(), 3);
   EXPECT_EQ(record.candidates, 50);
   EXPECT_EQ(record.measured, 50);
@@ -110,7 +110,7 @@ TEST(TuningSessionTest, FailuresCostOnlyTheirCandidates) {
   std::map<Outcome, int> counts;
   for (const Trial& trial : result.value().trials) {
     ++counts[trial.outcome];
-    EXPECT_EQ(trial.outcome == Outcome::ok, trial.detail.empty()) << trial.id();
+    EXPECT_EQ(trial.outcome == Outcome::ok, trial.detail.empty()) << trial.choice.id();
   }
   EXPECT_EQ(counts[Outcome::wrong_result], 2);
   EXPECT_EQ(counts[Outcome::illegal_address], 2);
@@ -169,7 +169,7 @@ TEST(TuningSessionTest, WhatSpillsTooMuchIsToldHowMuchItMay) {
   ASSERT_TRUE(result) << result.error().message;
   std::map<std::string, std::string> details;
   for (const Trial& trial : result->trials) {
-    if (trial.outcome == Outcome::spilled) details[trial.id()] = trial.detail;
+    if (trial.outcome == Outcome::spilled) details[trial.choice.id()] = trial.detail;
   }
   EXPECT_EQ(details.size(), 9U);
   EXPECT_EQ(details["toy/other A=2"], "spills 260 bytes, more than the limit of 256");
@@ -243,8 +243,8 @@ TEST(TuningSessionTest, EvenWithNoTimeTheDefaultIsMeasured) {
   const auto result = toy.run();
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result.value().trials.size(), 1U);
-  EXPECT_EQ(result.value().record.winner.configuration,
-            result.value().record.baseline->configuration);
+  EXPECT_EQ(result.value().record.winner.choice.configuration,
+            result.value().record.baseline->choice.configuration);
 }
 
 TEST(TuningSessionTest, ATieKeepsTheDefault) {
@@ -253,10 +253,9 @@ TEST(TuningSessionTest, ATieKeepsTheDefault) {
   toy.runner.noise = [](int i) { return 0.01 * std::sin(i * 2.399); };
   const auto result = toy.run();
   ASSERT_TRUE(result);
-  EXPECT_EQ("toy/other A=1", result.value().record.winner.kernel_template + " " +
-                                 result.value().record.winner.configuration.text());
-  EXPECT_EQ(result.value().record.winner.configuration,
-            result.value().record.baseline->configuration);
+  EXPECT_EQ("toy/other A=1", result.value().record.winner.choice.id());
+  EXPECT_EQ(result.value().record.winner.choice.configuration,
+            result.value().record.baseline->choice.configuration);
 }
 
 TEST(TuningSessionTest, CandidatesOfOneCompileAreCompiledOnce) {
@@ -395,8 +394,8 @@ TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {
   EXPECT_EQ(record.measured, 0);
   EXPECT_EQ(result.value().trials.size(), 24U);
   EXPECT_TRUE(toy.artifacts.get(record.winner.artifact));
-  if (record.winner.kernel_template == "toy/plain") {
-    EXPECT_GE(record.winner.configuration.at("A"), 4);
+  if (record.winner.choice.kernel_template == "toy/plain") {
+    EXPECT_GE(record.winner.choice.configuration.at("A"), 4);
   }
 }
 

@@ -277,8 +277,8 @@ TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
     // Faster than the floor would mean that the work was not done.
     EXPECT_GT(record.winner.measurement.median_us(), 0.9 * record.roofline_us);
     for (const Trial& trial : result.value().trials) {
-      EXPECT_NE(trial.outcome, Outcome::wrong_result) << trial.id() << ": " << trial.detail;
-      EXPECT_NE(trial.outcome, Outcome::launch_failed) << trial.id() << ": " << trial.detail;
+      EXPECT_NE(trial.outcome, Outcome::wrong_result) << trial.choice.id() << ": " << trial.detail;
+      EXPECT_NE(trial.outcome, Outcome::launch_failed) << trial.choice.id() << ": " << trial.detail;
     }
   }
 }
