@@ -25,9 +25,10 @@
 #include "cache/stores/record_store.h"
 #include "support/statistics.h"
 #include "support/text.h"
+#include "tuner/finals/interval.h"
 #include "tuner/finals/race.h"
 #include "tuner/finals/rounds.h"
-#include "tuner/session/screening.h"
+#include "tuner/search/screening.h"
 
 namespace kernwright {
 namespace {
@@ -117,23 +118,26 @@ RaceResult run_final(FinalsProblem& problem,
                      const std::vector<std::shared_ptr<const CompiledKernel>>& kernels,
                      std::uint64_t seed, Tally& tally) {
   Unchecked runner(problem.runner());
-  std::vector<Contender> contenders;
+  std::vector<Survivor> survivors;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    Contender contender{load(problem, *kernels[i]), {.id = concat("copy ", i)}, {}};
-    for (const Runner::Sampled& one : take(runner.sample(std::array{contender.id, contender.id}))) {
+    Survivor survivor;
+    survivor.id = load(problem, *kernels[i]);
+    survivor.choice.kernel_template = concat("copy ", i);
+    for (const Runner::Sampled& one : take(runner.sample(std::array{survivor.id, survivor.id}))) {
       if (one.step.outcome != Outcome::ok) fail({ErrorCode::device, one.step.detail});
-      contender.samples_us.push_back(one.sample.us);
+      survivor.samples_us.push_back(one.sample.us);
     }
-    contenders.push_back(std::move(contender));
+    survivor.score_us = median(survivor.samples_us);
+    survivors.push_back(std::move(survivor));
   }
   const double start = now();
   RaceOptions options;
   options.seed = seed;
   options.clock_seconds = now;
-  RaceResult result = take(race(runner, contenders, options));
+  RaceResult result = take(race(runner, survivors, options));
   tally.seconds.push_back(now() - start);
   tally.gpu_seconds += tally.seconds.back();
-  for (const Contender& contender : contenders) runner.drop(contender.id);
+  for (const Survivor& survivor : survivors) runner.drop(survivor.id);
   if (result.finalists.size() != kernels.size()) {
     fail({ErrorCode::device, concat(problem.text(), ": a copy failed in the finals")});
   }
@@ -255,7 +259,7 @@ Slowdown measure_gap(FinalsProblem& problem, const CompiledKernel& kernel,
     }
   }
   for (const Runner::Id id : ids) problem.runner().drop(id);
-  return paired_slowdown(us[1], us[0]);
+  return paired_interval(log_times(us[1]), log_times(us[0])).slowdown;
 }
 
 struct Twin {
@@ -290,7 +294,7 @@ Json evidence_of(const RaceResult& result) {
       us.push_back(sample.us);
       mhz.push_back(sample.sm_mhz);
     }
-    finalists.push_back({{"contender", result.finalists[i].contender},
+    finalists.push_back({{"contender", result.finalists[i].survivor},
                          {"bimodal", result.decision.standings[i].bimodal},
                          {"slowdown", {estimate, low, high}},
                          {"us", std::move(us)},
@@ -329,14 +333,14 @@ void run_twin(int argc, const char* const* argv, FinalsWorld& world, BenchJson& 
     const int share = left / static_cast<int>(texts.size() - at);
     left -= share;
     for (int i = 0; i < share; ++i) {
-      // The faster one is the first and the second contender in turn.
+      // The faster one is the first and the second survivor in turn.
       const auto faster = static_cast<std::size_t>(i % 2);
       std::vector<std::shared_ptr<const CompiledKernel>> both(2, twin.kernel);
       both[faster] = kernel;
       const RaceResult result =
           run_final(problem, both, 1000 * at + static_cast<std::size_t>(i), tally);
       const bool win = result.decision.verdict == Verdict::win;
-      const bool found = result.finalists[result.decision.winner].contender == faster;
+      const bool found = result.finalists[result.decision.winner].survivor == faster;
       tally.wrong += win && !found ? 1 : 0;
       const bool right =
           (win && found) || (tie_is_right && result.decision.verdict == Verdict::tie);

@@ -6,8 +6,8 @@
 #include "support/random.h"
 #include "support/text.h"
 #include "support/try.h"
-#include "tuner/session/compile_ahead.h"
-#include "tuner/session/screening.h"
+#include "tuner/search/compiled_trial.h"
+#include "tuner/search/screening.h"
 
 namespace kernwright {
 namespace {
@@ -94,9 +94,9 @@ Result<void> Recording::measure(CompileQueue::Ready ready) {
   }
   LandscapeEntry entry;
   entry.predicted_us = predicted_us_[candidate];
-  CompileVerdict verdict = judge(candidates_[candidate], ready.kernel, profile_);
-  entry.outcome = verdict.outcome;
-  entry.detail = std::move(verdict.detail);
+  Runner::Step step = check_compiled(candidates_[candidate], ready.kernel, profile_);
+  entry.outcome = step.outcome;
+  entry.detail = std::move(step.detail);
   if (ready.kernel) {
     entry.resources = ready.kernel.value()->resources();
     entry.compile_seconds = ready.kernel.value()->seconds;

@@ -9,7 +9,7 @@
 
 #include "bench/simulation/landscape_file.h"
 #include "tuner/runner.h"
-#include "tuner/session/compile_queue.h"
+#include "tuner/search/compile_queue.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -6,10 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "support/statistics.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/finals/race.h"
-#include "tuner/session/screening.h"
+#include "tuner/search/screening.h"
 
 namespace kernwright {
 namespace {
@@ -40,7 +41,7 @@ class Session {
 
   const SimulatedRunner& runner() const { return runner_; }
   double seconds() const { return clock_.seconds(); }
-  /// The configurations that passed screening, in the order of the contenders.
+  /// The configurations that passed screening, in the order of the survivors.
   const std::vector<std::size_t>& passed() const { return passed_; }
   /// What was seen of the environment.
   Result<Audit> audit();
@@ -52,7 +53,7 @@ class Session {
   SimulatedRunner runner_;
   Screening screening_;
   std::vector<std::size_t> passed_;
-  std::vector<Contender> contenders_;
+  std::vector<Survivor> survivors_;
 };
 
 Result<void> Session::screen() {
@@ -63,16 +64,18 @@ Result<void> Session::screen() {
     KW_ASSIGN(auto visited, screening_.visit(candidates_[i], kernel, kHopeless * best_us));
     if (visited.step.outcome != Outcome::ok) continue;
     const RecordedConfiguration& recorded = space_.configurations[i];
-    Contender contender{visited.id, {}, std::move(visited.samples_us)};
-    for (double& us : contender.samples_us) {
+    Survivor survivor;
+    survivor.id = visited.id;
+    for (double& us : visited.samples_us) {
       us *= std::exp(-visited.drift);
       best_us = std::min(best_us, us);
     }
-    contender.traits.id = candidates_[i].id();
-    contender.traits.is_default = i == space_.default_index;
-    contender.traits.registers = recorded.registers;
-    contender.traits.smem_bytes = recorded.smem_bytes;
-    contenders_.push_back(std::move(contender));
+    survivor.choice = candidates_[i].choice();
+    survivor.traits.is_default = i == space_.default_index;
+    survivor.traits.resources.registers = recorded.registers;
+    survivor.traits.smem_bytes = recorded.smem_bytes;
+    survivor.score_us = median(std::move(visited.samples_us));
+    survivors_.push_back(std::move(survivor));
     passed_.push_back(i);
   }
   if (passed_.empty()) {
@@ -84,7 +87,7 @@ Result<void> Session::screen() {
 Result<RaceResult> Session::race(const RaceOptions& options) {
   RaceOptions own = options;
   own.clock_seconds = [this] { return clock_.seconds(); };
-  return kernwright::race(runner_, contenders_, own);
+  return kernwright::race(runner_, survivors_, own);
 }
 
 Result<Audit> Session::audit() {
@@ -152,7 +155,7 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
   };
 
   SelectionTrial trial;
-  trial.winner = session.passed()[raced.finalists[raced.decision.winner].contender];
+  trial.winner = session.passed()[raced.finalists[raced.decision.winner].survivor];
   trial.regret = regret(trial.winner);
   trial.verdict = raced.decision.verdict;
   trial.trust = audit.trust();

@@ -8,7 +8,7 @@
 #include "bench/simulation/bare_candidates.h"
 #include "bench/simulation/recorded_space.h"
 #include "bench/simulation/virtual_clock.h"
-#include "tuner/session/compile_queue.h"
+#include "tuner/search/compile_queue.h"
 
 namespace kernwright {
 

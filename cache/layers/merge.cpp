@@ -37,7 +37,7 @@ void keep_best(std::map<std::string, Best>& best, const TuningRecord& record) {
 std::optional<Disagreement> compare(const TuningRecord& ours, const TuningRecord& theirs) {
   const HeadWinner a = winner_of(ours.winner, ours.rounds);
   const HeadWinner b = winner_of(theirs.winner, theirs.rounds);
-  if (a.id() == b.id() || a.measured_us <= 0 || b.measured_us <= 0) return std::nullopt;
+  if (a.choice == b.choice || a.measured_us <= 0 || b.measured_us <= 0) return std::nullopt;
   const double faster = std::min(a.measured_us, b.measured_us);
   const double apart = std::abs(a.measured_us - b.measured_us);
   const double spread = final_times(ours.winner, ours.rounds).in_turn.mad_us() +

@@ -16,20 +16,20 @@ void write_ranked(FieldWriter& json, const RankedConfiguration& ranked) {
   json.write("samples_us", ranked.measurement.samples_us);
   json.write("sm_mhz", ranked.measurement.sm_mhz);
   json.write("predicted_us", ranked.predicted_us);
-  json.write("resources", ranked.resources);
-  json.write("smem_bytes", ranked.smem_bytes);
-  json.write("workspace_bytes", ranked.workspace_bytes);
+  json.write("resources", ranked.traits.resources);
+  json.write("smem_bytes", ranked.traits.smem_bytes);
+  json.write("workspace_bytes", ranked.traits.workspace_bytes);
   json.write("launch_gap_us", ranked.launch_gap_us);
   json.object("slowdown", [&] {
     json.write("estimate", ranked.slowdown.estimate);
     json.write("low", ranked.slowdown.low);
     json.write("high", ranked.slowdown.high);
   });
-  json.write("is_default", ranked.is_default);
-  json.write("is_incumbent", ranked.is_incumbent);
+  json.write("is_default", ranked.traits.is_default);
+  json.write("is_incumbent", ranked.traits.is_incumbent);
   json.write("tied", ranked.tied);
-  json.write("deterministic", ranked.deterministic);
-  json.write("warned", ranked.warned);
+  json.write("deterministic", ranked.traits.deterministic);
+  json.write("warned", ranked.traits.warned);
   json.write("in_blocks", ranked.in_blocks);
 }
 
@@ -133,18 +133,18 @@ void read_ranked(FieldReader& fields, RankedConfiguration& ranked) {
   fields.read("samples_us", ranked.measurement.samples_us);
   fields.read_newer("sm_mhz", ranked.measurement.sm_mhz);
   fields.read("predicted_us", ranked.predicted_us);
-  fields.read("resources", ranked.resources);
-  fields.read_newer("smem_bytes", ranked.smem_bytes);
-  fields.read_newer("workspace_bytes", ranked.workspace_bytes);
+  fields.read("resources", ranked.traits.resources);
+  fields.read_newer("smem_bytes", ranked.traits.smem_bytes);
+  fields.read_newer("workspace_bytes", ranked.traits.workspace_bytes);
   fields.read_newer("launch_gap_us", ranked.launch_gap_us);
   if (fields.contains("slowdown")) {
     fields.object("slowdown", [&](FieldReader& nested) { read_slowdown(nested, ranked.slowdown); });
   }
-  fields.read_newer("is_default", ranked.is_default);
-  fields.read_newer("is_incumbent", ranked.is_incumbent);
+  fields.read_newer("is_default", ranked.traits.is_default);
+  fields.read_newer("is_incumbent", ranked.traits.is_incumbent);
   fields.read_newer("tied", ranked.tied);
-  fields.read_newer("deterministic", ranked.deterministic);
-  fields.read_newer("warned", ranked.warned);
+  fields.read_newer("deterministic", ranked.traits.deterministic);
+  fields.read_newer("warned", ranked.traits.warned);
   fields.read_newer("in_blocks", ranked.in_blocks);
 }
 

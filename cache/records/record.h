@@ -9,7 +9,7 @@
 #include "model/candidate/choice.h"
 #include "model/result/evidence.h"
 #include "model/result/measurement.h"
-#include "model/result/trial.h"
+#include "model/result/traits.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -42,22 +42,16 @@ enum class RecordGrade { measured, predicted };
 
 std::string_view to_string(RecordGrade grade);
 
-/// One configuration with its evidence.
+/// One choice with its evidence.
 struct RankedConfiguration {
   Choice choice;
-  std::string artifact;     ///< digest of its cubin's request, hex
-  Measurement measurement;  ///< of the finals: entry i belongs to round i
+  std::string artifact = {};     ///< digest of its cubin's request, hex
+  Measurement measurement = {};  ///< of the finals: entry i belongs to round i
   double predicted_us = 0;
-  Resources resources;
-  std::int64_t smem_bytes = 0;  ///< static and dynamic, of one block
-  std::int64_t workspace_bytes = 0;
+  Traits traits = {};
   double launch_gap_us = 0;  ///< of an empty kernel with the same launches; 0: not measured
   Slowdown slowdown = {};    ///< against the fastest finalist
-  bool is_default = false;
-  bool is_incumbent = false;  ///< it was the winner of the record that this one replaces
-  bool tied = false;          ///< not distinguishable from the fastest
-  bool deterministic = true;
-  bool warned = false;  ///< the compiler warned of lost speed
+  bool tied = false;         ///< not distinguishable from the fastest
   /// Whether its last `FinalRounds::block_rounds` samples come from blocks.
   bool in_blocks = false;
 };

@@ -37,8 +37,8 @@ Json ranked_json(const RankedConfiguration& ranked, const FinalRounds& rounds) {
                {"configuration", std::move(parameters)},
                {"artifact", ranked.artifact},
                {"predicted_us", ranked.predicted_us},
-               {"registers", ranked.resources.registers},
-               {"spill_bytes", ranked.resources.spill_bytes()}};
+               {"registers", ranked.traits.resources.registers},
+               {"spill_bytes", ranked.traits.resources.spill_bytes()}};
   if (!ranked.measurement.samples_us.empty()) {
     const auto [in_turn, alone] = final_times(ranked, rounds);
     json["median_us"] = in_turn.median_us();

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 
 namespace kernwright::cli {
 

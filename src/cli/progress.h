@@ -9,7 +9,7 @@
 
 #include "service/serve/core.h"
 #include "support/processes/threads.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 
 namespace kernwright::cli {
 

@@ -6,7 +6,7 @@
 #include "cache/records/record.h"
 #include "cli/page.h"
 #include "service/serve/core.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 
 namespace kernwright::cli {
 

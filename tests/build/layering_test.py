@@ -66,7 +66,8 @@ ROOMS = {
         "finals": [""],
         "strategies": ["learning"],
         "candidates": ["strategies", "learning", "cost"],
-        "session": ["candidates", "strategies", "finals", "cost", ""],
+        "search": ["candidates", "strategies", "finals", ""],
+        "session": ["search", "candidates", "strategies", "finals", "cost", ""],
     },
     "service": {
         "tune": [],
@@ -229,9 +230,9 @@ class LayeringTest(unittest.TestCase):
 
     def test_an_include_through_the_wrong_door_is_found(self):
         self.assertEqual(
-            self.planted("tuner/finals/race.h", '#include "tuner/session/search.h"'),
-            ['tuner/finals/race.h:2: tuner/session/search.h: '
-             'room "finals" of tuner does not know "session"'])
+            self.planted("tuner/finals/race.h", '#include "tuner/search/search.h"'),
+            ['tuner/finals/race.h:2: tuner/search/search.h: '
+             'room "finals" of tuner does not know "search"'])
         self.assertEqual(len(self.planted("tuner/runner.h", '#include "tuner/data/data_ops.h"')), 1)
         self.assertEqual(len(self.planted("tuner/strategies/a.cpp", '#include "tuner/a.h"')), 1)
         self.assertEqual(len(self.planted("src/model/expression/a.h",
@@ -262,7 +263,7 @@ class LayeringTest(unittest.TestCase):
 
     def test_only_tests_and_benches_simulate(self):
         include = '#include "bench/simulation/noise.h"'
-        for file in ("tuner/session/search.cpp", "src/service/serve/core.cpp", "src/cli/cmd_tune.cpp"):
+        for file in ("tuner/search/search.cpp", "src/service/serve/core.cpp", "src/cli/cmd_tune.cpp"):
             self.assertEqual(self.planted(file, include),
                              [f"{file}:2: bench/simulation/noise.h: bench/ is no layer"])
         self.assertEqual(self.planted("bench/simulation/noise.cpp", include), [])

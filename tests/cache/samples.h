@@ -25,15 +25,15 @@ inline TuningRecord sample_record(int m) {
       digest_of("winner").hex(),
       {{255.1, 0.1 + 0.2, 1.0 / 3, 5e-324, 1.7976931348623157e308, 250.0}},
       247.25,
-      {168, 0, 4, 16, 1024, 3}};
+      {.resources = {168, 0, 4, 16, 1024, 3}}};
   record.winner.measurement.sm_mhz = {1755, 1980.5, 0, 1, 2, 3};
-  record.winner.smem_bytes = 199680;
-  record.winner.workspace_bytes = 1 << 20;
+  record.winner.traits.smem_bytes = 199680;
+  record.winner.traits.workspace_bytes = 1 << 20;
   record.winner.launch_gap_us = 1.0 / 7;
-  record.winner.is_incumbent = true;
+  record.winner.traits.is_incumbent = true;
   record.winner.tied = true;
-  record.winner.deterministic = false;
-  record.winner.warned = true;
+  record.winner.traits.deterministic = false;
+  record.winner.traits.warned = true;
   record.winner.in_blocks = true;
   record.runners_up = {{{"matmul/tiled", Configuration({{"BM", 64}})},
                         digest_of("second").hex(),
@@ -42,7 +42,7 @@ inline TuningRecord sample_record(int m) {
                         {}},
                        {{"matmul/tiled", Configuration()}, "", {}, 0, {}}};
   record.runners_up.front().slowdown = {0.012, 0.0045, 0.1 + 0.2};
-  record.runners_up.front().is_default = true;
+  record.runners_up.front().traits.is_default = true;
   record.baseline = record.runners_up.front();
   record.check = {0.125, 0, 25165824, "", true, true, true, 50, false, true};
   record.trust = Trust::b;

@@ -7,7 +7,7 @@
 #include "support/files.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"
-#include "tuner/session/trial_log.h"
+#include "tuner/search/trial_log.h"
 
 namespace kernwright {
 namespace {

@@ -7,7 +7,7 @@
 #include "bench/simulation/recorded_space.h"
 #include "bench/simulation/simulated_runner.h"
 #include "bench/simulation/virtual_compile_queue.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 
 namespace kernwright {
 
@@ -29,6 +29,8 @@ class VirtualSession {
     auto strategy = make_strategy(options.strategy, search_space_, options.seed);
     if (!strategy) return strategy.error();
     TrialLog log{{}};
+    RecordKey key;
+    key.problem = space_.name;
     const SearchInput input{.candidates = candidates_.all(),
                             .space = search_space_,
                             .profile = profile_,
@@ -36,8 +38,7 @@ class VirtualSession {
                             .queue = queue_,
                             .runner = runner_,
                             .log = log,
-                            .problem = space_.name,
-                            .roofline_us = 0,
+                            .key = key,
                             .started = 0};
     return run_search(input, options);
   }

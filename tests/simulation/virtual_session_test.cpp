@@ -90,9 +90,11 @@ TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) 
   ASSERT_TRUE(found) << found.error().message;
   const std::vector<Trial>& trials = found->result.trials;
   ASSERT_GE(trials.size(), 4U);
-  EXPECT_EQ(trials[0].configuration, space.configurations[space.default_index].configuration);
+  EXPECT_EQ(trials[0].choice.configuration,
+            space.configurations[space.default_index].configuration);
   for (std::size_t i = 1; i < std::min<std::size_t>(trials.size(), 7); ++i) {
-    EXPECT_EQ(trials[i].configuration, space.configurations[order[i - 1]].configuration) << i;
+    EXPECT_EQ(trials[i].choice.configuration, space.configurations[order[i - 1]].configuration)
+        << i;
   }
 
   const TuningRecord& record = found->result.record;

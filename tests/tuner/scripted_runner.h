@@ -80,7 +80,7 @@ class ScriptedRunner final : public Runner {
 struct ScriptedRace {
   std::vector<double> us;
   ScriptedRunner runner;
-  std::vector<Contender> contenders;
+  std::vector<Survivor> survivors;
   RaceOptions options;
 
   explicit ScriptedRace(std::vector<double> times, std::uint64_t seed = 1)
@@ -92,20 +92,20 @@ struct ScriptedRace {
     options.alone = false;
     options.clock_seconds = [this] { return runner.seconds; };
     for (std::size_t i = 0; i < us.size(); ++i) {
-      Contender contender;
-      contender.id = static_cast<Runner::Id>(i);
-      contender.traits.id = "c" + std::to_string(i);
-      contender.traits.is_default = i == 0;
-      contender.samples_us = {us[i], us[i]};
-      contenders.push_back(std::move(contender));
+      Survivor survivor;
+      survivor.id = static_cast<Runner::Id>(i);
+      survivor.choice.kernel_template = "c" + std::to_string(i);
+      survivor.traits.is_default = i == 0;
+      survivor.score_us = us[i];
+      survivors.push_back(std::move(survivor));
     }
   }
-  Result<RaceResult> run() { return race(runner, contenders, options); }
+  Result<RaceResult> run() { return race(runner, survivors, options); }
 };
 
-/// The contender that won.
+/// The survivor that won.
 inline std::size_t winner(const RaceResult& result) {
-  return result.finalists.at(result.decision.winner).contender;
+  return result.finalists.at(result.decision.winner).survivor;
 }
 
 }  // namespace kernwright

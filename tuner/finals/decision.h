@@ -23,33 +23,6 @@ inline constexpr int kMinRounds = 10;
 /// first alone is up to 72 % slower than the best there.
 inline constexpr int kFewestLooks = 16;
 
-/// How much slower `samples` are than `leader`. `samples[i]` and `leader[i]` were taken in the same
-/// round; both have the same length, which is not 0. The interval is that of order statistics. It
-/// is widened where successive differences correlate. With fewer than `kMinRounds` rounds it is the
-/// whole range.
-Slowdown paired_slowdown(std::span<const double> samples, std::span<const double> leader);
-
-/// What a tie is broken by, in this order; none of it depends on timing.
-struct Traits {
-  std::string id;
-  bool is_incumbent = false;
-  bool is_default = false;
-  bool deterministic = true;
-  std::int64_t workspace_bytes = 0;
-  bool warned = false;  ///< the compiler warned of something that costs speed
-  int registers = 0;
-  std::int64_t smem_bytes = 0;  ///< static and dynamic
-};
-
-/// One candidate of the finals.
-struct Finalist {
-  Traits traits;
-  /// One sample per round, then those of blocks. A finalist that was clearly slower after some
-  /// rounds has only the samples of these.
-  std::vector<double> samples_us;
-  bool in_blocks = false;  ///< the last `FinalRounds::block_rounds` come from blocks
-};
-
 /// Where a finalist stands against the fastest one.
 struct Standing {
   enum class Place { leader, tied, open, slower };
@@ -76,8 +49,10 @@ struct Decision {
   bool disturbed = false;
 };
 
-/// Judges the finals. All finalists that are still in share each round. `finalists` is not empty,
-/// and each has a sample in a round that counts.
+/// Judges the finals by the samples of the finalists: one per round, then those of blocks. All
+/// finalists that are still in share each round; one that was clearly slower after some rounds has
+/// only the samples of these. `finalists` is not empty, and each has a sample in a round that
+/// counts.
 ///
 /// The leader has the smallest median of log times relative to the round. Another finalist is
 /// slower where the interval of its paired differences from the leader lies above 0 and the
@@ -95,7 +70,7 @@ struct Decision {
 ///
 /// Finalists that have blocks are judged among themselves by these, with intervals of signed ranks.
 /// A tie of blocks goes first to a finalist that the rounds did not find slower.
-Decision decide(std::span<const Finalist> finalists, const FinalRounds& rounds);
+Decision decide(std::span<const RankedConfiguration> finalists, const FinalRounds& rounds);
 
 /// The same from a record alone: the winner is the first finalist, then the runners-up follow. The
 /// verdict of a search that has hardly looked is `unresolved`: how its few candidates compare says

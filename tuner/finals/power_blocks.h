@@ -21,7 +21,7 @@ namespace kernwright {
 /// do blocks that ended early. Further short blocks follow while they leave the verdict open and
 /// there is time. A finalist that fails leaves the finals. Then, or where the measuring process
 /// begins anew, the rounds decide, or the blocks before. Errors: the runner's own.
-Result<void> race_alone(Runner& runner, std::span<const Contender> contenders,
+Result<void> race_alone(Runner& runner, std::span<const Survivor> survivors,
                         const RaceOptions& options, RaceResult& result);
 
 }  // namespace kernwright

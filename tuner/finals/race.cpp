@@ -31,7 +31,7 @@ constexpr Rung kRungs[] = {{4, 0.08, 8, 32}, {16, 0.03, 6, 16}};
 constexpr double kRungShare = 0.25;
 
 constexpr int kFirstLook = 16;
-/// New processes in one rung, beyond those that a failing contender explains.
+/// New processes in one rung, beyond those that a failing survivor explains.
 constexpr int kRestarts = 3;
 /// A repeated rung begins when the references have run for so long.
 constexpr double kRewarmSeconds = 1;
@@ -46,12 +46,12 @@ Error began_anew(int restarts) {
 
 class Race {
  public:
-  Race(Runner& runner, std::span<const Contender> contenders, const RaceOptions& options)
-      : runner_(runner),
-        contenders_(contenders),
-        options_(options),
-        start_(options.clock_seconds()) {
-    for (const Contender& c : contenders) known_us_.push_back(median(c.samples_us));
+  Race(Runner& runner, std::span<const Survivor> survivors, const RaceOptions& options)
+      : runner_(runner), survivors_(survivors), options_(options), start_(options.clock_seconds()) {
+    for (const Survivor& survivor : survivors) {
+      ids_.push_back(survivor.choice.id());
+      known_us_.push_back(survivor.score_us);
+    }
   }
 
   Result<RaceResult> run();
@@ -60,49 +60,51 @@ class Race {
   using Indices = std::vector<std::size_t>;
 
   double elapsed() const { return options_.clock_seconds() - start_; }
-  bool keep(std::size_t i) const {
-    return contenders_[i].traits.is_default || contenders_[i].traits.is_incumbent;
+  bool always_in(std::size_t i) const {
+    return survivors_[i].traits.is_default || survivors_[i].traits.is_incumbent;
   }
 
   Result<double> seconds_per_sample();
-  Indices survivors(Indices live, std::span<const double> scores, const Rung& rung,
+  Indices keep_near(Indices live, std::span<const double> scores, const Rung& rung,
                     std::size_t most);
   Result<Indices> climb();
   Result<void> take_rung(Indices& live, int rounds, RoundSamples& samples);
   Result<bool> take_round(Indices& live, RoundSamples& samples);
   Result<bool> repeat_if_disturbed(RoundSamples& samples, bool& repeated);
   Result<void> verify_suspicious(Indices& live, const RoundSamples& samples);
-  Result<bool> passes(std::size_t contender, const Result<Runner::Checked>& checked);
-  void fail(std::size_t contender, const Runner::Step& step);
+  Result<bool> passes(std::size_t survivor, const Result<Runner::Checked>& checked);
+  void fail(std::size_t survivor, const Runner::Step& step);
 
   Result<void> finals(Indices entering);
   Result<Indices> admit(Indices entering);
   Result<void> sample_finals(Indices& finalists, RoundSamples& samples);
   Result<void> check_after(Indices& finalists);
-  Decision judge(const Indices& finalists, const RoundSamples& samples) const;
+  std::vector<RaceResult::Finalist> sampled(const Indices& finalists,
+                                            const RoundSamples& samples) const;
   static FinalRounds rounds_of(const RoundSamples& samples);
   void conclude(const Indices& finalists, const RoundSamples& samples);
 
   Runner& runner_;
-  std::span<const Contender> contenders_;
+  std::span<const Survivor> survivors_;
   const RaceOptions& options_;
   double start_;
-  std::vector<double> known_us_;     ///< of each contender, as measured last
+  std::vector<std::string> ids_;     ///< of each survivor's choice
+  std::vector<double> known_us_;     ///< of each survivor, as measured last
   std::deque<std::size_t> reserve_;  ///< cut off before the finals, the best first
   std::map<std::size_t, CheckReport> checks_;
   std::uint64_t drawn_ = 0;
   RaceResult result_;
 };
 
-void Race::fail(std::size_t contender, const Runner::Step& step) {
-  result_.failed.emplace_back(contender, step);
+void Race::fail(std::size_t survivor, const Runner::Step& step) {
+  result_.failed.emplace_back(survivor, step);
 }
 
 /// Remembers the proof of who passed and the end of who did not.
-Result<bool> Race::passes(std::size_t contender, const Result<Runner::Checked>& checked) {
+Result<bool> Race::passes(std::size_t survivor, const Result<Runner::Checked>& checked) {
   if (!checked) return checked.error();
   if (checked.value().step.outcome != Outcome::ok) {
-    fail(contender, checked.value().step);
+    fail(survivor, checked.value().step);
     return false;
   }
   return true;
@@ -111,28 +113,27 @@ Result<bool> Race::passes(std::size_t contender, const Result<Runner::Checked>& 
 Result<double> Race::seconds_per_sample() {
   const auto fastest = std::min_element(known_us_.begin(), known_us_.end()) - known_us_.begin();
   const Runner::Id order[] = {Runner::kSmReference, Runner::kDramReference,
-                              contenders_[static_cast<std::size_t>(fastest)].id};
+                              survivors_[static_cast<std::size_t>(fastest)].id};
   const double before = elapsed();
   KW_TRY(runner_.sample(order));
   return (elapsed() - before) / std::size(order);
 }
 
-Race::Indices Race::survivors(Indices live, std::span<const double> scores, const Rung& rung,
+Race::Indices Race::keep_near(Indices live, std::span<const double> scores, const Rung& rung,
                               std::size_t most) {
   Indices order(live.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(scores[a], contenders_[live[a]].traits.id) <
-           std::pair(scores[b], contenders_[live[b]].traits.id);
+    return std::pair(scores[a], ids_[live[a]]) < std::pair(scores[b], ids_[live[b]]);
   });
   auto kept = static_cast<std::size_t>(
-      std::count_if(live.begin(), live.end(), [this](std::size_t i) { return keep(i); }));
+      std::count_if(live.begin(), live.end(), [this](std::size_t i) { return always_in(i); }));
   Indices in;
   Indices cut;
   for (const std::size_t at : order) {
     const bool near = scores[at] <= scores[order.front()] + std::log1p(rung.margin);
     const bool room = in.size() + kept < std::min(rung.most, most);
-    if (keep(live[at])) {
+    if (always_in(live[at])) {
       in.push_back(live[at]);
       --kept;
     } else if (room && (near || in.size() + kept < rung.least)) {
@@ -153,7 +154,7 @@ Result<bool> Race::take_round(Indices& live, RoundSamples& samples) {
     std::swap(order[left - 1], order[hash_at(options_.seed, drawn_++) % left]);
   }
   std::vector<Runner::Id> ids{Runner::kSmReference};
-  for (const std::size_t i : order) ids.push_back(contenders_[i].id);
+  for (const std::size_t i : order) ids.push_back(survivors_[i].id);
   ids.push_back(Runner::kDramReference);
   const int epoch = runner_.epoch();
   KW_ASSIGN(const std::vector<Runner::Sampled> taken, runner_.sample(ids));
@@ -221,7 +222,7 @@ Result<void> Race::verify_suspicious(Indices& live, const RoundSamples& samples)
     const double now = median_us(samples, i);
     if (now < kSuspicious * known_us_[i]) {
       KW_ASSIGN(auto passed,
-                passes(i, runner_.check(contenders_[i].id, Runner::CheckDepth::screening)));
+                passes(i, runner_.check(survivors_[i].id, Runner::CheckDepth::screening)));
       if (!passed) std::erase(live, i);
     }
     known_us_[i] = now;
@@ -231,7 +232,7 @@ Result<void> Race::verify_suspicious(Indices& live, const RoundSamples& samples)
 
 /// The rungs before the finals. Gives those that may enter them, the best first.
 Result<Race::Indices> Race::climb() {
-  Indices live(contenders_.size());
+  Indices live(survivors_.size());
   std::iota(live.begin(), live.end(), std::size_t{0});
   KW_ASSIGN(auto seconds, seconds_per_sample());
   const auto finalists = static_cast<std::size_t>(std::max(options_.finalists, 1));
@@ -244,7 +245,7 @@ Result<Race::Indices> Race::climb() {
   std::vector<double> scores;
   for (const double us : known_us_) scores.push_back(std::log(us));
   const bool all = live.size() <= finalists;
-  live = survivors(live, scores, all ? Rung{0, 1e9, 0, finalists} : kScreened,
+  live = keep_near(live, scores, all ? Rung{0, 1e9, 0, finalists} : kScreened,
                    affordable(kRungs[0].rounds));
   for (std::size_t at = 0; at < std::size(kRungs) && live.size() > finalists; ++at) {
     const bool last = at + 1 == std::size(kRungs);
@@ -253,7 +254,7 @@ Result<Race::Indices> Race::climb() {
     KW_TRY(take_rung(live, kRungs[at].rounds, samples));
     if (live.empty()) break;
     KW_TRY(verify_suspicious(live, samples));
-    live = survivors(live, relative_medians(samples, live), kRungs[at],
+    live = keep_near(live, relative_medians(samples, live), kRungs[at],
                      last ? finalists : affordable(kRungs[at + 1].rounds));
   }
   return live;
@@ -264,7 +265,7 @@ Result<Race::Indices> Race::admit(Indices entering) {
   Indices admitted;
   for (std::size_t at = 0; at < entering.size(); ++at) {
     const std::size_t i = entering[at];
-    auto checked = runner_.check(contenders_[i].id, Runner::CheckDepth::finalist);
+    auto checked = runner_.check(survivors_[i].id, Runner::CheckDepth::finalist);
     KW_ASSIGN(auto passed, passes(i, checked));
     if (passed) {
       checks_[i] = checked.value().report;
@@ -278,10 +279,11 @@ Result<Race::Indices> Race::admit(Indices entering) {
   return admitted;
 }
 
-Decision Race::judge(const Indices& finalists, const RoundSamples& samples) const {
-  std::vector<RaceResult::Entry> entries;
-  for (const std::size_t i : finalists) entries.push_back({i, samples.of.at(i), checks_.at(i)});
-  return kernwright::judge(contenders_, entries, rounds_of(samples));
+std::vector<RaceResult::Finalist> Race::sampled(const Indices& finalists,
+                                                const RoundSamples& samples) const {
+  std::vector<RaceResult::Finalist> result;
+  for (const std::size_t i : finalists) result.push_back({i, samples.of.at(i), checks_.at(i)});
+  return result;
 }
 
 FinalRounds Race::rounds_of(const RoundSamples& samples) {
@@ -335,7 +337,7 @@ Result<void> Race::sample_finals(Indices& finalists, RoundSamples& samples) {
       });
     }
     if (last || samples.disturbed() || finalists.empty()) break;
-    const Decision decision = judge(finalists, samples);
+    const Decision decision = decide(survivors_, sampled(finalists, samples), rounds_of(samples));
     if (decision.settled) break;
     for (std::size_t at = 0; at < finalists.size(); ++at) {
       if (decision.standings[at].out) std::erase(racing, finalists[at]);
@@ -347,7 +349,7 @@ Result<void> Race::sample_finals(Indices& finalists, RoundSamples& samples) {
 
 Result<void> Race::check_after(Indices& finalists) {
   for (const std::size_t i : Indices(finalists)) {
-    auto checked = runner_.check_after_timing(contenders_[i].id);
+    auto checked = runner_.check_after_timing(survivors_[i].id);
     KW_ASSIGN(auto passed, passes(i, checked));
     if (passed) {
       checks_[i].after_timing = true;
@@ -359,11 +361,9 @@ Result<void> Race::check_after(Indices& finalists) {
 }
 
 void Race::conclude(const Indices& finalists, const RoundSamples& samples) {
-  result_.decision = judge(finalists, samples);
   result_.rounds = rounds_of(samples);
-  for (const std::size_t i : finalists) {
-    result_.finalists.push_back({i, samples.of.at(i), checks_.at(i)});
-  }
+  result_.finalists = sampled(finalists, samples);
+  result_.decision = decide(survivors_, result_.finalists, result_.rounds);
 }
 
 Result<void> Race::finals(Indices entering) {
@@ -386,28 +386,31 @@ Result<RaceResult> Race::run() {
   result_.raced = std::max(result_.raced, static_cast<int>(live.size()));
   KW_TRY(finals(std::move(live)));
   if (options_.alone && !result_.finalists.empty()) {
-    KW_TRY(race_alone(runner_, contenders_, options_, result_));
+    KW_TRY(race_alone(runner_, survivors_, options_, result_));
   }
   return std::move(result_);
 }
 
 }  // namespace
 
-Decision judge(std::span<const Contender> contenders, std::span<const RaceResult::Entry> finalists,
-               const FinalRounds& rounds) {
-  std::vector<Finalist> judged;
-  for (const RaceResult::Entry& entry : finalists) {
-    Finalist finalist{contenders[entry.contender].traits, {}, entry.in_blocks};
-    finalist.traits.deterministic = finalist.traits.deterministic && entry.check.deterministic;
-    for (const Sample& sample : entry.samples) finalist.samples_us.push_back(sample.us);
-    judged.push_back(std::move(finalist));
+Decision decide(std::span<const Survivor> survivors,
+                std::span<const RaceResult::Finalist> finalists, const FinalRounds& rounds) {
+  std::vector<RankedConfiguration> ranked;
+  for (const RaceResult::Finalist& finalist : finalists) {
+    const Survivor& survivor = survivors[finalist.survivor];
+    RankedConfiguration& one = ranked.emplace_back();
+    one.choice = survivor.choice;
+    one.traits = survivor.traits;
+    one.traits.deterministic = survivor.traits.deterministic && finalist.check.deterministic;
+    for (const Sample& sample : finalist.samples) one.measurement.samples_us.push_back(sample.us);
+    one.in_blocks = finalist.in_blocks;
   }
-  return decide(judged, rounds);
+  return decide(ranked, rounds);
 }
 
-Result<RaceResult> race(Runner& runner, std::span<const Contender> contenders,
+Result<RaceResult> race(Runner& runner, std::span<const Survivor> survivors,
                         const RaceOptions& options) {
-  return Race(runner, contenders, options).run();
+  return Race(runner, survivors, options).run();
 }
 
 }  // namespace kernwright

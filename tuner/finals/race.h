@@ -11,19 +11,11 @@
 
 #include "cache/records/record.h"
 #include "tuner/finals/decision.h"
+#include "tuner/finals/survivor.h"
 #include "tuner/runner.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
-
-/// A candidate that passed screening.
-struct Contender {
-  Runner::Id id = -1;  ///< of the runner, where it is prepared and checked
-  /// Among them whether it is the default or the incumbent: these two reach the finals whatever
-  /// they cost.
-  Traits traits;
-  std::vector<double> samples_us;  ///< of the screening; not empty
-};
 
 struct RaceOptions {
   std::uint64_t seed = 1;
@@ -47,41 +39,43 @@ struct RaceOptions {
 
 /// The finals as they were sampled, and what they say.
 struct RaceResult {
-  struct Entry {
-    std::size_t contender = 0;  ///< index into the contenders given
+  struct Finalist {
+    std::size_t survivor = 0;  ///< index into the survivors given
     /// One sample per round, and then those of blocks. A finalist that was clearly slower after
     /// some rounds has only the samples of these.
     std::vector<Sample> samples;
     CheckReport check;  ///< the finalist's proof
     bool in_blocks = false;
   };
-  std::vector<Entry> finalists;  ///< in the order of the contenders; none where all failed
+  std::vector<Finalist> finalists;  ///< in the order of the survivors; none where all failed
   FinalRounds rounds;
   Decision decision;  ///< over `finalists`
-  /// Contenders that ended here, and how.
+  /// Survivors that ended here, and how.
   std::vector<std::pair<std::size_t, Runner::Step>> failed;
-  int raced = 0;  ///< contenders that were sampled here
+  int raced = 0;  ///< survivors that were sampled here
   /// What the rules on disturbances and on running alone found, where they found something.
   Audit audit;
   /// Running alone, the finalists have different clocks, or none that is known. Never in bursts.
   bool power_limited = false;
 };
 
-/// Over the entries; none of them is without samples.
-Decision judge(std::span<const Contender> contenders, std::span<const RaceResult::Entry> finalists,
-               const FinalRounds& rounds);
+/// Judges the finalists by their samples; none of them is without.
+Decision decide(std::span<const Survivor> survivors,
+                std::span<const RaceResult::Finalist> finalists, const FinalRounds& rounds);
 
-/// Races the contenders: first rungs of a few interleaved rounds, after each of which the slow ones
-/// drop out, then the finals.
+/// Races the survivors, all of them loaded: first rungs of a few interleaved rounds, after each of
+/// which the slow ones drop out, then the finals.
 ///
-/// A round samples the SM reference, every contender once in a fresh random order, and the DRAM
+/// A round samples the SM reference, every survivor once in a fresh random order, and the DRAM
 /// reference. The finals go on until the verdict is settled, or until rounds or seconds are over.
 /// Finalists are checked in depth before the finals, and once more after them. A finalist that
-/// fails makes room for the next contender. Rounds that something outside slowed down are dropped
+/// fails makes room for the next survivor. Rounds that something outside slowed down are dropped
 /// for everybody. After a change of the runner's epoch a rung begins again.
 ///
+/// The default and the incumbent reach the finals whatever they cost.
+///
 /// The result follows from seed and samples alone. Errors: the runner's own.
-Result<RaceResult> race(Runner& runner, std::span<const Contender> contenders,
+Result<RaceResult> race(Runner& runner, std::span<const Survivor> survivors,
                         const RaceOptions& options);
 
 }  // namespace kernwright

@@ -43,7 +43,7 @@ std::vector<double> relative_clocks(const RoundSamples& samples) {
       if (usual > 0) rounds[r].push_back(clocks[r] / usual);
     }
   };
-  for (const auto& [contender, series] : samples.of) {
+  for (const auto& [survivor, series] : samples.of) {
     if (!series.empty()) add(series);
   }
   add(samples.sm_reference);
@@ -87,23 +87,23 @@ void RoundSamples::drop_disturbed() {
 }
 
 std::vector<double> relative_medians(const RoundSamples& samples,
-                                     std::span<const std::size_t> contenders) {
-  std::vector<std::vector<double>> relative(contenders.size());
-  std::vector<double> round(contenders.size());
+                                     std::span<const std::size_t> survivors) {
+  std::vector<std::vector<double>> relative(survivors.size());
+  std::vector<double> round(survivors.size());
   for (const std::size_t r : counted(samples, samples.sm_reference.size())) {
-    for (std::size_t i = 0; i < contenders.size(); ++i) {
-      round[i] = std::log(samples.of.at(contenders[i])[r].us);
+    for (std::size_t i = 0; i < survivors.size(); ++i) {
+      round[i] = std::log(samples.of.at(survivors[i])[r].us);
     }
     const double middle = median(round);
-    for (std::size_t i = 0; i < contenders.size(); ++i) relative[i].push_back(round[i] - middle);
+    for (std::size_t i = 0; i < survivors.size(); ++i) relative[i].push_back(round[i] - middle);
   }
   std::vector<double> medians;
   for (std::vector<double>& series : relative) medians.push_back(median(std::move(series)));
   return medians;
 }
 
-double median_us(const RoundSamples& samples, std::size_t contender) {
-  const std::vector<Sample>& series = samples.of.at(contender);
+double median_us(const RoundSamples& samples, std::size_t survivor) {
+  const std::vector<Sample>& series = samples.of.at(survivor);
   std::vector<double> us;
   for (const std::size_t r : counted(samples, series.size())) us.push_back(series[r].us);
   return median(std::move(us));

@@ -9,10 +9,10 @@
 
 namespace kernwright {
 
-/// The samples of one rung of a race, taken in interleaved rounds. A contender that takes part to
+/// The samples of one rung of a race, taken in interleaved rounds. A survivor that takes part to
 /// the end has one sample per round. One that dropped out has those of the first rounds.
 struct RoundSamples {
-  std::map<std::size_t, std::vector<Sample>> of;  ///< by contender
+  std::map<std::size_t, std::vector<Sample>> of;  ///< by survivor
   std::vector<Sample> sm_reference;               ///< one per round, as the next
   std::vector<Sample> dram_reference;
   std::vector<int> dropped;  ///< rounds that do not count
@@ -28,12 +28,12 @@ struct RoundSamples {
   bool disturbed() const { return 4 * dropped.size() > sm_reference.size(); }
 };
 
-/// For each of `contenders`, which have all rounds: the median of its log time relative to the
+/// For each of `survivors`, which have all rounds: the median of its log time relative to the
 /// others', over the rounds that count, or over all rounds where none counts.
 std::vector<double> relative_medians(const RoundSamples& samples,
-                                     std::span<const std::size_t> contenders);
+                                     std::span<const std::size_t> survivors);
 
-/// The median of a contender's samples in rounds that count, in microseconds.
-double median_us(const RoundSamples& samples, std::size_t contender);
+/// The median of a survivor's samples in rounds that count, in microseconds.
+double median_us(const RoundSamples& samples, std::size_t survivor);
 
 }  // namespace kernwright

@@ -11,8 +11,7 @@
 #include "cache/stores/artifact_store.h"
 #include "model/candidate/candidate.h"
 #include "model/catalog/catalog.h"
-#include "model/result/trial.h"
-#include "tuner/session/compile_queue.h"
+#include "tuner/search/compile_queue.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -66,18 +65,5 @@ class CompileAhead final : public CompileQueue {
   int compiled_ = 0;
   double compile_seconds_ = 0;
 };
-
-/// Code that spills more is not loaded, whatever its manifest allows.
-inline constexpr std::int64_t kMostSpillBytes = 256;
-
-/// Why a compiled candidate is not worth loading: it did not compile, spills more than its manifest
-/// or `kMostSpillBytes` allows, or does not fit the device. `ok` otherwise, with the compiler's
-/// warnings as detail.
-struct CompileVerdict {
-  Outcome outcome = Outcome::ok;
-  std::string detail;
-};
-CompileVerdict judge(const Candidate& candidate, const CompileResult& compiled,
-                     const DeviceProfile& profile);
 
 }  // namespace kernwright

@@ -11,8 +11,9 @@
 #include "support/utc.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/cost/cost_model.h"
+#include "tuner/search/compiled_trial.h"
+#include "tuner/search/record_parts.h"
 #include "tuner/session/compile_ahead.h"
-#include "tuner/session/evidence.h"
 
 namespace kernwright {
 namespace {
@@ -88,14 +89,8 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
       return ready.kernel.error();
     }
     const Candidate& candidate = candidates.candidates[order[taken]];
-    Trial trial = make_trial(candidate, candidates.predicted_us[order[taken]]);
-    CompileVerdict verdict = judge(candidate, ready.kernel, profile);
-    trial.outcome = verdict.outcome;
-    trial.detail = std::move(verdict.detail);
-    if (ready.kernel) {
-      trial.resources = ready.kernel.value()->resources();
-      trial.compile_seconds = ready.kernel.value()->seconds;
-    }
+    Trial trial =
+        compiled_trial(candidate, candidates.predicted_us[order[taken]], ready.kernel, profile);
     if (trial.outcome == Outcome::ok) {
       usable.push_back(
           {result.trials.size(), order[taken] == candidates.default_index, std::move(ready)});
@@ -131,7 +126,7 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
       }
     }
     RankedConfiguration ranked = ranked_configuration(result.trials[usable[i].trial], ready.digest);
-    ranked.is_default = usable[i].is_default;
+    ranked.traits.is_default = usable[i].is_default;
     if (i == 0) {
       record.winner = std::move(ranked);
     } else {
@@ -156,7 +151,7 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
 }
 
 bool default_kept(const TuningRecord& record) {
-  return record.grade == RecordGrade::predicted && record.winner.is_default &&
+  return record.grade == RecordGrade::predicted && record.winner.traits.is_default &&
          !record.runners_up.empty() &&
          record.runners_up.front().predicted_us < record.winner.predicted_us;
 }

@@ -8,7 +8,7 @@
 #include "cache/stores/artifact_store.h"
 #include "compile/compile_pool.h"
 #include "model/catalog/catalog.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -6,12 +6,11 @@
 
 #include "compile/render.h"
 #include "support/try.h"
-#include "support/utc.h"
 #include "tuner/candidates/search_space.h"
 #include "tuner/cost/cost_model.h"
+#include "tuner/search/record_parts.h"
+#include "tuner/search/trial_log.h"
 #include "tuner/session/compile_ahead.h"
-#include "tuner/session/evidence.h"
-#include "tuner/session/trial_log.h"
 #include "tuner/strategies/prior.h"
 
 namespace kernwright {
@@ -87,7 +86,6 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   }
   CompileAhead ahead(list.candidates, catalog_, profile_.sm_arch, std::move(compiler), pool_,
                      artifacts_);
-  const double roofline = roofline_us(operation_, problem_, profile_);
   const SearchInput input{.candidates = list.candidates,
                           .space = space,
                           .profile = profile_,
@@ -95,8 +93,10 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
                           .queue = ahead,
                           .runner = runner,
                           .log = log,
-                          .problem = problem_.text(),
-                          .roofline_us = roofline,
+                          .key = key_,
+                          .environment = environment_,
+                          .rejected = list.rejected,
+                          .roofline_us = roofline_us(operation_, problem_, profile_),
                           .started = started};
   KW_ASSIGN(auto found, run_search(input, options));
   for (const CompiledCandidate& finalist : found.finalists) {
@@ -105,13 +105,6 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
     }
   }
   TuningResult result = std::move(found.result);
-  result.record.key = key_;
-  result.record.environment = environment_;
-  result.record.device_name = profile_.name;
-  result.record.roofline_us = roofline;
-  result.record.created = utc_now();
-  result.record.search.rejected += list.rejected;
-  result.rejected = list.rejected;
   notes.insert(notes.end(), list.notes.begin(), list.notes.end());
   for (std::string& message : result.notes) {
     if (std::find(notes.begin(), notes.end(), message) == notes.end()) {

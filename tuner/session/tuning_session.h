@@ -10,7 +10,7 @@
 #include "model/catalog/catalog.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/runner.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

@@ -48,7 +48,7 @@ std::optional<Verdict> parse_verdict(std::string_view text);
 
 /// How much slower one candidate is than another, as ln(ratio). The two were sampled in the same
 /// rounds: the estimate is the median of the paired differences, and `low` and `high` are its
-/// distribution-free confidence interval. `kDoubt` in `tuner/finals/decision.cpp` is the
+/// distribution-free confidence interval. `kDoubt` in `tuner/finals/interval.cpp` is the
 /// probability that the interval misses.
 struct Slowdown {
   double estimate = 0;

@@ -6,7 +6,7 @@
 
 #include "support/text.h"
 #include "tuner/finals/decision.h"
-#include "tuner/session/evidence.h"
+#include "tuner/search/record_parts.h"
 
 namespace kernwright {
 namespace {
@@ -48,7 +48,7 @@ double margin_of(const TuningRecord& record) {
 
 Support support_of(const TuningRecord& record) {
   if (record.grade == RecordGrade::predicted || record.trust == Trust::c) return Support::caveated;
-  if (record.winner.is_default) return Support::rejected;
+  if (record.winner.traits.is_default) return Support::rejected;
   const bool beats_default = record.baseline && record.baseline->slowdown.low > 0;
   const bool sure = record.trust == Trust::a && record.verdict != Verdict::unresolved;
   return beats_default && sure ? Support::supported : Support::measured;

@@ -25,7 +25,7 @@
 #include "service/tune/measuring.h"
 #include "tuner/data/data_ops.h"
 #include "tuner/measure/unfused_comparison.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 #include <kernwright/kernel.h>
 #include <kernwright/problem.h>
 #include <kernwright/result.h>

@@ -7,7 +7,7 @@
 
 #include "cache/records/record.h"
 #include "service/serve/core.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 

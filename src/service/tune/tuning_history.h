@@ -5,7 +5,7 @@
 #include "cache/layers/tiered_cache.h"
 #include "cache/stores/failure_store.h"
 #include "model/operation/operation.h"
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 #include <kernwright/result.h>
 
 namespace kernwright {

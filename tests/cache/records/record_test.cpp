@@ -43,7 +43,7 @@ TEST(RecordTest, WhatWasWrittenIsRead) {
   EXPECT_EQ(back->winner.artifact, record.winner.artifact);
   EXPECT_EQ(back->winner.measurement.samples_us, record.winner.measurement.samples_us);
   EXPECT_EQ(back->winner.predicted_us, record.winner.predicted_us);
-  EXPECT_EQ(back->winner.resources, record.winner.resources);
+  EXPECT_EQ(back->winner.traits.resources, record.winner.traits.resources);
   ASSERT_EQ(back->runners_up.size(), 2U);
   EXPECT_EQ(back->runners_up[0].choice.configuration.text(), "BM=64");
   ASSERT_TRUE(back->baseline);
@@ -201,13 +201,13 @@ TEST(RecordTest, EvidenceComesBack) {
   EXPECT_EQ(back->idle_seconds, 1.25);
   EXPECT_EQ(back->longest_idle_ms, 17.5);
   EXPECT_EQ(back->winner.measurement.sm_mhz, record.winner.measurement.sm_mhz);
-  EXPECT_EQ(back->winner.smem_bytes, record.winner.smem_bytes);
+  EXPECT_EQ(back->winner.traits.smem_bytes, record.winner.traits.smem_bytes);
   EXPECT_EQ(back->winner.launch_gap_us, record.winner.launch_gap_us);
-  EXPECT_FALSE(back->winner.deterministic);
-  EXPECT_TRUE(back->winner.is_incumbent && back->winner.tied && back->winner.warned &&
+  EXPECT_FALSE(back->winner.traits.deterministic);
+  EXPECT_TRUE(back->winner.traits.is_incumbent && back->winner.tied && back->winner.traits.warned &&
               back->winner.in_blocks);
   EXPECT_EQ(back->runners_up[0].slowdown, record.runners_up[0].slowdown);
-  EXPECT_TRUE(back->runners_up[0].is_default);
+  EXPECT_TRUE(back->runners_up[0].traits.is_default);
   EXPECT_EQ(back->check.repeats, 50);
   EXPECT_TRUE(back->check.exact && back->check.guarded && back->check.unmapped &&
               back->check.after_timing);
@@ -229,7 +229,7 @@ TEST(RecordTest, ARecordOfVersionOneHasTheLeastTrust) {
   EXPECT_EQ(back->verdict, Verdict::unresolved);
   EXPECT_TRUE(back->audit.rows.empty());
   EXPECT_TRUE(back->winner.measurement.sm_mhz.empty());
-  EXPECT_TRUE(back->winner.deterministic);
+  EXPECT_TRUE(back->winner.traits.deterministic);
   EXPECT_EQ(back->launch_paths, LaunchPaths{});
   EXPECT_EQ(back->winner.measurement.samples_us, sample_record(1).winner.measurement.samples_us);
 }

@@ -66,7 +66,7 @@ TEST_F(SweepReportTest, WhatIsNotClearIsMeasured) {
 }
 
 TEST_F(SweepReportTest, ADefaultThatNothingBeatRejectsTheOthers) {
-  record_.winner.is_default = true;
+  record_.winner.traits.is_default = true;
   EXPECT_EQ(row().support, Support::rejected);
 }
 
@@ -81,7 +81,7 @@ TEST_F(SweepReportTest, TrustCAndPredictionsAreCaveated) {
   EXPECT_EQ(row().support, Support::caveated);
   EXPECT_NEAR(row().margin, 0.1, 1e-9);
   EXPECT_EQ(row().us, 100);
-  record_.winner.is_default = true;
+  record_.winner.traits.is_default = true;
   record_.runners_up[0].predicted_us = 98;
   EXPECT_EQ(row().margin, 0) << "the default was kept";
 }

@@ -28,75 +28,29 @@ std::vector<double> normal(double us, double sigma, std::uint64_t seed, int coun
   return samples;
 }
 
-Finalist finalist(std::string id, std::vector<double> samples, bool is_default = false,
-                  int registers = 64) {
-  return {{.id = std::move(id), .is_default = is_default, .registers = registers},
-          std::move(samples)};
+RankedConfiguration finalist(std::string id, std::vector<double> samples, bool is_default = false,
+                             int registers = 64) {
+  RankedConfiguration made;
+  made.choice.kernel_template = std::move(id);
+  made.measurement.samples_us = std::move(samples);
+  made.traits.is_default = is_default;
+  made.traits.resources.registers = registers;
+  return made;
 }
 
-Finalist incumbent(std::string id, std::vector<double> samples) {
-  return {{.id = std::move(id), .is_incumbent = true}, std::move(samples)};
+RankedConfiguration incumbent(std::string id, std::vector<double> samples) {
+  RankedConfiguration made = finalist(std::move(id), std::move(samples));
+  made.traits.is_incumbent = true;
+  return made;
 }
 
-std::size_t winner(std::span<const Finalist> finalists) { return decide(finalists, {}).winner; }
-
-TEST(PairedSlowdownTest, OfEqualSamplesIsZero) {
-  const auto samples = around(10, 0.02, 0);
-  EXPECT_EQ(paired_slowdown(samples, samples), Slowdown{});
-}
-
-TEST(PairedSlowdownTest, DriftThatBothSufferCancels) {
-  std::vector<double> leader;
-  std::vector<double> other;
-  for (int i = 0; i < 31; ++i) {
-    const double drift = 1 + 0.3 * std::sin(i);
-    leader.push_back(10 * drift);
-    other.push_back(10.2 * drift);
-  }
-  const Slowdown slowdown = paired_slowdown(other, leader);
-  EXPECT_NEAR(slowdown.estimate, std::log(1.02), 1e-9);
-  EXPECT_NEAR(slowdown.high - slowdown.low, 0, 1e-9);
-}
-
-TEST(PairedSlowdownTest, TheIntervalIsThatOfOrderStatistics) {
-  // For 31 pairs the 7th smallest and largest: 2 P(B(31, 1/2) < 7) = 0.0009, of 8 it is 0.0033.
-  const std::vector<double> leader(31, 1);
-  std::vector<double> other;
-  for (int i = 0; i < 31; ++i) other.push_back(std::exp(i * 12 % 31));  // no order in time
-  const Slowdown slowdown = paired_slowdown(other, leader);
-  EXPECT_NEAR(slowdown.estimate, 15, 1e-9);
-  EXPECT_NEAR(slowdown.low, 6, 1e-9);
-  EXPECT_NEAR(slowdown.high, 24, 1e-9);
-}
-
-TEST(PairedSlowdownTest, WhatChangesSlowlyWidensTheInterval) {
-  const std::vector<double> leader(200, 1);
-  RandomStream random(1);
-  std::vector<double> slow;
-  double level = 0;
-  for (int i = 0; i < 200; ++i) {
-    level = 0.7 * level + random.normal();
-    slow.push_back(std::exp(0.01 * level));
-  }
-  std::vector<double> quick;
-  for (std::size_t i = 0; i < 200; ++i) quick.push_back(slow[i * 77 % 200]);  // the same, shuffled
-  const Slowdown wide = paired_slowdown(slow, leader);
-  const Slowdown narrow = paired_slowdown(quick, leader);
-  EXPECT_EQ(wide.estimate, narrow.estimate);
-  EXPECT_GT(wide.high - wide.low, 1.5 * (narrow.high - narrow.low));
-}
-
-TEST(PairedSlowdownTest, FewPairsGiveTheWholeRange) {
-  const std::vector<double> leader(3, 1);
-  const std::vector<double> other{1.1, 1.2, 1.3};
-  const Slowdown slowdown = paired_slowdown(other, leader);
-  EXPECT_NEAR(slowdown.low, std::log(1.1), 1e-12);
-  EXPECT_NEAR(slowdown.high, std::log(1.3), 1e-12);
+std::size_t winner(std::span<const RankedConfiguration> finalists) {
+  return decide(finalists, {}).winner;
 }
 
 TEST(DecisionTest, AClearlyFasterOneBeatsTheDefault) {
-  const Finalist all[] = {finalist("default", around(10, 0.005, 0), true),
-                          finalist("fast", around(9.5, 0.005, 1))};
+  const RankedConfiguration all[] = {finalist("default", around(10, 0.005, 0), true),
+                                     finalist("fast", around(9.5, 0.005, 1))};
   const Decision decision = decide(all, {});
   EXPECT_EQ(decision.winner, 1U);
   EXPECT_EQ(decision.leader, 1U);
@@ -109,8 +63,8 @@ TEST(DecisionTest, AClearlyFasterOneBeatsTheDefault) {
 }
 
 TEST(DecisionTest, WithinTheNoiseTheDefaultStays) {
-  const Finalist all[] = {finalist("a", around(9.9, 0.05, 1)),
-                          finalist("default", around(10, 0.05, 0), true)};
+  const RankedConfiguration all[] = {finalist("a", around(9.9, 0.05, 1)),
+                                     finalist("default", around(10, 0.05, 0), true)};
   const Decision decision = decide(all, {});
   EXPECT_EQ(decision.winner, 1U);
   EXPECT_EQ(decision.verdict, Verdict::unresolved);
@@ -119,9 +73,9 @@ TEST(DecisionTest, WithinTheNoiseTheDefaultStays) {
 }
 
 TEST(DecisionTest, OthersTieOnlyWithinHalfAPercent) {
-  const Finalist all[] = {finalist("a", around(10, 0.0001, 1), false, 128),
-                          finalist("b", around(10.02, 0.0001, 0), false, 64),
-                          finalist("c", around(10.1, 0.0001, 0), false, 32)};
+  const RankedConfiguration all[] = {finalist("a", around(10, 0.0001, 1), false, 128),
+                                     finalist("b", around(10.02, 0.0001, 0), false, 64),
+                                     finalist("c", around(10.1, 0.0001, 0), false, 32)};
   const Decision decision = decide(all, {});
   EXPECT_EQ(decision.winner, 1U);
   EXPECT_EQ(decision.leader, 0U);
@@ -131,36 +85,29 @@ TEST(DecisionTest, OthersTieOnlyWithinHalfAPercent) {
 }
 
 TEST(DecisionTest, TooFewRoundsSayNothing) {
-  const Finalist all[] = {finalist("a", std::vector<double>(kMinRounds - 1, 10.0)),
-                          finalist("b", std::vector<double>(kMinRounds - 1, 10.2))};
+  const RankedConfiguration all[] = {finalist("a", std::vector<double>(kMinRounds - 1, 10.0)),
+                                     finalist("b", std::vector<double>(kMinRounds - 1, 10.2))};
   EXPECT_EQ(decide(all, {}).verdict, Verdict::unresolved);
-  const Finalist enough[] = {finalist("a", std::vector<double>(kMinRounds, 10.0)),
-                             finalist("b", std::vector<double>(kMinRounds, 10.2))};
+  const RankedConfiguration enough[] = {finalist("a", std::vector<double>(kMinRounds, 10.0)),
+                                        finalist("b", std::vector<double>(kMinRounds, 10.2))};
   EXPECT_EQ(decide(enough, {}).verdict, Verdict::win);
 }
 
 TEST(DecisionTest, FewRoundsStillTellWhatIsFarSlower) {
-  const Finalist all[] = {finalist("a", std::vector<double>(3, 10.0)),
-                          finalist("default", {26, 26.1, 26.2}, true)};
+  const RankedConfiguration all[] = {finalist("a", std::vector<double>(3, 10.0)),
+                                     finalist("default", {26, 26.1, 26.2}, true)};
   EXPECT_EQ(winner(all), 0U);
 }
 
 TEST(DecisionTest, ASingleFinalistWins) {
-  const Finalist all[] = {finalist("a", around(10, 0.01, 0))};
+  const RankedConfiguration all[] = {finalist("a", around(10, 0.01, 0))};
   EXPECT_EQ(decide(all, {}).verdict, Verdict::win);
   EXPECT_TRUE(decide(all, {}).settled);
 }
 
 TEST(DecisionTest, TiesAreBrokenInAFixedOrder) {
   // Each step makes the preferred one worse in everything that comes later.
-  const Traits plain{.id = "b",
-                     .is_incumbent = false,
-                     .is_default = false,
-                     .deterministic = true,
-                     .workspace_bytes = 0,
-                     .warned = false,
-                     .registers = 64,
-                     .smem_bytes = 1024};
+  const Traits plain{.resources = {.registers = 64}, .smem_bytes = 1024};
   struct Step {
     const char* what;
     std::function<void(Traits& preferred, Traits& other)> make;
@@ -171,48 +118,48 @@ TEST(DecisionTest, TiesAreBrokenInAFixedOrder) {
       {"deterministic",
        [](Traits& p, Traits& o) { o.deterministic = false, p.workspace_bytes = 9; }},
       {"workspace", [](Traits& p, Traits& o) { o.workspace_bytes = 1, p.warned = true; }},
-      {"warnings", [](Traits& p, Traits& o) { o.warned = true, p.registers = 255; }},
-      {"registers", [](Traits& p, Traits& o) { o.registers = 65, p.smem_bytes = 1 << 20; }},
+      {"warnings", [](Traits& p, Traits& o) { o.warned = true, p.resources.registers = 255; }},
+      {"registers",
+       [](Traits& p, Traits& o) { o.resources.registers = 65, p.smem_bytes = 1 << 20; }},
       {"shared memory", [](Traits&, Traits& o) { o.smem_bytes = 1025; }}};
   for (const Step& step : steps) {
     for (const bool preferred_is_slower : {false, true}) {
-      Traits preferred = plain;
-      Traits other = plain;
-      preferred.id = "p";
-      other.id = "o";
-      step.make(preferred, other);
-      const Finalist all[] = {{other, around(preferred_is_slower ? 10 : 10.02, 0.001, 1)},
-                              {preferred, around(preferred_is_slower ? 10.02 : 10, 0.001, 2)}};
+      RankedConfiguration all[] = {
+          finalist("o", around(preferred_is_slower ? 10 : 10.02, 0.001, 1)),
+          finalist("p", around(preferred_is_slower ? 10.02 : 10, 0.001, 2))};
+      all[0].traits = all[1].traits = plain;
+      step.make(all[1].traits, all[0].traits);
       EXPECT_EQ(winner(all), 1U) << step.what;
     }
   }
 }
 
 TEST(DecisionTest, FullTiesDoNotDependOnTheOrder) {
-  const Finalist a = finalist("a", around(10, 0, 0));
-  const Finalist b = finalist("b", around(10, 0, 0));
-  const Finalist forward[] = {a, b};
-  const Finalist backward[] = {b, a};
-  EXPECT_EQ(forward[winner(forward)].traits.id, backward[winner(backward)].traits.id);
+  const RankedConfiguration a = finalist("a", around(10, 0, 0));
+  const RankedConfiguration b = finalist("b", around(10, 0, 0));
+  const RankedConfiguration forward[] = {a, b};
+  const RankedConfiguration backward[] = {b, a};
+  EXPECT_EQ(forward[winner(forward)].choice.id(), backward[winner(backward)].choice.id());
 }
 
 TEST(DecisionTest, NeitherTheOrderOfFinalistsNorThatOfRoundsMatters) {
-  std::vector<Finalist> all;
+  std::vector<RankedConfiguration> all;
   for (int i = 0; i < 6; ++i) {
     all.push_back(finalist(std::string(1, static_cast<char>('a' + i)),
                            normal(10 + 0.01 * i, 0.005, static_cast<std::uint64_t>(i) + 1)));
   }
-  const std::string expected = all[winner(all)].traits.id;
+  const std::string expected = all[winner(all)].choice.id();
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    std::vector<Finalist> permuted = all;
+    std::vector<RankedConfiguration> permuted = all;
     for (std::size_t left = permuted.size(); left > 1; --left) {
       std::swap(permuted[left - 1], permuted[hash_at(seed, left) % left]);
     }
     for (std::size_t left = 64; left > 1; --left) {
       const std::size_t other = hash_at(seed, 100 + left) % left;
-      for (Finalist& f : permuted) std::swap(f.samples_us[left - 1], f.samples_us[other]);
+      for (RankedConfiguration& f : permuted)
+        std::swap(f.measurement.samples_us[left - 1], f.measurement.samples_us[other]);
     }
-    EXPECT_EQ(permuted[winner(permuted)].traits.id, expected) << seed;
+    EXPECT_EQ(permuted[winner(permuted)].choice.id(), expected) << seed;
   }
 }
 
@@ -222,27 +169,27 @@ TEST(DecisionTest, TheIncumbentYieldsOnlyToWhatIsClearlyFaster) {
                                          {10.15, 0.001, false},
                                          {10.25, 0.02, true},
                                          {11.00, 0.02, false}}) {
-    const Finalist all[] = {finalist("fast", normal(10, noise, 1)),
-                            incumbent("old", normal(us, noise, 2))};
+    const RankedConfiguration all[] = {finalist("fast", normal(10, noise, 1)),
+                                       incumbent("old", normal(us, noise, 2))};
     EXPECT_EQ(winner(all), stays ? 1U : 0U) << us;
     EXPECT_EQ(decide(all, {}).verdict, stays ? Verdict::tie : Verdict::win) << us;
   }
 }
 
 TEST(DecisionTest, MoreRoundsMayStillDismissAnIncumbentInTheNoise) {
-  const Finalist few[] = {finalist("fast", normal(10, 0.02, 1)),
-                          incumbent("old", normal(10.25, 0.02, 2))};
+  const RankedConfiguration few[] = {finalist("fast", normal(10, 0.02, 1)),
+                                     incumbent("old", normal(10.25, 0.02, 2))};
   EXPECT_FALSE(decide(few, {}).settled);
-  const Finalist many[] = {finalist("fast", normal(10, 0.02, 1, 1024)),
-                           incumbent("old", normal(10.25, 0.02, 2, 1024))};
+  const RankedConfiguration many[] = {finalist("fast", normal(10, 0.02, 1, 1024)),
+                                      incumbent("old", normal(10.25, 0.02, 2, 1024))};
   EXPECT_TRUE(decide(many, {}).settled);
   EXPECT_EQ(winner(many), 0U);
 }
 
 TEST(DecisionTest, WhoTiesWithTheLeaderMustBeatTheDefaultToo) {
   // b ties with a and has fewer registers; the default is slower than a, but not than b.
-  std::vector<Finalist> all = {finalist("a", normal(10, 0.0002, 1, 256), false, 128),
-                               finalist("b", normal(10.04, 0.0002, 2, 256), false, 32)};
+  std::vector<RankedConfiguration> all = {finalist("a", normal(10, 0.0002, 1, 256), false, 128),
+                                          finalist("b", normal(10.04, 0.0002, 2, 256), false, 32)};
   EXPECT_EQ(winner(all), 1U);
   all.push_back(finalist("default", normal(10.058, 0.006, 3, 256), true));
   const Decision decision = decide(all, {});
@@ -252,8 +199,8 @@ TEST(DecisionTest, WhoTiesWithTheLeaderMustBeatTheDefaultToo) {
 }
 
 TEST(DecisionTest, OpenOnesBeyondAPercentDoNotWinByTheirTraits) {
-  const Finalist all[] = {finalist("fast", normal(10, 0.05, 1), false, 128),
-                          finalist("small", normal(10.25, 0.05, 2), false, 32)};
+  const RankedConfiguration all[] = {finalist("fast", normal(10, 0.05, 1), false, 128),
+                                     finalist("small", normal(10.25, 0.05, 2), false, 32)};
   const Decision decision = decide(all, {});
   ASSERT_EQ(decision.verdict, Verdict::unresolved);
   ASSERT_GT(decision.standings[1].slowdown.estimate, kEquivalence);
@@ -263,8 +210,9 @@ TEST(DecisionTest, OpenOnesBeyondAPercentDoNotWinByTheirTraits) {
 TEST(DecisionTest, TwoModesAreJudgedByTheSlowerOne) {
   std::vector<double> modes = normal(10, 0.002, 1);
   for (std::size_t i = 0; i < modes.size(); i += 3) modes[i] *= 1.08;
-  const Finalist all[] = {finalist("two modes", modes), finalist("steady", normal(10.3, 0.002, 2)),
-                          finalist("other", normal(10.9, 0.002, 3))};
+  const RankedConfiguration all[] = {finalist("two modes", modes),
+                                     finalist("steady", normal(10.3, 0.002, 2)),
+                                     finalist("other", normal(10.9, 0.002, 3))};
   const Decision decision = decide(all, {});
   EXPECT_TRUE(decision.standings[0].bimodal);
   EXPECT_FALSE(decision.standings[1].bimodal);
@@ -274,13 +222,13 @@ TEST(DecisionTest, TwoModesAreJudgedByTheSlowerOne) {
 }
 
 TEST(DecisionTest, AStepThatAllTakeMakesNobodyBimodal) {
-  std::vector<Finalist> all = {finalist("a", normal(10, 0.002, 1)),
-                               finalist("b", normal(10.3, 0.002, 2))};
+  std::vector<RankedConfiguration> all = {finalist("a", normal(10, 0.002, 1)),
+                                          finalist("b", normal(10.3, 0.002, 2))};
   FinalRounds rounds;
   rounds.sm_reference_us = normal(100, 0.002, 3);
   rounds.dram_reference_us = normal(100, 0.002, 4);
   for (std::size_t r = 20; r < 64; ++r) {
-    for (Finalist& f : all) f.samples_us[r] *= 1.1;
+    for (RankedConfiguration& f : all) f.measurement.samples_us[r] *= 1.1;
     rounds.sm_reference_us[r] *= 1.1;
     rounds.dram_reference_us[r] *= 1.1;
   }
@@ -293,17 +241,17 @@ TEST(DecisionTest, AStepThatAllTakeMakesNobodyBimodal) {
 TEST(DecisionTest, OutliersAreNoMode) {
   std::vector<double> samples = normal(10, 0.002, 1);
   for (const std::size_t i : {3U, 17U, 40U}) samples[i] *= 1.15;
-  const Finalist all[] = {finalist("a", samples), finalist("b", normal(10.3, 0.002, 2))};
+  const RankedConfiguration all[] = {finalist("a", samples), finalist("b", normal(10.3, 0.002, 2))};
   EXPECT_FALSE(decide(all, {}).standings[0].bimodal);
   EXPECT_EQ(winner(all), 0U);
 }
 
 TEST(DecisionTest, DroppedRoundsDoNotCount) {
-  std::vector<Finalist> all = {finalist("a", normal(10, 0.002, 1)),
-                               finalist("b", normal(10.3, 0.002, 2))};
+  std::vector<RankedConfiguration> all = {finalist("a", normal(10, 0.002, 1)),
+                                          finalist("b", normal(10.3, 0.002, 2))};
   FinalRounds rounds;
   for (int r = 0; r < 16; ++r) {
-    all[0].samples_us[static_cast<std::size_t>(r)] *= 1.5;
+    all[0].measurement.samples_us[static_cast<std::size_t>(r)] *= 1.5;
     rounds.dropped.push_back(r);
   }
   EXPECT_EQ(decide(all, rounds).verdict, Verdict::win);
@@ -317,8 +265,8 @@ TEST(DecisionTest, DroppedRoundsDoNotCount) {
 TEST(DecisionTest, DisturbedFinalsKeepWhatThereIs) {
   FinalRounds rounds;
   for (int r = 0; r < 20; ++r) rounds.dropped.push_back(r);
-  std::vector<Finalist> all = {finalist("fast", normal(10, 0.002, 1)),
-                               finalist("default", normal(12, 0.002, 2), true)};
+  std::vector<RankedConfiguration> all = {finalist("fast", normal(10, 0.002, 1)),
+                                          finalist("default", normal(12, 0.002, 2), true)};
   EXPECT_EQ(decide(all, rounds).winner, 1U);
   all.push_back(incumbent("old", normal(11, 0.002, 3)));
   EXPECT_EQ(decide(all, rounds).winner, 2U);
@@ -327,8 +275,9 @@ TEST(DecisionTest, DisturbedFinalsKeepWhatThereIs) {
 TEST(DecisionTest, WhoDroppedOutWasSlowerThanTheFastestOfThen) {
   std::vector<double> slow = normal(11, 0.002, 3);
   slow.resize(16);
-  const Finalist all[] = {finalist("a", normal(10, 0.002, 1)),
-                          finalist("b", normal(10.01, 0.002, 2)), finalist("slow", slow)};
+  const RankedConfiguration all[] = {finalist("a", normal(10, 0.002, 1)),
+                                     finalist("b", normal(10.01, 0.002, 2)),
+                                     finalist("slow", slow)};
   const Decision decision = decide(all, {});
   EXPECT_EQ(decision.verdict, Verdict::tie);
   EXPECT_EQ(decision.standings[2].place, Place::slower);
@@ -336,16 +285,17 @@ TEST(DecisionTest, WhoDroppedOutWasSlowerThanTheFastestOfThen) {
 }
 
 TEST(DecisionTest, BlocksDecideAmongThoseThatHaveThem) {
-  std::vector<Finalist> all = {finalist("hot", normal(10, 0.002, 1)),
-                               finalist("cool", normal(10.3, 0.002, 2)),
-                               finalist("slow", normal(12, 0.002, 3))};
+  std::vector<RankedConfiguration> all = {finalist("hot", normal(10, 0.002, 1)),
+                                          finalist("cool", normal(10.3, 0.002, 2)),
+                                          finalist("slow", normal(12, 0.002, 3))};
   FinalRounds rounds;
   rounds.sm_reference_us = normal(100, 0.002, 4);
   rounds.dram_reference_us = normal(100, 0.002, 5);
   EXPECT_EQ(decide(all, rounds).winner, 0U);
   rounds.block_rounds = 32;
   for (const auto& [at, us] : {std::pair{std::size_t{0}, 11.0}, {std::size_t{1}, 10.4}}) {
-    for (const double sample : normal(us, 0.002, 6 + at, 32)) all[at].samples_us.push_back(sample);
+    for (const double sample : normal(us, 0.002, 6 + at, 32))
+      all[at].measurement.samples_us.push_back(sample);
   }
   const Decision decision = decide(all, rounds);
   EXPECT_EQ(decision.winner, 1U);
@@ -355,17 +305,17 @@ TEST(DecisionTest, BlocksDecideAmongThoseThatHaveThem) {
 }
 
 TEST(DecisionTest, IntervalsOfBlocksAreThoseOfSignedRanks) {
-  std::vector<Finalist> all = {finalist("fast", normal(10, 0.002, 1)),
-                               finalist("slow", normal(10, 0.002, 2))};
+  std::vector<RankedConfiguration> all = {finalist("fast", normal(10, 0.002, 1)),
+                                          finalist("slow", normal(10, 0.002, 2))};
   FinalRounds rounds;
   rounds.sm_reference_us = normal(100, 0.002, 4);
   rounds.dram_reference_us = normal(100, 0.002, 5);
   rounds.block_rounds = 12;
   for (int i = 0; i < 12; ++i) {
-    all[0].samples_us.push_back(10);
+    all[0].measurement.samples_us.push_back(10);
     // One of them is faster; by order statistics of 12 the interval would begin there.
     constexpr double kPercent[] = {-0.4, 3, 1, 4, 2, 6, 3, 5, 1, 4, 2, 5};
-    all[1].samples_us.push_back(10 * std::exp(kPercent[i] / 100));
+    all[1].measurement.samples_us.push_back(10 * std::exp(kPercent[i] / 100));
   }
   const Decision decision = decide(all, rounds);
   EXPECT_EQ(decision.leader, 0U);
@@ -377,15 +327,16 @@ TEST(DecisionTest, IntervalsOfBlocksAreThoseOfSignedRanks) {
 }
 
 TEST(DecisionTest, WhoDroppedOutOfTheRoundsMayWinTheBlocks) {
-  std::vector<Finalist> all = {finalist("hot", normal(10, 0.002, 1)),
-                               finalist("cool", normal(10.3, 0.002, 2, 16))};
+  std::vector<RankedConfiguration> all = {finalist("hot", normal(10, 0.002, 1)),
+                                          finalist("cool", normal(10.3, 0.002, 2, 16))};
   FinalRounds rounds;
   rounds.sm_reference_us = normal(100, 0.002, 4);
   rounds.dram_reference_us = normal(100, 0.002, 5);
   rounds.block_rounds = 32;
   for (const auto& [at, us] : {std::pair{std::size_t{0}, 11.0}, {std::size_t{1}, 10.4}}) {
     all[at].in_blocks = true;
-    for (const double sample : normal(us, 0.002, 6 + at, 32)) all[at].samples_us.push_back(sample);
+    for (const double sample : normal(us, 0.002, 6 + at, 32))
+      all[at].measurement.samples_us.push_back(sample);
   }
   const Decision decision = decide(all, rounds);
   EXPECT_EQ(decision.winner, 1U);
@@ -393,18 +344,19 @@ TEST(DecisionTest, WhoDroppedOutOfTheRoundsMayWinTheBlocks) {
 }
 
 TEST(DecisionTest, ATieOfBlocksFallsToWhomTheRoundsDidNotFindSlower) {
-  std::vector<Finalist> all = {finalist("default", normal(11, 0.002, 1), true),
-                               finalist("fast", normal(10, 0.002, 2))};
+  std::vector<RankedConfiguration> all = {finalist("default", normal(11, 0.002, 1), true),
+                                          finalist("fast", normal(10, 0.002, 2))};
   FinalRounds rounds;
   rounds.sm_reference_us = normal(100, 0.002, 4);
   rounds.dram_reference_us = normal(100, 0.002, 5);
   rounds.block_rounds = 12;
-  const std::vector<Finalist> in_rounds = all;
+  const std::vector<RankedConfiguration> in_rounds = all;
   const auto with_blocks = [&](double default_us, double fast_us) {
     all = in_rounds;
     for (const auto& [at, us] :
          {std::pair{std::size_t{0}, default_us}, {std::size_t{1}, fast_us}}) {
-      for (const double sample : normal(us, 0.05, 6 + at, 12)) all[at].samples_us.push_back(sample);
+      for (const double sample : normal(us, 0.05, 6 + at, 12))
+        all[at].measurement.samples_us.push_back(sample);
     }
     return decide(all, rounds);
   };
@@ -420,7 +372,7 @@ TEST(DecisionTest, ATieOfBlocksFallsToWhomTheRoundsDidNotFindSlower) {
 
 TEST(DecisionTest, EqualOnesAreRarelyCalledAWin) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    std::vector<Finalist> all;
+    std::vector<RankedConfiguration> all;
     for (std::uint64_t i = 0; i < 8; ++i) {
       all.push_back(finalist(std::to_string(i), normal(10, 0.01, 8 * seed + i + 1, 16)));
     }
@@ -437,7 +389,7 @@ TEST(DecisionTest, ARecordGivesItsVerdictBack) {
   };
   TuningRecord record;
   record.winner = ranked(2, normal(10.02, 0.001, 2));
-  record.winner.is_default = true;
+  record.winner.traits.is_default = true;
   record.runners_up = {ranked(1, normal(10, 0.001, 1)), ranked(3, normal(10.5, 0.001, 3))};
   record.rounds.sm_reference_us = normal(100, 0.001, 4);
   record.rounds.dram_reference_us = normal(100, 0.001, 5);

@@ -19,9 +19,9 @@ std::vector<double> ramp(int count, double step) {
   return us;
 }
 
-bool is_finalist(const RaceResult& result, std::size_t contender) {
+bool is_finalist(const RaceResult& result, std::size_t survivor) {
   return std::any_of(result.finalists.begin(), result.finalists.end(),
-                     [&](const auto& entry) { return entry.contender == contender; });
+                     [&](const auto& finalist) { return finalist.survivor == survivor; });
 }
 
 TEST(RaceTest, TheFastestWinsWithoutMoreRoundsThanItTakes) {
@@ -51,7 +51,7 @@ TEST(RaceTest, EveryFinalistHasOneSamplePerRoundUntilItIsOut) {
   EXPECT_EQ(result.value().decision.standings[3].place, Place::slower);
 }
 
-TEST(RaceTest, ManyContendersDropOutRungByRung) {
+TEST(RaceTest, ManySurvivorsDropOutRungByRung) {
   ScriptedRace race(ramp(200, 0.002));
   race.runner.noise = 0.003;
   const auto result = race.run();
@@ -61,12 +61,12 @@ TEST(RaceTest, ManyContendersDropOutRungByRung) {
   EXPECT_EQ(result.value().finalists.size(), 8U);
   EXPECT_TRUE(is_finalist(result.value(), 0)) << "the default stays whatever it costs";
   EXPECT_TRUE(is_finalist(result.value(), 1));
-  EXPECT_LE(result.value().finalists[result.value().decision.leader].contender, 4U);
+  EXPECT_LE(result.value().finalists[result.value().decision.leader].survivor, 4U);
   EXPECT_LT(race.runner.samples[199], 1) << "too slow in screening to be raced";
   EXPECT_LT(race.runner.seconds, 5);
 }
 
-TEST(RaceTest, LittleTimeMeansFewContendersAndRounds) {
+TEST(RaceTest, LittleTimeMeansFewSurvivorsAndRounds) {
   ScriptedRace race(ramp(200, 0.001));
   race.runner.noise = 0.02;
   race.options.seconds = 1;
@@ -247,9 +247,9 @@ TEST(RaceTest, WhoFailsTheFinalistsCheckMakesRoomForTheNext) {
   EXPECT_EQ(winner(result.value()), 2U);
   ASSERT_EQ(result.value().failed.size(), 1U);
   EXPECT_EQ(result.value().failed[0].second.outcome, Outcome::out_of_bounds);
-  for (const auto& entry : result.value().finalists) {
-    EXPECT_TRUE(entry.check.exact);
-    EXPECT_TRUE(entry.check.after_timing);
+  for (const auto& finalist : result.value().finalists) {
+    EXPECT_TRUE(finalist.check.exact);
+    EXPECT_TRUE(finalist.check.after_timing);
   }
 }
 
@@ -271,7 +271,7 @@ TEST(RaceTest, WhereAllFailThereIsNoFinalist) {
   EXPECT_GE(result.value().failed.size(), 24U);
 }
 
-TEST(RaceTest, ASingleContenderWins) {
+TEST(RaceTest, ASingleSurvivorWins) {
   ScriptedRace race({10});
   race.runner.noise = 0.01;
   const auto result = race.run();
@@ -300,7 +300,7 @@ TEST(RaceTest, EndlessRestartsEndTheRace) {
 
 TEST(RaceTest, WhoBecameMuchFasterIsCheckedAgain) {
   ScriptedRace race(ramp(30, 0.01));
-  race.contenders[5].samples_us = {11.9, 11.9};
+  race.survivors[5].score_us = 11.9;
   race.us[5] = 8;
   race.runner.checked = [](Runner::Id id, Runner::CheckDepth) {
     return id == 5 ? Outcome::wrong_result : Outcome::ok;
@@ -487,28 +487,28 @@ TEST(RaceTest, TheSameSeedGivesTheSameRace) {
   EXPECT_EQ(winner(a), winner(b));
   EXPECT_EQ(a.rounds, b.rounds);
   for (std::size_t i = 0; i < a.finalists.size(); ++i) {
-    EXPECT_EQ(a.finalists[i].contender, b.finalists[i].contender);
+    EXPECT_EQ(a.finalists[i].survivor, b.finalists[i].survivor);
     EXPECT_EQ(a.finalists[i].samples, b.finalists[i].samples);
   }
 }
 
-TEST(RaceTest, TheOrderOfTheContendersDoesNotMatter) {
+TEST(RaceTest, TheOrderOfTheSurvivorsDoesNotMatter) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     ScriptedRace forward({10, 10.01, 10.02, 10.0, 10.03}, seed);
     forward.runner.noise = 0.003;
-    for (Contender& contender : forward.contenders) contender.traits.is_default = false;
+    for (Survivor& survivor : forward.survivors) survivor.traits.is_default = false;
     ScriptedRace backward = forward;
     backward.runner.time_us = [&](Runner::Id id, double) {
       return id < 0 ? 100 : backward.us[static_cast<std::size_t>(id)];
     };
     backward.options.clock_seconds = [&] { return backward.runner.seconds; };
-    std::reverse(backward.contenders.begin(), backward.contenders.end());
+    std::reverse(backward.survivors.begin(), backward.survivors.end());
     const auto a = forward.run();
     const auto b = backward.run();
     ASSERT_TRUE(a && b);
     EXPECT_EQ(a.value().decision.verdict, Verdict::tie);
-    EXPECT_EQ(forward.contenders[winner(a.value())].traits.id,
-              backward.contenders[winner(b.value())].traits.id);
+    EXPECT_EQ(forward.survivors[winner(a.value())].choice.id(),
+              backward.survivors[winner(b.value())].choice.id());
   }
 }
 

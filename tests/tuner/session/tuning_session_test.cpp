@@ -70,7 +70,7 @@ TEST(TuningSessionTest, TheDefaultIsTriedFirst) {
   ASSERT_TRUE(result);
   const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
                                          toy.catalog.problem(), toy.profile);
-  EXPECT_EQ(result.value().trials.front().id(),
+  EXPECT_EQ(result.value().trials.front().choice.id(),
             list.value().candidates[list.value().default_index].id());
 }
 
@@ -450,7 +450,7 @@ TEST(PredictRecordTest, TheDefaultIsKeptWhereNobodyIsClearlyFasterAndItSaysSo) {
     const double fastest_us = record.runners_up.front().predicted_us;
     EXPECT_EQ(default_kept(record), record.winner.predicted_us > fastest_us);
     EXPECT_LE(record.winner.predicted_us, (1 + kModelDoubt) * fastest_us);
-    EXPECT_TRUE(!default_kept(record) || record.winner.is_default);
+    EXPECT_TRUE(!default_kept(record) || record.winner.traits.is_default);
     kept += default_kept(record) ? 1 : 0;
   }
   EXPECT_GT(kept, 0);

@@ -11,7 +11,7 @@
 #include "tests/temp_dir.h"
 #include "tests/tuner/gpu_world.h"
 #include "tuner/candidates/candidate_list.h"
-#include "tuner/session/compile_ahead.h"
+#include "tuner/search/compiled_trial.h"
 
 namespace kernwright {
 namespace {
@@ -107,7 +107,7 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
   /// What becomes of the default Hopper product with the function; nothing where it may run.
   std::string verdict(const char* kernel_template = "matmul/persistent_wave") {
     const Candidate made = candidate(kernel_template, "m=4096 n=6144 k=4096 dtype=bf16 epilogue=f");
-    const CompileVerdict verdict = judge(made, compile(made), h200_);
+    const Runner::Step verdict = check_compiled(made, compile(made), h200_);
     return verdict.outcome == Outcome::ok
                ? std::string()
                : concat(to_string(verdict.outcome), ": ", verdict.detail);
@@ -152,7 +152,7 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
           candidate(one.kernel_template, concat(one.problem, " epilogue=f"), one.changes);
       const CompileResult kernel = compile(with);
       ASSERT_TRUE(kernel) << kernel.error().message;
-      EXPECT_EQ(judge(with, kernel, h200_).detail, "");
+      EXPECT_EQ(check_compiled(with, kernel, h200_).detail, "");
       const InstructionCounts count = counts_of(**kernel, with.plan.launches.back().kernel);
       EXPECT_GE(count.count(one.instruction), 4);
       EXPECT_EQ(count.count("LDL") + count.count("STL"), 0);
@@ -300,7 +300,7 @@ class UserEpilogueGpuTest : public GpuWorld {
   std::string checked(const Candidate& candidate, const CompileRequest& request) {
     const CompileResult kernel = pool_->submit(request).get();
     if (!kernel) return kernel.error().message;
-    EXPECT_EQ(judge(candidate, kernel, device_->profile()).detail, "");
+    EXPECT_EQ(check_compiled(candidate, kernel, device_->profile()).detail, "");
     const auto runner = open_runner(candidate.problem, 5, true);
     if (!runner) return runner.error().message;
     const auto prepared = runner.value()->prepare(candidate, **kernel);

@@ -1,4 +1,4 @@
-#include "tuner/session/code_identity.h"
+#include "tuner/search/code_identity.h"
 
 namespace kernwright {
 namespace {

@@ -1,4 +1,4 @@
-#include "tuner/session/trial_log.h"
+#include "tuner/search/trial_log.h"
 
 #include <cstdint>
 #include <utility>

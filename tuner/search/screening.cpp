@@ -1,4 +1,4 @@
-#include "tuner/session/screening.h"
+#include "tuner/search/screening.h"
 
 #include <cmath>
 #include <utility>

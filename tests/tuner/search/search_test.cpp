@@ -1,4 +1,4 @@
-#include "tuner/session/search.h"
+#include "tuner/search/search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -139,10 +139,10 @@ TEST(SearchTest, TheIncumbentIsMeasuredAndStaysUnlessClearlyBeaten) {
     toy.options.incumbent = plain(6, 4, 2);
     const auto result = toy.run();
     ASSERT_TRUE(result);
-    EXPECT_EQ(result->record.winner.is_incumbent, stays) << us;
+    EXPECT_EQ(result->record.winner.traits.is_incumbent, stays) << us;
     EXPECT_EQ(result->record.verdict, stays ? Verdict::tie : Verdict::win);
     EXPECT_EQ(decide(result->record).winner, 0U);
-    EXPECT_EQ(result->trials[0].id(), "toy/other A=1") << "the default comes first";
+    EXPECT_EQ(result->trials[0].choice.id(), "toy/other A=1") << "the default comes first";
   }
 }
 
@@ -153,7 +153,7 @@ TEST(SearchTest, TheIncumbentIsOneOfTheTrialsHoweverFew) {
   const auto result = toy.run();
   ASSERT_TRUE(result);
   EXPECT_EQ(result->trials.size(), 2U);
-  EXPECT_TRUE(result->record.winner.is_incumbent);
+  EXPECT_TRUE(result->record.winner.traits.is_incumbent);
   EXPECT_EQ(result->record.search.stop_reason, "trials");
 }
 
@@ -218,7 +218,7 @@ TEST(SearchTest, UnresolvedFinalsAreNotTrustedFully) {
   ASSERT_TRUE(result);
   EXPECT_EQ(result->record.verdict, Verdict::unresolved);
   EXPECT_EQ(result->record.trust, Trust::b);
-  EXPECT_TRUE(result->record.winner.is_default);
+  EXPECT_TRUE(result->record.winner.traits.is_default);
 }
 
 TEST(SearchTest, TheLaunchPathsOfTheWinnerAreRecorded) {

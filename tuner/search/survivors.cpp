@@ -1,4 +1,4 @@
-#include "tuner/session/survivors.h"
+#include "tuner/search/survivors.h"
 
 #include <algorithm>
 #include <utility>
@@ -32,6 +32,10 @@ void Survivors::unload(Survivor& survivor) const {
 
 void Survivors::unload_all() {
   for (Survivor& survivor : all_) unload(survivor);
+}
+
+void Survivors::keep_loaded() {
+  std::erase_if(all_, [](const Survivor& survivor) { return survivor.id < 0; });
 }
 
 }  // namespace kernwright

@@ -12,9 +12,9 @@
 #include "model/candidate/candidate.h"
 #include "tuner/candidates/seeds.h"
 #include "tuner/runner.h"
-#include "tuner/session/compile_queue.h"
-#include "tuner/session/survivors.h"
-#include "tuner/session/trial_log.h"
+#include "tuner/search/compile_queue.h"
+#include "tuner/search/survivors.h"
+#include "tuner/search/trial_log.h"
 #include "tuner/strategies/search_strategy.h"
 #include <kernwright/result.h>
 
@@ -35,7 +35,7 @@ struct TuningProgress {
   int measured = 0;
   int failed = 0;
   double best_us = 0;
-  std::string best;
+  std::string best = {};
   double seconds = 0;
 };
 
@@ -99,24 +99,25 @@ struct SearchInput {
   CompileQueue& queue;
   Runner& runner;
   TrialLog& log;
-  std::string problem;     ///< named in errors
+  RecordKey key = {};
+  RecordEnvironment environment = {};
+  int rejected = 0;        ///< configurations that are no candidates
   double roofline_us = 0;  ///< 0: not known
   double started = 0;      ///< on the options' clock: when the budget began to run
 };
 
-/// What a search found. The record lacks what the search does not know: its key, environment,
-/// device and date.
+/// What a search found. The record lacks what its caller knows: the digest of the winner's template
+/// and the device's UUID.
 struct SearchResult {
   TuningResult result;
   std::vector<CompiledCandidate> finalists;
 };
 
-/// Searches for the fastest candidate and returns the record's evidence.
+/// Searches for the fastest candidate and returns its record.
 ///
-/// It measures whichever candidate is compiled, the default first. Each candidate is checked before
-/// it is timed, and two samples decide whether it may race. While no compile is ready the device
-/// repeats the best so far. Compiled code that does not fit the device, or spills beyond reason, is
-/// not loaded. Code that is equal to what was measured shares its samples.
+/// It visits whichever candidate is compiled, the default first (`CandidateVisits`). Each candidate
+/// is checked before it is timed, and two samples decide whether it may race. While no compile is
+/// ready the device repeats the best so far.
 ///
 /// A part of the budget is kept for the race (`SearchBudget`), which alone decides (see `race`).
 /// The winner is not worse than the default, and the incumbent stays unless it is clearly beaten.

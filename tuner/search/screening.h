@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tuner/runner.h"
-#include "tuner/session/references.h"
+#include "tuner/search/clock_probe.h"
 
 namespace kernwright {
 

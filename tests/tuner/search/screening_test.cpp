@@ -1,11 +1,11 @@
-#include "tuner/session/screening.h"
+#include "tuner/search/screening.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
 
 #include "tests/tuner/scripted_runner.h"
-#include "tuner/session/references.h"
+#include "tuner/search/clock_probe.h"
 
 namespace kernwright {
 namespace {

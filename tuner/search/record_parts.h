@@ -2,16 +2,15 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cache/records/record.h"
-#include "compile/compile_request.h"
-#include "model/candidate/candidate.h"
+#include "device/device_use.h"
 #include "model/result/trial.h"
+#include "tuner/search/search.h"
+#include "tuner/search/search_finals.h"
 
 namespace kernwright {
-
-/// A trial of the candidate, before anything was found out about it.
-Trial make_trial(const Candidate& candidate, double predicted_us);
 
 /// The part of a trial that a record keeps. `artifact` is the digest of the compiled bits, hex.
 RankedConfiguration ranked_configuration(const Trial& trial, std::string artifact);
@@ -19,6 +18,24 @@ RankedConfiguration ranked_configuration(const Trial& trial, std::string artifac
 /// Adds what a later check found. What was proven stays proven, and the worse of two findings
 /// counts.
 void merge(CheckReport& proof, const CheckReport& later);
+
+/// What a search found, for its record.
+struct SearchEvidence {
+  const SearchInput& input;
+  const TuningOptions& options;
+  const TrialBook& book;
+  std::span<const Survivor> survivors;  ///< as the finals left them
+  const FinalsResult& finals;
+  Audit audit;  ///< before, during and after
+  std::string_view stop_reason;
+  double settle_seconds = 0;
+  double wall_seconds = 0;
+  DeviceUse device;
+};
+
+/// The record of a search. It lacks the digest of the winner's template and the device's UUID,
+/// which the session's caller knows.
+TuningRecord search_record(const SearchEvidence& evidence);
 
 /// Whether more than a fifth of its time passes between kernels. The cost of launching then
 /// decides, not the kernel.

@@ -1,4 +1,4 @@
-#include "tuner/session/search_budget.h"
+#include "tuner/search/search_budget.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tuner/session/references.h"
+#include "tuner/search/clock_probe.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compile/compile_request.h"
+#include "model/candidate/choice.h"
+#include "model/result/traits.h"
+#include "tuner/runner.h"
+
+namespace kernwright {
+
+/// Compiled bits and the digest of the request they came from, hex.
+struct CompiledCandidate {
+  std::string digest;
+  std::shared_ptr<const CompiledKernel> kernel;
+};
+
+/// A candidate that passed screening. Samples are corrected for the device's drift.
+struct Survivor {
+  std::size_t candidate = 0;
+  std::size_t trial = 0;  ///< index into the search's trials
+  Choice choice;
+  Traits traits;
+  CompiledCandidate compiled;
+  Runner::Id id = -1;  ///< of the runner, where it is prepared and checked; -1: not loaded
+  std::vector<double> samples_us;
+  double score_us = 0;  ///< their median
+};
+
+}  // namespace kernwright

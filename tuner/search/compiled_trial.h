@@ -1,0 +1,31 @@
+#pragma once
+
+#include "compile/compile_pool.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/device_profile.h"
+#include "model/result/traits.h"
+#include "tuner/runner.h"
+
+namespace kernwright {
+
+/// Code that spills more is not loaded, whatever its manifest allows.
+inline constexpr std::int64_t kMostSpillBytes = 256;
+
+/// Why a compiled candidate is not worth loading: it did not compile, spills more than its manifest
+/// or `kMostSpillBytes` allows, or does not fit the device. `ok` otherwise, with the compiler's
+/// warnings as detail.
+Runner::Step check_compiled(const Candidate& candidate, const CompileResult& compiled,
+                            const DeviceProfile& profile);
+
+/// A trial of the candidate, before anything was found out about it.
+Trial make_trial(const Candidate& candidate, double predicted_us);
+
+/// The same once its compile has ended: with what `check_compiled` says, and what the code needs.
+Trial compiled_trial(const Candidate& candidate, double predicted_us, const CompileResult& compiled,
+                     const DeviceProfile& profile);
+
+/// What the plan and the code of a candidate say of it. The caller knows whether it is the default
+/// or the incumbent, and the checks whether it is deterministic.
+Traits traits_of(const Candidate& candidate, const CompiledKernel& kernel);
+
+}  // namespace kernwright
