@@ -97,8 +97,8 @@ struct Tally {
   double gpu_seconds = 0;
   std::vector<double> seconds;
   std::vector<double> rounds;
-  std::vector<double> mads;                       ///< of the winner's samples, relative
-  std::array<std::vector<double>, 2> references;  ///< medians per final
+  std::vector<double> mads;                   ///< of the winner's samples, relative
+  std::array<std::vector<double>, 2> probes;  ///< medians per final
 
   void add(const Tally& other) {
     finals += other.finals;
@@ -132,7 +132,7 @@ RaceResult run_final(FinalsProblem& problem,
   }
   const double start = now();
   RaceOptions options;
-  options.seed = seed;
+  options.random_seed = seed;
   options.clock_seconds = now;
   RaceResult result = take(race(runner, survivors, options));
   tally.seconds.push_back(now() - start);
@@ -144,14 +144,14 @@ RaceResult run_final(FinalsProblem& problem,
   ++tally.finals;
   tally.wins += result.decision.verdict == Verdict::win ? 1 : 0;
   tally.ties += result.decision.verdict == Verdict::tie ? 1 : 0;
-  tally.rounds.push_back(static_cast<double>(result.rounds.sm_reference_us.size()));
+  tally.rounds.push_back(static_cast<double>(result.rounds.sm_probe_us.size()));
   Measurement samples;
   for (const Sample& sample : result.finalists[result.decision.leader].samples) {
     samples.samples_us.push_back(sample.us);
   }
   tally.mads.push_back(samples.mad_us() / samples.median_us());
-  tally.references[0].push_back(median(result.rounds.sm_reference_us));
-  tally.references[1].push_back(median(result.rounds.dram_reference_us));
+  tally.probes[0].push_back(median(result.rounds.sm_probe_us));
+  tally.probes[1].push_back(median(result.rounds.dram_probe_us));
   return result;
 }
 
@@ -181,9 +181,9 @@ Json row_of(const std::string& problem, const std::string& mode, const Tally& ta
               {"finals_seconds_max", *std::max_element(tally.seconds.begin(), tally.seconds.end())},
               {"finals_seconds_sum", tally.gpu_seconds},
               {"sample_mad_median", median(tally.mads)}};
-  if (!tally.references[0].empty()) {
-    row["sm_reference_drift"] = spread(tally.references[0]);
-    row["dram_reference_drift"] = spread(tally.references[1]);
+  if (!tally.probes[0].empty()) {
+    row["sm_reference_drift"] = spread(tally.probes[0]);
+    row["dram_reference_drift"] = spread(tally.probes[1]);
   }
   return row;
 }

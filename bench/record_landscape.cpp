@@ -1,5 +1,5 @@
 // Records a whole space on a GPU: every valid configuration of every template for one problem, with
-// its checks, raw samples and clocks, and with reference kernels in between. A recording that was
+// its checks, raw samples and clocks, and with probe kernels in between. A recording that was
 // stopped, or ran out of time, continues when it is started again. Exit status 0: the space is
 // complete. 3: some configurations are left.
 

@@ -24,8 +24,8 @@ class Runner {
 
   /// Two kernels of the runner that are never tuned, and that `sample` accepts like candidates.
   /// They show the drift of the device. One is bound by the SMs' arithmetic, one by DRAM.
-  static constexpr Id kSmReference = -2;
-  static constexpr Id kDramReference = -3;
+  static constexpr Id kSmProbe = -2;
+  static constexpr Id kDramProbe = -3;
 
   /// The result of one step of a candidate.
   struct Step {
@@ -60,7 +60,7 @@ class Runner {
   virtual Result<Checked> check_after_timing(Id id) = 0;
 
   /// Takes one sample for every entry of `order`, one after another. Entries are candidates and
-  /// reference kernels, and may repeat. Gives one result per entry. A candidate that failed gets no
+  /// probe kernels, and may repeat. Gives one result per entry. A candidate that failed gets no
   /// further sample: its later entries repeat the step.
   struct Sampled {
     Step step;

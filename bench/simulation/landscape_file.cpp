@@ -185,9 +185,9 @@ Result<void> LandscapeFile::add(std::size_t candidate, const LandscapeEntry& ent
                                    [](const Sample& sample) { return sample.sm_mhz > 0; });
     if (known) line["mhz"] = clocks(entry.samples);
     line["at_s"] = rounded(entry.samples.front().at_seconds, kSecondDigits);
-    line["sm_reference"] = microseconds(entry.sm_reference);
-    line["sm_reference_mhz"] = clocks(entry.sm_reference);
-    line["dram_reference"] = microseconds(entry.dram_reference);
+    line["sm_reference"] = microseconds(entry.sm_probe);
+    line["sm_reference_mhz"] = clocks(entry.sm_probe);
+    line["dram_reference"] = microseconds(entry.dram_probe);
   }
   KW_TRY(append_line(part_, line.dump()));
   recorded_.insert(candidate);

@@ -31,8 +31,8 @@ struct LandscapeEntry {
   Outcome outcome = Outcome::ok;
   std::string detail;
   std::vector<Sample> samples;
-  std::vector<Sample> sm_reference;  ///< taken between them
-  std::vector<Sample> dram_reference;
+  std::vector<Sample> sm_probe;  ///< taken between them
+  std::vector<Sample> dram_probe;
   Resources resources;
   double compile_seconds = 0;
   double predicted_us = 0;

@@ -43,7 +43,7 @@ constexpr Part kParts[] = {
     {"samples", 0.3,
      [](NoiseModel& m, double percent) {
        m.sample_sigma = percent / 100;
-       m.reference_sigma = std::min(m.sample_sigma, 0.002);
+       m.probe_sigma = std::min(m.sample_sigma, 0.002);
      }},
     {"drift", 1, [](NoiseModel& m, double percent) { m.drift_sigma = percent / 100; }},
     {"throttle", 0.1,

@@ -23,9 +23,9 @@ struct Episodes {
 
 /// The disturbances of a simulated session. Every part is off by default. Slowdowns are relative.
 struct NoiseModel {
-  double sample_sigma = 0;     ///< of one sample of a candidate, lognormal
-  double reference_sigma = 0;  ///< of one sample of a reference kernel
-  double drift_sigma = 0;      ///< of the shared clock, an Ornstein-Uhlenbeck process
+  double sample_sigma = 0;  ///< of one sample of a candidate, lognormal
+  double probe_sigma = 0;   ///< of one sample of a probe kernel
+  double drift_sigma = 0;   ///< of the shared clock, an Ornstein-Uhlenbeck process
   double drift_tau_seconds = 3;
   Episodes throttle;      ///< the clock falls
   Episodes foreign_load;  ///< everything is slower at the same clock

@@ -12,7 +12,7 @@
 namespace kernwright {
 namespace {
 
-/// Samples between two looks at a reference.
+/// Samples between two looks at a probe.
 constexpr int kStretch = 8;
 
 class Recording {
@@ -29,8 +29,8 @@ class Recording {
 
   Result<void> measure(CompileQueue::Ready ready);
   Result<void> keep_busy() {
-    const Runner::Id references[] = {Runner::kSmReference, Runner::kDramReference};
-    KW_TRY(runner_.sample(references));
+    const Runner::Id probes[] = {Runner::kSmProbe, Runner::kDramProbe};
+    KW_TRY(runner_.sample(probes));
     return {};
   }
 
@@ -50,7 +50,7 @@ Result<void> Recording::sample(Runner::Id id, LandscapeEntry& entry) {
   std::vector<Runner::Id> order;
   for (int i = 0; i < options_.samples; ++i) {
     if (i % kStretch == 0) {
-      order.push_back(i / kStretch % 2 == 0 ? Runner::kSmReference : Runner::kDramReference);
+      order.push_back(i / kStretch % 2 == 0 ? Runner::kSmProbe : Runner::kDramProbe);
     }
     order.push_back(id);
   }
@@ -62,9 +62,9 @@ Result<void> Recording::sample(Runner::Id id, LandscapeEntry& entry) {
       entry.detail = step.detail;
       return {};
     }
-    (order[i] == id                     ? entry.samples
-     : order[i] == Runner::kSmReference ? entry.sm_reference
-                                        : entry.dram_reference)
+    (order[i] == id                 ? entry.samples
+     : order[i] == Runner::kSmProbe ? entry.sm_probe
+                                    : entry.dram_probe)
         .push_back(sample);
   }
   return {};

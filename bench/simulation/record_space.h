@@ -24,8 +24,8 @@ struct RecordingOptions {
 };
 
 /// Measures every candidate that the file does not have yet, in an order that has nothing to do
-/// with its parameters: compiled ahead, checked, then sampled between reference kernels. The device
-/// is kept busy by the references while no compile is ready. Returns how many are left when the
+/// with its parameters: compiled ahead, checked, then sampled between probe kernels. The device
+/// is kept busy by the probes while no compile is ready. Returns how many are left when the
 /// time is over. Errors: the runner's or the file's own; `device` where a candidate took the device
 /// along (it is in the file; start again).
 Result<std::size_t> record_space(std::span<const Candidate> candidates,

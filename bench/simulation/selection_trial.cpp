@@ -130,7 +130,7 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
   Session session(space, candidates, options.simulation);
   KW_TRY(session.screen());
   RaceOptions race_options;
-  race_options.seed = options.simulation.seed;
+  race_options.random_seed = options.simulation.seed;
   race_options.alone = options.power_limited;
   race_options.long_blocks = options.long_blocks;
   KW_ASSIGN(auto raced, session.race(race_options));
@@ -162,7 +162,7 @@ Result<SelectionTrial> run_selection_trial(const RecordedSpace& space,
   if (trial.verdict == Verdict::unresolved) trial.trust = std::max(trial.trust, Trust::b);
   if (raced.decision.disturbed) trial.trust = Trust::c;
   trial.power_limited = raced.power_limited;
-  trial.rounds = static_cast<int>(raced.rounds.sm_reference_us.size());
+  trial.rounds = static_cast<int>(raced.rounds.sm_probe_us.size());
   trial.samples = session.runner().samples_taken();
   trial.seconds = session.seconds();
 

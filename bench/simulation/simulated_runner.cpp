@@ -27,7 +27,7 @@ constexpr double kIdleSeconds = 0.020;
 /// does so as well when others ran for so long in between that the correlation is gone.
 constexpr std::size_t kBlock = 8;
 
-constexpr std::uint64_t kReferenceStream = 0x5ef;
+constexpr std::uint64_t kProbeStream = 0x5ef;
 
 bool fails_on_loading(Outcome outcome) {
   switch (outcome) {
@@ -52,7 +52,7 @@ SimulatedRunner::SimulatedRunner(const RecordedSpace& space, const BareCandidate
       clock_(clock),
       options_(std::move(options)),
       device_(options_.noise, options_.seed),
-      reference_random_(hash_at(options_.seed, kReferenceStream)) {
+      probe_random_(hash_at(options_.seed, kProbeStream)) {
   const double best_us = space.best_us();
   const auto best = std::find_if(space.configurations.begin(), space.configurations.end(),
                                  [&](const RecordedConfiguration& c) {
@@ -188,9 +188,9 @@ std::size_t SimulatedRunner::next_recorded(Course& run, std::size_t count) const
   return steady + run.next++ % (count - steady);
 }
 
-Sample SimulatedRunner::take_reference() {
+Sample SimulatedRunner::take_probe() {
   const DeviceNoise::State device = device_running(0, kReferenceSeconds);
-  const double error = std::exp(options_.noise.reference_sigma * reference_random_.normal());
+  const double error = std::exp(options_.noise.probe_sigma * probe_random_.normal());
   const double slowdown = device.load / device.clock * error;
   work(kReferenceSeconds * slowdown);
   clock_.advance(kGapSeconds);
@@ -244,8 +244,8 @@ Result<std::vector<Runner::Sampled>> SimulatedRunner::sample(std::span<const Id>
   std::vector<Sampled> result;
   result.reserve(order.size());
   for (const Id id : order) {
-    if (id == kSmReference || id == kDramReference) {
-      result.emplace_back().sample = take_reference();
+    if (id == kSmProbe || id == kDramProbe) {
+      result.emplace_back().sample = take_probe();
       continue;
     }
     KW_ASSIGN(const auto configuration, loaded(id));

@@ -48,7 +48,7 @@ class SimulatedRunner final : public Runner {
   /// The true time of a configuration: at a clock that no power limit lowers, or, with
   /// `power_limited`, alone for so long that the power limit has lowered the clock.
   double true_us(std::size_t configuration, bool power_limited) const;
-  /// Of candidates; references are not counted.
+  /// Of candidates; probe kernels are not counted.
   int samples_taken() const { return samples_taken_; }
 
  private:
@@ -76,7 +76,7 @@ class SimulatedRunner final : public Runner {
   void restart(double seconds);
   /// Lets the device work for `seconds`.
   void work(double seconds);
-  Sample take_reference();
+  Sample take_probe();
   Sampled take(std::size_t configuration);
   std::size_t next_recorded(Course& run, std::size_t count) const;
 
@@ -85,7 +85,7 @@ class SimulatedRunner final : public Runner {
   VirtualClock& clock_;
   SimulationOptions options_;
   DeviceNoise device_;
-  RandomStream reference_random_;
+  RandomStream probe_random_;
   std::size_t best_ = 0;
   std::map<std::size_t, Course> courses_;        ///< by configuration
   std::vector<std::optional<std::size_t>> ids_;  ///< the configuration of each id; none: dropped

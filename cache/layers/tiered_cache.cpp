@@ -44,9 +44,10 @@ std::pair<Match, MissReason> fit(const RecordHead& head, const TieredCache::Now&
                                  const std::string& template_digest) {
   const RecordEnvironment& then = head.environment;
   if (template_digest.empty()) return {Match::none, MissReason::template_missing};
-  if (then.template_digest != template_digest) return {Match::seed, MissReason::template_changed};
+  if (then.template_digest != template_digest)
+    return {Match::stale_code, MissReason::template_changed};
   if (!now.compiler.empty() && then.compiler != now.compiler) {
-    return {Match::seed, MissReason::other_compiler};
+    return {Match::stale_code, MissReason::other_compiler};
   }
   // A prediction does not depend on a driver.
   const bool measured = head.grade == RecordGrade::measured;
@@ -127,7 +128,7 @@ void put_pin_first(Answers& answers, const TieredCache::Now& now, const std::str
     return;
   }
   GradedRecord made;
-  made.match = Match::seed;
+  made.match = Match::stale_code;
   made.reason = MissReason::pinned;
   made.head.key = pin.key;
   made.head.environment = {.template_digest = digest,

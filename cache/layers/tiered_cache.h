@@ -48,11 +48,12 @@ class TieredCache {
   using TemplateDigest = std::function<std::string(std::string_view kernel_template)>;
 
   /// All records of the key that can be served, with their grades, best first. The order is: what
-  /// is pinned; measured before predicted; made with today's code before seeds; higher trust before
-  /// lower; better match before worse; earlier layer before later; newer before older. So what was
-  /// measured under less trust never stands before what was measured under more. Of a record whose
-  /// winner is banned the best runner-up is served that is not banned. `template_digest` gives the
-  /// digest of a template as it is now, empty where the template does not exist.
+  /// is pinned; measured before predicted; made with today's code before stale code; higher trust
+  /// before lower; better match before worse; earlier layer before later; newer before older. So
+  /// what was measured under less trust never stands before what was measured under more. Of a
+  /// record whose winner is banned the best runner-up is served that is not banned.
+  /// `template_digest` gives the digest of a template as it is now, empty where the template does
+  /// not exist.
   Answers lookup(const RecordKey& key, const Now& now, const TemplateDigest& template_digest) const;
 
   /// Records that were measured with today's code for other shapes, and that may answer for

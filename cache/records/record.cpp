@@ -5,6 +5,7 @@
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -47,8 +48,8 @@ void write_check(FieldWriter& json, const CheckReport& check) {
 }
 
 void write_rounds(FieldWriter& json, const FinalRounds& rounds) {
-  json.write("sm_reference_us", rounds.sm_reference_us);
-  json.write("dram_reference_us", rounds.dram_reference_us);
+  json.write("sm_reference_us", rounds.sm_probe_us);
+  json.write("dram_reference_us", rounds.dram_probe_us);
   json.write("dropped", rounds.dropped);
   json.write("block_rounds", rounds.block_rounds);
 }
@@ -68,12 +69,12 @@ void write_launch_paths(FieldWriter& json, const LaunchPaths& paths) {
 
 void write_search(FieldWriter& json, const SearchSummary& search) {
   json.write("strategy", search.strategy);
-  json.write("seed", search.seed);
+  json.write("seed", search.random_seed);
   json.write("rejected", search.rejected);
   json.write("compiled", search.compiled);
   json.write("failed", search.failed);
   json.write("raced", search.raced);
-  json.write("seeds", search.seeds);
+  json.write("seeds", search.warm_starts);
   json.write("stop_reason", search.stop_reason);
   json.write("regret_estimate", search.regret_estimate);
 }
@@ -169,8 +170,8 @@ void read_audit_row(FieldReader& fields, AuditRow& row) {
 }
 
 void read_rounds(FieldReader& fields, FinalRounds& rounds) {
-  fields.read("sm_reference_us", rounds.sm_reference_us);
-  fields.read("dram_reference_us", rounds.dram_reference_us);
+  fields.read("sm_reference_us", rounds.sm_probe_us);
+  fields.read("dram_reference_us", rounds.dram_probe_us);
   fields.read("dropped", rounds.dropped);
   fields.read("block_rounds", rounds.block_rounds);
 }
@@ -197,12 +198,12 @@ void read_launch_paths(FieldReader& fields, LaunchPaths& paths) {
 
 void read_search(FieldReader& fields, SearchSummary& search) {
   fields.read("strategy", search.strategy);
-  fields.read("seed", search.seed);
+  fields.read("seed", search.random_seed);
   fields.read("rejected", search.rejected);
   fields.read("compiled", search.compiled);
   fields.read("failed", search.failed);
   fields.read("raced", search.raced);
-  fields.read("seeds", search.seeds);
+  fields.read("seeds", search.warm_starts);
   fields.read("stop_reason", search.stop_reason);
   fields.read("regret_estimate", search.regret_estimate);
 }
@@ -301,7 +302,7 @@ std::string to_json(const TuningRecord& record) {
 
 Result<TuningRecord> parse_record(std::string_view json) {
   TuningRecord record;
-  const Result<void> parsed = parse_fields(json, "record", [&](FieldReader& fields) {
+  KW_TRY(parse_fields(json, "record", [&](FieldReader& fields) {
     fields.object("key", [&](FieldReader& nested) { read_key(nested, record.key); });
     fields.object("environment",
                   [&](FieldReader& nested) { read_environment(nested, record.environment); });
@@ -323,8 +324,7 @@ Result<TuningRecord> parse_record(std::string_view json) {
     fields.read("roofline_us", record.roofline_us);
     fields.read("wall_seconds", record.wall_seconds);
     fields.read("created", record.created);
-  });
-  if (!parsed) return parsed.error();
+  }));
   return record;
 }
 

@@ -58,8 +58,8 @@ struct RankedConfiguration {
 
 /// The measurements beside the finalists, one entry per round, and the rounds that do not count.
 struct FinalRounds {
-  std::vector<double> sm_reference_us;
-  std::vector<double> dram_reference_us;
+  std::vector<double> sm_probe_us;
+  std::vector<double> dram_probe_us;
   std::vector<int> dropped;  ///< rounds that an outside disturbance hit
   /// The best few finalists have this many samples from blocks, after those of the rounds. In a
   /// block a finalist runs alone and has the clock of that, so these samples decide. 0: there are
@@ -79,12 +79,12 @@ FinalTimes final_times(const RankedConfiguration& ranked, const FinalRounds& rou
 /// The numbers of a search.
 struct SearchSummary {
   std::string strategy;
-  std::uint64_t seed = 0;
+  std::uint64_t random_seed = 0;
   int rejected = 0;  ///< by the rules
   int compiled = 0;
   int failed = 0;              ///< those that were tried and are not ok
   int raced = 0;               ///< those that passed screening
-  int seeds = 0;               ///< taken from other records
+  int warm_starts = 0;         ///< taken from other records
   std::string stop_reason;     ///< "budget", "exhausted", "no_improvement", "roofline", "trials"
   double regret_estimate = 0;  ///< how much faster an untried candidate may be; 0.02 is 2 %
 };
@@ -105,7 +105,7 @@ struct TuningRecord {
   FinalRounds rounds;
   LaunchPaths launch_paths;  ///< of the winner
   SearchSummary search;
-  double settle_ms = 0;        ///< until the reference kernels were steady
+  double settle_ms = 0;        ///< until the probe kernels were steady
   double idle_seconds = 0;     ///< without work for the device, from the first sample on
   double longest_idle_ms = 0;  ///< the longest of these times
   int candidates = 0;          ///< valid ones

@@ -137,7 +137,7 @@ class Tune : public Command {
     options.budget.seconds = seconds;
     if (trials_ > 0) options.budget.trials = trials_;
     options.strategy = strategy_;
-    options.seed = seed_;
+    options.random_seed = seed_;
     options.trial_log = trial_log_.getValue();
     return options;
   }

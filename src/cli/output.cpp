@@ -186,11 +186,11 @@ Json record_json(const TuningRecord& record) {
           {{"check", row.check}, {"trust", to_string(row.trust)}, {"detail", row.detail}});
     }
     json["search"] = {{"strategy", record.search.strategy},
-                      {"seed", record.search.seed},
+                      {"seed", record.search.random_seed},
                       {"compiled", record.search.compiled},
                       {"failed", record.search.failed},
                       {"raced", record.search.raced},
-                      {"seeds", record.search.seeds},
+                      {"seeds", record.search.warm_starts},
                       {"stop_reason", record.search.stop_reason},
                       {"hardly_looked", hardly_looked(record)},
                       {"regret_estimate", record.search.regret_estimate}};

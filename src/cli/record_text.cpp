@@ -23,7 +23,7 @@ struct Rank {
   const RankedConfiguration* ranked = nullptr;
 };
 
-/// What `other` has and the winner has not.
+/// The parameters in which `other` differs from the winner.
 std::string difference(const RankedConfiguration& other, const RankedConfiguration& winner) {
   if (other.choice.kernel_template != winner.choice.kernel_template) return other.choice.id();
   std::string text;

@@ -8,11 +8,11 @@ namespace kernwright {
 
 /// How well an answer fits the problem and today's environment, best first.
 enum class Match {
-  exact,      ///< measured for this problem, SKU, policy and environment
-  recheck,    ///< as exact, but measured with another driver or version of kernwright
-  seed,       ///< as exact, but the template's text or the compiler has changed since
-  bucket,     ///< measured for another shape of the same family
-  predicted,  ///< ranked by the cost model
+  exact,       ///< measured for this problem, SKU, policy and environment
+  recheck,     ///< as exact, but measured with another driver or version of kernwright
+  stale_code,  ///< "seed": as exact, but the template's text or the compiler has changed since
+  bucket,      ///< measured for another shape of the same family
+  predicted,   ///< ranked by the cost model
   none
 };
 
@@ -24,16 +24,16 @@ enum class MissReason {
   corrupt,           ///< magic, length, digest or format is wrong
   other_version,     ///< it has another format version
   key_mismatch,      ///< the key inside the file is not the one that was asked for
-  other_compiler,    ///< seed: another NVRTC
+  other_compiler,    ///< stale_code: another NVRTC
   other_driver,      ///< recheck: another driver
   other_kernwright,  ///< recheck: another version of kernwright
-  template_changed,  ///< seed: the template's text is another
+  template_changed,  ///< stale_code: the template's text is another
   template_missing,  ///< the winner's template does not exist here
   rule_violated,     ///< the winner's configuration is no candidate here
   artifact_missing,  ///< the record is there, its bits are not
   other_shape,       ///< bucket: measured for another shape of the same family
   banned,            ///< the winner is banned; what stands behind it is served, if anything
-  pinned             ///< seed: a person pinned it, and no record has it
+  pinned             ///< stale_code: a person pinned it, and no record has it
 };
 
 KERNWRIGHT_API std::string_view to_string(Match match);

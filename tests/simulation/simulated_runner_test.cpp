@@ -141,7 +141,7 @@ TEST(SimulatedRunnerTest, ReferencesAndCandidatesShareTheClock) {
   noise.throttle = {.slowdown = {0.1, 0.1}, .seconds = {5, 5}, .first_at_seconds = 1};
   Simulation simulation(two(), noise);
   const Id id = simulation.prepare(0);
-  const std::vector<Id> order{id, Runner::kSmReference, Runner::kDramReference};
+  const std::vector<Id> order{id, Runner::kSmProbe, Runner::kDramProbe};
   const auto before = simulation.runner.sample(order).value();
   simulation.clock.advance_to(2);
   const auto during = simulation.runner.sample(order).value();
@@ -156,7 +156,7 @@ TEST(SimulatedRunnerTest, ForeignLoadSlowsEverythingAndLowersTrust) {
   noise.foreign_load = {.slowdown = {0.2, 0.2}, .seconds = {1, 1}, .first_at_seconds = 1};
   Simulation simulation(two(), noise);
   const Id id = simulation.prepare(0);
-  const std::vector<Id> order{id, Runner::kSmReference};
+  const std::vector<Id> order{id, Runner::kSmProbe};
   EXPECT_EQ(simulation.runner.audit()->trust(), Trust::a);
   simulation.clock.advance_to(1.5);
   const auto during = simulation.runner.sample(order).value();
@@ -271,7 +271,7 @@ TEST(SimulatedRunnerTest, ACandidatesSamplesDoNotDependOnTheOthers) {
   Simulation together(counted(32), "samples=1");
   const Id id = alone.prepare(0);
   const Id same = together.prepare(0);
-  const std::vector<Id> order{Runner::kSmReference, same, Runner::kDramReference, same};
+  const std::vector<Id> order{Runner::kSmProbe, same, Runner::kDramProbe, same};
   const auto sampled = together.runner.sample(order).value();
   const std::vector<Sample> samples = alone.sample(id, 2);
   EXPECT_EQ(samples[0].us, sampled[1].sample.us);

@@ -18,7 +18,7 @@ class VirtualSession {
       : space_(std::move(space)),
         runner_(space_, candidates_, clock_, {.noise = std::move(noise), .seed = seed}),
         queue_(space_, candidates_, clock_, threads) {
-    options.seed = seed;
+    options.random_seed = seed;
     options.strategy = "exhaustive";
     options.clock_seconds = [this] { return clock_.seconds(); };
   }
@@ -26,7 +26,7 @@ class VirtualSession {
       : VirtualSession(std::move(space), parse_noise(noise).value(), seed) {}
 
   Result<SearchResult> run() {
-    auto strategy = make_strategy(options.strategy, search_space_, options.seed);
+    auto strategy = make_strategy(options.strategy, search_space_, options.random_seed);
     if (!strategy) return strategy.error();
     TrialLog log{{}};
     RecordKey key;

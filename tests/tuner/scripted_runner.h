@@ -18,7 +18,7 @@ namespace kernwright {
 /// choose the ids; nothing is loaded.
 class ScriptedRunner final : public Runner {
  public:
-  /// Microseconds of a candidate, or a reference, at a time.
+  /// Microseconds of a candidate, or a probe kernel, at a time.
   std::function<double(Id id, double seconds)> time_us;
   std::function<double(Id id, double seconds)> sm_mhz = [](Id, double) { return 1980.0; };
   /// How a candidate ends at its n-th sample.
@@ -88,7 +88,7 @@ struct ScriptedRace {
     runner.time_us = [this](Runner::Id id, double) {
       return id < 0 ? 100 : us[static_cast<std::size_t>(id)];
     };
-    options.seed = seed;
+    options.random_seed = seed;
     options.alone = false;
     options.clock_seconds = [this] { return runner.seconds; };
     for (std::size_t i = 0; i < us.size(); ++i) {

@@ -320,7 +320,7 @@ AuditRow assess_clock_events(const AuditInputs& inputs) {
 }
 
 /// The row of the clocks, which we never set. With lowered clocks measurements are steady, but no
-/// answer for this SKU. Whether free clocks are steady is shown by the reference kernels.
+/// answer for this SKU. Whether free clocks are steady is shown by the probe kernels.
 AuditRow assess_clocks(const GpuFacts& gpu) {
   Findings findings("clocks");
   const auto add = [&](const char* name, std::optional<int> now, std::optional<int> most) {

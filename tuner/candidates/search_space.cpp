@@ -13,7 +13,8 @@
 namespace kernwright {
 namespace {
 
-/// A seed that is not valid here is replaced by one that differs in at most so many parameters.
+/// A warm start that is not valid here is replaced by one that differs in at most so many
+/// parameters.
 constexpr std::size_t kMostDifferences = 2;
 
 double product(const Extent3& extent) {
@@ -44,21 +45,21 @@ void add_features(const Candidate& candidate, double predicted_us, const DeviceP
 }
 
 /// In how many parameters they differ; nothing where they are of different templates.
-std::optional<std::size_t> differences(const Candidate& candidate, const SeedConfiguration& seed) {
-  if (candidate.kernel_template->name != seed.choice.kernel_template) return std::nullopt;
+std::optional<std::size_t> differences(const Candidate& candidate, const Choice& choice) {
+  if (candidate.kernel_template->name != choice.kernel_template) return std::nullopt;
   const auto& values = candidate.configuration.values();
   return static_cast<std::size_t>(
       std::count_if(values.begin(), values.end(), [&](const auto& entry) {
-        return !seed.choice.configuration.contains(entry.first) ||
-               seed.choice.configuration.at(entry.first) != entry.second;
+        return !choice.configuration.contains(entry.first) ||
+               choice.configuration.at(entry.first) != entry.second;
       }));
 }
 
-std::optional<std::size_t> find_seed(const CandidateList& list, const SeedConfiguration& seed) {
+std::optional<std::size_t> find_warm_start(const CandidateList& list, const Choice& choice) {
   std::optional<std::size_t> nearest;
   std::size_t fewest = kMostDifferences + 1;
   for (std::size_t i = 0; i < list.candidates.size() && fewest > 0; ++i) {
-    const auto differing = differences(list.candidates[i], seed);
+    const auto differing = differences(list.candidates[i], choice);
     if (!differing || *differing >= fewest) continue;
     nearest = i;
     fewest = *differing;
@@ -69,7 +70,7 @@ std::optional<std::size_t> find_seed(const CandidateList& list, const SeedConfig
 }  // namespace
 
 SearchSpace make_search_space(const CandidateList& list, const DeviceProfile& profile,
-                              std::span<const SeedConfiguration> seeds) {
+                              std::span<const Choice> warm_starts) {
   SearchSpace space;
   space.predicted_us = list.predicted_us;
   space.group_of = list.group_of;
@@ -85,8 +86,8 @@ SearchSpace make_search_space(const CandidateList& list, const DeviceProfile& pr
     columns.set("template", space.template_of.back());
   }
   space.features = columns.take();
-  for (const SeedConfiguration& seed : seeds) {
-    const auto found = find_seed(list, seed);
+  for (const Choice& choice : warm_starts) {
+    const auto found = find_warm_start(list, choice);
     if (!found || *found == space.default_index) continue;
     if (std::find(space.seeds.begin(), space.seeds.end(), *found) == space.seeds.end()) {
       space.seeds.push_back(*found);

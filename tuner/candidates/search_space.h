@@ -3,7 +3,7 @@
 #include <span>
 
 #include "tuner/candidates/candidate_list.h"
-#include "tuner/candidates/seeds.h"
+#include "tuner/candidates/warm_starts.h"
 #include "tuner/strategies/search_strategy.h"
 
 namespace kernwright {
@@ -14,9 +14,9 @@ namespace kernwright {
 /// the launch asks of the device: blocks, threads, the share of the shared memory, waves, and the
 /// share of the last wave that idles. A feature is NaN where a template has no such value.
 ///
-/// `seeds`, best first, become the candidates that they name. A seed that is not valid here becomes
-/// the nearest candidate, if that differs in at most `kMostDifferences` parameters.
+/// `warm_starts`, best first, become the candidates that they name. One that is not valid here
+/// becomes the nearest candidate, if that differs in at most `kMostDifferences` parameters.
 SearchSpace make_search_space(const CandidateList& list, const DeviceProfile& profile,
-                              std::span<const SeedConfiguration> seeds);
+                              std::span<const Choice> warm_starts);
 
 }  // namespace kernwright

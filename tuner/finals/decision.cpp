@@ -27,7 +27,7 @@ class Finals {
     for (const RankedConfiguration& finalist : finalists) {
       logs.push_back(log_times(finalist.measurement.samples_us, rounds.dropped));
     }
-    for (const auto* probe : {&rounds.sm_reference_us, &rounds.dram_reference_us}) {
+    for (const auto* probe : {&rounds.sm_probe_us, &rounds.dram_probe_us}) {
       if (!probe->empty()) logs.push_back(log_times(*probe, rounds.dropped));
     }
     for (std::size_t i = 0; i < finalists.size(); ++i) {
@@ -176,7 +176,7 @@ Decision decide_rounds(std::span<const RankedConfiguration> finalists, const Fin
 /// Blocks decide among the finalists that have them. Where blocks tie, the rounds decide. The other
 /// finalists stand where the rounds left them.
 Decision decide_blocks(std::span<const RankedConfiguration> finalists, const FinalRounds& rounds) {
-  const std::size_t interleaved = rounds.sm_reference_us.size();
+  const std::size_t interleaved = rounds.sm_probe_us.size();
   std::vector<RankedConfiguration> by_rounds(finalists.begin(), finalists.end());
   std::vector<RankedConfiguration> by_blocks;
   std::vector<std::size_t> in_blocks;

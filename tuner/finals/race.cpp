@@ -33,7 +33,7 @@ constexpr double kRungShare = 0.25;
 constexpr int kFirstLook = 16;
 /// New processes in one rung, beyond those that a failing survivor explains.
 constexpr int kRestarts = 3;
-/// A repeated rung begins when the references have run for so long.
+/// A repeated rung begins when the probes have run for so long.
 constexpr double kRewarmSeconds = 1;
 constexpr int kRewarmSamples = 2000;  ///< where the clock stands still
 /// A candidate that was this much slower before is checked again.
@@ -112,7 +112,7 @@ Result<bool> Race::passes(std::size_t survivor, const Result<Runner::Checked>& c
 
 Result<double> Race::seconds_per_sample() {
   const auto fastest = std::min_element(known_us_.begin(), known_us_.end()) - known_us_.begin();
-  const Runner::Id order[] = {Runner::kSmReference, Runner::kDramReference,
+  const Runner::Id order[] = {Runner::kSmProbe, Runner::kDramProbe,
                               survivors_[static_cast<std::size_t>(fastest)].id};
   const double before = elapsed();
   KW_TRY(runner_.sample(order));
@@ -146,23 +146,23 @@ Race::Indices Race::keep_near(Indices live, std::span<const double> scores, cons
   return in;
 }
 
-/// One sample of everybody in a fresh random order between the references. False: samples taken
+/// One sample of everybody in a fresh random order between the probes. False: samples taken
 /// before can no longer be compared, and the rung begins again.
 Result<bool> Race::take_round(Indices& live, RoundSamples& samples) {
   Indices order = live;
   for (std::size_t left = order.size(); left > 1; --left) {
-    std::swap(order[left - 1], order[hash_at(options_.seed, drawn_++) % left]);
+    std::swap(order[left - 1], order[hash_at(options_.random_seed, drawn_++) % left]);
   }
-  std::vector<Runner::Id> ids{Runner::kSmReference};
+  std::vector<Runner::Id> ids{Runner::kSmProbe};
   for (const std::size_t i : order) ids.push_back(survivors_[i].id);
-  ids.push_back(Runner::kDramReference);
+  ids.push_back(Runner::kDramProbe);
   const int epoch = runner_.epoch();
   KW_ASSIGN(const std::vector<Runner::Sampled> taken, runner_.sample(ids));
-  for (const Runner::Sampled* reference : {&taken.front(), &taken.back()}) {
-    if (reference->step.outcome != Outcome::ok) {
+  for (const Runner::Sampled* probe : {&taken.front(), &taken.back()}) {
+    if (probe->step.outcome != Outcome::ok) {
       return Error{ErrorCode::device,
-                   concat("a reference kernel failed (", to_string(reference->step.outcome),
-                          "): ", reference->step.detail)};
+                   concat("a probe kernel failed (", to_string(probe->step.outcome),
+                          "): ", probe->step.detail)};
     }
   }
   for (std::size_t at = 0; at < order.size(); ++at) {
@@ -175,14 +175,14 @@ Result<bool> Race::take_round(Indices& live, RoundSamples& samples) {
       samples.of[order[at]].push_back(sample);
     }
   }
-  samples.sm_reference.push_back(taken.front().sample);
-  samples.dram_reference.push_back(taken.back().sample);
+  samples.sm_probe.push_back(taken.front().sample);
+  samples.dram_probe.push_back(taken.back().sample);
   if (runner_.epoch() == epoch) return true;
   samples = {};
   return false;
 }
 
-/// True where the rung is to begin again: that happens once, after a while of references alone.
+/// True where the rung is to begin again: that happens once, after a while of probes alone.
 Result<bool> Race::repeat_if_disturbed(RoundSamples& samples, bool& repeated) {
   samples.drop_disturbed();
   if (!samples.disturbed()) return false;
@@ -192,10 +192,10 @@ Result<bool> Race::repeat_if_disturbed(RoundSamples& samples, bool& repeated) {
                                   " rounds were disturbed, twice")}}});
     return false;
   }
-  const Runner::Id references[] = {Runner::kSmReference, Runner::kDramReference};
+  const Runner::Id probes[] = {Runner::kSmProbe, Runner::kDramProbe};
   const double until = elapsed() + kRewarmSeconds;
   for (int i = 0; i < kRewarmSamples && elapsed() < until; ++i) {
-    if (auto sampled = runner_.sample(references); !sampled) return sampled.error();
+    KW_TRY(runner_.sample(probes));
   }
   samples = {};
   return true;
@@ -211,7 +211,7 @@ Result<void> Race::take_rung(Indices& live, int rounds, RoundSamples& samples) {
       return began_anew(restarts);
     }
     if (samples.count() < rounds) continue;
-    if (auto again = repeat_if_disturbed(samples, repeated); !again) return again.error();
+    KW_TRY(repeat_if_disturbed(samples, repeated));
   }
   return {};
 }
@@ -288,8 +288,8 @@ std::vector<RaceResult::Finalist> Race::sampled(const Indices& finalists,
 
 FinalRounds Race::rounds_of(const RoundSamples& samples) {
   FinalRounds rounds;
-  for (const Sample& sample : samples.sm_reference) rounds.sm_reference_us.push_back(sample.us);
-  for (const Sample& sample : samples.dram_reference) rounds.dram_reference_us.push_back(sample.us);
+  for (const Sample& sample : samples.sm_probe) rounds.sm_probe_us.push_back(sample.us);
+  for (const Sample& sample : samples.dram_probe) rounds.dram_probe_us.push_back(sample.us);
   rounds.dropped = samples.dropped;
   return rounds;
 }

@@ -18,7 +18,7 @@
 namespace kernwright {
 
 struct RaceOptions {
-  std::uint64_t seed = 1;
+  std::uint64_t random_seed = 1;
   double seconds = 4;         ///< for everything but running alone, on `clock_seconds`
   double finals_seconds = 2;  ///< for the last rung
   int finalists = 8;
@@ -66,15 +66,15 @@ Decision decide(std::span<const Survivor> survivors,
 /// Races the survivors, all of them loaded: first rungs of a few interleaved rounds, after each of
 /// which the slow ones drop out, then the finals.
 ///
-/// A round samples the SM reference, every survivor once in a fresh random order, and the DRAM
-/// reference. The finals go on until the verdict is settled, or until rounds or seconds are over.
+/// A round samples the SM probe, every survivor once in a fresh random order, and the DRAM
+/// probe. The finals go on until the verdict is settled, or until rounds or seconds are over.
 /// Finalists are checked in depth before the finals, and once more after them. A finalist that
 /// fails makes room for the next survivor. Rounds that something outside slowed down are dropped
 /// for everybody. After a change of the runner's epoch a rung begins again.
 ///
 /// The default and the incumbent reach the finals whatever they cost.
 ///
-/// The result follows from seed and samples alone. Errors: the runner's own.
+/// The result follows from the random seed and the samples alone. Errors: the runner's own.
 Result<RaceResult> race(Runner& runner, std::span<const Survivor> survivors,
                         const RaceOptions& options);
 

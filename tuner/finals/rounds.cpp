@@ -9,7 +9,7 @@
 namespace kernwright {
 namespace {
 
-/// A reference this much above its median is slow, if that is not its noise.
+/// A probe this much above its median is slow, if that is not its noise.
 constexpr double kSlowReference = 0.01;
 /// Of its median absolute deviations: 2.7 standard deviations.
 constexpr double kNoiseSpreads = 4;
@@ -18,9 +18,9 @@ constexpr double kForeign = 3;
 constexpr double kLowClock = 0.97;
 
 /// 0: normal, 1: slow, above `kForeign`: far beyond that.
-std::vector<double> slowness(std::span<const Sample> reference) {
+std::vector<double> slowness(std::span<const Sample> probe) {
   std::vector<double> logs;
-  for (const Sample& sample : reference) logs.push_back(std::log(sample.us));
+  for (const Sample& sample : probe) logs.push_back(std::log(sample.us));
   const double middle = median(logs);
   std::vector<double> deviations;
   for (double& value : logs) {
@@ -34,7 +34,7 @@ std::vector<double> slowness(std::span<const Sample> reference) {
 
 /// Of each round: the clock relative to what it usually is for the same kernels; 0 where unknown.
 std::vector<double> relative_clocks(const RoundSamples& samples) {
-  std::vector<std::vector<double>> rounds(samples.sm_reference.size());
+  std::vector<std::vector<double>> rounds(samples.sm_probe.size());
   const auto add = [&](const std::vector<Sample>& series) {
     std::vector<double> clocks;
     for (const Sample& sample : series) clocks.push_back(sample.sm_mhz);
@@ -46,7 +46,7 @@ std::vector<double> relative_clocks(const RoundSamples& samples) {
   for (const auto& [survivor, series] : samples.of) {
     if (!series.empty()) add(series);
   }
-  add(samples.sm_reference);
+  add(samples.sm_probe);
   std::vector<double> result;
   for (std::vector<double>& round : rounds) {
     result.push_back(round.empty() ? 0 : median(std::move(round)));
@@ -76,8 +76,8 @@ std::vector<std::size_t> counted(const RoundSamples& samples, std::size_t size) 
 
 void RoundSamples::drop_disturbed() {
   if (count() <= looked_at) return;
-  const std::vector<double> sm = slowness(sm_reference);
-  const std::vector<double> dram = slowness(dram_reference);
+  const std::vector<double> sm = slowness(sm_probe);
+  const std::vector<double> dram = slowness(dram_probe);
   const std::vector<double> clocks = relative_clocks(*this);
   for (; looked_at < count(); ++looked_at) {
     const auto round = static_cast<std::size_t>(looked_at);
@@ -90,7 +90,7 @@ std::vector<double> relative_medians(const RoundSamples& samples,
                                      std::span<const std::size_t> survivors) {
   std::vector<std::vector<double>> relative(survivors.size());
   std::vector<double> round(survivors.size());
-  for (const std::size_t r : counted(samples, samples.sm_reference.size())) {
+  for (const std::size_t r : counted(samples, samples.sm_probe.size())) {
     for (std::size_t i = 0; i < survivors.size(); ++i) {
       round[i] = std::log(samples.of.at(survivors[i])[r].us);
     }

@@ -13,19 +13,19 @@ namespace kernwright {
 /// the end has one sample per round. One that dropped out has those of the first rounds.
 struct RoundSamples {
   std::map<std::size_t, std::vector<Sample>> of;  ///< by survivor
-  std::vector<Sample> sm_reference;               ///< one per round, as the next
-  std::vector<Sample> dram_reference;
+  std::vector<Sample> sm_probe;                   ///< one per round, as the next
+  std::vector<Sample> dram_probe;
   std::vector<int> dropped;  ///< rounds that do not count
   int looked_at = 0;         ///< rounds of which it is known whether they count
 
-  int count() const { return static_cast<int>(sm_reference.size()); }
+  int count() const { return static_cast<int>(sm_probe.size()); }
   /// Looks at the rounds since the last look, and drops those in which something from outside
-  /// slowed everybody down. In these a reference kernel was slow while the clock was low, or it was
-  /// slow far beyond its noise. A candidate that is slow while the references are not is slow by
+  /// slowed everybody down. In these a probe kernel was slow while the clock was low, or it was
+  /// slow far beyond its noise. A candidate that is slow while the probes are not is slow by
   /// itself, and its rounds stay.
   void drop_disturbed();
   /// Whether more than a quarter of the rounds does not count.
-  bool disturbed() const { return 4 * dropped.size() > sm_reference.size(); }
+  bool disturbed() const { return 4 * dropped.size() > sm_probe.size(); }
 };
 
 /// For each of `survivors`, which have all rounds: the median of its log time relative to the

@@ -10,7 +10,7 @@
 #include "tuner/check/checker.h"
 #include "tuner/check/examiner.h"
 #include "tuner/data/buffer_sets.h"
-#include "tuner/data/reference_kernels.h"
+#include "tuner/data/probe_kernels.h"
 #include "tuner/data/workspace.h"
 #include "tuner/measure/unit_sampler.h"
 
@@ -41,21 +41,21 @@ struct Loaded {
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, DataOps& data_ops, BufferSets sets, Checker checker,
-               ReferenceKernels references, const DeviceRunnerOptions& options)
+               ProbeKernels probes, const DeviceRunnerOptions& options)
       : device_(device),
         sets_(std::move(sets)),
         checker_(std::move(checker)),
-        references_(std::move(references)),
+        probes_(std::move(probes)),
         workspace_(red_zone_bytes(sets_.shapes())),
-        examiner_(device, data_ops, sets_, checker_, workspace_, *references_.dram(),
+        examiner_(device, data_ops, sets_, checker_, workspace_, *probes_.dram(),
                   options.disposable),
-        sampler_(device, data_ops, sets_, references_, options.policy.l2, options.sample_ms * 1000),
+        sampler_(device, data_ops, sets_, probes_, options.policy.l2, options.sample_ms * 1000),
         audit_(options.audit) {
     for (const TensorShape& shape : sets_.shapes()) {
       in_place_ = in_place_ || shape.role == TensorRole::inout;
     }
-    sm_reference_.sets = {{{references_.sm().get(), {}}}};
-    dram_reference_.sets = {{{references_.dram().get(), {}}}};
+    sm_probe_.sets = {{{probes_.sm().get(), {}}}};
+    dram_probe_.sets = {{{probes_.dram().get(), {}}}};
   }
 
   Result<Prepared> prepare(const Candidate& candidate, const CompiledKernel& kernel) override;
@@ -86,14 +86,14 @@ class DeviceRunner final : public Runner {
   Device& device_;
   BufferSets sets_;
   Checker checker_;
-  ReferenceKernels references_;
+  ProbeKernels probes_;
   Workspace workspace_;
   Examiner examiner_;
   UnitSampler sampler_;
   std::function<Audit(const std::function<void()>&)> audit_;
   bool in_place_ = false;
-  TimedWork sm_reference_;
-  TimedWork dram_reference_;
+  TimedWork sm_probe_;
+  TimedWork dram_probe_;
   std::map<Id, Loaded> loaded_;
   std::deque<Loaded> dropped_;
   std::map<std::string, double> launch_gaps_us_;  ///< by launch shape
@@ -139,9 +139,9 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
 }
 
 Runner::Sampled DeviceRunner::sample_of(Id id) {
-  const auto sample = id == kSmReference     ? sampler_.sample_bare(sm_reference_)
-                      : id == kDramReference ? sampler_.sample_bare(dram_reference_)
-                                             : sampler_.sample(loaded_.at(id).timed);
+  const auto sample = id == kSmProbe     ? sampler_.sample_bare(sm_probe_)
+                      : id == kDramProbe ? sampler_.sample_bare(dram_probe_)
+                                         : sampler_.sample(loaded_.at(id).timed);
   if (!sample) return {failure(sample.error()), {}};
   return {{}, sample.value()};
 }
@@ -180,11 +180,11 @@ Result<std::vector<Runner::Sampled>> DeviceRunner::sample(std::span<const Id> or
 
 Result<double> DeviceRunner::launch_gap_us(Id id) {
   const ExecutionPlan& plan = loaded_.at(id).launches;
-  const std::string shape = ReferenceKernels::launch_shape(plan);
+  const std::string shape = ProbeKernels::launch_shape(plan);
   if (const auto known = launch_gaps_us_.find(shape); known != launch_gaps_us_.end()) {
     return known->second;
   }
-  KW_ASSIGN(auto program, references_.empty(device_, plan));
+  KW_ASSIGN(auto program, probes_.empty(device_, plan));
   TimedWork empty;
   empty.sets = {{{program.get(), {}}}};
   KW_ASSIGN(const auto sample, sampler_.sample_bare(empty));
@@ -240,15 +240,15 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
   KW_TRY(check_policy(options.policy, operation));
   KW_ASSIGN(auto shapes, operation.tensor_shapes(normalized));
   // Compiled while the buffers are drawn and the reference runs.
-  const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
+  const auto probe_bits = pool.submit(ProbeKernels::request(device.profile().sm_arch));
   const auto exact = exact_draw(operation, normalized, shapes);
   KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2,
                                         options.seed, {.exact = exact, .nan = true}));
   KW_ASSIGN(auto checker,
             Checker::make(device, data_ops, operation, normalized, catalog, pool, sets));
-  KW_ASSIGN(auto references, ReferenceKernels::make(device, reference_bits.get()));
+  KW_ASSIGN(auto probes, ProbeKernels::make(device, probe_bits.get()));
   return std::unique_ptr<Runner>(std::make_unique<DeviceRunner>(
-      device, data_ops, std::move(sets), std::move(checker), std::move(references), options));
+      device, data_ops, std::move(sets), std::move(checker), std::move(probes), options));
 }
 
 }  // namespace kernwright

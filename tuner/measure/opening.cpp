@@ -6,7 +6,7 @@
 #include "compile/render.h"
 #include "tuner/audit/launch_probe.h"
 #include "tuner/data/data_ops.h"
-#include "tuner/data/reference_kernels.h"
+#include "tuner/data/probe_kernels.h"
 
 namespace kernwright {
 
@@ -21,7 +21,7 @@ std::vector<CompileRequest> opening_requests(const Operation& operation, const P
     if (auto request = data_ops_request(dtype, sm_arch)) requests.push_back(*std::move(request));
   }
   requests.push_back(render_reference(operation, normalized, catalog, sm_arch));
-  requests.push_back(ReferenceKernels::request(sm_arch));
+  requests.push_back(ProbeKernels::request(sm_arch));
   requests.push_back(launch_probe_request(sm_arch));
   return requests;
 }

@@ -10,7 +10,7 @@
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
 #include "tuner/data/element.h"
-#include "tuner/data/reference_kernels.h"
+#include "tuner/data/probe_kernels.h"
 #include "tuner/measure/unit_sampler.h"
 
 namespace kernwright {
@@ -158,26 +158,23 @@ Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, con
                                           CompilePool& pool, const UnfusedMatch& match, L2State l2,
                                           std::uint64_t seed) {
   const Candidate& fused = match.fused.candidate;
-  const auto reference_bits = pool.submit(ReferenceKernels::request(device.profile().sm_arch));
+  const auto probe_bits = pool.submit(ProbeKernels::request(device.profile().sm_arch));
   KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed));
   KW_ASSIGN(auto checker,
             Checker::make(device, data_ops, *fused.operation, fused.problem, catalog, pool, sets));
-  KW_ASSIGN(auto references, ReferenceKernels::make(device, reference_bits.get()));
+  KW_ASSIGN(auto probes, ProbeKernels::make(device, probe_bits.get()));
   Arena arena(device, data_ops, match, std::move(sets), std::move(checker));
   KW_TRY(arena.allocate());
   KW_TRY(arena.load());
 
   UnfusedComparison result;
   const std::string name = fused.problem.text();
-  auto checked = arena.check(arena.fused(), name);
-  if (!checked) return checked.error();
-  result.fused.check = std::move(checked).value();
+  KW_ASSIGN(result.fused.check, arena.check(arena.fused(), name));
   arena.widen_bound();
-  checked = arena.check(arena.unfused(), concat("the unfused form of ", name));
-  if (!checked) return checked.error();
-  result.unfused.check = std::move(checked).value();
+  KW_ASSIGN(result.unfused.check,
+            arena.check(arena.unfused(), concat("the unfused form of ", name)));
 
-  UnitSampler sampler(device, data_ops, arena.sets(), references, l2, kSampleUs);
+  UnitSampler sampler(device, data_ops, arena.sets(), probes, l2, kSampleUs);
   std::array<std::pair<TimedWork*, Measurement*>, 2> sides{
       std::pair{&arena.fused(), &result.fused.times},
       std::pair{&arena.unfused(), &result.unfused.times}};

@@ -10,7 +10,7 @@ namespace {
 
 /// Launches of the first, rough timing that the length of a sample is derived from.
 constexpr int kProbeUnits = 4;
-/// The reference kernel that fills idle time, bound by the SMs: about 0.1 ms.
+/// The probe kernel that fills idle time, bound by the SMs: about 0.1 ms.
 constexpr double kFillerSeconds = 1e-4;
 /// The time that the host needs to build a graph: a constant, and for each unit. It is estimated
 /// low, because a sample has to wait for the filler.
@@ -20,18 +20,18 @@ constexpr double kGraphUnitSeconds = 3e-6;
 }  // namespace
 
 UnitSampler::UnitSampler(Device& device, DataOps& data_ops, const BufferSets& sets,
-                         const ReferenceKernels& references, L2State l2, double sample_us)
+                         const ProbeKernels& probes, L2State l2, double sample_us)
     : device_(device),
       data_ops_(data_ops),
       sets_(sets),
-      references_(references),
+      probes_(probes),
       sample_us_(sample_us),
       flushes_(l2 != L2State::warm && !sets.passes_l2()) {}
 
 void UnitSampler::fill(double seconds) {
   const int launches = static_cast<int>(seconds / kFillerSeconds);
   for (int i = 0; i < launches; ++i) {
-    if (!device_.enqueue(*references_.sm(), {})) return;
+    if (!device_.enqueue(*probes_.sm(), {})) return;
   }
 }
 
@@ -62,7 +62,7 @@ Result<void> UnitSampler::build(TimedWork& work) {
 Result<Sample> UnitSampler::sample(TimedWork& work) {
   KW_TRY(build(work));
   if (flushes_) {
-    if (auto done = device_.enqueue(*references_.dram(), {}); !done) return done.error();
+    KW_TRY(device_.enqueue(*probes_.dram(), {}));
   }
   KW_TRY(sets_.produce_warm(data_ops_));
   return device_.sample(*work.units);
@@ -70,7 +70,7 @@ Result<Sample> UnitSampler::sample(TimedWork& work) {
 
 Result<Sample> UnitSampler::sample_bare(TimedWork& work) {
   if (work.units == nullptr) {
-    if (auto done = build_units(work, false); !done) return done.error();
+    KW_TRY(build_units(work, false));
   }
   return device_.sample(*work.units);
 }

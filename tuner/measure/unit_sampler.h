@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "tuner/data/buffer_sets.h"
 #include "tuner/data/data_ops.h"
-#include "tuner/data/reference_kernels.h"
+#include "tuner/data/probe_kernels.h"
 #include <kernwright/l2_state.h>
 #include <kernwright/result.h>
 
@@ -23,8 +23,8 @@ struct TimedWork {
 /// state before each sample. Everything that its constructor is given outlives it.
 class UnitSampler {
  public:
-  UnitSampler(Device& device, DataOps& data_ops, const BufferSets& sets,
-              const ReferenceKernels& references, L2State l2, double sample_us);
+  UnitSampler(Device& device, DataOps& data_ops, const BufferSets& sets, const ProbeKernels& probes,
+              L2State l2, double sample_us);
 
   /// One sample of work on the buffer sets; the first one builds the graph.
   Result<Sample> sample(TimedWork& work);
@@ -46,7 +46,7 @@ class UnitSampler {
   Device& device_;
   DataOps& data_ops_;
   const BufferSets& sets_;
-  const ReferenceKernels& references_;
+  const ProbeKernels& probes_;
   double sample_us_;
   /// The sets do not pass the L2: it is emptied before every sample, which uses each set once.
   bool flushes_;

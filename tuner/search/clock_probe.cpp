@@ -27,8 +27,8 @@ void append(std::deque<double>& values, double value, std::size_t most) {
 
 }  // namespace
 
-void References::add(Runner::Id reference, const Sample& sample) {
-  if (reference == Runner::kDramReference) {
+void ClockProbe::add(Runner::Id probe, const Sample& sample) {
+  if (probe == Runner::kDramProbe) {
     add(dram_, sample.us);
   } else {
     add(sm_, sample.us);
@@ -36,23 +36,23 @@ void References::add(Runner::Id reference, const Sample& sample) {
   }
 }
 
-void References::add(Series& series, double value) const {
+void ClockProbe::add(Series& series, double value) const {
   append(series.latest, std::log(value), kLatest);
   if (!frozen_) append(series.usual, std::log(value), kUsual);
 }
 
-double References::Series::deviation() const {
+double ClockProbe::Series::deviation() const {
   return usual.size() < kEnough ? 0 : median_of(latest) - median_of(usual);
 }
 
-double References::Series::spread() const {
+double ClockProbe::Series::spread() const {
   const double middle = median_of(usual);
   std::vector<double> deviations;
   for (const double value : usual) deviations.push_back(std::abs(value - middle));
   return median(std::move(deviations));
 }
 
-bool References::off_by(double share) const {
+bool ClockProbe::off_by(double share) const {
   const auto off = [share](const Series& series) {
     return series.usual.size() >= kEnough &&
            std::abs(series.deviation()) > std::max(share, kNoise * series.spread());
@@ -60,7 +60,7 @@ bool References::off_by(double share) const {
   return off(sm_cycles_) || off(dram_);
 }
 
-double References::drift() const {
+double ClockProbe::drift() const {
   const double sm = sm_.deviation();
   const double dram = dram_.deviation();
   if (sm * dram <= 0) return 0;

@@ -6,23 +6,23 @@
 
 namespace kernwright {
 
-/// How the device drifts, as the reference kernels show that are sampled between candidates.
-class References {
+/// How the device drifts, as the probe kernels show that are sampled between candidates.
+class ClockProbe {
  public:
-  void add(Runner::Id reference, const Sample& sample);
+  void add(Runner::Id probe, const Sample& sample);
   /// Forgets everything. This is for a new process, and for times that have changed for good.
   void reset() { *this = {}; }
 
   /// While it is frozen, new samples do not change what is usual.
   void freeze(bool frozen) { frozen_ = frozen; }
 
-  /// Whether the latest samples of a reference lie further from its usual time than `share`, and
-  /// further than its noise explains. False before there is a usual time. The SM reference counts
+  /// Whether the latest samples of a probe lie further from its usual time than `share`, and
+  /// further than its noise explains. False before there is a usual time. The SM probe counts
   /// in clock cycles where its clock is known: at the power limit every large candidate leaves
   /// another clock behind, and that is no disturbance.
   bool off_by(double share) const;
 
-  /// By how much everything is slower now, as ln(ratio). It is the part that both references agree
+  /// By how much everything is slower now, as ln(ratio). It is the part that both probes agree
   /// on. Nobody knows which of them a candidate follows, so a drift that only one shows is not
   /// corrected for.
   double drift() const;

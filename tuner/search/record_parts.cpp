@@ -98,12 +98,12 @@ TuningRecord search_record(const SearchEvidence& evidence) {
   const double best_us = in_turn_us(record.winner, race.rounds);
   record.search = {
       .strategy = evidence.options.strategy,
-      .seed = evidence.options.seed,
+      .random_seed = evidence.options.random_seed,
       .rejected = input.rejected + evidence.book.skipped(),
       .compiled = input.queue.compiled(),
       .failed = evidence.book.failed(),
       .raced = race.raced,
-      .seeds = static_cast<int>(input.space.seeds.size()),
+      .warm_starts = static_cast<int>(input.space.seeds.size()),
       .stop_reason = std::string(evidence.stop_reason),
       .regret_estimate = regret_estimate({.best_us = best_us,
                                           .roofline_us = input.roofline_us,

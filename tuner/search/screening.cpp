@@ -14,11 +14,11 @@ namespace {
 /// than this share.
 constexpr double kBlockSeconds = 0.1;
 constexpr double kSteady = 0.003;
-/// Of both references, per call and per block; the latter where the clock stands still.
+/// Of both probes, per call and per block; the latter where the clock stands still.
 constexpr int kPairsPerCall = 8;
 constexpr int kPairsPerBlock = 1000;
 
-/// A reference that is this far off is waited for. A smaller deviation is corrected for, or left to
+/// A probe that is this far off is waited for. A smaller deviation is corrected for, or left to
 /// the race.
 constexpr double kOff = 0.03;
 constexpr double kBack = 0.01;
@@ -26,7 +26,7 @@ constexpr int kWaitCalls = 500;
 /// A disturbance lasts longer than this; an outlier is over earlier.
 constexpr double kDisturbanceSeconds = 0.1;
 constexpr int kDisturbances = 3;
-/// How often a candidate is sampled in one visit, where the references were off at its end.
+/// How often a candidate is sampled in one visit, where the probes were off at its end.
 constexpr int kTries = 2;
 
 }  // namespace
@@ -36,7 +36,7 @@ Result<std::vector<Runner::Sampled>> Screening::sample(std::span<const Runner::I
   if (!sampled) return sampled;
   if (runner_.epoch() != epoch_) {
     epoch_ = runner_.epoch();
-    references_.reset();
+    probes_.reset();
   }
   std::vector<Runner::Sampled> candidates;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -44,10 +44,10 @@ Result<std::vector<Runner::Sampled>> Screening::sample(std::span<const Runner::I
     if (order[i] >= 0) {
       candidates.push_back(std::move(one));
     } else if (one.step.outcome == Outcome::ok) {
-      references_.add(order[i], one.sample);
+      probes_.add(order[i], one.sample);
     } else {
-      return Error{ErrorCode::device, concat("a reference kernel failed (",
-                                             to_string(one.step.outcome), "): ", one.step.detail)};
+      return Error{ErrorCode::device, concat("a probe kernel failed (", to_string(one.step.outcome),
+                                             "): ", one.step.detail)};
     }
   }
   return candidates;
@@ -56,8 +56,8 @@ Result<std::vector<Runner::Sampled>> Screening::sample(std::span<const Runner::I
 Result<double> Screening::settle() {
   std::vector<Runner::Id> pairs;
   for (int i = 0; i < kPairsPerCall; ++i) {
-    pairs.push_back(Runner::kSmReference);
-    pairs.push_back(Runner::kDramReference);
+    pairs.push_back(Runner::kSmProbe);
+    pairs.push_back(Runner::kDramProbe);
   }
   const double start = clock_();
   std::vector<double> before;
@@ -81,28 +81,28 @@ Result<double> Screening::settle() {
   }
 }
 
-Runner::Id Screening::next_reference() {
-  return std::exchange(dram_next_, !dram_next_) ? Runner::kDramReference : Runner::kSmReference;
+Runner::Id Screening::next_probe() {
+  return std::exchange(dram_next_, !dram_next_) ? Runner::kDramProbe : Runner::kSmProbe;
 }
 
-/// True where the references were off and are back, or have been waited for long enough.
+/// True where the probes were off and are back, or have been waited for long enough.
 Result<bool> Screening::steady_again() {
-  if (!references_.off_by(kOff)) return false;
-  const std::vector<Runner::Id> references = {Runner::kSmReference, Runner::kDramReference,
-                                              Runner::kSmReference, Runner::kDramReference,
-                                              Runner::kSmReference, Runner::kDramReference};
+  if (!probes_.off_by(kOff)) return false;
+  const std::vector<Runner::Id> probes = {Runner::kSmProbe, Runner::kDramProbe,
+                                          Runner::kSmProbe, Runner::kDramProbe,
+                                          Runner::kSmProbe, Runner::kDramProbe};
   const double start = clock_();
   const auto waited = [&] { return clock_() - start; };
-  references_.freeze(true);
+  probes_.freeze(true);
   for (int calls = 0; calls < kWaitCalls && waited() < most_wait_seconds_; ++calls) {
-    KW_TRY(sample(references));
-    if (!references_.off_by(kBack)) break;
+    KW_TRY(sample(probes));
+    if (!probes_.off_by(kBack)) break;
   }
-  references_.freeze(false);
-  if (references_.off_by(kBack)) references_.reset();  // this is how it is now
+  probes_.freeze(false);
+  if (probes_.off_by(kBack)) probes_.reset();  // this is how it is now
   if (waited() > kDisturbanceSeconds && ++disturbances_ == kDisturbances) {
     audit_.merge({{{"reference_drift", Trust::c,
-                    concat("a reference kernel left its usual time ", disturbances_, " times")}}});
+                    concat("a probe kernel left its usual time ", disturbances_, " times")}}});
   }
   return true;
 }
@@ -132,10 +132,10 @@ Result<Screening::Visit> Screening::visit(const Candidate& candidate, const Comp
     KW_ASSIGN(auto first, take(std::span(&visit.id, 1)));
     if (!first) break;
     if (visit.samples_us.front() > hopeless_us) return visit;
-    const Runner::Id second[] = {visit.id, next_reference()};
+    const Runner::Id second[] = {visit.id, next_probe()};
     KW_ASSIGN(auto rest, take(second));
     if (!rest) break;
-    visit.drift = references_.drift();
+    visit.drift = probes_.drift();
     KW_ASSIGN(auto repeat, steady_again());
     if (!repeat) break;
   }
@@ -148,7 +148,7 @@ Result<Screening::Visit> Screening::visit(const Candidate& candidate, const Comp
 }
 
 Result<std::vector<Runner::Sampled>> Screening::top_up(std::span<const Runner::Id> ids) {
-  std::vector<Runner::Id> order{next_reference()};
+  std::vector<Runner::Id> order{next_probe()};
   order.insert(order.end(), ids.begin(), ids.end());
   return sample(order);
 }

@@ -12,7 +12,7 @@
 namespace kernwright {
 
 /// Measures candidates as they come from the compiler, with a few samples each. Between these,
-/// reference kernels show how the device drifts. It also keeps the device busy between candidates,
+/// probe kernels show how the device drifts. It also keeps the device busy between candidates,
 /// since a device that has been idle gives other times.
 class Screening {
  public:
@@ -21,7 +21,7 @@ class Screening {
   Screening(Runner& runner, std::function<double()> clock_seconds, double most_wait_seconds = 3)
       : runner_(runner), clock_(std::move(clock_seconds)), most_wait_seconds_(most_wait_seconds) {}
 
-  /// Runs the references until they are steady, and gives the seconds that this took.
+  /// Runs the probes until they are steady, and gives the seconds that this took.
   Result<double> settle();
 
   /// A candidate's first visit: it is loaded, checked, sampled twice and checked again. The visit
@@ -35,10 +35,10 @@ class Screening {
   };
   Result<Visit> visit(const Candidate& candidate, const CompiledKernel& kernel, double hopeless_us);
 
-  /// One sample of each of `ids` and of one reference.
+  /// One sample of each of `ids` and of one probe.
   Result<std::vector<Runner::Sampled>> top_up(std::span<const Runner::Id> ids);
 
-  double drift() const { return references_.drift(); }
+  double drift() const { return probes_.drift(); }
 
   /// What is to be said against the trust in this session.
   const Audit& audit() const { return audit_; }
@@ -46,12 +46,12 @@ class Screening {
  private:
   Result<std::vector<Runner::Sampled>> sample(std::span<const Runner::Id> order);
   Result<bool> steady_again();
-  Runner::Id next_reference();
+  Runner::Id next_probe();
 
   Runner& runner_;
   std::function<double()> clock_;
   double most_wait_seconds_;
-  References references_;
+  ClockProbe probes_;
   int epoch_ = 0;
   bool dram_next_ = false;
   int disturbances_ = 0;

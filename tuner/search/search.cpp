@@ -23,7 +23,7 @@ namespace {
 std::optional<std::size_t> find_incumbent(const SearchInput& input, const TuningOptions& options) {
   if (!options.incumbent) return std::nullopt;
   for (std::size_t i = 0; i < input.candidates.size(); ++i) {
-    if (input.candidates[i].choice() == options.incumbent->choice) return i;
+    if (input.candidates[i].choice() == *options.incumbent) return i;
   }
   return std::nullopt;
 }
@@ -42,7 +42,8 @@ class Search {
         book_(input.strategy, input.runner, input.log, options.failed),
         starts_(input, options, book_),
         screening_(input.runner, clock_.seconds, budget_.settle_seconds()),
-        visits_(input, options.seed, clock_, incumbent_, screening_, book_, survivors_, shares_) {}
+        visits_(input, options.random_seed, clock_, incumbent_, screening_, book_, survivors_,
+                shares_) {}
 
   Result<SearchResult> run();
 
@@ -161,7 +162,7 @@ Result<FinalsResult> Search::finals() {
   report_progress();
   KW_TRY(audit());
   RaceOptions race;
-  race.seed = options_.seed;
+  race.random_seed = options_.random_seed;
   race.finalists = options_.finalists;
   race.max_rounds = options_.final_rounds;
   budget_.limit(race, input_.started, clock_.elapsed());

@@ -10,7 +10,6 @@
 
 #include "cache/records/record.h"
 #include "model/candidate/candidate.h"
-#include "tuner/candidates/seeds.h"
 #include "tuner/runner.h"
 #include "tuner/search/compile_queue.h"
 #include "tuner/search/survivors.h"
@@ -48,13 +47,13 @@ struct KnownFailure {
 struct TuningOptions {
   TuningBudget budget;
   std::string strategy = "portfolio";
-  std::uint64_t seed = 1;
+  std::uint64_t random_seed = 1;
   int finalists = 8;
   int final_rounds = 256;  ///< at most
   /// The winner so far; only what clearly beats it in this session replaces it.
-  std::optional<SeedConfiguration> incumbent;
-  std::vector<SeedConfiguration> seeds;  ///< winners elsewhere, best first
-  std::vector<KnownFailure> failures;    ///< not tried again
+  std::optional<Choice> incumbent;
+  std::vector<Choice> warm_starts;     ///< winners elsewhere, best first
+  std::vector<KnownFailure> failures;  ///< not tried again
   std::filesystem::path trial_log;
   std::function<void(const TuningProgress&)> progress;
   /// Gets every trial that does not end well, as soon as it ends. A session that ends in an error,
@@ -68,7 +67,7 @@ struct TuningOptions {
 struct TimeShares {
   double wall_seconds = 0;
   double setup_seconds = 0;    ///< enumeration, audit
-  double settle_seconds = 0;   ///< references until the device was steady
+  double settle_seconds = 0;   ///< probes until the device was steady
   double measure_seconds = 0;  ///< candidates were loaded, checked or screened
   double filler_seconds = 0;   ///< no compile was ready: more samples of the best so far
   double finals_seconds = 0;   ///< the race of the survivors

@@ -24,7 +24,7 @@ Result<void> load(Runner& runner, const Candidate& candidate, Survivor& survivor
     return book.fail(survivor.trial, prepared.step, kInTheFinals);
   }
   survivor.id = prepared.id;
-  const Runner::Id probe = Runner::kSmReference;
+  const Runner::Id probe = Runner::kSmProbe;
   KW_TRY(runner.sample({&probe, 1}));
   return {};
 }

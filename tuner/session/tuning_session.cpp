@@ -76,10 +76,10 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   note(log.begin(key_, environment_));
   KW_TRY(enumerate());
   const CandidateList& list = *list_;
-  std::vector<SeedConfiguration> seeds = options.seeds;
-  if (options.incumbent) seeds.insert(seeds.begin(), *options.incumbent);
-  const SearchSpace space = make_search_space(list, profile_, seeds);
-  KW_ASSIGN(auto strategy, make_strategy(options.strategy, space, options.seed));
+  std::vector<Choice> warm_starts = options.warm_starts;
+  if (options.incumbent) warm_starts.insert(warm_starts.begin(), *options.incumbent);
+  const SearchSpace space = make_search_space(list, profile_, warm_starts);
+  KW_ASSIGN(auto strategy, make_strategy(options.strategy, space, options.random_seed));
   std::string compiler = environment_.compiler;
   if (compiler.empty()) {
     KW_ASSIGN(compiler, pool_.compiler().identity());

@@ -22,7 +22,7 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 Error canary_failed(const Runner::Step& step) {
   return {ErrorCode::device,
-          concat("the SM reference kernel failed: ", to_string(step.outcome), ' ', step.detail)};
+          concat("the SM probe kernel failed: ", to_string(step.outcome), ' ', step.detail)};
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ Result<void> OpenProblem::ensure() {
   if (worker_.lost()) return Error{ErrorCode::device, "the device was lost earlier"};
   if (is_open()) return {};
   if (!worker_.alive()) {
-    if (auto restarted = worker_.restart(); !restarted) return restarted.error();
+    KW_TRY(worker_.restart());
   }
   return open();
 }
@@ -83,7 +83,7 @@ Result<void> OpenProblem::open() {
 Result<double> OpenProblem::canary_us(int samples, double limit_us) {
   double best = std::numeric_limits<double>::infinity();
   for (int taken = 0; taken < samples; ++taken) {
-    const Worker::Answer answer = worker_.ask(SampleRequest{{Runner::kSmReference}},
+    const Worker::Answer answer = worker_.ask(SampleRequest{{Runner::kSmProbe}},
                                               worker_.options().floor_seconds + sample_seconds());
     if (const auto failure = failure_in(answer)) return canary_failed(*failure);
     const auto* sampled = std::get_if<SampledReply>(&answer.reply->content);
@@ -103,7 +103,7 @@ Result<std::string> OpenProblem::replace() {
   KW_ASSIGN(const double us, canary_us(kMaxCanarySamples, limit_us));
   if (us > limit_us) {
     return Error{ErrorCode::device,
-                 concat("the SM reference kernel takes ", us, " us, at first ", canary_us_)};
+                 concat("the SM probe kernel takes ", us, " us, at first ", canary_us_)};
   }
   return end;
 }

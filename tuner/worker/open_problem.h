@@ -11,7 +11,7 @@
 namespace kernwright::detail {
 
 /// A problem in a worker. It is opened there, opened again in every process that replaces the one
-/// before, and closed at the end. After each replacement a canary, the SM reference kernel, has to
+/// before, and closed at the end. After each replacement a canary, the SM probe kernel, has to
 /// run about as fast as when the problem was first opened. Where it does not, the device is at
 /// fault.
 class OpenProblem {

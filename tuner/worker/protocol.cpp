@@ -8,6 +8,7 @@
 #include "cache/fields/json_fields.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::detail {
 namespace {
@@ -352,23 +353,21 @@ std::string encode(const Reply& reply) {
 
 Result<Request> parse_request(std::string_view text) {
   Request request;
-  const Result<void> parsed = parse_fields(text, "request", [&](FieldReader& fields) {
+  KW_TRY(parse_fields(text, "request", [&](FieldReader& fields) {
     read_variant(fields, "request", kRequests, request,
                  std::make_index_sequence<kRequests.size()>());
-  });
-  if (!parsed) return parsed.error();
+  }));
   return request;
 }
 
 Result<Reply> parse_reply(std::string_view text) {
   Reply reply;
-  const Result<void> parsed = parse_fields(text, "reply", [&](FieldReader& fields) {
+  KW_TRY(parse_fields(text, "reply", [&](FieldReader& fields) {
     read_variant(fields, "reply", kReplies, reply.content,
                  std::make_index_sequence<kReplies.size()>());
     fields.read("lost", reply.lost);
     read_use(fields, reply.use);
-  });
-  if (!parsed) return parsed.error();
+  }));
   return reply;
 }
 

@@ -31,7 +31,7 @@ struct WorkerProblem {
 /// problem is opened again there, and `epoch()` counts up. The ids of other candidates stay valid.
 /// A candidate whose process died gets a second chance, alone in a fresh process.
 ///
-/// After each replacement a canary, the SM reference kernel, decides whether the device is at
+/// After each replacement a canary, the SM probe kernel, decides whether the device is at
 /// fault. Where it fails, or is slower by more than `kCanarySlack` than when the problem was first
 /// opened, the runner is lost and the candidate's outcome is `device_lost`.
 ///

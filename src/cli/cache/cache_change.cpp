@@ -56,7 +56,7 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
   return values;
 }
 
-/// The candidate that --template and --configuration name; nothing where they do not.
+/// The candidate that --template and --configuration name; nothing where these are not given.
 Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
                                               const Problem& normalized) {
   if (flags.kernel_template.empty()) return std::optional<Choice>();
@@ -66,7 +66,7 @@ Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const Ser
   return std::optional(Choice{flags.kernel_template, candidate.configuration});
 }
 
-/// The candidate to pin or to ban: the one named, or what is served now.
+/// The candidate to pin or to ban: the one that is named, or the one that is served now.
 Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore& service,
                                       const Problem& normalized) {
   KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, normalized));
@@ -82,7 +82,7 @@ Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore
                       "): name the candidate with --template and --configuration")};
 }
 
-/// What to lift: what was decided of the candidate named, or all that was decided for the problem.
+/// The decisions to lift: those about the named candidate, or all decisions about the problem.
 Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& service,
                                     const Problem& normalized) {
   KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, normalized));

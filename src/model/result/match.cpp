@@ -8,7 +8,7 @@ std::string_view to_string(Match match) {
       return "exact";
     case Match::recheck:
       return "recheck";
-    case Match::seed:
+    case Match::stale_code:
       return "seed";
     case Match::bucket:
       return "bucket";

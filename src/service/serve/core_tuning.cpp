@@ -93,7 +93,7 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
   KW_ASSIGN(Measuring * where, measuring());
   DeviceRunnerOptions runner_options;
   runner_options.policy = record_key.policy;
-  runner_options.seed = options.seed;
+  runner_options.seed = options.random_seed;
   KW_ASSIGN(std::unique_ptr<Runner> runner,
             where->open(*named.operation, named.problem, runner_options));
   options.budget.opening_seconds =

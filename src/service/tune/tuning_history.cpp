@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "support/utc.h"
-#include "tuner/candidates/seeds.h"
+#include "tuner/candidates/warm_starts.h"
 
 namespace kernwright {
 
@@ -14,11 +14,11 @@ void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
   for (const GradedRecord& found : known.records) {
     // A record of level C claims nothing that a new search would have to refute.
     if (found.head.grade != RecordGrade::measured || found.head.trust == Trust::c) continue;
-    options.incumbent = {found.head.winner.choice, false};
+    options.incumbent = found.head.winner.choice;
     if (found.match == Match::exact) break;
     if (const Lookup<TuningRecord> record = read_record(found.file)) {
       for (const RankedConfiguration& ranked : record.value->runners_up) {
-        options.seeds.push_back({ranked.choice, false});
+        options.warm_starts.push_back(ranked.choice);
       }
     }
     break;
@@ -28,8 +28,8 @@ void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
     std::vector<RecordRun> runs = RecordStore(root).heads(operation.name);
     std::move(runs.begin(), runs.end(), std::back_inserter(others));
   }
-  for (SeedConfiguration& seed : find_seeds(operation, key_, others)) {
-    options.seeds.push_back(std::move(seed));
+  for (Choice& choice : find_warm_starts(operation, key_, others)) {
+    options.warm_starts.push_back(std::move(choice));
   }
   for (const Failure& failure :
        FailureStore(cache_.root()).active(key_.problem, scope({}), template_digest_)) {

@@ -22,9 +22,9 @@ class TuningHistory {
         now_(std::move(now)),
         template_digest_(std::move(template_digest)) {}
 
-  /// Adds to the options the incumbent, seeds, and the candidates that must not run. The seeds are
-  /// the runners-up of a record that was made in another environment, which are so measured again,
-  /// and the winners of neighbours. `known` is what a lookup of the problem found.
+  /// Adds to the options the incumbent, warm starts, and the candidates that must not run. The warm
+  /// starts are the runners-up of a record that was made in another environment, which are so
+  /// measured again, and the winners of neighbours. `known` is what a lookup of the problem found.
   void add_to(TuningOptions& options, const Operation& operation, const Answers& known) const;
 
   /// Keeps a trial that failed, where its outcome lasts. Errors: `io`.

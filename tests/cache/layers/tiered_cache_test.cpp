@@ -99,21 +99,22 @@ const GradeCase kGradeCases[] = {
      {"nvrtc 13.1 ef01", made_with().driver, "0.1.0"},
      "template-1",
      kMeasured,
-     Match::seed,
+     Match::stale_code,
      MissReason::other_compiler},
-    {"Template", made_with(), "template-2", kMeasured, Match::seed, MissReason::template_changed},
+    {"Template", made_with(), "template-2", kMeasured, Match::stale_code,
+     MissReason::template_changed},
     {"TemplateGone", made_with(), "", kMeasured, Match::none, MissReason::template_missing},
     {"All",
      {"nvrtc 13.1 ef01", "590.1", "0.2.0"},
      "template-2",
      kMeasured,
-     Match::seed,
+     Match::stale_code,
      MissReason::template_changed},
     {"AllButTemplate",
      {"nvrtc 13.1 ef01", "590.1", "0.2.0"},
      "template-1",
      kMeasured,
-     Match::seed,
+     Match::stale_code,
      MissReason::other_compiler},
     {"DriverAndKernwright",
      {made_with().compiler, "590.1", "0.2.0"},
@@ -205,7 +206,7 @@ TEST_F(TieredCacheTest, WhatWasMeasuredOfOtherCodeComesAfterWhateverTrust) {
   const std::vector<GradedRecord> found = lookup(cache_);
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(found[0].match, Match::exact);
-  EXPECT_EQ(found[1].match, Match::seed);
+  EXPECT_EQ(found[1].match, Match::stale_code);
   EXPECT_EQ(found[2].match, Match::predicted);
 }
 
@@ -257,7 +258,7 @@ TEST_F(TieredCacheTest, AnExactRecordOfALaterLayerBeatsASeedOfTheUsers) {
   const std::vector<GradedRecord> found = lookup(cache_);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].match, Match::exact);
-  EXPECT_EQ(found[1].match, Match::seed);
+  EXPECT_EQ(found[1].match, Match::stale_code);
 }
 
 TEST_F(TieredCacheTest, TheReasonIsThatOfTheFirstLayerThatHasOne) {
@@ -371,7 +372,7 @@ TEST_F(OverridesTest, APinThatNoRecordKnowsIsASeed) {
   const std::vector<GradedRecord> found = lookup(cache_);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].head.winner.choice.configuration, unknown.choice.configuration);
-  EXPECT_EQ(found[0].match, Match::seed);
+  EXPECT_EQ(found[0].match, Match::stale_code);
   EXPECT_EQ(found[0].reason, MissReason::pinned);
   EXPECT_EQ(found[1].match, Match::exact);
 }

@@ -195,7 +195,7 @@ TEST(RecordTest, EvidenceComesBack) {
   EXPECT_EQ(back->verdict, Verdict::tie);
   EXPECT_EQ(back->rounds, record.rounds);
   EXPECT_EQ(back->launch_paths, record.launch_paths);
-  EXPECT_EQ(back->search.seed, record.search.seed);
+  EXPECT_EQ(back->search.random_seed, record.search.random_seed);
   EXPECT_EQ(back->search.regret_estimate, 0.02);
   EXPECT_EQ(back->settle_ms, 412.5);
   EXPECT_EQ(back->idle_seconds, 1.25);
@@ -247,8 +247,8 @@ TEST(RecordTest, ATypicalRecordIsSmall) {
   record.winner.measurement = measured(64);
   record.runners_up.assign(7, record.winner);
   record.baseline = record.winner;
-  record.rounds.sm_reference_us = measured(64).samples_us;
-  record.rounds.dram_reference_us = measured(64).samples_us;
+  record.rounds.sm_probe_us = measured(64).samples_us;
+  record.rounds.dram_probe_us = measured(64).samples_us;
   EXPECT_LT(to_json(record).size(), 20'000U);
   for (RankedConfiguration& ranked : record.runners_up) ranked.measurement = measured(256);
   EXPECT_LT(to_json(record).size(), 40'000U);  // the most there can be

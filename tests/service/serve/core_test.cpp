@@ -171,8 +171,7 @@ TEST_F(ServiceCoreTest, TheFastestOfTheMeasuredWinsUnlessTheDefaultTies) {
   const RankedConfiguration& winner = tuned->record.winner;
   ASSERT_TRUE(tuned->record.baseline);
   const RankedConfiguration& standard = *tuned->record.baseline;
-  if (winner.kernel_template == standard.kernel_template &&
-      winner.configuration == standard.configuration) {
+  if (winner.choice == standard.choice) {
     EXPECT_LE(winner.measurement.median_us(), 1.01 * best);
   } else {
     EXPECT_DOUBLE_EQ(winner.measurement.median_us(), best);
@@ -358,7 +357,7 @@ TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
   EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::none);
   const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::seed);
+  EXPECT_EQ(kernel->match(), Match::stale_code);
   EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
   EXPECT_NE(kernel->summary().artifact, before);
 }

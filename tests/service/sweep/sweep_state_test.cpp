@@ -49,7 +49,7 @@ TEST(SweepStateTest, ATrustedRecordBehindAProvisionalOneSettlesToo) {
 
 TEST(SweepStateTest, RecordsOfOtherCodeAreDueAgain) {
   const std::vector<GradedRecord> known = {
-      record(RecordGrade::measured, Trust::a, Match::seed, MissReason::other_compiler),
+      record(RecordGrade::measured, Trust::a, Match::stale_code, MissReason::other_compiler),
       record(RecordGrade::predicted, Trust::a, Match::predicted, MissReason::template_changed)};
   for (const RecordGrade wanted : {RecordGrade::measured, RecordGrade::predicted}) {
     EXPECT_EQ(sweep_state(known, wanted).settled, nullptr);

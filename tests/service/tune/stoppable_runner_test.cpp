@@ -14,7 +14,7 @@ TEST(StoppableRunnerTest, UntilItIsStoppedItIsTheRunner) {
   const auto expected = plain.run();
   ScriptedRace wrapped({11, 10, 10.2, 10.6}, 7);
   StoppableRunner runner(wrapped.runner, stop);
-  const auto result = race(runner, wrapped.contenders, wrapped.options);
+  const auto result = race(runner, wrapped.survivors, wrapped.options);
   ASSERT_TRUE(expected && result);
   EXPECT_EQ(winner(*result), winner(*expected));
   EXPECT_EQ(wrapped.runner.calls, plain.runner.calls);
@@ -28,7 +28,7 @@ TEST(StoppableRunnerTest, ARaceEndsWithTheSampleAtWhichItIsStopped) {
     return Outcome::ok;
   };
   StoppableRunner runner(scripted.runner, stop);
-  const auto result = race(runner, scripted.contenders, scripted.options);
+  const auto result = race(runner, scripted.survivors, scripted.options);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::unavailable);
   const int calls = scripted.runner.calls;

@@ -53,7 +53,7 @@ class TuningHistoryTest : public ::testing::Test {
 TEST_F(TuningHistoryTest, AnEmptyCacheKnowsNothing) {
   const TuningOptions found = options(history());
   EXPECT_FALSE(found.incumbent);
-  EXPECT_TRUE(found.seeds.empty());
+  EXPECT_TRUE(found.warm_starts.empty());
   EXPECT_TRUE(found.failures.empty());
 }
 
@@ -63,7 +63,7 @@ TEST_F(TuningHistoryTest, TheIncumbentIsTheBestMeasuredRecordThatIsNotProvisiona
       {record(32, RecordGrade::measured, Trust::c), record(64, RecordGrade::predicted, Trust::a),
        record(128, RecordGrade::measured, Trust::b), record(256, RecordGrade::measured, Trust::b)});
   ASSERT_TRUE(found.incumbent);
-  EXPECT_EQ(found.incumbent->choice.configuration.at("THREADS"), 128);
+  EXPECT_EQ(found.incumbent->configuration.at("THREADS"), 128);
 }
 
 TEST_F(TuningHistoryTest, WhatFailedForGoodIsKnownWhileTheConditionsAreTheSame) {
@@ -104,11 +104,11 @@ TEST_F(TuningHistoryTest, TheRunnersUpOfAnotherEnvironmentAreMeasuredAgain) {
   ASSERT_TRUE(file);
   GradedRecord known{.head = head_of(record), .match = Match::recheck, .file = *file};
   const TuningOptions again = options(history(), {known});
-  ASSERT_EQ(again.seeds.size(), 2U);
-  EXPECT_EQ(again.seeds[0].choice.configuration.at("THREADS"), 256);
-  EXPECT_EQ(again.seeds[1].choice.configuration.at("THREADS"), 512);
+  ASSERT_EQ(again.warm_starts.size(), 2U);
+  EXPECT_EQ(again.warm_starts[0].configuration.at("THREADS"), 256);
+  EXPECT_EQ(again.warm_starts[1].configuration.at("THREADS"), 512);
   known.match = Match::exact;
-  EXPECT_TRUE(options(history(), {known}).seeds.empty());
+  EXPECT_TRUE(options(history(), {known}).warm_starts.empty());
 }
 
 }  // namespace

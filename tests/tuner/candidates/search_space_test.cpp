@@ -11,11 +11,11 @@ namespace {
 
 class SearchSpaceTest : public ::testing::Test {
  protected:
-  static SeedConfiguration seed(std::string name, int a, int b, int r) {
-    return {{std::move(name), Configuration({{"A", a}, {"B", b}, {"R", r}})}};
+  static Choice warm_start(std::string name, int a, int b, int r) {
+    return {std::move(name), Configuration({{"A", a}, {"B", b}, {"R", r}})};
   }
-  SearchSpace make(const std::vector<SeedConfiguration>& seeds) const {
-    return make_search_space(list_, profile_, seeds);
+  SearchSpace make(const std::vector<Choice>& warm_starts) const {
+    return make_search_space(list_, profile_, warm_starts);
   }
   std::string id(std::size_t candidate) const { return list_.candidates[candidate].id(); }
 
@@ -67,14 +67,15 @@ TEST_F(SearchSpaceTest, DerivedFeaturesTellCandidatesOfOneTemplateApart) {
 
 TEST_F(SearchSpaceTest, FindsSeedsInTheirOrderEachOnce) {
   const SearchSpace space =
-      make({seed("toy/plain", 6, 4, 2), seed("toy/plain", 3, 1, 1), seed("toy/plain", 6, 4, 2)});
+      make({warm_start("toy/plain", 6, 4, 2), warm_start("toy/plain", 3, 1, 1),
+            warm_start("toy/plain", 6, 4, 2)});
   ASSERT_EQ(space.seeds.size(), 2U);
   EXPECT_EQ(id(space.seeds[0]), "toy/plain A=6 B=4 R=2");
   EXPECT_EQ(id(space.seeds[1]), "toy/plain A=3 B=1 R=1");
 }
 
 TEST_F(SearchSpaceTest, ASeedThatIsNotValidHereBecomesANearOne) {
-  const SearchSpace space = make({seed("toy/plain", 99, 4, 2)});
+  const SearchSpace space = make({warm_start("toy/plain", 99, 4, 2)});
   ASSERT_EQ(space.seeds.size(), 1U);
   EXPECT_EQ(list_.candidates[space.seeds[0]].configuration.at("B"), 4);
   EXPECT_EQ(list_.candidates[space.seeds[0]].configuration.at("R"), 2);
@@ -82,7 +83,8 @@ TEST_F(SearchSpaceTest, ASeedThatIsNotValidHereBecomesANearOne) {
 
 TEST_F(SearchSpaceTest, LeavesOutSeedsFromNowhereAndTheDefault) {
   const Candidate& standard = list_.candidates[list_.default_index];
-  EXPECT_TRUE(make({seed("toy/none", 1, 1, 1), seed("toy/plain", 99, 99, 99), {standard.choice()}})
+  EXPECT_TRUE(make({warm_start("toy/none", 1, 1, 1), warm_start("toy/plain", 99, 99, 99),
+                    standard.choice()})
                   .seeds.empty());
 }
 

@@ -171,7 +171,7 @@ TEST_F(ExaminerGpuTest, AReplayIsExaminedWithItsTwin) {
 
 TEST_F(ExaminerGpuTest, ReferencesAreSteadyAndTheTimersAgree) {
   open();
-  for (const Runner::Id id : {Runner::kSmReference, Runner::kDramReference}) {
+  for (const Runner::Id id : {Runner::kSmProbe, Runner::kDramProbe}) {
     ASSERT_TRUE(runner_->sample(std::vector<Runner::Id>(100, id)));  // warm
     const auto sampled = runner_->sample(std::vector<Runner::Id>(21, id));
     ASSERT_TRUE(sampled) << sampled.error().message;

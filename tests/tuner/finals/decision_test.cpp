@@ -225,12 +225,12 @@ TEST(DecisionTest, AStepThatAllTakeMakesNobodyBimodal) {
   std::vector<RankedConfiguration> all = {finalist("a", normal(10, 0.002, 1)),
                                           finalist("b", normal(10.3, 0.002, 2))};
   FinalRounds rounds;
-  rounds.sm_reference_us = normal(100, 0.002, 3);
-  rounds.dram_reference_us = normal(100, 0.002, 4);
+  rounds.sm_probe_us = normal(100, 0.002, 3);
+  rounds.dram_probe_us = normal(100, 0.002, 4);
   for (std::size_t r = 20; r < 64; ++r) {
     for (RankedConfiguration& f : all) f.measurement.samples_us[r] *= 1.1;
-    rounds.sm_reference_us[r] *= 1.1;
-    rounds.dram_reference_us[r] *= 1.1;
+    rounds.sm_probe_us[r] *= 1.1;
+    rounds.dram_probe_us[r] *= 1.1;
   }
   const Decision decision = decide(all, rounds);
   EXPECT_FALSE(decision.standings[0].bimodal);
@@ -289,8 +289,8 @@ TEST(DecisionTest, BlocksDecideAmongThoseThatHaveThem) {
                                           finalist("cool", normal(10.3, 0.002, 2)),
                                           finalist("slow", normal(12, 0.002, 3))};
   FinalRounds rounds;
-  rounds.sm_reference_us = normal(100, 0.002, 4);
-  rounds.dram_reference_us = normal(100, 0.002, 5);
+  rounds.sm_probe_us = normal(100, 0.002, 4);
+  rounds.dram_probe_us = normal(100, 0.002, 5);
   EXPECT_EQ(decide(all, rounds).winner, 0U);
   rounds.block_rounds = 32;
   for (const auto& [at, us] : {std::pair{std::size_t{0}, 11.0}, {std::size_t{1}, 10.4}}) {
@@ -308,8 +308,8 @@ TEST(DecisionTest, IntervalsOfBlocksAreThoseOfSignedRanks) {
   std::vector<RankedConfiguration> all = {finalist("fast", normal(10, 0.002, 1)),
                                           finalist("slow", normal(10, 0.002, 2))};
   FinalRounds rounds;
-  rounds.sm_reference_us = normal(100, 0.002, 4);
-  rounds.dram_reference_us = normal(100, 0.002, 5);
+  rounds.sm_probe_us = normal(100, 0.002, 4);
+  rounds.dram_probe_us = normal(100, 0.002, 5);
   rounds.block_rounds = 12;
   for (int i = 0; i < 12; ++i) {
     all[0].measurement.samples_us.push_back(10);
@@ -330,8 +330,8 @@ TEST(DecisionTest, WhoDroppedOutOfTheRoundsMayWinTheBlocks) {
   std::vector<RankedConfiguration> all = {finalist("hot", normal(10, 0.002, 1)),
                                           finalist("cool", normal(10.3, 0.002, 2, 16))};
   FinalRounds rounds;
-  rounds.sm_reference_us = normal(100, 0.002, 4);
-  rounds.dram_reference_us = normal(100, 0.002, 5);
+  rounds.sm_probe_us = normal(100, 0.002, 4);
+  rounds.dram_probe_us = normal(100, 0.002, 5);
   rounds.block_rounds = 32;
   for (const auto& [at, us] : {std::pair{std::size_t{0}, 11.0}, {std::size_t{1}, 10.4}}) {
     all[at].in_blocks = true;
@@ -347,8 +347,8 @@ TEST(DecisionTest, ATieOfBlocksFallsToWhomTheRoundsDidNotFindSlower) {
   std::vector<RankedConfiguration> all = {finalist("default", normal(11, 0.002, 1), true),
                                           finalist("fast", normal(10, 0.002, 2))};
   FinalRounds rounds;
-  rounds.sm_reference_us = normal(100, 0.002, 4);
-  rounds.dram_reference_us = normal(100, 0.002, 5);
+  rounds.sm_probe_us = normal(100, 0.002, 4);
+  rounds.dram_probe_us = normal(100, 0.002, 5);
   rounds.block_rounds = 12;
   const std::vector<RankedConfiguration> in_rounds = all;
   const auto with_blocks = [&](double default_us, double fast_us) {
@@ -391,8 +391,8 @@ TEST(DecisionTest, ARecordGivesItsVerdictBack) {
   record.winner = ranked(2, normal(10.02, 0.001, 2));
   record.winner.traits.is_default = true;
   record.runners_up = {ranked(1, normal(10, 0.001, 1)), ranked(3, normal(10.5, 0.001, 3))};
-  record.rounds.sm_reference_us = normal(100, 0.001, 4);
-  record.rounds.dram_reference_us = normal(100, 0.001, 5);
+  record.rounds.sm_probe_us = normal(100, 0.001, 4);
+  record.rounds.dram_probe_us = normal(100, 0.001, 5);
   const Decision decision = decide(record);
   EXPECT_EQ(decision.winner, 0U);
   EXPECT_EQ(decision.leader, 1U);
@@ -402,7 +402,7 @@ TEST(DecisionTest, ARecordGivesItsVerdictBack) {
 TEST(DecisionTest, ARecordOfASearchThatHasHardlyLookedIsUnresolved) {
   TuningRecord record;
   record.winner.measurement.samples_us = normal(10, 0.001, 1);
-  record.rounds.sm_reference_us = normal(100, 0.001, 2);
+  record.rounds.sm_probe_us = normal(100, 0.001, 2);
   record.candidates = 2341;
   const auto verdict = [&](std::string_view reason, int measured, int failed) {
     record.search.stop_reason = reason;

@@ -31,7 +31,7 @@ TEST(RaceTest, TheFastestWinsWithoutMoreRoundsThanItTakes) {
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(winner(result.value()), 1U);
   EXPECT_EQ(result.value().decision.verdict, Verdict::win);
-  EXPECT_EQ(result.value().rounds.sm_reference_us.size(), 16U);
+  EXPECT_EQ(result.value().rounds.sm_probe_us.size(), 16U);
   EXPECT_EQ(result.value().raced, 5);
   EXPECT_LT(race.runner.seconds, 0.3);
 }
@@ -43,7 +43,7 @@ TEST(RaceTest, EveryFinalistHasOneSamplePerRoundUntilItIsOut) {
   ASSERT_TRUE(result);
   const auto& finalists = result.value().finalists;
   ASSERT_EQ(finalists.size(), 4U);
-  const std::size_t rounds = result.value().rounds.sm_reference_us.size();
+  const std::size_t rounds = result.value().rounds.sm_probe_us.size();
   EXPECT_GT(rounds, 16U);
   EXPECT_EQ(finalists[1].samples.size(), rounds);
   EXPECT_EQ(finalists[2].samples.size(), rounds);
@@ -74,7 +74,7 @@ TEST(RaceTest, LittleTimeMeansFewSurvivorsAndRounds) {
   const auto result = race.run();
   ASSERT_TRUE(result);
   EXPECT_LT(race.runner.seconds, 1.2);
-  EXPECT_GE(result.value().rounds.sm_reference_us.size(), static_cast<std::size_t>(kMinRounds));
+  EXPECT_GE(result.value().rounds.sm_probe_us.size(), static_cast<std::size_t>(kMinRounds));
 }
 
 TEST(RaceTest, ChecksDoNotTakeTheFinalsTime) {
@@ -88,7 +88,7 @@ TEST(RaceTest, ChecksDoNotTakeTheFinalsTime) {
   const auto result = race.run();
   ASSERT_TRUE(result);
   // A quarter of 2 s for rounds of six samples.
-  EXPECT_GE(result.value().rounds.sm_reference_us.size(), 40U);
+  EXPECT_GE(result.value().rounds.sm_probe_us.size(), 40U);
   EXPECT_LT(race.runner.seconds, 4.8);
 }
 
@@ -285,7 +285,7 @@ TEST(RaceTest, SamplesBeforeARestartDoNotCount) {
   race.runner.restarts_at_call = {8};
   const auto result = race.run();
   ASSERT_TRUE(result);
-  EXPECT_EQ(result.value().rounds.sm_reference_us.size(), 16U);
+  EXPECT_EQ(result.value().rounds.sm_probe_us.size(), 16U);
   EXPECT_EQ(race.runner.calls, 1 + 7 + 16);
   EXPECT_EQ(winner(result.value()), 1U);
 }
@@ -366,7 +366,7 @@ TEST(RaceTest, LongBlocksDecideWhereThePowerLimitDoes) {
   EXPECT_TRUE(trusted(result.value()));
   EXPECT_EQ(result.value().rounds.block_rounds, 32);
   const auto& finalists = result.value().finalists;
-  const std::size_t rounds = result.value().rounds.sm_reference_us.size();
+  const std::size_t rounds = result.value().rounds.sm_probe_us.size();
   for (const std::size_t in : {1U, 2U, 3U}) EXPECT_EQ(finalists[in].samples.size(), rounds + 32);
   for (const std::size_t out : {0U, 4U}) EXPECT_EQ(finalists[out].samples.size(), rounds);
   EXPECT_GT(race.runner.seconds, 12);
@@ -404,7 +404,7 @@ TEST(RaceTest, FurtherShortBlocksFollowWhereTheyLeaveTheVerdictOpen) {
   EXPECT_EQ(all.decision.verdict, Verdict::win);
   EXPECT_EQ(winner(all), 2U);
   const auto& finalist = all.finalists[all.decision.winner];
-  const std::size_t in_rounds = all.rounds.sm_reference_us.size();
+  const std::size_t in_rounds = all.rounds.sm_probe_us.size();
   EXPECT_LE(finalist.samples.size(), in_rounds + static_cast<std::size_t>(all.rounds.block_rounds));
   EXPECT_EQ(all.audit.trust(), Trust::b);
 }

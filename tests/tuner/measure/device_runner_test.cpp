@@ -374,8 +374,7 @@ TEST_F(DeviceRunnerTest, AStrayReadFaultsAtAnUnmappedPage) {
 TEST_F(DeviceRunnerTest, ReferencesAreSampledLikeCandidates) {
   const auto runner = open();
   ASSERT_TRUE(runner);
-  const std::vector<Runner::Id> order{Runner::kSmReference, Runner::kDramReference,
-                                      Runner::kSmReference};
+  const std::vector<Runner::Id> order{Runner::kSmProbe, Runner::kDramProbe, Runner::kSmProbe};
   const auto sampled = runner.value()->sample(order);
   ASSERT_TRUE(sampled);
   ASSERT_EQ(sampled.value().size(), 3U);
@@ -393,7 +392,7 @@ TEST_F(DeviceRunnerTest, TheUseOfTheDeviceIsThatOfSamplesAndChecks) {
   ASSERT_TRUE(runner.value()->sample(std::vector{id}));  // its graph is built
   static_cast<void>(runner.value()->take_use());
   const double start_us = clock_.now_us();
-  ASSERT_TRUE(runner.value()->sample(std::vector{id, Runner::kSmReference}));
+  ASSERT_TRUE(runner.value()->sample(std::vector{id, Runner::kSmProbe}));
   clock_.advance(3000);
   ASSERT_TRUE(runner.value()->check(id, Runner::CheckDepth::screening));
   clock_.advance(500);
@@ -409,7 +408,7 @@ TEST_F(DeviceRunnerTest, TheUseOfTheDeviceIsThatOfSamplesAndChecks) {
 TEST_F(DeviceRunnerTest, FillerOccupiesTheDevice) {
   const auto runner = open();
   ASSERT_TRUE(runner);
-  const Runner::Id id = Runner::kSmReference;
+  const Runner::Id id = Runner::kSmProbe;
   ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
   static_cast<void>(runner.value()->take_use());
   runner.value()->fill(1e-3);
@@ -450,7 +449,7 @@ TEST_F(DeviceRunnerTest, TheAuditAddsTheTimersToWhatItIsGiven) {
   };
   const auto runner = open(options);
   ASSERT_TRUE(runner);
-  const Runner::Id id = Runner::kSmReference;
+  const Runner::Id id = Runner::kSmProbe;
   ASSERT_TRUE(runner.value()->sample(std::span(&id, 1)));
   const auto audit = runner.value()->audit();
   ASSERT_TRUE(audit);

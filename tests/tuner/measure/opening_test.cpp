@@ -24,7 +24,7 @@ TEST(OpeningTest, RequestsTheOwnKernelsForEveryDtypeAndTheReference) {
   }
   EXPECT_EQ(names["tuner/data/kernels/data_ops.cu"], 2);
   EXPECT_EQ(options.size(), 2);
-  EXPECT_EQ(names["tuner/data/kernels/reference.cu"], 1);
+  EXPECT_EQ(names["tuner/data/kernels/probe.cu"], 1);
   EXPECT_EQ(names["tuner/data/kernels/empty.cu"], 1);
   EXPECT_EQ(names.size(), 4);  // and the operation's reference
 }

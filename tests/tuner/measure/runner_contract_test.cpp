@@ -180,7 +180,7 @@ TEST_P(RunnerContractTest, IdsAreDistinctAndNotNegative) {
 TEST_P(RunnerContractTest, SamplesEveryEntryOfTheOrder) {
   const Id a = prepare(world_->good(0));
   const Id b = prepare(world_->good(1));
-  const std::vector<Id> order{Runner::kSmReference, a, b, a, a, Runner::kDramReference};
+  const std::vector<Id> order{Runner::kSmProbe, a, b, a, a, Runner::kDramProbe};
   const auto sampled = runner().sample(order);
   ASSERT_TRUE(sampled);
   ASSERT_EQ(sampled->size(), order.size());
@@ -200,7 +200,7 @@ TEST_P(RunnerContractTest, AnEmptyOrderGivesNothing) {
 }
 
 TEST_P(RunnerContractTest, ReferencesNeedNoCandidate) {
-  const std::vector<Id> order{Runner::kSmReference, Runner::kDramReference};
+  const std::vector<Id> order{Runner::kSmProbe, Runner::kDramProbe};
   const auto sampled = runner().sample(order);
   ASSERT_TRUE(sampled);
   EXPECT_GT(sampled->at(0).sample.us, 0);
@@ -249,7 +249,7 @@ TEST_P(RunnerContractTest, EqualRunnersGiveEqualSamples) {
     const Id b = prepare_in(*world, world->good(2));
     std::vector<Id> order;
     for (int round = 0; round < 50; ++round) {
-      order.insert(order.end(), {a, Runner::kSmReference, b, Runner::kDramReference});
+      order.insert(order.end(), {a, Runner::kSmProbe, b, Runner::kDramProbe});
     }
     const auto sampled = world->runner().sample(order);
     ASSERT_TRUE(sampled);

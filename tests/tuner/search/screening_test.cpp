@@ -30,31 +30,31 @@ struct ScriptedScreening {
 };
 
 TEST(ReferencesTest, AnotherClockIsNoDisturbance) {
-  References references;
+  ClockProbe probe;
   for (int i = 0; i < 10; ++i) {
-    references.add(Runner::kSmReference, {100, 1980, 0});
-    references.add(Runner::kDramReference, {50, 1980, 0});
+    probe.add(Runner::kSmProbe, {100, 1980, 0});
+    probe.add(Runner::kDramProbe, {50, 1980, 0});
   }
-  for (int i = 0; i < 3; ++i) references.add(Runner::kSmReference, {132, 1500, 0});
-  EXPECT_FALSE(references.off_by(0.03));
-  for (int i = 0; i < 3; ++i) references.add(Runner::kSmReference, {132, 1980, 0});
-  EXPECT_TRUE(references.off_by(0.03));
+  for (int i = 0; i < 3; ++i) probe.add(Runner::kSmProbe, {132, 1500, 0});
+  EXPECT_FALSE(probe.off_by(0.03));
+  for (int i = 0; i < 3; ++i) probe.add(Runner::kSmProbe, {132, 1980, 0});
+  EXPECT_TRUE(probe.off_by(0.03));
 }
 
 TEST(ReferencesTest, DriftIsWhatBothAgreeOn) {
-  References references;
+  ClockProbe probe;
   for (int i = 0; i < 20; ++i) {
-    references.add(Runner::kSmReference, {100, 0, 0});
-    references.add(Runner::kDramReference, {50, 0, 0});
+    probe.add(Runner::kSmProbe, {100, 0, 0});
+    probe.add(Runner::kDramProbe, {50, 0, 0});
   }
-  EXPECT_EQ(references.drift(), 0);
-  for (int i = 0; i < 3; ++i) references.add(Runner::kSmReference, {104, 0, 0});
-  EXPECT_EQ(references.drift(), 0) << "a candidate may follow the other one";
-  EXPECT_TRUE(references.off_by(0.03));
-  for (int i = 0; i < 3; ++i) references.add(Runner::kDramReference, {51, 0, 0});
-  EXPECT_NEAR(references.drift(), std::log(1.02), 1e-9);
-  references.reset();
-  EXPECT_FALSE(references.off_by(0.001));
+  EXPECT_EQ(probe.drift(), 0);
+  for (int i = 0; i < 3; ++i) probe.add(Runner::kSmProbe, {104, 0, 0});
+  EXPECT_EQ(probe.drift(), 0) << "a candidate may follow the other one";
+  EXPECT_TRUE(probe.off_by(0.03));
+  for (int i = 0; i < 3; ++i) probe.add(Runner::kDramProbe, {51, 0, 0});
+  EXPECT_NEAR(probe.drift(), std::log(1.02), 1e-9);
+  probe.reset();
+  EXPECT_FALSE(probe.off_by(0.001));
 }
 
 TEST(ScreeningTest, SettlesWhenTwoBlocksAgree) {

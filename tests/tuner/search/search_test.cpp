@@ -16,8 +16,8 @@ bool is(const Candidate& candidate, int a, int b, int r) {
          candidate.configuration == Configuration({{"A", a}, {"B", b}, {"R", r}});
 }
 
-SeedConfiguration plain(int a, int b, int r) {
-  return {{"toy/plain", Configuration({{"A", a}, {"B", b}, {"R", r}})}};
+Choice plain(int a, int b, int r) {
+  return {"toy/plain", Configuration({{"A", a}, {"B", b}, {"R", r}})};
 }
 
 const Trial& trial_of(const TuningResult& result, std::string_view id) {
@@ -36,9 +36,9 @@ TEST(SearchTest, TheRecordHoldsTheFinalsAndGivesItsVerdictBack) {
   const TuningRecord& record = result->record;
   EXPECT_EQ(record.verdict, Verdict::win);
   EXPECT_EQ(record.trust, Trust::a);
-  EXPECT_EQ(record.winner.measurement.samples_us.size(), record.rounds.sm_reference_us.size());
-  EXPECT_EQ(record.winner.measurement.sm_mhz.size(), record.rounds.sm_reference_us.size());
-  EXPECT_GE(record.rounds.sm_reference_us.size(), 16U);
+  EXPECT_EQ(record.winner.measurement.samples_us.size(), record.rounds.sm_probe_us.size());
+  EXPECT_EQ(record.winner.measurement.sm_mhz.size(), record.rounds.sm_probe_us.size());
+  EXPECT_GE(record.rounds.sm_probe_us.size(), 16U);
   EXPECT_TRUE(record.check.unmapped);
   EXPECT_TRUE(record.check.after_timing);
   EXPECT_EQ(record.winner.launch_gap_us, 0.1);

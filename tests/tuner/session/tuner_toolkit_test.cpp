@@ -3,7 +3,7 @@
 #include "tests/doubles/fake_device.h"
 #include "tests/temp_dir.h"
 #include "tuner/data/data_ops.h"
-#include "tuner/data/reference_kernels.h"
+#include "tuner/data/probe_kernels.h"
 #include "tuner/session/predict_record.h"
 
 namespace kernwright {
@@ -54,8 +54,8 @@ TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {
   };
   ManualClock clock;
   const auto device = make_fake_device(std::move(options), clock);
-  const auto kernels = ReferenceKernels::make(
-      *device, pool_->submit(ReferenceKernels::request(device->profile().sm_arch)).get());
+  const auto kernels = ProbeKernels::make(
+      *device, pool_->submit(ProbeKernels::request(device->profile().sm_arch)).get());
   ASSERT_TRUE(kernels) << kernels.error().message;
   ExecutionPlan plan;
   plan.launches.resize(2);
@@ -63,12 +63,12 @@ TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {
   plan.launches[1].kernel = "second";
   plan.launches[1].cluster = {2, 1, 1};
   ASSERT_TRUE(kernels->empty(*device, plan));
-  EXPECT_EQ(loaded, (std::vector<std::string>{"kernwright_sm_reference",
-                                              "kernwright_dram_reference", "kernwright_empty"}));
+  EXPECT_EQ(loaded, (std::vector<std::string>{"kernwright_sm_probe", "kernwright_dram_probe",
+                                              "kernwright_empty"}));
   ExecutionPlan other = plan;
-  EXPECT_EQ(ReferenceKernels::launch_shape(plan), ReferenceKernels::launch_shape(other));
+  EXPECT_EQ(ProbeKernels::launch_shape(plan), ProbeKernels::launch_shape(other));
   other.launches[1].cluster = {1, 1, 1};
-  EXPECT_NE(ReferenceKernels::launch_shape(plan), ReferenceKernels::launch_shape(other));
+  EXPECT_NE(ProbeKernels::launch_shape(plan), ProbeKernels::launch_shape(other));
 }
 
 TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {

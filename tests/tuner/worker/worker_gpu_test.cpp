@@ -110,7 +110,7 @@ class WorkerGpuTest : public ::testing::Test {
     ASSERT_TRUE(checked) << checked.error().message;
     EXPECT_EQ(to_string(checked->step.outcome), "ok") << checked->step.detail;
     EXPECT_TRUE(checked->report.exact);
-    const std::vector<Runner::Id> order{good.id, Runner::kSmReference};
+    const std::vector<Runner::Id> order{good.id, Runner::kSmProbe};
     const auto sampled = runner_->sample(order);
     ASSERT_TRUE(sampled) << sampled.error().message;
     EXPECT_EQ(to_string((*sampled)[0].step.outcome), "ok") << (*sampled)[0].step.detail;

@@ -128,7 +128,7 @@ TEST_F(WorkerRunnerTest, MeasuresThroughTheWorker) {
   EXPECT_TRUE(checked->report.exact);
   EXPECT_TRUE(checked->report.unmapped);
   EXPECT_FALSE(checked->report.guarded);
-  const auto sampled = sample({id, Runner::kSmReference, id});
+  const auto sampled = sample({id, Runner::kSmProbe, id});
   EXPECT_EQ(sampled[0].sample, (Sample{20, 1980, 0.5}));
   EXPECT_EQ(sampled[1].sample.us, 10);
   EXPECT_EQ(sampled[2].sample.us, 20);
@@ -215,7 +215,7 @@ TEST_P(WorkerRunnerFaultTest, CostsTheCandidateAmongOthersThatAreSampled) {
   const Runner::Id first = prepare(1).id;
   const Runner::Id bad = prepare(3).id;
   const Runner::Id last = prepare(2).id;
-  const auto sampled = sample({first, bad, Runner::kSmReference, last, bad, first});
+  const auto sampled = sample({first, bad, Runner::kSmProbe, last, bad, first});
   for (const std::size_t entry : {std::size_t{1}, std::size_t{4}}) {
     EXPECT_EQ(to_string(sampled[entry].step.outcome), to_string(GetParam().outcome));
     EXPECT_THAT(sampled[entry].step.detail, ContainsRegex(GetParam().detail));
@@ -327,7 +327,7 @@ TEST_F(WorkerRunnerTest, ASlowCanaryBlamesTheDevice) {
   EXPECT_EQ(step.outcome, Outcome::device_lost);
   EXPECT_THAT(step.detail, HasSubstr("takes 13 us, at first 10"));
   EXPECT_TRUE(runner_->lost());
-  EXPECT_FALSE(runner_->sample(std::vector<Runner::Id>{Runner::kSmReference}));
+  EXPECT_FALSE(runner_->sample(std::vector<Runner::Id>{Runner::kSmProbe}));
   EXPECT_FALSE(open());
 }
 
@@ -336,7 +336,7 @@ TEST_F(WorkerRunnerTest, AFailingCanaryBlamesTheDevice) {
   const auto sampled = sample({prepare(3).id, prepare(2).id});
   EXPECT_EQ(sampled[0].step.outcome, Outcome::device_lost);
   EXPECT_EQ(sampled[1].step.outcome, Outcome::device_lost);
-  EXPECT_THAT(sampled[0].step.detail, HasSubstr("the SM reference kernel failed"));
+  EXPECT_THAT(sampled[0].step.detail, HasSubstr("the SM probe kernel failed"));
   EXPECT_TRUE(runner_->lost());
 }
 

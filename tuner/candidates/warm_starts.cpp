@@ -1,4 +1,4 @@
-#include "tuner/candidates/seeds.h"
+#include "tuner/candidates/warm_starts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,8 @@ namespace kernwright {
 namespace {
 
 constexpr std::size_t kNeighbours = 5;
-constexpr std::size_t kSeeds = 8;
-constexpr std::size_t kOtherSkuSeeds = 4;
+constexpr std::size_t kOwnSku = 8;
+constexpr std::size_t kOtherSkus = 4;
 
 struct Neighbour {
   const RecordRun* run = nullptr;
@@ -61,33 +61,30 @@ std::vector<Neighbour> neighbours(const Operation& operation, const RecordKey& k
 }
 
 /// The winner and what tied with it, best first.
-std::vector<SeedConfiguration> tie_set(const RecordRun& run, bool other_sku) {
-  const HeadWinner& winner = run.head.winner;
-  std::vector<SeedConfiguration> tied = {{winner.choice, other_sku}};
+std::vector<Choice> tie_set(const RecordRun& run) {
+  std::vector<Choice> tied{run.head.winner.choice};
   const Lookup<TuningRecord> record = read_record(run.file);
   if (!record) return tied;
   for (const RankedConfiguration& other : record.value->runners_up) {
-    if (other.tied) tied.push_back({other.choice, other_sku});
+    if (other.tied) tied.push_back(other.choice);
   }
   return tied;
 }
 
-void add_seeds(const std::vector<Neighbour>& from, bool other_sku, std::size_t most,
-               std::vector<SeedConfiguration>& seeds) {
-  std::vector<std::vector<SeedConfiguration>> ties;
+void add_winners(const std::vector<Neighbour>& from, std::size_t most,
+                 std::vector<Choice>& choices) {
+  std::vector<std::vector<Choice>> ties;
   std::size_t longest = 0;
   for (const Neighbour& neighbour : from) {
-    ties.push_back(tie_set(*neighbour.run, other_sku));
+    ties.push_back(tie_set(*neighbour.run));
     longest = std::max(longest, ties.back().size());
   }
-  const std::size_t end = seeds.size() + most;
+  const std::size_t end = choices.size() + most;
   for (std::size_t place = 0; place < longest; ++place) {
     for (const auto& tied : ties) {
-      if (place >= tied.size() || seeds.size() >= end) continue;
-      const SeedConfiguration& one = tied[place];
-      const bool known = std::any_of(seeds.begin(), seeds.end(),
-                                     [&](const auto& seed) { return seed.choice == one.choice; });
-      if (!known) seeds.push_back(one);
+      if (place >= tied.size() || choices.size() >= end) continue;
+      const Choice& one = tied[place];
+      if (std::find(choices.begin(), choices.end(), one) == choices.end()) choices.push_back(one);
     }
   }
 }
@@ -116,12 +113,12 @@ std::optional<double> neighbour_distance(const Operation& operation, const Probl
   return std::sqrt(squares) + static_cast<double>(differing);
 }
 
-std::vector<SeedConfiguration> find_seeds(const Operation& operation, const RecordKey& key,
-                                          std::span<const RecordRun> records) {
-  std::vector<SeedConfiguration> seeds;
-  add_seeds(neighbours(operation, key, records, false), false, kSeeds, seeds);
-  add_seeds(neighbours(operation, key, records, true), true, kOtherSkuSeeds, seeds);
-  return seeds;
+std::vector<Choice> find_warm_starts(const Operation& operation, const RecordKey& key,
+                                     std::span<const RecordRun> records) {
+  std::vector<Choice> choices;
+  add_winners(neighbours(operation, key, records, false), kOwnSku, choices);
+  add_winners(neighbours(operation, key, records, true), kOtherSkus, choices);
+  return choices;
 }
 
 }  // namespace kernwright

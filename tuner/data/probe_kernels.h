@@ -13,11 +13,11 @@ namespace kernwright {
 /// that is bound by DRAM, and empty ones of any launch shape. None takes arguments. The DRAM kernel
 /// copies as many bytes as twice the L2. It also serves to empty the L2, and to disturb candidates
 /// while they are checked.
-class ReferenceKernels {
+class ProbeKernels {
  public:
   static CompileRequest request(int sm_arch);
   /// Loads the kernels from the result of that request.
-  static Result<ReferenceKernels> make(Device& device, const CompileResult& compiled);
+  static Result<ProbeKernels> make(Device& device, const CompileResult& compiled);
 
   const std::shared_ptr<LoadedProgram>& sm() const { return sm_; }
   const std::shared_ptr<LoadedProgram>& dram() const { return dram_; }

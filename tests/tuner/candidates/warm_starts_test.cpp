@@ -1,4 +1,4 @@
-#include "tuner/candidates/seeds.h"
+#include "tuner/candidates/warm_starts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace kernwright {
 namespace {
 
-class SeedsTest : public ::testing::Test {
+class WarmStartsTest : public ::testing::Test {
  protected:
   static RankedConfiguration ranked(int value, bool tied = false) {
     RankedConfiguration one;
@@ -32,10 +32,10 @@ class SeedsTest : public ::testing::Test {
   static std::string problem(int m, int n = 4096) {
     return concat("matmul m=", m, " n=", n, " k=4096 dtype=bf16");
   }
-  std::vector<std::int64_t> seeds() const {
+  std::vector<std::int64_t> found_values() const {
     std::vector<std::int64_t> values;
-    for (const auto& seed : find_seeds(operation(), key_, runs())) {
-      values.push_back(seed.choice.configuration.at("BM"));
+    for (const Choice& choice : find_warm_starts(operation(), key_, runs())) {
+      values.push_back(choice.configuration.at("BM"));
     }
     return values;
   }
@@ -56,7 +56,7 @@ class SeedsTest : public ::testing::Test {
   RecordStore store_{dir_.path()};
 };
 
-TEST_F(SeedsTest, DistanceIsTheNormOfTheLogRatios) {
+TEST_F(WarmStartsTest, DistanceIsTheNormOfTheLogRatios) {
   const auto at = [](const std::string& text) { return Problem::parse(text).value(); };
   EXPECT_EQ(neighbour_distance(operation(), at(problem(4096)), at(problem(4096))), 0);
   EXPECT_EQ(neighbour_distance(operation(), at(problem(4096)), at(problem(512))), 3);
@@ -67,62 +67,60 @@ TEST_F(SeedsTest, DistanceIsTheNormOfTheLogRatios) {
             std::nullopt);
 }
 
-TEST_F(SeedsTest, AFlagThatDiffersCountsOne) {
+TEST_F(WarmStartsTest, AFlagThatDiffersCountsOne) {
   const Operation& rmsnorm = *catalog_->operation("rmsnorm").value();
   const auto a = Problem::parse("rmsnorm rows=64 columns=4096 dtype=fp16").value();
   EXPECT_EQ(neighbour_distance(rmsnorm, a, a.with("weight", "scale")), 0) << "the default";
   EXPECT_EQ(neighbour_distance(rmsnorm, a, a.with("weight", "none")), 1);
 }
 
-TEST_F(SeedsTest, NearestFirstAndWinnersBeforeTies) {
+TEST_F(WarmStartsTest, NearestFirstAndWinnersBeforeTies) {
   records_ = {record(problem(512), 3), record(problem(2048), 1), record(problem(1024), 2)};
   records_[1].runners_up = {ranked(11, true), ranked(99, false), ranked(12, true)};
   records_[2].runners_up = {ranked(21, true)};
-  EXPECT_EQ(seeds(), (std::vector<std::int64_t>{1, 2, 3, 11, 21, 12}));
+  EXPECT_EQ(found_values(), (std::vector<std::int64_t>{1, 2, 3, 11, 21, 12}));
 }
 
-TEST_F(SeedsTest, FiveNeighboursAndEightSeedsAtMostEachOnce) {
+TEST_F(WarmStartsTest, FiveNeighboursAndEightSeedsAtMostEachOnce) {
   for (int i = 1; i <= 7; ++i) {
     records_.push_back(record(problem(4096 + 64 * i), i));
     for (int tie = 1; tie <= 3; ++tie) records_.back().runners_up.push_back(ranked(7 + tie, true));
   }
-  EXPECT_EQ(seeds(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 9, 10}));
+  EXPECT_EQ(found_values(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 8, 9, 10}));
   for (int i = 0; i < 5; ++i)
     records_[static_cast<std::size_t>(i)].runners_up.front() = ranked(50 + i, true);
-  EXPECT_EQ(seeds().size(), 8U);
+  EXPECT_EQ(found_values().size(), 8U);
 }
 
-TEST_F(SeedsTest, OtherSkusComeLastFourAtMostAndAreMarked) {
+TEST_F(WarmStartsTest, OtherSkusComeLastFourAtMost) {
   records_ = {record(problem(4096), 7, "a100_80"), record(problem(64), 1)};
   for (int tie = 1; tie <= 6; ++tie) records_[0].runners_up.push_back(ranked(10 + tie, true));
-  const auto found = find_seeds(operation(), key_, runs());
+  const auto found = find_warm_starts(operation(), key_, runs());
   ASSERT_EQ(found.size(), 5U);
   EXPECT_EQ(found[0].configuration.at("BM"), 1);
-  EXPECT_FALSE(found[0].other_sku);
   EXPECT_EQ(found[1].configuration.at("BM"), 7);
-  for (std::size_t i = 1; i < 5; ++i) EXPECT_TRUE(found[i].other_sku) << i;
 }
 
-TEST_F(SeedsTest, LeavesOutItselfPredictionsOtherOperationsAndDtypes) {
+TEST_F(WarmStartsTest, LeavesOutItselfPredictionsOtherOperationsAndDtypes) {
   records_ = {record(problem(4096), 1), record(problem(2048), 2),
               record("rmsnorm rows=64 columns=4096 dtype=bf16", 3),
               record("matmul m=4096 n=4096 k=4096 dtype=fp16", 4), record("no = problem", 5)};
   records_[1].grade = RecordGrade::predicted;
-  EXPECT_TRUE(seeds().empty());
+  EXPECT_TRUE(found_values().empty());
 }
 
-TEST_F(SeedsTest, TheFirstRecordOfAKeyCountsAndTheOrderOfKeysDoesNot) {
+TEST_F(WarmStartsTest, TheFirstRecordOfAKeyCountsAndTheOrderOfKeysDoesNot) {
   records_ = {record(problem(2048), 1), record(problem(2048), 2), record(problem(8192), 3)};
-  const auto forward = seeds();
+  const auto forward = found_values();
   EXPECT_EQ(forward.size(), 2U);
   std::rotate(records_.begin(), records_.begin() + 2, records_.end());
-  EXPECT_EQ(seeds(), forward);
+  EXPECT_EQ(found_values(), forward);
 }
 
-TEST_F(SeedsTest, TheSameProblemUnderAnotherPolicyIsTheNearest) {
+TEST_F(WarmStartsTest, TheSameProblemUnderAnotherPolicyIsTheNearest) {
   records_ = {record(problem(2048), 2), record(problem(4096), 1)};
   records_[1].key.policy.l2 = L2State::warm;
-  EXPECT_EQ(seeds(), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(found_values(), (std::vector<std::int64_t>{1, 2}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tuner/data/reference_kernels.h"
+#include "tuner/data/probe_kernels.h"
 
 #include <utility>
 
@@ -40,20 +40,20 @@ ExecutionPlan plan_of(std::string kernel, std::uint32_t blocks,
 
 }  // namespace
 
-CompileRequest ReferenceKernels::request(int sm_arch) {
+CompileRequest ProbeKernels::request(int sm_arch) {
   CompileRequest request;
-  request.name = "tuner/data/kernels/reference.cu";
+  request.name = "tuner/data/kernels/probe.cu";
   request.target = concat("sm_", sm_arch);
   for (const EmbeddedFile& file : embedded_tuner_kernels()) {
-    if (file.path == "reference.cu") request.source = file.content;
+    if (file.path == "probe.cu") request.source = file.content;
   }
   return request;
 }
 
-Result<ReferenceKernels> ReferenceKernels::make(Device& device, const CompileResult& compiled) {
+Result<ProbeKernels> ProbeKernels::make(Device& device, const CompileResult& compiled) {
   if (!compiled) return compiled.error();
   const DeviceProfile& profile = device.profile();
-  ReferenceKernels kernels;
+  ProbeKernels kernels;
   kernels.bits_ = compiled.value()->bits;
   const std::int64_t bytes = kCopiedL2 * profile.l2_bytes / 256 * 256 + 256;
   KW_ASSIGN(kernels.memory_, device.allocate(2 * bytes));
@@ -62,18 +62,18 @@ Result<ReferenceKernels> ReferenceKernels::make(Device& device, const CompileRes
   const auto blocks = static_cast<std::uint32_t>(profile.sm_count) * kBlocksPerSm;
   const auto word = [](std::int64_t value) { return number(ArgumentKind::int64, value); };
   KW_ASSIGN(auto sm,
-            device.load(kernels.bits_, plan_of("kernwright_sm_reference", blocks,
+            device.load(kernels.bits_, plan_of("kernwright_sm_probe", blocks,
                                                {number(ArgumentKind::int32, kSteps), word(from)})));
   KW_ASSIGN(auto dram, device.load(kernels.bits_,
-                                   plan_of("kernwright_dram_reference", blocks,
+                                   plan_of("kernwright_dram_probe", blocks,
                                            {word(from), word(from + bytes), word(bytes / 16)})));
   kernels.sm_ = std::move(sm);
   kernels.dram_ = std::move(dram);
   return kernels;
 }
 
-Result<std::shared_ptr<LoadedProgram>> ReferenceKernels::empty(Device& device,
-                                                               const ExecutionPlan& plan) const {
+Result<std::shared_ptr<LoadedProgram>> ProbeKernels::empty(Device& device,
+                                                           const ExecutionPlan& plan) const {
   ExecutionPlan empty;
   empty.launches = plan.launches;
   for (LaunchPlan& launch : empty.launches) {
@@ -83,7 +83,7 @@ Result<std::shared_ptr<LoadedProgram>> ReferenceKernels::empty(Device& device,
   return device.load(bits_, empty);
 }
 
-std::string ReferenceKernels::launch_shape(const ExecutionPlan& plan) {
+std::string ProbeKernels::launch_shape(const ExecutionPlan& plan) {
   std::string text;
   for (const LaunchPlan& launch : plan.launches) {
     for (const Extent3& extent : {launch.grid, launch.block, launch.cluster}) {

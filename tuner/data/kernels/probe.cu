@@ -1,7 +1,7 @@
 // Kernels that are never tuned. Their times show the drift of the device and the cost of a launch.
 
 // Bound by the SMs' arithmetic: eight chains of fused multiply-adds per thread.
-extern "C" __global__ void __launch_bounds__(512) kernwright_sm_reference(int steps, float* never) {
+extern "C" __global__ void __launch_bounds__(512) kernwright_sm_probe(int steps, float* never) {
   float x[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) x[i] = static_cast<float>(threadIdx.x + i);
@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(512) kernwright_sm_reference(int st
 
 // Bound by DRAM: copies `count` times 16 bytes.
 extern "C" __global__ void __launch_bounds__(512)
-    kernwright_dram_reference(const uint4* from, uint4* to, long long count) {
+    kernwright_dram_probe(const uint4* from, uint4* to, long long count) {
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (; i + 3 * stride < count; i += 4 * stride) {
