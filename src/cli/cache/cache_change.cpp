@@ -142,8 +142,8 @@ Status merge_caches(const CacheFlags& flags) {
                         {"ratio", one.ratio}});
       if (!flags.json) {
         print(concat(one.key, ": the winners differ by ", 100 * (one.ratio - 1), " %\n  ours   ",
-                     format_us(one.ours.measured_us), " ", one.ours.id(), "\n  theirs ",
-                     format_us(one.theirs.measured_us), " ", one.theirs.id()));
+                     format_us(one.ours.measured_us), " ", one.ours.choice.id(), "\n  theirs ",
+                     format_us(one.theirs.measured_us), " ", one.theirs.choice.id()));
       }
     }
     if (!flags.json) {
