@@ -252,7 +252,7 @@ class Lane {
 
   CUstream stream() const { return stream_.get(); }
 
-  std::vector<LaunchPath> paths() {
+  std::vector<TimedCall> paths() {
     const auto ours = [this] {
       return subject_.kernel->handle().launch(stream(), subject_.arguments(0), subject_.count());
     };
@@ -308,18 +308,18 @@ constexpr Pair kPairs[] = {{"launch", "cuLaunchKernelEx", 0.15},
                            {"rebind_alternating", "SetParams + cuGraphLaunch", 0.10},
                            {"launch_checked", "cuLaunchKernelEx", std::nullopt}};
 
-const LaunchPath& find(const std::vector<LaunchPath>& paths, std::string_view name) {
-  for (const LaunchPath& path : paths) {
+const TimedCall& find(const std::vector<TimedCall>& paths, std::string_view name) {
+  for (const TimedCall& path : paths) {
     if (path.name == name) return path;
   }
   fail({ErrorCode::internal, concat("no launch path ", name)});
 }
 
-void write_rows(const Subject& subject, int threads, const std::vector<LaunchPath>& paths,
+void write_rows(const Subject& subject, int threads, const std::vector<TimedCall>& paths,
                 BenchJson& json) {
   for (const Pair& pair : kPairs) {
-    const LaunchPath& ours = find(paths, pair.ours);
-    const LaunchPath& peer = find(paths, pair.peer);
+    const TimedCall& ours = find(paths, pair.ours);
+    const TimedCall& peer = find(paths, pair.peer);
     const double difference_us = median_difference_us(ours, peer);
     const std::string name =
         concat(pair.ours, " ", subject.name, threads > 1 ? concat(" threads=", threads) : "");
@@ -346,9 +346,9 @@ void write_rows(const Subject& subject, int threads, const std::vector<LaunchPat
 }
 
 /// Every thread times the same path at the same time; the samples of all are one list.
-std::vector<LaunchPath> time_threads(const Gpu& gpu, const Subject& subject, int rounds) {
+std::vector<TimedCall> time_threads(const Gpu& gpu, const Subject& subject, int rounds) {
   std::deque<Lane> lanes;
-  std::vector<std::vector<LaunchPath>> paths;
+  std::vector<std::vector<TimedCall>> paths;
   for (int i = 0; i < kThreads; ++i) paths.push_back(lanes.emplace_back(gpu, subject).paths());
   std::barrier together(kThreads);
   std::vector<std::thread> threads;
@@ -356,7 +356,7 @@ std::vector<LaunchPath> time_threads(const Gpu& gpu, const Subject& subject, int
     threads.emplace_back([&, i] {
       const ContextScope scope(gpu.api, gpu.context);
       gpu.check(scope.status());
-      for (LaunchPath& path : paths[i]) {
+      for (TimedCall& path : paths[i]) {
         std::vector<double> host_us, period_us;
         for (int round = 0; round < rounds; ++round) {
           together.arrive_and_wait();
@@ -372,10 +372,10 @@ std::vector<LaunchPath> time_threads(const Gpu& gpu, const Subject& subject, int
     });
   }
   for (std::thread& thread : threads) thread.join();
-  std::vector<LaunchPath> all = paths.front();
+  std::vector<TimedCall> all = paths.front();
   for (std::size_t i = 1; i < kThreads; ++i) {
     for (std::size_t j = 0; j < all.size(); ++j) {
-      const LaunchPath& path = paths[i][j];
+      const TimedCall& path = paths[i][j];
       all[j].host_us.insert(all[j].host_us.end(), path.host_us.begin(), path.host_us.end());
       all[j].period_us.insert(all[j].period_us.end(), path.period_us.begin(), path.period_us.end());
     }
@@ -412,7 +412,7 @@ int run(int argc, const char* const* argv) {
     const Subject subject = make_subject(name, tensors, cubin, memory.address());
     {
       Lane lane(gpu, subject);
-      std::vector<LaunchPath> paths = lane.paths();
+      std::vector<TimedCall> paths = lane.paths();
       if (auto timed = time_paths(gpu.api, lane.stream(), paths, {.rounds = rounds}); !timed) {
         return report(timed.error());
       }

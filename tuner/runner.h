@@ -73,7 +73,7 @@ class Runner {
 
   /// The candidate's times on every launch path, on its timed buffers. Empty where nothing is
   /// launched.
-  virtual Result<LaunchPaths> launch_paths(Id /*id*/) { return LaunchPaths{}; }
+  virtual Result<LaunchTimes> launch_paths(Id /*id*/) { return LaunchTimes{}; }
 
   /// The state of the environment in which samples were taken since the last audit.
   virtual Result<Audit> audit() = 0;

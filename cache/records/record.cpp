@@ -54,7 +54,7 @@ void write_rounds(FieldWriter& json, const FinalRounds& rounds) {
   json.write("block_rounds", rounds.block_rounds);
 }
 
-void write_launch_paths(FieldWriter& json, const LaunchPaths& paths) {
+void write_launch_paths(FieldWriter& json, const LaunchTimes& paths) {
   json.each_object("launch_paths", paths.times, [&](const PathTime& time) {
     json.write("path", to_string(time.path));
     json.write("host_us", time.host_us);
@@ -185,7 +185,7 @@ KernelPath read_path(FieldReader& fields, std::string_view name) {
   return path.value_or(KernelPath::stream);
 }
 
-void read_launch_paths(FieldReader& fields, LaunchPaths& paths) {
+void read_launch_paths(FieldReader& fields, LaunchTimes& paths) {
   if (!fields.contains("launch_paths")) return;
   fields.each_object("launch_paths", [&](FieldReader& nested) {
     PathTime& time = paths.times.emplace_back();

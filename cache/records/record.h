@@ -103,7 +103,7 @@ struct TuningRecord {
   Audit audit;  ///< before, during and after
   Verdict verdict = Verdict::unresolved;
   FinalRounds rounds;
-  LaunchPaths launch_paths;  ///< of the winner
+  LaunchTimes launch_paths;  ///< of the winner
   SearchSummary search;
   double settle_ms = 0;        ///< until the probe kernels were steady
   double idle_seconds = 0;     ///< without work for the device, from the first sample on

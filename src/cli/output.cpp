@@ -133,7 +133,7 @@ std::string format_duration(double seconds) {
   return concat(fixed(seconds / 3600, 1), " h");
 }
 
-Json paths_json(const LaunchPaths& paths) {
+Json paths_json(const LaunchTimes& paths) {
   Json json = Json::array();
   for (const PathTime& time : paths.times) {
     json.push_back(

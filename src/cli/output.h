@@ -39,7 +39,7 @@ std::string format_share(double share);
 std::string format_duration(double seconds);
 
 /// An array of {path, host_us, period_us}.
-Json paths_json(const LaunchPaths& paths);
+Json paths_json(const LaunchTimes& paths);
 /// The name of a path; null where it is not known.
 Json path_json(const std::optional<KernelPath>& path);
 

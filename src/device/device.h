@@ -125,7 +125,7 @@ class Device {
 
   /// Times launches of the program on every launch path, for about so many seconds, and waits. On
   /// each path the sets are used in turn, so that the paths find the L2 in the same state.
-  virtual Result<LaunchPaths> time_launch_paths(const LoadedProgram& program,
+  virtual Result<LaunchTimes> time_launch_paths(const LoadedProgram& program,
                                                 std::span<const LaunchArguments> sets,
                                                 double seconds) = 0;
 

@@ -86,12 +86,10 @@ Result<void> Chain::State::choose_early(CUstream stream) {
   }
   const auto faster = [&](const EarlySteps& a, const EarlySteps& b) -> Result<bool> {
     std::vector<std::unique_ptr<LaunchGraph>> graphs;
-    std::vector<LaunchPath> timed;
+    std::vector<TimedCall> timed;
     for (const EarlySteps* early : {&a, &b}) {
-      auto graph = graph_with(*early);
-      if (!graph) return graph.error();
-      KW_TRY(result((*graph)->rebind(wiring.views())));
-      graphs.push_back(*std::move(graph));
+      KW_ASSIGN(graphs.emplace_back(), graph_with(*early));
+      KW_TRY(result(graphs.back()->rebind(wiring.views())));
       timed.push_back(
           {text,
            [this, graph = graphs.back().get(), stream] { return result(graph->launch(stream)); },
@@ -166,16 +164,14 @@ Result<std::vector<ChainTime>> Chain::tune(void* stream) {
   if (!state_) return moved_from();
   const auto handle = static_cast<CUstream>(stream);
   if (state_->programmatic) {
-    if (Result<void> chosen = state_->choose_early(handle); !chosen) return chosen.error();
+    KW_TRY(state_->choose_early(handle));
   }
   const std::vector<ChainPath> candidates = paths();
-  std::vector<LaunchPath> timed;
+  std::vector<TimedCall> timed;
   for (const ChainPath path : candidates) {
     timed.push_back({std::string(to_string(path)),
                      [this, path, handle]() -> Result<void> {
-                       if (state_->path != path) {
-                         if (Result<void> set = set_path(path); !set) return set;
-                       }
+                       if (state_->path != path) KW_TRY(set_path(path));
                        return state_->result(state_->launch(handle));
                      },
                      {},
@@ -240,11 +236,7 @@ Result<Chain> ChainBuilder::build() const {
   }
   state->memory = *std::move(memory);
   state->memory_bytes = layout.bytes;
-  Result<std::vector<SequenceStep>> steps =
-      plan_->sequence(layout, state->memory.address(), state->wiring);
-  if (!steps) return steps.error();
-
-  state->steps = *std::move(steps);
+  KW_ASSIGN(state->steps, plan_->sequence(layout, state->memory.address(), state->wiring));
   EarlySteps early;
   for (const SequenceStep& step : state->steps) early.push_back(step.early);
   if (std::ranges::find(early, true) != early.end()) {

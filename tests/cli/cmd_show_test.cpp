@@ -11,7 +11,7 @@ namespace {
 /// A cache with one measured record of the sample's problem.
 class ShowTest : public ProgramTest {
  protected:
-  void keep(const LaunchPaths& paths) {
+  void keep(const LaunchTimes& paths) {
     TuningRecord record = sample_record(4096);
     record.launch_paths = paths;
     keep(record);
@@ -29,7 +29,7 @@ class ShowTest : public ProgramTest {
 };
 
 TEST_F(ShowTest, TellsEveryLaunchPathAndTheBest) {
-  keep(LaunchPaths{{{KernelPath::stream, 3.25, 12.5}, {KernelPath::graph, 1.5, 11.5}},
+  keep(LaunchTimes{{{KernelPath::stream, 3.25, 12.5}, {KernelPath::graph, 1.5, 11.5}},
                    KernelPath::graph});
   const Ran text = show();
   ASSERT_EQ(text.exit_code, 0) << text.err;
@@ -119,7 +119,7 @@ TEST_F(ShowTest, LaysARecordOutForATerminal) {
 }
 
 TEST_F(ShowTest, FollowsTheWidthOfTheTerminal) {
-  keep(LaunchPaths{});
+  keep(LaunchTimes{});
   const auto widest = [&](unsigned short columns) {
     const Ran ran = on_terminal(
         {"show", "matmul", "m=4096", "n=6144", "k=4096", "dtype=bf16", "--sku", "h200"}, columns);
@@ -137,7 +137,7 @@ TEST_F(ShowTest, FollowsTheWidthOfTheTerminal) {
 }
 
 TEST_F(ShowTest, VerboseLeavesNothingOut) {
-  keep(LaunchPaths{});
+  keep(LaunchTimes{});
   const Ran text = show({"--verbose"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("nvrtc 13.0 abcd"), std::string::npos) << text.out;
@@ -146,7 +146,7 @@ TEST_F(ShowTest, VerboseLeavesNothingOut) {
 }
 
 TEST_F(ShowTest, SaysWhereLaunchPathsWereNotMeasured) {
-  keep(LaunchPaths{});
+  keep(LaunchTimes{});
   const Ran text = show();
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("  launches  paths not measured\n"), std::string::npos) << text.out;

@@ -132,7 +132,7 @@ class FakeDevice final : public Device {
   Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
-  Result<LaunchPaths> time_launch_paths(const LoadedProgram& program,
+  Result<LaunchTimes> time_launch_paths(const LoadedProgram& program,
                                         std::span<const LaunchArguments> sets,
                                         double seconds) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
@@ -334,7 +334,7 @@ Result<Sample> FakeDevice::sample(TimedUnits& units) {
   return Sample{time_us, sm_mhz, now_seconds()};
 }
 
-Result<LaunchPaths> FakeDevice::time_launch_paths(const LoadedProgram& program,
+Result<LaunchTimes> FakeDevice::time_launch_paths(const LoadedProgram& program,
                                                   std::span<const LaunchArguments> sets,
                                                   double /*seconds*/) {
   for (const LaunchArguments& set : sets) {
@@ -344,7 +344,7 @@ Result<LaunchPaths> FakeDevice::time_launch_paths(const LoadedProgram& program,
   const auto time = [&](KernelPath path, double host_us) {
     return PathTime{path, host_us, std::max(host_us, fake_of(program).behavior.time_us)};
   };
-  return LaunchPaths{
+  return LaunchTimes{
       {time(KernelPath::stream, 3.2), time(KernelPath::graph, 1.2), time(KernelPath::rebind, 1.3)},
       KernelPath::graph};
 }

@@ -155,10 +155,10 @@ class FakeRunner final : public Runner {
     act("gap", candidates_.at(id));
     return 1.5;
   }
-  Result<LaunchPaths> launch_paths(Id id) override {
+  Result<LaunchTimes> launch_paths(Id id) override {
     const Step step = act("paths", candidates_.at(id));
     if (step.outcome != Outcome::ok) return Error{ErrorCode::device, step.detail};
-    return LaunchPaths{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
+    return LaunchTimes{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
                        KernelPath::rebind};
   }
   Result<Audit> audit() override {

@@ -142,7 +142,7 @@ class LandscapeRunner final : public Runner {
   std::function<Outcome(const Candidate&)> after = [](const Candidate&) { return Outcome::ok; };
   Audit environment;
   double gap_us = 0.1;
-  std::function<Result<LaunchPaths>(const Candidate&)> paths;
+  std::function<Result<LaunchTimes>(const Candidate&)> paths;
   std::map<std::string, int> samples;                                 ///< by candidate
   std::function<double(int sample)> noise = [](int) { return 0.0; };  ///< relative
   double clock_seconds = 0;
@@ -189,7 +189,7 @@ class LandscapeRunner final : public Runner {
     return result;
   }
   Result<double> launch_gap_us(Id) override { return gap_us; }
-  Result<LaunchPaths> launch_paths(Id id) override {
+  Result<LaunchTimes> launch_paths(Id id) override {
     return paths ? paths(*candidates_.at(id)) : Runner::launch_paths(id);
   }
   Result<Audit> audit() override { return environment; }

@@ -146,9 +146,9 @@ std::string missing_generation(const Catalog& catalog, const Operation& operatio
 
 int distance_from_default(const Candidate& candidate) {
   const auto& values = candidate.configuration.values();
-  const auto& standard = candidate.kernel_template->default_configuration.values();
+  const auto& defaults = candidate.kernel_template->default_configuration.values();
   int distance = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) distance += values[i] != standard[i] ? 1 : 0;
+  for (std::size_t i = 0; i < values.size(); ++i) distance += values[i] != defaults[i] ? 1 : 0;
   return distance;
 }
 
@@ -180,11 +180,11 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operati
     }
     list.rejected += static_cast<int>(sample.count()) - static_cast<int>(obeying) +
                      static_cast<int>(points.size()) - static_cast<int>(valid);
-    auto standard = maker.make(kernel_template->default_configuration);
-    if (valid == 0 && !standard) {
+    auto default_candidate = maker.make(kernel_template->default_configuration);
+    if (valid == 0 && !default_candidate) {
       list.notes.push_back(
           concat(kernel_template->name,
-                 ": no configuration is valid; the default: ", standard.error().message));
+                 ": no configuration is valid; the default: ", default_candidate.error().message));
     }
     if (sample.sampled()) {
       list.notes.push_back(concat(kernel_template->name, ": looked at ", sample.count(), " of ",
@@ -199,9 +199,9 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operati
     const bool present = std::any_of(begin, list.candidates.end(), [&](const Candidate& candidate) {
       return candidate.configuration == kernel_template->default_configuration;
     });
-    if (standard && !present) {
-      list.predicted_us.push_back(predict_us(standard.value(), profile));
-      list.candidates.push_back(std::move(standard).value());
+    if (default_candidate && !present) {
+      list.predicted_us.push_back(predict_us(default_candidate.value(), profile));
+      list.candidates.push_back(std::move(default_candidate).value());
     }
   }
   if (list.candidates.empty()) {

@@ -65,7 +65,7 @@ class DeviceRunner final : public Runner {
   Result<Checked> check_after_timing(Id id) override;
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
-  Result<LaunchPaths> launch_paths(Id id) override;
+  Result<LaunchTimes> launch_paths(Id id) override;
   Result<Audit> audit() override;
   DeviceUse take_use() override { return device_.take_use(); }
   void fill(double seconds) override {
@@ -191,7 +191,7 @@ Result<double> DeviceRunner::launch_gap_us(Id id) {
   return launch_gaps_us_.emplace(shape, sample.us).first->second;
 }
 
-Result<LaunchPaths> DeviceRunner::launch_paths(Id id) {
+Result<LaunchTimes> DeviceRunner::launch_paths(Id id) {
   const Loaded& loaded = loaded_.at(id);
   std::vector<LaunchArguments> sets;
   for (const WorkUnit& set : loaded.timed.sets) {

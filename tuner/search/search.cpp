@@ -171,7 +171,7 @@ Result<FinalsResult> Search::finals() {
   KW_ASSIGN(FinalsResult found,
             run_finals(input_.runner, input_.candidates, race, survivors_, book_));
   if (found.race.finalists.empty()) return none_passed(input_.key.problem, book_.trials());
-  if (const Result<LaunchPaths>& paths = found.launch_paths; !paths) {
+  if (const Result<LaunchTimes>& paths = found.launch_paths; !paths) {
     if (input_.runner.lost()) return paths.error();
     book_.note(concat("the launch paths could not be measured: ", paths.error().message));
   }

@@ -14,7 +14,7 @@ struct FinalsResult {
   RaceResult race;  ///< of the survivors as they are left
   /// Entry i is of finalist i of the race: microseconds per unit of an empty kernel.
   std::vector<double> launch_gaps_us;
-  Result<LaunchPaths> launch_paths = LaunchPaths{};  ///< of the winner, or why they are not known
+  Result<LaunchTimes> launch_paths = LaunchTimes{};  ///< of the winner, or why they are not known
 };
 
 /// Lets the survivors race, with the default and the incumbent among them. Those that do not race

@@ -151,7 +151,7 @@ void read_compile(FieldReader& fields, CompileRequest& request) {
   });
 }
 
-Json json_of(const LaunchPaths& paths) {
+Json json_of(const LaunchTimes& paths) {
   Json times = Json::array();
   for (const PathTime& time : paths.times) {
     times.push_back(
@@ -159,7 +159,7 @@ Json json_of(const LaunchPaths& paths) {
   }
   return {{"times", std::move(times)}, {"best", paths.best ? to_string(*paths.best) : ""}};
 }
-void read_paths(FieldReader& fields, LaunchPaths& paths) {
+void read_paths(FieldReader& fields, LaunchTimes& paths) {
   const auto path = [](FieldReader& from, std::string_view name) {
     std::string text;
     from.read(name, text);

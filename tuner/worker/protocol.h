@@ -101,7 +101,7 @@ struct LaunchGapReply {
   double us = 0;
 };
 struct LaunchPathsReply {
-  LaunchPaths paths;
+  LaunchTimes paths;
 };
 struct AuditReply {
   Audit audit;

@@ -110,7 +110,7 @@ class Server {
   }
   Result<void> answer(const LaunchPathsRequest& r) {
     return with_runner([&](Runner& runner) { return runner.launch_paths(r.id); },
-                       [](LaunchPaths paths) { return LaunchPathsReply{std::move(paths)}; });
+                       [](LaunchTimes paths) { return LaunchPathsReply{std::move(paths)}; });
   }
   Result<void> answer(const AuditRequest&) {
     return with_runner([](Runner& runner) { return runner.audit(); },

@@ -46,7 +46,7 @@ class WorkerRunner final : public Runner {
   Result<Checked> check_after_timing(Id id) override;
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
-  Result<LaunchPaths> launch_paths(Id id) override;
+  Result<LaunchTimes> launch_paths(Id id) override;
   Result<Audit> audit() override;
   DeviceUse take_use() override { return worker_.take_use(); }
   void drop(Id id) override;
@@ -321,7 +321,7 @@ Result<double> WorkerRunner::launch_gap_us(Id id) {
   return gap->us;
 }
 
-Result<LaunchPaths> WorkerRunner::launch_paths(Id id) {
+Result<LaunchTimes> WorkerRunner::launch_paths(Id id) {
   Live& live = live_.at(id);
   KW_ASSIGN(AnyReply reply, ask_of(
                                 live, [](Id there) { return LaunchPathsRequest{there}; },

@@ -94,7 +94,7 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
                                                      int units) override;
   Result<Sample> sample(TimedUnits& units) override;
-  Result<LaunchPaths> time_launch_paths(const LoadedProgram& program,
+  Result<LaunchTimes> time_launch_paths(const LoadedProgram& program,
                                         std::span<const LaunchArguments> sets,
                                         double seconds) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
@@ -102,7 +102,7 @@ class CudaDevice final : public Device {
 
  private:
   /// The same in the current context. Fills `graphs`: one graph for each set, and one for all sets.
-  Result<LaunchPaths> time_launch_paths(const PreparedProgram& work,
+  Result<LaunchTimes> time_launch_paths(const PreparedProgram& work,
                                         std::span<const LaunchArguments> sets, double seconds,
                                         std::vector<std::unique_ptr<LaunchGraph>>& graphs);
   /// Runs `call`, which returns a DriverStatus, with the context current; fails where that is lost.
@@ -269,7 +269,7 @@ Result<Sample> CudaDevice::sample(TimedUnits& units) {
   return sample;
 }
 
-Result<LaunchPaths> CudaDevice::time_launch_paths(const LoadedProgram& program,
+Result<LaunchTimes> CudaDevice::time_launch_paths(const LoadedProgram& program,
                                                   std::span<const LaunchArguments> sets,
                                                   double seconds) {
   const PreparedProgram& work = prepared(program);
@@ -292,7 +292,7 @@ Result<LaunchPaths> CudaDevice::time_launch_paths(const LoadedProgram& program,
   return paths;
 }
 
-Result<LaunchPaths> CudaDevice::time_launch_paths(
+Result<LaunchTimes> CudaDevice::time_launch_paths(
     const PreparedProgram& work, std::span<const LaunchArguments> sets, double seconds,
     std::vector<std::unique_ptr<LaunchGraph>>& graphs) {
   const DriverApi& api = context_->api();

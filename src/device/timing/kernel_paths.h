@@ -20,7 +20,7 @@ struct KernelCalls {
 };
 
 /// Times every path; on each the sets are used in turn. The stream's context must be current.
-Result<LaunchPaths> time_kernel_paths(const DriverApi& api, CUstream stream,
+Result<LaunchTimes> time_kernel_paths(const DriverApi& api, CUstream stream,
                                       const KernelCalls& calls, std::size_t sets,
                                       const PathTiming& timing);
 

@@ -34,7 +34,7 @@ double us_per_launch(Clock::time_point begin, Clock::time_point end, int launche
   return std::chrono::duration<double, std::micro>(end - begin).count() / launches;
 }
 
-Result<void> repeat(const LaunchPath& path, int launches) {
+Result<void> repeat(const TimedCall& path, int launches) {
   for (int i = 0; i < launches; ++i) {
     if (Result<void> launched = path.launch(); !launched) {
       return Error{launched.error().code, concat(path.name, ": ", launched.error().message)};
@@ -43,7 +43,7 @@ Result<void> repeat(const LaunchPath& path, int launches) {
   return {};
 }
 
-Result<void> time_once(const DriverApi& api, CUstream stream, LaunchPath& path, double train_us) {
+Result<void> time_once(const DriverApi& api, CUstream stream, TimedCall& path, double train_us) {
   const auto synchronize = [&]() -> Result<void> {
     const DriverStatus status{"cuStreamSynchronize", api.stream_synchronize(stream)};
     if (!status) return driver_error(api, status);
@@ -97,12 +97,12 @@ bool ties(const std::vector<double>& ours, const std::vector<double>& least) {
 
 }  // namespace
 
-double LaunchPath::median_host_us() const { return median(host_us); }
-double LaunchPath::median_period_us() const { return median(period_us); }
+double TimedCall::median_host_us() const { return median(host_us); }
+double TimedCall::median_period_us() const { return median(period_us); }
 
-Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchPath> paths,
+Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<TimedCall> paths,
                         const PathTiming& timing) {
-  for (LaunchPath& path : paths) {
+  for (TimedCall& path : paths) {
     path.host_us.clear();
     path.period_us.clear();
   }
@@ -111,29 +111,29 @@ Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchP
     const std::chrono::duration<double> elapsed = Clock::now() - begin;
     if (round > 0 && elapsed.count() >= timing.seconds) break;
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      LaunchPath& path = paths[(i + static_cast<std::size_t>(round)) % paths.size()];
-      if (Result<void> timed = time_once(api, stream, path, timing.train_us); !timed) return timed;
+      TimedCall& path = paths[(i + static_cast<std::size_t>(round)) % paths.size()];
+      KW_TRY(time_once(api, stream, path, timing.train_us));
     }
   }
   return {};
 }
 
-std::size_t best_path(std::span<const LaunchPath> paths) {
-  const auto fastest = std::ranges::min_element(paths, {}, &LaunchPath::median_period_us);
-  const auto is_fast = [&](const LaunchPath& path) {
+std::size_t best_path(std::span<const TimedCall> paths) {
+  const auto fastest = std::ranges::min_element(paths, {}, &TimedCall::median_period_us);
+  const auto is_fast = [&](const TimedCall& path) {
     return ties(path.period_us, fastest->period_us);
   };
   auto cheapest = fastest;
   for (auto path = paths.begin(); path != paths.end(); ++path) {
     if (is_fast(*path) && path->median_host_us() < cheapest->median_host_us()) cheapest = path;
   }
-  const auto best = std::ranges::find_if(paths, [&](const LaunchPath& path) {
+  const auto best = std::ranges::find_if(paths, [&](const TimedCall& path) {
     return is_fast(path) && ties(path.host_us, cheapest->host_us);
   });
   return static_cast<std::size_t>(best - paths.begin());
 }
 
-double median_difference_us(const LaunchPath& ours, const LaunchPath& peer) {
+double median_difference_us(const TimedCall& ours, const TimedCall& peer) {
   return median(differences(ours.host_us, peer.host_us));
 }
 

@@ -13,7 +13,7 @@
 namespace kernwright {
 
 /// One way to launch, with its times in each round.
-struct LaunchPath {
+struct TimedCall {
   std::string name;
   std::function<Result<void>()> launch;  ///< launches once, on the timed stream
 
@@ -35,16 +35,16 @@ struct PathTiming {
 /// Times the paths in turn, starting with another one in each round, and replaces the times that
 /// they hold. Host times are taken over up to 32 launches in a row on an empty stream, so that its
 /// queue does not fill. The stream's context must be current.
-Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<LaunchPath> paths,
+Result<void> time_paths(const DriverApi& api, CUstream stream, std::span<TimedCall> paths,
                         const PathTiming& timing);
 
 /// The index of the best path: among those that tie with the shortest period, the one with the
 /// least host time; among those that tie there too, the first. A path ties if it takes longer by at
 /// most 5 %, or by no more than four standard errors of the paired differences, which are estimated
 /// by their median deviation.
-std::size_t best_path(std::span<const LaunchPath> paths);
+std::size_t best_path(std::span<const TimedCall> paths);
 
 /// The median of the paired differences of host times, `ours` minus `peer`.
-double median_difference_us(const LaunchPath& ours, const LaunchPath& peer);
+double median_difference_us(const TimedCall& ours, const TimedCall& peer);
 
 }  // namespace kernwright

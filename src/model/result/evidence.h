@@ -70,11 +70,11 @@ struct PathTime {
 };
 
 /// The times of a kernel on every launch path. Empty, without a best path, if it was not measured.
-struct LaunchPaths {
+struct LaunchTimes {
   std::vector<PathTime> times;
   std::optional<KernelPath> best;
 
-  friend bool operator==(const LaunchPaths&, const LaunchPaths&) = default;
+  friend bool operator==(const LaunchTimes&, const LaunchTimes&) = default;
 };
 
 }  // namespace kernwright

@@ -145,14 +145,14 @@ Result<double> time_units(const DriverApi& api, CUstream stream, const PreparedP
       auto graph,
       LaunchGraph::make(api, std::vector<SequenceStep>(
                                  kNodes, SequenceStep{.program = &program, .arguments = held})));
-  LaunchPath path{.name = "graph of units",
-                  .launch = [&]() -> Result<void> {
-                    const DriverStatus status = graph->launch(stream);
-                    if (!status) return driver_error(api, status);
-                    return {};
-                  },
-                  .host_us = {},
-                  .period_us = {}};
+  TimedCall path{.name = "graph of units",
+                 .launch = [&]() -> Result<void> {
+                   const DriverStatus status = graph->launch(stream);
+                   if (!status) return driver_error(api, status);
+                   return {};
+                 },
+                 .host_us = {},
+                 .period_us = {}};
   KW_TRY(time_paths(api, stream, {&path, 1}, {.rounds = kRounds}));
   return path.median_period_us() / static_cast<double>(kNodes);
 }
@@ -177,7 +177,7 @@ Result<double> time_gaps(ServiceCore& core, const DriverApi& api, CUstream strea
   return time_units(api, stream, launcher->program(), ArgumentView({}, {}, 0));
 }
 
-Result<LaunchPaths> time_launches(const LoadedKernel& kernel, const Buffers& buffers,
+Result<LaunchTimes> time_launches(const LoadedKernel& kernel, const Buffers& buffers,
                                   CUstream stream) {
   const std::size_t count = buffers.set(0).size();
   std::vector<BakedLaunch> baked;  // one per set, and one for all

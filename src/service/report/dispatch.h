@@ -22,7 +22,7 @@ struct Dispatch {
   double kernel_us = 0;   ///< what a node with this kernel takes beyond that
 
   /// The launch paths, with two sets of buffers in turn.
-  LaunchPaths paths;
+  LaunchTimes paths;
 
   /// What was found in this process that distorts launches: libraries and variables of profilers.
   std::vector<AuditRow> hooks;

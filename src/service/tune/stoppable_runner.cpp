@@ -33,7 +33,7 @@ Result<double> StoppableRunner::launch_gap_us(Id id) {
   return runner_.launch_gap_us(id);
 }
 
-Result<LaunchPaths> StoppableRunner::launch_paths(Id id) {
+Result<LaunchTimes> StoppableRunner::launch_paths(Id id) {
   if (stop_) return stopped();
   return runner_.launch_paths(id);
 }

@@ -21,7 +21,7 @@ class StoppableRunner final : public Runner {
   Result<Checked> check_after_timing(Id id) override;
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
-  Result<LaunchPaths> launch_paths(Id id) override;
+  Result<LaunchTimes> launch_paths(Id id) override;
   Result<Audit> audit() override;
   void fill(double seconds) override;
 

@@ -140,7 +140,7 @@ TEST(RecordTest, LaunchPathsThatWereNotMeasuredAreNone) {
   EXPECT_THAT(json, HasSubstr(R"("launch_paths":[],"best_path":null)"));
   const Result<TuningRecord> back = parse_record(json);
   ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(back->launch_paths, LaunchPaths{});
+  EXPECT_EQ(back->launch_paths, LaunchTimes{});
 }
 
 TEST(RecordTest, EveryFieldOfTheKeyMakesAnotherText) {
@@ -230,7 +230,7 @@ TEST(RecordTest, ARecordOfVersionOneHasTheLeastTrust) {
   EXPECT_TRUE(back->audit.rows.empty());
   EXPECT_TRUE(back->winner.measurement.sm_mhz.empty());
   EXPECT_TRUE(back->winner.traits.deterministic);
-  EXPECT_EQ(back->launch_paths, LaunchPaths{});
+  EXPECT_EQ(back->launch_paths, LaunchTimes{});
   EXPECT_EQ(back->winner.measurement.samples_us, sample_record(1).winner.measurement.samples_us);
 }
 

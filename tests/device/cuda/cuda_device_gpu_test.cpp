@@ -330,7 +330,7 @@ TEST_F(DeviceGpuTest, EveryLaunchPathIsTimedOnAllSetsAlike) {
     set.tensors = {allocate(16)};
     ASSERT_TRUE(device_->fill(set.tensors[0], 0, 16));
   }
-  const Result<LaunchPaths> paths = device_->time_launch_paths(*program, sets, 0.05);
+  const Result<LaunchTimes> paths = device_->time_launch_paths(*program, sets, 0.05);
   ASSERT_TRUE(paths) << paths.error().message;
   ASSERT_EQ(paths->times.size(), 3U);
   ASSERT_TRUE(paths->best);
@@ -352,7 +352,7 @@ TEST_F(DeviceGpuTest, LaunchPathsOfALongKernelTieAndTakeAboutTheTimeGiven) {
   ASSERT_TRUE(program);
   const LaunchArguments arguments;
   const auto begin = std::chrono::steady_clock::now();
-  const Result<LaunchPaths> paths = device_->time_launch_paths(*program, {&arguments, 1}, 0.1);
+  const Result<LaunchTimes> paths = device_->time_launch_paths(*program, {&arguments, 1}, 0.1);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   ASSERT_TRUE(paths) << paths.error().message;
   EXPECT_LT(seconds.count(), 0.3);

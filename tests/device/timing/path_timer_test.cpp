@@ -10,7 +10,7 @@
 namespace kernwright {
 namespace {
 
-LaunchPath path(std::string name, std::vector<double> host_us, std::vector<double> period_us) {
+TimedCall path(std::string name, std::vector<double> host_us, std::vector<double> period_us) {
   return {std::move(name), {}, std::move(host_us), std::move(period_us)};
 }
 
@@ -62,13 +62,13 @@ TEST(BestPathTest, WhatAllPathsShareIsNoNoise) {
 /// Paths whose launches are counted and take the host a while.
 class TimePathsTest : public ::testing::Test {
  protected:
-  std::array<LaunchPath, 2> paths_{counted(0), counted(1)};
+  std::array<TimedCall, 2> paths_{counted(0), counted(1)};
   std::array<int, 2> launches_{};
   std::chrono::microseconds pause_{0};
   FakeDriver driver_;
 
  private:
-  LaunchPath counted(std::size_t i) {
+  TimedCall counted(std::size_t i) {
     return {.name = "counted",
             .launch = [this, i]() -> Result<void> {
               ++launches_[i];
@@ -87,7 +87,7 @@ TEST_F(TimePathsTest, GivesOneSampleOfEachPathPerRound) {
   for (int attempt = 0; attempt < 100 && launches_[0] != kMost; ++attempt) {
     launches_ = {};
     ASSERT_TRUE(time_paths(driver_.api(), nullptr, paths_, {.rounds = 3}));
-    for (const LaunchPath& path : paths_) {
+    for (const TimedCall& path : paths_) {
       EXPECT_EQ(path.host_us.size(), 3U);
       EXPECT_EQ(path.period_us.size(), 3U);
     }

@@ -222,7 +222,7 @@ TEST(SearchTest, UnresolvedFinalsAreNotTrustedFully) {
 }
 
 TEST(SearchTest, TheLaunchPathsOfTheWinnerAreRecorded) {
-  LaunchPaths paths{{{KernelPath::stream, 3, 5}, {KernelPath::graph, 1, 4}}, KernelPath::graph};
+  LaunchTimes paths{{{KernelPath::stream, 3, 5}, {KernelPath::graph, 1, 4}}, KernelPath::graph};
   ToySession toy;
   toy.runner.time_us = bowl_us;
   std::vector<std::string> asked;
@@ -242,7 +242,7 @@ TEST(SearchTest, ARunnerThatLaunchesNothingHasNoLaunchPaths) {
   toy.runner.time_us = bowl_us;
   const auto result = toy.run();
   ASSERT_TRUE(result);
-  EXPECT_EQ(result->record.launch_paths, LaunchPaths{});
+  EXPECT_EQ(result->record.launch_paths, LaunchTimes{});
   EXPECT_TRUE(result->notes.empty());
 }
 
@@ -252,7 +252,7 @@ TEST(SearchTest, LaunchPathsThatFailCostTheRecordNothingElse) {
   toy.runner.paths = [](const Candidate&) { return Error{ErrorCode::device, "refused"}; };
   const auto result = toy.run();
   ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result->record.launch_paths, LaunchPaths{});
+  EXPECT_EQ(result->record.launch_paths, LaunchTimes{});
   EXPECT_EQ(result->notes,
             std::vector<std::string>{"the launch paths could not be measured: refused"});
 }

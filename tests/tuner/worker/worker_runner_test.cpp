@@ -137,7 +137,7 @@ TEST_F(WorkerRunnerTest, MeasuresThroughTheWorker) {
   EXPECT_TRUE(after->report.after_timing);
   EXPECT_EQ(runner_->launch_gap_us(id).value(), 1.5);
   EXPECT_EQ(runner_->launch_paths(id).value(),
-            (LaunchPaths{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
+            (LaunchTimes{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
                          KernelPath::rebind}));
   EXPECT_EQ(runner_->audit().value(), (Audit{{{"power_cap", Trust::b, "700 of 700 W"}}}));
   runner_->drop(id);
