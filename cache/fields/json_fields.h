@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/result/trial.h"
+#include "support/try.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -103,9 +104,8 @@ Result<FieldReader::Json> parse_object(std::string_view json, std::string_view w
 /// naming `what` and the field.
 template <typename Parse>
 Result<void> parse_fields(std::string_view json, std::string_view what, const Parse& parse) {
-  const Result<FieldReader::Json> root = parse_object(json, what);
-  if (!root) return root.error();
-  FieldReader reader(*root);
+  KW_ASSIGN(const FieldReader::Json root, parse_object(json, what));
+  FieldReader reader(root);
   parse(reader);
   if (reader.defect())
     return Error{ErrorCode::corrupt, std::string(what) + ": " + *reader.defect()};

@@ -72,7 +72,7 @@ Result<void> write(const fs::path& file, const BundleManifest& manifest, const s
   KW_ASSIGN(TarWriter tar, TarWriter::create(file));
   KW_TRY(tar.add(kManifestName, text));
   if (!signature.empty()) {
-    if (Result<void> added = tar.add(kSignatureName, signature); !added) return added;
+    KW_TRY(tar.add(kSignatureName, signature));
   }
   for (const BundledFile& bundled : manifest.files) {
     KW_ASSIGN(const std::string bytes,
@@ -80,7 +80,7 @@ Result<void> write(const fs::path& file, const BundleManifest& manifest, const s
     if (digest_of(bytes).hex() != bundled.digest) {
       return Error{ErrorCode::corrupt, concat(bundled.name, " changed while it was packed")};
     }
-    if (Result<void> added = tar.add(bundled.name, bytes); !added) return added;
+    KW_TRY(tar.add(bundled.name, bytes));
   }
   return tar.finish();
 }
@@ -133,7 +133,7 @@ Result<ExportReport> export_bundle(const TieredCache& cache, const fs::path& fil
     return Error{ErrorCode::corrupt, concat("the bundle's manifest has ", text.size(),
                                             " bytes, the most is ", kMostManifestBytes)};
   }
-  if (Result<BundleManifest> taken = parse_bundle_manifest(text); !taken) return taken.error();
+  KW_TRY(parse_bundle_manifest(text));
   std::string signature;
   if (!options.secret_key.empty()) {
     KW_ASSIGN(signature, sign(signed_text(text), options.secret_key));

@@ -220,16 +220,14 @@ std::vector<BundleDefect> bundle_defects(const fs::path& folder) {
 Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
                                      const InstallOptions& options) {
   KW_ASSIGN(TarReader tar, TarReader::open(file, {"bundle", kMostBundleBytes}));
-  if (Result<TarEntry> entry = next_file(tar, kManifestName); !entry) return entry.error();
+  KW_TRY(next_file(tar, kManifestName));
   KW_ASSIGN(const std::string text, tar.read(kMostManifestBytes));
 
-  Result<TarEntry> entry = next_file(tar, {});
-  if (!entry) return entry.error();
+  KW_ASSIGN(TarEntry entry, next_file(tar, {}));
   std::string signature;
-  if (entry->name == kSignatureName) {
+  if (entry.name == kSignatureName) {
     KW_ASSIGN(signature, tar.read(kMostSignatureBytes));
-    entry = next_file(tar, {});
-    if (!entry) return entry.error();
+    KW_ASSIGN(entry, next_file(tar, {}));
   }
   KW_ASSIGN(const std::string signer, find_signer(text, signature, options));
   KW_ASSIGN(const BundleManifest manifest, parse_bundle_manifest(text));
@@ -242,32 +240,28 @@ Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
     return Error{ErrorCode::unavailable, concat("another installation into ", root.native(),
                                                 " does not end, or no lock can be had below it")};
   }
-  if (!options.allow_older) {
-    Result<void> newer = check_serial(root, manifest, report.digest);
-    if (!newer) return newer.error();
-  }
+  if (!options.allow_older) KW_TRY(check_serial(root, manifest, report.digest));
   remove_leftovers(bundles);
   KW_ASSIGN(Unpacked unpacked, Unpacked::make(bundles));
   for (const BundledFile& bundled : manifest.files) {
-    if (report.files > 0) entry = next_file(tar, bundled.name);
-    if (!entry) return entry.error();
-    if (entry->name != bundled.name) {
+    if (report.files > 0) {
+      KW_ASSIGN(entry, next_file(tar, bundled.name));
+    }
+    if (entry.name != bundled.name) {
       return corrupt(
-          concat("entry \"", entry->name, "\" stands where \"", bundled.name, "\" should"));
+          concat("entry \"", entry.name, "\" stands where \"", bundled.name, "\" should"));
     }
     KW_ASSIGN(const std::string bytes, tar.read(bundled.bytes));
     KW_TRY(check_content(bundled, bytes));
-    Result<void> written = write_below(unpacked.path(), bundled.name, bytes);
-    if (!written) return written.error();
+    KW_TRY(write_below(unpacked.path(), bundled.name, bytes));
     ++report.files;
     report.bytes += static_cast<std::int64_t>(bytes.size());
   }
   KW_ASSIGN(const std::optional<TarEntry> more, tar.next());
   if (more) return corrupt(concat("entry \"", more->name, "\" is not in the manifest"));
   // The manifest is kept, so that the installed files can be checked again.
-  Result<void> kept = write_below(unpacked.path(), kManifestName, text);
-  if (kept && !signature.empty()) kept = write_below(unpacked.path(), kSignatureName, signature);
-  if (!kept) return kept.error();
+  KW_TRY(write_below(unpacked.path(), kManifestName, text));
+  if (!signature.empty()) KW_TRY(write_below(unpacked.path(), kSignatureName, signature));
 
   const fs::path place = bundles / report.digest;
   KW_TRY(put_in_place(unpacked, place));

@@ -4,6 +4,7 @@
 
 #include "cache/fields/json_fields.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -54,7 +55,7 @@ std::string to_json(const BundleManifest& manifest) {
 
 Result<BundleManifest> parse_bundle_manifest(std::string_view json) {
   BundleManifest manifest;
-  const Result<void> parsed = parse_fields(json, "manifest", [&](FieldReader& fields) {
+  KW_TRY(parse_fields(json, "manifest", [&](FieldReader& fields) {
     std::string format;
     fields.read("format", format);
     if (format != kFormat) fields.fail("format", concat('"', format, "\" is not \"", kFormat, '"'));
@@ -86,8 +87,7 @@ Result<BundleManifest> parse_bundle_manifest(std::string_view json) {
     if (manifest.files.size() > kMostFiles) {
       fields.fail("files", concat(manifest.files.size(), " files are more than ", kMostFiles));
     }
-  });
-  if (!parsed) return parsed.error();
+  }));
   return manifest;
 }
 

@@ -5,6 +5,7 @@
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 
@@ -45,7 +46,7 @@ std::string to_json(const Override& override) {
 
 Result<Override> parse_override(std::string_view json) {
   Override read;
-  const Result<void> parsed = parse_fields(json, "override", [&](FieldReader& fields) {
+  KW_TRY(parse_fields(json, "override", [&](FieldReader& fields) {
     fields.read("problem", read.key.problem);
     fields.read("target", read.key.target);
     fields.read("sku", read.key.sku);
@@ -67,8 +68,7 @@ Result<Override> parse_override(std::string_view json) {
     fields.read("why", read.why);
     fields.read("number", read.number);
     fields.read("created", read.created);
-  });
-  if (!parsed) return parsed.error();
+  }));
   return read;
 }
 

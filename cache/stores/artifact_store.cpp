@@ -7,6 +7,7 @@
 #include "cache/fields/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -46,26 +47,24 @@ Result<CompiledKernel> decode_artifact(std::string_view payload) {
     return Error{ErrorCode::corrupt, "artifact: no newline ends the metadata"};
   }
   CompiledKernel kernel;
-  const Result<void> parsed =
-      parse_fields(payload.substr(0, end), "artifact", [&](FieldReader& fields) {
-        std::string output;
-        fields.read("output", output);
-        if (output == to_string(OutputKind::lto_ir)) {
-          kernel.output = OutputKind::lto_ir;
-        } else if (output != to_string(OutputKind::cubin)) {
-          fields.fail("output", concat('"', output, "\" is neither cubin nor lto_ir"));
-        }
-        fields.read("target", kernel.target);
-        fields.each_object("entries", [&](FieldReader& item) {
-          KernelEntry& entry = kernel.entries.emplace_back();
-          item.read("name", entry.name);
-          item.read("resources", entry.resources);
-        });
-        fields.read("warnings", kernel.warnings);
-        fields.read("log", kernel.log);
-        fields.read("seconds", kernel.seconds);
-      });
-  if (!parsed) return parsed.error();
+  KW_TRY(parse_fields(payload.substr(0, end), "artifact", [&](FieldReader& fields) {
+    std::string output;
+    fields.read("output", output);
+    if (output == to_string(OutputKind::lto_ir)) {
+      kernel.output = OutputKind::lto_ir;
+    } else if (output != to_string(OutputKind::cubin)) {
+      fields.fail("output", concat('"', output, "\" is neither cubin nor lto_ir"));
+    }
+    fields.read("target", kernel.target);
+    fields.each_object("entries", [&](FieldReader& item) {
+      KernelEntry& entry = kernel.entries.emplace_back();
+      item.read("name", entry.name);
+      item.read("resources", entry.resources);
+    });
+    fields.read("warnings", kernel.warnings);
+    fields.read("log", kernel.log);
+    fields.read("seconds", kernel.seconds);
+  }));
   kernel.bits = payload.substr(end + 1);
   return kernel;
 }

@@ -6,6 +6,7 @@
 #include "cache/fields/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -39,7 +40,7 @@ std::string to_json(const Failure& failure) {
 
 Result<Failure> parse_failure(std::string_view line) {
   Failure failure;
-  const Result<void> parsed = parse_fields(line, "failure", [&](FieldReader& fields) {
+  KW_TRY(parse_fields(line, "failure", [&](FieldReader& fields) {
     fields.read("problem", failure.problem);
     fields.read("template", failure.choice.kernel_template);
     fields.read("configuration", failure.choice.configuration);
@@ -60,8 +61,7 @@ Result<Failure> parse_failure(std::string_view line) {
     }
     fields.read("detail", failure.detail);
     fields.read("time", failure.time);
-  });
-  if (!parsed) return parsed.error();
+  }));
   return failure;
 }
 

@@ -9,6 +9,7 @@
 #include "cache/fields/json_fields.h"
 #include "support/files.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -19,7 +20,7 @@ constexpr FileKind kLogToRead{kLog.name, 2 * kLog.most_bytes};
 
 Result<Miss> parse_miss(std::string_view line) {
   Miss miss;
-  const Result<void> parsed = parse_fields(line, "miss", [&](FieldReader& fields) {
+  KW_TRY(parse_fields(line, "miss", [&](FieldReader& fields) {
     fields.read("problem", miss.key.problem);
     fields.read("target", miss.key.target);
     fields.read("sku", miss.key.sku);
@@ -43,8 +44,7 @@ Result<Miss> parse_miss(std::string_view line) {
       fields.fail("reason", concat('"', text, "\" is no reason"));
     }
     fields.read("time", miss.time);
-  });
-  if (!parsed) return parsed.error();
+  }));
   return miss;
 }
 

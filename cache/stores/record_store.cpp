@@ -17,6 +17,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -238,10 +239,9 @@ Result<fs::path> RecordStore::put(const TuningRecord& record) const {
   }
   const RecordPlace place(record.key);
   fs::path path = folder(place) / run_name(kRecordSuffix);
-  const Result<void> published = publish_entry(
+  KW_TRY(publish_entry(
       path, {std::string(kRecord), place.text, encode_head(head_of(record)), std::move(json)},
-      root_);
-  if (!published) return published.error();
+      root_));
   return path;
 }
 
@@ -252,9 +252,7 @@ Result<fs::path> RecordStore::put(Override override) const {
     override.number = std::max(override.number, earlier.number + 1);
   }
   fs::path path = folder(place) / run_name(kOverrideSuffix);
-  const Result<void> published =
-      publish_entry(path, {std::string(kOverride), place.text, to_json(override)}, root_);
-  if (!published) return published.error();
+  KW_TRY(publish_entry(path, {std::string(kOverride), place.text, to_json(override)}, root_));
   return path;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/page.h"
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
@@ -103,7 +104,7 @@ Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& proble
   // The number of candidates to print; those that spill or do not compile are dropped.
   constexpr int kPredictCompiles = 4;
   // An invalid problem is reported before anything else.
-  if (Result<ServiceCore::Named> named = service.name(problem); !named) return named.error();
+  KW_TRY(service.name(problem));
   std::mutex mutex;  // guards `seen`
   std::optional<TuningProgress> seen;
   std::optional<Ticker> ticker;

@@ -46,20 +46,19 @@ std::string file_of(Function* function, const DynamicLibrary& library) {
 Result<Nvrtc> Nvrtc::load() {
   KW_ASSIGN(const auto library, open_toolkit_library("libnvrtc.so", {"13", "12"}));
   Nvrtc api;
-  const Result<void> bound = Binder(library)
-                                 .bind(api.version, "nvrtcVersion")
-                                 .bind(api.error_string, "nvrtcGetErrorString")
-                                 .bind(api.create_program, "nvrtcCreateProgram")
-                                 .bind(api.destroy_program, "nvrtcDestroyProgram")
-                                 .bind(api.compile_program, "nvrtcCompileProgram")
-                                 .bind(api.log_size, "nvrtcGetProgramLogSize")
-                                 .bind(api.log, "nvrtcGetProgramLog")
-                                 .bind(api.cubin_size, "nvrtcGetCUBINSize")
-                                 .bind(api.cubin, "nvrtcGetCUBIN")
-                                 .bind(api.lto_ir_size, "nvrtcGetLTOIRSize")
-                                 .bind(api.lto_ir, "nvrtcGetLTOIR")
-                                 .finish();
-  if (!bound) return bound.error();
+  KW_TRY(Binder(library)
+             .bind(api.version, "nvrtcVersion")
+             .bind(api.error_string, "nvrtcGetErrorString")
+             .bind(api.create_program, "nvrtcCreateProgram")
+             .bind(api.destroy_program, "nvrtcDestroyProgram")
+             .bind(api.compile_program, "nvrtcCompileProgram")
+             .bind(api.log_size, "nvrtcGetProgramLogSize")
+             .bind(api.log, "nvrtcGetProgramLog")
+             .bind(api.cubin_size, "nvrtcGetCUBINSize")
+             .bind(api.cubin, "nvrtcGetCUBIN")
+             .bind(api.lto_ir_size, "nvrtcGetLTOIRSize")
+             .bind(api.lto_ir, "nvrtcGetLTOIR")
+             .finish());
   if (const nvrtcResult status = api.version(&api.major, &api.minor); status != NVRTC_SUCCESS) {
     return Error{ErrorCode::unavailable,
                  concat(library.name(), ": nvrtcVersion failed: ", api.error_string(status))};
@@ -77,19 +76,18 @@ Result<Nvrtc> Nvrtc::load() {
 Result<NvJitLink> NvJitLink::load(int major) {
   KW_ASSIGN(const auto library, open_toolkit_library("libnvJitLink.so", {std::to_string(major)}));
   NvJitLink api;
-  const Result<void> bound = Binder(library)
-                                 .bind(api.create, "nvJitLinkCreate")
-                                 .bind(api.destroy, "nvJitLinkDestroy")
-                                 .bind(api.add_data, "nvJitLinkAddData")
-                                 .bind(api.complete, "nvJitLinkComplete")
-                                 .bind(api.cubin_size, "nvJitLinkGetLinkedCubinSize")
-                                 .bind(api.cubin, "nvJitLinkGetLinkedCubin")
-                                 .bind(api.error_log_size, "nvJitLinkGetErrorLogSize")
-                                 .bind(api.error_log, "nvJitLinkGetErrorLog")
-                                 .bind(api.info_log_size, "nvJitLinkGetInfoLogSize")
-                                 .bind(api.info_log, "nvJitLinkGetInfoLog")
-                                 .finish();
-  if (!bound) return bound.error();
+  KW_TRY(Binder(library)
+             .bind(api.create, "nvJitLinkCreate")
+             .bind(api.destroy, "nvJitLinkDestroy")
+             .bind(api.add_data, "nvJitLinkAddData")
+             .bind(api.complete, "nvJitLinkComplete")
+             .bind(api.cubin_size, "nvJitLinkGetLinkedCubinSize")
+             .bind(api.cubin, "nvJitLinkGetLinkedCubin")
+             .bind(api.error_log_size, "nvJitLinkGetErrorLogSize")
+             .bind(api.error_log, "nvJitLinkGetErrorLog")
+             .bind(api.info_log_size, "nvJitLinkGetInfoLogSize")
+             .bind(api.info_log, "nvJitLinkGetInfoLog")
+             .finish());
   api.file = file_of(api.create, library);
   return api;
 }

@@ -32,7 +32,7 @@ Result<BakedLaunch> LoadedKernel::bake(const Arg* arguments, std::size_t count) 
   BoundArguments bound;
   KW_TRY(bind(arguments, count, bound));
   if (check_launches_) {
-    if (Result<void> reachable = check_memory(bound, 0); !reachable) return reachable.error();
+    KW_TRY(check_memory(bound, 0));
   }
   const DriverApi& api = launcher_->api();
   Result<ContextMemory> workspace = ContextMemory::allocate(api, workspace_bytes_);
@@ -78,7 +78,7 @@ BakedLaunch::~BakedLaunch() = default;
   BoundArguments bound;
   KW_TRY(kernel.bind(arguments, count, bound));
   if (kernel.checks_launches()) {
-    if (Result<void> reachable = kernel.check_memory(bound, 0); !reachable) return reachable;
+    KW_TRY(kernel.check_memory(bound, 0));
   }
   const std::array<ArgumentView, 1> views{bound.view(state_->workspace.address())};
   const DriverStatus status = state_->graph->rebind(views);

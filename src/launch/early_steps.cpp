@@ -21,8 +21,7 @@ Result<EarlySteps> choose_early_steps(
     if (gains && *gains) best = trial;
     return gains;
   };
-  if (const Result<bool> tried = try_it(EarlySteps(can.size(), false)); !tried)
-    return tried.error();
+  KW_TRY(try_it(EarlySteps(can.size(), false)));
 
   std::set<std::size_t> movable;
   for (std::size_t i = 0; i < can.size(); ++i) {

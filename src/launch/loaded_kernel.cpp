@@ -130,7 +130,7 @@ Result<void> LoadedKernel::check_memory_of(std::size_t tensor, DevicePointer add
 Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
                                         DevicePointer workspace) const {
   for (std::size_t i = 0; i < bound.tensor_count_; ++i) {
-    if (Result<void> fits = check_memory_of(i, bound.tensors_[i]); !fits) return fits;
+    KW_TRY(check_memory_of(i, bound.tensors_[i]));
   }
   if (workspace != 0 && workspace_bytes_ > 0 &&
       !reachable(launcher_->api(), workspace, workspace_bytes_)) {

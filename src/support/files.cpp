@@ -265,9 +265,8 @@ bool is_folder(int directory, const dirent& entry) {
 
 Result<std::vector<std::string>> read_directory(const fs::path& path, const fs::path& within) {
   std::vector<std::string> names;
-  const Result<void> read = each_entry(
-      path, within, [&names](int, const dirent& entry) { names.emplace_back(entry.d_name); });
-  if (!read) return read.error();
+  KW_TRY(each_entry(path, within,
+                    [&names](int, const dirent& entry) { names.emplace_back(entry.d_name); }));
   return names;
 }
 

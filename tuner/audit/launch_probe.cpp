@@ -62,14 +62,12 @@ CompileRequest launch_probe_request(int sm_arch) {
 }
 
 Result<LaunchProbe> LaunchProbe::make(Device& device, CompilePool& pool, Clock clock) {
-  const CompileResult compiled = pool.submit(launch_probe_request(device.profile().sm_arch)).get();
-  if (!compiled) return compiled.error();
-
+  KW_ASSIGN(const auto compiled, pool.submit(launch_probe_request(device.profile().sm_arch)).get());
   LaunchProbe probe(device, std::move(clock));
   const std::pair<std::shared_ptr<LoadedProgram>*, int> programs[] = {{&probe.kernel_, 1},
                                                                       {&probe.nothing_, 0}};
   for (const auto& [program, launches] : programs) {
-    KW_ASSIGN(auto loaded, device.load((*compiled)->bits, plan_of(launches)));
+    KW_ASSIGN(auto loaded, device.load(compiled->bits, plan_of(launches)));
     *program = std::move(loaded);
   }
   const LaunchArguments none;
@@ -122,7 +120,7 @@ Result<double> LaunchProbe::stream_launch_us() {
   for (int run = 0; run < kStreamRuns; ++run) {
     const double begin = clock_();
     for (int i = 0; i < kLaunches; ++i) {
-      if (auto enqueued = device_.enqueue(*kernel_, {}); !enqueued) return enqueued.error();
+      KW_TRY(device_.enqueue(*kernel_, {}));
     }
     const double end = clock_();
     KW_TRY(device_.wait());

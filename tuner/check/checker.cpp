@@ -355,21 +355,17 @@ Result<std::string> Checker::describe(Device& device, int set, DevicePointer act
   const std::int64_t index = place / shape.row_pitch() * shape.columns() + column;
   const Expected& expected = output.of(set);
   const DType dtype = reference_dtype(shape.dtype);
-  auto value = download_text(device, actual, shape.dtype, place);
-  auto known = download_text(device, expected.value, dtype, index);
-  if (!value) return value.error();
-  if (!known) return known.error();
-  const std::string text =
-      concat(position(shape, place), ": ", value.value(), " != ", known.value());
+  KW_ASSIGN(const auto value, download_text(device, actual, shape.dtype, place));
+  KW_ASSIGN(const auto known, download_text(device, expected.value, dtype, index));
+  const std::string text = concat(position(shape, place), ": ", value, " != ", known);
   if (set == BufferSets::kExactSet || dtype == DType::int64) return concat(text, " (exact)");
-  auto reference = download_element(device, expected.value, dtype, index);
-  auto magnitude = download_element(device, expected.magnitude, DType::fp32, index);
-  if (!reference) return reference.error();
-  if (!magnitude) return magnitude.error();
-  if (std::isnan(reference.value())) return text;
-  const double bound = output.bound.accumulate_unit * magnitude.value() +
-                       output.bound.output_unit * std::fabs(reference.value()) +
-                       output.bound.absolute + error_floor(shape.dtype);
+  KW_ASSIGN(const double reference, download_element(device, expected.value, dtype, index));
+  KW_ASSIGN(const double magnitude,
+            download_element(device, expected.magnitude, DType::fp32, index));
+  if (std::isnan(reference)) return text;
+  const double bound = output.bound.accumulate_unit * magnitude +
+                       output.bound.output_unit * std::fabs(reference) + output.bound.absolute +
+                       error_floor(shape.dtype);
   return concat(text, " (bound ", bound, ")");
 }
 

@@ -59,10 +59,10 @@ Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers
     const bool emptied = runs > kScreeningRuns && (run & 2) != 0;
     const int set = (run & 4) != 0 || run == kScreeningRuns - 1 ? sets_.twin() : 0;
     if (emptied) {
-      if (auto done = device_.enqueue(disturber_, {}); !done) return done;
+      KW_TRY(device_.enqueue(disturber_, {}));
     }
     if (disturbed) {
-      if (auto done = device_.enqueue_beside(disturber_, {}); !done) return done;
+      KW_TRY(device_.enqueue_beside(disturber_, {}));
     }
     KW_TRY(enqueue_run(subject, set, kPoisons[(run + 1) % 2]));
     const std::vector<DevicePointer> addresses = sets_.addresses(set);
@@ -72,7 +72,7 @@ Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers
     KW_ASSIGN(const auto hash, data_ops_.enqueue_hash(checker_.outputs(addresses)));
     numbers.hashes.push_back(hash);
     if (run % kRunsPerWait == kRunsPerWait - 1) {
-      if (auto done = device_.wait(); !done) return done;
+      KW_TRY(device_.wait());
     }
   }
   return {};
@@ -248,8 +248,7 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
     KW_ASSIGN(numbers.zones_before,
               data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes)));
     for (const int set : sets) {
-      if (auto done = sets_.poison(device_, data_ops_, set, kPoisons[0]); !done)
-        return done.error();
+      KW_TRY(sets_.poison(device_, data_ops_, set, kPoisons[0]));
     }
     if (Step step = replay(); step.outcome != Outcome::ok) {
       if (!device_.lost()) (void)data_ops_.take_findings();

@@ -226,7 +226,7 @@ Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::s
   for (const std::int64_t i : nan_elements(shape, hash_at(seed_, kNanStream + tensor))) {
     const std::int64_t place = i / shape.columns() * shape.row_pitch() + i % shape.columns();
     const auto at = to + static_cast<DevicePointer>(place * size);
-    if (auto done = device.fill(at, kRedZoneByte, size); !done) return done;
+    KW_TRY(device.fill(at, kRedZoneByte, size));
   }
   return {};
 }
@@ -253,7 +253,7 @@ Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
     if ((set == kExactSet && !has_exact_set()) || (set == kNanSet && !has_nan_set())) continue;
     for (std::size_t i = 0; i < shapes_.size(); ++i) {
       if (shapes_[i].role == TensorRole::out || (set > 0 && is_warm(i))) continue;
-      if (auto done = draw(device, data_ops, set, i, address(set, i)); !done) return done;
+      KW_TRY(draw(device, data_ops, set, i, address(set, i)));
     }
   }
   return {};
@@ -262,7 +262,7 @@ Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
 Result<void> BufferSets::produce_warm(DataOps& data_ops) const {
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (!is_warm(i)) continue;
-    if (auto done = draw_numbers(data_ops, 0, i, address(0, i)); !done) return done;
+    KW_TRY(draw_numbers(data_ops, 0, i, address(0, i)));
   }
   return {};
 }

@@ -179,8 +179,7 @@ class DeviceDataOps final : public DataOps {
     if (const auto known = programs_.find(dtype); known != programs_.end()) return &known->second;
     const DeviceProfile& profile = device_.profile();
     KW_ASSIGN(auto request, data_ops_request(dtype, profile.sm_arch));
-    const CompileResult compiled = pool_.submit(std::move(request)).get();
-    if (!compiled) return compiled.error();
+    KW_ASSIGN(const auto compiled, pool_.submit(std::move(request)).get());
     const auto blocks = static_cast<std::uint32_t>(profile.sm_count * 8);
     constexpr DType kF = DType::fp64;
     constexpr DType kI = DType::int32;
@@ -194,7 +193,7 @@ class DeviceDataOps final : public DataOps {
           std::pair{
               plan_of("kernwright_hash", kRegions + 1, std::vector<DType>(kRegions, kF), blocks),
               &programs.hash}}) {
-      KW_ASSIGN(auto loaded, device_.load(compiled.value()->bits, plan));
+      KW_ASSIGN(auto loaded, device_.load(compiled->bits, plan));
       *program = std::move(loaded);
     }
     return &programs_.emplace(dtype, std::move(programs)).first->second;

@@ -21,7 +21,7 @@ Result<void> Workspace::poison(Device& device, std::int64_t bytes, std::uint8_t 
 
 Result<void> Workspace::guard(Device& device, std::int64_t bytes) const {
   for (const MemoryRegion& zone : zones(bytes)) {
-    if (auto done = device.fill(zone.address, kRedZoneByte, zone.bytes); !done) return done;
+    KW_TRY(device.fill(zone.address, kRedZoneByte, zone.bytes));
   }
   return {};
 }

@@ -48,7 +48,7 @@ SweepResult Sweeper::sweep(const Problem& problem) {
 
 Result<SweepResult> Sweeper::ask(const Problem& problem) {
   if (!process_) {
-    if (auto started = start(); !started) return started.error();
+    KW_TRY(start());
   }
   Channel& channel = process_->channel();
   KW_TRY(channel.send(problem.text()));

@@ -122,7 +122,7 @@ Result<void> PreparedProgram::prepare(std::string_view cubin, DriverStatus& stat
   library_ = LibraryHandle(api_, library);
 
   for (const LaunchPlan& launch : plan_.launches) {
-    if (Result<void> prepared = prepare_launch(launch, status); !prepared) return prepared;
+    KW_TRY(prepare_launch(launch, status));
   }
   DevicePointer offset = 0;
   for (const WorkspacePlan& workspace : plan_.workspaces) {

@@ -134,7 +134,7 @@ Result<Sample> TimedGraph::sample(StreamGate* gate, ClockStamps* stamps, TimerCh
   CudaContext& context = exec_.context();
   if (nodes_ > kMaxGatedNodes || (gate && !gate->usable())) gate = nullptr;
   if (gate) {
-    if (Result<void> closed = gate->close(); !closed) return closed.error();
+    KW_TRY(gate->close());
   }
   const Result<void> enqueued = enqueue(gate, stamps);
   // Opened on failure too, because work behind a closed gate never ends.

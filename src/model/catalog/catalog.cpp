@@ -175,9 +175,7 @@ Result<KernelTemplate> Catalog::parse(const Entry<KernelTemplate>& entry) const 
   Result<KernelTemplate> made =
       parse_manifest(folder.files().at(entry.path), place, entry.name, *operation, fragments_);
   if (!made) return made;
-  const auto source = folder.companion(concat(entry.name, "/", made->source_file), entry.path);
-  if (!source) return source.error();
-  made->source = *source;
+  KW_ASSIGN(made->source, folder.companion(concat(entry.name, "/", made->source_file), entry.path));
   auto headers = headers_beside(folder, concat(entry.name, "/", made->source_file), *operation);
   if (!headers) return std::move(headers).error();
   made->headers = *std::move(headers);

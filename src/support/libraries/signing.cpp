@@ -6,6 +6,7 @@
 #include <sodium.h>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -53,7 +54,7 @@ const unsigned char* data_of(std::string_view text) {
 }  // namespace
 
 Result<KeyPair> make_key_pair() {
-  if (const Result<void> ready = initialise(); !ready) return ready.error();
+  KW_TRY(initialise());
   std::array<unsigned char, crypto_sign_PUBLICKEYBYTES> shared{};
   std::array<unsigned char, crypto_sign_SECRETKEYBYTES> secret{};
   if (::crypto_sign_keypair(shared.data(), secret.data()) != 0) {
@@ -63,7 +64,7 @@ Result<KeyPair> make_key_pair() {
 }
 
 Result<std::string> sign(std::string_view message, std::string_view secret_key) {
-  if (const Result<void> ready = initialise(); !ready) return ready.error();
+  KW_TRY(initialise());
   const auto secret = bytes_of<crypto_sign_SECRETKEYBYTES>(secret_key);
   if (!secret) {
     return Error{ErrorCode::invalid_argument,
@@ -80,7 +81,7 @@ Result<std::string> sign(std::string_view message, std::string_view secret_key) 
 
 Result<bool> is_signed(std::string_view message, std::string_view signature,
                        std::string_view public_key) {
-  if (const Result<void> ready = initialise(); !ready) return ready.error();
+  KW_TRY(initialise());
   const auto key = bytes_of<crypto_sign_PUBLICKEYBYTES>(public_key);
   if (!key) {
     return Error{ErrorCode::invalid_argument,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -39,9 +40,8 @@ TarWriter& TarWriter::operator=(TarWriter&&) noexcept = default;
 TarWriter::~TarWriter() = default;
 
 Result<TarWriter> TarWriter::create(const std::filesystem::path& path) {
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file) return file.error();
-  auto state = std::make_unique<State>(path, *std::move(file));
+  KW_ASSIGN(OutputFile file, OutputFile::create(path));
+  auto state = std::make_unique<State>(path, std::move(file));
   const bool open = archive_write_add_filter_zstd(state->handle) == ARCHIVE_OK &&
                     archive_write_set_format_pax_restricted(state->handle) == ARCHIVE_OK &&
                     archive_write_open_fd(state->handle, state->file.descriptor()) == ARCHIVE_OK;
@@ -96,10 +96,9 @@ TarReader& TarReader::operator=(TarReader&&) noexcept = default;
 TarReader::~TarReader() = default;
 
 Result<TarReader> TarReader::open(const std::filesystem::path& path, const FileKind& kind) {
-  Result<InputFile> file = InputFile::open(path, kind);
-  if (!file) return file.error();
+  KW_ASSIGN(InputFile file, InputFile::open(path, kind));
   constexpr std::size_t kBlockBytes = 1 << 16;
-  auto state = std::make_unique<State>(path, *std::move(file));
+  auto state = std::make_unique<State>(path, std::move(file));
   // One filter and one format: libarchive's others are never used for our bundles.
   const bool open =
       archive_read_support_filter_zstd(state->handle) == ARCHIVE_OK &&

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -56,7 +57,7 @@ Result<void> check_not_forked() {
 Result<Thread> Thread::start(std::function<void()> work) {
   pid_t starter = 0;
   if (!first_starter().compare_exchange_strong(starter, ::getpid())) {
-    if (Result<void> whole = check_not_forked(); !whole) return whole.error();
+    KW_TRY(check_not_forked());
   }
   auto kept = std::make_unique<std::function<void()>>(std::move(work));
   pthread_attr_t attributes;
