@@ -10,9 +10,9 @@
 
 #include "cache/records/record.h"
 #include "model/candidate/candidate.h"
+#include "tuner/finals/survivor.h"
 #include "tuner/runner.h"
 #include "tuner/search/compile_queue.h"
-#include "tuner/search/survivors.h"
 #include "tuner/search/trial_log.h"
 #include "tuner/strategies/search_strategy.h"
 #include <kernwright/result.h>
@@ -121,7 +121,8 @@ struct SearchResult {
 /// A part of the budget is kept for the race (`SearchBudget`), which alone decides (see `race`).
 /// The winner is not worse than the default, and the incumbent stays unless it is clearly beaten.
 ///
-/// Errors: that no candidate passed, which names the commonest outcome; that the device was lost.
+/// The options have a clock. Errors: that no candidate passed, which names the commonest outcome;
+/// that the device was lost.
 Result<SearchResult> run_search(const SearchInput& input, const TuningOptions& options);
 
 }  // namespace kernwright
