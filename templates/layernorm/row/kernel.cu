@@ -1,5 +1,5 @@
-#include <kernwright/rows/row_sums.cuh>
-#include <kernwright/rows/row_weights.cuh>
+#include <kernwright/rows/manifest_row.cuh>
+#include <kernwright/rows/sums.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;
@@ -7,6 +7,7 @@ using namespace kernwright::row;
 constexpr bool kAdds = residual == residual_add;
 constexpr bool kScales = weight == weight_scale;
 constexpr bool kShifts = bias == bias_add;
+constexpr bool kWordsVary = Weights<(kScales || kShifts), 0>::kWordsVary;
 
 // Of each row two sums, first those of the elements and of their squares.
 using Sums = Each<Sum, 2 * ROWS_AT_ONCE>;
@@ -69,7 +70,7 @@ __device__ __forceinline__ void add_deviations(Vector x, const Lanes& lanes, flo
 
 // Calls work(step) for what is not kept: that is read for sums and once more to be written.
 template <typename Work>
-__device__ __forceinline__ void for_the_rest(const WeightedFeed& feed, const Share& share,
+__device__ __forceinline__ void for_the_rest(const Feed& feed, const Share& share,
                                              const Work& work) {
   if constexpr (KEPT < STEPS) {
     if (!feed.active()) return;
@@ -84,16 +85,16 @@ __device__ __forceinline__ void for_the_rest(const WeightedFeed& feed, const Sha
 // from `written`, which holds what is normalised.
 template <int Words = 0>
 __device__ __forceinline__ void write_rows(dtype_t* y, const dtype_t* written, long long first,
-                                           const WeightedFeed& feed, const Share& share,
+                                           const Feed& feed, const Share& share,
                                            const Weights<kScales, 0>& weights,
                                            const Weights<kShifts, kScales>& biases,
                                            const Vector (&kept)[ROWS_AT_ONCE][KEPT],
                                            const Normal (&normal)[ROWS_AT_ONCE],
                                            const float (&scale)[ROWS_AT_ONCE]) {
-  if constexpr (kWordsVary < kScales || kShifts > &&Words + kWordStep < kWords) {
-    if (whole_words(share.skew()) > Words) {
-      return write_rows<Words + kWordStep>(y, written, first, feed, share, weights, biases, kept,
-                                           normal, scale);
+  if constexpr (kWordsVary && Words + Row::kWordStep < Row::kWords) {
+    if (Row::whole_words(share.skew()) > Words) {
+      return write_rows<Words + Row::kWordStep>(y, written, first, feed, share, weights, biases,
+                                                kept, normal, scale);
     }
   }
 #pragma unroll
@@ -132,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   }
   release_next_kernel();
   await_previous_kernel();
-  WeightedFeed feed(tensors, row_count, share);
+  Feed feed(tensors, row_count, share);
   weights.hold(feed);
   biases.hold(feed);
 
@@ -150,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     Sums::Value part;
 #pragma unroll
     for (int i = 0; i < ROWS_AT_ONCE; ++i) {
-      VectorSums sums;
+      rows::VectorSums<dtype_t, TENSOR_SUMS != 0> sums;
 #pragma unroll
       for (int step = 0; step < KEPT; ++step) {
         if constexpr (kAdds) {

@@ -1,4 +1,4 @@
-#include <kernwright/rows/row_weights.cuh>
+#include <kernwright/rows/manifest_row.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;
@@ -12,7 +12,7 @@ using Sums = Each<Sum, ROWS_AT_ONCE>;
 // where weights are shifted, 32 for the vectors of several steps.
 constexpr bool kFitsUnpacked =
     KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) + 4 * ROWS_AT_ONCE + 16 +
-        (kSkewed && kScales ? 32 : 0) <=
+        (Row::kSkewed && kScales ? 32 : 0) <=
     65536 / (MIN_BLOCKS * THREADS);
 
 // Between the uses of rows before and after the reduction: values that were unpacked for the first
@@ -54,13 +54,14 @@ __device__ __forceinline__ void write(out_t* row, bool active, const Share& shar
 // from `written`, which holds what is normalised.
 template <int Words = 0>
 __device__ __forceinline__ void write_rows(out_t* y, const dtype_t* written, long long first,
-                                           const WeightedFeed& feed, const Share& share,
+                                           const Feed& feed, const Share& share,
                                            const Weights<kScales, 0>& weights,
                                            const Vector (&kept)[ROWS_AT_ONCE][KEPT],
                                            const float (&factor)[ROWS_AT_ONCE]) {
-  if constexpr (kWordsVary<kScales> && Words + kWordStep < kWords) {
-    if (whole_words(share.skew()) > Words) {
-      return write_rows<Words + kWordStep>(y, written, first, feed, share, weights, kept, factor);
+  if constexpr (Weights<kScales, 0>::kWordsVary && Words + Row::kWordStep < Row::kWords) {
+    if (Row::whole_words(share.skew()) > Words) {
+      return write_rows<Words + Row::kWordStep>(y, written, first, feed, share, weights, kept,
+                                                factor);
     }
   }
 #pragma unroll
@@ -126,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   release_next_kernel();
   await_previous_kernel();
   if (scale == 0) return write_zeros(x, r, y, sum, row_count, share);
-  WeightedFeed feed(tensors, row_count, share);
+  Feed feed(tensors, row_count, share);
   weights.hold(feed);
 
   do {

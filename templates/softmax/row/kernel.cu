@@ -1,4 +1,4 @@
-#include <kernwright/rows/row.cuh>
+#include <kernwright/rows/manifest_row.cuh>
 
 using namespace kernwright;
 using namespace kernwright::row;

@@ -1,0 +1,287 @@
+#pragma once
+
+#include <kernwright/math/reduce.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/rows/share.cuh>
+
+namespace kernwright::rows {
+
+// The rows of this thread's group, `Rows` neighbours at once and one turn after another:
+//
+//   release_next_kernel();
+//   await_previous_kernel();
+//   Share share;
+//   Feed<> feed(tensors, row_count, share);
+//   do {
+//     feed.load(...) for every tensor; ... feed.reduce<Sum>(...), once, of all that was loaded; ...
+//   } while (feed.next());
+//
+// All threads of a group make every turn, because reductions need them all; where there is no row
+// left for it, `active` is false and what was loaded is 0. With a ring, which takes one row at
+// once, `Held` vectors of weights may lie beside it in shared memory. In a cluster the feed of a
+// second kind of rows is made after the first reduction of the first.
+template <typename T, Sizes Of>
+template <int Rows, int Held>
+class Row<T, Of>::Feed {
+  static_assert(kStages == 0 ? Held == 0 : Rows == 1);
+  static_assert(!kSkewed || Rows == 1);
+
+ public:
+  static constexpr int kHeld = Held;
+  // Where rows are many enough all of a block have one skew, so that the weights it holds are
+  // shifted once: the rows fall into kClasses, of every so many rows one, and so do the clusters.
+  static constexpr int kClasses = Held > 0 && kRowBytes <= 16384 ? kSkews : 1;
+  static constexpr bool kHoldsRow = kClasses > 1;
+
+ private:
+  static constexpr int kSliceBytes = kSliceVectors * kVectorBytes;
+  static constexpr int kStageBytes = kStreams * kSliceBytes;
+  static constexpr int kHeldBytes = kSliceBytes + kSkewed * kAlignBytes;
+  static constexpr int kRingBytes = kBlockRows * kStages * kStageBytes;
+
+ public:
+  // What it takes of the dynamic shared memory: the rings of all groups, the weights, the barriers
+  // of the weights and of the rings.
+  static constexpr int kSharedBytes =
+      kStages == 0 ? 0 : kRingBytes + Held * kHeldBytes + 8 + 8 * kStages * kBlockRows * kWarps;
+
+  __device__ __forceinline__ Feed(const Element* const (&tensors)[kStreams], long long row_count,
+                                  Share& share)
+      : share_(share), row_count_(row_count) {
+    block_row_ = first_row();
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) tensors_[i] = tensors[i];
+    if constexpr (kCluster > 1) {
+      if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; ++i) mbarrier_init(received(i), 1);
+        mbarrier_init_fence();
+      }
+      cluster_arrive_relaxed();
+    }
+    share_.follow(row(), row_count_);
+    if constexpr (kStages > 0) start();
+  }
+
+  // Starts to copy the block's part of a vector of weights, which all rows share, to the place `i`
+  // of Held.
+  __device__ __forceinline__ void hold(int i, const Element* weights) const {
+    if (threadIdx.x != 0) return;
+    const int vectors = min(kSliceVectors, kRowVectors - share_.slice());
+    mbarrier_arrive_expect(held_barrier(), vectors * kVectorBytes);
+    bulk_load(held_place(i), weights + share_.slice() * kLanes, vectors * kVectorBytes,
+              held_barrier());
+  }
+  // The same where rows are skewed, of weights(i): the vectors of a row's weights, or, where rows
+  // of a block differ, of the weights themselves, from the one ahead of the slice on.
+  template <typename Weights>
+  __device__ __forceinline__ void hold_each(int i, const Weights& weights) const {
+    for (int at = threadIdx.x; at < kSliceVectors + kAligned; at += kThreads) {
+      store_shared(held_place(i) + at * kVectorBytes, weights(share_.slice() - kAligned + at));
+    }
+    mbarrier_arrive(held_barrier());
+  }
+  // The weights of the vector of `step`: after a reduction, by when the copies have been started.
+  template <int Words>
+  __device__ __forceinline__ Vector held(int i, int step) const {
+    const unsigned from = held_place(i) + share_.place(step) * kVectorBytes;
+    if constexpr (!kSkewed) return load_shared<kVectorBytes>(from);
+    const unsigned at = from + (kAligned - share_.skew() / kLanes) * kVectorBytes;
+    const Vector own = load_shared<kVectorBytes>(at);
+    if constexpr (kHoldsRow) return own;
+    return lanes_ahead<Words>(load_shared<kVectorBytes>(at - kVectorBytes), own, share_.skew());
+  }
+  __device__ __forceinline__ void await_held() const {
+    if (turns_ == 0) mbarrier_wait(held_barrier(), 0);
+  }
+
+  // The first of the group's rows, which the others follow.
+  __device__ __forceinline__ long long row() const {
+    return block_row_ + threadIdx.x / kRowThreads * (Rows * kClasses);
+  }
+  // Whether there is the group's row `i`; without the first there is none.
+  __device__ __forceinline__ bool active(int i = 0) const { return row() + i < row_count_; }
+
+  // Where the first row begins in a tensor that is written. Of several rows the compiler may not
+  // share it with the addresses of the loads: it would take the first row's stores apart into
+  // words.
+  __device__ __forceinline__ long long first() const {
+    long long element = row() * kColumns;
+    if constexpr (Rows > 1) asm("" : "+l"(element));
+    return element;
+  }
+
+  // The kept vectors of the group's row `i` in one of the tensors, the first of them first.
+  __device__ __forceinline__ void load(Vector (&x)[kKept], int stream, int i = 0) const {
+    load_if(x, stream, [](int) { return true; }, i);
+  }
+  // Of all the group's rows, with several at once.
+  __device__ __forceinline__ void load(Vector (&x)[Rows][kKept], int stream) const {
+#pragma unroll
+    for (int i = 0; i < Rows; ++i) load(x[i], stream, i);
+  }
+  // Those of which `wanted` is true of the first column; the others are 0.
+  template <typename Wanted>
+  __device__ __forceinline__ void load_if(Vector (&x)[kKept], int stream, const Wanted& wanted,
+                                          int i = 0) const {
+    const bool has_row = active(i);
+    const Element* const source = tensors_[stream] + (row() + i) * kColumns;
+    if constexpr (kStages > 0) {
+      if (has_row && stream == 0) mbarrier_wait(barrier(place_.stage), place_.parity);
+    }
+    const auto reaches = [&](int step) {
+      return has_row && share_.has(step) && wanted(share_.column(step));
+    };
+    // All are on their way before the first is looked at.
+#pragma unroll
+    for (int step = 0; step < kKept; ++step) {
+      x[step] = {};
+      if (!reaches(step) || share_.is_cut(step)) continue;
+      if constexpr (kStages == 0) {
+        x[step] = kernwright::load<kRead, kVectorBytes>(share_.at(source, step));
+      } else {
+        x[step] = load_shared<kVectorBytes>(stage(place_.stage) + stream * kSliceBytes +
+                                            share_.place(step) * kVectorBytes);
+      }
+    }
+    if constexpr (!kSkewed) return;
+    if (share_.is_near_end()) {
+#pragma unroll
+      for (int step = 0; step < kKept; ++step) {
+        if (!reaches(step) || !share_.is_cut(step)) continue;
+        x[step] = share_.template load_cut<kRead>(source, step);
+      }
+    }
+#pragma unroll
+    for (int step = 0; step < kKept; ++step) {
+      if (!Share::may_begin(step) && !Share::may_end(step)) continue;
+      x[step] = only(x[step], share_.lanes(step));
+    }
+  }
+
+  // Over the whole row, once a turn. Its places in the rings are given to later rows as soon as all
+  // threads of a warp have what they loaded, which the exchange of their parts proves.
+  template <typename Reduction>
+  __device__ __forceinline__ typename Reduction::Value reduce(typename Reduction::Value x) {
+    x = warp_reduce<Reduction, kWarpThreads>(x);
+    if constexpr (kStages > 0) {
+      __syncwarp();
+      if (leads()) fetch(place_.stage);
+      place_.advance();
+    }
+    return combine<Reduction>(x);
+  }
+  // Over the whole row once more, where all threads of a warp and of the row come here.
+  template <typename Reduction>
+  __device__ __forceinline__ typename Reduction::Value reduce_again(typename Reduction::Value x) {
+    return combine<Reduction>(warp_reduce<Reduction, kWarpThreads>(x));
+  }
+
+  __device__ __forceinline__ bool next() {
+    if constexpr (kStages == 0) return false;
+    block_row_ += stride();
+    ++turns_;
+    share_.follow(row(), row_count_);
+    return block_row_ < row_count_;
+  }
+
+ private:
+  // Of the parts of warps, which alternates between two places: those who come to the next exchange
+  // have read what they wanted of the last but one.
+  template <typename Reduction>
+  __device__ __forceinline__ typename Reduction::Value combine(const typename Reduction::Value& x) {
+    if constexpr (kParts == 1) {
+      return x;
+    } else {
+      if constexpr (kCluster > 1) {
+        if (exchanges_ == 0) cluster_wait();  // all blocks of the cluster have started
+      }
+      __shared__ typename Reduction::Value parts[2][kBlockRows][kParts];
+      const unsigned exchange = exchanges_++;
+      return combine_warps<Reduction, kWarps, kCluster, kBlockRows>(
+          x, parts[exchange % 2][threadIdx.x / kRowThreads], received(exchange % 2),
+          exchange / 2 % 2);
+    }
+  }
+
+  static __device__ __forceinline__ bool leads() { return threadIdx.x % kWarpThreads == 0; }
+  static __device__ __forceinline__ long long first_row() {
+    const unsigned cluster = blockIdx.x / kCluster;
+    return static_cast<long long>(cluster / kClasses) * (kBlockRows * Rows * kClasses) +
+           cluster % kClasses;
+  }
+  static __device__ __forceinline__ long long stride() {
+    const unsigned clusters = gridDim.x / kCluster;
+    const unsigned of_class = (clusters - blockIdx.x / kCluster % kClasses - 1) / kClasses + 1;
+    return static_cast<long long>(of_class) * (kBlockRows * kClasses);
+  }
+  // Where the parts of every second exchange have come from all of the cluster.
+  static __device__ __forceinline__ unsigned received(int i) {
+    __shared__ unsigned long long barriers[2];
+    return shared_address(&barriers[i]);
+  }
+  static __device__ __forceinline__ unsigned memory() {
+    extern __shared__ __align__(128) unsigned char bytes[];
+    return shared_address(bytes) + Of.first_byte;
+  }
+  static __device__ __forceinline__ unsigned held_place(int i) {
+    return memory() + kRingBytes + i * kHeldBytes;
+  }
+  static __device__ __forceinline__ unsigned held_barrier() { return held_place(Held); }
+  __device__ __forceinline__ unsigned stage(int i) const {
+    return memory() + (threadIdx.x / kRowThreads * kStages + i) * kStageBytes;
+  }
+  __device__ __forceinline__ unsigned barrier(int i) const {
+    return held_barrier() + 8 + 8 * (threadIdx.x / kWarpThreads * kStages + i);
+  }
+
+  __device__ __forceinline__ void start() {
+    next_row_ = row();
+    if (leads()) {
+      for (int i = 0; i < kStages; ++i) mbarrier_init(barrier(i), 1);
+      if (Held > 0 && threadIdx.x == 0) {
+        mbarrier_init(held_barrier(), kSkewed ? Held * kThreads : Held);
+      }
+      mbarrier_init_fence();
+      for (int i = 0; i < kStages; ++i) fetch(i);
+    }
+    if constexpr (Held > 0) {
+      __syncthreads();
+    } else {
+      __syncwarp();
+    }
+  }
+
+  __device__ __forceinline__ void fetch(int i) {
+    if (next_row_ >= row_count_) return;
+    const int skew = Share::skew_of(next_row_);
+    int vectors = share_.run_vectors();
+    if constexpr (kSkewed) {  // a vector that is cut is loaded by elements, not from the ring
+      const bool whole_alone = Share::is_near_end(next_row_, row_count_);
+      vectors = share_.vectors_of_run((skew + kColumns + (whole_alone ? 0 : kLanes - 1)) / kLanes);
+    }
+    const int bytes = vectors * kVectorBytes;
+    mbarrier_arrive_expect(barrier(i), kStreams * bytes);
+    if ((!kSkewed && kShortestRun > 0) || bytes > 0) {
+#pragma unroll
+      for (int stream = 0; stream < kStreams; ++stream) {
+        const Element* const row = tensors_[stream] + next_row_ * kColumns - skew;
+        bulk_load(stage(i) + stream * kSliceBytes + share_.run() * kVectorBytes,
+                  row + share_.run_vector() * kLanes, bytes, barrier(i));
+      }
+    }
+    next_row_ += stride();
+  }
+
+  Share& share_;
+  const Element* tensors_[kStreams];
+  long long row_count_;
+  long long block_row_;
+  unsigned turns_ = 0;
+  unsigned exchanges_ = 0;
+  // Of the warp's ring; `next_row_` is its leading thread's.
+  long long next_row_ = 0;
+  Ring<(kStages > 0 ? kStages : 1)> place_;
+};
+
+}  // namespace kernwright::rows
