@@ -9,18 +9,20 @@ constexpr bool kScales = weight == weight_scale;
 constexpr bool kShifts = bias == bias_add;
 constexpr bool kWordsVary = Weights<(kScales || kShifts), 0>::kWordsVary;
 
-// Of each row two sums, first those of the elements and of their squares.
+// Each row has two sums: of its elements and of their squares, or of their deviations and of those
+// squares.
 using Sums = Each<Sum, 2 * ROWS_AT_ONCE>;
 
-// Below this share of the mean square the variance is not taken as a difference, whose error is a
-// few 2^-23 of the mean square: as much as results of the type do not show.
+// The variance is the mean square less the square of the mean, with an error of a few 2^-23 of the
+// mean square. Where it is a smaller share of the mean square than this, results of the type would
+// show the error, and the variance is taken from the deviations.
 constexpr float kLeastShare = sizeof(dtype_t) == 4 ? 0.5f : 1.0f / 32;
 
 // What normalises a row.
 struct Normal {
   float mean;
   float variance;
-  bool far;  // the mean lies far from 0, measured by the deviations
+  bool far;  // the mean lies so far from 0 that deviations have to be added up
 
   __device__ __forceinline__ Normal() = default;
   __device__ __forceinline__ Normal(float sum, float squares) {
@@ -29,7 +31,7 @@ struct Normal {
     variance = mean_square - mean * mean;
     far = !(variance >= kLeastShare * mean_square);
   }
-  // By the sums of the differences from the mean and of their squares.
+  // Takes the sums of the differences from the mean, and of their squares, into account.
   __device__ __forceinline__ void correct(float sum, float squares) {
     const float distance = sum * (1.0f / columns);
     mean += distance;
@@ -39,8 +41,8 @@ struct Normal {
 
 __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const Vector& b,
                                          float mean, float scale) {
-  // Of 16-bit elements the mean is taken off by the multiplication, which saves an instruction.
-  // That rounds mean * scale, by no more than the rounding of the mean itself counts for.
+  // The multiplication of 16-bit elements takes off the mean too, which saves an instruction. That
+  // rounds mean * scale, by no more than the rounding of the mean itself counts for.
   const float offset = -mean * scale;
   float value[kLanes];
 #pragma unroll
@@ -53,12 +55,11 @@ __device__ __forceinline__ Vector finish(const Vector& x, const Vector& w, const
   return pack<dtype_t, VECTOR_BYTES>(value);
 }
 
-// Of the row's lanes of x, by which the compiler may not know the vector again: else it keeps rows
-// unpacked for both.
+// Adds the deviations of the row's lanes of x, and their squares. x is hidden, because the compiler
+// would keep rows unpacked from their first use to this one.
 __device__ __forceinline__ void add_deviations(Vector x, const Lanes& lanes, float mean, float& sum,
                                                float& squares) {
-#pragma unroll
-  for (unsigned& word : x.word) asm("" : "+r"(word));
+  hide_from_optimizer(x);
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     if (!lanes.has(i)) continue;
@@ -68,7 +69,8 @@ __device__ __forceinline__ void add_deviations(Vector x, const Lanes& lanes, flo
   }
 }
 
-// Calls work(step) for what is not kept: that is read for sums and once more to be written.
+// Calls work(step) for the vectors that are not kept. They are read for sums, and once more to be
+// written.
 template <typename Work>
 __device__ __forceinline__ void for_the_rest(const Feed& feed, const Share& share,
                                              const Work& work) {
@@ -81,7 +83,7 @@ __device__ __forceinline__ void for_the_rest(const Feed& feed, const Share& shar
   }
 }
 
-// Writes a group's rows, which begin at element `first`: the kept vectors, and what is not kept
+// Writes a group's rows, which begin at element `first`. Vectors that are not kept are read again
 // from `written`, which holds what is normalised.
 template <int Words = 0>
 __device__ __forceinline__ void write_rows(dtype_t* y, const dtype_t* written, long long first,

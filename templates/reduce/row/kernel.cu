@@ -8,7 +8,8 @@ using Reduction = Chosen<kind == kind_max, Max, Sum>::Type;
 __device__ __forceinline__ float include(float so_far, const Vector& x, const Lanes& lanes) {
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
-    if (kind == kind_max && !lanes.has(i)) continue;  // 0 in others counts for a maximum alone
+    // Lanes of other rows are 0, which changes no sum, but may be a maximum.
+    if (kind == kind_max && !lanes.has(i)) continue;
     const float v = lane<dtype_t>(x, i);
     so_far = Reduction::combine(so_far, kind == kind_sum_squares ? v * v : v);
   }

@@ -8,23 +8,22 @@ constexpr bool kScales = weight == weight_scale;
 
 using Sums = Each<Sum, ROWS_AT_ONCE>;
 
-// Whether the registers of a thread take its rows unpacked, beside 4 for each, 16 for the rest and,
-// where weights are shifted, 32 for the vectors of several steps.
+// Whether a thread's rows fit its registers unpacked. Beside them each row takes 4 registers and
+// the rest of the kernel 16. Weights that are shifted take 32, for the vectors of several steps.
 constexpr bool kFitsUnpacked =
     KEPT * (ROWS_AT_ONCE * kLanes + (EARLY - HELD) * (VECTOR_BYTES / 4)) + 4 * ROWS_AT_ONCE + 16 +
         (Row::kSkewed && kScales ? 32 : 0) <=
     65536 / (MIN_BLOCKS * THREADS);
 
-// Between the uses of rows before and after the reduction: values that were unpacked for the first
-// are not kept for the second where that would spill them. The compiler cannot know that grids of
-// one dimension have no second layer, so that it takes x for changed.
+// Stands between the uses of x before and after the reduction. Values that were unpacked for the
+// first use are then unpacked again for the second, where keeping them would spill them.
 __device__ __forceinline__ void keep_packed(Vector (&x)[ROWS_AT_ONCE][KEPT]) {
   if constexpr (kFitsUnpacked) return;
 #pragma unroll
   for (int i = 0; i < ROWS_AT_ONCE; ++i) {
 #pragma unroll
     for (int step = 0; step < KEPT; ++step) {
-      for (unsigned& word : x[i][step].word) word |= blockIdx.z;
+      hide_from_assembler(x[i][step]);
     }
   }
 }
@@ -50,7 +49,7 @@ __device__ __forceinline__ void write(out_t* row, bool active, const Share& shar
   if (active) share.store_to(row, step, value);
 }
 
-// Writes a group's rows, which begin at element `first`: the kept vectors, and what is not kept
+// Writes a group's rows, which begin at element `first`. Vectors that are not kept are read again
 // from `written`, which holds what is normalised.
 template <int Words = 0>
 __device__ __forceinline__ void write_rows(out_t* y, const dtype_t* written, long long first,
@@ -84,8 +83,9 @@ __device__ __forceinline__ void write_rows(out_t* y, const dtype_t* written, lon
   }
 }
 
-// What a scale of 0 makes of all rows, whatever x and w hold: zeros, and the sums as ever. Apart
-// from the rest, whose registers a choice for every element would pass.
+// Writes what a scale of 0 makes of all rows, whatever x and w hold: zeros, and the sums as ever.
+// This is a function of its own because a choice for every element would take more registers than
+// the other way has.
 __device__ __forceinline__ void write_zeros(const dtype_t* x, const dtype_t* r, out_t* y,
                                             dtype_t* sum, long long row_count, Share& share) {
   constexpr int kRows = ROWS_PER_BLOCK * ROWS_AT_ONCE;

@@ -11,7 +11,7 @@ struct Exponents {
   float scale;
   long long seen;  // columns of the row that count
 
-  // Of the vector of `step`; -inf where the column does not count.
+  // Sets v to the exponents of the vector of `step`, -inf where the column does not count.
   __device__ __forceinline__ void of(float (&v)[kLanes], const Vector& x, const Vector& bias,
                                      const Share& share, int step) const {
     const Lanes own = share.lanes(step);
@@ -31,13 +31,16 @@ __device__ __forceinline__ float largest(const float (&v)[kLanes], float most) {
   return most;
 }
 
-// Replaces v by e^(v - most) and gives their sum. A difference of two -inf would be no number.
+// Replaces v by e^(v - most) and gives their sum. Where all are -inf the base is 0, since a
+// difference of two -inf is no number. The difference is taken before it is multiplied by log2(e):
+// folded into the scale, that factor would make -inf of the largest negative numbers, by which
+// callers mask, and a row of such numbers alone would have no largest.
 __device__ __forceinline__ float exponentiate(float (&v)[kLanes], float most) {
   const float base = most == minus_infinity() ? 0.0f : most;
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
-    v[i] = fast_exp(v[i] - base);
+    v[i] = exp_fast(v[i] - base);
     sum += v[i];
   }
   return sum;

@@ -3,15 +3,10 @@
 // function unit (ex2, rcp), so that kernels on 16-bit rows stay limited by the memory. NaN gives
 // NaN.
 
+#include <kernwright/math/exp.cuh>
 #include <kernwright/math/types.cuh>
 
 namespace kernwright {
-
-__device__ __forceinline__ float exp2_fast(float x) {  // 2 ulp; subnormal results become 0
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 __device__ __forceinline__ float reciprocal_fast(float x) {  // 1 ulp; 0 beyond 2^126
   float y;

@@ -3,6 +3,7 @@
 // group gets the result, and all get the same bits, since the order is fixed. A reduction is a type
 // with `Value` (plain data of whole words), `identity()` and `combine(a, b)`.
 
+#include <kernwright/math/exp.cuh>
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/cluster.cuh>
 #include <kernwright/ptx/cp_async.cuh>
@@ -45,13 +46,6 @@ struct Max {
   }
 };
 
-// e^x to 2 ulp of the exponent's product; results below 2^-126 are 0.
-__device__ __forceinline__ float fast_exp(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-  return y;
-}
-
 template <typename Reduction, int Width>
 __device__ __forceinline__ typename Reduction::Value warp_reduce(typename Reduction::Value x);
 
@@ -75,7 +69,7 @@ struct LogSum {
   }
   // What takes a sum relative to `from` to one relative to `to`, which is not less.
   static __device__ __forceinline__ float factor(float from, float to) {
-    return fast_exp(from == to ? 0.0f : from - to);  // both may be -inf
+    return exp_fast(from == to ? 0.0f : from - to);  // both may be -inf
   }
 };
 

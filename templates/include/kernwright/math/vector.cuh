@@ -12,6 +12,24 @@ struct Packed {
   unsigned word[Bytes < 4 ? 1 : Bytes / 4];
 };
 
+// Makes x a value of which the compiler knows nothing: what it computed of x before, it computes
+// anew where it is needed again, in place of keeping it in registers. This takes no instruction,
+// and the assembler, ptxas, sees through it.
+__device__ __forceinline__ void hide_from_optimizer(long long& x) { asm("" : "+l"(x)); }
+template <int Bytes>
+__device__ __forceinline__ void hide_from_optimizer(Packed<Bytes>& x) {
+#pragma unroll
+  for (unsigned& word : x.word) asm("" : "+r"(word));
+}
+
+// The same for ptxas too, by an instruction for each word: it cannot know that the grid has one
+// layer, as it must have, and so takes x for changed.
+template <int Bytes>
+__device__ __forceinline__ void hide_from_assembler(Packed<Bytes>& x) {
+#pragma unroll
+  for (unsigned& word : x.word) word |= blockIdx.z;
+}
+
 // What a load asks of the caches. `plain` is coherent; the others go through the read-only path and
 // must not see data that the same kernel writes.
 enum class Load { plain, read_only, no_allocate };

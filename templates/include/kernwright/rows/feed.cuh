@@ -17,10 +17,10 @@ namespace kernwright::rows {
 //     feed.load(...) for every tensor; ... feed.reduce<Sum>(...), once, of all that was loaded; ...
 //   } while (feed.next());
 //
-// All threads of a group make every turn, because reductions need them all; where there is no row
-// left for it, `active` is false and what was loaded is 0. With a ring, which takes one row at
-// once, `Held` vectors of weights may lie beside it in shared memory. In a cluster the feed of a
-// second kind of rows is made after the first reduction of the first.
+// All threads of a group make every turn, because reductions need them all. Where there is no row
+// left for the group, `active` is false and what was loaded is 0. With a ring, which takes one row
+// at once, `Held` vectors of weights may lie beside it in shared memory. In a cluster the feed of a
+// second kind of rows is made after the first feed's first reduction.
 template <typename T, Sizes Of>
 template <int Rows, int Held>
 class Row<T, Of>::Feed {
@@ -29,8 +29,9 @@ class Row<T, Of>::Feed {
 
  public:
   static constexpr int kHeld = Held;
-  // Where rows are many enough all of a block have one skew, so that the weights it holds are
-  // shifted once: the rows fall into kClasses, of every so many rows one, and so do the clusters.
+  // Where rows are many enough, all rows of a block have one skew, so that it shifts the weights
+  // that it holds once. For this every kClasses-th row is of one class, and so is every kClasses-th
+  // cluster, which takes rows of its class.
   static constexpr int kClasses = Held > 0 && kRowBytes <= 16384 ? kSkews : 1;
   static constexpr bool kHoldsRow = kClasses > 1;
 
@@ -72,8 +73,8 @@ class Row<T, Of>::Feed {
     bulk_load(held_place(i), weights + share_.slice() * kLanes, vectors * kVectorBytes,
               held_barrier());
   }
-  // The same where rows are skewed, of weights(i): the vectors of a row's weights, or, where rows
-  // of a block differ, of the weights themselves, from the one ahead of the slice on.
+  // The same where rows are skewed. weights(i) is the i-th vector of a row's weights or, where rows
+  // of a block differ, of the weights themselves. The first that is held lies ahead of the slice.
   template <typename Weights>
   __device__ __forceinline__ void hold_each(int i, const Weights& weights) const {
     for (int at = threadIdx.x; at < kSliceVectors + kAligned; at += kThreads) {
@@ -81,7 +82,7 @@ class Row<T, Of>::Feed {
     }
     mbarrier_arrive(held_barrier());
   }
-  // The weights of the vector of `step`: after a reduction, by when the copies have been started.
+  // The weights of the vector of `step`. This comes after `await_held`.
   template <int Words>
   __device__ __forceinline__ Vector held(int i, int step) const {
     const unsigned from = held_place(i) + share_.place(step) * kVectorBytes;
@@ -91,6 +92,8 @@ class Row<T, Of>::Feed {
     if constexpr (kHoldsRow) return own;
     return lanes_ahead<Words>(load_shared<kVectorBytes>(at - kVectorBytes), own, share_.skew());
   }
+  // Waits for what is held, in the first turn. This comes after a reduction, by when the copies
+  // have been started.
   __device__ __forceinline__ void await_held() const {
     if (turns_ == 0) mbarrier_wait(held_barrier(), 0);
   }
@@ -99,28 +102,30 @@ class Row<T, Of>::Feed {
   __device__ __forceinline__ long long row() const {
     return block_row_ + threadIdx.x / kRowThreads * (Rows * kClasses);
   }
-  // Whether there is the group's row `i`; without the first there is none.
+  // Whether there is a row for the group's place `i`. Where there is none for the first place,
+  // there is none at all.
   __device__ __forceinline__ bool active(int i = 0) const { return row() + i < row_count_; }
 
-  // Where the first row begins in a tensor that is written. Of several rows the compiler may not
-  // share it with the addresses of the loads: it would take the first row's stores apart into
-  // words.
+  // The element with which the first row begins in a tensor that is written. With several rows it
+  // is hidden, because the compiler would share it with the addresses of the loads and take the
+  // first row's stores apart into words.
   __device__ __forceinline__ long long first() const {
     long long element = row() * kColumns;
-    if constexpr (Rows > 1) asm("" : "+l"(element));
+    if constexpr (Rows > 1) hide_from_optimizer(element);
     return element;
   }
 
-  // The kept vectors of the group's row `i` in one of the tensors, the first of them first.
+  // Loads the kept vectors of the group's row `i` in one of the tensors. The first tensor comes
+  // first: its load waits for the ring.
   __device__ __forceinline__ void load(Vector (&x)[kKept], int stream, int i = 0) const {
     load_if(x, stream, [](int) { return true; }, i);
   }
-  // Of all the group's rows, with several at once.
+  // The same of all rows that the group takes at once.
   __device__ __forceinline__ void load(Vector (&x)[Rows][kKept], int stream) const {
 #pragma unroll
     for (int i = 0; i < Rows; ++i) load(x[i], stream, i);
   }
-  // Those of which `wanted` is true of the first column; the others are 0.
+  // The same of those vectors of which `wanted` is true of the first column. The others are 0.
   template <typename Wanted>
   __device__ __forceinline__ void load_if(Vector (&x)[kKept], int stream, const Wanted& wanted,
                                           int i = 0) const {
@@ -132,7 +137,7 @@ class Row<T, Of>::Feed {
     const auto reaches = [&](int step) {
       return has_row && share_.has(step) && wanted(share_.column(step));
     };
-    // All are on their way before the first is looked at.
+    // All vectors are on their way before the first is looked at.
 #pragma unroll
     for (int step = 0; step < kKept; ++step) {
       x[step] = {};
@@ -159,8 +164,9 @@ class Row<T, Of>::Feed {
     }
   }
 
-  // Over the whole row, once a turn. Its places in the rings are given to later rows as soon as all
-  // threads of a warp have what they loaded, which the exchange of their parts proves.
+  // Reduces the threads' x over the whole row, once a turn. The row's places in the rings are given
+  // to later rows as soon as all threads of a warp have what they loaded, which the exchange of
+  // their parts proves.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value reduce(typename Reduction::Value x) {
     x = warp_reduce<Reduction, kWarpThreads>(x);
@@ -171,12 +177,13 @@ class Row<T, Of>::Feed {
     }
     return combine<Reduction>(x);
   }
-  // Over the whole row once more, where all threads of a warp and of the row come here.
+  // Reduces over the whole row once more. All threads of the warp and of the row have to come here.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value reduce_again(typename Reduction::Value x) {
     return combine<Reduction>(warp_reduce<Reduction, kWarpThreads>(x));
   }
 
+  // Turns to the group's next rows; false where no group of the block has one.
   __device__ __forceinline__ bool next() {
     if constexpr (kStages == 0) return false;
     block_row_ += stride();
@@ -186,8 +193,8 @@ class Row<T, Of>::Feed {
   }
 
  private:
-  // Of the parts of warps, which alternates between two places: those who come to the next exchange
-  // have read what they wanted of the last but one.
+  // Combines the parts of the row's warps. Exchanges alternate between two places: a warp that
+  // comes to one has read what it wanted of the last but one.
   template <typename Reduction>
   __device__ __forceinline__ typename Reduction::Value combine(const typename Reduction::Value& x) {
     if constexpr (kParts == 1) {
@@ -215,7 +222,8 @@ class Row<T, Of>::Feed {
     const unsigned of_class = (clusters - blockIdx.x / kCluster % kClasses - 1) / kClasses + 1;
     return static_cast<long long>(of_class) * (kBlockRows * kClasses);
   }
-  // Where the parts of every second exchange have come from all of the cluster.
+  // The barrier at which a block knows that it has the parts of the whole cluster, of every second
+  // exchange.
   static __device__ __forceinline__ unsigned received(int i) {
     __shared__ unsigned long long barriers[2];
     return shared_address(&barriers[i]);
@@ -279,7 +287,7 @@ class Row<T, Of>::Feed {
   long long block_row_;
   unsigned turns_ = 0;
   unsigned exchanges_ = 0;
-  // Of the warp's ring; `next_row_` is its leading thread's.
+  // Of the warp's ring. Only its leading thread has a `next_row_`.
   long long next_row_ = 0;
   Ring<(kStages > 0 ? kStages : 1)> place_;
 };

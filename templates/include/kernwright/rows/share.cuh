@@ -5,7 +5,8 @@
 
 namespace kernwright::rows {
 
-// This thread's vectors of a row: of any, or, where rows are skewed, of the one it follows.
+// Which vectors of a row are this thread's. Where rows are skewed that differs between them, and
+// the answers hold for the row that the share follows.
 template <typename T, Sizes Of>
 class Row<T, Of>::Share {
  public:
@@ -15,7 +16,7 @@ class Row<T, Of>::Share {
     first_ = run_ + threadIdx.x % kRunThreads;
     if constexpr (!kSkewed && kShortestRun < kRun) run_vectors_ = vectors_of_run(kRowVectors);
   }
-  // Turns to a row of `row_count`: before anything else is asked of it.
+  // Turns to a row of `row_count`. This comes before anything is asked of the row.
   __device__ __forceinline__ void follow(long long row, long long row_count) {
     if constexpr (kSkewed) {
       skew_ = skew_of(row);
@@ -34,13 +35,13 @@ class Row<T, Of>::Share {
                : 0;
   }
   __device__ __forceinline__ int skew() const { return skew_; }
-  // Whether the row reaches this thread in `step`: known to the compiler for all steps but the
-  // last, where the runs are equal.
+  // Whether the row reaches this thread in `step`. Where the runs are equal the compiler knows it
+  // for all steps but the last.
   __device__ __forceinline__ bool has(int step) const {
     const bool begun = kAligned == 1 || !may_begin(step) || column(step) > -kLanes;
     return begun && ((step + 1) * kRunThreads <= kShortestRun || place(step) < run_ + run_vectors_);
   }
-  // Whether a row may begin in a vector of `step`, or end in one: known to the compiler.
+  // Whether a row may begin in a vector of `step`, or end in one. The compiler knows both.
   static __device__ __forceinline__ bool may_begin(int step) {
     return kSkewed && step * kRunThreads < kAligned;
   }
@@ -54,14 +55,14 @@ class Row<T, Of>::Share {
   __device__ __forceinline__ int vector(int step) const { return slice_ + place(step); }
   // The column of its first lane, which lies before the row where the row begins in the vector.
   __device__ __forceinline__ int column(int step) const { return vector(step) * kLanes - skew_; }
-  // The place of the vector of `step` in a row, or in another tensor of its length, that begins at
-  // `row`: by a distance from that of the first step that the compiler knows.
+  // The place of the vector of `step` in a row that begins at `row`, of this or another tensor. Its
+  // distance from the place of the first step is known to the compiler.
   template <typename U>
   __device__ __forceinline__ U* at(U* row, int step) const {
     if constexpr (!kSkewed) return row + column(step);
     return row + column(0) + step * (kRunThreads * kLanes);
   }
-  // Which of its lanes are the row's: known to the compiler for all but the first and last steps.
+  // Which of its lanes are the row's. The compiler knows it for all but the first and last steps.
   __device__ __forceinline__ Lanes lanes(int step) const {
     Lanes own;
     if (may_begin(step)) own.bits &= Lanes::kAll << max(-column(step), 0);
@@ -74,15 +75,15 @@ class Row<T, Of>::Share {
   }
   // The first vector of the block's slice.
   __device__ __forceinline__ int slice() const { return slice_; }
-  // The thread's run: its place in the slice, its first vector in the row, and how many of a row of
-  // `row_vectors` lie in it.
+  // The thread's run: its place in the slice, its first vector in the row, and how many vectors of
+  // a row of `row_vectors` lie in it.
   __device__ __forceinline__ int run() const { return run_; }
   __device__ __forceinline__ int run_vector() const { return slice_ + run_; }
   __device__ __forceinline__ int vectors_of_run(int row_vectors) const {
     return min(max(min(kSliceVectors, row_vectors - slice_) - run_, 0), kRun);
   }
   __device__ __forceinline__ int run_vectors() const { return run_vectors_; }
-  // Of this row; known to the compiler where none is skewed.
+  // Whether this row is near the end. The compiler knows it where no row is skewed.
   __device__ __forceinline__ bool is_near_end() const { return kSkewed && is_near_end_; }
 
   // The vector of `step` of the row that begins at `row`, which has it.
@@ -92,7 +93,7 @@ class Row<T, Of>::Share {
     const Vector x = load<Hint, kVectorBytes>(at(row, step));
     return may_begin(step) || may_end(step) ? only(x, lanes(step)) : x;
   }
-  // One that is cut.
+  // The same of a vector that is cut: the row's lanes are read one by one.
   template <Load Hint>
   __device__ __forceinline__ Vector load_cut(const Element* row, int step) const {
     const Lanes own = lanes(step);
@@ -111,7 +112,7 @@ class Row<T, Of>::Share {
       store<Store::plain>(at(row, step), x);
     }
   }
-  // The same of values, rounded to a type that the result may have for its own.
+  // The same of values, which are rounded to the type of the result.
   template <typename Out>
   __device__ __forceinline__ void store_to(Out* row, int step, const float (&value)[kLanes]) const {
     if (may_begin(step) || may_end(step)) {

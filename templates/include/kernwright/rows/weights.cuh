@@ -12,15 +12,15 @@ template <typename T, Sizes Of>
 template <typename RowFeed, bool Given, int Place, bool Early>
 class Row<T, Of>::Weights {
  public:
-  // Whether what reads weights is compiled once for each number of whole words by which they are
-  // shifted, and each row takes the copy for its own: where rows of a block are skewed differently.
+  // Whether rows of a block are skewed differently. What reads weights is then compiled once for
+  // each number of whole words by which they are shifted, and each row takes one of these copies.
   static constexpr bool kWordsVary = Given && !RowFeed::kHoldsRow;
 
   __device__ __forceinline__ Weights(const Element* from, const Share& share)
       : from_(from), share_(share) {}
 
   // Asks the L2 for what will be loaded. Where the launch starts early the blocks of the first row
-  // do so for all, ahead of the feed, which waits for the kernel before.
+  // do so for all blocks, before they wait for the kernel ahead.
   __device__ __forceinline__ void prefetch() const {
     if constexpr (!Given) return;
 #pragma unroll
@@ -29,7 +29,7 @@ class Row<T, Of>::Weights {
       if (kSkewed ? at < kColumns : share_.has(step)) prefetch_line(from_ + at);
     }
   }
-  // Once, before the first row.
+  // Starts to bring what is held, once, before the first row.
   __device__ __forceinline__ void hold(const RowFeed& feed) const {
     if constexpr (!Given || !kHeld) return;
     if constexpr (kSkewed) {
@@ -42,8 +42,8 @@ class Row<T, Of>::Weights {
       feed.hold(Place, from_);
     }
   }
-  // In every turn, before the reduction. Loads that are known to be read-only, by their kind or as
-  // those of a __restrict__ pointer, the compiler would move behind it.
+  // Loads what is read early, in every turn, before the reduction. The loads are plain ones,
+  // because the compiler would move loads that it knows to be read-only behind the reduction.
   __device__ __forceinline__ void load_early() {
     if constexpr (!Given || !Early || kHeld) return;
 #pragma unroll
@@ -52,12 +52,12 @@ class Row<T, Of>::Weights {
       early_[step] = load_vector<Load::plain>(place(step), step);
     }
   }
-  // In every turn, after the reduction.
+  // Waits for what is held, in every turn, after the reduction.
   __device__ __forceinline__ void await(const RowFeed& feed) const {
     if constexpr (Given && kHeld) feed.await_held();
   }
-  // That of `step`, which the row reaches, where the row's skew is of `Words` whole words; 0 where
-  // there are no weights.
+  // The weights of the vector of `step`, which the row reaches, where the row's skew is of `Words`
+  // whole words. They are 0 where there are none.
   template <int Words>
   __device__ __forceinline__ Vector at(int step, const RowFeed& feed) const {
     if constexpr (!Given) {
@@ -74,11 +74,11 @@ class Row<T, Of>::Weights {
  private:
   static constexpr bool kHeld = RowFeed::kHeld > 0;
 
-  // The vector of the weights in which those of the last lane of `step` lie.
+  // Which vector of the weights has those of the last lane of `step`.
   __device__ __forceinline__ int place(int step) const {
     return share_.vector(step) - share_.skew() / kLanes;
   }
-  // The weights of a row's vector, of which the last lane's lie in `second`.
+  // The weights of the row's vector of `step`, those of whose last lane lie in `second`.
   template <int Words>
   __device__ __forceinline__ Vector of_row(const Vector& second, int step) const {
     if constexpr (!kSkewed) return second;
@@ -92,8 +92,8 @@ class Row<T, Of>::Weights {
     if (Share::may_end(step)) return load_anywhere<Hint>(place);
     return load<Hint, kVectorBytes>(from_ + place * kLanes);
   }
-  // The vector at any place, which may lie outside the weights or be cut by their end: then lanes
-  // that are not the row's are 0.
+  // The vector at any place, which may lie outside the weights or be cut by their end. Lanes that
+  // the weights do not have are 0.
   template <Load Hint>
   __device__ __forceinline__ Vector load_anywhere(int place) const {
     const Element* const from = from_ + place * kLanes;
