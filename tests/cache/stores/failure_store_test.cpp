@@ -37,7 +37,7 @@ TEST_F(FailureStoreTest, WhatWasPutIsActive) {
   EXPECT_TRUE(active().empty());
   ASSERT_TRUE(store_.put(sample_failure()));
   EXPECT_EQ(active(), std::vector{sample_failure()});
-  EXPECT_EQ(active().front().id(), "toy/plain A=3 B=1");
+  EXPECT_EQ(active().front().choice.id(), "toy/plain A=3 B=1");
   EXPECT_TRUE(active(sample_failure().scope, "toy n=8 dtype=fp32").empty());
 }
 
