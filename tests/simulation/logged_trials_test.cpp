@@ -59,7 +59,7 @@ TEST(LoggedTrials, ReadsWhatATrialLogWrites) {
   EXPECT_EQ(space->default_index, 0U);
   const auto& all = space->configurations;
   ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0].configuration, slow.configuration);
+  EXPECT_EQ(all[0].configuration, slow.choice.configuration);
   EXPECT_EQ(all[0].samples_us, slow.measurement.samples_us);
   EXPECT_EQ(all[0].truth_us, 4);
   EXPECT_EQ(all[0].final_us, 2) << "a later line has the finals' samples";

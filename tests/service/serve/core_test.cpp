@@ -375,7 +375,7 @@ TEST_F(OwnTemplateTest, AChangedFragmentOfTheManifestLowersTheMatchToSeed) {
   const auto core = open(MissPolicy::fail);
   const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->match(), Match::seed);
+  EXPECT_EQ(kernel->match(), Match::stale_code);
   EXPECT_EQ(kernel->summary().reason, MissReason::template_changed);
 }
 
