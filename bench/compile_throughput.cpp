@@ -94,7 +94,7 @@ double wall_seconds(const std::shared_ptr<Compiler>& compiler,
                     const std::vector<CompileRequest>& requests, int threads) {
   CompilePool pool(compiler, {.threads = threads});
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::shared_future<CompileResult>> futures;
+  std::vector<Build> futures;
   futures.reserve(requests.size());
   for (const CompileRequest& request : requests) futures.push_back(pool.submit(request));
   for (const auto& future : futures) {

@@ -136,7 +136,7 @@ class Bench {
   struct Compiling {
     Winner winner;
     Made made;
-    std::shared_future<CompileResult> kernel;
+    Build kernel;
   };
   /// Those that this build still makes; says which it does not.
   std::vector<Compiling> compile();

@@ -98,10 +98,8 @@ int run(int argc, const char* const* argv) {
 
   const auto runner = take(open_device_runner(*device, *data_ops, operation, normalized, *catalog,
                                               pool, runner_options));
-  // Compile times are recorded, so nothing stored is used; this folder is not there.
-  const ArtifactStore artifacts(path.string() + ".artifacts");
-  CompileAhead ahead(list.candidates, *catalog, device->profile().sm_arch, compiler, pool,
-                     artifacts);
+  // Compile times are recorded, so the pool has no cache.
+  CompileAhead ahead(list.candidates, *catalog, device->profile().sm_arch, pool);
   double best_us = std::numeric_limits<double>::infinity();
   std::size_t failed = 0;
   const double start = now();

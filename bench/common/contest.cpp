@@ -41,7 +41,7 @@ Result<BenchDevice> BenchDevice::open(CompilePool& pool) {
 }
 
 Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const Problem& problem) {
-  const Result<ServiceCore::Named> named = core.name(problem);
+  const Result<Named> named = core.name(problem);
   if (!named) return named.error();
   auto shapes = named->operation->tensor_shapes(named->problem);
   if (!shapes) return shapes.error();
@@ -49,7 +49,7 @@ Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const Probl
       BufferSets::make(*bench.device, *bench.data_ops, *std::move(shapes), L2State::cold, kSeed);
   if (!sets) return sets.error();
   auto checker = Checker::make(*bench.device, *bench.data_ops, *named->operation, named->problem,
-                               core.catalog(), core.pool(), *sets);
+                               core.catalog(), core.builder().pool(), *sets);
   if (!checker) return checker.error();
   return Contest(bench, *std::move(sets), *std::move(checker));
 }

@@ -216,9 +216,8 @@ std::string MutantTry::label() const {
                 where->name);
 }
 
-std::vector<std::string> find_defects(
-    const std::vector<const MutantTry*>& tries,
-    const std::vector<std::shared_future<CompileResult>>& compiled) {
+std::vector<std::string> find_defects(const std::vector<const MutantTry*>& tries,
+                                      const std::vector<Build>& compiled) {
   std::vector<std::string> defects;
   std::map<std::size_t, std::size_t> controls;  // of a case: index into `tries`
   for (std::size_t i = 0; i < tries.size(); ++i) {

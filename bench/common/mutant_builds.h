@@ -62,8 +62,7 @@ class MutantBuilds {
 /// The defects of the list itself, a line each: mutants and controls that do not compile, and
 /// mutants with the same launches and machine code as their control. `tries` has the control of
 /// every mutant in it; `compiled` has the results of their requests.
-std::vector<std::string> find_defects(
-    const std::vector<const MutantTry*>& tries,
-    const std::vector<std::shared_future<CompileResult>>& compiled);
+std::vector<std::string> find_defects(const std::vector<const MutantTry*>& tries,
+                                      const std::vector<Build>& compiled);
 
 }  // namespace kernwright

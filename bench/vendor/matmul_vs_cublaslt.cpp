@@ -75,10 +75,9 @@ struct Answer {
 };
 
 Result<Answer> obtain(ServiceCore& core, const Problem& problem, double seconds) {
-  const Result<ServiceCore::Named> named = core.name(problem);
+  const Result<Named> named = core.name(problem);
   if (!named) return named.error();
-  MissReason reason = MissReason::none;
-  for (const GradedRecord& found : core.records(named->problem, reason)) {
+  for (const GradedRecord& found : core.answers().look_up(named->problem).records) {
     if (found.match != Match::exact) continue;
     Lookup<TuningRecord> record = read_record(found.file);
     if (record) return Answer{*std::move(record.value), {}, 0};
@@ -142,7 +141,7 @@ struct PeerProduct {
 };
 
 /// Errors: no such product.
-Result<PeerProduct> peer_product(const ServiceCore::Named& named) {
+Result<PeerProduct> peer_product(const Named& named) {
   for (const auto& [name, value] : named.problem.dims()) {
     if (name == "m" || name == "n" || name == "k" || name == "n_kv") continue;
     return Error{ErrorCode::invalid_argument,
@@ -229,9 +228,9 @@ Result<Competitor*> Bench::enter_other(Field& field, const Contest& contest, con
   const auto problem = Problem::parse(answer.record.key.problem);
   if (!problem) return problem.error();
   const auto candidate =
-      core_.candidate(*problem, choice.kernel_template, choice.configuration.values());
+      core_.site().candidate(*problem, choice.kernel_template, choice.configuration.values());
   if (!candidate) return static_cast<Competitor*>(nullptr);
-  const auto artifact = core_.compile(*candidate);
+  const auto artifact = core_.builder().build(*candidate);
   if (!artifact) return artifact.error();
   auto loaded = Launcher::load(artifact->kernel->bits, candidate->plan);
   if (!loaded) return loaded.error();
@@ -290,8 +289,8 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
   if (!unscheduled) return unscheduled.error();
   field.unscheduled = *unscheduled;
   const auto problem = Problem::parse(answer.record.key.problem);
-  field.one_wave =
-      field.persistent && problem && !core_.candidate(*problem, kScheduled, same_tile.values());
+  field.one_wave = field.persistent && problem &&
+                   !core_.site().candidate(*problem, kScheduled, same_tile.values());
   return {};
 }
 
@@ -434,7 +433,7 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Matmu
 
 int run_all(ServiceCore& core, const std::vector<Problem>& problems, double seconds,
             const std::string& json_file, std::string command) {
-  auto device = BenchDevice::open(core.pool());
+  auto device = BenchDevice::open(core.builder().pool());
   if (!device) return report(device.error());
   const ContextScope scope(device->context->api(), device->context->context());
   if (auto current = device->context->check(scope.status()); !current)

@@ -83,7 +83,7 @@ class Bench {
   const std::vector<const MutantTry*>& tries_;
   double seconds_;
   BenchJson& json_;
-  std::vector<std::shared_future<CompileResult>> compiled_;
+  std::vector<Build> compiled_;
 };
 
 bool Bench::compile() {
@@ -200,7 +200,7 @@ bool Bench::report(const std::map<const Mutant*, std::vector<Examination>>& endi
 class Peer {
  public:
   static Result<Peer> open(ServiceCore& core) {
-    auto device = BenchDevice::open(core.pool());
+    auto device = BenchDevice::open(core.builder().pool());
     if (!device) return device.error();
     Peer peer(core, *std::move(device));
     const ContextScope scope(peer.device_.context->api(), peer.device_.context->context());
@@ -241,7 +241,7 @@ Result<Peer::Verdict> Peer::examine(const MatmulSize& size, DType dtype, std::ui
       BufferSets::make(device, data_ops, *shapes, L2State::warm, seed, {.exact = exact});
   if (!sets) return sets.error();
   const auto checker = Checker::make(device, data_ops, *named->operation, named->problem,
-                                     core_->catalog(), core_->pool(), *sets);
+                                     core_->catalog(), core_->builder().pool(), *sets);
   if (!checker) return checker.error();
   const auto product = CublasLtMatmul::make(library_, size, {dtype, dtype}, kWorkspaceBytes);
   if (!product) return product.error();

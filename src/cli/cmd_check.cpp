@@ -263,7 +263,7 @@ class Checker {
     std::string configuration{};
     std::optional<Candidate> candidate{};  ///< none for a reference
     bool is_default = false;
-    std::shared_future<CompileResult> compile{};
+    std::optional<Build> compile;
     std::string figures{};
     std::string defect{};
     Json json = Json::object();
@@ -329,8 +329,8 @@ class Checker {
     Pending pending = std::move(pending_.front());
     pending_.pop_front();
     if (no_compiler_) return;
-    if (pending.compile.valid()) {
-      const CompileResult& compiled = pending.compile.get();
+    if (pending.compile) {
+      const CompileResult compiled = pending.compile->get();
       if (!compiled && compiled.error().code == ErrorCode::unavailable) {
         no_compiler_ = compiled.error();
         return;
@@ -365,7 +365,7 @@ class Checker {
   }
 
   void tell(Pending& pending) {
-    if (pending.compile.valid()) ++compiles_;
+    if (pending.compile) ++compiles_;
     if (!pending.defect.empty()) {
       ++defects_;
       pending.json["defect"] = pending.defect;

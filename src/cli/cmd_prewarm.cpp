@@ -50,7 +50,7 @@ class Prewarm : public Command {
     Json rows = Json::array();
     int missing = 0;
     for (const Problem& problem : *problems) {
-      ServiceCore::Coverage covered = service->coverage(problem);
+      Coverage covered = service->coverage(problem);
       std::string failure;
       if (covered.match == Match::none && !verify_) {
         if (Result<Kernel> kernel = service->get_best_kernel(problem); !kernel) {
@@ -82,7 +82,7 @@ class Prewarm : public Command {
       print_json(Json{{"sku", service->profile().id},
                       {"problems", problems->size()},
                       {"missing", missing},
-                      {"compiled", service->compiled()},
+                      {"compiled", service->builder().pool().compiled()},
                       {"coverage", rows}});
     } else {
       print(concat(missing, " of ", problems->size(), " problems are missing"));

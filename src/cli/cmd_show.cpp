@@ -45,13 +45,14 @@ class Show : public Command {
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
-    Result<ServiceCore::Named> named = service->name(*problem);
+    Result<Named> named = service->name(*problem);
     if (!named) return report(named.error());
-    MissReason reason = MissReason::none;
-    const std::vector<GradedRecord> records = service->records(named->problem, reason);
+    const Answers answers = service->answers().look_up(named->problem);
+    const std::vector<GradedRecord>& records = answers.records;
     if (records.empty()) {
-      return report({ErrorCode::not_found, concat("no record for ", named->problem.text(), " on ",
-                                                  service->profile().id, ": ", to_string(reason))});
+      return report(
+          {ErrorCode::not_found, concat("no record for ", named->problem.text(), " on ",
+                                        service->profile().id, ": ", to_string(answers.reason))});
     }
     const GradedRecord& best = records.front();
     if (best.file.empty()) {
@@ -64,16 +65,16 @@ class Show : public Command {
     }
     TuningRecord record = *read.value;
     const std::string instead_of = put_first(record, best.head.winner.choice.id());
-    const Decisions decisions = service->decisions(named->problem);
     if (json) {
       Json object = record_json(record);
       object["match"] = to_string(best.match);
       object["reason"] = to_string(best.reason);
       object["records"] = records.size();
       object["winner"]["samples_us"] = record.winner.measurement.samples_us;
-      object["pinned"] = decisions.pin() ? parse_value(to_json(*decisions.pin())) : Json();
+      object["pinned"] =
+          answers.decisions.pin() ? parse_value(to_json(*answers.decisions.pin())) : Json();
       object["banned"] = Json::array();
-      for (const auto& [id, ban] : decisions.bans()) {
+      for (const auto& [id, ban] : answers.decisions.bans()) {
         object["banned"].push_back(parse_value(to_json(ban)));
       }
       print_json(object);
@@ -90,8 +91,8 @@ class Show : public Command {
     if (!instead_of.empty()) {
       page.print("instead of", concat(instead_of, ", which the checks above are of"));
     }
-    if (decisions.pin()) page.print("pinned", said(*decisions.pin()));
-    for (const auto& [id, ban] : decisions.bans()) page.print("banned", said(ban));
+    if (answers.decisions.pin()) page.print("pinned", said(*answers.decisions.pin()));
+    for (const auto& [id, ban] : answers.decisions.bans()) page.print("banned", said(ban));
     return Status::ok;
   }
 

@@ -110,7 +110,7 @@ Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistE
                                                      const ServiceCore& service) {
   std::vector<Problem> problems;
   for (const WorklistEntry& entry : entries) {
-    Result<ServiceCore::Named> named = service.name(entry.problem);
+    Result<Named> named = service.name(entry.problem);
     if (!named) {
       return Error{named.error().code,
                    concat(path.getValue(), ":", entry.line, ": ", named.error().message)};

@@ -143,8 +143,7 @@ double winner_us(const TuningRecord& record) {
 
 std::string roofline_text(const TuningRecord& record, const ServiceCore& service) {
   const Result<Problem> problem = Problem::parse(record.key.problem);
-  const Result<ServiceCore::Named> named =
-      problem ? service.name(*problem) : Result<ServiceCore::Named>(problem.error());
+  const Result<Named> named = problem ? service.name(*problem) : Result<Named>(problem.error());
   if (!named) return concat("roofline ", format_us(record.roofline_us));
   const ReportRow row = report_row(record, *named->operation, service.profile());
   if (row.bound == Bound::launch) return "bound by the launch";

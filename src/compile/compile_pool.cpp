@@ -1,6 +1,7 @@
 #include "compile/compile_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -23,7 +24,7 @@ constexpr int kMaxReplacements = 2;
 
 struct Job {
   CompileRequest request;
-  Digest key;
+  std::string digest;
   std::promise<CompileResult> promise;
   std::shared_future<CompileResult> future;
   Clock::time_point deadline;
@@ -31,10 +32,17 @@ struct Job {
 };
 using JobPtr = std::shared_ptr<Job>;
 
-CompileResult run(Compiler& compiler, const CompileRequest& request) {
+std::shared_future<CompileResult> ended_with(CompileResult result) {
+  std::promise<CompileResult> promise;
+  promise.set_value(std::move(result));
+  return promise.get_future().share();
+}
+
+/// Calls `find_or_compile`; what it throws becomes an error of the request.
+CompileResult run(const CompileRequest& request,
+                  const std::function<CompileResult()>& find_or_compile) {
   try {
-    KW_ASSIGN(CompiledKernel kernel, compiler.compile(request));
-    return std::make_shared<const CompiledKernel>(std::move(kernel));
+    return find_or_compile();
   } catch (const std::exception& failure) {
     return Error{ErrorCode::internal, concat(request.name, ": ", failure.what())};
   } catch (...) {
@@ -54,10 +62,12 @@ int default_threads() {
 /// none is left.
 ///
 /// Invariants, under the mutex: runners <= threads + min(overrun, kMaxReplacements), where overrun
-/// is the number of running jobs past their deadline. No job in `by_key` is answered.
+/// is the number of running jobs past their deadline. No job in `by_digest` is answered.
 struct CompilePool::State : std::enable_shared_from_this<State> {
-  State(std::shared_ptr<Compiler> compiler_in, CompilePoolOptions options)
+  State(std::shared_ptr<Compiler> compiler_in, CompilePoolOptions options,
+        std::shared_ptr<CompileCache> cache_in)
       : compiler(std::move(compiler_in)),
+        cache(std::move(cache_in)),
         threads(options.threads > 0 ? options.threads : default_threads()),
         deadline(options.deadline) {}
 
@@ -67,7 +77,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   void answer(Job& job, CompileResult result) {
     if (job.answered) return;
     job.answered = true;
-    by_key.erase(job.key);
+    by_digest.erase(job.digest);
     job.promise.set_value(std::move(result));
   }
 
@@ -95,6 +105,18 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     }
   }
 
+  CompileResult compile(const CompileRequest& request) {
+    Result<CompiledKernel> kernel = compiler->compile(request);
+    ++compiled;
+    if (!kernel) return std::move(kernel).error();
+    return std::make_shared<const CompiledKernel>(*std::move(kernel));
+  }
+
+  CompileResult find_or_compile(const Job& job) {
+    const auto compile_it = [&] { return compile(job.request); };
+    return cache ? cache->find_or_compile(job.digest, compile_it) : compile_it();
+  }
+
   void work() {
     std::unique_lock lock(mutex);
     while (!queue.empty() && runners <= limit()) {
@@ -104,7 +126,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
       running.push_back(job);
       changed.notify_all();
       lock.unlock();
-      CompileResult result = run(*compiler, job->request);
+      CompileResult result = run(job->request, [&] { return find_or_compile(*job); });
       lock.lock();
       running.erase(std::find(running.begin(), running.end(), job));
       if (job->answered) --overrun;
@@ -141,14 +163,16 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   }
 
   const std::shared_ptr<Compiler> compiler;
+  const std::shared_ptr<CompileCache> cache;
   const int threads;
   const std::chrono::milliseconds deadline;
+  std::atomic<int> compiled{0};
 
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<JobPtr> queue;
   std::vector<JobPtr> running;
-  std::map<Digest, JobPtr> by_key;
+  std::map<std::string, JobPtr> by_digest;
   int runners = 0;
   int overrun = 0;
   bool finished = false;
@@ -156,8 +180,13 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   Thread watchdog;
 };
 
-CompilePool::CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options)
-    : state_(std::make_shared<State>(std::move(compiler), options)) {}
+bool Build::ended() const {
+  return kernel.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+CompilePool::CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options,
+                         std::shared_ptr<CompileCache> cache)
+    : state_(std::make_shared<State>(std::move(compiler), options, std::move(cache))) {}
 
 CompilePool::~CompilePool() {
   {
@@ -171,32 +200,54 @@ CompilePool::~CompilePool() {
   state_->watchdog.join();
 }
 
-std::shared_future<CompileResult> CompilePool::submit(CompileRequest request) {
-  const Digest key = request.digest({});
+Result<std::string> CompilePool::digest(const CompileRequest& request) {
+  KW_ASSIGN(const std::string identity, state_->compiler->identity());
+  return artifact_digest(request, identity, *state_->compiler).hex();
+}
+
+Build CompilePool::submit(CompileRequest request) {
+  Result<std::string> digest_of_it = digest(request);
+  if (!digest_of_it) return {.digest = {}, .kernel = ended_with(std::move(digest_of_it).error())};
+  return submit(std::move(request), *std::move(digest_of_it));
+}
+
+Build CompilePool::submit(CompileRequest request, std::string digest) {
+  Build build{.digest = std::move(digest), .kernel = {}};
+  if (state_->cache) {
+    if (auto kept = state_->cache->find(build.digest)) {
+      build.kernel = ended_with(std::move(kept));
+      build.stored = true;
+      return build;
+    }
+  }
   const std::lock_guard lock(state_->mutex);
-  if (const auto found = state_->by_key.find(key); found != state_->by_key.end()) {
-    return found->second->future;
+  if (const auto found = state_->by_digest.find(build.digest); found != state_->by_digest.end()) {
+    build.kernel = found->second->future;
+    return build;
   }
   auto job = std::make_shared<Job>();
   job->request = std::move(request);
-  job->key = key;
+  job->digest = build.digest;
   job->future = job->promise.get_future().share();
-  state_->by_key.emplace(key, job);
+  build.kernel = job->future;
+  state_->by_digest.emplace(job->digest, job);
   state_->queue.push_back(job);
   if (!state_->watched) {
     Result<Thread> watchdog = Thread::start([state = state_.get()] { state->watch(); });
     if (!watchdog) {
       state_->drop_queue(watchdog.error().code, watchdog.error().message);
-      return job->future;
+      return build;
     }
     state_->watchdog = *std::move(watchdog);
     state_->watched = true;
   }
   state_->add_runners();
-  return job->future;
+  return build;
 }
 
 int CompilePool::threads() const { return state_->threads; }
+
+int CompilePool::compiled() const { return state_->compiled; }
 
 Compiler& CompilePool::compiler() { return *state_->compiler; }
 

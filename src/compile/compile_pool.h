@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <string>
 
 #include "compile/compile_request.h"
 #include "compile/compiler.h"
@@ -14,13 +15,40 @@ namespace kernwright {
 
 using CompileResult = Result<std::shared_ptr<const CompiledKernel>>;
 
+/// Keeps compiled kernels beyond the process, by the digests of their artifacts. Thread-safe.
+class CompileCache {
+ public:
+  virtual ~CompileCache() = default;
+
+  /// Null where the artifact is not kept.
+  virtual std::shared_ptr<const CompiledKernel> find(const std::string& digest) = 0;
+
+  /// The artifact if it is kept by now, else what `compile` gives, which is kept. May wait for
+  /// another process that compiles the same.
+  virtual CompileResult find_or_compile(const std::string& digest,
+                                        const std::function<CompileResult()>& compile) = 0;
+};
+
+/// What becomes of a request.
+struct Build {
+  std::string digest;  ///< of the artifact, in hex; empty where there is no compiler
+  std::shared_future<CompileResult> kernel;  ///< never throws
+  bool stored = false;                       ///< the artifact was kept, so nothing is compiled
+
+  bool ended() const;
+  /// Waits.
+  CompileResult get() const { return kernel.get(); }
+};
+
 struct CompilePoolOptions {
   int threads = 0;  ///< 0: max(1, cores - 2), at least 2 where there are 2 cores
   std::chrono::milliseconds deadline{60'000};  ///< per compile, from its start
 };
 
-/// Compiles requests in parallel, on threads that it starts when there is work. Equal requests that
-/// are in flight are compiled once. Thread-safe.
+/// Gives the kernels of requests: those that its cache keeps, and others by compiling them, in
+/// parallel, on threads that it starts when there is work. It is the only way from a request to a
+/// kernel: the digest of a request is computed once, and equal requests that are in flight are
+/// compiled once. Thread-safe.
 ///
 /// A compile cannot be stopped. At its deadline it is abandoned: its waiters get `timed_out`, its
 /// result is dropped, and another thread takes its place. That happens for at most two abandoned
@@ -32,14 +60,25 @@ struct CompilePoolOptions {
 /// abandoned ones.
 class CompilePool {
  public:
-  CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options);
+  /// Without a `cache` nothing is kept.
+  CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options,
+              std::shared_ptr<CompileCache> cache = nullptr);
   ~CompilePool();
 
-  /// Starts the compile, or joins an equal one. The future never throws.
-  std::shared_future<CompileResult> submit(CompileRequest request);
+  /// The digest of the request's artifact, in hex. Loads the toolkit. Errors: `unavailable` without
+  /// one.
+  Result<std::string> digest(const CompileRequest& request);
+
+  /// Finds the kernel, or starts or joins its compile.
+  Build submit(CompileRequest request);
+  /// The same for a request whose digest is known.
+  Build submit(CompileRequest request, std::string digest);
 
   /// The number of compiles that run at the same time.
   int threads() const;
+  /// How many compiles have ended.
+  int compiled() const;
+  /// Compiles on the caller's thread, whatever the cache keeps.
   Compiler& compiler();
 
  private:

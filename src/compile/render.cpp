@@ -1,6 +1,7 @@
 #include "compile/render.h"
 
 #include "model/candidate/config_header.h"
+#include "support/hash.h"
 #include "support/text.h"
 
 namespace kernwright {
@@ -54,6 +55,16 @@ CompileRequest render_reference(const Operation& operation, const Problem& norma
   return make_request(operation.name + "/reference.cu", operation.reference_source,
                       operation.reference_headers, reference_config_header(operation, normalized),
                       catalog, concat("sm_", sm_arch), operation, normalized);
+}
+
+std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog) {
+  Hasher hasher;
+  for (const JsonFile& manifest : kernel_template.manifests) hasher.add("manifest", manifest.text);
+  hasher.add("source", kernel_template.source);
+  for (const auto* headers : {&catalog.headers(), &kernel_template.headers}) {
+    for (const DeviceHeader& header : *headers) hasher.add(header.name, header.text);
+  }
+  return hasher.finish().hex();
 }
 
 }  // namespace kernwright

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "compile/compile_request.h"
 #include "model/candidate/candidate.h"
 #include "model/catalog/catalog.h"
@@ -15,5 +17,8 @@ CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm
 /// The compile request of an operation's reference kernel.
 CompileRequest render_reference(const Operation& operation, const Problem& normalized,
                                 const Catalog& catalog, int sm_arch);
+
+/// Digest of all text that a template's candidates and kernels are made from, in hex.
+std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog);
 
 }  // namespace kernwright

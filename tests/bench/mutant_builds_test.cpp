@@ -68,9 +68,8 @@ class MutantBuildsToolkitTest : public ::testing::Test {
     pool_ = std::make_unique<CompilePool>(std::move(compiler), CompilePoolOptions{});
   }
 
-  std::vector<std::shared_future<CompileResult>> compile(
-      const std::vector<const MutantTry*>& tries) {
-    std::vector<std::shared_future<CompileResult>> compiled;
+  std::vector<Build> compile(const std::vector<const MutantTry*>& tries) {
+    std::vector<Build> compiled;
     for (const MutantTry* made : tries) compiled.push_back(pool_->submit(made->request));
     return compiled;
   }

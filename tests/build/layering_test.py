@@ -70,8 +70,9 @@ ROOMS = {
         "session": ["search", "candidates", "strategies", "finals", "cost", ""],
     },
     "service": {
-        "tune": [],
-        "serve": ["tune"],
+        "answer": [],
+        "tune": ["answer"],
+        "serve": ["tune", "answer"],
         "sweep": ["serve"],
         "report": ["serve"],
         "c": [],

@@ -1,8 +1,12 @@
 #include "compile/compile_pool.h"
 
 #include <atomic>
+#include <functional>
 #include <gtest/gtest.h>
 #include <latch>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -18,7 +22,10 @@ class FakeCompiler final : public Compiler {
   using Function = std::function<Result<CompiledKernel>(const CompileRequest&)>;
   explicit FakeCompiler(Function function) : function_(std::move(function)) {}
 
-  Result<std::string> identity() override { return std::string("fake 1.0"); }
+  Result<std::string> identity() override {
+    if (missing) return Error{ErrorCode::unavailable, "no toolkit"};
+    return std::string("fake 1.0");
+  }
   Result<CompiledKernel> compile(const CompileRequest& request) override {
     ++calls;
     const int now = ++running;
@@ -32,6 +39,7 @@ class FakeCompiler final : public Compiler {
     return Error{ErrorCode::unavailable, "the fake compiler does not link"};
   }
 
+  bool missing = false;
   std::atomic<int> calls = 0;
   std::atomic<int> running = 0;
   std::atomic<int> most = 0;
@@ -73,14 +81,14 @@ std::shared_ptr<FakeCompiler> gated(const std::shared_ptr<Gate>& gate) {
       });
 }
 
-using Futures = std::vector<std::shared_future<CompileResult>>;
+using Builds = std::vector<Build>;
 
 /// Submits the sources "0", "1", ...
-Futures submit_numbered(CompilePool& pool, int count) {
-  Futures futures;
-  futures.reserve(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; ++i) futures.push_back(pool.submit(request(std::to_string(i))));
-  return futures;
+Builds submit_numbered(CompilePool& pool, int count) {
+  Builds builds;
+  builds.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) builds.push_back(pool.submit(request(std::to_string(i))));
+  return builds;
 }
 
 template <typename Condition>
@@ -95,9 +103,9 @@ bool eventually(Condition condition) {
 TEST(CompilePoolTest, GivesEveryRequestItsOwnResult) {
   const auto compiler = std::make_shared<FakeCompiler>(kernel_of);
   CompilePool pool(compiler, {.threads = 3});
-  const Futures futures = submit_numbered(pool, 100);
+  const Builds builds = submit_numbered(pool, 100);
   for (int i = 0; i < 100; ++i) {
-    const CompileResult& result = futures[static_cast<std::size_t>(i)].get();
+    const CompileResult& result = builds[static_cast<std::size_t>(i)].get();
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_EQ((*result)->bits, std::to_string(i));
   }
@@ -114,7 +122,7 @@ TEST(CompilePoolTest, RunsAsManyCompilesAtOnceAsItHasThreads) {
       });
   CompilePool pool(compiler, {.threads = 5});
   EXPECT_EQ(pool.threads(), 5);
-  for (const auto& future : submit_numbered(pool, 5)) EXPECT_TRUE(future.get());
+  for (const Build& build : submit_numbered(pool, 5)) EXPECT_TRUE(build.get());
 }
 
 TEST(CompilePoolTest, EqualRequestsInFlightAreCompiledOnce) {
@@ -207,8 +215,8 @@ TEST(CompilePoolTest, AtMostTwoAbandonedCompilesAreReplaced) {
 TEST(CompilePoolTest, ClosingDropsWhatHasNotStartedAndWaitsForWhatHas) {
   const auto gate = std::make_shared<Gate>();
   const auto compiler = gated(gate);
-  std::shared_future<CompileResult> started;
-  std::shared_future<CompileResult> waiting;
+  Build started;
+  Build waiting;
   {
     CompilePool pool(compiler, {.threads = 1});
     started = pool.submit(request("slow"));
@@ -238,6 +246,58 @@ TEST(CompilePoolTest, ClosingDoesNotWaitForAnAbandonedCompile) {
   EXPECT_LE(left, 2);
   gate->open();
   EXPECT_TRUE(eventually([&] { return compiler->running == 0 && compiler.use_count() == 1; }));
+}
+
+/// Keeps everything in memory.
+class MemoryCache final : public CompileCache {
+ public:
+  std::shared_ptr<const CompiledKernel> find(const std::string& digest) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = kernels_.find(digest);
+    return found == kernels_.end() ? nullptr : found->second;
+  }
+  CompileResult find_or_compile(const std::string& digest,
+                                const std::function<CompileResult()>& compile) override {
+    CompileResult compiled = compile();
+    const std::lock_guard lock(mutex_);
+    if (compiled) kernels_.emplace(digest, *compiled);
+    return compiled;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const CompiledKernel>> kernels_;
+};
+
+TEST(CompilePoolTest, WhatTheCacheKeepsIsNotCompiledAgain) {
+  const auto compiler = std::make_shared<FakeCompiler>(kernel_of);
+  const auto cache = std::make_shared<MemoryCache>();
+  Build first;
+  {
+    CompilePool pool(compiler, {.threads = 1}, cache);
+    first = pool.submit(request("a"));
+    EXPECT_FALSE(first.stored);
+    ASSERT_TRUE(first.get());
+    EXPECT_EQ(pool.compiled(), 1);
+    EXPECT_EQ(first.digest, *pool.digest(request("a")));
+  }
+  CompilePool pool(compiler, {.threads = 1}, cache);
+  const Build second = pool.submit(request("a"));
+  EXPECT_TRUE(second.stored);
+  EXPECT_TRUE(second.ended());
+  EXPECT_EQ(second.digest, first.digest);
+  EXPECT_EQ(*second.get(), *first.get());
+  EXPECT_EQ(pool.compiled(), 0);
+  EXPECT_EQ(compiler->calls, 1);
+}
+
+TEST(CompilePoolTest, WithoutACompilerThereIsNoDigestAndNoKernel) {
+  const auto compiler = std::make_shared<FakeCompiler>(kernel_of);
+  compiler->missing = true;
+  CompilePool pool(compiler, {.threads = 1});
+  const Build build = pool.submit(request("a"));
+  EXPECT_EQ(build.digest, "");
+  EXPECT_EQ(build.get().error().code, ErrorCode::unavailable);
 }
 
 TEST(CompilePoolTest, ManyThreadsMaySubmit) {

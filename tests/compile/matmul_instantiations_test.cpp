@@ -104,7 +104,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
   struct Compile {
     const Candidate* candidate;
     std::string label;
-    std::shared_future<CompileResult> result;
+    Build result;
     InstructionCounts count;  ///< of the kernel that multiplies
   };
 

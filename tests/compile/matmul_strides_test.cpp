@@ -34,7 +34,7 @@ class MatmulStridesToolkitTest : public ToolkitWorld {
     return chosen;
   }
 
-  std::shared_future<CompileResult> submit(const Candidate& candidate) {
+  Build submit(const Candidate& candidate) {
     return pool_->submit(render(candidate, *catalog_, profile_.sm_arch));
   }
 
@@ -50,7 +50,7 @@ TEST_F(MatmulStridesToolkitTest, ASampleForEachProblemCompilesCleanly) {
   };
   struct Compile {
     std::string label;
-    std::shared_future<CompileResult> result;
+    Build result;
   };
   constexpr std::size_t kPlaces = 3;
   std::map<std::string_view, std::size_t> turn;  // of a template's problems

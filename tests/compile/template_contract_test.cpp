@@ -81,7 +81,7 @@ class TemplateContractToolkitTest : public ToolkitWorld {
     std::string label;
     std::int64_t allowed_spill_bytes = 0;
     std::string entry;
-    std::shared_future<CompileResult> result;
+    Build result;
   };
 
   static void expect_clean(const std::vector<Compile>& compiles) {

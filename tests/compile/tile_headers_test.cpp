@@ -48,7 +48,7 @@ TEST_F(TileHeadersToolkitTest, KernelsOfNoOperationCompileCleanly) {
 }
 
 TEST_F(TileHeadersToolkitTest, EachHeaderThatKnowsNoOperationCompilesAlone) {
-  std::vector<std::shared_future<CompileResult>> compiled;
+  std::vector<Build> compiled;
   std::vector<std::string> names;
   constexpr std::string_view kFolders[] = {"kernwright/math/", "kernwright/ptx/",
                                            "kernwright/tile/"};

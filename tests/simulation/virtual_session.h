@@ -25,12 +25,10 @@ class VirtualSession {
   VirtualSession(RecordedSpace space, std::string_view noise, std::uint64_t seed = 1)
       : VirtualSession(std::move(space), parse_noise(noise).value(), seed) {}
 
-  Result<SearchResult> run() {
+  Result<TuningResult> run() {
     auto strategy = make_strategy(options.strategy, search_space_, options.random_seed);
     if (!strategy) return strategy.error();
     TrialLog log{{}};
-    RecordKey key;
-    key.problem = space_.name;
     const SearchInput input{.candidates = candidates_.all(),
                             .space = search_space_,
                             .profile = profile_,
@@ -38,7 +36,7 @@ class VirtualSession {
                             .queue = queue_,
                             .runner = runner_,
                             .log = log,
-                            .key = key,
+                            .problem = space_.name,
                             .started = 0};
     return run_search(input, options);
   }

@@ -27,7 +27,7 @@ RecordedSpace small_space() {
 TuningRecord record_of(VirtualSession& session) {
   auto found = session.run();
   EXPECT_TRUE(found) << found.error().message;
-  return found ? found->result.record : TuningRecord{};
+  return found ? found->record : TuningRecord{};
 }
 
 /// When the finals of a session with this noise and seed take place.
@@ -39,7 +39,7 @@ FinalsTime finals_time(const NoiseModel& noise, std::uint64_t seed) {
   VirtualSession session(small_space(), noise, seed);
   auto found = session.run();
   EXPECT_TRUE(found);
-  const TimeShares& shares = found->result.shares;
+  const TimeShares& shares = found->shares;
   return {shares.wall_seconds - shares.finals_seconds, shares.wall_seconds};
 }
 
@@ -51,8 +51,8 @@ TEST(VirtualSessionTest, TheBudgetHoldsInVirtualSeconds) {
     ASSERT_TRUE(found) << found.error().message;
     EXPECT_LE(session.seconds(), 1.05 * seconds + 0.5);
     EXPECT_GE(session.seconds(), 0.7 * seconds) << "and is used";
-    EXPECT_EQ(found->result.record.search.stop_reason, "budget");
-    const TimeShares& shares = found->result.shares;
+    EXPECT_EQ(found->record.search.stop_reason, "budget");
+    const TimeShares& shares = found->shares;
     EXPECT_NEAR(shares.setup_seconds + shares.settle_seconds + shares.measure_seconds +
                     shares.filler_seconds + shares.finals_seconds,
                 shares.wall_seconds, 0.05 * shares.wall_seconds);
@@ -88,7 +88,7 @@ TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) 
   session.options.budget.seconds = 6;
   const auto found = session.run();
   ASSERT_TRUE(found) << found.error().message;
-  const std::vector<Trial>& trials = found->result.trials;
+  const std::vector<Trial>& trials = found->trials;
   ASSERT_GE(trials.size(), 4U);
   EXPECT_EQ(trials[0].choice.configuration,
             space.configurations[space.default_index].configuration);
@@ -97,7 +97,7 @@ TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) 
         << i;
   }
 
-  const TuningRecord& record = found->result.record;
+  const TuningRecord& record = found->record;
   EXPECT_LT(record.measured, kFewestLooks);
   EXPECT_TRUE(hardly_looked(record));
   EXPECT_EQ(record.verdict, Verdict::unresolved);
@@ -288,8 +288,8 @@ TEST(VirtualSessionTest, FailuresCostTheirCandidatesAlone) {
     session.options.budget.seconds = 120;  // a time-out and a new process take their time
     auto found = session.run();
     ASSERT_TRUE(found) << found.error().message;
-    EXPECT_EQ(session.regret(found->result.record), 0);
-    const auto failed = std::count_if(found->result.trials.begin(), found->result.trials.end(),
+    EXPECT_EQ(session.regret(found->record), 0);
+    const auto failed = std::count_if(found->trials.begin(), found->trials.end(),
                                       [](const Trial& t) { return t.outcome != Outcome::ok; });
     EXPECT_EQ(failed, 25);
   }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/layers/artifact_cache.h"
 #include "compile/compiler.h"
 #include "model/catalog/catalog.h"
 #include "support/files.h"
@@ -210,25 +211,29 @@ struct ToySession {
   ToyCatalog catalog;
   DeviceProfile profile = find_profile("h200").value();
   std::shared_ptr<FakeCompiler> compiler = std::make_shared<FakeCompiler>();
-  CompilePool pool{compiler, {.threads = 4}};
+  ScopedTempDir folder;
+  TieredCache cache{folder / "cache"};
+  CompilePool pool{compiler,
+                   {.threads = 4},
+                   std::make_shared<ArtifactCache>(cache, std::chrono::milliseconds(0))};
   LandscapeRunner runner;
-  ScopedTempDir cache;
-  ArtifactStore artifacts{cache / "artifacts"};
   TuningOptions options;
 
   ToySession() {
     options.strategy = "exhaustive";
     options.clock_seconds = [this] { return runner.clock_seconds; };
   }
-  Result<TuningResult> run() {
-    const Problem problem = catalog.problem();
-    const RecordKey key{problem.text(), "sm_90", "h200", {}};
-    TuningSession session(
-        *catalog, catalog.operation(), problem, profile, key,
-        {.template_digest = {}, .compiler = "fake 1.0", .driver = "1", .kernwright = "0"}, pool,
-        artifacts);
-    return session.run(runner, options);
+  TuningInput input() {
+    return {.catalog = *catalog,
+            .operation = catalog.operation(),
+            .normalized = catalog.problem(),
+            .profile = profile,
+            .pool = pool,
+            .key = {catalog.problem().text(), "sm_90", "h200", {}},
+            .environment = {
+                .template_digest = {}, .compiler = "fake 1.0", .driver = "1", .kernwright = "0"}};
   }
+  Result<TuningResult> run() { return TuningSession(input()).run(runner, options); }
 };
 
 /// A bowl over A and B with its best, 3 us, at A=5 B=3 R=2; toy/other takes 50 us.

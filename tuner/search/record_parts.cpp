@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "support/text.h"
-#include "support/utc.h"
 #include "tuner/strategies/regret.h"
 
 namespace kernwright {
@@ -85,11 +84,6 @@ TuningRecord search_record(const SearchEvidence& evidence) {
   const SearchInput& input = evidence.input;
   const RaceResult& race = evidence.finals.race;
   TuningRecord record;
-  record.key = input.key;
-  record.environment = input.environment;
-  record.device_name = input.profile.name;
-  record.roofline_us = input.roofline_us;
-  record.created = utc_now();
   record.grade = RecordGrade::measured;
   add_finalists(evidence, record);
   record.rounds = race.rounds;

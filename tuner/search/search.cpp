@@ -45,7 +45,7 @@ class Search {
         visits_(input, options.random_seed, clock_, incumbent_, screening_, book_, survivors_,
                 shares_) {}
 
-  Result<SearchResult> run();
+  Result<TuningResult> run();
 
  private:
   Result<void> audit();
@@ -55,7 +55,7 @@ class Search {
   Result<void> fill_idle_time();
   std::string_view stop_reason();
   Result<FinalsResult> finals();
-  SearchResult conclude(FinalsResult finals);
+  TuningResult conclude(FinalsResult finals);
   void report_progress();
 
   const SearchInput& input_;
@@ -76,13 +76,13 @@ class Search {
   CandidateVisits visits_;
 };
 
-Result<SearchResult> Search::run() {
+Result<TuningResult> Search::run() {
   report_progress();
   KW_TRY(audit());
   shares_.setup_seconds = clock_.elapsed();
   static_cast<void>(input_.runner.take_use());  // of the set-up
   KW_TRY(screen());
-  if (survivors_.empty()) return none_passed(input_.key.problem, book_.trials());
+  if (survivors_.empty()) return none_passed(input_.problem, book_.trials());
   KW_ASSIGN(FinalsResult found, clock_.timed(shares_.finals_seconds, [this] { return finals(); }));
   return conclude(std::move(found));
 }
@@ -170,7 +170,7 @@ Result<FinalsResult> Search::finals() {
   race.clock_seconds = clock_.seconds;
   KW_ASSIGN(FinalsResult found,
             run_finals(input_.runner, input_.candidates, race, survivors_, book_));
-  if (found.race.finalists.empty()) return none_passed(input_.key.problem, book_.trials());
+  if (found.race.finalists.empty()) return none_passed(input_.problem, book_.trials());
   if (const Result<LaunchTimes>& paths = found.launch_paths; !paths) {
     if (input_.runner.lost()) return paths.error();
     book_.note(concat("the launch paths could not be measured: ", paths.error().message));
@@ -181,38 +181,37 @@ Result<FinalsResult> Search::finals() {
   return found;
 }
 
-SearchResult Search::conclude(FinalsResult finals) {
+TuningResult Search::conclude(FinalsResult finals) {
   shares_.wall_seconds = clock_.elapsed();
   shares_.device = input_.runner.take_use();
   shares_.compile_seconds = input_.queue.compile_seconds();
   shares_.compile_threads = input_.queue.threads();
-  SearchResult found;
-  found.result.record = search_record({.input = input_,
-                                       .options = options_,
-                                       .book = book_,
-                                       .survivors = survivors_.all(),
-                                       .finals = finals,
-                                       .audit = audit_,
-                                       .stop_reason = stop_reason_,
-                                       .settle_seconds = shares_.settle_seconds,
-                                       .wall_seconds = shares_.wall_seconds,
-                                       .device = shares_.device});
-  for (const RaceResult::Finalist& finalist : finals.race.finalists) {
-    found.finalists.push_back(survivors_[finalist.survivor].compiled);
-  }
-  if (gap_dominated(found.result.record.winner)) {
+  TuningResult found;
+  found.record = search_record({.input = input_,
+                                .options = options_,
+                                .book = book_,
+                                .survivors = survivors_.all(),
+                                .finals = finals,
+                                .audit = audit_,
+                                .stop_reason = stop_reason_,
+                                .settle_seconds = shares_.settle_seconds,
+                                .wall_seconds = shares_.wall_seconds,
+                                .device = shares_.device});
+  const RaceResult::Finalist& winner = finals.race.finalists[finals.race.decision.winner];
+  found.kernel = survivors_[winner.survivor].compiled.kernel;
+  if (gap_dominated(found.record.winner)) {
     book_.note("the time between kernels is more than a fifth of the winner's");
   }
-  found.result.shares = shares_;
-  found.result.rejected = input_.rejected;
-  found.result.trials = book_.trials();
-  found.result.notes = book_.notes();
+  found.shares = shares_;
+  found.rejected = input_.rejected;
+  found.trials = book_.trials();
+  found.notes = book_.notes();
   return found;
 }
 
 }  // namespace
 
-Result<SearchResult> run_search(const SearchInput& input, const TuningOptions& options) {
+Result<TuningResult> run_search(const SearchInput& input, const TuningOptions& options) {
   return Search(input, options).run();
 }
 

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cache/records/record.h"
+#include "compile/compile_request.h"
 #include "model/candidate/candidate.h"
 #include "tuner/finals/survivor.h"
 #include "tuner/runner.h"
@@ -78,6 +80,7 @@ struct TimeShares {
 
 struct TuningResult {
   TuningRecord record;
+  std::shared_ptr<const CompiledKernel> kernel;  ///< the winner's
   std::vector<Trial> trials;
   TimeShares shares;
   int rejected = 0;  ///< configurations that are no candidates
@@ -98,21 +101,14 @@ struct SearchInput {
   CompileQueue& queue;
   Runner& runner;
   TrialLog& log;
-  RecordKey key = {};
-  RecordEnvironment environment = {};
+  std::string problem;     ///< named in errors
   int rejected = 0;        ///< configurations that are no candidates
   double roofline_us = 0;  ///< 0: not known
   double started = 0;      ///< on the options' clock: when the budget began to run
 };
 
-/// What a search found. The record lacks what its caller knows: the digest of the winner's template
-/// and the device's UUID.
-struct SearchResult {
-  TuningResult result;
-  std::vector<CompiledCandidate> finalists;
-};
-
-/// Searches for the fastest candidate and returns its record.
+/// Searches for the fastest candidate and returns the record's evidence. The record lacks what the
+/// search does not know (see `complete`).
 ///
 /// It visits whichever candidate is compiled, the default first (`CandidateVisits`). Each candidate
 /// is checked before it is timed, and two samples decide whether it may race. While no compile is
@@ -123,6 +119,6 @@ struct SearchResult {
 ///
 /// The options have a clock. Errors: that no candidate passed, which names the commonest outcome;
 /// that the device was lost.
-Result<SearchResult> run_search(const SearchInput& input, const TuningOptions& options);
+Result<TuningResult> run_search(const SearchInput& input, const TuningOptions& options);
 
 }  // namespace kernwright

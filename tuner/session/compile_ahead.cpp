@@ -1,7 +1,6 @@
 #include "tuner/session/compile_ahead.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "compile/render.h"
@@ -10,18 +9,12 @@ namespace kernwright {
 
 void CompileAhead::start(std::size_t candidate) {
   CompileRequest request = render(candidates_[candidate], catalog_, sm_arch_);
-  const std::string digest = artifact_digest(request, compiler_, pool_.compiler()).hex();
+  const Result<std::string> known = pool_.digest(request);
+  // Without a compiler there is no digest, and all requests fail alike.
+  const std::string digest = known ? *known : std::string();
   if (!compiles_.contains(digest)) {
-    Compile compile;
-    if (Lookup<CompiledKernel> stored = artifacts_.get(digest)) {
-      std::promise<CompileResult> promise;
-      promise.set_value(std::make_shared<const CompiledKernel>(*std::move(stored.value)));
-      compile.future = promise.get_future().share();
-      compile.stored = true;
-    } else {
-      compile.future = pool_.submit(std::move(request));
-    }
-    compiles_.emplace(digest, std::move(compile));
+    compiles_[digest].build =
+        known ? pool_.submit(std::move(request), digest) : pool_.submit(std::move(request));
   }
   pending_.push_back({candidate, digest});
 }
@@ -34,8 +27,7 @@ bool CompileAhead::wants_more() const {
 }
 
 bool CompileAhead::has_ended(const Pending& pending) const {
-  using namespace std::chrono_literals;
-  return compiles_.at(pending.digest).future.wait_for(0s) == std::future_status::ready;
+  return compiles_.at(pending.digest).build.ended();
 }
 
 bool CompileAhead::ended(std::size_t candidate) const {
@@ -47,11 +39,11 @@ bool CompileAhead::ended(std::size_t candidate) const {
 
 CompileAhead::Ready CompileAhead::finish(const std::deque<Pending>::iterator& pending) {
   Compile& compile = compiles_.at(pending->digest);
-  Ready ready{pending->candidate, std::move(pending->digest), compile.future.get()};
+  Ready ready{pending->candidate, std::move(pending->digest), compile.build.get()};
   pending_.erase(pending);
   if (!std::exchange(compile.counted, true)) {
     ++compiled_;
-    if (ready.kernel && !compile.stored) compile_seconds_ += ready.kernel.value()->seconds;
+    if (ready.kernel && !compile.build.stored) compile_seconds_ += ready.kernel.value()->seconds;
   }
   return ready;
 }

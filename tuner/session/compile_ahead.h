@@ -1,14 +1,12 @@
 #pragma once
 
 #include <deque>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "cache/stores/artifact_store.h"
 #include "model/candidate/candidate.h"
 #include "model/catalog/catalog.h"
 #include "tuner/search/compile_queue.h"
@@ -16,19 +14,13 @@
 
 namespace kernwright {
 
-/// The queue on a compile pool. Requests that are equal, and those whose artifact is stored, are
-/// compiled once or not at all.
+/// The queue on a compile pool. Equal requests are one compile.
 class CompileAhead final : public CompileQueue {
  public:
-  /// `candidates` outlives it. `compiler` is the identity that enters artifact digests.
+  /// The arguments outlive it.
   CompileAhead(std::span<const Candidate> candidates, const Catalog& catalog, int sm_arch,
-               std::string compiler, CompilePool& pool, const ArtifactStore& artifacts)
-      : candidates_(candidates),
-        catalog_(catalog),
-        sm_arch_(sm_arch),
-        compiler_(std::move(compiler)),
-        pool_(pool),
-        artifacts_(artifacts) {}
+               CompilePool& pool)
+      : candidates_(candidates), catalog_(catalog), sm_arch_(sm_arch), pool_(pool) {}
 
   void start(std::size_t candidate) override;
   bool wants_more() const override;
@@ -42,8 +34,7 @@ class CompileAhead final : public CompileQueue {
 
  private:
   struct Compile {
-    std::shared_future<CompileResult> future;
-    bool stored = false;
+    Build build;
     bool counted = false;
   };
   struct Pending {
@@ -57,9 +48,7 @@ class CompileAhead final : public CompileQueue {
   std::span<const Candidate> candidates_;
   const Catalog& catalog_;
   int sm_arch_;
-  std::string compiler_;
   CompilePool& pool_;
-  const ArtifactStore& artifacts_;
   std::map<std::string, Compile> compiles_;  ///< by digest
   std::deque<Pending> pending_;
   int compiled_ = 0;

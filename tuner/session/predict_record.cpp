@@ -8,9 +8,7 @@
 
 #include "compile/render.h"
 #include "support/try.h"
-#include "support/utc.h"
 #include "tuner/candidates/candidate_list.h"
-#include "tuner/cost/cost_model.h"
 #include "tuner/search/compiled_trial.h"
 #include "tuner/search/record_parts.h"
 #include "tuner/session/compile_ahead.h"
@@ -45,23 +43,15 @@ std::vector<std::size_t> best_of_each_group(const CandidateList& list,
 
 }  // namespace
 
-Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
-                                    const Problem& normalized, const DeviceProfile& profile,
-                                    RecordKey key, RecordEnvironment environment, CompilePool& pool,
-                                    const ArtifactStore& artifacts, const TuningBudget& budget,
+Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget& budget,
                                     const std::map<std::string, Override>& banned) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   KW_ASSIGN(const CandidateList candidates,
-            enumerate_candidates(catalog, operation, normalized, profile));
-  std::string compiler = environment.compiler;
-  if (compiler.empty()) {
-    KW_ASSIGN(compiler, pool.compiler().identity());
-  }
-  CompileAhead ahead(candidates.candidates, catalog, profile.sm_arch, std::move(compiler), pool,
-                     artifacts);
+            enumerate_candidates(input.catalog, input.operation, input.normalized, input.profile));
+  CompileAhead ahead(candidates.candidates, input.catalog, input.profile.sm_arch, input.pool);
 
   struct Usable {
     std::size_t trial;
@@ -73,7 +63,7 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   std::vector<Usable> usable;
   const std::vector<std::size_t> order = best_of_each_group(candidates, banned);
   const auto count = static_cast<std::size_t>(std::max(budget.trials, 1));
-  const auto threads = static_cast<std::size_t>(pool.threads());
+  const auto threads = static_cast<std::size_t>(input.pool.threads());
   std::size_t started = 0;
   for (std::size_t taken = 0; taken < order.size(); ++taken) {
     if (taken >= count && !usable.empty()) break;
@@ -89,22 +79,25 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
       return ready.kernel.error();
     }
     const Candidate& candidate = candidates.candidates[order[taken]];
-    Trial trial =
-        compiled_trial(candidate, candidates.predicted_us[order[taken]], ready.kernel, profile);
+    Trial trial = compiled_trial(candidate, candidates.predicted_us[order[taken]], ready.kernel,
+                                 input.profile);
     if (trial.outcome == Outcome::ok) {
       usable.push_back(
           {result.trials.size(), order[taken] == candidates.default_index, std::move(ready)});
     }
     result.trials.push_back(std::move(trial));
     if (result.trials.size() == std::min(count, order.size()) && usable.empty() &&
-        operation.takes_function(normalized)) {
+        input.operation.takes_function(input.normalized)) {
       // A function that does not compile does so nowhere.
       const CompileResult reference =
-          pool.submit(render_reference(operation, normalized, catalog, profile.sm_arch)).get();
+          input.pool
+              .submit(render_reference(input.operation, input.normalized, input.catalog,
+                                       input.profile.sm_arch))
+              .get();
       if (!reference) return reference.error();
     }
   }
-  if (usable.empty()) return none_passed(normalized.text(), result.trials);
+  if (usable.empty()) return none_passed(input.normalized.text(), result.trials);
   // What the compiler warned of costs speed that the model does not know of.
   std::sort(usable.begin(), usable.end(), [](const Usable& a, const Usable& b) {
     const auto rank = [](const Usable& u) {
@@ -114,21 +107,14 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
   });
 
   TuningRecord& record = result.record;
-  record.key = std::move(key);
-  record.environment = std::move(environment);
   record.grade = RecordGrade::predicted;
   for (std::size_t i = 0; i < std::min(usable.size(), 1 + kMostRunnersUp); ++i) {
     const CompileAhead::Ready& ready = usable[i].ready;
-    if (!artifacts.get(ready.digest)) {
-      // A failure costs the cache an entry, not the caller the prediction.
-      if (auto put = artifacts.put(ready.digest, *ready.kernel.value()); !put) {
-        result.notes.push_back(put.error().message);
-      }
-    }
     RankedConfiguration ranked = ranked_configuration(result.trials[usable[i].trial], ready.digest);
     ranked.traits.is_default = usable[i].is_default;
     if (i == 0) {
       record.winner = std::move(ranked);
+      result.kernel = *ready.kernel;
     } else {
       record.runners_up.push_back(std::move(ranked));
     }
@@ -138,15 +124,13 @@ Result<TuningResult> predict_record(const Catalog& catalog, const Operation& ope
                      return a.predicted_us < b.predicted_us;
                    });
   record.candidates = static_cast<int>(candidates.candidates.size());
-  record.device_name = profile.name;
-  record.roofline_us = roofline_us(operation, normalized, profile);
-  record.created = utc_now();
+  complete(record, input);
   record.wall_seconds = elapsed();
   result.rejected = candidates.rejected;
   result.notes.insert(result.notes.end(), candidates.notes.begin(), candidates.notes.end());
   result.shares.wall_seconds = record.wall_seconds;
   result.shares.compile_seconds = ahead.compile_seconds();
-  result.shares.compile_threads = pool.threads();
+  result.shares.compile_threads = input.pool.threads();
   return result;
 }
 

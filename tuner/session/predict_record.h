@@ -4,11 +4,8 @@
 #include <string>
 
 #include "cache/records/override.h"
-#include "cache/records/record.h"
-#include "cache/stores/artifact_store.h"
-#include "compile/compile_pool.h"
-#include "model/catalog/catalog.h"
 #include "tuner/search/search.h"
+#include "tuner/session/tuning_input.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -26,10 +23,7 @@ inline constexpr double kModelDoubt = 0.03;
 /// The record has the fastest first, with at most `kMostRunnersUp` runners-up. The winner is the
 /// default, which was chosen by hand, unless some candidate is predicted to be faster by more than
 /// `kModelDoubt`.
-Result<TuningResult> predict_record(const Catalog& catalog, const Operation& operation,
-                                    const Problem& normalized, const DeviceProfile& profile,
-                                    RecordKey key, RecordEnvironment environment, CompilePool& pool,
-                                    const ArtifactStore& artifacts, const TuningBudget& budget,
+Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget& budget,
                                     const std::map<std::string, Override>& banned = {});
 
 /// Whether the winner of a prediction is the default although another candidate is predicted to be

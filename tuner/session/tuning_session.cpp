@@ -25,29 +25,16 @@ double steady_seconds() {
 
 }  // namespace
 
-TuningSession::TuningSession(const Catalog& catalog, const Operation& operation, Problem normalized,
-                             const DeviceProfile& profile, RecordKey key,
-                             RecordEnvironment environment, CompilePool& pool,
-                             const ArtifactStore& artifacts)
-    : catalog_(catalog),
-      operation_(operation),
-      problem_(std::move(normalized)),
-      profile_(profile),
-      key_(std::move(key)),
-      environment_(std::move(environment)),
-      pool_(pool),
-      artifacts_(artifacts) {}
-
 Result<void> TuningSession::enumerate() {
   if (list_) return {};
-  KW_ASSIGN(list_, enumerate_candidates(catalog_, operation_, problem_, profile_));
+  KW_ASSIGN(list_, enumerate_candidates(in_.catalog, in_.operation, in_.normalized, in_.profile));
   return {};
 }
 
 Result<void> TuningSession::compile_first_choices() {
   KW_TRY(enumerate());
-  const SearchSpace space = make_search_space(*list_, profile_, {});
-  const auto threads = static_cast<std::size_t>(pool_.threads());
+  const SearchSpace space = make_search_space(*list_, in_.profile, {});
+  const auto threads = static_cast<std::size_t>(in_.pool.threads());
   std::vector<std::size_t> choices{list_->default_index};
   // One more than are wanted: what is compiled as the default is serves for both.
   const int default_group = space.group_of[list_->default_index];
@@ -58,7 +45,8 @@ Result<void> TuningSession::compile_first_choices() {
   }
   for (const std::size_t choice : choices) {
     // Nobody waits: the search asks again.
-    static_cast<void>(pool_.submit(render(list_->candidates[choice], catalog_, profile_.sm_arch)));
+    static_cast<void>(
+        in_.pool.submit(render(list_->candidates[choice], in_.catalog, in_.profile.sm_arch)));
   }
   return {};
 }
@@ -73,38 +61,27 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
     if (!kept) notes.push_back(kept.error().message);
   };
   TrialLog log(options.trial_log);
-  note(log.begin(key_, environment_));
+  note(log.begin(in_.key, in_.environment));
   KW_TRY(enumerate());
   const CandidateList& list = *list_;
   std::vector<Choice> warm_starts = options.warm_starts;
   if (options.incumbent) warm_starts.insert(warm_starts.begin(), *options.incumbent);
-  const SearchSpace space = make_search_space(list, profile_, warm_starts);
+  const SearchSpace space = make_search_space(list, in_.profile, warm_starts);
   KW_ASSIGN(auto strategy, make_strategy(options.strategy, space, options.random_seed));
-  std::string compiler = environment_.compiler;
-  if (compiler.empty()) {
-    KW_ASSIGN(compiler, pool_.compiler().identity());
-  }
-  CompileAhead ahead(list.candidates, catalog_, profile_.sm_arch, std::move(compiler), pool_,
-                     artifacts_);
+  CompileAhead ahead(list.candidates, in_.catalog, in_.profile.sm_arch, in_.pool);
   const SearchInput input{.candidates = list.candidates,
                           .space = space,
-                          .profile = profile_,
+                          .profile = in_.profile,
                           .strategy = *strategy,
                           .queue = ahead,
                           .runner = runner,
                           .log = log,
-                          .key = key_,
-                          .environment = environment_,
+                          .problem = in_.normalized.text(),
                           .rejected = list.rejected,
-                          .roofline_us = roofline_us(operation_, problem_, profile_),
+                          .roofline_us = roofline_us(in_.operation, in_.normalized, in_.profile),
                           .started = started};
-  KW_ASSIGN(auto found, run_search(input, options));
-  for (const CompiledCandidate& finalist : found.finalists) {
-    if (!artifacts_.get(finalist.digest)) {
-      note(artifacts_.put(finalist.digest, *finalist.kernel));
-    }
-  }
-  TuningResult result = std::move(found.result);
+  KW_ASSIGN(TuningResult result, run_search(input, options));
+  complete(result.record, in_);
   notes.insert(notes.end(), list.notes.begin(), list.notes.end());
   for (std::string& message : result.notes) {
     if (std::find(notes.begin(), notes.end(), message) == notes.end()) {

@@ -1,32 +1,25 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
+#include <utility>
 
-#include "cache/records/record.h"
-#include "cache/stores/artifact_store.h"
-#include "compile/compile_pool.h"
-#include "model/catalog/catalog.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/runner.h"
 #include "tuner/search/search.h"
+#include "tuner/session/tuning_input.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
 /// The search for one problem on one device, see `run_search`: enumerates the candidates, compiles
-/// them on the pool, and returns the record of the winner with its evidence. Artifacts of all
-/// finalists are put into `artifacts`.
+/// them on the pool, and returns the whole record of the winner.
 class TuningSession {
  public:
-  TuningSession(const Catalog& catalog, const Operation& operation, Problem normalized,
-                const DeviceProfile& profile, RecordKey key, RecordEnvironment environment,
-                CompilePool& pool, const ArtifactStore& artifacts);
+  explicit TuningSession(TuningInput input) : in_(std::move(input)) {}
 
   /// Has the pool compile what a search measures first, while the runner opens: the default and the
-  /// cost model's first choices, one per thread. The search finds them if the pool's compiler keeps
-  /// what it compiles in `artifacts`. Errors: those of `enumerate_candidates`.
+  /// cost model's first choices, one per thread. The search finds them if the pool has a cache.
+  /// Errors: those of `enumerate_candidates`.
   Result<void> compile_first_choices();
 
   /// Runs the search. Errors: those of `enumerate_candidates`; that no candidate passed, which
@@ -36,14 +29,7 @@ class TuningSession {
  private:
   Result<void> enumerate();
 
-  const Catalog& catalog_;
-  const Operation& operation_;
-  Problem problem_;
-  const DeviceProfile& profile_;
-  RecordKey key_;
-  RecordEnvironment environment_;
-  CompilePool& pool_;
-  const ArtifactStore& artifacts_;
+  const TuningInput in_;
   std::optional<CandidateList> list_;
 };
 

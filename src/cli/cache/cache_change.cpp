@@ -62,7 +62,7 @@ Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const Ser
   if (flags.kernel_template.empty()) return std::optional<Choice>();
   KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
   KW_ASSIGN(const Candidate candidate,
-            service.candidate(normalized, flags.kernel_template.getValue(), parameters));
+            service.site().candidate(normalized, flags.kernel_template.getValue(), parameters));
   return std::optional(Choice{flags.kernel_template, candidate.configuration});
 }
 
@@ -71,14 +71,13 @@ Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore
                                       const Problem& normalized) {
   KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, normalized));
   if (named) return std::vector{*std::move(named)};
-  MissReason reason = MissReason::none;
-  const std::vector<GradedRecord> records = service.records(normalized, reason);
-  if (!records.empty()) {
-    const HeadWinner& served = records.front().head.winner;
+  const Answers answers = service.answers().look_up(normalized);
+  if (!answers.records.empty()) {
+    const HeadWinner& served = answers.records.front().head.winner;
     return std::vector{served.choice};
   }
   return Error{ErrorCode::invalid_argument,
-               concat("no record for ", normalized.text(), " (", to_string(reason),
+               concat("no record for ", normalized.text(), " (", to_string(answers.reason),
                       "): name the candidate with --template and --configuration")};
 }
 
@@ -86,7 +85,7 @@ Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore
 Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& service,
                                     const Problem& normalized) {
   KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, normalized));
-  const Decisions decisions = service.decisions(normalized);
+  const Decisions decisions = service.answers().look_up(normalized).decisions;
   std::vector<Choice> all;
   const auto add = [&](const Override& made) {
     if (!named || *named == made.choice) all.push_back(made.choice);
@@ -169,7 +168,7 @@ Status decide(const CacheFlags& flags) {
   if (!problem) return report(problem.error());
   const Result<std::shared_ptr<ServiceCore>> service = flags.service.open();
   if (!service) return report(service.error());
-  const Result<ServiceCore::Named> named = (*service)->name(*problem);
+  const Result<Named> named = (*service)->name(*problem);
   if (!named) return report(named.error());
   const OverrideAction action = *parse_override_action(flags.words.front());
   const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, named->problem)
@@ -177,7 +176,7 @@ Status decide(const CacheFlags& flags) {
   if (!decided) return report(decided.error());
   Json rows = Json::array();
   for (const Choice& one : *decided) {
-    const Override made{.key = (*service)->key(named->problem),
+    const Override made{.key = (*service)->site().key(named->problem),
                         .action = action,
                         .choice = one,
                         .why = flags.why,

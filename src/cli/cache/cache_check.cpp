@@ -66,8 +66,8 @@ class Recompiler {
   explicit Recompiler(const CacheFlags& flags) : flags_(flags) {}
 
   /// Errors: those of the toolkit, or that there is none.
-  Result<ServiceCore::Recompiled> recompile(const RecordHead& head) {
-    if (!find_profile(head.key.sku)) return ServiceCore::Recompiled::other_code;
+  Result<Builder::Recompiled> recompile(const RecordHead& head) {
+    if (!find_profile(head.key.sku)) return Builder::Recompiled::other_code;
     std::shared_ptr<ServiceCore>& service = services_[head.key.sku];
     if (!service) {
       ServiceOptions options = flags_.service.options();
@@ -154,13 +154,13 @@ Status verify_cache(const CacheFlags& flags) {
       continue;
     }
     if (!flags.recompile) continue;
-    const Result<ServiceCore::Recompiled> again = recompiler.recompile(head);
+    const Result<Builder::Recompiled> again = recompiler.recompile(head);
     if (!again) return report(again.error());
-    if (*again == ServiceCore::Recompiled::other_code) {
+    if (*again == Builder::Recompiled::other_code) {
       ++not_comparable;
     } else {
       ++recompiled;
-      if (*again == ServiceCore::Recompiled::differs) {
+      if (*again == Builder::Recompiled::differs) {
         defects.note(path, concat("its winner's artifact ", head.winner.artifact,
                                   " is not what compiling it again gives"));
       }

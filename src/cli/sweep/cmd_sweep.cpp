@@ -198,7 +198,7 @@ class Sweep : public Command {
         continue;
       }
       if (!result.unstored.empty()) ++failed;
-      const Result<ServiceCore::Named> named = service.name(problems[i]);
+      const Result<Named> named = service.name(problems[i]);
       if (!named) return report(named.error());
       const ReportRow row = report_row(*result.record, *named->operation, service.profile());
       Json object = record_json(*result.record);

@@ -164,7 +164,7 @@ Result<double> time_gaps(ServiceCore& core, const DriverApi& api, CUstream strea
   request.name = "empty.cu";
   request.source = "extern \"C\" __global__ void empty() {}\n";
   request.target = concat("sm_", core.profile().sm_arch);
-  const CompileResult compiled = core.pool().submit(request).get();
+  const CompileResult compiled = core.builder().pool().submit(request).get();
   if (!compiled) return compiled.error();
   ExecutionPlan empty;
   for (const LaunchPlan& launch : plan.launches) {

@@ -45,9 +45,10 @@ class Shares {
 /// The kernel that a record's winner is.
 Result<ProvenKernel> compile_winner(ServiceCore& core, const Problem& problem,
                                     const TuningRecord& record) {
-  KW_ASSIGN(Candidate candidate, core.candidate(problem, record.winner.choice.kernel_template,
-                                                record.winner.choice.configuration.values()));
-  KW_ASSIGN(Artifact artifact, core.compile(candidate));
+  KW_ASSIGN(Candidate candidate,
+            core.site().candidate(problem, record.winner.choice.kernel_template,
+                                  record.winner.choice.configuration.values()));
+  KW_ASSIGN(Artifact artifact, core.builder().build(candidate));
   return ProvenKernel{std::move(candidate), std::move(artifact.kernel)};
 }
 
@@ -85,7 +86,7 @@ void measure(UnfusedReport::Side& side, const ComparedSide& measured) {
 Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
                                      const RecordOf& record_of, double seconds,
                                      std::uint64_t seed) {
-  KW_ASSIGN(const ServiceCore::Named named, core.name(problem));
+  KW_ASSIGN(const Named named, core.name(problem));
   KW_ASSIGN(UnfusedForm form, unfused_form(core.catalog(), *named.operation, named.problem));
 
   std::vector<Problem> problems{named.problem};
@@ -120,7 +121,7 @@ Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
   match.form = std::move(form);
   match.kernels.assign(std::make_move_iterator(compiled.begin() + 1),
                        std::make_move_iterator(compiled.end()));
-  KW_ASSIGN(const UnfusedComparison compared, core.compare_unfused(match, seed));
+  KW_ASSIGN(const UnfusedComparison compared, core.desk().compare_unfused(match, seed));
   report.measured = true;
   measure(report.fused, compared.fused);
   measure(report.unfused, compared.unfused);

@@ -1,71 +1,85 @@
 #include "service/serve/core.h"
 
-#include <chrono>
-#include <future>
+#include <algorithm>
 #include <utility>
 
 #include "cache/entries/default_root.h"
-#include "compile/render.h"
+#include "cache/entries/key_lock.h"
+#include "cache/stores/miss_log.h"
+#include "launch/launch_once.h"
 #include "service/serve/guarded.h"
-#include "support/gigabytes.h"
 #include "support/hash.h"
-#include "support/processes/threads.h"
 #include "support/text.h"
 #include "support/try.h"
-#include "support/version.h"
+#include "support/utc.h"
 
 namespace kernwright {
 namespace {
 
-constexpr std::chrono::milliseconds kCompileDeadline{60'000};
+// A prediction that is to be launched compiles one candidate that does: tuning can follow.
+constexpr TuningBudget kPredictAtLaunch{.trials = 1};
 
-/// Whether the problem's tensors fit in the GPU's memory: nothing of it could ever be launched
-/// else.
-Result<void> check_memory(const Operation& operation, const Problem& normalized,
-                          const DeviceProfile& profile) {
-  KW_ASSIGN(const std::vector<TensorShape> shapes, operation.tensor_shapes(normalized));
-  double bytes = 0;
-  for (const TensorShape& shape : shapes) bytes += static_cast<double>(shape.bytes());
-  if (profile.memory_bytes == 0 || bytes <= static_cast<double>(profile.memory_bytes)) return {};
-  return Error{ErrorCode::invalid_argument,
-               concat("the tensors of ", normalized.text(), " take ", gigabytes(bytes), "; ",
-                      profile.id, " has ", gigabytes(static_cast<double>(profile.memory_bytes)))};
+// How long a miss that is tuned waits for another process that tunes the same.
+constexpr std::chrono::minutes kPatienceToTune{2};
+
+KernelSummary summarize(const Problem& normalized, const RecordHead& head, Match match,
+                        MissReason reason, std::string artifact) {
+  return {.problem = normalized.text(),
+          .kernel_template = head.winner.choice.kernel_template,
+          .configuration = head.winner.choice.configuration.text(),
+          .artifact = std::move(artifact),
+          .match = match,
+          .reason = reason,
+          .measured_us = head.winner.measured_us,
+          .predicted_us = head.winner.predicted_us,
+          .roofline_us = head.roofline_us,
+          .best_path = head.winner.best_path};
 }
 
-std::string digest_of_template(const KernelTemplate& kernel_template, const Catalog& catalog) {
-  Hasher hasher;
-  for (const JsonFile& manifest : kernel_template.manifests) hasher.add("manifest", manifest.text);
-  hasher.add("source", kernel_template.source);
-  for (const auto* headers : {&catalog.headers(), &kernel_template.headers}) {
-    for (const DeviceHeader& header : *headers) hasher.add(header.name, header.text);
+/// The GPU that the options name, or their SKU.
+Result<CudaDeviceInfo> find_device(const ServiceOptions& options,
+                                   const Surroundings& surroundings) {
+  if (!options.sku.empty()) {
+    Result<DeviceProfile> found = find_profile(options.sku);
+    if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
+    return CudaDeviceInfo{*std::move(found), {}};
   }
-  return hasher.finish().hex();
+  Result<CudaDeviceInfo> info = surroundings.describe_device(options.device);
+  if (info) return info;
+  return Error{info.error().code, concat("no GPU to work on (", info.error().message,
+                                         "); name a sku, such as h200, to work without one")};
 }
 
 }  // namespace
 
-// One lookup that several callers wait for.
-struct ServiceCore::Flight {
-  std::promise<Result<const LoadedKernel*>> promise;
-  std::shared_future<Result<const LoadedKernel*>> future{promise.get_future().share()};
-};
-
-ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings,
-                         std::shared_ptr<const Catalog> catalog)
+ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site site)
     : options_(std::move(options)),
       surroundings_(std::move(surroundings)),
-      catalog_(std::move(catalog)),
-      cache_(options_.cache.empty() ? default_cache_root() : std::filesystem::path(options_.cache),
-             {options_.read_only_caches.begin(), options_.read_only_caches.end()}),
-      compiler_(std::make_shared<SingleFlightCompiler>(surroundings_.make_compiler(), cache_.root(),
-                                                       surroundings_.patience)) {}
-
-ServiceCore::~ServiceCore() {
-  if (check_not_forked()) return;
-  // Their threads are in the parent, and so is the worker: there is nothing here to wait for.
-  [[maybe_unused]] const auto* background = background_.release();
-  [[maybe_unused]] const auto* worker = measuring_.release();
-  [[maybe_unused]] const auto* pool = pool_.release();
+      site_(std::move(site)),
+      builder_(*site_.catalog, site_.profile.sm_arch, site_.cache, surroundings_.make_compiler(),
+               {.threads = options_.compile_threads, .patience = surroundings_.patience}),
+      answers_(site_, builder_),
+      desk_(site_, builder_, answers_,
+            {.template_dirs = {options_.template_dirs.begin(), options_.template_dirs.end()},
+             .device = options_.device,
+             .in_process = options_.measure_in_process,
+             .worker = options_.worker,
+             .open_device = surroundings_.open_device,
+             .make_data_ops = surroundings_.make_data_ops}) {
+  if (!site_.has_device || !may_compile() || options_.on_miss != MissPolicy::tune_in_background) {
+    return;
+  }
+  background_.reset(new BackgroundTuner(
+      options_.background_seconds, [this](const Problem& problem, const std::atomic<bool>& stop) {
+        TuningOptions tuning;
+        tuning.budget.seconds = options_.tune_seconds;
+        const Result<TuningResult> tuned =
+            guarded([&] { return tune(problem, std::move(tuning), &stop); });
+        if (tuned) return tuned->shares.wall_seconds;
+        if (!stop) site_.say(LogLevel::warning, concat("not tuned: ", tuned.error().message));
+        // What failed had the GPU too, for at most the budget.
+        return options_.tune_seconds;
+      }));
 }
 
 Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
@@ -74,194 +88,193 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
   KW_ASSIGN(std::shared_ptr<const Catalog> catalog,
             Catalog::load({options.template_dirs.begin(), options.template_dirs.end()},
                           {options.epilogues.begin(), options.epilogues.end()}));
-
-  DeviceProfile profile;
-  DeviceIdentity identity;
-  const bool has_device = options.sku.empty();
-  if (has_device) {
-    Result<CudaDeviceInfo> info = surroundings.describe_device(options.device);
-    if (!info) {
-      return Error{info.error().code, concat("no GPU to work on (", info.error().message,
-                                             "); name a sku, such as h200, to work without one")};
-    }
-    profile = info->profile;
-    identity = info->identity;
-  } else {
-    Result<DeviceProfile> found = find_profile(options.sku);
-    if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
-    profile = *std::move(found);
-  }
-
-  std::shared_ptr<ServiceCore> core(
-      new ServiceCore(std::move(options), std::move(surroundings), std::move(catalog)));
-  core->profile_ = std::move(profile);
-  core->identity_ = std::move(identity);
-  core->has_device_ = has_device;
-  if (has_device && core->may_compile() &&
-      core->options_.on_miss == MissPolicy::tune_in_background) {
-    core->tune_in_background();
-  }
-  return core;
-}
-
-void ServiceCore::log(LogLevel level, std::string_view message) const {
-  if (options_.log) options_.log(level, message);
-}
-
-Result<ServiceCore::Named> ServiceCore::name(const Problem& problem) const {
-  Result<const Operation*> found = catalog_->operation(problem.operation());
-  if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
-  KW_TRY(check_policy(policy(), **found));
-  KW_ASSIGN(Problem normalized, (*found)->normalize(problem));
-  KW_TRY(check_memory(**found, normalized, profile_));
-  return Named{*found, std::move(normalized)};
-}
-
-CompilePool& ServiceCore::pool() {
-  std::call_once(pool_once_, [this] {
-    pool_ = std::make_unique<CompilePool>(
-        compiler_,
-        CompilePoolOptions{.threads = options_.compile_threads, .deadline = kCompileDeadline});
-  });
-  return *pool_;
-}
-
-Result<std::string> ServiceCore::load_compiler() {
-  Result<std::string> identity = compiler_->identity();
-  if (!identity) return identity;
-  const std::lock_guard lock(compiler_mutex_);
-  compiler_identity_ = *identity;
-  return identity;
-}
-
-RecordKey ServiceCore::key(const Problem& normalized) const {
-  return {.problem = normalized.text(),
-          .target = concat("sm_", profile_.sm_arch),
-          .sku = profile_.id,
-          .policy = policy()};
-}
-
-std::string ServiceCore::template_digest(std::string_view kernel_template) const {
-  const std::lock_guard lock(template_digests_mutex_);
-  if (const auto known = template_digests_.find(kernel_template);
-      known != template_digests_.end()) {
-    return known->second;
-  }
-  const Result<const KernelTemplate*> found = catalog_->kernel_template(kernel_template);
-  if (!found) return {};
-  std::string digest = digest_of_template(**found, *catalog_);
-  template_digests_.emplace(kernel_template, digest);
-  return digest;
-}
-
-RecordEnvironment ServiceCore::environment() const {
-  const std::lock_guard lock(compiler_mutex_);
-  return {.template_digest = {},
-          .compiler = compiler_identity_,
-          .driver = identity_.driver_version,
-          .kernwright = std::string(kernwright_version())};
+  KW_ASSIGN(CudaDeviceInfo device, find_device(options, surroundings));
+  Site site{.catalog = std::move(catalog),
+            .profile = std::move(device.profile),
+            .identity = std::move(device.identity),
+            .has_device = options.sku.empty(),
+            .policy = {.l2 = options.l2},
+            .cache = TieredCache(
+                options.cache.empty() ? default_cache_root() : std::filesystem::path(options.cache),
+                {options.read_only_caches.begin(), options.read_only_caches.end()}),
+            .log = options.log};
+  return std::shared_ptr<ServiceCore>(
+      new ServiceCore(std::move(options), std::move(surroundings), std::move(site)));
 }
 
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
-  if (const LoadedKernel* hot = hot_.find(problem)) return hot->handle();
+  if (const LoadedKernel* hot = table_.find(problem)) return hot->handle();
   KW_TRY(check_not_forked());
-
-  KW_ASSIGN(Named named, name(problem));
-
-  const std::string text = named.problem.text();
-  std::shared_ptr<Flight> flight;
-  bool leads = false;
-  {
-    const std::lock_guard lock(flights_mutex_);
-    std::shared_ptr<Flight>& slot = flights_[text];
-    if (!slot) {
-      slot = std::make_shared<Flight>();
-      leads = true;
-    }
-    flight = slot;
-  }
-  if (leads) {
-    // Another leader may have landed between our look at the hot map and now.
-    const LoadedKernel* landed = hot_.find(named.problem);
-    Result<const LoadedKernel*> resolved =
-        landed ? Result<const LoadedKernel*>(landed) : guarded([&] { return resolve(named); });
-    if (resolved) hot_.publish(named.problem, *resolved);
-    {
-      const std::lock_guard lock(flights_mutex_);
-      flights_.erase(text);
-    }
-    flight->promise.set_value(std::move(resolved));
-  }
-  const Result<const LoadedKernel*>& result = flight->future.get();
-  if (!result) return result.error();
-  hot_.alias(problem, named.problem);
-  return (*result)->handle();
+  KW_ASSIGN(const Named named, name(problem));
+  KW_ASSIGN(const LoadedKernel* kernel,
+            table_.find_or_make(problem, named.problem, [&] { return resolve(named); }));
+  return kernel->handle();
 }
 
-Result<Candidate> ServiceCore::candidate(const Problem& problem, std::string_view kernel_template,
-                                         const ParameterValues& parameters) const {
-  KW_ASSIGN(Named named, name(problem));
-  KW_ASSIGN(const KernelTemplate* found, catalog_->kernel_template(kernel_template));
-  if (found->operation != named.operation->name) {
-    return Error{ErrorCode::invalid_argument,
-                 concat("template ", kernel_template, " implements ", found->operation,
-                        ", the problem is of ", named.operation->name)};
-  }
-  KW_TRY(applies(*found, *named.operation, named.problem, profile_));
-  std::vector<std::pair<std::string, std::int64_t>> values = found->default_configuration.values();
-  for (const auto& [name, value] : parameters) {
-    bool known = false;
-    for (auto& entry : values) {
-      if (entry.first != name) continue;
-      entry.second = value;
-      known = true;
+ServiceCore::Loaded ServiceCore::resolve(const Named& named) {
+  Coverage coverage;
+  if (auto served = serve_from_cache(named, coverage)) {
+    count(named.problem, coverage.match, coverage.reason);
+    if (coverage.match != Match::exact && coverage.reason != MissReason::pinned) {
+      tune_in_background(named.problem);
     }
-    if (!known) {
-      return Error{ErrorCode::invalid_argument,
-                   concat("template ", kernel_template, " has no parameter ", name, "; it has ",
-                          found->default_configuration.text())};
-    }
+    return served;
   }
-  return make_candidate(*found, *named.operation, named.problem, Configuration(std::move(values)),
-                        profile_);
+  count(named.problem, Match::none, coverage.reason);
+  Loaded made = make(named, coverage);
+  if (made) tune_in_background(named.problem);
+  return made;
 }
 
-Result<Artifact> ServiceCore::compile(const Candidate& candidate) {
-  KW_TRY(check_not_forked());
-  const CompileRequest request = render(candidate, *catalog_, profile_.sm_arch);
-  KW_ASSIGN(std::string compiler, load_compiler());
-  std::string digest = artifact_digest(request, compiler, *compiler_).hex();
-  if (Lookup<CompiledKernel> stored = cache_.artifact(digest)) {
-    return Artifact{.digest = std::move(digest),
-                    .kernel = std::make_shared<const CompiledKernel>(*std::move(stored.value)),
-                    .cached = true};
-  }
-  CompileResult compiled = pool().submit(request).get();
-  if (!compiled) return std::move(compiled).error();
-  if (Result<void> put = cache_.put_artifact(digest, **compiled); !put) {
-    log(LogLevel::warning, concat("artifact not stored: ", put.error().message));
-  }
-  return Artifact{.digest = std::move(digest), .kernel = *std::move(compiled), .cached = false};
+std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const Named& named,
+                                                                  Coverage& coverage) {
+  // Where a miss is tuned, what was not measured for this problem is a miss.
+  const Match worst = options_.on_miss == MissPolicy::tune_now
+                          ? std::min(options_.min_match, Match::seed)
+                          : options_.min_match;
+  std::shared_ptr<const LoadedKernel> served;
+  coverage =
+      answers_.find(named, worst, bits(), [&](const GradedRecord& record, Result<Offer> offer) {
+        Loaded loaded =
+            offer ? load(named, record.head, record.match, record.reason, *std::move(offer))
+                  : std::move(offer).error();
+        if (!loaded) {
+          site_.say(LogLevel::warning, concat("a record of ", record.head.key.problem,
+                                              " is passed over: ", loaded.error().message));
+          return false;
+        }
+        served = *std::move(loaded);
+        return true;
+      });
+  return served;
 }
 
-Result<ServiceCore::Recompiled> ServiceCore::recompile(const RecordHead& head) {
-  const Result<Problem> problem = Problem::parse(head.key.problem);
-  if (!problem) return Recompiled::other_code;
-  const Result<Named> named = name(*problem);
-  if (!named) return Recompiled::other_code;
-  KW_ASSIGN(const std::string compiler, load_compiler());
+ServiceCore::Loaded ServiceCore::make(const Named& named, Coverage missing) {
+  const std::string key = site_.key(named.problem).text();
+  if (!may_compile()) {
+    return Error{ErrorCode::not_found,
+                 concat("no kernel for ", key, " of match ", to_string(options_.min_match),
+                        " or better; the best is ", to_string(missing.best), " (",
+                        to_string(missing.reason), ')')};
+  }
+  if (options_.on_miss == MissPolicy::fail) {
+    return Error{ErrorCode::not_found,
+                 concat("no record for ", key, " (", to_string(missing.reason),
+                        ") and the miss policy is fail")};
+  }
+  // Of several processes that miss one key, one makes the record, and the others are served it.
+  const bool tunes = options_.on_miss == MissPolicy::tune_now;
+  const KeyLock turn =
+      KeyLock::acquire(site_.cache.root(), digest_of(key).hex(),
+                       tunes ? std::chrono::milliseconds(kPatienceToTune) : surroundings_.patience);
+  if (auto served = serve_from_cache(named, missing)) return served;
+  if (tunes) {
+    TuningOptions tuning;
+    tuning.budget.seconds = options_.tune_seconds;
+    KW_ASSIGN(const TuningResult tuned, desk_.tune(named, std::move(tuning)));
+    return load(named, tuned, Match::exact, MissReason::none);
+  }
+  KW_ASSIGN(const TuningResult predicted, desk_.predict(named, kPredictAtLaunch));
+  return load(named, predicted, Match::predicted, missing.reason);
+}
+
+ServiceCore::Loaded ServiceCore::load(const Named& named, const RecordHead& head, Match match,
+                                      MissReason reason, Offer offer) const {
+  std::unique_ptr<Launcher> launcher;
+  Error why_not{ErrorCode::unavailable,
+                concat("this service works for the sku ", site_.profile.id, " without a GPU")};
+  if (site_.has_device) {
+    KW_ASSIGN(launcher, surroundings_.load_launcher(offer.artifact.kernel->bits,
+                                                    offer.candidate.plan, options_.device));
+  }
+  return std::make_shared<const LoadedKernel>(
+      summarize(named.problem, head, match, reason, std::move(offer.artifact.digest)),
+      std::move(offer.candidate.plan), std::move(launcher), std::move(why_not),
+      options_.check_launches);
+}
+
+ServiceCore::Loaded ServiceCore::load(const Named& named, const TuningResult& made, Match match,
+                                      MissReason reason) const {
+  const RecordHead head = head_of(made.record);
   MissReason refused = MissReason::none;
-  const Result<Candidate> candidate = candidate_of(*named, head.winner, refused);
-  if (!candidate) return Recompiled::other_code;
-  const CompileRequest request = render(*candidate, *catalog_, profile_.sm_arch);
-  if (artifact_digest(request, compiler, *compiler_).hex() != head.winner.artifact) {
-    return Recompiled::other_code;
+  KW_ASSIGN(Candidate winner, answers_.candidate(named, head.winner, refused));
+  return load(named, head, match, reason,
+              {.candidate = std::move(winner),
+               .artifact = {.digest = head.winner.artifact, .kernel = made.kernel}});
+}
+
+void ServiceCore::count(const Problem& normalized, Match match, MissReason reason) {
+  counters_.add(match, reason);
+  if (match == Match::exact) return;
+  // A directory that cannot be written to costs the log alone.
+  static_cast<void>(
+      MissLog(site_.cache.root())
+          .append(
+              {.key = site_.key(normalized), .match = match, .reason = reason, .time = utc_now()}));
+}
+
+void ServiceCore::tune_in_background(const Problem& normalized) {
+  if (!background_) return;
+  if (Result<void> asked = background_->ask(normalized); !asked) {
+    site_.say(
+        LogLevel::warning,
+        concat(normalized.text(), " is not tuned in the background: ", asked.error().message));
   }
-  const Lookup<CompiledKernel> stored = cache_.artifact(head.winner.artifact);
-  if (!stored) return Error{ErrorCode::not_found, stored.detail};
-  // Not the pool's compiler: that one gives what is stored.
-  KW_ASSIGN(const CompiledKernel again, surroundings_.make_compiler()->compile(request));
-  return again.bits == stored.value->bits ? Recompiled::same : Recompiled::differs;
+}
+
+Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options,
+                                       const std::atomic<bool>* stop) {
+  KW_TRY(check_not_forked());
+  KW_ASSIGN(const Named named, name(problem));
+  KW_ASSIGN(TuningResult tuned, desk_.tune(named, std::move(options), stop));
+  KW_ASSIGN(auto winner, load(named, tuned, Match::exact, MissReason::none));
+  table_.publish(named.problem, std::move(winner));
+  return tuned;
+}
+
+Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {
+  KW_ASSIGN(const Named named, name(problem));
+  return desk_.predict(named, budget);
+}
+
+Coverage ServiceCore::coverage(const Problem& problem) const {
+  const Result<Named> named = name(problem);
+  if (!named) return {};
+  return answers_.find(
+      *named, options_.min_match, AnswerFinder::Bits::stored,
+      [](const GradedRecord&, const Result<Offer>& offer) { return offer.has_value(); });
+}
+
+Result<void> ServiceCore::canary(const Problem& problem) {
+  if (!site_.has_device) {
+    return Error{ErrorCode::unavailable,
+                 concat("nothing is launched for the sku ", site_.profile.id, " without a GPU")};
+  }
+  KW_ASSIGN(const Named named, name(problem));
+  Result<void> launched;
+  const Coverage served = answers_.find(
+      named, options_.min_match, bits(), [&](const GradedRecord&, const Result<Offer>& offer) {
+        if (!offer) return false;
+        launched = [&]() -> Result<void> {
+          KW_ASSIGN(const auto device, surroundings_.open_device(options_.device));
+          return launch_once(*device, offer->artifact.kernel->bits, offer->candidate.plan);
+        }();
+        return true;
+      });
+  if (served.match != Match::none) return launched;
+  return Error{ErrorCode::not_found, concat("nothing is served for ", named.problem.text(), " (",
+                                            to_string(served.reason), ")")};
+}
+
+Result<Builder::Recompiled> ServiceCore::recompile(const RecordHead& head) {
+  const Result<Problem> problem = Problem::parse(head.key.problem);
+  if (!problem) return Builder::Recompiled::other_code;
+  const Result<Named> named = name(*problem);
+  if (!named) return Builder::Recompiled::other_code;
+  MissReason refused = MissReason::none;
+  const Result<Candidate> winner = answers_.candidate(*named, head.winner, refused);
+  if (!winner) return Builder::Recompiled::other_code;
+  return builder_.recompile(*winner, head.winner.artifact);
 }
 
 }  // namespace kernwright

@@ -17,10 +17,9 @@ SweepPlan::Row plan_problem(const ServiceCore& service, const Problem& normalize
   row.problem = normalized;
   row.due = false;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
-  MissReason reason = MissReason::none;
-  const std::vector<GradedRecord> known = service.records(normalized, reason);
+  const std::vector<GradedRecord> known = service.answers().look_up(normalized).records;
   if (sweep_state(known, wanted, recheck).settled != nullptr) return row;
-  const Result<ServiceCore::Named> named = service.name(normalized);
+  const Result<Named> named = service.name(normalized);
   const Result<CandidateList> list =
       named ? enumerate_candidates(service.catalog(), *named->operation, named->problem,
                                    service.profile())

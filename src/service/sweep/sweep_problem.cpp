@@ -13,8 +13,7 @@ SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
                           const SweepSettings& settings, const SweepTune& tune) {
   SweepResult result;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
-  MissReason reason = MissReason::none;
-  const std::vector<GradedRecord> known = service.records(problem, reason);
+  const std::vector<GradedRecord> known = service.answers().look_up(problem).records;
   const SweepState state = sweep_state(known, wanted, settings.recheck);
   if (state.settled != nullptr) {
     Lookup<TuningRecord> record = read_record(state.settled->file);

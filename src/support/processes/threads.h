@@ -47,6 +47,17 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& cal
 /// locks would stay locked.
 Result<void> check_not_forked();
 
+/// Owns what has threads or a process of its own. A process that was forked leaves it alone: those
+/// are its parent's, and there is nothing that it could wait for.
+struct DeleteUnlessForked {
+  template <typename Owner>
+  void operator()(Owner* owner) const {
+    if (check_not_forked()) delete owner;
+  }
+};
+template <typename Owner>
+using OfThisProcess = std::unique_ptr<Owner, DeleteUnlessForked>;
+
 /// " (limits ...)": how many threads a user may have, for messages about a start that failed.
 std::string limit_of_threads();
 

@@ -10,9 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "cache/stores/single_flight_compiler.h"
 #include "tests/cache/child_process.h"
-#include "tests/cache/samples.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -131,51 +129,6 @@ TEST_F(KeyLockTest, TwoNeverHaveItAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(most, 1);
-}
-
-/// Takes a while, and counts.
-class SlowCompiler final : public Compiler {
- public:
-  explicit SlowCompiler(std::atomic<int>& compiles) : compiles_(compiles) {}
-  Result<std::string> identity() override { return std::string("slow 1.0"); }
-  Result<CompiledKernel> compile(const CompileRequest& request) override {
-    ++compiles_;
-    std::this_thread::sleep_for(milliseconds(50));
-    return sample_kernel(request.digest("slow 1.0").hex());
-  }
-  Result<CompiledKernel> link(const std::vector<std::string>&, const std::string&) override {
-    return Error{ErrorCode::compile, "nothing to link"};
-  }
-
- private:
-  std::atomic<int>& compiles_;
-};
-
-TEST_F(KeyLockTest, OfSeveralCompilersOnOneDirectoryOneCompiles) {
-  std::atomic<int> compiles{0};
-  CompileRequest request;
-  request.target = "sm_90a";
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] {
-      SingleFlightCompiler compiler(std::make_unique<SlowCompiler>(compiles), dir_.path(),
-                                    milliseconds(60'000));
-      const Result<CompiledKernel> kernel = compiler.compile(request);
-      ASSERT_TRUE(kernel);
-      EXPECT_EQ(kernel->bits, sample_kernel(request.digest("slow 1.0").hex()).bits);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(compiles, 1);
-}
-
-TEST_F(KeyLockTest, ACompilerWithoutADirectoryCompiles) {
-  std::atomic<int> compiles{0};
-  SingleFlightCompiler compiler(std::make_unique<SlowCompiler>(compiles), "/dev/null/cache",
-                                milliseconds(60'000));
-  EXPECT_TRUE(compiler.compile({}));
-  EXPECT_TRUE(compiler.compile({}));
-  EXPECT_EQ(compiles, 2);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST_F(ServiceCoreTest, ATunedNeighbourAnswersWithItsBitsUntilTheShapeIsTuned) {
   EXPECT_EQ(near->summary().problem, "vector_add n=5000 dtype=bf16");
   EXPECT_EQ(near->arguments()[0].extent, std::vector<std::int64_t>{5000});
   EXPECT_EQ(world_.compiles, 0);
-  EXPECT_EQ(core->coverage(core->name(other)->problem).match, Match::bucket);
+  EXPECT_EQ(core->coverage(other).match, Match::bucket);
   EXPECT_FALSE(core->get_best_kernel(vector_add(50000, DType::bf16))) << "beyond the distance";
   ASSERT_TRUE(core->tune(other, few_trials()));
   EXPECT_EQ(core->get_best_kernel(other)->match(), Match::exact);
@@ -71,12 +71,12 @@ TEST_F(ServiceCoreTest, BelowTheLeastMatchNothingIsServedOrCompiled) {
   world_.compiles = 0;
   const auto core = open();
   EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::recheck);
-  EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::recheck);
+  EXPECT_EQ(core->coverage(problem_).match, Match::recheck);
   std::filesystem::remove(core->cache().artifacts().path(tuned->record.winner.artifact));
   EXPECT_FALSE(open()->get_best_kernel(problem_)) << "its bits are gone";
   EXPECT_EQ(world_.compiles, 0);
   min_match_ = Match::exact;
-  EXPECT_EQ(open()->coverage(core->name(problem_)->problem).reason, MissReason::other_driver);
+  EXPECT_EQ(open()->coverage(problem_).reason, MissReason::other_driver);
 }
 
 TEST_F(ServiceCoreTest, InTheBackgroundAPredictionIsReplacedAndItsHandleStays) {
@@ -116,7 +116,7 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
   const Kernel first = open()->get_best_kernel(problem_)->pin();
   const auto decide = [&](OverrideAction action) {
     const auto core = open();
-    Override made{.key = core->key(core->name(problem_)->problem), .action = action};
+    Override made{.key = core->site().key(core->name(problem_)->problem), .action = action};
     made.choice.kernel_template = first.summary().kernel_template;
     for (const RecordStore::Listed& listed : core->cache().records().list()) {
       if (listed.record.value->winner.choice.configuration.text() ==
@@ -140,7 +140,7 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
 // The other process never ends.
 TEST_F(ServiceCoreTest, ALookupWaitsForAnotherProcessForAWhileAlone) {
   const auto core = open();
-  const std::string turn = digest_of(core->key(core->name(problem_)->problem).text()).hex();
+  const std::string turn = digest_of(core->site().key(core->name(problem_)->problem).text()).hex();
   const KeyLock other = KeyLock::acquire(cache_.path(), turn, std::chrono::milliseconds(0));
   ASSERT_TRUE(other.held());
   EXPECT_TRUE(core->get_best_kernel(problem_));

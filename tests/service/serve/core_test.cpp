@@ -141,8 +141,7 @@ TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
     ASSERT_TRUE(predicted) << predicted.error().message;
     EXPECT_NE(predicted->unstored, "");
   }
-  MissReason reason = MissReason::none;
-  EXPECT_TRUE(core->records(problem_, reason).empty());
+  EXPECT_TRUE(core->answers().look_up(problem_).records.empty());
   EXPECT_EQ(core->tune(problem_, few_trials())->unstored, "");
   EXPECT_EQ(core->predict(problem_, {.trials = 1})->unstored, "");
 }
@@ -250,12 +249,12 @@ TEST_F(ServiceCoreTest, ALostArtifactIsCompiledAgain) {
   }
   world_.compiles = 0;
   const auto core = open(MissPolicy::fail);
-  EXPECT_EQ(core->coverage(core->name(problem_)->problem).reason, MissReason::artifact_missing);
+  EXPECT_EQ(core->coverage(problem_).reason, MissReason::artifact_missing);
   const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::exact);
   EXPECT_EQ(world_.compiles, 1);
-  EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::exact);
+  EXPECT_EQ(core->coverage(problem_).match, Match::exact);
 }
 
 TEST_F(ServiceCoreTest, ACorruptRecordIsAMiss) {
@@ -354,7 +353,7 @@ TEST_F(OwnTemplateTest, AChangedSourceLowersTheMatchToSeedAndIsCompiledAnew) {
   const std::string before = open()->get_best_kernel(problem_)->summary().artifact;
   write("scale/plain/kernel.cu", "// second");
   const auto core = open(MissPolicy::fail);
-  EXPECT_EQ(core->coverage(core->name(problem_)->problem).match, Match::none);
+  EXPECT_EQ(core->coverage(problem_).match, Match::none);
   const Result<Kernel> kernel = core->get_best_kernel(problem_);
   ASSERT_TRUE(kernel) << kernel.error().message;
   EXPECT_EQ(kernel->match(), Match::stale_code);
@@ -404,7 +403,7 @@ TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
                   threads == 512 ? standard : "\"default\": {\"THREADS\": 512}");
   write("scale/plain/manifest.json", changed);
   const auto core = open(MissPolicy::fail);
-  EXPECT_EQ(core->coverage(core->name(problem_)->problem).reason, MissReason::rule_violated);
+  EXPECT_EQ(core->coverage(problem_).reason, MissReason::rule_violated);
   EXPECT_FALSE(core->get_best_kernel(problem_));
 }
 
@@ -426,13 +425,14 @@ TEST_F(OwnTemplateTest, FailuresOfASessionThatEndsInAnErrorAreKept) {
 
 TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
   const auto core = open();
-  const Result<Candidate> candidate = core->candidate(problem_, "scale/plain", {{"THREADS", 128}});
+  const Result<Candidate> candidate =
+      core->site().candidate(problem_, "scale/plain", {{"THREADS", 128}});
   ASSERT_TRUE(candidate) << candidate.error().message;
-  const Result<Artifact> first = core->compile(*candidate);
+  const Result<Artifact> first = core->builder().build(*candidate);
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_FALSE(first->cached);
   EXPECT_EQ(first->kernel->resources().registers, 32);
-  const Result<Artifact> second = core->compile(*candidate);
+  const Result<Artifact> second = core->builder().build(*candidate);
   ASSERT_TRUE(second);
   EXPECT_TRUE(second->cached);
   EXPECT_EQ(world_.compiles, 1);
@@ -441,7 +441,7 @@ TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
 TEST_F(OwnTemplateTest, ABrokenRuleAnUnknownParameterAndAForeignTemplateAreNamed) {
   const auto core = open();
   const auto message = [&](std::string_view name, const ParameterValues& parameters) {
-    const Result<Candidate> candidate = core->candidate(problem_, name, parameters);
+    const Result<Candidate> candidate = core->site().candidate(problem_, name, parameters);
     return candidate ? std::string("accepted") : candidate.error().message;
   };
   const std::string rule = message("scale/plain", {{"THREADS", 512}});

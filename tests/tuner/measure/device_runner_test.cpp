@@ -564,13 +564,16 @@ TEST_F(DeviceRunnerTest, AWarmInputIsProducedBeforeEverySampleAndChecksHold) {
 TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
   const auto runner = open();
   ASSERT_TRUE(runner);
-  ScopedTempDir cache;
-  const ArtifactStore artifacts(cache / "artifacts");
   TuningOptions options;
   options.strategy = "exhaustive";
   const Problem problem = toy_.problem();
-  TuningSession session(*toy_, toy_.operation(), problem, profile_,
-                        {problem.text(), "sm_90", "h200", {}}, {}, pool_, artifacts);
+  TuningSession session({.catalog = *toy_,
+                         .operation = toy_.operation(),
+                         .normalized = problem,
+                         .profile = profile_,
+                         .pool = pool_,
+                         .key = {problem.text(), "sm_90", "h200", {}},
+                         .environment = {}});
   const auto result = session.run(*runner.value(), options);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result.value().record.winner.choice.configuration.at("A"), 1);

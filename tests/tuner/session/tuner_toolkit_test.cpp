@@ -73,20 +73,23 @@ TEST_F(TunerToolkitTest, TheReferenceKernelsCompileAndFitAnyLaunch) {
 
 TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
   const auto catalog = Catalog::load({}).value();
-  const ScopedTempDir cache;
-  const ArtifactStore artifacts(cache / "artifacts");
   for (const char* sku : {"h200", "a100_80"}) {
     const DeviceProfile profile = find_profile(sku).value();
     for (const Operation& operation : catalog->operations()) {
       const Problem problem = operation.normalize(operation.example).value();
       SCOPED_TRACE(problem.text());
-      const auto result =
-          predict_record(*catalog, operation, problem, profile, {problem.text(), "sm_90", sku, {}},
-                         {}, *pool_, artifacts, {.trials = 3});
+      const auto result = predict_record({.catalog = *catalog,
+                                          .operation = operation,
+                                          .normalized = problem,
+                                          .profile = profile,
+                                          .pool = *pool_,
+                                          .key = {problem.text(), "sm_90", sku, {}},
+                                          .environment = {}},
+                                         {.trials = 3});
       ASSERT_TRUE(result) << result.error().message;
       const RankedConfiguration& winner = result.value().record.winner;
       EXPECT_GE(winner.predicted_us, result.value().record.roofline_us);
-      EXPECT_TRUE(artifacts.get(winner.artifact));
+      EXPECT_NE(result->kernel, nullptr);
       for (const Trial& trial : result.value().trials) {
         EXPECT_EQ(to_string(trial.outcome), "ok") << trial.choice.id() << ": " << trial.detail;
       }

@@ -44,8 +44,8 @@ TEST(TuningSessionTest, ExhaustiveFindsTheBestOfTheLandscape) {
     EXPECT_LE(record.runners_up[i - 1].measurement.median_us(),
               record.runners_up[i].measurement.median_us());
   }
-  EXPECT_TRUE(toy.artifacts.get(record.winner.artifact));
-  EXPECT_TRUE(toy.artifacts.get(record.baseline->artifact));
+  EXPECT_TRUE(toy.cache.artifact(record.winner.artifact));
+  EXPECT_TRUE(toy.cache.artifact(record.baseline->artifact));
 }
 
 TEST(TuningSessionTest, RankedFindsTheBestFirstWhereTheModelIsRight) {
@@ -104,7 +104,7 @@ TEST(TuningSessionTest, FailuresCostOnlyTheirCandidates) {
     if (a == 5 && b == 4) kernel.entries.front().resources.spill_store_bytes = 16;
     return kernel;
   };
-  toy.options.trial_log = toy.cache / "log/trials.jsonl";
+  toy.options.trial_log = toy.folder / "log/trials.jsonl";
   const auto result = toy.run();
   ASSERT_TRUE(result) << result.error().message;
   std::map<Outcome, int> counts;
@@ -200,7 +200,7 @@ TEST(TuningSessionTest, WhereNothingPassesTheErrorSaysWhy) {
 
 TEST(TuningSessionTest, ALostDeviceEndsTheSessionAndIsBlamedOnItsCandidate) {
   ToySession toy;
-  toy.options.trial_log = toy.cache / "trials.jsonl";
+  toy.options.trial_log = toy.folder / "trials.jsonl";
   toy.runner.outcome = [](const Candidate& c) {
     return is(c, 3, 1) ? Outcome::device_lost : Outcome::ok;
   };
@@ -350,8 +350,7 @@ TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
 TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
   ToySession toy;
   const Problem problem = toy.catalog.problem();
-  TuningSession session(*toy.catalog, toy.catalog.operation(), problem, toy.profile,
-                        {problem.text(), "sm_90", "h200", {}}, {}, toy.pool, toy.artifacts);
+  TuningSession session(toy.input());
   std::mutex mutex;
   std::set<Digest> compiled;
   toy.compiler->behave = [&](const CompileRequest& request, CompiledKernel kernel) {
@@ -384,16 +383,13 @@ TEST(PredictRecordTest, TakesTheBestPredictedThatCompiles) {
     }
     return kernel;
   };
-  const auto result =
-      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
-                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
-                     toy.artifacts, {.trials = 24});
+  const auto result = predict_record(toy.input(), {.trials = 24});
   ASSERT_TRUE(result) << result.error().message;
   const TuningRecord& record = result.value().record;
   EXPECT_EQ(record.grade, RecordGrade::predicted);
   EXPECT_EQ(record.measured, 0);
   EXPECT_EQ(result.value().trials.size(), 24U);
-  EXPECT_TRUE(toy.artifacts.get(record.winner.artifact));
+  EXPECT_TRUE(toy.cache.artifact(record.winner.artifact));
   if (record.winner.choice.kernel_template == "toy/plain") {
     EXPECT_GE(record.winner.choice.configuration.at("A"), 4);
   }
@@ -407,20 +403,14 @@ TEST(PredictRecordTest, ACountOfOneGoesOnUntilOneCompiles) {
     if (++*count < 4) return Error{ErrorCode::compile, "no"};
     return kernel;
   };
-  const auto result =
-      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
-                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
-                     toy.artifacts, {.trials = 1});
+  const auto result = predict_record(toy.input(), {.trials = 1});
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result.value().trials.size(), 4U);
 }
 
 TEST(PredictRecordTest, WhenItsSecondsAreOverTheWinnerIsEnough) {
   ToySession toy;
-  const auto result =
-      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
-                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
-                     toy.artifacts, {.seconds = 0, .trials = 24});
+  const auto result = predict_record(toy.input(), {.seconds = 0, .trials = 24});
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_GE(result->trials.size(), 1U);
   EXPECT_LE(result->trials.size(), static_cast<std::size_t>(toy.pool.threads()))
@@ -438,9 +428,14 @@ TEST(PredictRecordTest, TheDefaultIsKeptWhereNobodyIsClearlyFasterAndItSaysSo) {
         operation
             .normalize(Problem::parse(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16")).value())
             .value();
-    const auto result =
-        predict_record(*catalog, operation, problem, profile, {problem.text(), "sm_90", "h200", {}},
-                       {}, toy.pool, toy.artifacts, {.trials = 5});
+    const auto result = predict_record({.catalog = *catalog,
+                                        .operation = operation,
+                                        .normalized = problem,
+                                        .profile = profile,
+                                        .pool = toy.pool,
+                                        .key = {problem.text(), "sm_90", "h200", {}},
+                                        .environment = {}},
+                                       {.trials = 5});
     ASSERT_TRUE(result) << result.error().message;
     const TuningRecord& record = result->record;
     ASSERT_EQ(record.runners_up.size(), 4U);
@@ -462,10 +457,7 @@ TEST(PredictRecordTest, WithoutACompilerThereIsNoRecord) {
                             const CompiledKernel&) -> Result<CompiledKernel> {
     return Error{ErrorCode::unavailable, "no toolkit"};
   };
-  const auto result =
-      predict_record(*toy.catalog, toy.catalog.operation(), toy.catalog.problem(), toy.profile,
-                     {toy.catalog.problem().text(), "sm_90", "h200", {}}, {}, toy.pool,
-                     toy.artifacts, {.trials = 24});
+  const auto result = predict_record(toy.input(), {.trials = 24});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::unavailable);
 }

@@ -33,7 +33,7 @@ class TemplateChecks : public GpuWorld {
              Runner::CheckDepth depth = Runner::CheckDepth::screening) {
     const Operation& op = operation(problem.operation());
     const bool finalist = depth == Runner::CheckDepth::finalist;
-    std::vector<std::shared_future<CompileResult>> kernels;
+    std::vector<Build> kernels;
     kernels.reserve(chosen.size());
     for (const std::size_t i : chosen) {
       kernels.push_back(

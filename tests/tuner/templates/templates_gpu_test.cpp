@@ -262,14 +262,16 @@ TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
     SCOPED_TRACE(problem.text());
     const auto runner = open_device_runner(*device_, *ops_, op, problem, *catalog_, *pool_, {});
     ASSERT_TRUE(runner) << runner.error().message;
-    const ScopedTempDir cache;
-    const ArtifactStore artifacts(cache / "artifacts");
     TuningOptions options;
     options.budget.seconds = 8;
     options.budget.trials = 40;
-    TuningSession session(*catalog_, op, problem, device_->profile(),
-                          {problem.text(), "sm_90", device_->profile().id, {}}, {}, *pool_,
-                          artifacts);
+    TuningSession session({.catalog = *catalog_,
+                           .operation = op,
+                           .normalized = problem,
+                           .profile = device_->profile(),
+                           .pool = *pool_,
+                           .key = {problem.text(), "sm_90", device_->profile().id, {}},
+                           .environment = {}});
     const auto result = session.run(*runner.value(), options);
     ASSERT_TRUE(result) << result.error().message;
     const TuningRecord& record = result.value().record;

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "cache/layers/tiered_cache.h"
+#include "compile/compile_pool.h"
+
+namespace kernwright {
+
+/// The artifacts of all layers, for a compile pool. The user's directory gets what is compiled, and
+/// what another layer has too, so that a record there needs no other layer. Of all processes on
+/// that directory that want one artifact, one compiles it. The others wait for it, at most for
+/// `patience`, and then do it themselves. Different artifacts never wait for each other.
+/// Thread-safe.
+class ArtifactCache final : public CompileCache {
+ public:
+  ArtifactCache(TieredCache cache, std::chrono::milliseconds patience)
+      : cache_(std::move(cache)), patience_(patience) {}
+
+  std::shared_ptr<const CompiledKernel> find(const std::string& digest) override;
+  CompileResult find_or_compile(const std::string& digest,
+                                const std::function<CompileResult()>& compile) override;
+
+  /// Why the latest of the artifacts that could not be stored since the last call was not; empty
+  /// where all were. Nothing else comes of it: what cannot be stored is compiled all the same.
+  std::string take_failure();
+
+ private:
+  void put(const std::string& digest, const CompiledKernel& kernel);
+
+  const TieredCache cache_;
+  const std::chrono::milliseconds patience_;
+  std::mutex mutex_;
+  std::string failure_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/layers/tiered_cache.h"
+#include "model/candidate/candidate.h"
+#include "service/answer/builder.h"
+#include "service/answer/site.h"
+#include <kernwright/match.h>
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A record's winner as a kernel for the problem asked for: proven valid, and with its bits.
+struct Offer {
+  Candidate candidate;
+  Artifact artifact;
+};
+
+/// How well the cache serves a problem: the match of the record that was taken. Where none was, it
+/// is `none`, with the reason why the best record was not.
+struct Coverage {
+  Match match = Match::none;
+  MissReason reason = MissReason::absent;
+  Match best = Match::none;  ///< of the best record, taken or not
+};
+
+/// Finds the records that answer a problem, and what they offer. Thread-safe.
+class AnswerFinder {
+ public:
+  /// Both outlive it.
+  AnswerFinder(const Site& site, Builder& builder) : site_(site), builder_(builder) {}
+
+  /// The records of the problem's key, best first, and what people decided about its candidates.
+  Answers look_up(const Problem& normalized) const;
+
+  /// Where the bits of an offer may come from.
+  enum class Bits { stored, built };
+  /// Gets a record that could answer, and its offer or why it has none. True takes it.
+  using Take = std::function<bool(const GradedRecord&, Result<Offer>)>;
+  /// Goes through the records that could answer, best first, until one is taken: those of
+  /// `look_up`, and between measured and predicted ones those of neighbouring shapes. None that is
+  /// worse than `worst` is offered.
+  Coverage find(const Named& named, Match worst, Bits bits, const Take& take) const;
+
+  /// The winner as a candidate for this problem; `refused` says why it is none.
+  Result<Candidate> candidate(const Named& named, const HeadWinner& winner,
+                              MissReason& refused) const;
+
+  /// Today's, as far as it is known. It lacks the digest of a template.
+  RecordEnvironment environment() const;
+  /// The digest of a template as it is now; empty where there is none of that name.
+  std::string template_digest(std::string_view name) const;
+
+ private:
+  Answers look_up_with_neighbours(const Named& named) const;
+  Result<Offer> offer(const Named& named, const GradedRecord& record, Bits bits,
+                      MissReason& lacks) const;
+  bool has_own_bits(const Named& named, const GradedRecord& record) const;
+  TieredCache::Now now() const;
+
+  const Site& site_;
+  Builder& builder_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::string, std::less<>> template_digests_;  ///< once asked for
+};
+
+}  // namespace kernwright

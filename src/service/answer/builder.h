@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cache/layers/artifact_cache.h"
+#include "cache/layers/tiered_cache.h"
+#include "compile/compile_pool.h"
+#include "compile/compiler.h"
+#include "model/candidate/candidate.h"
+#include "model/catalog/catalog.h"
+#include "support/processes/threads.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A kernel's bits and where they came from.
+struct Artifact {
+  std::string digest;
+  std::shared_ptr<const CompiledKernel> kernel;
+  bool cached = false;
+};
+
+/// Gives the bits of candidates for one architecture: stored ones, or else compiled and stored. Its
+/// pool is the only one of a service, for tuning and for predicting too. Thread-safe.
+class Builder {
+ public:
+  struct Options {
+    int threads = 0;                        ///< see `CompilePoolOptions`
+    std::chrono::milliseconds patience{0};  ///< see `ArtifactCache`
+  };
+  /// `catalog` and `cache` outlive it.
+  Builder(const Catalog& catalog, int sm_arch, const TieredCache& cache,
+          std::unique_ptr<Compiler> compiler, Options options);
+
+  /// Errors: those of the compiler; `unavailable` in a forked process.
+  Result<Artifact> build(const Candidate& candidate);
+
+  /// Compiles the candidate again, whatever is stored, and compares the bits with those that
+  /// `digest` names. `other_code` says that today the candidate has another digest. Errors:
+  /// `unavailable` without a toolkit; `not_found` where nothing is stored; those of the compiler.
+  enum class Recompiled { same, differs, other_code };
+  Result<Recompiled> recompile(const Candidate& candidate, const std::string& digest);
+
+  /// Loads the toolkit. Errors: `unavailable` without one.
+  Result<void> load_compiler();
+  /// The compiler's identity; empty until something needed it. A process that only serves stored
+  /// bits never loads the toolkit.
+  std::string compiler() const;
+
+  CompilePool& pool() { return *pool_; }
+  /// See `ArtifactCache::take_failure`.
+  std::string take_failure() { return artifacts_->take_failure(); }
+
+ private:
+  const Catalog& catalog_;
+  const int sm_arch_;
+  const TieredCache& cache_;
+  std::shared_ptr<ArtifactCache> artifacts_;
+  OfThisProcess<CompilePool> pool_;
+  mutable std::mutex mutex_;
+  std::string compiler_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "cache/layers/tiered_cache.h"
+#include "cache/records/record.h"
+#include "device/device.h"
+#include "model/candidate/candidate.h"
+#include "model/candidate/device_profile.h"
+#include "model/catalog/catalog.h"
+#include "model/operation/operation.h"
+#include <kernwright/problem.h>
+#include <kernwright/result.h>
+#include <kernwright/service.h>
+
+namespace kernwright {
+
+/// A problem with the operation it names, normalised.
+struct Named {
+  const Operation* operation = nullptr;
+  Problem problem;
+};
+
+/// What a service knows from its opening on: the operations, the GPU or SKU it works for, and its
+/// cache.
+struct Site {
+  std::shared_ptr<const Catalog> catalog;
+  DeviceProfile profile;
+  DeviceIdentity identity;  ///< empty without a GPU
+  bool has_device = false;
+  MeasurePolicy policy;
+  TieredCache cache;
+  std::function<void(LogLevel, std::string_view)> log;  ///< may be empty
+
+  void say(LogLevel level, std::string_view message) const {
+    if (log) log(level, message);
+  }
+
+  /// Errors: `invalid_argument` where the operation does not exist or does not take the problem, or
+  /// where its tensors do not fit in the GPU's memory.
+  Result<Named> name(const Problem& problem) const;
+  RecordKey key(const Problem& normalized) const;
+  /// A candidate from a template's name and some of its parameters; the others take their defaults.
+  Result<Candidate> candidate(const Problem& problem, std::string_view kernel_template,
+                              const ParameterValues& parameters) const;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,50 @@
+#include "service/serve/kernel_table.h"
+
+#include <utility>
+
+#include "service/serve/guarded.h"
+#include "support/try.h"
+
+namespace kernwright {
+
+Result<const LoadedKernel*> KernelTable::find_or_make(const Problem& written,
+                                                      const Problem& normalized,
+                                                      const std::function<Made()>& make) {
+  const std::string text = normalized.text();
+  std::promise<Found> promise;
+  std::shared_future<Found> flight;
+  bool leads = false;
+  {
+    const std::lock_guard lock(flights_mutex_);
+    const auto [at, added] = flights_.try_emplace(text);
+    if (added) at->second = promise.get_future().share();
+    flight = at->second;
+    leads = added;
+  }
+  if (leads) {
+    promise.set_value(guarded([&]() -> Found {
+      // Another leader may have landed between our look at the hot map and now.
+      if (const LoadedKernel* landed = hot_.find(normalized)) return landed;
+      KW_ASSIGN(std::shared_ptr<const LoadedKernel> made, make());
+      return publish(normalized, std::move(made));
+    }));
+    const std::lock_guard lock(flights_mutex_);
+    flights_.erase(text);
+  }
+  KW_ASSIGN(const LoadedKernel* kernel, flight.get());
+  hot_.alias(written, normalized);
+  return kernel;
+}
+
+const LoadedKernel* KernelTable::publish(const Problem& normalized,
+                                         std::shared_ptr<const LoadedKernel> kernel) {
+  const LoadedKernel* served = kernel.get();
+  {
+    const std::lock_guard lock(kept_mutex_);
+    kept_.push_back(std::move(kernel));
+  }
+  hot_.publish(normalized, served);
+  return served;
+}
+
+}  // namespace kernwright

@@ -1,0 +1,148 @@
+#include "service/tune/tuning_desk.h"
+
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "service/tune/stoppable_runner.h"
+#include "service/tune/tuning_history.h"
+#include "support/hash.h"
+#include "support/text.h"
+#include "support/try.h"
+#include "tuner/measure/device_runner.h"
+#include "tuner/measure/opening.h"
+#include "tuner/session/gpu_lock.h"
+#include "tuner/session/predict_record.h"
+#include "tuner/session/tuning_session.h"
+
+namespace kernwright {
+
+TuningDesk::TuningDesk(const Site& site, Builder& builder, const AnswerFinder& answers,
+                       Options options)
+    : site_(site), builder_(builder), answers_(answers), options_(std::move(options)) {}
+
+Result<TuningInput> TuningDesk::input(const Named& named) const {
+  KW_TRY(check_policy(site_.policy, *named.operation));
+  KW_TRY(builder_.load_compiler());
+  return TuningInput{.catalog = *site_.catalog,
+                     .operation = *named.operation,
+                     .normalized = named.problem,
+                     .profile = site_.profile,
+                     .pool = builder_.pool(),
+                     .key = site_.key(named.problem),
+                     .environment = answers_.environment()};
+}
+
+Result<Measuring*> TuningDesk::measuring() {
+  if (measuring_) {
+    if (!measuring_->lost()) return measuring_.get();
+    return Error{ErrorCode::device,
+                 concat("GPU ", options_.device, " was lost to an earlier failure")};
+  }
+  MeasuringContext context{
+      .catalog = *site_.catalog,
+      .template_dirs = options_.template_dirs,
+      .profile = site_.profile,
+      .identity = site_.identity,
+      .pool = builder_.pool(),
+      .cache_root = site_.cache.root(),
+      .log = [this](std::string_view line) { site_.say(LogLevel::warning, line); },
+      .inform = [this](std::string_view line) { site_.say(LogLevel::info, line); }};
+  KW_ASSIGN(std::unique_ptr<Measuring> opened,
+            options_.in_process ? measure_in_process(std::move(context), options_.open_device,
+                                                     options_.make_data_ops)
+                                : measure_in_worker(std::move(context), options_.worker));
+  measuring_.reset(opened.release());
+  return measuring_.get();
+}
+
+Result<TuningResult> TuningDesk::tune(const Named& named, TuningOptions options,
+                                      const std::atomic<bool>* stop) {
+  if (!site_.has_device) {
+    return Error{ErrorCode::unavailable,
+                 concat("tuning measures on a GPU; this service works for the sku ",
+                        site_.profile.id, " without one")};
+  }
+  KW_ASSIGN(TuningInput subject, input(named));
+  subject.device_uuid = site_.identity.uuid;
+
+  const std::lock_guard lock(mutex_);
+  const auto gpu = GpuLock::acquire(
+      site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); },
+      stop);
+  if (!gpu) return gpu.error();
+  const auto opening = std::chrono::steady_clock::now();
+  for (CompileRequest& request :
+       opening_requests(*named.operation, named.problem, *site_.catalog, site_.profile.sm_arch)) {
+    // Nobody waits: whatever opens asks again.
+    static_cast<void>(builder_.pool().submit(std::move(request)));
+  }
+  TuningSession session(subject);
+  KW_TRY(session.compile_first_choices());
+  KW_ASSIGN(Measuring * where, measuring());
+  DeviceRunnerOptions runner_options;
+  runner_options.policy = site_.policy;
+  runner_options.random_seed = options.random_seed;
+  KW_ASSIGN(const std::unique_ptr<Runner> runner,
+            where->open(*named.operation, named.problem, runner_options));
+  options.budget.opening_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - opening).count();
+
+  const TuningHistory history(
+      site_.cache, subject.key, subject.environment,
+      [this](std::string_view name) { return answers_.template_digest(name); });
+  history.add_to(options, *named.operation, answers_.look_up(named.problem));
+  options.failed = [&](const Trial& trial) {
+    if (auto kept = history.keep(trial); !kept) {
+      site_.say(LogLevel::warning, concat("failure not kept: ", kept.error().message));
+    }
+  };
+  if (options.trial_log.empty()) {
+    options.trial_log = site_.cache.root() / "trials" / named.operation->name /
+                        (digest_of(subject.key.text()).hex().substr(0, 16) + ".jsonl");
+  }
+  std::optional<StoppableRunner> stoppable;
+  if (stop != nullptr) stoppable.emplace(*runner, *stop);
+  Runner& runs = stoppable ? *stoppable : *runner;
+  KW_ASSIGN(TuningResult result, session.run(runs, std::move(options)));
+  if (stop != nullptr && *stop) return Error{ErrorCode::unavailable, "tuning was stopped"};
+  store(result);
+  return result;
+}
+
+Result<TuningResult> TuningDesk::predict(const Named& named, const TuningBudget& budget) {
+  KW_ASSIGN(const TuningInput subject, input(named));
+  KW_ASSIGN(TuningResult result,
+            predict_record(subject, budget, answers_.look_up(named.problem).decisions.bans()));
+  store(result);
+  return result;
+}
+
+void TuningDesk::store(TuningResult& result) const {
+  if (std::string failure = builder_.take_failure(); !failure.empty()) {
+    result.notes.push_back(concat("artifact not stored: ", failure));
+  }
+  if (auto put = site_.cache.put_record(result.record); !put) {
+    result.unstored = put.error().message;
+  } else if (!site_.cache.artifact(result.record.winner.artifact)) {
+    result.unstored = "the winner's artifact could not be written";
+  }
+  if (!result.unstored.empty()) {
+    site_.say(LogLevel::warning, concat("record not stored: ", result.unstored));
+  }
+}
+
+Result<UnfusedComparison> TuningDesk::compare_unfused(const UnfusedMatch& match,
+                                                      std::uint64_t seed) {
+  const std::lock_guard lock(mutex_);
+  const auto gpu = GpuLock::acquire(
+      site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); });
+  if (!gpu) return gpu.error();
+  KW_ASSIGN(const auto device, options_.open_device(options_.device));
+  KW_ASSIGN(const auto data_ops, options_.make_data_ops(*device, builder_.pool()));
+  return kernwright::compare_unfused(*device, *data_ops, *site_.catalog, builder_.pool(), match,
+                                     site_.policy.l2, seed);
+}
+
+}  // namespace kernwright

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+#include "service/answer/answer_finder.h"
+#include "service/answer/builder.h"
+#include "service/answer/site.h"
+#include "service/tune/measuring.h"
+#include "support/processes/threads.h"
+#include "tuner/measure/unfused_comparison.h"
+#include "tuner/search/search.h"
+#include "tuner/session/tuning_input.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Makes records, by measuring or by prediction, and puts them into the cache. What it returns has
+/// the winner's bits. One measurement runs at a time, and holds the lock of the GPU. Thread-safe.
+class TuningDesk {
+ public:
+  struct Options {
+    std::vector<std::filesystem::path> template_dirs;
+    int device = 0;
+    bool in_process = false;       ///< candidates run in this process
+    std::filesystem::path worker;  ///< see `measure_in_worker`
+    OpenDevice open_device;
+    MakeDataOps make_data_ops;
+  };
+  /// The references outlive it.
+  TuningDesk(const Site& site, Builder& builder, const AnswerFinder& answers, Options options);
+
+  /// Searches for the fastest candidate. Failures are kept even where the session ends in an error.
+  ///
+  /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
+  /// records. `failed`, and what the cache knows, are set here. Where `stop` becomes true the
+  /// search ends soon, nothing of it is kept, and the error is `unavailable`.
+  Result<TuningResult> tune(const Named& named, TuningOptions options,
+                            const std::atomic<bool>* stop = nullptr);
+
+  /// Ranks by the cost model, and compiles the first `budget.trials` in at most `budget.seconds`
+  /// (see `predict_record`).
+  Result<TuningResult> predict(const Named& named, const TuningBudget& budget);
+
+  /// Compares a fused kernel with its problem's unfused form, in this process. Errors: those of
+  /// `kernwright::compare_unfused`; `unavailable` where the GPU is not to be had.
+  Result<UnfusedComparison> compare_unfused(const UnfusedMatch& match, std::uint64_t seed);
+
+ private:
+  /// Errors: `invalid_argument` where the policy cannot be measured; that there is no toolkit.
+  Result<TuningInput> input(const Named& named) const;
+  Result<Measuring*> measuring();
+  /// Puts the record into the cache, or says in the result and the log why it is not there.
+  void store(TuningResult& result) const;
+
+  const Site& site_;
+  Builder& builder_;
+  const AnswerFinder& answers_;
+  const Options options_;
+  std::mutex mutex_;                    ///< of what measures
+  OfThisProcess<Measuring> measuring_;  ///< opened by the first tuning
+};
+
+}  // namespace kernwright

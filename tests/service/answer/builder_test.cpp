@@ -1,0 +1,75 @@
+#include "service/answer/builder.h"
+
+#include <gtest/gtest.h>
+#include <memory>
+
+#include "service/answer/site.h"
+#include "tests/service/fake_surroundings.h"
+#include "tests/temp_dir.h"
+
+namespace kernwright {
+namespace {
+
+class BuilderTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Builder> builder() {
+    return std::make_unique<Builder>(*site_.catalog, site_.profile.sm_arch, site_.cache,
+                                     std::make_unique<FakeCompiler>(world_), Builder::Options{});
+  }
+
+  FakeWorld world_;
+  const ScopedTempDir dir_;
+  const Site site_{.catalog = *Catalog::load({}),
+                   .profile = *find_profile("h200"),
+                   .identity = {},
+                   .has_device = false,
+                   .policy = {},
+                   .cache = TieredCache(dir_.path()),
+                   .log = {}};
+  const Candidate candidate_ =
+      *site_.candidate(vector_add(4096, DType::bf16), "vector_add/vectorized", {});
+};
+
+TEST_F(BuilderTest, WhatWasBuiltIsStoredForTheNext) {
+  const Result<Artifact> first = builder()->build(candidate_);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_FALSE(first->cached);
+  const auto next = builder();
+  const Result<Artifact> second = next->build(candidate_);
+  ASSERT_TRUE(second);
+  EXPECT_TRUE(second->cached);
+  EXPECT_EQ(second->digest, first->digest);
+  EXPECT_EQ(second->kernel->bits, first->kernel->bits);
+  EXPECT_EQ(world_.compiles, 1);
+  EXPECT_EQ(next->pool().compiled(), 0);
+}
+
+TEST_F(BuilderTest, TheCompilerIsKnownOnceSomethingNeededIt) {
+  const auto fresh = builder();
+  EXPECT_EQ(fresh->compiler(), "");
+  ASSERT_TRUE(fresh->build(candidate_));
+  EXPECT_EQ(fresh->compiler(), "fake 1.0");
+}
+
+TEST_F(BuilderTest, WithoutAToolkitNothingIsBuilt) {
+  world_.toolkit_missing = true;
+  EXPECT_EQ(builder()->build(candidate_).error().code, ErrorCode::unavailable);
+}
+
+TEST_F(BuilderTest, CompilingAgainComparesWithWhatIsStored) {
+  const auto one = builder();
+  const std::string digest = one->build(candidate_)->digest;
+  EXPECT_EQ(*one->recompile(candidate_, digest), Builder::Recompiled::same);
+  EXPECT_EQ(world_.compiles, 2) << "what is stored is no answer";
+  EXPECT_EQ(*one->recompile(candidate_, std::string(64, '0')), Builder::Recompiled::other_code);
+  std::filesystem::remove(site_.cache.artifacts().path(digest));
+  CompiledKernel other;
+  other.bits = "other";
+  ASSERT_TRUE(site_.cache.put_artifact(digest, other));
+  EXPECT_EQ(*one->recompile(candidate_, digest), Builder::Recompiled::differs);
+  std::filesystem::remove(site_.cache.artifacts().path(digest));
+  EXPECT_EQ(one->recompile(candidate_, digest).error().code, ErrorCode::not_found);
+}
+
+}  // namespace
+}  // namespace kernwright

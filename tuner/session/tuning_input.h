@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "cache/records/record.h"
+#include "compile/compile_pool.h"
+#include "model/candidate/device_profile.h"
+#include "model/catalog/catalog.h"
+#include "model/operation/operation.h"
+#include <kernwright/problem.h>
+
+namespace kernwright {
+
+/// What a session or a prediction works on, and what its record says besides what it finds. The
+/// references outlive it.
+struct TuningInput {
+  const Catalog& catalog;
+  const Operation& operation;
+  Problem normalized;
+  const DeviceProfile& profile;
+  /// Where its cache keeps what is compiled, the record's artifacts are in that cache.
+  CompilePool& pool;
+  RecordKey key;
+  RecordEnvironment environment;  ///< but the digest of the winner's template
+  std::string device_uuid = {};   ///< of the GPU that measures; empty for a prediction
+};
+
+/// Puts into a record, whose winner is known, what it says of problem, device and code, and when it
+/// was made.
+void complete(TuningRecord& record, const TuningInput& input);
+
+}  // namespace kernwright
