@@ -41,14 +41,14 @@ Result<BenchDevice> BenchDevice::open(CompilePool& pool) {
 }
 
 Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const Problem& problem) {
-  const Result<Named> named = core.name(problem);
-  if (!named) return named.error();
-  auto shapes = named->operation->tensor_shapes(named->problem);
+  const Result<BoundProblem> bound = core.bind(problem);
+  if (!bound) return bound.error();
+  auto shapes = bound->operation().tensor_shapes(bound->problem());
   if (!shapes) return shapes.error();
   auto sets =
       BufferSets::make(*bench.device, *bench.data_ops, *std::move(shapes), L2State::cold, kSeed);
   if (!sets) return sets.error();
-  auto checker = Checker::make(*bench.device, *bench.data_ops, *named->operation, named->problem,
+  auto checker = Checker::make(*bench.device, *bench.data_ops, bound->operation(), bound->problem(),
                                core.catalog(), core.builder().pool(), *sets);
   if (!checker) return checker.error();
   return Contest(bench, *std::move(sets), *std::move(checker));

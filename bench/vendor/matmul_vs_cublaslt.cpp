@@ -75,9 +75,9 @@ struct Answer {
 };
 
 Result<Answer> obtain(ServiceCore& core, const Problem& problem, double seconds) {
-  const Result<Named> named = core.name(problem);
-  if (!named) return named.error();
-  for (const GradedRecord& found : core.answers().look_up(named->problem).records) {
+  const Result<BoundProblem> bound = core.bind(problem);
+  if (!bound) return bound.error();
+  for (const GradedRecord& found : core.answers().look_up(*bound).records) {
     if (found.match != Match::exact) continue;
     Lookup<TuningRecord> record = read_record(found.file);
     if (record) return Answer{*std::move(record.value), {}, 0};
@@ -141,17 +141,17 @@ struct PeerProduct {
 };
 
 /// Errors: no such product.
-Result<PeerProduct> peer_product(const Named& named) {
-  for (const auto& [name, value] : named.problem.dims()) {
+Result<PeerProduct> peer_product(const BoundProblem& problem) {
+  for (const auto& [name, value] : problem.problem().dims()) {
     if (name == "m" || name == "n" || name == "k" || name == "n_kv") continue;
     return Error{ErrorCode::invalid_argument,
                  concat(name, "=", value, ": one product of contiguous rows expected")};
   }
   PeerProduct product;
-  product.size = size_of(named.problem);
-  product.types = {named.operation->dtype(named.problem, "dtype"),
-                   named.operation->dtype(named.problem, "out")};
-  for (const auto& [name, value] : named.problem.flags()) {
+  product.size = size_of(problem.problem());
+  product.types = {problem.operation().dtype(problem.problem(), "dtype"),
+                   problem.operation().dtype(problem.problem(), "out")};
+  for (const auto& [name, value] : problem.problem().flags()) {
     if (name == "accumulate") {
       product.types.fast = value == "fast";
     } else if (name == "tf32") {
@@ -339,9 +339,9 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
 }
 
 Result<void> Bench::run(const Problem& problem) {
-  const auto named = core_.name(problem);
-  if (!named) return named.error();
-  const auto product = peer_product(*named);
+  const auto bound = core_.bind(problem);
+  if (!bound) return bound.error();
+  const auto product = peer_product(*bound);
   if (!product) return product.error();
   const auto answer = obtain(core_, problem, seconds_);
   if (!answer) return answer.error();

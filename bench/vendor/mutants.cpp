@@ -230,17 +230,15 @@ class Peer {
 
 Result<Peer::Verdict> Peer::examine(const MatmulSize& size, DType dtype, std::uint64_t seed) {
   const ContextScope scope(device_.context->api(), device_.context->context());
-  const auto named = core_->name(matmul(size, dtype));
-  if (!named) return named.error();
-  const auto shapes = named->operation->tensor_shapes(named->problem);
-  if (!shapes) return shapes.error();
+  const auto bound = core_->bind(matmul(size, dtype));
+  if (!bound) return bound.error();
   Device& device = *device_.device;
   DataOps& data_ops = *device_.data_ops;
-  const auto exact = exact_draw(*named->operation, named->problem, *shapes);
+  const auto exact = exact_draw(bound->operation(), bound->problem(), bound->shapes());
   const auto sets =
-      BufferSets::make(device, data_ops, *shapes, L2State::warm, seed, {.exact = exact});
+      BufferSets::make(device, data_ops, bound->shapes(), L2State::warm, seed, {.exact = exact});
   if (!sets) return sets.error();
-  const auto checker = Checker::make(device, data_ops, *named->operation, named->problem,
+  const auto checker = Checker::make(device, data_ops, bound->operation(), bound->problem(),
                                      core_->catalog(), core_->builder().pool(), *sets);
   if (!checker) return checker.error();
   const auto product = CublasLtMatmul::make(library_, size, {dtype, dtype}, kWorkspaceBytes);

@@ -45,13 +45,13 @@ class Show : public Command {
     Result<std::shared_ptr<ServiceCore>> opened = service_.open();
     if (!opened) return report(opened.error());
     const std::shared_ptr<ServiceCore> service = *std::move(opened);
-    Result<Named> named = service->name(*problem);
-    if (!named) return report(named.error());
-    const Answers answers = service->answers().look_up(named->problem);
+    const Result<BoundProblem> bound = service->bind(*problem);
+    if (!bound) return report(bound.error());
+    const Answers answers = service->answers().look_up(*bound);
     const std::vector<GradedRecord>& records = answers.records;
     if (records.empty()) {
       return report(
-          {ErrorCode::not_found, concat("no record for ", named->problem.text(), " on ",
+          {ErrorCode::not_found, concat("no record for ", bound->text(), " on ",
                                         service->profile().id, ": ", to_string(answers.reason))});
     }
     const GradedRecord& best = records.front();

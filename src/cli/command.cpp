@@ -110,13 +110,13 @@ Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistE
                                                      const ServiceCore& service) {
   std::vector<Problem> problems;
   for (const WorklistEntry& entry : entries) {
-    Result<Named> named = service.name(entry.problem);
-    if (!named) {
-      return Error{named.error().code,
-                   concat(path.getValue(), ":", entry.line, ": ", named.error().message)};
+    const Result<BoundProblem> bound = service.bind(entry.problem);
+    if (!bound) {
+      return Error{bound.error().code,
+                   concat(path.getValue(), ":", entry.line, ": ", bound.error().message)};
     }
-    const bool first = lines_.emplace(named->problem.text(), entry.line).second;
-    if (first) problems.push_back(std::move(named->problem));
+    const bool first = lines_.emplace(bound->text(), entry.line).second;
+    if (first) problems.push_back(bound->problem());
   }
   return problems;
 }

@@ -104,7 +104,7 @@ Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& proble
   // The number of candidates to print; those that spill or do not compile are dropped.
   constexpr int kPredictCompiles = 4;
   // An invalid problem is reported before anything else.
-  KW_TRY(service.name(problem));
+  KW_TRY(service.bind(problem));
   std::mutex mutex;  // guards `seen`
   std::optional<TuningProgress> seen;
   std::optional<Ticker> ticker;

@@ -143,9 +143,10 @@ double winner_us(const TuningRecord& record) {
 
 std::string roofline_text(const TuningRecord& record, const ServiceCore& service) {
   const Result<Problem> problem = Problem::parse(record.key.problem);
-  const Result<Named> named = problem ? service.name(*problem) : Result<Named>(problem.error());
-  if (!named) return concat("roofline ", format_us(record.roofline_us));
-  const ReportRow row = report_row(record, *named->operation, service.profile());
+  const Result<BoundProblem> bound =
+      problem ? service.bind(*problem) : Result<BoundProblem>(problem.error());
+  if (!bound) return concat("roofline ", format_us(record.roofline_us));
+  const ReportRow row = report_row(record, bound->operation(), service.profile());
   if (row.bound == Bound::launch) return "bound by the launch";
   return concat(format_share(row.roofline_share), " of the roofline (",
                 format_us(record.roofline_us), "), bound by ",

@@ -225,8 +225,7 @@ struct ToySession {
   }
   TuningInput input() {
     return {.catalog = *catalog,
-            .operation = catalog.operation(),
-            .normalized = catalog.problem(),
+            .problem = *BoundProblem::bind(catalog.operation(), catalog.problem()),
             .profile = profile,
             .pool = pool,
             .key = {catalog.problem().text(), "sm_90", "h200", {}},

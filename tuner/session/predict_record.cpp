@@ -50,7 +50,8 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   KW_ASSIGN(const CandidateList candidates,
-            enumerate_candidates(input.catalog, input.operation, input.normalized, input.profile));
+            enumerate_candidates(input.catalog, input.problem.operation(), input.problem.problem(),
+                                 input.profile));
   CompileAhead ahead(candidates.candidates, input.catalog, input.profile.sm_arch, input.pool);
 
   struct Usable {
@@ -87,17 +88,17 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
     }
     result.trials.push_back(std::move(trial));
     if (result.trials.size() == std::min(count, order.size()) && usable.empty() &&
-        input.operation.takes_function(input.normalized)) {
+        input.problem.operation().takes_function(input.problem.problem())) {
       // A function that does not compile does so nowhere.
       const CompileResult reference =
           input.pool
-              .submit(render_reference(input.operation, input.normalized, input.catalog,
-                                       input.profile.sm_arch))
+              .submit(render_reference(input.problem.operation(), input.problem.problem(),
+                                       input.catalog, input.profile.sm_arch))
               .get();
       if (!reference) return reference.error();
     }
   }
-  if (usable.empty()) return none_passed(input.normalized.text(), result.trials);
+  if (usable.empty()) return none_passed(input.problem.text(), result.trials);
   // What the compiler warned of costs speed that the model does not know of.
   std::sort(usable.begin(), usable.end(), [](const Usable& a, const Usable& b) {
     const auto rank = [](const Usable& u) {

@@ -6,8 +6,7 @@
 #include "compile/compile_pool.h"
 #include "model/candidate/device_profile.h"
 #include "model/catalog/catalog.h"
-#include "model/operation/operation.h"
-#include <kernwright/problem.h>
+#include "model/operation/bound_problem.h"
 
 namespace kernwright {
 
@@ -15,8 +14,7 @@ namespace kernwright {
 /// references outlive it.
 struct TuningInput {
   const Catalog& catalog;
-  const Operation& operation;
-  Problem normalized;
+  BoundProblem problem;
   const DeviceProfile& profile;
   /// Where its cache keeps what is compiled, the record's artifacts are in that cache.
   CompilePool& pool;

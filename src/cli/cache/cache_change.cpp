@@ -58,34 +58,35 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
 
 /// The candidate that --template and --configuration name; nothing where these are not given.
 Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
-                                              const Problem& normalized) {
+                                              const BoundProblem& problem) {
   if (flags.kernel_template.empty()) return std::optional<Choice>();
   KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
-  KW_ASSIGN(const Candidate candidate,
-            service.site().candidate(normalized, flags.kernel_template.getValue(), parameters));
+  KW_ASSIGN(
+      const Candidate candidate,
+      service.site().candidate(problem.problem(), flags.kernel_template.getValue(), parameters));
   return std::optional(Choice{flags.kernel_template, candidate.configuration});
 }
 
 /// The candidate to pin or to ban: the one that is named, or the one that is served now.
 Result<std::vector<Choice>> to_decide(const CacheFlags& flags, const ServiceCore& service,
-                                      const Problem& normalized) {
-  KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, normalized));
+                                      const BoundProblem& problem) {
+  KW_ASSIGN(std::optional<Choice> named, named_candidate(flags, service, problem));
   if (named) return std::vector{*std::move(named)};
-  const Answers answers = service.answers().look_up(normalized);
+  const Answers answers = service.answers().look_up(problem);
   if (!answers.records.empty()) {
     const HeadWinner& served = answers.records.front().head.winner;
     return std::vector{served.choice};
   }
   return Error{ErrorCode::invalid_argument,
-               concat("no record for ", normalized.text(), " (", to_string(answers.reason),
+               concat("no record for ", problem.text(), " (", to_string(answers.reason),
                       "): name the candidate with --template and --configuration")};
 }
 
 /// The decisions to lift: those about the named candidate, or all decisions about the problem.
 Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& service,
-                                    const Problem& normalized) {
-  KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, normalized));
-  const Decisions decisions = service.answers().look_up(normalized).decisions;
+                                    const BoundProblem& problem) {
+  KW_ASSIGN(const std::optional<Choice> named, named_candidate(flags, service, problem));
+  const Decisions decisions = service.answers().look_up(problem).decisions;
   std::vector<Choice> all;
   const auto add = [&](const Override& made) {
     if (!named || *named == made.choice) all.push_back(made.choice);
@@ -94,8 +95,8 @@ Result<std::vector<Choice>> to_lift(const CacheFlags& flags, const ServiceCore& 
   for (const auto& [id, ban] : decisions.bans()) add(ban);
   if (!all.empty()) return all;
   return Error{ErrorCode::not_found,
-               named ? concat(named->id(), " is neither pinned nor banned for ", normalized.text())
-                     : concat("nothing is pinned or banned for ", normalized.text())};
+               named ? concat(named->id(), " is neither pinned nor banned for ", problem.text())
+                     : concat("nothing is pinned or banned for ", problem.text())};
 }
 
 }  // namespace
@@ -168,15 +169,15 @@ Status decide(const CacheFlags& flags) {
   if (!problem) return report(problem.error());
   const Result<std::shared_ptr<ServiceCore>> service = flags.service.open();
   if (!service) return report(service.error());
-  const Result<Named> named = (*service)->name(*problem);
-  if (!named) return report(named.error());
+  const Result<BoundProblem> bound = (*service)->bind(*problem);
+  if (!bound) return report(bound.error());
   const OverrideAction action = *parse_override_action(flags.words.front());
-  const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, named->problem)
-                                                      : to_decide(flags, **service, named->problem);
+  const auto decided = action == OverrideAction::lift ? to_lift(flags, **service, *bound)
+                                                      : to_decide(flags, **service, *bound);
   if (!decided) return report(decided.error());
   Json rows = Json::array();
   for (const Choice& one : *decided) {
-    const Override made{.key = (*service)->site().key(named->problem),
+    const Override made{.key = (*service)->site().key(*bound),
                         .action = action,
                         .choice = one,
                         .why = flags.why,

@@ -198,9 +198,9 @@ class Sweep : public Command {
         continue;
       }
       if (!result.unstored.empty()) ++failed;
-      const Result<Named> named = service.name(problems[i]);
-      if (!named) return report(named.error());
-      const ReportRow row = report_row(*result.record, *named->operation, service.profile());
+      const Result<BoundProblem> bound = service.bind(problems[i]);
+      if (!bound) return report(bound.error());
+      const ReportRow row = report_row(*result.record, bound->operation(), service.profile());
       Json object = record_json(*result.record);
       object["us"] = row.us;
       object["bound"] = to_string(row.bound);

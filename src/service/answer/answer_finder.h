@@ -37,7 +37,7 @@ class AnswerFinder {
   AnswerFinder(const Site& site, Builder& builder) : site_(site), builder_(builder) {}
 
   /// The records of the problem's key, best first, and what people decided about its candidates.
-  Answers look_up(const Problem& normalized) const;
+  Answers look_up(const BoundProblem& problem) const;
 
   /// Where the bits of an offer may come from.
   enum class Bits { stored, built };
@@ -46,10 +46,10 @@ class AnswerFinder {
   /// Goes through the records that could answer, best first, until one is taken: those of
   /// `look_up`, and between measured and predicted ones those of neighbouring shapes. None that is
   /// worse than `worst` is offered.
-  Coverage find(const Named& named, Match worst, Bits bits, const Take& take) const;
+  Coverage find(const BoundProblem& problem, Match worst, Bits bits, const Take& take) const;
 
   /// The winner as a candidate for this problem; `refused` says why it is none.
-  Result<Candidate> candidate(const Named& named, const HeadWinner& winner,
+  Result<Candidate> candidate(const BoundProblem& problem, const HeadWinner& winner,
                               MissReason& refused) const;
 
   /// Today's, as far as it is known. It lacks the digest of a template.
@@ -58,10 +58,10 @@ class AnswerFinder {
   std::string template_digest(std::string_view name) const;
 
  private:
-  Answers look_up_with_neighbours(const Named& named) const;
-  Result<Offer> offer(const Named& named, const GradedRecord& record, Bits bits,
+  Answers look_up_with_neighbours(const BoundProblem& problem) const;
+  Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits,
                       MissReason& lacks) const;
-  bool has_own_bits(const Named& named, const GradedRecord& record) const;
+  bool has_own_bits(const BoundProblem& problem, const GradedRecord& record) const;
   TieredCache::Now now() const;
 
   const Site& site_;

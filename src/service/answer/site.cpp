@@ -9,33 +9,21 @@
 #include "support/try.h"
 
 namespace kernwright {
-namespace {
 
-/// Whether the problem's tensors fit in the GPU's memory: nothing of it could ever be launched
-/// else.
-Result<void> check_memory(const Operation& operation, const Problem& normalized,
-                          const DeviceProfile& profile) {
-  KW_ASSIGN(const std::vector<TensorShape> shapes, operation.tensor_shapes(normalized));
-  double bytes = 0;
-  for (const TensorShape& shape : shapes) bytes += static_cast<double>(shape.bytes());
-  if (profile.memory_bytes == 0 || bytes <= static_cast<double>(profile.memory_bytes)) return {};
-  return Error{ErrorCode::invalid_argument,
-               concat("the tensors of ", normalized.text(), " take ", gigabytes(bytes), "; ",
-                      profile.id, " has ", gigabytes(static_cast<double>(profile.memory_bytes)))};
-}
-
-}  // namespace
-
-Result<Named> Site::name(const Problem& problem) const {
+Result<BoundProblem> Site::bind(const Problem& problem) const {
   Result<const Operation*> found = catalog->operation(problem.operation());
   if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
-  KW_ASSIGN(Problem normalized, (*found)->normalize(problem));
-  KW_TRY(check_memory(**found, normalized, profile));
-  return Named{*found, std::move(normalized)};
+  KW_ASSIGN(BoundProblem bound, BoundProblem::bind(**found, problem));
+  // Nothing of a problem that is larger than the memory could ever be launched.
+  const auto memory = static_cast<double>(profile.memory_bytes);
+  if (memory == 0 || bound.bytes() <= memory) return bound;
+  return Error{ErrorCode::invalid_argument,
+               concat("the tensors of ", bound.text(), " take ", gigabytes(bound.bytes()), "; ",
+                      profile.id, " has ", gigabytes(memory))};
 }
 
-RecordKey Site::key(const Problem& normalized) const {
-  return {.problem = normalized.text(),
+RecordKey Site::key(const BoundProblem& problem) const {
+  return {.problem = problem.text(),
           .target = concat("sm_", profile.sm_arch),
           .sku = profile.id,
           .policy = policy};
@@ -43,14 +31,14 @@ RecordKey Site::key(const Problem& normalized) const {
 
 Result<Candidate> Site::candidate(const Problem& problem, std::string_view kernel_template,
                                   const ParameterValues& parameters) const {
-  KW_ASSIGN(const Named named, name(problem));
+  KW_ASSIGN(const BoundProblem bound, bind(problem));
   KW_ASSIGN(const KernelTemplate* found, catalog->kernel_template(kernel_template));
-  if (found->operation != named.operation->name) {
+  if (found->operation != bound.operation().name) {
     return Error{ErrorCode::invalid_argument,
                  concat("template ", kernel_template, " implements ", found->operation,
-                        ", the problem is of ", named.operation->name)};
+                        ", the problem is of ", bound.operation().name)};
   }
-  KW_TRY(applies(*found, *named.operation, named.problem, profile));
+  KW_TRY(applies(*found, bound.operation(), bound.problem(), profile));
   std::vector<std::pair<std::string, std::int64_t>> values = found->default_configuration.values();
   for (const auto& [parameter, value] : parameters) {
     bool known = false;
@@ -65,8 +53,8 @@ Result<Candidate> Site::candidate(const Problem& problem, std::string_view kerne
                           "; it has ", found->default_configuration.text())};
     }
   }
-  return make_candidate(*found, *named.operation, named.problem, Configuration(std::move(values)),
-                        profile);
+  return make_candidate(*found, bound.operation(), bound.problem(),
+                        Configuration(std::move(values)), profile);
 }
 
 }  // namespace kernwright

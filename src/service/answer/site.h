@@ -10,18 +10,12 @@
 #include "model/candidate/candidate.h"
 #include "model/candidate/device_profile.h"
 #include "model/catalog/catalog.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 #include <kernwright/problem.h>
 #include <kernwright/result.h>
 #include <kernwright/service.h>
 
 namespace kernwright {
-
-/// A problem with the operation it names, normalised.
-struct Named {
-  const Operation* operation = nullptr;
-  Problem problem;
-};
 
 /// What a service knows from its opening on: the operations, the GPU or SKU it works for, and its
 /// cache.
@@ -40,8 +34,8 @@ struct Site {
 
   /// Errors: `invalid_argument` where the operation does not exist or does not take the problem, or
   /// where its tensors do not fit in the GPU's memory.
-  Result<Named> name(const Problem& problem) const;
-  RecordKey key(const Problem& normalized) const;
+  Result<BoundProblem> bind(const Problem& problem) const;
+  RecordKey key(const BoundProblem& problem) const;
   /// A candidate from a template's name and some of its parameters; the others take their defaults.
   Result<Candidate> candidate(const Problem& problem, std::string_view kernel_template,
                               const ParameterValues& parameters) const;

@@ -86,10 +86,10 @@ void measure(UnfusedReport::Side& side, const ComparedSide& measured) {
 Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
                                      const RecordOf& record_of, double seconds,
                                      std::uint64_t seed) {
-  KW_ASSIGN(const Named named, core.name(problem));
-  KW_ASSIGN(UnfusedForm form, unfused_form(core.catalog(), *named.operation, named.problem));
+  KW_ASSIGN(const BoundProblem bound, core.bind(problem));
+  KW_ASSIGN(UnfusedForm form, unfused_form(core.catalog(), bound.operation(), bound.problem()));
 
-  std::vector<Problem> problems{named.problem};
+  std::vector<Problem> problems{bound.problem()};
   for (const UnfusedKernel& kernel : form.kernels) problems.push_back(kernel.problem);
   std::set<std::string> different;
   for (const Problem& each : problems) different.insert(each.text());

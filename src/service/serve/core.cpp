@@ -105,28 +105,28 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
   if (const LoadedKernel* hot = table_.find(problem)) return hot->handle();
   KW_TRY(check_not_forked());
-  KW_ASSIGN(const Named named, name(problem));
+  KW_ASSIGN(const BoundProblem bound, bind(problem));
   KW_ASSIGN(const LoadedKernel* kernel,
-            table_.find_or_make(problem, named.problem, [&] { return resolve(named); }));
+            table_.find_or_make(problem, bound.problem(), [&] { return resolve(bound); }));
   return kernel->handle();
 }
 
-ServiceCore::Loaded ServiceCore::resolve(const Named& named) {
+ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
   Coverage coverage;
-  if (auto served = serve_from_cache(named, coverage)) {
-    count(named.problem, coverage.match, coverage.reason);
+  if (auto served = serve_from_cache(problem, coverage)) {
+    count(problem, coverage.match, coverage.reason);
     if (coverage.match != Match::exact && coverage.reason != MissReason::pinned) {
-      tune_in_background(named.problem);
+      tune_in_background(problem.problem());
     }
     return served;
   }
-  count(named.problem, Match::none, coverage.reason);
-  Loaded made = make(named, coverage);
-  if (made) tune_in_background(named.problem);
+  count(problem, Match::none, coverage.reason);
+  Loaded made = make(problem, coverage);
+  if (made) tune_in_background(problem.problem());
   return made;
 }
 
-std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const Named& named,
+std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundProblem& problem,
                                                                   Coverage& coverage) {
   // Where a miss is tuned, what was not measured for this problem is a miss.
   const Match worst = options_.on_miss == MissPolicy::tune_now
@@ -134,9 +134,9 @@ std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const Named& n
                           : options_.min_match;
   std::shared_ptr<const LoadedKernel> served;
   coverage =
-      answers_.find(named, worst, bits(), [&](const GradedRecord& record, Result<Offer> offer) {
+      answers_.find(problem, worst, bits(), [&](const GradedRecord& record, Result<Offer> offer) {
         Loaded loaded =
-            offer ? load(named, record.head, record.match, record.reason, *std::move(offer))
+            offer ? load(problem, record.head, record.match, record.reason, *std::move(offer))
                   : std::move(offer).error();
         if (!loaded) {
           site_.say(LogLevel::warning, concat("a record of ", record.head.key.problem,
@@ -149,8 +149,8 @@ std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const Named& n
   return served;
 }
 
-ServiceCore::Loaded ServiceCore::make(const Named& named, Coverage missing) {
-  const std::string key = site_.key(named.problem).text();
+ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage missing) {
+  const std::string key = site_.key(problem).text();
   if (!may_compile()) {
     return Error{ErrorCode::not_found,
                  concat("no kernel for ", key, " of match ", to_string(options_.min_match),
@@ -167,19 +167,19 @@ ServiceCore::Loaded ServiceCore::make(const Named& named, Coverage missing) {
   const KeyLock turn =
       KeyLock::acquire(site_.cache.root(), digest_of(key).hex(),
                        tunes ? std::chrono::milliseconds(kPatienceToTune) : surroundings_.patience);
-  if (auto served = serve_from_cache(named, missing)) return served;
+  if (auto served = serve_from_cache(problem, missing)) return served;
   if (tunes) {
     TuningOptions tuning;
     tuning.budget.seconds = options_.tune_seconds;
-    KW_ASSIGN(const TuningResult tuned, desk_.tune(named, std::move(tuning)));
-    return load(named, tuned, Match::exact, MissReason::none);
+    KW_ASSIGN(const TuningResult tuned, desk_.tune(problem, std::move(tuning)));
+    return load(problem, tuned, Match::exact, MissReason::none);
   }
-  KW_ASSIGN(const TuningResult predicted, desk_.predict(named, kPredictAtLaunch));
-  return load(named, predicted, Match::predicted, missing.reason);
+  KW_ASSIGN(const TuningResult predicted, desk_.predict(problem, kPredictAtLaunch));
+  return load(problem, predicted, Match::predicted, missing.reason);
 }
 
-ServiceCore::Loaded ServiceCore::load(const Named& named, const RecordHead& head, Match match,
-                                      MissReason reason, Offer offer) const {
+ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const RecordHead& head,
+                                      Match match, MissReason reason, Offer offer) const {
   std::unique_ptr<Launcher> launcher;
   Error why_not{ErrorCode::unavailable,
                 concat("this service works for the sku ", site_.profile.id, " without a GPU")};
@@ -188,29 +188,29 @@ ServiceCore::Loaded ServiceCore::load(const Named& named, const RecordHead& head
                                                     offer.candidate.plan, options_.device));
   }
   return std::make_shared<const LoadedKernel>(
-      summarize(named.problem, head, match, reason, std::move(offer.artifact.digest)),
+      summarize(problem.problem(), head, match, reason, std::move(offer.artifact.digest)),
       std::move(offer.candidate.plan), std::move(launcher), std::move(why_not),
       options_.check_launches);
 }
 
-ServiceCore::Loaded ServiceCore::load(const Named& named, const TuningResult& made, Match match,
-                                      MissReason reason) const {
+ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const TuningResult& made,
+                                      Match match, MissReason reason) const {
   const RecordHead head = head_of(made.record);
   MissReason refused = MissReason::none;
-  KW_ASSIGN(Candidate winner, answers_.candidate(named, head.winner, refused));
-  return load(named, head, match, reason,
+  KW_ASSIGN(Candidate winner, answers_.candidate(problem, head.winner, refused));
+  return load(problem, head, match, reason,
               {.candidate = std::move(winner),
                .artifact = {.digest = head.winner.artifact, .kernel = made.kernel}});
 }
 
-void ServiceCore::count(const Problem& normalized, Match match, MissReason reason) {
+void ServiceCore::count(const BoundProblem& problem, Match match, MissReason reason) {
   counters_.add(match, reason);
   if (match == Match::exact) return;
   // A directory that cannot be written to costs the log alone.
   static_cast<void>(
       MissLog(site_.cache.root())
           .append(
-              {.key = site_.key(normalized), .match = match, .reason = reason, .time = utc_now()}));
+              {.key = site_.key(problem), .match = match, .reason = reason, .time = utc_now()}));
 }
 
 void ServiceCore::tune_in_background(const Problem& normalized) {
@@ -225,23 +225,23 @@ void ServiceCore::tune_in_background(const Problem& normalized) {
 Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options,
                                        const std::atomic<bool>* stop) {
   KW_TRY(check_not_forked());
-  KW_ASSIGN(const Named named, name(problem));
-  KW_ASSIGN(TuningResult tuned, desk_.tune(named, std::move(options), stop));
-  KW_ASSIGN(auto winner, load(named, tuned, Match::exact, MissReason::none));
-  table_.publish(named.problem, std::move(winner));
+  KW_ASSIGN(const BoundProblem bound, bind(problem));
+  KW_ASSIGN(TuningResult tuned, desk_.tune(bound, std::move(options), stop));
+  KW_ASSIGN(auto winner, load(bound, tuned, Match::exact, MissReason::none));
+  table_.publish(bound.problem(), std::move(winner));
   return tuned;
 }
 
 Result<TuningResult> ServiceCore::predict(const Problem& problem, const TuningBudget& budget) {
-  KW_ASSIGN(const Named named, name(problem));
-  return desk_.predict(named, budget);
+  KW_ASSIGN(const BoundProblem bound, bind(problem));
+  return desk_.predict(bound, budget);
 }
 
 Coverage ServiceCore::coverage(const Problem& problem) const {
-  const Result<Named> named = name(problem);
-  if (!named) return {};
+  const Result<BoundProblem> bound = bind(problem);
+  if (!bound) return {};
   return answers_.find(
-      *named, options_.min_match, AnswerFinder::Bits::stored,
+      *bound, options_.min_match, AnswerFinder::Bits::stored,
       [](const GradedRecord&, const Result<Offer>& offer) { return offer.has_value(); });
 }
 
@@ -250,10 +250,10 @@ Result<void> ServiceCore::canary(const Problem& problem) {
     return Error{ErrorCode::unavailable,
                  concat("nothing is launched for the sku ", site_.profile.id, " without a GPU")};
   }
-  KW_ASSIGN(const Named named, name(problem));
+  KW_ASSIGN(const BoundProblem bound, bind(problem));
   Result<void> launched;
   const Coverage served = answers_.find(
-      named, options_.min_match, bits(), [&](const GradedRecord&, const Result<Offer>& offer) {
+      bound, options_.min_match, bits(), [&](const GradedRecord&, const Result<Offer>& offer) {
         if (!offer) return false;
         launched = [&]() -> Result<void> {
           KW_ASSIGN(const auto device, surroundings_.open_device(options_.device));
@@ -262,17 +262,17 @@ Result<void> ServiceCore::canary(const Problem& problem) {
         return true;
       });
   if (served.match != Match::none) return launched;
-  return Error{ErrorCode::not_found, concat("nothing is served for ", named.problem.text(), " (",
-                                            to_string(served.reason), ")")};
+  return Error{ErrorCode::not_found,
+               concat("nothing is served for ", bound.text(), " (", to_string(served.reason), ")")};
 }
 
 Result<Builder::Recompiled> ServiceCore::recompile(const RecordHead& head) {
   const Result<Problem> problem = Problem::parse(head.key.problem);
   if (!problem) return Builder::Recompiled::other_code;
-  const Result<Named> named = name(*problem);
-  if (!named) return Builder::Recompiled::other_code;
+  const Result<BoundProblem> bound = bind(*problem);
+  if (!bound) return Builder::Recompiled::other_code;
   MissReason refused = MissReason::none;
-  const Result<Candidate> winner = answers_.candidate(*named, head.winner, refused);
+  const Result<Candidate> winner = answers_.candidate(*bound, head.winner, refused);
   if (!winner) return Builder::Recompiled::other_code;
   return builder_.recompile(*winner, head.winner.artifact);
 }

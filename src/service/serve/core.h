@@ -65,7 +65,7 @@ class ServiceCore {
   /// `Builder::recompile` of a record's winner.
   Result<Builder::Recompiled> recompile(const RecordHead& head);
 
-  Result<Named> name(const Problem& problem) const { return site_.name(problem); }
+  Result<BoundProblem> bind(const Problem& problem) const { return site_.bind(problem); }
   const Site& site() const { return site_; }
   const Catalog& catalog() const { return *site_.catalog; }
   const DeviceProfile& profile() const { return site_.profile; }
@@ -89,15 +89,17 @@ class ServiceCore {
   using Loaded = Result<std::shared_ptr<const LoadedKernel>>;
 
   /// From the cache, or made as the miss policy says; counted.
-  Loaded resolve(const Named& named);
+  Loaded resolve(const BoundProblem& problem);
   /// The kernel of the best record that can be served, or null where none can.
-  std::shared_ptr<const LoadedKernel> serve_from_cache(const Named& named, Coverage& coverage);
-  Loaded make(const Named& named, Coverage missing);
-  Loaded load(const Named& named, const RecordHead& head, Match match, MissReason reason,
+  std::shared_ptr<const LoadedKernel> serve_from_cache(const BoundProblem& problem,
+                                                       Coverage& coverage);
+  Loaded make(const BoundProblem& problem, Coverage missing);
+  Loaded load(const BoundProblem& problem, const RecordHead& head, Match match, MissReason reason,
               Offer offer) const;
   /// The winner of a record that was made just now.
-  Loaded load(const Named& named, const TuningResult& made, Match match, MissReason reason) const;
-  void count(const Problem& normalized, Match match, MissReason reason);
+  Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
+              MissReason reason) const;
+  void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);
 
   bool may_compile() const { return options_.min_match == Match::none; }

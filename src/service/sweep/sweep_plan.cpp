@@ -17,13 +17,15 @@ SweepPlan::Row plan_problem(const ServiceCore& service, const Problem& normalize
   row.problem = normalized;
   row.due = false;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
-  const std::vector<GradedRecord> known = service.answers().look_up(normalized).records;
+  const Result<BoundProblem> bound = service.bind(normalized);
+  if (!bound) {
+    row.impossible = bound.error().message;
+    return row;
+  }
+  const std::vector<GradedRecord> known = service.answers().look_up(*bound).records;
   if (sweep_state(known, wanted, recheck).settled != nullptr) return row;
-  const Result<Named> named = service.name(normalized);
-  const Result<CandidateList> list =
-      named ? enumerate_candidates(service.catalog(), *named->operation, named->problem,
-                                   service.profile())
-            : named.error();
+  const Result<CandidateList> list = enumerate_candidates(service.catalog(), bound->operation(),
+                                                          bound->problem(), service.profile());
   if (!list) {
     row.impossible = list.error().message;
     return row;

@@ -13,7 +13,12 @@ SweepResult sweep_problem(const ServiceCore& service, const Problem& problem,
                           const SweepSettings& settings, const SweepTune& tune) {
   SweepResult result;
   const RecordGrade wanted = service.has_device() ? RecordGrade::measured : RecordGrade::predicted;
-  const std::vector<GradedRecord> known = service.answers().look_up(problem).records;
+  const Result<BoundProblem> bound = service.bind(problem);
+  if (!bound) {
+    result.error = bound.error().message;
+    return result;
+  }
+  const std::vector<GradedRecord> known = service.answers().look_up(*bound).records;
   const SweepState state = sweep_state(known, wanted, settings.recheck);
   if (state.settled != nullptr) {
     Lookup<TuningRecord> record = read_record(state.settled->file);

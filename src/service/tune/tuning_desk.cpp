@@ -22,15 +22,14 @@ TuningDesk::TuningDesk(const Site& site, Builder& builder, const AnswerFinder& a
                        Options options)
     : site_(site), builder_(builder), answers_(answers), options_(std::move(options)) {}
 
-Result<TuningInput> TuningDesk::input(const Named& named) const {
-  KW_TRY(check_policy(site_.policy, *named.operation));
+Result<TuningInput> TuningDesk::input(const BoundProblem& problem) const {
+  KW_TRY(check_policy(site_.policy, problem.operation()));
   KW_TRY(builder_.load_compiler());
   return TuningInput{.catalog = *site_.catalog,
-                     .operation = *named.operation,
-                     .normalized = named.problem,
+                     .problem = problem,
                      .profile = site_.profile,
                      .pool = builder_.pool(),
-                     .key = site_.key(named.problem),
+                     .key = site_.key(problem),
                      .environment = answers_.environment()};
 }
 
@@ -57,14 +56,14 @@ Result<Measuring*> TuningDesk::measuring() {
   return measuring_.get();
 }
 
-Result<TuningResult> TuningDesk::tune(const Named& named, TuningOptions options,
+Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions options,
                                       const std::atomic<bool>* stop) {
   if (!site_.has_device) {
     return Error{ErrorCode::unavailable,
                  concat("tuning measures on a GPU; this service works for the sku ",
                         site_.profile.id, " without one")};
   }
-  KW_ASSIGN(TuningInput subject, input(named));
+  KW_ASSIGN(TuningInput subject, input(problem));
   subject.device_uuid = site_.identity.uuid;
 
   const std::lock_guard lock(mutex_);
@@ -73,8 +72,8 @@ Result<TuningResult> TuningDesk::tune(const Named& named, TuningOptions options,
       stop);
   if (!gpu) return gpu.error();
   const auto opening = std::chrono::steady_clock::now();
-  for (CompileRequest& request :
-       opening_requests(*named.operation, named.problem, *site_.catalog, site_.profile.sm_arch)) {
+  for (CompileRequest& request : opening_requests(problem.operation(), problem.problem(),
+                                                  *site_.catalog, site_.profile.sm_arch)) {
     // Nobody waits: whatever opens asks again.
     static_cast<void>(builder_.pool().submit(std::move(request)));
   }
@@ -85,21 +84,21 @@ Result<TuningResult> TuningDesk::tune(const Named& named, TuningOptions options,
   runner_options.policy = site_.policy;
   runner_options.random_seed = options.random_seed;
   KW_ASSIGN(const std::unique_ptr<Runner> runner,
-            where->open(*named.operation, named.problem, runner_options));
+            where->open(problem.operation(), problem.problem(), runner_options));
   options.budget.opening_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - opening).count();
 
   const TuningHistory history(
       site_.cache, subject.key, subject.environment,
       [this](std::string_view name) { return answers_.template_digest(name); });
-  history.add_to(options, *named.operation, answers_.look_up(named.problem));
+  history.add_to(options, problem.operation(), answers_.look_up(problem));
   options.failed = [&](const Trial& trial) {
     if (auto kept = history.keep(trial); !kept) {
       site_.say(LogLevel::warning, concat("failure not kept: ", kept.error().message));
     }
   };
   if (options.trial_log.empty()) {
-    options.trial_log = site_.cache.root() / "trials" / named.operation->name /
+    options.trial_log = site_.cache.root() / "trials" / problem.operation().name /
                         (digest_of(subject.key.text()).hex().substr(0, 16) + ".jsonl");
   }
   std::optional<StoppableRunner> stoppable;
@@ -111,10 +110,10 @@ Result<TuningResult> TuningDesk::tune(const Named& named, TuningOptions options,
   return result;
 }
 
-Result<TuningResult> TuningDesk::predict(const Named& named, const TuningBudget& budget) {
-  KW_ASSIGN(const TuningInput subject, input(named));
+Result<TuningResult> TuningDesk::predict(const BoundProblem& problem, const TuningBudget& budget) {
+  KW_ASSIGN(const TuningInput subject, input(problem));
   KW_ASSIGN(TuningResult result,
-            predict_record(subject, budget, answers_.look_up(named.problem).decisions.bans()));
+            predict_record(subject, budget, answers_.look_up(problem).decisions.bans()));
   store(result);
   return result;
 }

@@ -38,12 +38,12 @@ class TuningDesk {
   /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
   /// records. `failed`, and what the cache knows, are set here. Where `stop` becomes true the
   /// search ends soon, nothing of it is kept, and the error is `unavailable`.
-  Result<TuningResult> tune(const Named& named, TuningOptions options,
+  Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
   /// Ranks by the cost model, and compiles the first `budget.trials` in at most `budget.seconds`
   /// (see `predict_record`).
-  Result<TuningResult> predict(const Named& named, const TuningBudget& budget);
+  Result<TuningResult> predict(const BoundProblem& problem, const TuningBudget& budget);
 
   /// Compares a fused kernel with its problem's unfused form, in this process. Errors: those of
   /// `kernwright::compare_unfused`; `unavailable` where the GPU is not to be had.
@@ -51,7 +51,7 @@ class TuningDesk {
 
  private:
   /// Errors: `invalid_argument` where the policy cannot be measured; that there is no toolkit.
-  Result<TuningInput> input(const Named& named) const;
+  Result<TuningInput> input(const BoundProblem& problem) const;
   Result<Measuring*> measuring();
   /// Puts the record into the cache, or says in the result and the log why it is not there.
   void store(TuningResult& result) const;

@@ -116,7 +116,7 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
   const Kernel first = open()->get_best_kernel(problem_)->pin();
   const auto decide = [&](OverrideAction action) {
     const auto core = open();
-    Override made{.key = core->site().key(core->name(problem_)->problem), .action = action};
+    Override made{.key = core->site().key(*core->bind(problem_)), .action = action};
     made.choice.kernel_template = first.summary().kernel_template;
     for (const RecordStore::Listed& listed : core->cache().records().list()) {
       if (listed.record.value->winner.choice.configuration.text() ==
@@ -140,7 +140,7 @@ TEST_F(ServiceCoreTest, ABannedPredictionIsReplacedByTheNextAndAPinIsServed) {
 // The other process never ends.
 TEST_F(ServiceCoreTest, ALookupWaitsForAnotherProcessForAWhileAlone) {
   const auto core = open();
-  const std::string turn = digest_of(core->site().key(core->name(problem_)->problem).text()).hex();
+  const std::string turn = digest_of(core->site().key(*core->bind(problem_)).text()).hex();
   const KeyLock other = KeyLock::acquire(cache_.path(), turn, std::chrono::milliseconds(0));
   ASSERT_TRUE(other.held());
   EXPECT_TRUE(core->get_best_kernel(problem_));

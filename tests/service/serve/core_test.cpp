@@ -141,7 +141,7 @@ TEST_F(ServiceCoreTest, ARecordThatCannotBeWrittenIsNamedInItsResult) {
     ASSERT_TRUE(predicted) << predicted.error().message;
     EXPECT_NE(predicted->unstored, "");
   }
-  EXPECT_TRUE(core->answers().look_up(problem_).records.empty());
+  EXPECT_TRUE(core->answers().look_up(*core->bind(problem_)).records.empty());
   EXPECT_EQ(core->tune(problem_, few_trials())->unstored, "");
   EXPECT_EQ(core->predict(problem_, {.trials = 1})->unstored, "");
 }

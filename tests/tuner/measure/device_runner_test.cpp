@@ -568,8 +568,7 @@ TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
   options.strategy = "exhaustive";
   const Problem problem = toy_.problem();
   TuningSession session({.catalog = *toy_,
-                         .operation = toy_.operation(),
-                         .normalized = problem,
+                         .problem = *BoundProblem::bind(toy_.operation(), problem),
                          .profile = profile_,
                          .pool = pool_,
                          .key = {problem.text(), "sm_90", "h200", {}},

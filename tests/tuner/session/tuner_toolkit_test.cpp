@@ -79,8 +79,7 @@ TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
       const Problem problem = operation.normalize(operation.example).value();
       SCOPED_TRACE(problem.text());
       const auto result = predict_record({.catalog = *catalog,
-                                          .operation = operation,
-                                          .normalized = problem,
+                                          .problem = *BoundProblem::bind(operation, problem),
                                           .profile = profile,
                                           .pool = *pool_,
                                           .key = {problem.text(), "sm_90", sku, {}},

@@ -429,8 +429,7 @@ TEST(PredictRecordTest, TheDefaultIsKeptWhereNobodyIsClearlyFasterAndItSaysSo) {
             .normalize(Problem::parse(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16")).value())
             .value();
     const auto result = predict_record({.catalog = *catalog,
-                                        .operation = operation,
-                                        .normalized = problem,
+                                        .problem = *BoundProblem::bind(operation, problem),
                                         .profile = profile,
                                         .pool = toy.pool,
                                         .key = {problem.text(), "sm_90", "h200", {}},

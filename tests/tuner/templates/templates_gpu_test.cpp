@@ -266,8 +266,7 @@ TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
     options.budget.seconds = 8;
     options.budget.trials = 40;
     TuningSession session({.catalog = *catalog_,
-                           .operation = op,
-                           .normalized = problem,
+                           .problem = *BoundProblem::bind(op, problem),
                            .profile = device_->profile(),
                            .pool = *pool_,
                            .key = {problem.text(), "sm_90", device_->profile().id, {}},

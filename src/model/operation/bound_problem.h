@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/expression/expression.h"
+#include "model/operation/operation.h"
+#include <kernwright/problem.h>
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// A problem that its operation has accepted: normalised, with its names and the sizes of its
+/// tensors. Immutable. The operation outlives it.
+class BoundProblem {
+ public:
+  /// Normalises `written`. Errors: those of `Operation::normalize` and of
+  /// `Operation::tensor_shapes`.
+  static Result<BoundProblem> bind(const Operation& operation, const Problem& written);
+
+  const Operation& operation() const { return *operation_; }
+  /// Normalised.
+  const Problem& problem() const { return problem_; }
+  /// Canonical.
+  std::string text() const { return problem_.text(); }
+  /// See `Operation::scope`.
+  const Scope& scope() const { return scope_; }
+  /// Of all tensors that the problem has, in declared order.
+  const std::vector<TensorShape>& shapes() const { return shapes_; }
+  /// What all tensors take.
+  double bytes() const;
+
+ private:
+  BoundProblem(const Operation& operation, Problem problem, Scope scope,
+               std::vector<TensorShape> shapes)
+      : operation_(&operation),
+        problem_(std::move(problem)),
+        scope_(std::move(scope)),
+        shapes_(std::move(shapes)) {}
+
+  const Operation* operation_;
+  Problem problem_;
+  Scope scope_;
+  std::vector<TensorShape> shapes_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,33 @@
+#include "model/operation/bound_problem.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/model/samples.h"
+
+namespace kernwright {
+namespace {
+
+TEST(BoundProblemTest, IsNormalisedWithItsNamesAndTensors) {
+  const Operation operation = scale_operation();
+  const auto bound = BoundProblem::bind(operation, operation.example);
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_EQ(&bound->operation(), &operation);
+  EXPECT_EQ(bound->text(), operation.normalize(operation.example)->text());
+  EXPECT_EQ(bound->scope().find("m"), 64);
+  const auto shapes = operation.tensor_shapes(bound->problem());
+  ASSERT_TRUE(shapes);
+  ASSERT_EQ(bound->shapes().size(), shapes->size());
+  double bytes = 0;
+  for (const TensorShape& shape : *shapes) bytes += static_cast<double>(shape.bytes());
+  EXPECT_EQ(bound->bytes(), bytes);
+}
+
+TEST(BoundProblemTest, WhatTheOperationRefusesIsNotBound) {
+  const Operation operation = scale_operation();
+  const auto bound = BoundProblem::bind(operation, Problem::make("scale", {{"m", -1}}, {}));
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().code, ErrorCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace kernwright
