@@ -263,7 +263,7 @@ class Checker {
     std::string configuration{};
     std::optional<Candidate> candidate{};  ///< none for a reference
     bool is_default = false;
-    std::optional<Build> compile;
+    std::optional<Build> compile{};
     std::string figures{};
     std::string defect{};
     Json json = Json::object();

@@ -130,7 +130,7 @@ std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundPro
                                                                   Coverage& coverage) {
   // Where a miss is tuned, what was not measured for this problem is a miss.
   const Match worst = options_.on_miss == MissPolicy::tune_now
-                          ? std::min(options_.min_match, Match::seed)
+                          ? std::min(options_.min_match, Match::stale_code)
                           : options_.min_match;
   std::shared_ptr<const LoadedKernel> served;
   coverage =

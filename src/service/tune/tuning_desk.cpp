@@ -82,7 +82,7 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
   KW_ASSIGN(Measuring * where, measuring());
   DeviceRunnerOptions runner_options;
   runner_options.policy = site_.policy;
-  runner_options.random_seed = options.random_seed;
+  runner_options.seed = options.random_seed;
   KW_ASSIGN(const std::unique_ptr<Runner> runner,
             where->open(problem.operation(), problem.problem(), runner_options));
   options.budget.opening_seconds =
