@@ -107,7 +107,8 @@ class HeaderWriter {
     declarations_ += concat("__device__ ", flag.declaration, ";\n");
   }
 
-  /// A derived value: computed again by the compiler, which must get what the host got.
+  /// Writes a derived value. If it is pasted, the compiler computes it too, and asserts that the
+  /// host's value is equal.
   void derived(const Derived& derived, std::int64_t value) {
     values_ += concat("constexpr ", fits_int(value) ? "int " : "long long ", derived.name, " = ",
                       literal(value), ";\n");
@@ -142,7 +143,8 @@ class HeaderWriter {
         concat(line_of(place), "static_assert(", condition, ", ", quoted(message), ");\n");
   }
 
-  /// By the file's name in its folder of templates: the text must not depend on where that lies.
+  /// By the file's name in its folder of templates, so that the text does not depend on where that
+  /// folder lies.
   std::string line_of(JsonPlace place) const {
     const std::string& file = files_[static_cast<std::size_t>(place.file)].name;
     return concat("#line ", place.line, " ", quoted(file), "\n");

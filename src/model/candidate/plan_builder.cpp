@@ -20,8 +20,8 @@ constexpr std::int64_t kMaxCluster = 8;
 constexpr int kClusterArch = 90;
 constexpr std::string_view kAxes[] = {"x", "y", "z"};
 
-/// Fills an execution plan and remembers the first thing that no device or this device cannot do.
-/// `files` are where the launches are written.
+/// Fills an execution plan, and remembers the first violated limit of CUDA or of the device.
+/// `files` are the files of the launches.
 class PlanBuilder {
  public:
   /// `tensors` comes from `plan_tensors`.
@@ -129,7 +129,7 @@ class PlanBuilder {
     return pitch;
   }
 
-  /// Where the manifest is being read: "tensor map ", "a".
+  /// Sets the part of the manifest that messages name: "tensor map ", "a".
   void at(JsonPlace place, std::string_view kind, std::string_view name) {
     place_ = place;
     kind_ = kind;

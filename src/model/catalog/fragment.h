@@ -26,12 +26,12 @@ struct MergedManifest {
   std::vector<JsonFile> files;  ///< the manifest, then the fragments, the nearest first
 };
 
-/// Reads `manifest` and the fragments that it extends, directly and by way of others, into one
-/// value. Objects are merged member by member and launches one by one; rules come after those of
-/// the fragment; anything else takes the place of what the fragment has. Members keep the
-/// fragment's order, and null stands for no member: in a fragment it keeps a place in that order.
-/// Errors: a file that is no JSON; a name of no fragment, or of one that extends itself, with file
-/// and line.
+/// Reads `manifest` and the fragments that it extends, directly or through other fragments, into
+/// one value. Objects are merged member by member, and launches one by one. Rules are added after
+/// those of the fragment. Any other value replaces that of the fragment. Members keep the
+/// fragment's order. A null stands for a missing member; in a fragment it reserves a place in that
+/// order. Errors, with file and line: a file that is no JSON; a name that is no fragment, or one
+/// that extends itself.
 Result<MergedManifest> read_merged(JsonFile manifest, std::span<const Fragment> fragments);
 
 }  // namespace detail

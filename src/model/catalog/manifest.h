@@ -10,9 +10,9 @@
 
 namespace kernwright {
 
-/// Parses manifest.json, which may extend some of `fragments`, against its operation: every name in
-/// every expression must exist. `source`, the text of `source_file` beside it, and `headers` are
-/// left for the caller to read. Errors name file, line and field.
+/// Parses manifest.json, which may extend some of `fragments`, for its operation. Every name in an
+/// expression must exist. The caller reads `source`, which is the text of `source_file`, and
+/// `headers`. Errors name file, line and field.
 Result<KernelTemplate> parse_manifest(std::string_view json, std::string_view file,
                                       std::string_view name, const Operation& operation,
                                       std::span<const Fragment> fragments = {});

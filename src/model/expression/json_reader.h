@@ -26,7 +26,7 @@ class Diagnostics {
   bool ok() const { return message_.empty(); }
   Error error() const { return {ErrorCode::invalid_argument, message_}; }
 
-  /// Keeps `file:line: field: what`, if it is the first.
+  /// Keeps the error `file:line: field: what`, if it is the first.
   void fail(JsonPlace place, std::string_view field, std::string_view what) {
     if (!ok()) return;
     const std::string& file = files_[static_cast<std::size_t>(place.file)];
@@ -87,7 +87,7 @@ class JsonReader {
   std::string value_name() const;
 
  private:
-  /// `node` may be null: a missing optional value.
+  /// `node` is null for a missing optional value.
   JsonReader(const JsonNode* node, std::string path, JsonPlace parent, Diagnostics& diagnostics)
       : node_(node),
         path_(std::move(path)),
