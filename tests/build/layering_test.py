@@ -65,7 +65,7 @@ ROOMS = {
         "worker": ["measure", "audit", "cost", ""],
         "finals": [""],
         "strategies": ["learning"],
-        "candidates": ["strategies", "learning", "cost"],
+        "candidates": ["strategies", "cost"],
         "search": ["candidates", "strategies", "finals", ""],
         "session": ["search", "candidates", "strategies", "finals", "cost", ""],
     },

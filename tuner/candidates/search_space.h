@@ -10,13 +10,8 @@ namespace kernwright {
 
 /// What a strategy sees of a candidate list, which must outlive it.
 ///
-/// The features are every value that the manifest's expressions saw, the predicted time, and what
-/// the launch asks of the device: blocks, threads, the share of the shared memory, waves, and the
-/// share of the last wave that idles. A feature is NaN where a template has no such value.
-///
 /// `warm_starts`, best first, become the candidates that they name. One that is not valid here
 /// becomes the nearest candidate, if that differs in at most `kMostDifferences` parameters.
-SearchSpace make_search_space(const CandidateList& list, const DeviceProfile& profile,
-                              std::span<const Choice> warm_starts);
+SearchSpace make_search_space(const CandidateList& list, std::span<const Choice> warm_starts);
 
 }  // namespace kernwright

@@ -90,20 +90,18 @@ TuningRecord search_record(const SearchEvidence& evidence) {
   if (evidence.finals.launch_paths) record.launch_paths = *evidence.finals.launch_paths;
 
   const double best_us = in_turn_us(record.winner, race.rounds);
-  record.search = {
-      .strategy = evidence.options.strategy,
-      .random_seed = evidence.options.random_seed,
-      .rejected = input.rejected + evidence.book.skipped(),
-      .compiled = input.queue.compiled(),
-      .failed = evidence.book.failed(),
-      .raced = race.raced,
-      .warm_starts = static_cast<int>(input.space.seeds.size()),
-      .stop_reason = std::string(evidence.stop_reason),
-      .regret_estimate = regret_estimate({.best_us = best_us,
-                                          .roofline_us = input.roofline_us,
-                                          .predicted_us = input.space.predicted_us,
-                                          .results = evidence.book.results(),
-                                          .optimistic_us = input.strategy.optimistic_us()})};
+  record.search = {.strategy = evidence.options.strategy,
+                   .random_seed = evidence.options.random_seed,
+                   .rejected = input.rejected + evidence.book.skipped(),
+                   .compiled = input.queue.compiled(),
+                   .failed = evidence.book.failed(),
+                   .raced = race.raced,
+                   .warm_starts = static_cast<int>(input.space.seeds.size()),
+                   .stop_reason = std::string(evidence.stop_reason),
+                   .regret_estimate = regret_estimate({.best_us = best_us,
+                                                       .roofline_us = input.roofline_us,
+                                                       .predicted_us = input.space.predicted_us,
+                                                       .results = evidence.book.results()})};
   record.candidates = static_cast<int>(input.candidates.size());
   record.measured = evidence.book.measured();
   record.audit = evidence.audit;

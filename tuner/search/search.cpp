@@ -64,8 +64,7 @@ class Search {
   std::optional<std::size_t> incumbent_;
   SearchBudget budget_;
   StopRule stop_rule_;
-  std::size_t told_ = 0;      ///< results that the stop rule knows
-  std::size_t asked_at_ = 0;  ///< the number of trials when the stop rule was asked last
+  std::size_t told_ = 0;  ///< results that the stop rule knows
   std::string stop_reason_;
   TimeShares shares_;
   Audit audit_;
@@ -152,10 +151,7 @@ std::string_view Search::stop_reason() {
   if (input_.strategy.wants_all()) return {};
   const auto& results = book_.results();
   for (; told_ < results.size(); ++told_) stop_rule_.add(results[told_].us);
-  // Asking a model takes milliseconds.
-  const std::size_t trials = book_.trials().size();
-  if (std::exchange(asked_at_, trials) == trials) return {};
-  return stop_rule_.reason(input_.strategy.optimistic_us());
+  return stop_rule_.reason();
 }
 
 Result<FinalsResult> Search::finals() {

@@ -11,7 +11,7 @@
 #include "tuner/search/record_parts.h"
 #include "tuner/search/trial_log.h"
 #include "tuner/session/compile_ahead.h"
-#include "tuner/strategies/prior.h"
+#include "tuner/strategies/first_choices.h"
 
 namespace kernwright {
 namespace {
@@ -34,12 +34,12 @@ Result<void> TuningSession::enumerate() {
 
 Result<void> TuningSession::compile_first_choices() {
   KW_TRY(enumerate());
-  const SearchSpace space = make_search_space(*list_, in_.profile, {});
+  const SearchSpace space = make_search_space(*list_, {});
   const auto threads = static_cast<std::size_t>(in_.pool.threads());
   std::vector<std::size_t> choices{list_->default_index};
   // One more than are wanted: what is compiled as the default is serves for both.
   const int default_group = space.group_of[list_->default_index];
-  for (const std::size_t choice : detail::Prior(space).favourites(threads + 1)) {
+  for (const std::size_t choice : detail::first_choices(space, threads + 1)) {
     if (space.group_of[choice] != default_group && choices.size() < threads) {
       choices.push_back(choice);
     }
@@ -67,7 +67,7 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   const CandidateList& list = *list_;
   std::vector<Choice> warm_starts = options.warm_starts;
   if (options.incumbent) warm_starts.insert(warm_starts.begin(), *options.incumbent);
-  const SearchSpace space = make_search_space(list, in_.profile, warm_starts);
+  const SearchSpace space = make_search_space(list, warm_starts);
   KW_ASSIGN(auto strategy, make_strategy(options.strategy, space, options.random_seed));
   CompileAhead ahead(list.candidates, in_.catalog, in_.profile.sm_arch, in_.pool);
   const SearchInput input{

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "support/statistics.h"
@@ -10,13 +11,13 @@
 namespace kernwright {
 namespace {
 
-/// The usual spread of measured over predicted times, as logarithms: 1.48 median deviations are
-/// between 0.05 and 0.23 on the 18 spaces recorded on an H200 (`bench/results/h200`), 0.12 in the
-/// middle.
+/// The standard deviation of normal errors over the median of their sizes. The median is used since
+/// the model is far off for some slow candidates, which say nothing of the fast ones.
+constexpr double kSpreadOfMedian = 1.48;
+/// The usual spread of measured over predicted times, as logarithms: it is between 0.05 and 0.23 on
+/// the 18 spaces recorded on an H200 (`bench/results/h200`), 0.12 in the middle.
 constexpr double kUsualSpread = 0.12;
 constexpr double kUsualCounts = 8;  ///< results
-/// Results that a strategy's model has to have learnt from to be believed.
-constexpr std::size_t kTaught = 64;
 /// So many candidates are expected to be faster than the fastest half of the time.
 constexpr double kEvenChance = std::numbers::ln2;
 constexpr int kHalvings = 40;
@@ -40,9 +41,13 @@ double fastest_log(const SearchOutlook& outlook, double best_log) {
   }
   if (errors.empty()) return best_log;
   const double error = median(errors);
-  double squares = kUsualCounts * kUsualSpread * kUsualSpread;
-  for (const double one : errors) squares += (one - error) * (one - error);
-  const double spread = std::sqrt(squares / (kUsualCounts + static_cast<double>(errors.size())));
+  std::vector<double> deviations;
+  for (const double one : errors) deviations.push_back(std::abs(one - error));
+  const auto counts = static_cast<double>(errors.size());
+  const double own_spread = kSpreadOfMedian * median(std::move(deviations));
+  const double spread =
+      std::sqrt((kUsualCounts * kUsualSpread * kUsualSpread + counts * own_spread * own_spread) /
+                (kUsualCounts + counts));
 
   std::vector<double> expected;
   for (std::size_t i = 0; i < predicted.size(); ++i) {
@@ -71,13 +76,7 @@ double fastest_log(const SearchOutlook& outlook, double best_log) {
 double regret_estimate(const SearchOutlook& outlook) {
   if (outlook.results.size() >= outlook.predicted_us.size()) return 0;
   const double best_log = std::log(outlook.best_us);
-  double log = best_log;
-  if (outlook.optimistic_us && *outlook.optimistic_us > 0) {
-    log = std::min(log, std::log(*outlook.optimistic_us));
-  }
-  if (!outlook.optimistic_us || outlook.results.size() < kTaught) {
-    log = std::min(log, fastest_log(outlook, best_log));
-  }
+  double log = fastest_log(outlook, best_log);
   if (outlook.roofline_us > 0) log = std::max(log, std::log(outlook.roofline_us));
   return std::max(0.0, std::exp(best_log - log) - 1);
 }

@@ -18,7 +18,6 @@ struct SearchOutlook {
   double roofline_us = 0;                ///< no candidate is faster; 0 where that is not known
   std::span<const double> predicted_us;  ///< of all candidates
   std::span<const Result> results;       ///< each candidate at most once
-  std::optional<double> optimistic_us;   ///< `SearchStrategy::optimistic_us`
 };
 
 /// How much faster than the best measured candidate the best candidate that was not tried may be,
@@ -28,9 +27,8 @@ struct SearchOutlook {
 /// by the median error that the model made on the measured ones. Their remaining errors are taken
 /// to be independent and as wide as the errors on the measured candidates. The result is the median
 /// of the fastest of them. A few results say little about how wide the errors are, so the usual
-/// spread, `kUsualSpread`, weighs as much as `kUsualCounts` results. A strategy's own model may
-/// have an optimistic estimate too: the larger of the two counts, and from `kTaught` results on the
-/// strategy's alone. Nothing is taken to be faster than the roofline.
+/// spread, `kUsualSpread`, weighs as much as `kUsualCounts` results. Nothing is taken to be faster
+/// than the roofline.
 double regret_estimate(const SearchOutlook& outlook);
 
 }  // namespace kernwright

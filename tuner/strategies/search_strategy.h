@@ -20,9 +20,6 @@ struct SearchSpace {
   std::vector<const Configuration*> configurations;
   std::vector<int> template_of;  ///< an ordinal per template
   std::vector<int> group_of;  ///< an ordinal per shared compile: members differ at run time alone
-  /// Numbers a model can learn from, the same ones for each candidate: parameters, shares of the
-  /// device's limits, waves.
-  std::vector<std::vector<double>> features;
   std::size_t default_index = 0;
   /// Candidates that won elsewhere (the incumbent, neighbouring problems, other SKUs), best first.
   std::vector<std::size_t> seeds;
@@ -40,10 +37,6 @@ class SearchStrategy {
   /// One more candidate that shares its compile with one already reported, for when the device
   /// would otherwise wait for the compiler; counts as proposed. None by default.
   virtual std::optional<std::size_t> propose_compiled() { return std::nullopt; }
-
-  /// An optimistic estimate of the best time among the candidates that were not reported yet;
-  /// nothing without a model, or when none are left.
-  virtual std::optional<double> optimistic_us() const { return std::nullopt; }
 
   /// Whether every candidate is wanted, however long none improves.
   virtual bool wants_all() const { return false; }

@@ -7,7 +7,6 @@ namespace kernwright {
 namespace {
 
 constexpr double kGain = 0.005;     ///< an improvement worth going on for
-constexpr double kOpenGain = 0.01;  ///< what the model must promise to go on
 constexpr double kRoofline = 1.03;  ///< times the roofline is as good as it gets
 constexpr int kPatience = 128;
 constexpr double kThoroughSeconds = 120;
@@ -28,12 +27,10 @@ void StopRule::add(std::optional<double> us) {
   last_gain_ = results_;
 }
 
-std::string_view StopRule::reason(std::optional<double> optimistic_us) const {
+std::string_view StopRule::reason() const {
   if (!std::isfinite(best_us_)) return {};
   if (roofline_us_ > 0 && best_us_ <= kRoofline * roofline_us_) return "roofline";
-  if (results_ - last_gain_ < patience_) return {};
-  if (optimistic_us && *optimistic_us < best_us_ * (1 - kOpenGain)) return {};
-  return "no_improvement";
+  return results_ - last_gain_ < patience_ ? "" : "no_improvement";
 }
 
 }  // namespace kernwright

@@ -18,10 +18,8 @@ class StopRule {
   void add(std::optional<double> us);
 
   /// Why to stop; empty: go on. "roofline": the best is as near to the roofline as `kRoofline`.
-  /// "no_improvement": the last `patience()` results brought no gain of `kGain`, and the strategy's
-  /// optimistic estimate of the untried candidates is not better by `kOpenGain`. A strategy without
-  /// a model has no such estimate, and cannot object.
-  std::string_view reason(std::optional<double> optimistic_us) const;
+  /// "no_improvement": the last `patience()` results brought no gain of `kGain`.
+  std::string_view reason() const;
 
   /// The number of results without a gain that end the search. With 48 of them, which is usual for
   /// short searches, the ten large matrix products were left 1 to 6 % short on an H200, with half

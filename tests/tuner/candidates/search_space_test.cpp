@@ -1,7 +1,6 @@
 #include "tuner/candidates/search_space.h"
 
 #include <algorithm>
-#include <cmath>
 #include <gtest/gtest.h>
 
 #include "tests/tuner/toy.h"
@@ -15,7 +14,7 @@ class SearchSpaceTest : public ::testing::Test {
     return {std::move(name), Configuration({{"A", a}, {"B", b}, {"R", r}})};
   }
   SearchSpace make(const std::vector<Choice>& warm_starts) const {
-    return make_search_space(list_, profile_, warm_starts);
+    return make_search_space(list_, warm_starts);
   }
   std::string id(std::size_t candidate) const { return list_.candidates[candidate].id(); }
 
@@ -40,28 +39,6 @@ TEST_F(SearchSpaceTest, TakesTheListAsItIs) {
     EXPECT_EQ(space.configurations[i], &list_.candidates[i].configuration);
     EXPECT_EQ(space.template_of[i] == space.template_of[0],
               list_.candidates[i].kernel_template == list_.candidates[0].kernel_template);
-  }
-}
-
-TEST_F(SearchSpaceTest, FeaturesAreEquallyLongAndMissingWhereATemplateHasNone) {
-  const SearchSpace space = make({});
-  ASSERT_EQ(space.features.size(), list_.candidates.size());
-  std::size_t missing = 0;
-  for (std::size_t i = 0; i < space.features.size(); ++i) {
-    ASSERT_EQ(space.features[i].size(), space.features[0].size());
-    const auto nans = std::count_if(space.features[i].begin(), space.features[i].end(),
-                                    [](double value) { return std::isnan(value); });
-    const bool other = list_.candidates[i].kernel_template->name == "toy/other";
-    EXPECT_EQ(nans, other ? 2 : 0) << id(i) << ": B and R";
-    missing += static_cast<std::size_t>(nans);
-  }
-  EXPECT_GT(missing, 0U);
-}
-
-TEST_F(SearchSpaceTest, DerivedFeaturesTellCandidatesOfOneTemplateApart) {
-  const SearchSpace space = make({});
-  for (std::size_t i = 1; i < space.features.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(space.features[i], space.features[j]);
   }
 }
 

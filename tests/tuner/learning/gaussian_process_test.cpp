@@ -27,7 +27,7 @@ struct Fitted {
     }
     process.fit(rows, targets, 40);
   }
-  GaussianProcess::Estimate estimate(std::size_t i) const { return process.outlook(i).estimate(); }
+  GaussianProcess::Normal estimate(std::size_t i) const { return process.posterior(i).marginal(); }
 };
 
 TEST(GaussianProcessTest, RemembersWhatItSawAndInterpolates) {
@@ -53,20 +53,20 @@ TEST(GaussianProcessTest, BoundsTheDeviationFromAboveWithTheSameMean) {
   }
 }
 
-TEST(GaussianProcessTest, SupposingAMeasurementNarrowsAsOneWould) {
+TEST(GaussianProcessTest, ConditioningNarrowsAsAMeasurementWould) {
   Fitted fitted;
-  auto near = fitted.process.outlook(23);
-  auto far = fitted.process.outlook(2);
-  const auto before = near.estimate();
-  const auto far_before = far.estimate();
-  const auto supposed = fitted.process.outlook(22);
-  near.suppose(supposed);
-  far.suppose(supposed);
-  EXPECT_DOUBLE_EQ(near.estimate().mean, before.mean);
-  EXPECT_LT(near.estimate().deviation, 0.95 * before.deviation);
-  EXPECT_GT(far.estimate().deviation / far_before.deviation,
-            near.estimate().deviation / before.deviation);
-  EXPECT_LE(far.estimate().deviation, far_before.deviation);
+  auto near = fitted.process.posterior(23);
+  auto far = fitted.process.posterior(2);
+  const auto before = near.marginal();
+  const auto far_before = far.marginal();
+  const auto supposed = fitted.process.posterior(22);
+  near.condition_on(supposed);
+  far.condition_on(supposed);
+  EXPECT_DOUBLE_EQ(near.marginal().mean, before.mean);
+  EXPECT_LT(near.marginal().deviation, 0.95 * before.deviation);
+  EXPECT_GT(far.marginal().deviation / far_before.deviation,
+            near.marginal().deviation / before.deviation);
+  EXPECT_LE(far.marginal().deviation, far_before.deviation);
 }
 
 TEST(GaussianProcessTest, AdaptsToTheColumnThatMatters) {
@@ -79,14 +79,14 @@ TEST(GaussianProcessTest, AdaptsToTheColumnThatMatters) {
     targets.push_back(i % 3 == 0 ? 1 : 0);
   }
   process.fit(rows, targets, 60);
-  EXPECT_GT(process.outlook(21).estimate().mean, process.outlook(23).estimate().mean + 0.5);
+  EXPECT_GT(process.posterior(21).marginal().mean, process.posterior(23).marginal().mean + 0.5);
 }
 
 TEST(GaussianProcessTest, SurvivesConstantTargetsAndEqualRows) {
   const FeatureTable table({{1, 2}, {1, 2}, {2, 2}, {3, 1}});
   GaussianProcess process(table);
   process.fit(std::vector<std::size_t>{0, 1, 2}, std::vector<double>{5, 5, 5}, 20);
-  const auto estimate = process.outlook(3).estimate();
+  const auto estimate = process.posterior(3).marginal();
   EXPECT_TRUE(std::isfinite(estimate.mean));
   EXPECT_TRUE(std::isfinite(estimate.deviation));
   EXPECT_NEAR(estimate.mean, 5, 1e-3);

@@ -86,7 +86,6 @@ TEST_F(PortfolioTest, GoesOnWhereEverythingFails) {
     }
   }
   EXPECT_EQ(seen.size(), grid_.configurations.size() - 1);
-  EXPECT_EQ(strategy->optimistic_us(), std::nullopt);
 }
 
 TEST_F(PortfolioTest, GoodSeedsAreWorthTheirPlace) {
@@ -147,31 +146,12 @@ TEST_F(PortfolioTest, TheOrderOfReportsWithinABatchDoesNotMatterToTheModels) {
   for (auto i = batch.rbegin(); i != batch.rend(); ++i) second->report(*i, timed_trial(rough(*i)));
   auto a = first->propose(1);
   auto b = second->propose(1);
-  // Before the local search takes away what only one of them is optimistic about.
-  EXPECT_EQ(first->optimistic_us(), second->optimistic_us());
   for (const std::size_t i : first->propose(15)) a.push_back(i);
   for (const std::size_t i : second->propose(15)) b.push_back(i);
   const std::set<std::size_t> in_a(a.begin(), a.end());
   const auto shared =
       std::count_if(b.begin(), b.end(), [&](std::size_t i) { return in_a.contains(i); });
   EXPECT_GE(shared, 9) << "all but those of the local search";
-}
-
-TEST_F(PortfolioTest, IsOptimisticAboutWhatItHasNotSeen) {
-  const auto strategy = make_strategy("portfolio", grid_.space, 2).value();
-  EXPECT_EQ(strategy->optimistic_us(), std::nullopt);
-  double least = 1e9;
-  for (int batch = 0; batch < 6; ++batch) {
-    for (const std::size_t i : strategy->propose(16)) {
-      const double us = rough(i);
-      if (us > 0) least = std::min(least, us);
-      strategy->report(i, timed_trial(us));
-    }
-  }
-  const auto optimistic = strategy->optimistic_us();
-  ASSERT_TRUE(optimistic);
-  EXPECT_GT(*optimistic, 0.5 * best());
-  EXPECT_LT(*optimistic, 1.5 * least);
 }
 
 TEST(PortfolioSpacesTest, ASingleCandidateNeedsNoProposal) {
@@ -181,7 +161,6 @@ TEST(PortfolioSpacesTest, ASingleCandidateNeedsNoProposal) {
     strategy->report(0, timed_trial(5));
     EXPECT_TRUE(strategy->propose(16).empty()) << name;
     EXPECT_EQ(strategy->propose_compiled(), std::nullopt) << name;
-    EXPECT_EQ(strategy->optimistic_us(), std::nullopt) << name;
   }
 }
 
@@ -200,14 +179,11 @@ TEST(PortfolioSpacesTest, TemplatesWithOtherParametersShareASearch) {
   // Two templates: 100 points of (A, B), 60 of (A, C); the best is in the second.
   std::vector<Configuration> configurations;
   SearchSpace space;
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (int i = 0; i < 160; ++i) {
     const bool second = i >= 100;
     const int a = second ? (i - 100) % 10 : i % 10;
     const int b = second ? (i - 100) / 10 : i / 10;
     configurations.push_back(Configuration({{"A", a}, {second ? "C" : "B", b}}));
-    space.features.push_back({second ? 1.0 : 0.0, static_cast<double>(a), second ? kNan : b,
-                              second ? static_cast<double>(b) : kNan});
     space.template_of.push_back(second ? 1 : 0);
     space.group_of.push_back(i);
     space.predicted_us.push_back(0);

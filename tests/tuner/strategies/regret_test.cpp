@@ -30,12 +30,11 @@ class RegretTest : public ::testing::Test {
       best_us_ = std::min(best_us_, times_[i]);
     }
   }
-  double estimate(std::optional<double> optimistic_us = std::nullopt, double roofline_us = 0) {
+  double estimate(double roofline_us = 0) {
     return regret_estimate({.best_us = best_us_,
                             .roofline_us = roofline_us,
                             .predicted_us = predicted_,
-                            .results = results_,
-                            .optimistic_us = optimistic_us});
+                            .results = results_});
   }
   double truth() const { return best_us_ / *std::min_element(times_.begin(), times_.end()) - 1; }
 
@@ -49,7 +48,6 @@ TEST_F(RegretTest, OneOfManySaysThatTheOthersMayBeMuchFaster) {
   make_space(2341, 0.1, 1);
   measure(1);
   EXPECT_GT(estimate(), 0.1);
-  EXPECT_GT(estimate(0.99 * best_us_), 0.1) << "whatever a model believes that saw one result";
 }
 
 TEST_F(RegretTest, FallsAsMoreOfTheFirstChoicesAreMeasured) {
@@ -75,21 +73,10 @@ TEST_F(RegretTest, IsAsOftenTooLargeAsTooSmallWhereErrorsAreIndependent) {
   EXPECT_LT(covered, 140);
 }
 
-TEST_F(RegretTest, ATaughtModelIsBelieved) {
-  make_space(2341, 0.1, 1);
-  std::reverse(predicted_.begin(), predicted_.end());  // the first choices are left to the end
-  std::reverse(times_.begin(), times_.end());
-  measure(63);
-  EXPECT_GT(estimate(best_us_ / 1.001), 0.1);
-  measure(64);
-  EXPECT_NEAR(estimate(best_us_ / 1.02), 0.02, 1e-12);
-  EXPECT_EQ(estimate(1.05 * best_us_), 0);
-}
-
 TEST_F(RegretTest, NothingIsFasterThanTheRoofline) {
   make_space(2341, 0.1, 1);
   measure(1);
-  EXPECT_NEAR(estimate(std::nullopt, best_us_ / 1.03), 0.03, 1e-9);
+  EXPECT_NEAR(estimate(best_us_ / 1.03), 0.03, 1e-9);
 }
 
 TEST_F(RegretTest, WhereNothingIsLeftThereIsNothingToGain) {

@@ -13,7 +13,7 @@
 
 namespace kernwright {
 
-/// A search space over all points of a grid, with raw features and no predictions.
+/// A search space over all points of a grid, without predictions.
 struct SmallSpace {
   std::vector<Configuration> configurations;
   SearchSpace space;
@@ -24,14 +24,11 @@ struct SmallSpace {
     for (std::size_t i = 0; i < count; ++i) {
       auto rest = static_cast<std::int64_t>(i);
       std::vector<std::pair<std::string, std::int64_t>> values;
-      std::vector<double> row;
       for (std::size_t p = 0; p < sizes.size(); ++p) {
         values.emplace_back("P" + std::to_string(p), rest % sizes[p]);
-        row.push_back(static_cast<double>(rest % sizes[p]));
         rest /= sizes[p];
       }
       configurations.emplace_back(std::move(values));
-      space.features.push_back(std::move(row));
       space.group_of.push_back(static_cast<int>(i));
     }
     space.template_of.assign(count, 0);

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tuner/strategies/search_strategy.h"
+
+namespace kernwright::detail {
+
+/// Whether the cost model tells the candidates apart: every prediction is a time, and not all are
+/// equal.
+bool has_predictions(const SearchSpace& space);
+
+/// All candidates, the fastest predicted first; equal predictions in the order of the space.
+std::vector<std::size_t> by_prediction(const SearchSpace& space);
+
+/// The cost model's first choices, at most `count`, one for each shared compile: the best of each
+/// template, since the model may be wrong about a whole template, then of all templates in the
+/// order of the predictions. None is predicted to be `kHopeless` times slower than the fastest.
+/// Empty where the model does not tell candidates apart.
+std::vector<std::size_t> first_choices(const SearchSpace& space, std::size_t count);
+
+}  // namespace kernwright::detail
