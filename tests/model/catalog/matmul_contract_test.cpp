@@ -100,7 +100,7 @@ TEST(MatmulContractTest, AMatmulMayBeSplitIntoQKAndV) {
     EXPECT_NE(message.find(why), std::string::npos) << message;
   };
   refused("n=13 split=qkv", "26 >= 13", "n_kv may be left out where 3 divides n");
-  refused("n=12 n_kv=6 split=qkv", "12 >= 12", "q what that leaves of n");
+  refused("n=12 n_kv=6 split=qkv", "12 >= 12", "q has the rest of n");
   refused("n=12 n_kv=4", "4 != 12", "only a product that is split");
   refused("n=12 ldd=6 split=qkv", "6 != 4", "rows of q, k and v are contiguous");
   refused("n=12 ldd=3 split=qkv", "3 < 4", "those of q");
@@ -217,7 +217,7 @@ TEST(MatmulContractTest, Fp32IsMultipliedWhereTf32IsAllowed) {
   EXPECT_EQ(text("tf32=allow dtype=fp32"), "matmul m=4096 n=512 k=64 dtype=fp32 tf32=allow");
   EXPECT_NE(text("dtype=fp32").find("which a problem has to allow"), std::string::npos);
   EXPECT_NE(text("dtype=bf16 tf32=allow").find("only fp32"), std::string::npos);
-  EXPECT_NE(text("dtype=fp32 tf32=allow b_layout=kn").find("along k alone"), std::string::npos);
+  EXPECT_NE(text("dtype=fp32 tf32=allow b_layout=kn").find("only along k"), std::string::npos);
 }
 
 // Boxes of 128 bytes whatever the elements, and steps of as many.
