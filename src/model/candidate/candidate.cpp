@@ -50,6 +50,16 @@ CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Oper
       tensors_(detail::plan_tensors(operation, normalized)),
       rules_(kernel_template, with_device(scope_, profile)) {
   profile.add_to(scope_);
+  RowNames row;
+  for (const auto& [name, value] : scope_.entries()) row.add(name);
+  for (const Parameter& parameter : kernel_template.space.parameters()) row.add(parameter.name);
+  for (const Derived& derived : kernel_template.derived) {
+    derived_.push_back(row.place(derived.expression));
+    row.add(derived.name);
+  }
+  for (const DemandSpec& spec : kernel_template.cost) {
+    demands_.push_back(row.place(spec.expression));
+  }
 }
 
 /// Checks that the configuration's names and values are those of the space, in its order.
@@ -118,18 +128,37 @@ Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const 
   Scope& scope = candidate.scope;
   scope = scope_;
   for (const auto& [name, value] : configuration.values()) scope.set(name, value);
-  for (const Derived& derived : kernel_template_.derived) {
-    const Result<std::int64_t> value = derived.expression.evaluate(scope);
+  std::vector<std::int64_t> row;
+  for (const auto& [name, value] : scope.entries()) row.push_back(value);
+  const auto evaluate = [&](const PlacedExpression& placed,
+                            const Expression& expression) -> Result<std::int64_t> {
+    if (const auto value = placed.evaluate(row)) return *value;
+    return expression.evaluate(scope);  // which says why there is none
+  };
+  for (std::size_t i = 0; i < derived_.size(); ++i) {
+    const Derived& derived = kernel_template_.derived[i];
+    const Result<std::int64_t> value = evaluate(derived_[i], derived.expression);
     if (!value) {
       return rejected_at(
           kernel_template_, derived.place,
           concat("derived value ", derived.name, " failed: ", value.error().message));
     }
     scope.set(derived.name, *value);
+    row.push_back(*value);
   }
   for (const Rule& rule : kernel_template_.rules) {
     const std::string failure = rule.failure(scope);
     if (!failure.empty()) return rejected_at(kernel_template_, rule.place, failure);
+  }
+  for (std::size_t i = 0; i < demands_.size(); ++i) {
+    const DemandSpec& spec = kernel_template_.cost[i];
+    const Result<std::int64_t> value = evaluate(demands_[i], spec.expression);
+    if (!value || *value < 0) {
+      return rejected_at(kernel_template_, spec.place,
+                         concat("demand ", spec.name.name, " failed: ",
+                                value ? concat(*value, " < 0") : value.error().message));
+    }
+    candidate.demands.*spec.name.demand = *value;
   }
   KW_ASSIGN(candidate.plan,
             detail::make_plan(kernel_template_, operation_, tensors_, scope, profile_));

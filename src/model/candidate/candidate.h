@@ -75,7 +75,8 @@ struct Candidate {
   const Operation* operation = nullptr;
   Problem problem;  ///< normalised
   Configuration configuration;
-  Scope scope;  ///< all values that expressions may name
+  Scope scope;      ///< all values that expressions may name
+  Demands demands;  ///< what the manifest's "cost" says
   ExecutionPlan plan;
 
   Choice choice() const { return {kernel_template->name, configuration}; }
@@ -87,10 +88,10 @@ struct Candidate {
 Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
                      const Problem& normalized, const DeviceProfile& profile);
 
-/// Evaluates the rules, the derived values and the launches, and checks the limits of CUDA and of
-/// the device: threads per block, shared memory, grid, TMA alignment. Errors: `invalid_argument`
-/// where the configuration is rejected, with the manifest's line, the rule's text, both values and
-/// its reason.
+/// Evaluates the rules, the derived values, the demands and the launches, and checks the limits
+/// of CUDA and of the device: threads per block, shared memory, grid, TMA alignment. Errors:
+/// `invalid_argument` where the configuration is rejected, with the manifest's line, the rule's
+/// text, both values and its reason.
 Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
                                  const Problem& normalized, const Configuration& configuration,
                                  const DeviceProfile& profile);

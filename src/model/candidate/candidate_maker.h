@@ -42,7 +42,9 @@ class CandidateMaker {
   const DeviceProfile& profile_;
   Scope scope_;  ///< of problem and device
   Result<void> applies_;
-  Result<ExecutionPlan> tensors_;  ///< what of the plan the problem alone decides
+  Result<ExecutionPlan> tensors_;          ///< what of the plan the problem alone decides
+  std::vector<PlacedExpression> derived_;  ///< those of the template, in a row of a scope's values
+  std::vector<PlacedExpression> demands_;  ///< the same
   RuleTree rules_;
 };
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/candidate/demands.h"
 #include "model/candidate/parameter_space.h"
 #include "model/expression/expression.h"
 #include "model/expression/rule.h"
@@ -74,6 +75,7 @@ struct KernelTemplate {
   Configuration default_configuration;
   std::vector<Derived> derived;
   std::vector<Rule> rules;
+  std::vector<DemandSpec> cost;  ///< empty: not declared
   std::int64_t allowed_spill_bytes = 0;
   std::vector<TensorMapSpec> tensor_maps;
   std::vector<WorkspaceSpec> workspaces;

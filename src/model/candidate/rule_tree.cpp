@@ -9,32 +9,20 @@ namespace {
 /// Names with their places in the row of values, and their levels: the number of parameters that
 /// have to be bound until the value is known.
 struct Names {
-  std::vector<std::string> names;
+  RowNames row;
   std::vector<std::size_t> levels;
 
   void add(std::string name, std::size_t level) {
-    names.push_back(std::move(name));
+    row.add(std::move(name));
     levels.push_back(level);
-  }
-  /// Later names hide earlier ones, as in a scope.
-  std::size_t find(std::string_view name) const {
-    for (std::size_t i = names.size(); i-- > 0;) {
-      if (names[i] == name) return i;
-    }
-    return PlacedExpression::kUnknown;
   }
   std::size_t level_of(const Expression& expression) const {
     std::size_t level = 0;
     for (const std::string& name : expression.names()) {
-      const std::size_t place = find(name);
+      const std::size_t place = row.find(name);
       if (place != PlacedExpression::kUnknown) level = std::max(level, levels[place]);
     }
     return level;
-  }
-  PlacedExpression place(const Expression& expression) const {
-    std::vector<std::size_t> places;
-    for (const std::string& name : expression.names()) places.push_back(find(name));
-    return {expression, std::move(places)};
   }
 };
 
@@ -84,7 +72,7 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
                       });
       if (asked[i] || waits) continue;
       asked[i] = true;
-      steps_[names.level_of(rule)].push_back({names.place(rule), 0, true});
+      steps_[names.level_of(rule)].push_back({names.row.place(rule), 0, true});
     }
   };
   const std::vector<bool> needed = derived_for_rules(kernel_template);
@@ -93,12 +81,12 @@ RuleTree::RuleTree(const KernelTemplate& kernel_template, const Scope& scope)
     const Derived& derived = kernel_template.derived[i];
     const std::size_t level = names.level_of(derived.expression);
     if (needed[i]) {
-      steps_[level].push_back({names.place(derived.expression), names.names.size(), false});
+      steps_[level].push_back({names.row.place(derived.expression), names.levels.size(), false});
     }
     names.add(derived.name, level);
     ask(i + 1);
   }
-  values_.resize(names.names.size(), 0);
+  values_.resize(names.levels.size(), 0);
 }
 
 /// Takes the steps that became possible with parameter number `bound`. False where a rule rejects

@@ -6,6 +6,7 @@
 #include "model/candidate/device_profile.h"
 #include "model/catalog/launch_reader.h"
 #include "model/expression/json_reader.h"
+#include "support/spelling.h"
 #include "support/try.h"
 
 namespace kernwright {
@@ -29,8 +30,8 @@ class ManifestReader {
 
   KernelTemplate read() {
     json_.expect_keys({"extends", "operation", "description", "source", "arch", "when", "dims",
-                       "parameters", "default", "derived", "rules", "spill_bytes", "tensor_maps",
-                       "workspace", "launches"});
+                       "parameters", "default", "derived", "rules", "cost", "spill_bytes",
+                       "tensor_maps", "workspace", "launches"});
     read_operation(json_.required("operation"));
     made_.description = json_.required("description").string();
     read_source(json_.required("source"));
@@ -44,6 +45,7 @@ class ManifestReader {
     read_default(json_.optional("default"));
     read_derived(json_.optional("derived"));
     made_.rules = detail::read_rules(json_.optional("rules"), names_);
+    read_cost(json_.optional("cost"));
     if (const JsonReader spill = json_.optional("spill_bytes"); spill.present()) {
       made_.allowed_spill_bytes = spill.integer();
       if (made_.allowed_spill_bytes < 0) spill.fail(concat(made_.allowed_spill_bytes, " < 0"));
@@ -237,6 +239,21 @@ class ManifestReader {
       }
       add_name(entry, name, derived.pasted || derived.bound);
       made_.derived.push_back(std::move(derived));
+    }
+  }
+
+  void read_cost(const JsonReader& json) {
+    if (!json.present()) return;
+    const auto known = demand_names();
+    for (const auto& [name, entry] : json.members()) {
+      const auto found = std::ranges::find(known, name, &DemandName::name);
+      if (found == known.end()) {
+        const std::vector<std::string> names = names_in(known);
+        entry.fail(concat("no such demand", did_you_mean(name, names),
+                          ", there are: ", detail::join(names)));
+        continue;
+      }
+      made_.cost.push_back({*found, entry.expression(names_), entry.place()});
     }
   }
 

@@ -274,6 +274,19 @@ std::optional<std::int64_t> Scope::find(std::string_view name) const {
   return std::nullopt;
 }
 
+std::size_t RowNames::find(std::string_view name) const {
+  for (std::size_t i = names_.size(); i-- > 0;) {
+    if (names_[i] == name) return i;
+  }
+  return PlacedExpression::kUnknown;
+}
+
+PlacedExpression RowNames::place(const Expression& expression) const {
+  std::vector<std::size_t> places;
+  for (const std::string& name : expression.names()) places.push_back(find(name));
+  return {expression, std::move(places)};
+}
+
 bool is_value_name(std::string_view name) {
   // C++ reserves names with two underscores, and those that begin with an underscore and a capital.
   const bool reserved = name.find("__") != std::string_view::npos ||

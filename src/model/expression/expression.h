@@ -85,4 +85,16 @@ class PlacedExpression {
   std::vector<std::size_t> places_;
 };
 
+/// The names of a row of values, in its order. Later names hide earlier ones, as in a scope.
+class RowNames {
+ public:
+  void add(std::string name) { names_.push_back(std::move(name)); }
+  /// The place of `name`, or `PlacedExpression::kUnknown`.
+  std::size_t find(std::string_view name) const;
+  PlacedExpression place(const Expression& expression) const;
+
+ private:
+  std::vector<std::string> names_;
+};
+
 }  // namespace kernwright

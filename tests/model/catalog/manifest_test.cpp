@@ -94,8 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "\"spill_bytes\": 8", "\"spills\": 8",
             "m.json:22: spills: unknown key, known are extends, operation, description, source, "
-            "arch, when, dims, parameters, default, derived, rules, spill_bytes, tensor_maps, "
-            "workspace, launches"},
+            "arch, when, dims, parameters, default, derived, rules, cost, spill_bytes, "
+            "tensor_maps, workspace, launches"},
         Refused{"\"source\": \"kernel.cu\",", "", "m.json:1: source: missing"},
         Refused{"\"tiles\": \"ceil_div(m, ROWS)\"", R"("tiles": {"value": "m", "bind": "runtime"})",
                 "m.json:16: derived.tiles.bind: \"runtime\" is not compile"},
@@ -147,6 +147,13 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:20: rules[1].rule: \"ROWS * STAGES <= 128u\": column 18: \"128u\" is no "
                 "decimal "
                 "integer"},
+        Refused{"\"spill_bytes\": 8", "\"cost\": {\"smem_byte\": \"1\"}",
+                "m.json:22: cost.smem_byte: no such demand (did you mean smem_bytes?), there are: "
+                "tiles, steps, stages, wgmma_flops, mma_flops, instructions, special_functions, "
+                "smem_bytes, loaded_bytes, l2_bytes, step_clocks, idle_clocks, tile_clocks, "
+                "once_clocks, in_flight_bytes, wave_bytes, registers, other_bytes"},
+        Refused{"\"spill_bytes\": 8", "\"cost\": {\"tiles\": 8}",
+                "m.json:22: cost.tiles: expected expression in a string, found integer"},
         Refused{"\"box\": [\"ROWS\", \"64\"]", "\"box\": [\"64\"]",
                 "m.json:24: tensor_maps.map_a.box: 1 dims for tensor a of 2"},
         Refused{"\"tensor\": \"a\"", "\"tensor\": \"b\"",

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "model/expression/expression.h"
+#include "support/json.h"
+
+namespace kernwright {
+
+/// What a candidate asks of the device, from the "cost" of its template's manifest: the input of
+/// the cost model. The launch with the most shared memory is meant, the first of several. Its
+/// blocks take `tiles` one after another, and a tile takes `steps`.
+struct Demands {
+  std::int64_t tiles = 0;   ///< of the whole launch; 0: one for each block
+  std::int64_t steps = 1;   ///< of a tile
+  std::int64_t stages = 1;  ///< steps whose loads a block has under way or in use; 1: none ahead
+
+  // Of one step of one block.
+  std::int64_t wgmma_flops = 0;   ///< of wgmma, as if all operands had 16 bits
+  std::int64_t mma_flops = 0;     ///< the same of mma.sync
+  std::int64_t instructions = 0;  ///< other arithmetic, of single lanes
+  std::int64_t special_functions =
+      0;                          ///< exponentials, tanh, reciprocals and roots, of single lanes
+  std::int64_t smem_bytes = 0;    ///< through shared memory
+  std::int64_t loaded_bytes = 0;  ///< that arrive in the multiprocessor
+  std::int64_t l2_bytes = 0;      ///< of those, what the L2 sends: a cluster shares some
+  std::int64_t step_clocks = 0;   ///< its chain of dependent work, beside the loads
+  std::int64_t idle_clocks = 0;   ///< for which no unit has work: barriers, addresses
+
+  std::int64_t tile_clocks = 0;  ///< of a tile beside its steps, where no other tile hides them
+  std::int64_t once_clocks = 0;  ///< before the first tile and after the last
+
+  std::int64_t in_flight_bytes = 0;  ///< from memory to a block at most; 0: enough for the memory
+  std::int64_t wave_bytes = 0;   ///< that tiles which run at once read together; 0: once for all
+  std::int64_t registers = 0;    ///< of a thread; 0: few enough
+  std::int64_t other_bytes = 0;  ///< that the other launches read and write
+};
+
+/// One name of a manifest's "cost".
+struct DemandName {
+  std::string_view name;
+  std::int64_t Demands::* demand;
+};
+
+/// All there are.
+std::span<const DemandName> demand_names();
+
+/// What a manifest says of one demand.
+struct DemandSpec {
+  DemandName name;
+  Expression expression;
+  JsonPlace place;
+};
+
+}  // namespace kernwright
