@@ -1,29 +1,253 @@
 #include "tuner/cost/cost_model.h"
 
 #include <algorithm>
-#include <iterator>
-#include <string_view>
-
-#include "tuner/cost/cost_models.h"
+#include <cmath>
 
 namespace kernwright {
 namespace {
 
-struct Model {
-  std::string_view operation;
-  double (*predict)(const Candidate&, const DeviceProfile&);
-};
+// Rates of every multiprocessor from sm_80 on, per clock (CUDA C++ Programming Guide, arithmetic
+// instructions, and shared memory).
+constexpr double kSmemBytesPerClock = 128;
+constexpr double kSpecialFunctionsPerClock = 16;
 
-/// An operation without a row of its own is taken for streaming work.
-constexpr Model kModels[] = {
-    {"matmul", detail::predict_matmul_us},  {"rmsnorm", detail::predict_rows_us},
-    {"layernorm", detail::predict_rows_us}, {"softmax", detail::predict_rows_us},
-    {"reduce", detail::predict_rows_us},    {"vector_add", detail::predict_streaming_us},
-};
+// Fitted to the times that were measured on an H200: bench/results/h200, trials and searches, and
+// the winners in rows_vs_pytorch.json.
+constexpr double kTogether = 3;          ///< norm of the times of memory and multiprocessors
+constexpr double kQueueing = 1.4;        ///< of the latency, where loads queue
+constexpr double kSaturation = 3;        ///< how sharply the memory's rate ends their growth
+constexpr double kMeetClocks = 1400;     ///< until the blocks of a cluster are all there
+constexpr double kRestartClocks = 1900;  ///< until a block is replaced by the next, and that loads
+constexpr double kHeld = 0.5;            ///< of the L2, what stays in it beside all else
+constexpr double kScattered = 1.06;      ///< early blocks that no longer lie where they should
+// What of the memory's time is lost where as much is written as is read, since stores wait for what
+// was loaded: over the blocks of a multiprocessor, which work meanwhile; per doubling of a cluster,
+// whose blocks go on together; and per step that is loaded ahead, which brings them into step.
+constexpr double kAlone = 0.07;
+constexpr double kClustered = 0.023;
+constexpr double kInStep = 0.032;
 
-/// What a start saves that is hidden behind the end of the kernel before. Measured on an H200:
-/// 0.2 to 1.3 us.
-constexpr double kEarlyStartUs = 0.45;
+/// Blocks of a grid, or threads of a block.
+std::int64_t count(const Extent3& extent) {
+  return std::int64_t{extent[0]} * extent[1] * extent[2];
+}
+
+/// The launch that the demands describe: the first of those with the most shared memory.
+const LaunchPlan& main_launch(const Candidate& candidate) {
+  const auto& launches = candidate.plan.launches;
+  return *std::max_element(
+      launches.begin(), launches.end(),
+      [](const LaunchPlan& a, const LaunchPlan& b) { return a.dynamic_smem < b.dynamic_smem; });
+}
+
+/// Blocks of the main launch that fit one multiprocessor together, by threads and shared memory,
+/// and by registers where the demand says how many. At least 1.
+std::int64_t resident_blocks(const Candidate& candidate, const DeviceProfile& profile,
+                             std::int64_t registers_per_thread) {
+  const LaunchPlan& launch = main_launch(candidate);
+  const std::int64_t threads = std::max<std::int64_t>(count(launch.block), 1);
+  std::int64_t blocks = profile.max_threads_per_sm / threads;
+  if (profile.max_blocks_per_sm > 0) blocks = std::min(blocks, profile.max_blocks_per_sm);
+  // The driver keeps 1 KB of shared memory per block for itself.
+  blocks = std::min(blocks, profile.smem_per_sm / (std::int64_t{launch.dynamic_smem} + 1024));
+  if (registers_per_thread > 0) {
+    blocks = std::min(blocks, profile.registers_per_sm / (registers_per_thread * threads));
+  }
+  return std::max<std::int64_t>(blocks, 1);
+}
+
+/// What a template demands that says nothing: an even share for each block, of products in mma.sync
+/// where inputs are narrow, with up to 64 bytes under way for each thread.
+Demands even_shares(const Candidate& candidate, std::int64_t bytes) {
+  constexpr std::int64_t kBytesPerThread = 64;
+  const LaunchPlan& launch = main_launch(candidate);
+  const std::int64_t blocks = std::max<std::int64_t>(count(launch.grid), 1);
+  std::int64_t element = 8;
+  for (const TensorShape& tensor : candidate.plan.tensors) {
+    if (tensor.role != TensorRole::out) element = std::min(element, byte_size(tensor.dtype));
+  }
+  const auto flops = candidate.operation->flops.evaluate(candidate.scope);
+  Demands demands;
+  (element <= 2 ? demands.mma_flops : demands.instructions) = flops ? *flops / blocks : 0;
+  demands.in_flight_bytes =
+      std::max<std::int64_t>(std::min(bytes / blocks, kBytesPerThread * count(launch.block)), 1);
+  return demands;
+}
+
+std::int64_t written_bytes(const Candidate& candidate) {
+  std::int64_t bytes = 0;
+  for (const TensorShape& tensor : candidate.plan.tensors) {
+    if (tensor.role != TensorRole::in) bytes += tensor.elements() * byte_size(tensor.dtype);
+  }
+  return bytes;
+}
+
+/// What of several times passes that go on side by side: none is as short as it is alone where
+/// another is nearly as long.
+double together(double a_us, double b_us) {
+  return std::pow(std::pow(a_us, kTogether) + std::pow(b_us, kTogether), 1 / kTogether);
+}
+
+/// A candidate's demands on a device, and where its blocks go.
+class Prediction {
+ public:
+  Prediction(const Candidate& candidate, const DeviceProfile& profile)
+      : candidate_(candidate), profile_(profile), rates_(profile.rates) {
+    const auto bytes = candidate.operation->bytes.evaluate(candidate.scope);
+    const std::int64_t total = bytes ? *bytes : 0;
+    written_ = static_cast<double>(std::min(written_bytes(candidate), total));
+    read_ = std::max(static_cast<double>(total) - written_, 1.0);
+    demands_ =
+        candidate.kernel_template->cost.empty() ? even_shares(candidate, total) : candidate.demands;
+    const LaunchPlan& launch = main_launch(candidate);
+    blocks_ = static_cast<double>(count(launch.grid));
+    tiles_ = demands_.tiles > 0 ? static_cast<double>(demands_.tiles) : blocks_;
+    cluster_ = static_cast<double>(count(launch.cluster));
+    sms_ = static_cast<double>(
+        std::max<std::int64_t>(profile.sms_for_clusters(count(launch.cluster)), 1));
+    fitting_ = static_cast<double>(resident_blocks(candidate, profile, demands_.registers));
+    persistent_ = blocks_ < tiles_;
+    active_ = std::min(tiles_, std::max(std::floor(sms_ / cluster_) * cluster_, cluster_));
+    tiles_per_sm_ = std::ceil(tiles_ / active_);
+    resident_ = persistent_ ? std::ceil(blocks_ / sms_) : std::min(fitting_, tiles_per_sm_);
+  }
+
+  double us() const {
+    const double memory = memory_us();
+    return rates_.launch_us + us_of(of(demands_.once_clocks)) +
+           together(power_limited_us(us_of(busiest_clocks())), memory);
+  }
+
+  /// What is lost or gained by a start before the kernel ahead has ended. Blocks go where there is
+  /// room then: neighbours no longer ask for the same lines at the same time, unless a cluster
+  /// keeps them together or the L2 holds it all, and a single wave is not spread evenly.
+  double early_us(double us) const {
+    const auto sms = static_cast<double>(profile_.sm_count);
+    const bool shared = steps() * of(demands_.l2_bytes) > 1.5 * (read_ + written_);
+    const bool apart = shared && !held_in_l2(read_) && (cluster_ == 1 || blocks_ > sms);
+    const bool uneven = blocks_ > sms && blocks_ <= sms * fitting_;
+    return us * (apart || uneven ? kScattered : 1) - rates_.early_start_us;
+  }
+
+  /// What the launches around the main one take, one after another.
+  double other_launches_us() const {
+    const auto others = static_cast<double>(candidate_.plan.launches.size() - 1);
+    if (others == 0) return 0;
+    const double bytes = of(demands_.other_bytes);
+    const double l2_rate =
+        rates_.l2_bytes_per_clock * static_cast<double>(profile_.sm_count) * profile_.sm_clock_mhz;
+    return others * rates_.further_launch_us +
+           bytes / (held_in_l2(bytes) ? l2_rate : memory_rate(0));
+  }
+
+ private:
+  static double of(std::int64_t demand) { return static_cast<double>(demand); }
+  double us_of(double clocks) const { return clocks / profile_.sm_clock_mhz; }
+  double steps() const { return tiles_ * of(demands_.steps); }
+  bool held_in_l2(double bytes) const {
+    return bytes <= kHeld * static_cast<double>(profile_.l2_bytes);
+  }
+
+  /// Bytes per us, where `share` of them are written.
+  double memory_rate(double share) const {
+    return (rates_.read_share - rates_.write_loss * share) * profile_.dram_gbps * 1e3;
+  }
+
+  /// Clocks of one step of all tiles that a multiprocessor has at a time, over their number.
+  double step_clocks() const {
+    const double sms = static_cast<double>(std::max<std::int64_t>(profile_.sm_count, 1));
+    const double dense = profile_.dense_16bit_tflops * 1e6 / (sms * profile_.sm_clock_mhz);
+    // Per clock the hardware does a power of two; the datasheet's rate is at another clock.
+    const double tensor_rate = std::exp2(std::round(std::log2(std::max(dense, 1.0))));
+    const double lanes = profile_.fp32_tflops * 1e6 / (2 * sms * profile_.sm_clock_mhz);
+    const double l2 = of(demands_.l2_bytes) / rates_.l2_bytes_per_clock;
+    const double busy = std::max(
+        {(of(demands_.wgmma_flops) + of(demands_.mma_flops) / rates_.mma_sync_share) / tensor_rate,
+         of(demands_.smem_bytes) / kSmemBytesPerClock, l2,
+         of(demands_.instructions) / std::max(lanes, 1.0),
+         of(demands_.special_functions) / kSpecialFunctionsPerClock});
+    // Blocks of one multiprocessor wait at the same time.
+    const bool ahead = demands_.stages > 1;
+    const double chain = of(demands_.step_clocks) + (ahead ? 0 : rates_.load_latency_clocks);
+    const double ring = ahead ? (rates_.load_latency_clocks + l2) / of(demands_.stages - 1) : 0;
+    return std::max(busy, std::max(chain, ring) / resident_) + of(demands_.idle_clocks) / resident_;
+  }
+
+  /// Clocks of the multiprocessor that has the most tiles.
+  double busiest_clocks() const {
+    double clocks =
+        tiles_per_sm_ * (of(demands_.steps) * step_clocks() + of(demands_.tile_clocks) / resident_);
+    if (demands_.stages > 1) {
+      if (cluster_ > 1) clocks += kMeetClocks;
+      if (!persistent_) {
+        clocks += (std::ceil(tiles_per_sm_ / resident_) - 1) * kRestartClocks / resident_;
+      }
+    }
+    return clocks;
+  }
+
+  /// Bytes that pass the memory: inputs once for every wave of tiles, unless they stay in the L2.
+  double traffic() const {
+    double read = read_;
+    if (demands_.wave_bytes > 0 && !held_in_l2(read_)) {
+      read = std::max(read, tiles_ / active_ * of(demands_.wave_bytes));
+    }
+    return read + written_;
+  }
+
+  double memory_us() const {
+    const double bytes = traffic();
+    const double rate = memory_rate(written_ / bytes);
+    double slowdown = 1;
+    if (demands_.in_flight_bytes > 0) {
+      // The rate that the bytes under way allow, and the memory's, without a corner between them.
+      // A block that loads nothing ahead has them under way for a part of its time, stores ride
+      // along, and no multiprocessor gets more than the L2 sends it, what others load too included.
+      const double latency = rates_.load_latency_clocks;
+      const double share = demands_.stages > 1 ? 1 : latency / (latency + of(demands_.step_clocks));
+      const double running = std::min(tiles_, sms_ * (persistent_ ? resident_ : fitting_));
+      const double most = std::min(running * of(demands_.in_flight_bytes), bytes - written_);
+      const double under_way = most * share / us_of(kQueueing * latency);
+      const double sent = std::min(tiles_, sms_) * rates_.l2_bytes_per_clock *
+                          profile_.sm_clock_mhz /
+                          std::max(steps() * of(demands_.l2_bytes) / read_, 1.0);
+      const double asked = std::min(under_way, sent) / rate * bytes / (bytes - written_);
+      slowdown = std::pow(1 + std::pow(asked, -kSaturation), 1 / kSaturation);
+    }
+    const double live = std::min(resident_, std::max(1.0, tiles_ / sms_));
+    const double lost = kAlone / live + (demands_.stages > 1 ? kInStep * of(demands_.stages - 1)
+                                                             : kClustered * std::log2(cluster_));
+    return bytes / rate * slowdown * (1 + 2 * written_ / bytes * lost);
+  }
+
+  /// The power limit lowers the clock f, and with it the energy by f squared: what takes s at full
+  /// clock and r with the energy it takes there takes s / f = r f^2. Multiprocessors without a tile
+  /// let the others run faster. The tile wins that moves the fewest bytes for what it multiplies.
+  double power_limited_us(double us) const {
+    const double flops = steps() * (of(demands_.wgmma_flops) + of(demands_.mma_flops));
+    const double moved = steps() * (of(demands_.loaded_bytes) + of(demands_.smem_bytes));
+    const double energy =
+        flops + rates_.flops_per_moved_byte * moved + rates_.flops_per_dram_byte * traffic();
+    const double limit_us = energy / (rates_.sustained_share * profile_.dense_16bit_tflops * 1e6);
+    return flops > 0 ? us * std::cbrt(std::max(limit_us / us, 1.0)) : us;
+  }
+
+  const Candidate& candidate_;
+  const DeviceProfile& profile_;
+  const DeviceRates& rates_;
+  Demands demands_;
+  double written_ = 0;  ///< bytes of the results
+  double read_ = 0;     ///< bytes of the inputs, each once
+  double blocks_ = 1;
+  double tiles_ = 1;
+  double cluster_ = 1;
+  double sms_ = 1;       ///< on which clusters find a place
+  double active_ = 1;    ///< of these, that have a tile at the start
+  double fitting_ = 1;   ///< blocks that fit a multiprocessor
+  double resident_ = 1;  ///< blocks on a multiprocessor
+  double tiles_per_sm_ = 1;
+  bool persistent_ = false;  ///< blocks take several tiles
+};
 
 /// The rate of the tensor cores for the narrowest input; where it is wider than 16 bits, that of
 /// fp32, or of tf32 where the problem allows it. Whether a kernel can use them is its own affair.
@@ -60,11 +284,10 @@ double roofline_us(const Operation& operation, const Problem& normalized,
 }
 
 double predict_us(const Candidate& candidate, const DeviceProfile& profile) {
-  const auto* const model =
-      std::ranges::find(kModels, candidate.operation->name, &Model::operation);
-  const double us = (model != std::end(kModels) ? model->predict : detail::predict_streaming_us)(
-      candidate, profile);
-  return candidate.plan.launches.front().programmatic ? us - kEarlyStartUs : us;
+  const Prediction prediction(candidate, profile);
+  const double us = prediction.us();
+  const bool early = candidate.plan.launches.front().programmatic;
+  return (early ? prediction.early_us(us) : us) + prediction.other_launches_us();
 }
 
 }  // namespace kernwright

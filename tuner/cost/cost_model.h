@@ -11,8 +11,9 @@ double roofline_us(const Operation& operation, const Problem& normalized,
                    const DeviceProfile& profile);
 
 /// Predicted time of a candidate in microseconds. It orders candidates and never decides between
-/// measured ones. Models by operation (matmul: tile, wave and L2 terms; rows: bytes and occupancy);
-/// an operation without one is predicted from the roofline and its launch geometry.
+/// measured ones. One model for all templates: it sees what the manifest's "cost" demands, the
+/// operation's bytes, the launches and the device's rates, and no name of a template. Where the
+/// manifest says nothing, the operation's flops and bytes are spread evenly over the blocks.
 double predict_us(const Candidate& candidate, const DeviceProfile& profile);
 
 }  // namespace kernwright

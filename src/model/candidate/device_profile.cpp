@@ -35,11 +35,35 @@ JsonReader read_figure(const JsonReader& profile, std::string_view name) {
   return value;
 }
 
+DeviceRates read_rates(const JsonReader& json) {
+  constexpr std::pair<std::string_view, double DeviceRates::*> kRates[] = {
+      {"launch_us", &DeviceRates::launch_us},
+      {"further_launch_us", &DeviceRates::further_launch_us},
+      {"early_start_us", &DeviceRates::early_start_us},
+      {"load_latency_clocks", &DeviceRates::load_latency_clocks},
+      {"l2_bytes_per_clock", &DeviceRates::l2_bytes_per_clock},
+      {"read_share", &DeviceRates::read_share},
+      {"write_loss", &DeviceRates::write_loss},
+      {"mma_sync_share", &DeviceRates::mma_sync_share},
+      {"sustained_share", &DeviceRates::sustained_share},
+      {"flops_per_moved_byte", &DeviceRates::flops_per_moved_byte},
+      {"flops_per_dram_byte", &DeviceRates::flops_per_dram_byte}};
+  DeviceRates rates;
+  for (const auto& [name, rate] : kRates) rates.*rate = read_figure(json, name).number();
+  for (const auto& [name, entry] : json.members()) {
+    if (std::none_of(std::begin(kRates), std::end(kRates),
+                     [&, &given = name](const auto& rate) { return rate.first == given; })) {
+      entry.fail("no such rate");
+    }
+  }
+  return rates;
+}
+
 DeviceProfile read_profile(const JsonReader& json) {
   json.expect_keys({"id", "name", "sm_arch", "sm_count", "smem_per_block_optin", "smem_per_sm",
                     "registers_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "l2_bytes",
                     "memory_bytes", "dram_gbps", "sm_clock_mhz", "dense_16bit_tflops",
-                    "fp32_tflops", "graph_node_us", "stream_launch_us"});
+                    "fp32_tflops", "graph_node_us", "stream_launch_us", "rates"});
   DeviceProfile profile;
   profile.id = json.required("id").value_name();
   profile.name = json.required("name").string();
@@ -62,6 +86,7 @@ DeviceProfile read_profile(const JsonReader& json) {
   if (json.optional("stream_launch_us").present()) {
     profile.stream_launch_us = read_figure(json, "stream_launch_us").number();
   }
+  profile.rates = read_rates(json.required("rates"));
   return profile;
 }
 
@@ -222,6 +247,7 @@ DeviceProfile identify_profile(const DeviceProfile& measured) {
   if (!best) {
     DeviceProfile unknown = measured;
     unknown.id = id_from_name(measured);
+    if (const auto h200 = find_profile("h200")) unknown.rates = h200->rates;
     return unknown;
   }
   // Bandwidth and peak rates stay those of the datasheet, because drivers only report clocks.

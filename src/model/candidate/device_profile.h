@@ -11,6 +11,21 @@
 
 namespace kernwright {
 
+/// What the cost model has to know of a SKU that no datasheet says.
+struct DeviceRates {
+  double launch_us = 0;             ///< the smallest kernel in a graph, from the one ahead
+  double further_launch_us = 0;     ///< each further launch of a kernel
+  double early_start_us = 0;        ///< what a start saves that the end of the kernel ahead hides
+  double load_latency_clocks = 0;   ///< from a load to its data, the memory idle
+  double l2_bytes_per_clock = 0;    ///< of the L2 to a multiprocessor, all of them loading
+  double read_share = 0;            ///< of the datasheet's memory rate, that reading reaches
+  double write_loss = 0;            ///< of that share, where all is written
+  double mma_sync_share = 0;        ///< of the tensor cores' rate, that mma.sync reaches
+  double sustained_share = 0;       ///< of that rate, that the power limit leaves to mere products
+  double flops_per_moved_byte = 0;  ///< flops with the energy of a byte through a multiprocessor
+  double flops_per_dram_byte = 0;   ///< the same of a byte from or to memory
+};
+
 /// The properties of one GPU SKU. With them everything except measuring works without a GPU. `id`
 /// stands for the SKU in record keys, of measured and of predicted records.
 struct DeviceProfile {
@@ -31,6 +46,7 @@ struct DeviceProfile {
   double fp32_tflops = 0;
   double graph_node_us = 0;     ///< an empty kernel in a graph; 0: not known
   double stream_launch_us = 0;  ///< of the host, per kernel launched; 0: not known
+  DeviceRates rates;
 
   /// The number of multiprocessors on which clusters of `blocks` blocks find a place at once, as
   /// counted on H200s. A cluster lies within one group of multiprocessors (GPC), so some of each
@@ -58,7 +74,7 @@ Result<DeviceProfile> parse_profile(std::string_view text, std::string_view file
 /// The profile of a live device. `measured` has the driver's attributes and an empty `id`. Of the
 /// built-in profiles with the same architecture, SM count and memory class, the one with the best
 /// fitting name is taken; figures that the driver knows better are kept. Where none fits, the
-/// result is `measured` with an id made from name and SM count.
+/// result is `measured` with an id made from name and SM count, and with the H200's rates.
 DeviceProfile identify_profile(const DeviceProfile& measured);
 
 }  // namespace kernwright

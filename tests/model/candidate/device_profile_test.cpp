@@ -150,7 +150,9 @@ TEST(ParseProfileTest, AFigureNeedsItsSource) {
             "p.json:2: ids: unknown key, known are id, name, sm_arch, sm_count, "
             "smem_per_block_optin, smem_per_sm, registers_per_sm, max_threads_per_sm, "
             "max_blocks_per_sm, l2_bytes, memory_bytes, dram_gbps, sm_clock_mhz, "
-            "dense_16bit_tflops, fp32_tflops, graph_node_us, stream_launch_us");
+            "dense_16bit_tflops, fp32_tflops, graph_node_us, stream_launch_us, rates");
+  EXPECT_EQ(broken("\"read_share\": {", "\"reading_share\": {"),
+            "p.json:17: rates.read_share: missing");
   EXPECT_EQ(broken("\"value\": 108", "\"value\": 0"),
             "p.json:5: sm_count.value: 0 is not positive");
 }
