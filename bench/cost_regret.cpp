@@ -14,13 +14,12 @@
 #include <chrono>
 #include <cstdio>
 #include <limits>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
+#include "bench/simulation/predicted_order.h"
 #include "bench/simulation/recorded_space.h"
 #include "model/candidate/device_profile.h"
 #include "model/catalog/catalog.h"
@@ -35,77 +34,6 @@ constexpr const char* kUsage = "usage: cost_regret --landscapes DIR [--sku h200]
 constexpr std::array<std::size_t, 4> kFirst = {1, 8, 16, 32};
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-/// A candidate that was recorded: the model's time and the true one, infinite where it failed.
-struct Judged {
-  double predicted_us = 0;
-  double truth_us = kNever;
-  double final_us = kNever;  ///< of a trial log, where it was no finalist
-};
-
-/// Template and the values of `names`, of which a configuration may have more.
-std::string key(std::string_view kernel_template, const Configuration& configuration,
-                const Configuration& names) {
-  std::string text(kernel_template);
-  for (const auto& [name, recorded] : names.values()) {
-    const auto& values = configuration.values();
-    const auto found = std::find_if(values.begin(), values.end(),
-                                    [&](const auto& entry) { return entry.first == name; });
-    if (found == values.end()) return "";
-    text += concat(" ", name, "=", found->second);
-  }
-  return text;
-}
-
-/// Of each template any configuration that was recorded, for the names of its parameters.
-std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) {
-  std::map<std::string, Configuration> names;
-  for (const RecordedConfiguration& one : space.configurations) {
-    names.emplace(space.templates[static_cast<std::size_t>(one.kernel_template)],
-                  one.configuration);
-  }
-  return names;
-}
-
-/// In the order of the predictions.
-std::vector<Judged> judge(const RecordedSpace& space, const CandidateList& list) {
-  const auto names = recorded_names(space);
-  // Of candidates that differ only in what was not recorded, that with the defaults stands for what
-  // was there before such a parameter.
-  std::map<std::string, std::pair<int, double>> predicted;
-  for (std::size_t i = 0; i < list.candidates.size(); ++i) {
-    const Candidate& candidate = list.candidates[i];
-    const auto known = names.find(candidate.kernel_template->name);
-    if (known == names.end()) continue;
-    const std::pair found(distance_from_default(candidate), list.predicted_us[i]);
-    const auto [place, added] =
-        predicted.emplace(key(known->first, candidate.configuration, known->second), found);
-    if (!added) place->second = std::min(place->second, found);
-  }
-  std::vector<Judged> judged;
-  for (const RecordedConfiguration& one : space.configurations) {
-    const std::string& name = space.templates[static_cast<std::size_t>(one.kernel_template)];
-    const auto found = predicted.find(key(name, one.configuration, names.at(name)));
-    if (found == predicted.end()) continue;
-    Judged& added = judged.emplace_back();
-    added.predicted_us = found->second.second;
-    if (one.outcome == Outcome::ok) added.truth_us = one.truth_us;
-    if (one.final_us > 0) added.final_us = one.final_us;
-  }
-  std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
-    return a.predicted_us < b.predicted_us;
-  });
-  return judged;
-}
-
-/// Of the first `count`.
-double fastest(const std::vector<Judged>& judged, std::size_t count, double Judged::* time) {
-  double us = kNever;
-  for (std::size_t i = 0; i < std::min(count, judged.size()); ++i) {
-    us = std::min(us, judged[i].*time);
-  }
-  return us;
-}
 
 /// Microseconds that the model takes for one of the candidates, the least of a few passes over all.
 double prediction_us(const CandidateList& list, const DeviceProfile& profile) {
@@ -151,7 +79,7 @@ int run(int argc, const char* const* argv) {
     const Operation& operation = *take(catalog->operation(problem.operation()));
     const CandidateList list = take(
         enumerate_candidates(*catalog, operation, take(operation.normalize(problem)), profile));
-    const std::vector<Judged> judged = judge(space, list);
+    const std::vector<Judged> judged = in_predicted_order(space, list);
     const std::size_t recorded = space.configurations.size();
     if (judged.empty()) {
       std::printf("%-50s none of %zu is a candidate today\n", problem.text().c_str(), recorded);

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "bench/simulation/recorded_space.h"
+#include "tuner/candidates/candidate_list.h"
+
+namespace kernwright {
+
+/// A recorded configuration that is a candidate today: the predicted time and the measured ones,
+/// which are infinite where it failed or, of the finals, was no finalist.
+struct Judged {
+  double predicted_us = 0;
+  double truth_us = std::numeric_limits<double>::infinity();
+  double final_us = std::numeric_limits<double>::infinity();
+};
+
+/// The recorded configurations in the order of today's predictions. They are matched with the
+/// candidates by the parameters that were recorded; a parameter that came later is at its default,
+/// and configurations whose template or parameter is gone are left out.
+std::vector<Judged> in_predicted_order(const RecordedSpace& space, const CandidateList& list);
+
+/// The least `time` of the first `count`, all of them where there are fewer.
+double fastest(std::span<const Judged> judged, std::size_t count, double Judged::* time);
+
+}  // namespace kernwright
