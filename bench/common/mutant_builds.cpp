@@ -85,7 +85,7 @@ std::string plan_text(const ExecutionPlan& plan) {
     for (const std::uint32_t edge : map.box) text += concat(edge, ",");
   }
   for (const WorkspacePlan& workspace : plan.workspaces) {
-    text += concat(workspace.bytes, workspace.zeroed ? "z " : " ");
+    text += concat(workspace.bytes, workspace.zeroed ? "z " : workspace.kept_zero ? "k " : " ");
   }
   for (const LaunchPlan& launch : plan.launches) {
     extent(launch.grid);

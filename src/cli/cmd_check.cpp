@@ -239,6 +239,11 @@ class Checker {
                    .target = concat("sm_", profile.sm_arch),
                    .problem = problem.text()},
                   render_reference(operation, problem, catalog_, profile.sm_arch));
+      if (!operation.input_kernels) continue;
+      add_request({.name = concat(operation.name, "/", operation.input_kernels->source_file),
+                   .target = concat("sm_", profile.sm_arch),
+                   .problem = problem.text()},
+                  render_input_kernels(operation, problem, catalog_, profile.sm_arch));
     }
   }
 

@@ -35,8 +35,16 @@ std::string extent_text(const Tensor& tensor) {
   for (const Expression& size : tensor.extent) {
     text += concat(text.empty() ? "[" : ", ", readable(size));
   }
-  return concat(text, "]",
-                tensor.pitch ? concat(", rows ", readable(*tensor.pitch), " apart") : "");
+  text += ']';
+  if (tensor.pitches.empty()) return text;
+  if (tensor.pitches.size() == 1) {
+    return concat(text, ", rows ", readable(tensor.pitches.front()), " apart");
+  }
+  std::string pitches;
+  for (const Expression& pitch : tensor.pitches) {
+    pitches += concat(pitches.empty() ? "" : ", ", readable(pitch));
+  }
+  return concat(text, ", with pitches ", pitches);
 }
 
 std::string dtype_text(const Tensor& tensor) {
@@ -106,20 +114,24 @@ Json operation_json(const Operation& operation, const Catalog& catalog) {
   for (const Tensor& tensor : operation.tensors) {
     Json extent = Json::array();
     for (const Expression& size : tensor.extent) extent.push_back(size.text());
+    Json pitches = Json::array();
+    for (const Expression& pitch : tensor.pitches) pitches.push_back(pitch.text());
     json["tensors"].push_back({{"name", tensor.name},
                                {"role", role_text(tensor.role)},
                                {"dtype", dtype_text(tensor)},
                                {"extent", std::move(extent)},
-                               {"pitch", optional_text(tensor.pitch)},
+                               {"pitches", std::move(pitches)},
                                {"alignment", tensor.alignment},
                                {"when", optional_text(tensor.when)}});
   }
   json["scalars"] = Json::array();
   for (const Scalar& scalar : operation.scalars) {
-    json["scalars"].push_back({{"name", scalar.name},
-                               {"dtype", to_string(scalar.dtype)},
-                               {"default", scalar.default_value},
-                               {"when", optional_text(scalar.when)}});
+    json["scalars"].push_back(
+        {{"name", scalar.name},
+         {"dtype", to_string(scalar.dtype)},
+         {"default", scalar.default_formula ? Json(scalar.default_formula->text())
+                                            : Json(scalar.default_value)},
+         {"when", optional_text(scalar.when)}});
   }
   json["templates"] = Json::array();
   for (const KernelTemplate* each : catalog.templates_of(operation.name)) {
@@ -186,7 +198,9 @@ Table arguments_table(const Operation& operation) {
   }
   for (const Scalar& scalar : operation.scalars) {
     add(scalar.name, "scalar", std::string(to_string(scalar.dtype)),
-        concat("default ", scalar.default_value), scalar.when);
+        scalar.default_formula ? concat("default ", scalar.default_formula->text())
+                               : concat("default ", scalar.default_value),
+        scalar.when);
   }
   return table;
 }

@@ -67,4 +67,12 @@ std::string template_digest(const KernelTemplate& kernel_template, const Catalog
   return hasher.finish().hex();
 }
 
+CompileRequest render_input_kernels(const Operation& operation, const Problem& normalized,
+                                    const Catalog& catalog, int sm_arch) {
+  const InputKernels& kernels = *operation.input_kernels;
+  return make_request(concat(operation.name, "/", kernels.source_file), kernels.source,
+                      kernels.headers, reference_config_header(operation, normalized), catalog,
+                      concat("sm_", sm_arch), operation, normalized);
+}
+
 }  // namespace kernwright

@@ -21,4 +21,8 @@ CompileRequest render_reference(const Operation& operation, const Problem& norma
 /// Digest of all text that a template's candidates and kernels are made from, in hex.
 std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog);
 
+/// The compile request of an operation's input kernels. The operation must have some.
+CompileRequest render_input_kernels(const Operation& operation, const Problem& normalized,
+                                    const Catalog& catalog, int sm_arch);
+
 }  // namespace kernwright

@@ -173,7 +173,7 @@ TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
   EXPECT_GT(early, 0) << "matmul/direct at least";
 }
 
-TEST_F(TemplateContractToolkitTest, ReferencesCompile) {
+TEST_F(TemplateContractToolkitTest, ReferencesAndInputKernelsCompile) {
   std::vector<Compile> compiles;
   for (const Operation& operation : catalog_->operations()) {
     for (const DeviceProfile& profile : one_profile_per_arch()) {
@@ -182,6 +182,11 @@ TEST_F(TemplateContractToolkitTest, ReferencesCompile) {
             {operation.name + " reference, " + problem.text() + " on " + profile.id,
              std::numeric_limits<std::int64_t>::max(), operation.reference.kernel,
              pool_->submit(render_reference(operation, problem, *catalog_, profile.sm_arch))});
+        if (!operation.input_kernels) continue;
+        compiles.push_back(
+            {operation.name + " inputs, " + problem.text() + " on " + profile.id,
+             std::numeric_limits<std::int64_t>::max(), operation.input_kernels->timing,
+             pool_->submit(render_input_kernels(operation, problem, *catalog_, profile.sm_arch))});
       }
     }
   }

@@ -266,7 +266,7 @@ void FakeDevice::apply(const FakeProgram& program, const LaunchArguments& argume
   if (program.plan.tensors.empty()) return;
   DevicePointer workspace = arguments.workspace;
   for (const WorkspacePlan& part : program.plan.workspaces) {
-    if (part.zeroed) std::fill_n(host(workspace), part.bytes, std::byte{0});
+    if (part.zeroed || part.kept_zero) std::fill_n(host(workspace), part.bytes, std::byte{0});
     workspace += static_cast<DevicePointer>((part.bytes + 255) / 256 * 256);
   }
   if (program.behavior.outcome == Outcome::wrong_result) {

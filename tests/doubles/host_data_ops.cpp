@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include "support/random.h"
@@ -107,16 +108,16 @@ class HostDataOps final : public DataOps {
       const double value = is_integer(dtype) || is_whole(draw.kind)
                                ? whole(dtype, draw, seed, row, column, layout.columns)
                                : real(draw, hash_at(seed, static_cast<std::uint64_t>(i)));
-      store_element(data, dtype, row * layout.pitch + column, value);
+      store_element(data, dtype, layout.place(i), value);
     }
     return fill_gaps(to, dtype, layout);
   }
 
   Result<void> fill_gaps(DevicePointer to, DType dtype, const Layout& layout) override {
     const auto size = static_cast<DevicePointer>(byte_size(dtype));
-    const auto gap = static_cast<DevicePointer>(layout.pitch - layout.columns) * size;
-    for (std::int64_t end = layout.columns; end < layout.span(); end += layout.pitch) {
-      std::memset(at(to + static_cast<DevicePointer>(end) * size), kGapByte, gap);
+    for (std::int64_t place = 0; place < layout.span(); ++place) {
+      if (layout.element_at(place)) continue;
+      std::memset(at(to + static_cast<DevicePointer>(place) * size), kGapByte, size);
     }
     return {};
   }
@@ -129,12 +130,12 @@ class HostDataOps final : public DataOps {
     const bool is_wide = reference_dtype(dtype) == DType::int64;
     Finding found;
     for (std::int64_t place = 0; place < layout.span(); ++place) {
-      const std::int64_t column = place % layout.pitch;
-      if (column >= layout.columns) {
+      const std::optional<std::int64_t> element = layout.element_at(place);
+      if (!element) {
         if (!is_gap(actual, dtype, place) && found.mismatches++ == 0) found.first = place;
         continue;
       }
-      const std::int64_t i = place / layout.pitch * layout.columns + column;
+      const std::int64_t i = *element;
       if (is_wide) {
         if (wide_element(actual, dtype, place) == wide_element(reference, DType::int64, i))
           continue;
@@ -146,6 +147,12 @@ class HostDataOps final : public DataOps {
       const double x = load_element(at(actual), dtype, place);
       if (bound.nan && std::isnan(r)) {
         if (is_nan_in(dtype, x)) continue;
+        found.max_error = kWorstError;
+        if (found.mismatches++ == 0) found.first = place;
+        continue;
+      }
+      if (bound.infinite && std::isinf(r)) {
+        if (x == r) continue;
         found.max_error = kWorstError;
         if (found.mismatches++ == 0) found.first = place;
         continue;

@@ -17,6 +17,8 @@ namespace kernwright {
 namespace {
 
 constexpr double kErrorFactor = 8;
+/// Terms that are rounded on the way are rounded once, and what they are made of may be too.
+constexpr double kIntermediateFactor = 2;
 /// The largest product of two elements of {-3..3}.
 constexpr double kLargestProduct = 9;
 constexpr std::int64_t kAlignment = 256;
@@ -86,10 +88,10 @@ double reduction_terms(const Operation& operation, const Problem& normalized) {
 /// The name of an element, "d[3,17]", from its place in the tensor's span.
 std::string position(const TensorShape& shape, std::int64_t place) {
   std::vector<std::int64_t> at(shape.extent.size());
-  for (std::size_t i = at.size(); i-- > 0;) {
-    const std::int64_t size = i + 1 == at.size() ? shape.row_pitch() : shape.extent[i];
-    at[i] = place % size;
-    place /= size;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const std::int64_t pitch = i + 1 == at.size() ? 1 : shape.pitch(i);
+    at[i] = place / pitch;
+    place %= pitch;
   }
   std::string text = concat(shape.name, "[");
   for (std::size_t i = 0; i < at.size(); ++i) text += concat(i == 0 ? "" : ",", at[i]);
@@ -148,16 +150,23 @@ ErrorBound error_bound(const Operation& operation, const Problem& normalized,
                        const std::vector<TensorShape>& shapes, const TensorShape& output) {
   const double unit = accumulate_unit(operation.tolerance.accumulate, shapes);
   const double terms = reduction_terms(operation, normalized);
-  return {kErrorFactor * std::sqrt(terms) * unit, rounding_unit(output.dtype)};
+  ErrorBound bound{kErrorFactor * std::sqrt(terms) * unit, rounding_unit(output.dtype)};
+  if (output.intermediate) {
+    bound.accumulate_unit += kIntermediateFactor * rounding_unit(*output.intermediate);
+  }
+  bound.infinite = output.infinite;
+  return bound;
 }
 
 std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
                                    const std::vector<TensorShape>& shapes) {
-  if (!operation.exact_inputs) return std::nullopt;
+  const bool own = operation.input_kernels && !operation.input_kernels->exact.empty();
+  if (!operation.exact_inputs && !own) return std::nullopt;
   if (operation.exact_when) {
     const auto holds = operation.exact_when->evaluate(operation.scope(normalized));
     if (!holds || holds.value() == 0) return std::nullopt;
   }
+  if (own) return DrawKind::kernel;
   const bool real = std::any_of(shapes.begin(), shapes.end(), [](const TensorShape& shape) {
     return shape.always && shape.draw.kind == DrawKind::uniform && !is_integer(shape.dtype);
   });
@@ -191,7 +200,7 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   checker.buffer_ = std::move(buffer).value();
   for (Output& output : checker.outputs_) {
     output.bound = error_bound(operation, normalized, sets.shapes(), sets.shapes()[output.tensor]);
-    for (Expected* expected : {&output.realistic, &output.exact, &output.nan}) {
+    for (Expected* expected : {&output.realistic, &output.exact, &output.nan, &output.count}) {
       expected->value += checker.buffer_->address();
       expected->magnitude += checker.buffer_->address();
     }
@@ -206,9 +215,10 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   auto program = device.load(compiled.value()->bits, plan);
   if (!program) return failed(program.error());
   // The exact set and set 0 share the buffer of the magnitude, so set 0 comes last.
-  for (const int set : {BufferSets::kExactSet, BufferSets::kNanSet, 0}) {
+  for (const int set : {BufferSets::kExactSet, BufferSets::kNanSet, BufferSets::kCountSet, 0}) {
     if (set == BufferSets::kExactSet && !sets.has_exact_set()) continue;
     if (set == BufferSets::kNanSet && !sets.has_nan_set()) continue;
+    if (set == BufferSets::kCountSet && !sets.has_count_set()) continue;
     if (auto done = checker.run_reference(device, *program.value(), plan, sets, set); !done) {
       return failed(done.error());
     }
@@ -223,6 +233,7 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
 std::int64_t Checker::place_outputs(const BufferSets& sets) {
   shapes_ = sets.shapes();
   has_exact_ = sets.has_exact_set();
+  has_count_ = sets.has_count_set();
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < shapes_.size(); ++i) {
     if (shapes_[i].role == TensorRole::in) continue;
@@ -236,8 +247,13 @@ std::int64_t Checker::place_outputs(const BufferSets& sets) {
     Output output;
     output.tensor = i;
     output.realistic = {next(dtype), next(DType::fp32)};
-    if (has_exact_) output.exact = {next(dtype), output.realistic.magnitude};
+    output.is_exact = shapes_[i].exact;
+    if (has_exact_) {
+      output.exact.value = next(dtype);
+      output.exact.magnitude = output.is_exact ? output.realistic.magnitude : next(DType::fp32);
+    }
     if (sets.has_nan_set()) output.nan = {next(dtype), next(DType::fp32)};
+    if (has_count_) output.count = {next(dtype), next(DType::fp32)};
     outputs_.push_back(output);
   }
   return bytes;
@@ -265,18 +281,28 @@ Result<void> Checker::expect_finite(DataOps& data_ops) const {
   for (const Output& output : outputs_) {
     const std::int64_t elements = shapes_[output.tensor].elements();
     if (reference_dtype(shapes_[output.tensor].dtype) != DType::fp32) continue;
-    std::vector<DevicePointer> arrays{output.realistic.value, output.realistic.magnitude};
-    if (has_exact_) arrays.push_back(output.exact.value);
-    for (const DevicePointer array : arrays) {
-      // Only a finite array equals itself, because inf - inf is NaN.
-      KW_ASSIGN(auto self, data_ops.compare(array, DType::fp32, elements, array, array, {}));
-      if (self.mismatches != 0) {
-        return Error{
-            ErrorCode::internal,
-            concat(self.mismatches, " of ", elements, " elements of ", shapes_[output.tensor].name,
-                   " are not finite, the first is number ", self.first_mismatch)};
-      }
+    std::vector<DevicePointer> values{output.realistic.value};
+    std::vector<DevicePointer> magnitudes{output.realistic.magnitude};
+    if (has_exact_) values.push_back(output.exact.value);
+    if (has_exact_ && !output.is_exact) magnitudes.push_back(output.exact.magnitude);
+    if (has_count_) {
+      values.push_back(output.count.value);
+      magnitudes.push_back(output.count.magnitude);
     }
+    const auto expect = [&](DevicePointer array, bool infinite) -> Result<void> {
+      // inf - inf is NaN, so that only a finite array equals itself.
+      KW_ASSIGN(auto self, data_ops.compare(array, DType::fp32, elements, array, array,
+                                            {.infinite = infinite}));
+      if (self.mismatches != 0) {
+        return Error{ErrorCode::internal, concat(self.mismatches, " of ", elements, " elements of ",
+                                                 shapes_[output.tensor].name, " are not ",
+                                                 infinite ? "numbers" : "finite",
+                                                 ", the first is number ", self.first_mismatch)};
+      }
+      return {};
+    };
+    for (const DevicePointer array : values) KW_TRY(expect(array, output.bound.infinite));
+    for (const DevicePointer array : magnitudes) KW_TRY(expect(array, false));
   }
   return {};
 }
@@ -288,8 +314,8 @@ Result<std::size_t> Checker::enqueue(DataOps& data_ops, int set,
     const TensorShape& shape = shapes_[output.tensor];
     const Expected& expected = output.of(set);
     const auto number =
-        data_ops.enqueue_compare(addresses[output.tensor], shape.dtype, shape, expected.value,
-                                 expected.magnitude, output.bound_of(set));
+        data_ops.enqueue_compare(addresses[output.tensor], shape.dtype, shape.layout(),
+                                 expected.value, expected.magnitude, output.bound_of(set));
     if (!number) return number;
     if (&output == &outputs_.front()) first = number.value();
   }
@@ -323,8 +349,11 @@ Result<CheckReport> Checker::compare(Device& device, DataOps& data_ops,
 }
 
 ErrorBound Checker::Output::bound_of(int set) const {
-  if (set == BufferSets::kExactSet) return {.exact = true};
   ErrorBound of_set = bound;
+  if (set == BufferSets::kExactSet && is_exact) {
+    of_set = {.exact = true};
+    of_set.infinite = bound.infinite;
+  }
   of_set.nan = set == BufferSets::kNanSet;
   return of_set;
 }
@@ -347,22 +376,23 @@ std::vector<MemoryRegion> Checker::outputs(std::span<const DevicePointer> addres
 Result<std::string> Checker::describe(Device& device, int set, DevicePointer actual,
                                       const Output& output, std::int64_t place) const {
   const TensorShape& shape = shapes_[output.tensor];
-  const std::int64_t column = place % shape.row_pitch();
-  if (column >= shape.columns()) {
+  const std::optional<std::int64_t> element = shape.layout().element_at(place);
+  if (!element) {
     return concat(position(shape, place), ": written, behind the ", shape.columns(),
                   " elements of a row");
   }
-  const std::int64_t index = place / shape.row_pitch() * shape.columns() + column;
+  const std::int64_t index = *element;
   const Expected& expected = output.of(set);
   const DType dtype = reference_dtype(shape.dtype);
   KW_ASSIGN(const auto value, download_text(device, actual, shape.dtype, place));
   KW_ASSIGN(const auto known, download_text(device, expected.value, dtype, index));
   const std::string text = concat(position(shape, place), ": ", value, " != ", known);
-  if (set == BufferSets::kExactSet || dtype == DType::int64) return concat(text, " (exact)");
+  const bool exact = set == BufferSets::kExactSet && output.is_exact;
+  if (exact || dtype == DType::int64) return concat(text, " (exact)");
   KW_ASSIGN(const double reference, download_element(device, expected.value, dtype, index));
   KW_ASSIGN(const double magnitude,
             download_element(device, expected.magnitude, DType::fp32, index));
-  if (std::isnan(reference)) return text;
+  if (!std::isfinite(reference)) return text;
   const double bound = output.bound.accumulate_unit * magnitude +
                        output.bound.output_unit * std::fabs(reference) + output.bound.absolute +
                        error_floor(shape.dtype);

@@ -20,13 +20,15 @@ namespace kernwright {
 double rounding_unit(DType dtype);
 
 /// The error that a correct kernel may make in `output`: `kErrorFactor` * sqrt(reduction) * u_acc
-/// of the magnitude, and u_out of the value, with the units of rounding of the formats involved.
+/// and twice the unit of its intermediate of the magnitude, and u_out of the value, with the units
+/// of rounding of the formats involved.
 ErrorBound error_bound(const Operation& operation, const Problem& normalized,
                        const std::vector<TensorShape>& shapes, const TensorShape& output);
 
 /// How the exact set is drawn, so that partial sums stay exact in the accumulator and results lie
-/// within the output's range. None where the operation has no exact test, where its sums are too
-/// long, or where a floating tensor is always drawn as numbers that are not whole.
+/// within the output's range; `kernel` where a kernel of the operation does. None where the
+/// operation has no exact test, where its sums are too long, or where a floating tensor is always
+/// drawn as numbers that are not whole.
 std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
                                    const std::vector<TensorShape>& shapes);
 
@@ -41,9 +43,10 @@ class Checker {
                               const BufferSets& sets);
 
   /// Compares every output with the reference of `set`. `addresses` has one address per tensor. On
-  /// the exact set outputs must equal it to the last bit. On the NaN set they must be NaN where it
-  /// is NaN, and within the bound elsewhere. On set 0 they must be within the bound. Gives the
-  /// number of the first finding; there is one finding per output.
+  /// the exact set outputs must equal it to the last bit, but for those that are not exact. On the
+  /// NaN set they must be NaN where it is NaN, and within the bound elsewhere. On set 0 and the
+  /// count set they must be within the bound. Gives the number of the first finding; there is one
+  /// finding per output.
   Result<std::size_t> enqueue(DataOps& data_ops, int set,
                               std::span<const DevicePointer> addresses) const;
 
@@ -65,17 +68,22 @@ class Checker {
   /// What the reference makes of one checked set; 0 where there is no such set.
   struct Expected {
     DevicePointer value = 0;
-    DevicePointer magnitude = 0;  ///< the exact set and set 0 share it
+    DevicePointer magnitude = 0;  ///< of an exact output, the exact set and set 0 share it
   };
   struct Output {
     std::size_t tensor = 0;  ///< index into the sets' shapes
     ErrorBound bound;
+    bool is_exact = true;  ///< on the exact set
     Expected realistic;
     Expected exact;
     Expected nan;
+    Expected count;
 
     const Expected& of(int set) const {
-      return set == BufferSets::kExactSet ? exact : set == BufferSets::kNanSet ? nan : realistic;
+      return set == BufferSets::kExactSet   ? exact
+             : set == BufferSets::kNanSet   ? nan
+             : set == BufferSets::kCountSet ? count
+                                            : realistic;
     }
     ErrorBound bound_of(int set) const;
   };
@@ -89,6 +97,7 @@ class Checker {
 
   std::vector<TensorShape> shapes_;
   bool has_exact_ = false;
+  bool has_count_ = false;
 
   std::vector<Output> outputs_;
   std::unique_ptr<DeviceBuffer> buffer_;

@@ -65,6 +65,7 @@ Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers
       KW_TRY(device_.enqueue_beside(disturber_, {}));
     }
     KW_TRY(enqueue_run(subject, set, kPoisons[(run + 1) % 2]));
+    KW_TRY(enqueue_kept(subject, numbers));
     const std::vector<DevicePointer> addresses = sets_.addresses(set);
     if (run == 0) {
       KW_ASSIGN(numbers.realistic, checker_.enqueue(data_ops_, 0, addresses));
@@ -86,18 +87,50 @@ Result<void> Examiner::enqueue_watch(const Subject& subject, Numbers& numbers) {
   return {};
 }
 
+std::vector<MemoryRegion> Examiner::kept_zero(const Subject& subject) const {
+  std::vector<MemoryRegion> regions;
+  for (const WorkspacePart& part : subject.kept_zero) {
+    regions.push_back({workspace_.address() + static_cast<DevicePointer>(part.offset), part.bytes});
+  }
+  return regions;
+}
+
+Result<void> Examiner::enqueue_zeros(const Subject& subject, Numbers& numbers) {
+  const std::vector<MemoryRegion> regions = kept_zero(subject);
+  for (const MemoryRegion& region : regions) {
+    KW_TRY(device_.fill(region.address, 0, region.bytes));
+  }
+  KW_ASSIGN(numbers.zeros, data_ops_.enqueue_hash(regions));
+  return {};
+}
+
+Result<void> Examiner::enqueue_kept(const Subject& subject, Numbers& numbers) {
+  KW_ASSIGN(const auto first, data_ops_.enqueue_hash(kept_zero(subject)));
+  numbers.kept.push_back(first);
+  return {};
+}
+
 Result<Examiner::Numbers> Examiner::enqueue_examination(const Subject& subject, int runs) {
   Numbers numbers;
   KW_TRY(workspace_.guard(device_, subject.workspace_bytes));
   KW_ASSIGN(numbers.zones_before,
             data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes)));
+  KW_TRY(enqueue_zeros(subject, numbers));
   KW_TRY(enqueue_run(subject, first_set(), kPoisons[0]));
+  KW_TRY(enqueue_kept(subject, numbers));
   KW_ASSIGN(numbers.first_run,
             checker_.enqueue(data_ops_, first_set(), sets_.addresses(first_set())));
+  if (sets_.has_count_set()) {
+    KW_TRY(enqueue_run(subject, BufferSets::kCountSet, kPoisons[1]));
+    KW_TRY(enqueue_kept(subject, numbers));
+    KW_ASSIGN(numbers.count, checker_.enqueue(data_ops_, BufferSets::kCountSet,
+                                              sets_.addresses(BufferSets::kCountSet)));
+  }
   KW_TRY(enqueue_repeats(subject, runs, numbers));
   if (sets_.has_nan_set()) {
     // Outputs are filled with numbers, because old NaNs could be taken for written ones.
     KW_TRY(enqueue_run(subject, BufferSets::kNanSet, kPoisons[1]));
+    KW_TRY(enqueue_kept(subject, numbers));
     KW_ASSIGN(numbers.nan, checker_.enqueue(data_ops_, BufferSets::kNanSet,
                                             sets_.addresses(BufferSets::kNanSet)));
   }
@@ -129,6 +162,7 @@ Result<Step> Examiner::judge_examination(Subject& subject, const Numbers& number
   auto step = judge_watched(subject, numbers, findings);
   if (!step || step.value().outcome != Outcome::ok) return step;
   report.guarded = true;
+  if (Step kept = judge_kept(subject, numbers, findings); kept.outcome != Outcome::ok) return kept;
 
   const int first = first_set();
   step = judge_values(report, first, sets_.addresses(first), findings, numbers.first_run);
@@ -137,6 +171,11 @@ Result<Step> Examiner::judge_examination(Subject& subject, const Numbers& number
 
   step = judge_values(report, 0, sets_.addresses(0), findings, numbers.realistic);
   if (!step || step.value().outcome != Outcome::ok) return step;
+  if (sets_.has_count_set()) {
+    step = judge_values(report, BufferSets::kCountSet, sets_.addresses(BufferSets::kCountSet),
+                        findings, numbers.count);
+    if (!step || step.value().outcome != Outcome::ok) return step;
+  }
   step = judge_repeats(subject, numbers, findings);
   if (!step || step.value().outcome != Outcome::ok || !sets_.has_nan_set()) return step;
   return judge_values(report, BufferSets::kNanSet, sets_.addresses(BufferSets::kNanSet), findings,
@@ -175,6 +214,18 @@ Result<std::string> Examiner::find_damage(const WatchedRegion& watched) {
   return watched.describe(first - bytes.begin(), last - bytes.rbegin());
 }
 
+Step Examiner::judge_kept(const Subject& subject, const Numbers& numbers,
+                          std::span<const Finding> findings) {
+  for (const std::size_t first : numbers.kept) {
+    for (std::size_t part = 0; part < subject.kept_zero.size(); ++part) {
+      if (findings[first + part].hash == findings[numbers.zeros + part].hash) continue;
+      return {Outcome::wrong_result, concat("did not leave workspace ",
+                                            subject.kept_zero[part].name, " zero, as it is kept")};
+    }
+  }
+  return {};
+}
+
 Result<Step> Examiner::judge_values(CheckReport& report, int set, Addresses addresses,
                                     std::span<const Finding> findings, std::size_t first) {
   KW_ASSIGN(const CheckReport values, checker_.report(device_, set, addresses, findings, first));
@@ -188,9 +239,12 @@ Result<Step> Examiner::judge_values(CheckReport& report, int set, Addresses addr
   if (values.mismatches == 0) return Step{};
   const bool exact = set == BufferSets::kExactSet;
   const bool nan = set == BufferSets::kNanSet;
+  const bool count = set == BufferSets::kCountSet;
   return Step{Outcome::wrong_result,
-              concat(nan ? "with NaN among the inputs: " : "", values.mismatches, " of ",
-                     values.elements, " elements ",
+              concat(nan     ? "with NaN among the inputs: "
+                     : count ? "on inputs that count: "
+                             : "",
+                     values.mismatches, " of ", values.elements, " elements ",
                      exact ? "are not exact, " : "beyond their bound, ", values.first_mismatch)};
 }
 
@@ -247,6 +301,7 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
     KW_TRY(workspace_.guard(device_, subject.workspace_bytes));
     KW_ASSIGN(numbers.zones_before,
               data_ops_.enqueue_hash(workspace_.zones(subject.workspace_bytes)));
+    KW_TRY(enqueue_zeros(subject, numbers));
     for (const int set : sets) {
       KW_TRY(sets_.poison(device_, data_ops_, set, kPoisons[0]));
     }
@@ -254,6 +309,7 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
       if (!device_.lost()) (void)data_ops_.take_findings();
       return step;
     }
+    KW_TRY(enqueue_kept(subject, numbers));
     std::vector<std::size_t> values;
     for (const int set : sets) {
       const std::vector<DevicePointer> addresses = sets_.addresses(set);
@@ -268,6 +324,9 @@ Result<Checked> Examiner::examine_replay(Subject& subject, bool with_twin,
     const auto findings = data_ops_.take_findings();
     if (!findings) return failed(findings.error());
     auto step = judge_watched(subject, numbers, findings.value());
+    if (step && step.value().outcome == Outcome::ok) {
+      step = judge_kept(subject, numbers, findings.value());
+    }
     for (std::size_t i = 0; i < sets.size(); ++i) {
       if (!step || step.value().outcome != Outcome::ok) return step;
       step = judge_values(subject.report, 0, sets_.addresses(sets[i]), findings.value(), values[i]);

@@ -24,6 +24,7 @@ struct Subject {
   std::vector<TensorShape> tensors;  ///< of its plan
   std::vector<double> scalars;
   std::int64_t workspace_bytes = 0;
+  std::vector<WorkspacePart> kept_zero;  ///< of the workspace
   CheckReport report;
   std::vector<std::uint64_t> output_hashes;  ///< of set 0, one per output
 };
@@ -46,9 +47,10 @@ class Examiner {
         disposable_(disposable) {}
 
   /// Examines the subject and replaces its report. The checks come in this order: the first run,
-  /// which is poisoned and guarded, and exact where there is an exact set; the realistic run within
-  /// its bound; repeats with identical bits; the run on the NaN set where there is one; and for
-  /// finalists the runs against unmapped pages.
+  /// which is poisoned and guarded, and exact where there is an exact set; what is kept zero; the
+  /// realistic run within its bound; the run on the count set where there is one; repeats with
+  /// identical bits; the run on the NaN set where there is one; and for finalists the runs against
+  /// unmapped pages.
   Result<Runner::Checked> examine(Subject& subject, Runner::CheckDepth depth);
 
   /// Poisons the outputs of set 0, and with `with_twin` those of the twin, lets `replay` write
@@ -70,6 +72,9 @@ class Examiner {
     std::size_t realistic = 0;
     std::vector<std::size_t> hashes;  ///< one per run: of its first output
     std::size_t nan = 0;
+    std::size_t count = 0;
+    std::size_t zeros = 0;          ///< of the workspaces that are kept zero, as they should be
+    std::vector<std::size_t> kept;  ///< of the same, one per run: of its first
     std::size_t watched = 0;
     std::size_t zones_before = 0;  ///< of the workspace
     std::size_t zones_after = 0;
@@ -81,6 +86,10 @@ class Examiner {
   Result<void> enqueue_repeats(const Subject& subject, int runs, Numbers& numbers);
   Result<Numbers> enqueue_examination(const Subject& subject, int runs);
   Result<void> enqueue_watch(const Subject& subject, Numbers& numbers);
+  std::vector<MemoryRegion> kept_zero(const Subject& subject) const;
+  Result<void> enqueue_zeros(const Subject& subject, Numbers& numbers);
+  /// Behind a run.
+  Result<void> enqueue_kept(const Subject& subject, Numbers& numbers);
 
   /// Turns an error into a step if it is the candidate's failure; else returns it as the runner's
   /// own.
@@ -90,6 +99,8 @@ class Examiner {
                                      std::span<const Finding> findings);
   Result<Runner::Step> judge_values(CheckReport& report, int set, Addresses addresses,
                                     std::span<const Finding> findings, std::size_t first);
+  static Runner::Step judge_kept(const Subject& subject, const Numbers& numbers,
+                                 std::span<const Finding> findings);
   Result<Runner::Step> judge_repeats(Subject& subject, const Numbers& numbers,
                                      std::span<const Finding> findings) const;
   Result<Runner::Step> judge_examination(Subject& subject, const Numbers& numbers,

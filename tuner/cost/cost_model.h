@@ -5,8 +5,8 @@
 
 namespace kernwright {
 
-/// The floor for a problem on a device: the larger of flops over the arithmetic rate and bytes over
-/// the memory rate, in microseconds.
+/// The floor for a problem on a device, in microseconds: the largest of flops over the arithmetic
+/// rate, bytes over the memory rate and special functions over theirs.
 double roofline_us(const Operation& operation, const Problem& normalized,
                    const DeviceProfile& profile);
 

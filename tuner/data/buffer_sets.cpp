@@ -86,6 +86,13 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
   sets.checked_ = checked;
   sets.checked_.nan =
       checked.nan && std::any_of(sets.shapes_.begin(), sets.shapes_.end(), takes_nan);
+  const auto own = std::ranges::find(sets.shapes_, DrawKind::kernel,
+                                     [](const TensorShape& shape) { return shape.draw.kind; });
+  if (own != sets.shapes_.end() && !checked.drawer) {
+    return Error{ErrorCode::internal,
+                 concat("nothing is given that draws ", own->name, " as its operation says")};
+  }
+  sets.checked_.count = checked.count && checked.drawer && checked.drawer->has(InputSet::count);
   sets.mixed_ = l2 == L2State::mixed;
   sets.place(device.profile(), l2);
   // The profile has the size of the memory, but other processes may hold some of it.
@@ -128,19 +135,25 @@ void BufferSets::place(const DeviceProfile& profile, L2State l2) {
   }
   const auto memory =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(profile.memory_bytes)) -
-      3 * guarded_bytes_;
+      static_cast<std::int64_t>(std::max<std::size_t>(checked_sets().size(), 3)) * guarded_bytes_;
   count_ = SetCount{dense_bytes_, profile.l2_bytes, memory, l2 != L2State::warm}.count();
 }
 
-/// The bytes of all checked sets, of which set 0 comes first and the NaN set last.
+std::vector<int> BufferSets::checked_sets() const {
+  std::vector<int> sets{0};
+  if (has_exact_set()) sets.push_back(kExactSet);
+  if (has_count_set()) sets.push_back(kCountSet);
+  if (has_nan_set()) sets.push_back(kNanSet);
+  return sets;
+}
+
 std::int64_t BufferSets::checked_bytes() const {
-  return guarded_bytes_ * (1 + (has_exact_set() ? 1 : 0) + (has_nan_set() ? 1 : 0));
+  return guarded_bytes_ * std::ssize(checked_sets());
 }
 
 /// Lists the watched regions. A zone reaches from the end of a tensor to the start of the next.
 void BufferSets::watch() {
-  for (const int set : {0, kExactSet, kNanSet}) {
-    if ((set == kExactSet && !has_exact_set()) || (set == kNanSet && !has_nan_set())) continue;
+  for (const int set : checked_sets()) {
     DevicePointer from = address(set, 0) - static_cast<DevicePointer>(zone_bytes_);
     std::string before;
     for (std::size_t i = 0; i <= shapes_.size(); ++i) {
@@ -167,10 +180,10 @@ void BufferSets::watch() {
 
 DevicePointer BufferSets::address(int set, std::size_t tensor) const {
   std::int64_t offset = 0;
-  if (set == kExactSet) {
-    offset = guarded_bytes_ + guarded_[tensor];
-  } else if (set == kNanSet) {
-    offset = checked_bytes() - guarded_bytes_ + guarded_[tensor];
+  if (set < 0) {
+    const std::vector<int> checked = checked_sets();
+    offset =
+        (std::ranges::find(checked, set) - checked.begin()) * guarded_bytes_ + guarded_[tensor];
   } else if (set == 0 || is_warm(tensor)) {
     offset = guarded_[tensor];
   } else {
@@ -214,7 +227,7 @@ Result<void> BufferSets::poison_output(Device& device, DataOps& data_ops, std::s
                                        DevicePointer at, std::uint8_t byte) const {
   const TensorShape& shape = shapes_[tensor];
   KW_TRY(device.fill(at, byte, shape.bytes()));
-  return data_ops.fill_gaps(at, shape.dtype, shape);
+  return data_ops.fill_gaps(at, shape.dtype, shape.layout());
 }
 
 Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::size_t tensor,
@@ -224,8 +237,7 @@ Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::s
   if (set != kNanSet || !takes_nan(shape)) return {};
   const std::int64_t size = byte_size(shape.dtype);
   for (const std::int64_t i : nan_elements(shape, hash_at(seed_, kNanStream + tensor))) {
-    const std::int64_t place = i / shape.columns() * shape.row_pitch() + i % shape.columns();
-    const auto at = to + static_cast<DevicePointer>(place * size);
+    const auto at = to + static_cast<DevicePointer>(shape.layout().place(i) * size);
     KW_TRY(device.fill(at, kRedZoneByte, size));
   }
   return {};
@@ -233,6 +245,7 @@ Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::s
 
 Result<void> BufferSets::draw_numbers(DataOps& data_ops, int set, std::size_t tensor,
                                       DevicePointer to) const {
+  if (shapes_[tensor].draw.kind == DrawKind::kernel) return run_drawer(set, tensor, to);
   std::uint64_t stream = tensor;
   Draw draw = shapes_[tensor].draw;
   if (set == kExactSet) {
@@ -241,7 +254,20 @@ Result<void> BufferSets::draw_numbers(DataOps& data_ops, int set, std::size_t te
   } else if (set > 0 && set != twin() && !is_warm(tensor)) {
     stream += static_cast<std::uint64_t>(set) * shapes_.size();
   }
-  return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor], draw, hash_at(seed_, stream));
+  return data_ops.draw(to, shapes_[tensor].dtype, shapes_[tensor].layout(), draw,
+                       hash_at(seed_, stream));
+}
+
+/// All tensors of a set have one seed: an index of one lies within what it points into.
+Result<void> BufferSets::run_drawer(int set, std::size_t tensor, DevicePointer to) const {
+  const InputSet inputs = set == kExactSet   ? InputSet::exact
+                          : set == kCountSet ? InputSet::count
+                                             : InputSet::timing;
+  const bool as_set_zero = set == kNanSet || set == twin() || (set >= 0 && is_warm(tensor));
+  const std::uint64_t stream = as_set_zero ? 0
+                               : set < 0   ? kExactStream - static_cast<std::uint64_t>(set)
+                                           : static_cast<std::uint64_t>(set);
+  return checked_.drawer->draw(inputs, shapes_[tensor], to, hash_at(seed_, stream));
 }
 
 Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
@@ -249,8 +275,9 @@ Result<void> BufferSets::restore(Device& device, DataOps& data_ops) const {
     if (watched.is_input) continue;
     KW_TRY(device.fill(watched.region.address, kRedZoneByte, watched.region.bytes));
   }
-  for (int set = kNanSet; set < count_; ++set) {
-    if ((set == kExactSet && !has_exact_set()) || (set == kNanSet && !has_nan_set())) continue;
+  std::vector<int> all = checked_sets();
+  for (int set = 1; set < count_; ++set) all.push_back(set);
+  for (const int set : all) {
     for (std::size_t i = 0; i < shapes_.size(); ++i) {
       if (shapes_[i].role == TensorRole::out || (set > 0 && is_warm(i))) continue;
       KW_TRY(draw(device, data_ops, set, i, address(set, i)));

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "model/operation/operation.h"
 #include "tuner/data/data_ops.h"
+#include "tuner/data/input_drawer.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -31,10 +32,13 @@ struct SetCount {
 /// The byte that red zones are filled with. Read as a float of any format it is a NaN.
 inline constexpr std::uint8_t kRedZoneByte = 0xFF;
 
-/// The sets that are checked besides set 0.
+/// How sets are drawn, and which are checked besides set 0.
 struct CheckedSets {
   std::optional<DrawKind> exact = {};  ///< the draw of the exact set; none: there is no such set
   bool nan = false;                    ///< there is a NaN set, if an input has floats
+  bool count = false;                  ///< there is a count set, if the drawer has one
+  /// Draws the inputs of an operation that has kernels for them; null if it has none.
+  std::shared_ptr<const InputDrawer> drawer = {};
 };
 
 /// The elements of a tensor that are NaN in the NaN set. One is the last element. The others lie in
@@ -67,13 +71,15 @@ struct WatchedRegion {
 /// Sets 0 to count()-1 are timed. With l2=mixed they share the warm tensors. The last of them, the
 /// twin, holds the same as set 0.
 ///
-/// Up to three sets are checked, and have red zones around every tensor: set 0; the exact set,
-/// whose values make every order of summation give the same bits; and the NaN set, which holds what
-/// set 0 holds, but for some elements that are NaN.
+/// Up to four sets are checked, and have red zones around every tensor: set 0; the exact set, whose
+/// values make every order of summation give the same bits; the count set, whose results say how
+/// many elements went into each; and the NaN set, which holds what set 0 holds, but for some
+/// elements that are NaN.
 class BufferSets {
  public:
   static constexpr int kExactSet = -1;
   static constexpr int kNanSet = -2;
+  static constexpr int kCountSet = -3;
 
   /// Where memory is short there is no NaN set. Errors: `device` where not even one timed set fits.
   static Result<BufferSets> make(Device& device, DataOps& data_ops, std::vector<TensorShape> shapes,
@@ -83,6 +89,7 @@ class BufferSets {
   int twin() const { return count_ - 1; }
   bool has_exact_set() const { return checked_.exact.has_value(); }
   bool has_nan_set() const { return checked_.nan; }
+  bool has_count_set() const { return checked_.count; }
   const std::vector<TensorShape>& shapes() const { return shapes_; }
   /// True where the timed sets, without what they share, pass `kRotation` times the L2.
   bool passes_l2() const { return passes_l2_; }
@@ -116,9 +123,12 @@ class BufferSets {
  private:
   void place(const DeviceProfile& profile, L2State l2);
   bool is_warm(std::size_t tensor) const { return mixed_ && shapes_[tensor].warm; }
+  /// Those that are checked, in the order in which they lie: set 0 first, the NaN set last.
+  std::vector<int> checked_sets() const;
   std::int64_t checked_bytes() const;
   void watch();
   Result<void> draw_numbers(DataOps& data_ops, int set, std::size_t tensor, DevicePointer to) const;
+  Result<void> run_drawer(int set, std::size_t tensor, DevicePointer to) const;
 
   std::vector<TensorShape> shapes_;
   std::vector<std::int64_t> guarded_;  ///< offsets of the tensors in a checked set

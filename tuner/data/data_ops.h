@@ -7,6 +7,8 @@
 
 #include "compile/compile_pool.h"
 #include "device/device.h"
+#include "model/operation/draw.h"
+#include "model/operation/layout.h"
 #include "model/result/measurement.h"
 #include <kernwright/result.h>
 
@@ -26,32 +28,14 @@ inline constexpr double kWorstError = 1e30;
 /// absolute + error_floor(dtype). Both x and r are taken no further than range_end(dtype). Where
 /// `exact`, x must equal r rounded to the tensor's dtype. A NaN in x or r does not pass, unless
 /// `nan` asks for it. Then, where r is NaN, x must be what the tensor's dtype has for it: NaN, or 0
-/// in integers.
+/// in integers. An infinite r passes only with `infinite`, and x must then equal it.
 struct ErrorBound {
-  double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc
+  double accumulate_unit = 0;  ///< c * sqrt(reduction) * u_acc, and that of an intermediate
   double output_unit = 0;      ///< rounding of the output dtype
   bool exact = false;
   double absolute = 0;  ///< of values that were subnormal on their way
   bool nan = false;
-};
-
-/// Where the elements of a tensor lie: in rows of `columns`, `pitch` elements apart.
-struct Layout {
-  std::int64_t elements = 0;
-  std::int64_t columns = 0;
-  std::int64_t pitch = 0;
-
-  // NOLINTBEGIN(google-explicit-constructor): so many elements, or those of a tensor.
-  Layout(std::int64_t contiguous) : elements(contiguous), columns(contiguous), pitch(contiguous) {}
-  Layout(const TensorShape& shape)
-      : elements(shape.elements()), columns(shape.columns()), pitch(shape.row_pitch()) {}
-  // NOLINTEND(google-explicit-constructor)
-
-  bool contiguous() const { return pitch == columns; }
-  /// Elements from the first to the last and what lies between rows.
-  std::int64_t span() const {
-    return contiguous() ? elements : (elements / columns - 1) * pitch + columns;
-  }
+  bool infinite = false;
 };
 
 /// The gaps between the rows of a tensor hold this byte, which is a NaN in every format, and have

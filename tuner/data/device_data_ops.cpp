@@ -65,6 +65,24 @@ double int_bits(std::uint64_t bits) {
   return static_cast<double>(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits)));
 }
 
+/// The scalars that describe a layout, and then `scalars`. Levels that it does not have are of one
+/// entry.
+std::vector<double> laid_out(const Layout& layout, std::vector<double> scalars) {
+  std::vector<double> all{static_cast<double>(layout.row), static_cast<double>(layout.level_count)};
+  for (const Layout::Level& level : layout.levels) {
+    all.push_back(static_cast<double>(level.count));
+    all.push_back(static_cast<double>(level.pitch));
+  }
+  all.insert(all.end(), scalars.begin(), scalars.end());
+  return all;
+}
+
+/// The dtypes of these scalars.
+std::vector<DType> laid_out(std::vector<DType> scalars) {
+  scalars.insert(scalars.begin(), 2 + 2 * Layout::kMaxLevels, DType::fp64);
+  return scalars;
+}
+
 /// Runs our own kernels, which are compiled for each element type on first use. Their findings go
 /// to numbered places of one small buffer.
 class DeviceDataOps final : public DataOps {
@@ -75,10 +93,11 @@ class DeviceDataOps final : public DataOps {
   Result<void> draw(DevicePointer to, DType dtype, const Layout& layout, const Draw& draw,
                     std::uint64_t seed) override {
     KW_ASSIGN(auto programs, programs_for(dtype));
-    KW_TRY(launch(*programs->draw, {to},
-                  {static_cast<double>(layout.elements), static_cast<double>(layout.columns),
-                   static_cast<double>(layout.pitch), draw.from, draw.to, int_bits(seed),
-                   int_bits(seed >> 32), static_cast<double>(draw.kind)}));
+    KW_TRY(launch(
+        *programs->draw, {to},
+        laid_out(layout, {static_cast<double>(layout.elements), static_cast<double>(layout.columns),
+                          draw.from, draw.to, int_bits(seed), int_bits(seed >> 32),
+                          static_cast<double>(draw.kind)})));
     return fill_gaps(to, dtype, layout);
   }
 
@@ -86,8 +105,7 @@ class DeviceDataOps final : public DataOps {
     if (layout.contiguous()) return {};
     KW_ASSIGN(auto programs, programs_for(dtype));
     return launch(*programs->fill_gaps, {to},
-                  {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
-                   static_cast<double>(layout.pitch)});
+                  laid_out(layout, {static_cast<double>(layout.span())}));
   }
 
   Result<std::size_t> enqueue_compare(DevicePointer actual, DType dtype, const Layout& layout,
@@ -97,10 +115,10 @@ class DeviceDataOps final : public DataOps {
     auto number = reserve(1);
     if (!number) return number;
     KW_TRY(launch(*programs->compare, {actual, reference, magnitude, place(number.value())},
-                  {static_cast<double>(layout.span()), static_cast<double>(layout.columns),
-                   static_cast<double>(layout.pitch), bound.accumulate_unit, bound.output_unit,
-                   error_floor(dtype) + bound.absolute, range_end(dtype), bound.exact ? 1.0 : 0.0,
-                   bound.nan ? 1.0 : 0.0}));
+                  laid_out(layout, {static_cast<double>(layout.span()), bound.accumulate_unit,
+                                    bound.output_unit, error_floor(dtype) + bound.absolute,
+                                    range_end(dtype), bound.exact ? 1.0 : 0.0,
+                                    bound.nan ? 1.0 : 0.0, bound.infinite ? 1.0 : 0.0})));
     return number;
   }
 
@@ -185,11 +203,13 @@ class DeviceDataOps final : public DataOps {
     constexpr DType kI = DType::int32;
     Programs programs;
     for (auto& [plan, program] :
-         {std::pair{plan_of("kernwright_draw", 1, {kF, kF, kF, kF, kF, kI, kI, kI}, blocks),
+         {std::pair{plan_of("kernwright_draw", 1, laid_out({kF, kF, kF, kF, kI, kI, kI}), blocks),
                     &programs.draw},
-          std::pair{plan_of("kernwright_fill_gaps", 1, {kF, kF, kF}, blocks), &programs.fill_gaps},
-          std::pair{plan_of("kernwright_compare", 4, {kF, kF, kF, kF, kF, kF, kF, kI, kI}, blocks),
-                    &programs.compare},
+          std::pair{plan_of("kernwright_fill_gaps", 1, laid_out({kF}), blocks),
+                    &programs.fill_gaps},
+          std::pair{
+              plan_of("kernwright_compare", 4, laid_out({kF, kF, kF, kF, kF, kI, kI, kI}), blocks),
+              &programs.compare},
           std::pair{
               plan_of("kernwright_hash", kRegions + 1, std::vector<DType>(kRegions, kF), blocks),
               &programs.hash}}) {

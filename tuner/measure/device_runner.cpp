@@ -106,6 +106,7 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
   Loaded loaded;
   Subject& subject = loaded.subject;
   subject.workspace_bytes = candidate.plan.workspace_bytes();
+  subject.kept_zero = candidate.plan.kept_zero();
   const auto moved = workspace_.reserve(device_, subject.workspace_bytes);
   if (!moved) {
     prepared.step = {Outcome::out_of_memory, moved.error().message};
@@ -242,8 +243,11 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
   // Compiled while the buffers are drawn and the reference runs.
   const auto probe_bits = pool.submit(ProbeKernels::request(device.profile().sm_arch));
   const auto exact = exact_draw(operation, normalized, shapes);
-  KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2,
-                                        options.seed, {.exact = exact, .nan = true}));
+  KW_ASSIGN(auto drawer, InputDrawer::make(device, pool, operation, normalized, catalog));
+  KW_ASSIGN(
+      auto sets,
+      BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2, options.seed,
+                       {.exact = exact, .nan = true, .count = true, .drawer = std::move(drawer)}));
   KW_ASSIGN(auto checker,
             Checker::make(device, data_ops, operation, normalized, catalog, pool, sets));
   KW_ASSIGN(auto probes, ProbeKernels::make(device, probe_bits.get()));

@@ -21,6 +21,9 @@ std::vector<CompileRequest> opening_requests(const Operation& operation, const P
     if (auto request = data_ops_request(dtype, sm_arch)) requests.push_back(*std::move(request));
   }
   requests.push_back(render_reference(operation, normalized, catalog, sm_arch));
+  if (operation.input_kernels) {
+    requests.push_back(render_input_kernels(operation, normalized, catalog, sm_arch));
+  }
   requests.push_back(ProbeKernels::request(sm_arch));
   requests.push_back(launch_probe_request(sm_arch));
   return requests;

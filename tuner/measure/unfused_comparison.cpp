@@ -159,7 +159,9 @@ Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, con
                                           std::uint64_t seed) {
   const Candidate& fused = match.fused.candidate;
   const auto probe_bits = pool.submit(ProbeKernels::request(device.profile().sm_arch));
-  KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed));
+  KW_ASSIGN(auto drawer, InputDrawer::make(device, pool, *fused.operation, fused.problem, catalog));
+  KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed,
+                                        {.drawer = std::move(drawer)}));
   KW_ASSIGN(auto checker,
             Checker::make(device, data_ops, *fused.operation, fused.problem, catalog, pool, sets));
   KW_ASSIGN(auto probes, ProbeKernels::make(device, probe_bits.get()));

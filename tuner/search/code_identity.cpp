@@ -45,6 +45,7 @@ Digest code_identity(const Candidate& candidate, const CompiledKernel& kernel) {
   for (const WorkspacePlan& workspace : plan.workspaces) {
     hasher.add("workspace", workspace.bytes);
     hasher.add("zeroed", std::int64_t{workspace.zeroed});
+    if (workspace.kept_zero) hasher.add("kept_zero", std::int64_t{1});
   }
   return hasher.finish();
 }

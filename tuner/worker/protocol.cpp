@@ -379,6 +379,12 @@ std::string digest_of(const Catalog& catalog) {
     for (const DeviceHeader& header : operation.reference_headers) {
       hasher.add(header.name, header.text);
     }
+    if (operation.input_kernels) {
+      hasher.add(operation.input_kernels->source_file, operation.input_kernels->source);
+      for (const DeviceHeader& header : operation.input_kernels->headers) {
+        hasher.add(header.name, header.text);
+      }
+    }
     hasher.add("example", operation.example.text());
     for (const Tensor& tensor : operation.tensors) {
       hasher.add(tensor.name, tensor.warm ? "warm" : "cold");

@@ -93,6 +93,10 @@ DriverStatus LaunchGraph::upload() const {
   DriverStatus status{"cuStreamCreate", api_.stream_create(&stream, CU_STREAM_NON_BLOCKING)};
   if (!status) return status;
   const StreamHandle owned(api_, stream);
+  for (const Step& step : steps_) {
+    status = step.program->zero_kept(stream, step.workspace);
+    if (!status) return status;
+  }
   for (const State& state : states_) {
     status = {"cuGraphUpload", api_.graph_upload(state.exec.get(), stream)};
     if (!status) return status;

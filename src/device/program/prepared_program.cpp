@@ -128,6 +128,7 @@ Result<void> PreparedProgram::prepare(std::string_view cubin, DriverStatus& stat
   for (const WorkspacePlan& workspace : plan_.workspaces) {
     const auto bytes = static_cast<std::size_t>(workspace.bytes);
     if (workspace.zeroed && bytes > 0) zeroed_.push_back({offset, bytes});
+    if (workspace.kept_zero && bytes > 0) kept_zero_.push_back({offset, bytes});
     workspace_offsets_.push_back(offset);
     offset += (bytes + 255) / 256 * 256;
   }

@@ -82,15 +82,20 @@ class PreparedProgram {
 
   const ExecutionPlan& plan() const { return plan_; }
 
-  /// Zeroes the workspaces that the plan says are to be zeroed, and launches, all on `stream`.
-  /// `arguments` must have passed `check_arguments`. With `early` the first launch may start before
-  /// the previous work of the stream has ended; its kernel then waits itself (`can_start_early`).
+  /// Zeroes the workspaces that the plan says are to be zeroed or are kept zero, and launches, all
+  /// on `stream`. `arguments` must have passed `check_arguments`. With `early` the first launch may
+  /// start before the previous work of the stream has ended; its kernel then waits itself
+  /// (`can_start_early`).
   DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early) const;
 
   /// Appends the same work to the graph that ends in `tail`. `context` must be current. `kernels`,
-  /// if it is not null, gets one node per launch.
+  /// if it is not null, gets one node per launch. Whoever launches the graph calls `zero_kept`
+  /// before the first launch.
   DriverStatus append_to(CUgraph graph, CUcontext context, const ArgumentView& arguments,
                          GraphTail& tail, std::vector<KernelNode>* kernels, bool early) const;
+
+  /// Zeroes those workspaces in the buffer at `workspace` that are kept zero.
+  DriverStatus zero_kept(CUstream stream, DevicePointer workspace) const;
 
   /// Whether its first work is a kernel that waits for its predecessor itself.
   bool can_start_early() const;
@@ -166,10 +171,13 @@ class PreparedProgram {
   void place_parameters(const PreparedLaunch& launch, Frame& frame, bool early) const;
   std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
                         bool early) const;
+  DriverStatus zero(CUstream stream, DevicePointer workspace,
+                    const std::vector<ZeroedWorkspace>& parts) const;
 
   // The members that every launch reads lie side by side.
   const DriverApi& api_;
   std::vector<ZeroedWorkspace> zeroed_;
+  std::vector<ZeroedWorkspace> kept_zero_;
   std::vector<PreparedTensorMap> tensor_maps_;
   std::vector<PreparedLaunch> launches_;
   std::vector<DevicePointer> workspace_offsets_;

@@ -82,12 +82,24 @@ bool PreparedProgram::can_start_early() const {
   return plan_.launches.front().waits && zeroed_.empty();
 }
 
+DriverStatus PreparedProgram::zero(CUstream stream, DevicePointer workspace,
+                                   const std::vector<ZeroedWorkspace>& parts) const {
+  for (const ZeroedWorkspace& part : parts) {
+    const DriverStatus status{"cuMemsetD8Async",
+                              api_.memset_d8_async(workspace + part.offset, 0, part.bytes, stream)};
+    if (!status) return status;
+  }
+  return {};
+}
+
+DriverStatus PreparedProgram::zero_kept(CUstream stream, DevicePointer workspace) const {
+  return zero(stream, workspace, kept_zero_);
+}
+
 [[gnu::hot]] DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& arguments,
                                                    bool early) const {
-  for (const ZeroedWorkspace& workspace : zeroed_) {
-    const DriverStatus status{
-        "cuMemsetD8Async",
-        api_.memset_d8_async(arguments.workspace + workspace.offset, 0, workspace.bytes, stream)};
+  for (const auto* parts : {&zeroed_, &kept_zero_}) {
+    const DriverStatus status = zero(stream, arguments.workspace, *parts);
     if (!status) return status;
   }
   Frame frame(arguments);

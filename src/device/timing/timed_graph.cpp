@@ -105,8 +105,15 @@ Result<std::unique_ptr<TimedGraph>> TimedGraph::make(
   KW_TRY(context->wait());
   KW_ASSIGN(ContextOwned<EventHandle> begin, make_event(context));
   KW_ASSIGN(ContextOwned<EventHandle> end, make_event(context));
-  return std::unique_ptr<TimedGraph>(
+  std::unique_ptr<TimedGraph> timed(
       new TimedGraph(std::move(owned_exec), std::move(begin), std::move(end), units, tail.nodes));
+  for (const std::vector<SequenceStep>& set : sets) {
+    for (const SequenceStep& step : set) {
+      const std::pair used{step.program, step.arguments.workspace};
+      if (std::ranges::find(timed->used_, used) == timed->used_.end()) timed->used_.push_back(used);
+    }
+  }
+  return timed;
 }
 
 Result<void> TimedGraph::enqueue(StreamGate* gate, ClockStamps* stamps) {
@@ -119,6 +126,10 @@ Result<void> TimedGraph::enqueue(StreamGate* gate, ClockStamps* stamps) {
     return context.check(
         {"cuEventRecord", api.event_record(event.handle().get(), context.stream())});
   };
+  // Other graphs use the same memory between two samples.
+  for (const auto& [program, workspace] : used_) {
+    KW_TRY(context.check(program->zero_kept(context.stream(), workspace)));
+  }
   KW_TRY(stamp(ClockStamps::Place::before));
   KW_TRY(record(begin_));
   for (int replay = 0; replay < replays; ++replay) {

@@ -80,6 +80,8 @@ class TimedGraph final : public Device::TimedUnits {
   ContextOwned<EventHandle> end_;
   int units_;
   int nodes_;
+  /// The programs, which outlive the graph, with their workspaces.
+  std::vector<std::pair<const PreparedProgram*, DevicePointer>> used_;
 };
 
 }  // namespace kernwright

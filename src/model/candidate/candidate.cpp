@@ -25,13 +25,25 @@ Error rejected_at(const KernelTemplate& kernel_template, JsonPlace place,
 
 }  // namespace
 
-std::int64_t ExecutionPlan::workspace_bytes() const {
+std::int64_t ExecutionPlan::workspace_bytes() const { return workspace_offset(workspaces.size()); }
+
+std::int64_t ExecutionPlan::workspace_offset(std::size_t index) const {
   constexpr std::int64_t kAlignment = 256;
   std::int64_t total = 0;
-  for (const WorkspacePlan& workspace : workspaces) {
-    total += (workspace.bytes + kAlignment - 1) / kAlignment * kAlignment;
+  for (std::size_t i = 0; i < index; ++i) {
+    total += (workspaces[i].bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   return total;
+}
+
+std::vector<WorkspacePart> ExecutionPlan::kept_zero() const {
+  std::vector<WorkspacePart> parts;
+  for (std::size_t i = 0; i < workspaces.size(); ++i) {
+    const WorkspacePlan& workspace = workspaces[i];
+    if (!workspace.kept_zero || workspace.bytes == 0) continue;
+    parts.push_back({workspace.name, workspace_offset(i), workspace.bytes});
+  }
+  return parts;
 }
 
 Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,

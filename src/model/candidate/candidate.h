@@ -53,7 +53,16 @@ struct LaunchPlan {
 struct WorkspacePlan {
   std::string name;
   std::int64_t bytes = 0;  ///< 0: not needed, passed as null
-  bool zeroed = false;
+  bool zeroed = false;     ///< zeros on entry to each launch
+  /// Zeros on entry, and again when the launch has ended: in a graph they are made once.
+  bool kept_zero = false;
+};
+
+/// A part of the buffer that holds all workspaces.
+struct WorkspacePart {
+  std::string name;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
 };
 
 /// Everything that launching a compiled kernel for one problem needs, as plain values. The
@@ -67,6 +76,10 @@ struct ExecutionPlan {
 
   /// The size of the buffer for all workspaces.
   std::int64_t workspace_bytes() const;
+  /// Where workspace number `index` begins in it.
+  std::int64_t workspace_offset(std::size_t index) const;
+  /// The workspaces in it that are kept zero.
+  std::vector<WorkspacePart> kept_zero() const;
 };
 
 /// A template with a configuration that is valid for one problem on one device profile.
@@ -100,5 +113,10 @@ Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Op
 /// `reference` and `magnitude` are tensor indices.
 Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
                                           const DeviceProfile& profile);
+
+/// The plan of `kernel`, one of the operation's input kernels, for a problem. The last scalar is
+/// the seed.
+Result<ExecutionPlan> make_input_plan(const Operation& operation, const Problem& normalized,
+                                      std::string_view kernel, const DeviceProfile& profile);
 
 }  // namespace kernwright

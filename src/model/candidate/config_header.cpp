@@ -159,9 +159,21 @@ class HeaderWriter {
   std::string assertions_;
 };
 
-bool is_dim(const Operation& operation, std::string_view name) {
-  return std::any_of(operation.dims.begin(), operation.dims.end(),
-                     [&](const Dim& dim) { return dim.name == name; });
+/// The names of a problem whose value a compile does not hold: the dims that are not constant, and
+/// what is derived from them.
+std::vector<std::string_view> late_names(const Operation& operation,
+                                         const std::vector<std::string>& constant_dims) {
+  std::vector<std::string_view> late;
+  const auto is_late = [&](const std::string& name) {
+    return std::ranges::find(late, name) != late.end();
+  };
+  for (const Dim& dim : operation.dims) {
+    if (std::ranges::find(constant_dims, dim.name) == constant_dims.end()) late.push_back(dim.name);
+  }
+  for (const NamedValue& value : operation.derived) {
+    if (std::ranges::any_of(value.expression.names(), is_late)) late.push_back(value.name);
+  }
+  return late;
 }
 
 void add_problem(HeaderWriter& writer, const Operation& operation, const Problem& normalized,
@@ -169,12 +181,10 @@ void add_problem(HeaderWriter& writer, const Operation& operation, const Problem
   for (const TypeVariable& variable : operation.type_variables) {
     writer.type_alias(variable.name, operation.dtype(normalized, variable.name));
   }
+  const std::vector<std::string_view> late = late_names(operation, constant_dims);
   const Scope scope = operation.scope(normalized);
   for (const auto& [name, value] : scope.entries()) {
-    if (!is_dim(operation, name) ||
-        std::find(constant_dims.begin(), constant_dims.end(), name) != constant_dims.end()) {
-      writer.constant(name, value);
-    }
+    if (std::ranges::find(late, name) == late.end()) writer.constant(name, value);
   }
   for (const Flag& flag : operation.flags) {
     if (flag.is_formula()) writer.formula(flag, operation.formula(normalized, flag));
@@ -186,14 +196,9 @@ void add_problem(HeaderWriter& writer, const Operation& operation, const Problem
 /// that is derived from these.
 class PastedNames {
  public:
-  explicit PastedNames(const Candidate& candidate) {
+  explicit PastedNames(const Candidate& candidate)
+      : host_only_(late_names(*candidate.operation, candidate.kernel_template->constant_dims)) {
     const KernelTemplate& made = *candidate.kernel_template;
-    for (const Dim& dim : candidate.operation->dims) {
-      if (std::find(made.constant_dims.begin(), made.constant_dims.end(), dim.name) ==
-          made.constant_dims.end()) {
-        host_only_.push_back(dim.name);
-      }
-    }
     for (const Parameter& parameter : made.space.parameters()) {
       if (parameter.binding == Binding::runtime) host_only_.push_back(parameter.name);
     }

@@ -47,7 +47,8 @@ struct TensorMapSpec {
 struct WorkspaceSpec {
   std::string name;
   Expression bytes;
-  Expression zeroed;  ///< 1: the kernel needs zeros on entry
+  Expression zeroed;     ///< 1: the kernel needs zeros on entry
+  Expression kept_zero;  ///< 1: it needs them, and leaves them
   JsonPlace place;
 };
 

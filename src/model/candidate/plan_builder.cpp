@@ -50,20 +50,24 @@ class PlanBuilder {
     map.swizzle = evaluate("swizzle", spec.swizzle);
     map.l2_promotion = evaluate("l2_promotion", spec.l2_promotion);
     const std::int64_t element = byte_size(tensor.dtype);
-    std::int64_t stride = element;
+    const std::int64_t copied = copy_pitch(spec, map, tensor);
+    std::int64_t rows = 1;  // of the copy, up to a dim
     for (std::size_t i = tensor.extent.size(); i-- > 0;) {
       map.dims.push_back(static_cast<std::uint64_t>(tensor.extent[i]));
-      const bool innermost = i + 1 == tensor.extent.size();
-      stride *= innermost ? row_pitch(spec, map, tensor) : tensor.extent[i];
-      if (i > 0) map.strides_bytes.push_back(static_cast<std::uint64_t>(stride));
+      if (i > 0) {
+        const std::int64_t pitch = copied == 0 ? tensor.pitch(i - 1) : rows * copied;
+        map.strides_bytes.push_back(static_cast<std::uint64_t>(pitch * element));
+        rows *= tensor.extent[i - 1];
+      }
       const std::int64_t box = evaluate("box", spec.box[i]);
       expect(box >= 1 && box <= 256, "box", spec.box[i], box, "in 1 to 256");
       map.box.push_back(static_cast<std::uint32_t>(box));
     }
     if (map.workspace != TensorMapPlan::kInTensor) {
       const WorkspacePlan& copy = plan_.workspaces[map.workspace];
-      if (stride > copy.bytes) {
-        fail(concat("a copy of ", stride, " bytes > ", copy.bytes, " of workspace ", copy.name));
+      const std::int64_t bytes = rows * copied * element;
+      if (bytes > copy.bytes) {
+        fail(concat("a copy of ", bytes, " bytes > ", copy.bytes, " of workspace ", copy.name));
       }
     }
     check_tensor_map(map, tensor, element);
@@ -80,6 +84,11 @@ class PlanBuilder {
     expect(workspace.bytes >= 0 && workspace.bytes <= (std::int64_t{1} << 48), "bytes", spec.bytes,
            workspace.bytes, "in 0 to 2^48");
     workspace.zeroed = flag("zeroed", spec.zeroed);
+    workspace.kept_zero = flag("kept_zero", spec.kept_zero);
+    if (workspace.zeroed && workspace.kept_zero) {
+      fail(concat("zeroed \"", spec.zeroed.text(), "\" and kept_zero \"", spec.kept_zero.text(),
+                  "\" are both 1: what is kept zero needs no zeroing"));
+    }
     plan_.workspaces.push_back(std::move(workspace));
   }
 
@@ -113,14 +122,13 @@ class PlanBuilder {
   }
 
  private:
-  /// Elements from a row of the map to the next: in the tensor, or in its copy. In the latter case
-  /// sets the map's workspace.
-  std::int64_t row_pitch(const TensorMapSpec& spec, TensorMapPlan& map, const TensorShape& tensor) {
-    if (spec.copy.empty()) return tensor.row_pitch();
+  /// Elements from a row of the tensor's copy to the next; 0 where the map reads the tensor itself.
+  /// Sets the map's workspace where there is a copy.
+  std::int64_t copy_pitch(const TensorMapSpec& spec, TensorMapPlan& map,
+                          const TensorShape& tensor) {
+    if (spec.copy.empty()) return 0;
     const std::size_t copy = index_of(plan_.workspaces, spec.copy);
-    if (copy == ArgumentPlan::kAbsent || plan_.workspaces[copy].bytes == 0) {
-      return tensor.row_pitch();
-    }
+    if (copy == ArgumentPlan::kAbsent || plan_.workspaces[copy].bytes == 0) return 0;
     map.workspace = copy;
     const std::int64_t pitch = evaluate("pitch", spec.pitch);
     // The limit is beyond any device, and a product of two such factors fits 64 bits.
@@ -291,14 +299,15 @@ class PlanBuilder {
   /// same bits.
   ArgumentPlan default_of(std::string_view name) const {
     const Scalar& scalar = operation_.scalars[index_of(operation_.scalars, name)];
+    const double value = scalar.default_in(scope_);
     ArgumentPlan argument;
     argument.kind = byte_size(scalar.dtype) == 8 ? ArgumentKind::int64 : ArgumentKind::int32;
     if (scalar.dtype == DType::fp64) {
-      argument.value = std::bit_cast<std::int64_t>(scalar.default_value);
+      argument.value = std::bit_cast<std::int64_t>(value);
     } else if (scalar.dtype == DType::fp32) {
-      argument.value = std::bit_cast<std::int32_t>(static_cast<float>(scalar.default_value));
+      argument.value = std::bit_cast<std::int32_t>(static_cast<float>(value));
     } else {
-      argument.value = static_cast<std::int64_t>(scalar.default_value);
+      argument.value = static_cast<std::int64_t>(value);
     }
     return argument;
   }
@@ -360,14 +369,38 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
 
 }  // namespace detail
 
-Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
-                                          const DeviceProfile& profile) {
+namespace {
+
+/// The plan of one launch that operation.json says.
+Result<ExecutionPlan> plan_beside(const Operation& operation, const Problem& normalized,
+                                  const Result<ExecutionPlan>& tensors, const LaunchSpec& launch,
+                                  const DeviceProfile& profile) {
   const Scope scope = operation.scope(normalized);
   const JsonFile file{{}, operation.folder + "/operation.json", {}};
-  PlanBuilder builder({&file, 1}, operation, detail::plan_tensors(operation, normalized), scope,
-                      profile);
-  builder.add_launch(operation.reference);
+  PlanBuilder builder({&file, 1}, operation, tensors, scope, profile);
+  builder.add_launch(launch);
   return builder.finish();
+}
+
+}  // namespace
+
+Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
+                                          const DeviceProfile& profile) {
+  return plan_beside(operation, normalized, detail::plan_tensors(operation, normalized),
+                     operation.reference, profile);
+}
+
+Result<ExecutionPlan> make_input_plan(const Operation& operation, const Problem& normalized,
+                                      std::string_view kernel, const DeviceProfile& profile) {
+  Result<ExecutionPlan> tensors = detail::plan_tensors(operation, normalized);
+  if (!tensors) return tensors;
+  Scalar seed;
+  seed.name = InputKernels::kSeed;
+  seed.dtype = DType::int64;
+  tensors->scalars.push_back(std::move(seed));
+  LaunchSpec launch = operation.input_kernels->launch;
+  launch.kernel = kernel;
+  return plan_beside(operation, normalized, tensors, launch, profile);
 }
 
 }  // namespace kernwright

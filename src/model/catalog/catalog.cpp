@@ -143,6 +143,12 @@ Result<Operation> Catalog::parse(const Entry<Operation>& entry) const {
   }
   KW_ASSIGN(operation->reference_headers,
             headers_beside(folder, concat(entry.name, "/reference.cu"), *operation));
+  if (operation->input_kernels) {
+    InputKernels& kernels = *operation->input_kernels;
+    const std::string path = concat(entry.name, "/", kernels.source_file);
+    KW_ASSIGN(kernels.source, folder.companion(path, entry.path));
+    KW_ASSIGN(kernels.headers, headers_beside(folder, path, *operation));
+  }
   const bool takes_functions =
       std::ranges::any_of(operation->flags, [](const Flag& flag) { return flag.is_function(); });
   if (!takes_functions) return operation;

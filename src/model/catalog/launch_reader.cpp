@@ -67,9 +67,16 @@ LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> name
                        const ArgumentNames& arguments) {
   json.expect_keys({"kernel", "grid", "block", "cluster", "dynamic_smem", "cooperative",
                     "programmatic", "waits", "when", "arguments"});
+  std::string kernel = json.required("kernel").value_name();
+  LaunchSpec launch = read_geometry(json, names, arguments);
+  launch.kernel = std::move(kernel);
+  return launch;
+}
+
+LaunchSpec read_geometry(const JsonReader& json, std::span<const std::string> names,
+                         const ArgumentNames& arguments) {
   LaunchSpec launch;
   launch.place = json.place();
-  launch.kernel = json.required("kernel").value_name();
   launch.grid = read_extent(json.required("grid"), names);
   launch.block = read_extent(json.required("block"), names);
   launch.cluster = read_extent(json.optional("cluster"), names);

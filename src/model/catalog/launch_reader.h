@@ -22,4 +22,8 @@ struct ArgumentNames {
 LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
                        const ArgumentNames& arguments);
 
+/// The same without the kernel's name, of an object that has other fields too.
+LaunchSpec read_geometry(const JsonReader& json, std::span<const std::string> names,
+                         const ArgumentNames& arguments);
+
 }  // namespace kernwright::detail

@@ -6,6 +6,7 @@
 #include "model/candidate/device_profile.h"
 #include "model/catalog/launch_reader.h"
 #include "model/expression/json_reader.h"
+#include "support/find_named.h"
 #include "support/spelling.h"
 #include "support/try.h"
 
@@ -124,8 +125,18 @@ class ManifestReader {
     for (const std::string& name : names_) {
       const bool is_dim = std::any_of(operation_.dims.begin(), operation_.dims.end(),
                                       [&](const Dim& dim) { return dim.name == name; });
-      if (!is_dim || contains(made_.constant_dims, name)) pasted_names_.push_back(name);
+      const auto* const value = find_named(operation_.derived, name);
+      const bool known = is_dim  ? contains(made_.constant_dims, name)
+                         : value ? is_pasted(value->expression)
+                                 : true;
+      if (known) pasted_names_.push_back(name);
     }
+  }
+
+  /// Whether the compiler knows all names of the expression.
+  bool is_pasted(const Expression& expression) const {
+    return std::ranges::all_of(
+        expression.names(), [&](const std::string& name) { return contains(pasted_names_, name); });
   }
 
   /// Adds a name that the manifest defines; it must be new.
@@ -223,9 +234,7 @@ class ManifestReader {
       }
       derived.expression = value.expression(names_);
       const std::vector<std::string>& used = derived.expression.names();
-      derived.pasted = std::all_of(used.begin(), used.end(), [&](const std::string& other) {
-        return contains(pasted_names_, other);
-      });
+      derived.pasted = is_pasted(derived.expression);
       const auto late = std::find_if(used.begin(), used.end(), [&](const std::string& other) {
         return contains(runtime_names_, other);
       });
@@ -316,9 +325,10 @@ class ManifestReader {
   void read_workspaces(const JsonReader& json) {
     if (!json.present()) return;
     for (const auto& [name, entry] : json.members()) {
-      entry.expect_keys({"bytes", "zeroed"});
+      entry.expect_keys({"bytes", "zeroed", "kept_zero"});
       made_.workspaces.push_back({name, entry.required("bytes").expression(names_),
                                   entry.optional("zeroed").expression_or("0", names_),
+                                  entry.optional("kept_zero").expression_or("0", names_),
                                   entry.place()});
     }
   }

@@ -52,9 +52,9 @@ class OperationReader {
   explicit OperationReader(const JsonReader& json) : json_(json) {}
 
   Operation read() {
-    json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "requires", "tensors",
-                       "scalars", "inputs", "tolerance", "flops", "bytes", "unfused", "example",
-                       "reference"});
+    json_.expect_keys({"operation", "description", "dims", "dtypes", "flags", "derived", "requires",
+                       "tensors", "scalars", "inputs", "tolerance", "flops", "bytes", "specials",
+                       "unfused", "example", "reference"});
     operation_.name = json_.required("operation").value_name();
     operation_.description = json_.required("description").string();
     read_dims(json_.required("dims"));
@@ -63,6 +63,7 @@ class OperationReader {
     names_ = operation_.value_names();
     check_names();
     read_default_sizes(json_.required("dims"));
+    read_derived(json_.optional("derived"));
     operation_.requirements = detail::read_rules(json_.optional("requires"), names_);
     for (const JsonReader& tensor : json_.required("tensors").elements()) read_tensor(tensor);
     for (const JsonReader& scalar : json_.optional("scalars").elements()) read_scalar(scalar);
@@ -70,6 +71,9 @@ class OperationReader {
     read_tolerance(json_.required("tolerance"));
     operation_.flops = json_.required("flops").expression(names_);
     operation_.bytes = json_.required("bytes").expression(names_);
+    if (const JsonReader specials = json_.optional("specials"); specials.present()) {
+      operation_.specials = specials.expression(names_);
+    }
     operation_.unfused = detail::read_unfused(json_.optional("unfused"), operation_, names_);
     read_reference(json_.required("reference"));
     if (json_.diagnostics().ok()) read_example(json_.required("example"));
@@ -99,6 +103,16 @@ class OperationReader {
       Dim& dim = operation_.dims[i++];
       if (size.present()) dim.default_size = size.expression(std::span(names_).first(known));
       ++known;
+    }
+  }
+
+  void read_derived(const JsonReader& json) {
+    if (!json.present()) return;
+    for (const auto& [name, entry] : json.members()) {
+      expect_name(entry, name);
+      operation_.derived.push_back({name, entry.expression(names_)});
+      names_.push_back(name);
+      check_names();
     }
   }
 
@@ -229,13 +243,13 @@ class OperationReader {
     if (twice != all.end()) {
       json_.fail(concat("\"", *twice,
                         "\" would name two things: of dims, dtypes, flags, their "
-                        "constants and the device's fields"));
+                        "constants, derived values and the device's fields"));
     }
   }
 
   void read_tensor(const JsonReader& json) {
-    json.expect_keys(
-        {"name", "role", "dtype", "extent", "pitch", "alignment", "when", "l2", "draw"});
+    json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "l2",
+                      "draw", "exact", "infinite", "intermediate"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
@@ -244,18 +258,19 @@ class OperationReader {
         {{"in", TensorRole::in}, {"out", TensorRole::out}, {"inout", TensorRole::inout}});
     const JsonReader dtype = json.required("dtype");
     const std::string variable = dtype.string();
-    const bool is_variable =
-        std::any_of(operation_.type_variables.begin(), operation_.type_variables.end(),
-                    [&](const TypeVariable& known) { return known.name == variable; });
-    if (is_variable) {
+    if (is_type_variable(variable)) {
       tensor.dtype_variable = variable;
     } else {
       tensor.fixed_dtype = read_dtype(dtype);
     }
     tensor.extent = json.required("extent").expressions(names_);
     if (tensor.extent.empty()) json.fail("a tensor has at least one extent");
-    if (const JsonReader pitch = json.optional("pitch"); pitch.present()) {
-      tensor.pitch = pitch.expression(names_);
+    if (const JsonReader pitches = json.optional("pitches"); pitches.present()) {
+      tensor.pitches = pitches.expressions(names_);
+      if (tensor.pitches.size() + 1 != tensor.extent.size()) {
+        pitches.fail(concat(tensor.pitches.size(), " pitches of ", tensor.extent.size(),
+                            " extents; each but the last has one"));
+      }
     }
     if (const JsonReader alignment = json.optional("alignment"); alignment.present()) {
       tensor.alignment = alignment.integer();
@@ -274,7 +289,33 @@ class OperationReader {
       if (tensor.role == TensorRole::out) draw.fail("an output is not drawn");
       tensor.draw = read_draw(draw);
     }
+    read_comparison(json, tensor);
     operation_.tensors.push_back(std::move(tensor));
+  }
+
+  bool is_type_variable(std::string_view name) const {
+    return std::any_of(operation_.type_variables.begin(), operation_.type_variables.end(),
+                       [&](const TypeVariable& known) { return known.name == name; });
+  }
+
+  /// How an output is compared with the reference.
+  void read_comparison(const JsonReader& json, Tensor& tensor) const {
+    for (const std::string_view field : {"exact", "infinite", "intermediate"}) {
+      const JsonReader given = json.optional(field);
+      if (given.present() && tensor.role == TensorRole::in) given.fail("an input is not compared");
+    }
+    if (const JsonReader exact = json.optional("exact"); exact.present()) {
+      tensor.exact = read_enum<bool>(exact, {{"none", false}});
+    }
+    if (const JsonReader infinite = json.optional("infinite"); infinite.present()) {
+      tensor.infinite = read_enum<bool>(infinite, {{"equal", true}});
+    }
+    if (const JsonReader intermediate = json.optional("intermediate"); intermediate.present()) {
+      tensor.intermediate = intermediate.string();
+      if (!is_type_variable(tensor.intermediate)) {
+        intermediate.fail(concat("no type variable \"", tensor.intermediate, "\""));
+      }
+    }
   }
 
   /// Reads a draw: its name, or an object with its numbers.
@@ -326,9 +367,18 @@ class OperationReader {
                                                              {"fp64", DType::fp64},
                                                              {"int32", DType::int32},
                                                              {"int64", DType::int64}});
-    scalar.default_value = json.required("default").number();
+    const JsonReader usual = json.required("default");
     const JsonReader check = json.optional("check");
-    scalar.checked_value = check.present() ? check.number() : scalar.default_value;
+    if (usual.is_string()) {
+      // Checks of the default alone would not find a kernel that works it out for itself.
+      const Result<Formula> formula = Formula::parse(usual.string(), names_);
+      if (!formula) usual.fail(formula.error().message);
+      if (formula) scalar.default_formula = *formula;
+      scalar.checked_value = json.required("check").number();
+    } else {
+      scalar.default_value = usual.number();
+      scalar.checked_value = check.present() ? check.number() : scalar.default_value;
+    }
     if (const JsonReader when = json.optional("when"); when.present()) {
       scalar.when = when.expression(names_);
     }
@@ -336,6 +386,10 @@ class OperationReader {
   }
 
   void read_inputs(const JsonReader& json) {
+    if (json.optional("draw").present()) {
+      read_input_kernels(json);
+      return;
+    }
     json.expect_keys({"timing", "exact", "exact_when"});
     operation_.timing_inputs = read_enum<DrawKind>(
         json.required("timing"),
@@ -343,10 +397,48 @@ class OperationReader {
     operation_.exact_inputs = read_enum<std::optional<DrawKind>>(
         json.required("exact"),
         {{"small_integers", DrawKind::small_integers}, {"none", std::nullopt}});
-    if (const JsonReader when = json.optional("exact_when"); when.present()) {
-      operation_.exact_when = when.expression(names_);
-      if (!operation_.exact_inputs) when.fail("there are no exact inputs");
+    read_exact_when(json.optional("exact_when"), operation_.exact_inputs.has_value());
+  }
+
+  /// `json` names a file with a kernel for each set, which fills every input.
+  void read_input_kernels(const JsonReader& json) {
+    json.expect_keys(
+        {"draw", "timing", "exact", "exact_when", "count", "grid", "block", "arguments"});
+    InputKernels kernels;
+    kernels.source_file = json.required("draw").string();
+    if (kernels.source_file.empty() || kernels.source_file.find('/') != std::string::npos) {
+      json.required("draw").fail(
+          concat("\"", kernels.source_file, "\" is no file beside operation.json"));
     }
+    kernels.timing = json.required("timing").value_name();
+    const JsonReader exact = json.required("exact");
+    if (!exact.is("none")) kernels.exact = exact.value_name();
+    if (const JsonReader count = json.optional("count"); count.present()) {
+      kernels.count = count.value_name();
+    }
+    detail::ArgumentNames arguments;
+    for (const Tensor& tensor : operation_.tensors) {
+      if (tensor.role != TensorRole::out) arguments.tensors.push_back(tensor.name);
+      if (!tensor.draw) continue;
+      json.fail(concat("tensor \"", tensor.name, "\" is drawn by ", kernels.source_file,
+                       " and has a draw of its own, ", to_string(tensor.draw->kind)));
+    }
+    arguments.scalars.emplace_back(InputKernels::kSeed);
+    for (const Scalar& scalar : operation_.scalars) {
+      if (scalar.name == InputKernels::kSeed) {
+        json.fail(concat("\"", scalar.name, "\" is a scalar of the operation and that of a set"));
+      }
+      arguments.scalars.push_back(scalar.name);
+    }
+    kernels.launch = detail::read_geometry(json, names_, arguments);
+    read_exact_when(json.optional("exact_when"), !kernels.exact.empty());
+    operation_.input_kernels = std::move(kernels);
+  }
+
+  void read_exact_when(const JsonReader& json, bool exact) {
+    if (!json.present()) return;
+    operation_.exact_when = json.expression(names_);
+    if (!exact) json.fail("there are no exact inputs");
   }
 
   void read_tolerance(const JsonReader& json) {

@@ -138,8 +138,8 @@ class Former {
       return wrong(concat(shape.elements(), " elements of ", to_string(shape.dtype), ", but ",
                           given.name, " has ", given.elements(), " of ", to_string(given.dtype)));
     }
-    if ((given.pitch != 0 || shape.pitch != 0) &&
-        (given.columns() != shape.columns() || given.row_pitch() != shape.row_pitch())) {
+    if (given.layout() != shape.layout() &&
+        !(given.layout().contiguous() && shape.layout().contiguous())) {
       return wrong(concat("rows of ", shape.columns(), " elements, ", shape.row_pitch(),
                           " apart, but those of ", given.name, " are of ", given.columns(), ", ",
                           given.row_pitch(), " apart"));

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "support/text.h"
@@ -14,13 +15,37 @@ namespace {
 constexpr int kMaxDepth = 32;
 constexpr std::size_t kMaxLength = 256;
 
+using Values = std::function<double(std::string_view)>;
+/// What a formula, or a part of one, is for the variables' values.
+using Value = std::function<double(const Values&)>;
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// `value` of one argument takes it twice.
 struct Function {
   std::string_view name;
   int arguments;
+  double (*value)(double x, double y);
 };
-constexpr Function kFunctions[] = {{"abs", 1},     {"exp", 1},  {"gelu_erf", 1}, {"gelu_tanh", 1},
-                                   {"log", 1},     {"max", 2},  {"min", 2},      {"relu", 1},
-                                   {"sigmoid", 1}, {"silu", 1}, {"sqrt", 1},     {"tanh", 1}};
+constexpr double kGeluTanh = 0.044715;
+constexpr Function kFunctions[] = {
+    {"abs", 1, [](double x, double) { return std::fabs(x); }},
+    {"exp", 1, [](double x, double) { return std::exp(x); }},
+    {"gelu_erf", 1,
+     [](double x, double) { return x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); }},
+    {"gelu_tanh", 1,
+     [](double x, double) {
+       const double inner = std::sqrt(2 / std::numbers::pi) * (x + kGeluTanh * x * x * x);
+       return x / 2 * (1 + std::tanh(inner));
+     }},
+    {"log", 1, [](double x, double) { return std::log(x); }},
+    {"max", 2, [](double x, double y) { return std::isnan(x) || x > y ? x : y; }},
+    {"min", 2, [](double x, double y) { return std::isnan(x) || x < y ? x : y; }},
+    {"relu", 1, [](double x, double) { return x < 0 ? 0 : x; }},
+    {"sigmoid", 1, [](double x, double) { return sigmoid(x); }},
+    {"silu", 1, [](double x, double) { return x * sigmoid(x); }},
+    {"sqrt", 1, [](double x, double) { return std::sqrt(x); }},
+    {"tanh", 1, [](double x, double) { return std::tanh(x); }}};
 
 constexpr int kSum = 1;
 constexpr int kProduct = 2;
@@ -33,6 +58,7 @@ struct Part {
   std::string text;
   std::string code;
   int binds = kPrimary;
+  Value value = [](const Values&) { return 0.0; };
 };
 
 std::string names_of(std::span<const std::string> names) {
@@ -94,7 +120,8 @@ class Parser {
     take();
     if (++depth > kMaxDepth) return too_deep();
     const Part operand = parse_sign(depth);
-    return {"-" + within(operand, kPrimary), concat("(-", operand.code, ")"), kSign};
+    return {"-" + within(operand, kPrimary), concat("(-", operand.code, ")"), kSign,
+            [x = operand.value](const Values& values) { return -x(values); }};
   }
 
   Part parse_primary(int depth) {
@@ -121,21 +148,26 @@ class Parser {
       return {};
     }
     if (std::find(used_.begin(), used_.end(), word) == used_.end()) used_.push_back(word);
-    return {word, word, kPrimary};
+    return {word, word, kPrimary, [word](const Values& values) { return values(word); }};
   }
 
   Part parse_call(const Function& function, int depth) {
     Part call{concat(function.name, "("), concat("Math::", function.name, "("), kPrimary};
     expect('(');
+    std::vector<Value> arguments;
     for (int i = 0; i < function.arguments && ok(); ++i) {
       if (i > 0) expect(',');
       const Part argument = parse_sum(depth);
+      arguments.push_back(argument.value);
       call.text += concat(i > 0 ? "," : "", argument.text);
       call.code += concat(i > 0 ? ", " : "", argument.code);
     }
     expect(')');
     call.text += ')';
     call.code += ')';
+    call.value = [function, arguments](const Values& values) {
+      return function.value(arguments.front()(values), arguments.back()(values));
+    };
     return call;
   }
 
@@ -157,7 +189,8 @@ class Parser {
     char shortest[32];
     const std::string text(shortest, std::to_chars(shortest, std::end(shortest), value).ptr);
     const bool integer = text.find_first_not_of("0123456789") == std::string::npos;
-    return {text, concat("Value(", text, integer ? ".0" : "", ")"), kPrimary};
+    return {text, concat("Value(", text, integer ? ".0" : "", ")"), kPrimary,
+            [value](const Values&) { return value; }};
   }
 
   static std::string within(const Part& part, int binds) {
@@ -169,7 +202,12 @@ class Parser {
   static Part binary(const Part& left, char symbol, const Part& right, int binds) {
     const int stronger = right.binds == kSign ? kPrimary : binds + 1;
     return {concat(within(left, binds), symbol, within(right, stronger)),
-            concat("(", left.code, " ", symbol, " ", right.code, ")"), binds};
+            concat("(", left.code, " ", symbol, " ", right.code, ")"), binds,
+            [x = left.value, y = right.value, symbol](const Values& values) {
+              const double a = x(values);
+              const double b = y(values);
+              return symbol == '+' ? a + b : symbol == '-' ? a - b : symbol == '*' ? a * b : a / b;
+            }};
   }
 
   char peek_here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -220,12 +258,17 @@ Result<Formula> Formula::parse(std::string_view text, std::span<const std::strin
   formula.text_ = std::move(whole.text);
   formula.code_ = std::move(whole.code);
   formula.used_ = parser.take_used();
+  formula.value_ = std::move(whole.value);
   return formula;
 }
 
 bool Formula::is_function(std::string_view name) {
   return std::any_of(std::begin(kFunctions), std::end(kFunctions),
                      [&](const Function& function) { return function.name == name; });
+}
+
+double Formula::evaluate(const std::function<double(std::string_view)>& value_of) const {
+  return value_(value_of);
 }
 
 bool Formula::uses(std::string_view variable) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,9 @@ class Formula {
 
   bool uses(std::string_view variable) const;
 
+  /// The value in fp64 for the values of the variables.
+  double evaluate(const std::function<double(std::string_view)>& value_of) const;
+
   /// Whether `name` is a function, so that no variable can have this name.
   static bool is_function(std::string_view name);
 
@@ -39,6 +43,7 @@ class Formula {
   std::string text_;
   std::string code_;
   std::vector<std::string> used_;
+  std::function<double(const std::function<double(std::string_view)>&)> value_;
 };
 
 }  // namespace kernwright

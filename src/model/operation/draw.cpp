@@ -20,6 +20,8 @@ std::string_view to_string(DrawKind kind) {
       return "offsets";
     case DrawKind::constant:
       return "constant";
+    case DrawKind::kernel:
+      return "kernel";
   }
   return "";
 }

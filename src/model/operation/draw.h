@@ -17,7 +17,8 @@ enum class DrawKind {
   uniform,         ///< between two ends, which integers may equal
   permutation,     ///< each row holds 0 to columns - 1 in random order
   offsets,         ///< each row rises from 0 to an end in random steps
-  constant         ///< one value
+  constant,        ///< one value
+  kernel           ///< by a kernel of the operation
 };
 
 std::string_view to_string(DrawKind kind);

@@ -64,6 +64,39 @@ Result<Draw> evaluate(const TensorDraw& draw, const TensorShape& shape, const Sc
   return Draw{draw.kind, *from, *to};
 }
 
+/// Gives `shape`, whose extents are known, the pitches of `tensor`; none where there is no gap.
+Result<void> place_entries(const Tensor& tensor, const Scope& values, TensorShape& shape) {
+  const auto failed = [](const auto&... what) {
+    return Error{ErrorCode::invalid_argument, concat(what...)};
+  };
+  std::int64_t entry = shape.columns();  // elements from the first to the last of one
+  bool apart = false;
+  std::vector<std::int64_t> pitches(tensor.pitches.size());
+  for (std::size_t i = pitches.size(); i-- > 0;) {
+    const std::string& text = tensor.pitches[i].text();
+    KW_ASSIGN(const std::int64_t pitch, tensor.pitches[i].evaluate(values));
+    if (pitch < entry) {
+      const bool is_row = i + 1 == pitches.size();
+      return failed("pitch \"", text, "\" is ", pitch, " < ", entry, ", the elements of ",
+                    is_row ? "a row" : concat("an entry of \"", tensor.extent[i].text(), "\""));
+    }
+    std::int64_t bytes = 0;
+    const std::int64_t size = byte_size(shape.dtype);
+    if (__builtin_mul_overflow(shape.extent[i] * size, pitch, &bytes)) {
+      return failed(shape.extent[i] * size, " * ", pitch, " bytes overflow 64 bits");
+    }
+    pitches[i] = pitch;
+    apart = apart || pitch != shape.pitch(i);
+    entry += (shape.extent[i] - 1) * pitch;
+  }
+  if (!apart) return {};
+  if (!Layout::of(shape.extent, pitches)) {
+    return failed("there are gaps between the entries of more than ", Layout::kMaxLevels, " dims");
+  }
+  shape.pitches = std::move(pitches);
+  return {};
+}
+
 template <typename Named>
 std::string names_of(const std::vector<Named>& items) {
   std::string text;
@@ -338,9 +371,17 @@ std::int64_t TensorShape::elements() const {
   return count;
 }
 
-std::int64_t TensorShape::bytes() const {
-  if (pitch == 0) return elements() * byte_size(dtype);
-  return ((elements() / columns() - 1) * pitch + columns()) * byte_size(dtype);
+std::int64_t TensorShape::pitch(std::size_t dim) const {
+  if (dim < pitches.size()) return pitches[dim];
+  std::int64_t elements = 1;
+  for (std::size_t i = dim + 1; i < extent.size(); ++i) elements *= extent[i];
+  return elements;
+}
+
+double Scalar::default_in(const Scope& values) const {
+  if (!default_formula) return default_value;
+  return default_formula->evaluate(
+      [&](std::string_view named) { return static_cast<double>(values.find(named).value_or(0)); });
 }
 
 Result<Problem> Operation::normalize(const Problem& problem) const {
@@ -367,6 +408,10 @@ Scope Operation::scope(const Problem& normalized) const {
     }
     values.set(dim.name, size);
   }
+  for (const NamedValue& value : derived) {
+    const Result<std::int64_t> known = value.expression.evaluate(values);
+    values.set(value.name, known ? *known : 0);
+  }
   return values;
 }
 
@@ -383,6 +428,7 @@ std::vector<std::string> Operation::value_names() const {
   visit_names(*this, nullptr,
               [&](std::string key, std::int64_t) { names.push_back(std::move(key)); });
   for (const Dim& dim : dims) names.push_back(dim.name);
+  for (const NamedValue& value : derived) names.push_back(value.name);
   return names;
 }
 
@@ -444,21 +490,12 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
       size_bytes = product;
       shape.extent.push_back(*size);
     }
-    if (tensor.pitch) {
-      const Result<std::int64_t> pitch = tensor.pitch->evaluate(values);
-      if (!pitch) return failed(pitch.error().message);
-      if (*pitch < shape.columns()) {
-        return failed(concat("pitch \"", tensor.pitch->text(), "\" is ", *pitch, " < ",
-                             shape.columns(), ", the elements of a row"));
-      }
-      std::int64_t product = 0;
-      const std::int64_t rows_bytes = size_bytes / shape.columns();
-      if (__builtin_mul_overflow(rows_bytes, *pitch, &product)) {
-        return failed(concat(rows_bytes, " * ", *pitch, " bytes overflow 64 bits"));
-      }
-      shape.pitch = *pitch == shape.columns() ? 0 : *pitch;
-    }
-    shape.draw.kind = timing_inputs;
+    const Result<void> placed = place_entries(tensor, values, shape);
+    if (!placed) return failed(placed.error().message);
+    shape.exact = tensor.exact;
+    shape.infinite = tensor.infinite;
+    if (!tensor.intermediate.empty()) shape.intermediate = dtype(normalized, tensor.intermediate);
+    shape.draw.kind = input_kernels ? DrawKind::kernel : timing_inputs;
     if (tensor.draw) {
       const Result<Draw> draw = evaluate(*tensor.draw, shape, values);
       if (!draw) return failed(draw.error().message);
@@ -480,7 +517,9 @@ Result<std::vector<Scalar>> Operation::present_scalars(const Problem& normalized
       return Error{ErrorCode::invalid_argument,
                    concat(name, ": scalar ", scalar.name, ": ", holds.error().message)};
     }
-    if (*holds != 0) present.push_back(scalar);
+    if (*holds == 0) continue;
+    present.push_back(scalar);
+    present.back().default_value = scalar.default_in(values);
   }
   return present;
 }

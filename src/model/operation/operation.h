@@ -15,6 +15,7 @@
 #include "model/files/device_header.h"
 #include "model/operation/draw.h"
 #include "model/operation/launch_spec.h"
+#include "model/operation/layout.h"
 #include "model/operation/unfused.h"
 #include "model/operation/user_function.h"
 #include <kernwright/problem.h>
@@ -75,28 +76,37 @@ struct TensorDraw {
   Number to = 0.0;
 };
 
-/// A row-major tensor. A row is the innermost extent, and rows need not be contiguous. The dtype is
-/// that of type variable `dtype_variable`, or `fixed_dtype` where that is empty.
+/// A row-major tensor, whose entries need not be contiguous in any dim. The dtype is that of type
+/// variable `dtype_variable`, or `fixed_dtype` where that is empty.
 struct Tensor {
   std::string name;
   TensorRole role = TensorRole::in;
   std::string dtype_variable;
   DType fixed_dtype = DType::fp32;
   std::vector<Expression> extent;   ///< outermost first
-  std::optional<Expression> pitch;  ///< elements from row to row; none if rows are contiguous
+  std::vector<Expression> pitches;  ///< elements from entry to entry, of all dims but the last;
+                                    ///< none if the tensor is contiguous
   std::int64_t alignment = 16;      ///< of the caller's pointer, in bytes
   std::optional<Expression> when;   ///< where it is 0, the problem does not have it
   bool warm = false;                ///< an input that l2=mixed finds in the L2
   std::optional<TensorDraw> draw;   ///< of an input; none: that of the operation
+  bool exact = true;                ///< an output that is exact on exact inputs
+  bool infinite = false;            ///< an output that may be infinite
+  std::string intermediate;         ///< the type variable that the terms of the output may be
+                                    ///< rounded to; empty: they are not rounded
 };
 
 struct Scalar {
   std::string name;
   DType dtype = DType::fp32;
   double default_value = 0;
-  double checked_value = 0;  ///< what checks and timing pass
+  double checked_value = 0;                     ///< what checks and timing pass
+  std::optional<Formula> default_formula = {};  ///< over the problem's names; for `default_value`
   std::optional<Expression>
       when;  ///< where it is 0, the problem does not have it: kernels get the default
+
+  /// The default for a problem with these values.
+  double default_in(const Scope& values) const;
 };
 
 /// The bound for errors of a correct kernel: |x - r| <= c * sqrt(reduction) * u_acc * magnitude +
@@ -106,6 +116,26 @@ struct Tolerance {
   DType accumulate = DType::fp32;
 };
 
+/// A value that the expressions of an operation and of its templates may name.
+struct NamedValue {
+  std::string name;
+  Expression expression;
+};
+
+/// Kernels in a source of the operation that draw the inputs of a set. All have the launch
+/// `launch`, and the scalar `kSeed` besides those of the operation.
+struct InputKernels {
+  static constexpr std::string_view kSeed = "seed";
+
+  std::string timing;  ///< the name of the kernel
+  std::string exact;   ///< empty: there is no exact set
+  std::string count;   ///< empty: there is no count set
+  LaunchSpec launch;   ///< without the kernel
+  std::string source_file;
+  std::string source;
+  std::vector<DeviceHeader> headers;  ///< files beside it, which it may include
+};
+
 /// A tensor of one problem, with its sizes.
 struct TensorShape {
   std::string name;
@@ -113,16 +143,25 @@ struct TensorShape {
   DType dtype = DType::fp32;
   std::vector<std::int64_t> extent;
   std::int64_t alignment = 16;
-  bool warm = false;       ///< an input that l2=mixed finds in the L2
-  std::int64_t pitch = 0;  ///< elements from row to row; 0 if rows are contiguous
-  Draw draw;               ///< of an input
-  bool always = false;     ///< the draw holds for exact tests too, because values have a meaning
+  bool warm = false;                  ///< an input that l2=mixed finds in the L2
+  std::vector<std::int64_t> pitches;  ///< of all dims but the last; none if it is contiguous
+  Draw draw;                          ///< of an input
+  bool always = false;    ///< the draw holds for exact tests too, because values have a meaning
+  bool exact = true;      ///< an output that is exact on exact inputs
+  bool infinite = false;  ///< an output that may be infinite
+  std::optional<DType> intermediate;  ///< what the terms of an output may be rounded to
 
   std::int64_t columns() const { return extent.back(); }
-  std::int64_t row_pitch() const { return pitch == 0 ? columns() : pitch; }
+  /// Elements from one entry of dim `dim` to the next.
+  std::int64_t pitch(std::size_t dim) const;
+  /// Elements from row to row; of a tensor of one dim, of a row.
+  std::int64_t row_pitch() const {
+    return extent.size() < 2 ? columns() : pitch(extent.size() - 2);
+  }
   std::int64_t elements() const;
-  /// Bytes from the first element to the last, with the gaps between rows.
-  std::int64_t bytes() const;
+  Layout layout() const { return Layout::of(extent, pitches).value(); }
+  /// Bytes from the first element to the last, with the gaps between entries.
+  std::int64_t bytes() const { return layout().span() * byte_size(dtype); }
 };
 
 /// The contract of a computation, as read from operation.json. Immutable; any thread may call any
@@ -133,19 +172,22 @@ struct Operation {
   std::vector<Dim> dims;
   std::vector<TypeVariable> type_variables;
   std::vector<Flag> flags;
-  std::vector<Rule> requirements;  ///< that every problem must obey
+  std::vector<NamedValue> derived;  ///< each over dims, dtypes, flags and those before it
+  std::vector<Rule> requirements;   ///< that every problem must obey
   std::vector<Tensor> tensors;
   std::vector<Scalar> scalars;
   DrawKind timing_inputs = DrawKind::normal;
   /// The draw with which every order of summation gives the same bits; none where the result is no
   /// sum of products.
   std::optional<DrawKind> exact_inputs;
-  std::optional<Expression> exact_when;  ///< the problems of which that is true; none: all
+  std::optional<Expression> exact_when;       ///< the problems of which that is true; none: all
+  std::optional<InputKernels> input_kernels;  ///< which draw all inputs, instead of the above
   Tolerance tolerance;
   Expression flops;
-  Expression bytes;                  ///< the fewest bytes that memory must move
-  Problem example;                   ///< one real shape, for `make tune` and tests
-  std::vector<UnfusedStep> unfused;  ///< the same as separate kernels, if any
+  Expression bytes;                    ///< the fewest bytes that memory must move
+  std::optional<Expression> specials;  ///< exponentials, logarithms, tangents; none: 0
+  Problem example;                     ///< one real shape, for `make tune` and tests
+  std::vector<UnfusedStep> unfused;    ///< the same as separate kernels, if any
   LaunchSpec reference;
   std::string reference_source;
   std::vector<DeviceHeader> reference_headers;  ///< files beside it, which it may include
@@ -164,8 +206,8 @@ struct Operation {
   std::vector<std::int64_t> sizes(const Problem& normalized) const;
 
   /// The names of a normalised problem in the expression language: dims, flags, dtypes, the
-  /// constants of their values, `<type variable>_bytes`, and `<flag>_<variable>`, which is 1 where
-  /// a formula uses the variable.
+  /// constants of their values, `<type variable>_bytes`, `<flag>_<variable>`, which is 1 where a
+  /// formula uses the variable, and the derived values.
   Scope scope(const Problem& normalized) const;
 
   /// The names that `scope` gives, in its order.
@@ -188,7 +230,8 @@ struct Operation {
   /// not positive; a draw outside of the range of the tensor's dtype.
   Result<std::vector<TensorShape>> tensor_shapes(const Problem& normalized) const;
 
-  /// The scalars of a normalised problem, in declared order. Errors: a condition that overflows.
+  /// The scalars of a normalised problem with their defaults, in declared order. Errors: a
+  /// condition that overflows.
   Result<std::vector<Scalar>> present_scalars(const Problem& normalized) const;
 };
 

@@ -86,6 +86,28 @@ class LaunchGraphTest : public ::testing::Test {
 
 using Addresses = std::vector<std::uint64_t>;
 
+TEST_F(LaunchGraphTest, WhatIsKeptZeroIsZeroedOnceAheadOfAllLaunches) {
+  ExecutionPlan plan;
+  plan.launches = {launch("tickets", {1, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::workspace, 0)})};
+  plan.workspaces = {{.name = "tickets", .bytes = 64, .zeroed = false, .kept_zero = true}};
+  const std::unique_ptr<Launcher> kept = load(plan);
+  LaunchArguments arguments;
+  arguments.workspace = kWorkspace;
+  const auto zeroings = [&](std::string_view call) {
+    return std::ranges::count(driver_.calls, call);
+  };
+  const auto graph = LaunchGraph::make(driver_.api(), {{&kept->program(), arguments}});
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(zeroings("cuMemsetD8Async"), 1);
+  EXPECT_TRUE((*graph)->launch(nullptr));
+  EXPECT_TRUE((*graph)->launch(nullptr));
+  EXPECT_EQ(zeroings("cuMemsetD8Async"), 1);
+  EXPECT_EQ(zeroings("cuGraphAddMemsetNode"), 0);
+  // On a stream the memory may have held anything.
+  EXPECT_TRUE((*graph)->enqueue(nullptr));
+  EXPECT_EQ(zeroings("cuMemsetD8Async"), 2);
+}
+
 TEST_F(LaunchGraphTest, LaunchesAllStepsInOneCall) {
   const auto graph = make();
   ASSERT_TRUE(graph) << graph.error().message;

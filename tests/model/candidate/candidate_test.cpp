@@ -243,7 +243,7 @@ TEST_F(CandidateTest, ATensorMapFollowsRowsThatLieApart) {
       replaced(replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
                         R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", "default": "n"}})"),
                R"("dtype": "dtype", "extent": ["m", "n"]},)",
-               R"("dtype": "dtype", "extent": ["m", "n"], "pitch": "pitch"},)");
+               R"("dtype": "dtype", "extent": ["m", "n"], "pitches": ["pitch"]},)");
   operation_ = parse_operation(text, "scale/operation.json", "").value();
   const auto problem = [&](std::string_view wanted) {
     return operation_.normalize(Problem::parse(wanted).value()).value();
@@ -266,6 +266,46 @@ TEST_F(CandidateTest, ATensorMapFollowsRowsThatLieApart) {
   ASSERT_FALSE(odd);
   EXPECT_EQ(without_place(odd.error().message),
             "tensor map map_a: a stride of 514 bytes is no multiple of 16");
+}
+
+TEST_F(CandidateTest, ATensorMapHasAStrideForEachPitch) {
+  operation_ =
+      parse_operation(replaced(kScaleOperation, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+                               R"("dtype": "dtype", "extent": ["m", "3", "n"],
+                               "pitches": ["4 * n + 8", "n + 8"]},)"),
+                      "scale/operation.json", "")
+          .value();
+  template_ = scale_template(operation_, replaced(kScaleManifest, R"("box": ["ROWS", "64"])",
+                                                  R"("box": ["ROWS", "1", "64"])"));
+  const Result<Candidate> made = make(configuration(8, 2, 4));
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->plan.tensor_maps[0].dims, (std::vector<std::uint64_t>{256, 3, 100}));
+  EXPECT_EQ(made->plan.tensor_maps[0].strides_bytes, (std::vector<std::uint64_t>{528, 2064}));
+}
+
+TEST_F(CandidateTest, AWorkspaceMayBeKeptZero) {
+  const auto with = [](std::string_view fields) {
+    return replaced(
+        kScaleManifest, R"("counters": {"bytes": "GROUP * 4", "zeroed": "1"})",
+        concat(R"("first": {"bytes": "300"}, "counters": {"bytes": "GROUP * 4", )", fields, "}"));
+  };
+  template_ = scale_template(operation_, with(R"("kept_zero": "1")"));
+  const Result<Candidate> made = make(configuration(8, 2, 4));
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_FALSE(made->plan.workspaces[1].zeroed);
+  const std::vector<WorkspacePart> parts = made->plan.kept_zero();
+  ASSERT_EQ(parts.size(), 1U);
+  EXPECT_EQ(parts[0].name, "counters");
+  EXPECT_EQ(parts[0].offset, 512);
+  EXPECT_EQ(parts[0].bytes, 16);
+
+  template_ = scale_template(operation_, with(R"("zeroed": "1", "kept_zero": "GROUP == 4")"));
+  const Result<Candidate> both = make(configuration(8, 2, 4));
+  ASSERT_FALSE(both);
+  EXPECT_EQ(
+      without_place(both.error().message),
+      "workspace counters: zeroed \"1\" and kept_zero \"GROUP == 4\" are both 1: what is kept "
+      "zero needs no zeroing");
 }
 
 TEST_F(CandidateTest, ACopyHasTheRightPitchAndRoomForAllRows) {

@@ -73,6 +73,26 @@ TEST_F(ConfigHeaderTest, BoundValuesAreGivenAndNotComputedAgain) {
   EXPECT_NE(text, header(8, 2, 4, scale_problem(777, 256)));
 }
 
+TEST_F(ConfigHeaderTest, ADerivedValueOfTheOperationIsGivenWhereItIsConstant) {
+  operation_ =
+      parse_operation(replaced(kScaleOperation, "\"tensors\"",
+                               R"("derived": {"pairs": "n / 2", "all": "m * pairs"}, "tensors")"),
+                      "scale/operation.json", "")
+          .value();
+  template_ = scale_template(operation_, replaced(kScaleManifest, "ROWS * STAGES <= 128",
+                                                  "ROWS * STAGES <= pairs && all > 0"));
+  const std::string text = header(8, 2, 4);
+  EXPECT_TRUE(has(text, "constexpr int pairs = 128;"));
+  EXPECT_FALSE(has(text, "all"));
+  EXPECT_FALSE(has(text, "no more rows in flight")) << "the rule names a run-time value";
+  template_ = scale_template(
+      operation_, replaced(kScaleManifest, "STAGES * ROWS * n *", "STAGES * ROWS * 2 * pairs *"));
+  EXPECT_TRUE(has(header(8, 2, 4), "static_assert(SMEM_BYTES == 8192"));
+  const auto taken = parse_manifest(replaced(kScaleManifest, "\"tiles\"", "\"pairs\""), "m.json",
+                                    "scale/boxes", operation_);
+  EXPECT_FALSE(taken);
+}
+
 TEST_F(ConfigHeaderTest, WideValuesAreLongLong) {
   template_ = scale_template(
       operation_,

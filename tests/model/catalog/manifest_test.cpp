@@ -162,8 +162,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:25: tensor_maps.map_w.copy.workspace: no \"padded\", there are: counters"},
         Refused{"\"swizzle\": \"none\"", "\"copy\": {\"workspace\": \"counters\"}",
                 "m.json:25: tensor_maps.map_w.copy.pitch: missing"},
-        Refused{"\"zeroed\": \"1\"", "\"zero\": \"1\"",
-                "m.json:27: workspace.counters.zero: unknown key, known are bytes, zeroed"},
+        Refused{
+            "\"zeroed\": \"1\"", "\"zero\": \"1\"",
+            "m.json:27: workspace.counters.zero: unknown key, known are bytes, zeroed, kept_zero"},
         Refused{"{\"tensor_map\": \"map_a\"}", "{\"tensor_map\": \"map_b\"}",
                 "m.json:33: launches[0].arguments[0].tensor_map: no \"map_b\", there are: map_a, "
                 "map_w"},

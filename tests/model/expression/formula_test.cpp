@@ -1,5 +1,6 @@
 #include "model/expression/formula.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 namespace kernwright {
@@ -32,6 +33,22 @@ TEST(FormulaTest, NormalFormOfANumberIsNotOfDigitsAlone) {
   EXPECT_EQ(parsed("2.0").text(), "2.0");
   EXPECT_EQ(parsed("2.0").code(), "Value(2.0)");
   EXPECT_EQ(parsed("-2").text(), "-2");
+}
+
+TEST(FormulaTest, IsEvaluatedInDoubles) {
+  const auto value = [](std::string_view text) {
+    return parsed(text).evaluate([](std::string_view name) {
+      return name == "x" ? 3.0 : name == "y" ? -4.0 : 0.5;
+    });
+  };
+  EXPECT_DOUBLE_EQ(value("1/sqrt(x*x+y*y)"), 0.2);
+  EXPECT_DOUBLE_EQ(value("-(x-y)/a"), -14);
+  EXPECT_DOUBLE_EQ(value("max(x,y)-min(x,y)+abs(y)"), 11);
+  EXPECT_DOUBLE_EQ(value("relu(y)+exp(log(x))"), 3);
+  EXPECT_DOUBLE_EQ(value("tanh(a)+sigmoid(a)"), std::tanh(0.5) + 1 / (1 + std::exp(-0.5)));
+  EXPECT_DOUBLE_EQ(value("silu(a)"), 0.5 / (1 + std::exp(-0.5)));
+  EXPECT_DOUBLE_EQ(value("gelu_erf(a)"), 0.25 * (1 + std::erf(0.5 / std::sqrt(2.0))));
+  EXPECT_NEAR(value("gelu_tanh(a)"), value("gelu_erf(a)"), 1e-3);
 }
 
 TEST(FormulaTest, RefusesANormalFormThatItWouldNotReadAgain) {

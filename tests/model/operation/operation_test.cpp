@@ -233,9 +233,10 @@ Result<Operation> with_pitch(std::string_view usual = "n") {
   std::string text = replaced(kScaleOperation, R"("n": {"bind": "exact"}})",
                               concat(R"("n": {"bind": "exact"}, "pitch": {"bind": "exact", )",
                                      R"("default": ")", usual, R"("}})"));
-  return parse_operation(replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
-                                  R"("dtype": "dtype", "extent": ["m", "n"], "pitch": "pitch"},)"),
-                         "o.json", "");
+  return parse_operation(
+      replaced(text, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+               R"("dtype": "dtype", "extent": ["m", "n"], "pitches": ["pitch"]},)"),
+      "o.json", "");
 }
 
 TEST(OperationTest, ADimAtItsDefaultIsNoPartOfTheKey) {
@@ -282,11 +283,157 @@ TEST(OperationTest, RowsMayLieApart) {
   EXPECT_EQ(apart[0].row_pitch(), 5);
   EXPECT_EQ(apart[0].bytes(), 16) << "the last row ends with its elements";
   EXPECT_EQ(apart[1].row_pitch(), 3);
-  EXPECT_EQ(shapes("scale m=2 n=3 dtype=bf16")->front().pitch, 0);
+  EXPECT_TRUE(shapes("scale m=2 n=3 dtype=bf16")->front().pitches.empty());
   EXPECT_EQ(shapes("scale m=2 n=3 pitch=2 dtype=bf16").error().message,
             "scale: tensor a: pitch \"pitch\" is 2 < 3, the elements of a row");
   EXPECT_EQ(shapes("scale m=4 n=4 pitch=2305843009213693952 dtype=bf16").error().message,
             "scale: tensor a: 8 * 2305843009213693952 bytes overflow 64 bits");
+}
+
+TEST(OperationTest, EntriesOfEveryDimMayLieApart) {
+  const auto operation = [](std::string_view pitches) {
+    return parse_operation(
+        replaced(
+            kScaleOperation, R"("dtype": "dtype", "extent": ["m", "n"]},)",
+            concat(R"("dtype": "dtype", "extent": ["m", "2", "n"], "pitches": [)", pitches, "]},")),
+        "o.json", "");
+  };
+  const auto shape = [&](std::string_view pitches) {
+    return operation(pitches)->tensor_shapes(scale_problem(4, 3));
+  };
+  const TensorShape apart = shape(R"("20", "n + 2")")->front();
+  EXPECT_EQ(apart.pitches, (std::vector<std::int64_t>{20, 5}));
+  EXPECT_EQ(apart.pitch(0), 20);
+  EXPECT_EQ(apart.pitch(1), 5);
+  EXPECT_EQ(apart.bytes(), 2 * (3 * 20 + 5 + 3));
+  EXPECT_EQ(shape(R"("2 * n", "n")")->front().pitch(0), 6) << "contiguous";
+  EXPECT_EQ(shape(R"("7", "n + 2")").error().message,
+            "scale: tensor a: pitch \"7\" is 7 < 8, the elements of an entry of \"m\"");
+  EXPECT_EQ(shape(R"("20", "2")").error().message,
+            "scale: tensor a: pitch \"2\" is 2 < 3, the elements of a row");
+  EXPECT_EQ(operation(R"("20")").error().message,
+            "o.json:8: tensors[0].pitches: 1 pitches of 3 extents; each but the last has one");
+}
+
+TEST(OperationTest, DerivedValuesMayBeNamedLikeDims) {
+  const auto with = [](std::string_view derived) {
+    return parse_operation(
+        replaced(replaced(kScaleOperation, "\"2 * m * n\"", "\"2 * all\""), "\"tensors\"",
+                 concat("\"derived\": {", derived, "}, \"tensors\"")),
+        "o.json", "");
+  };
+  const auto operation = with(R"("wide": "m + n", "all": "wide * n")");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const Scope scope = operation->scope(scale_problem(2, 3));
+  EXPECT_EQ(scope.find("all"), 15);
+  EXPECT_EQ(operation->flops.evaluate(scope).value(), 30);
+  EXPECT_EQ(operation->value_names().size(), scope.entries().size());
+  EXPECT_EQ(with(R"("all": "wide")").error().message,
+            "o.json:7: derived.all: \"wide\": unknown name \"wide\", known are dtype_bf16, "
+            "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
+  EXPECT_EQ(with(R"("all": "m", "n": "m")").error().message,
+            "o.json:1: file: \"n\" would name two things: of dims, dtypes, flags, their constants, "
+            "derived values and the device's fields");
+}
+
+TEST(OperationTest, SpecialFunctionsAreCounted) {
+  EXPECT_FALSE(scale_operation().specials);
+  const auto operation = parse_operation(
+      replaced(kScaleOperation, "\"example\"", "\"specials\": \"m * n\", \"example\""), "o.json",
+      "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  EXPECT_EQ(operation->specials->evaluate(operation->scope(scale_problem(2, 3))).value(), 6);
+}
+
+TEST(OperationTest, AScalarsDefaultMayDependOnTheProblem) {
+  const auto with = [](std::string_view fields) {
+    return parse_operation(replaced(kScaleOperation, R"("default": 0.5)", fields), "o.json", "");
+  };
+  const auto operation = with(R"json("default": "1 / sqrt(n)", "check": 0.11)json");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto scalars = operation->present_scalars(scale_problem(2, 64)).value();
+  EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.125);
+  EXPECT_DOUBLE_EQ(scalars[0].checked_value, 0.11);
+  EXPECT_EQ(with(R"json("default": "1 / sqrt(n)")json").error().message,
+            "o.json:12: scalars[0].check: missing");
+  EXPECT_EQ(with(R"json("default": "1 / k", "check": 1)json").error().message,
+            "o.json:12: scalars[0].default: \"1 / k\": column 5: unknown name \"k\", known are "
+            "dtype_bf16, dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n");
+}
+
+TEST(OperationTest, AnOutputSaysHowItIsCompared) {
+  const auto with = [](std::string_view name, std::string_view fields) {
+    return parse_operation(replaced(kScaleOperation, concat("\"name\": \"", name, "\","),
+                                    concat("\"name\": \"", name, "\", ", fields, ",")),
+                           "o.json", "");
+  };
+  const auto operation =
+      with("d", R"("exact": "none", "infinite": "equal", "intermediate": "dtype")");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto shapes = operation->tensor_shapes(scale_problem(2, 3)).value();
+  EXPECT_FALSE(shapes[2].exact);
+  EXPECT_TRUE(shapes[2].infinite);
+  EXPECT_EQ(shapes[2].intermediate, DType::bf16);
+  EXPECT_TRUE(shapes[0].exact);
+  EXPECT_EQ(with("d", R"("infinite": "close")").error().message,
+            "o.json:10: tensors[2].infinite: \"close\" is not one of equal");
+  EXPECT_EQ(with("d", R"("exact": "bits")").error().message,
+            "o.json:10: tensors[2].exact: \"bits\" is not one of none");
+  EXPECT_EQ(with("d", R"("intermediate": "fp32")").error().message,
+            "o.json:10: tensors[2].intermediate: no type variable \"fp32\"");
+  EXPECT_EQ(with("a", R"("infinite": "equal")").error().message,
+            "o.json:8: tensors[0].infinite: an input is not compared");
+}
+
+/// The scale operation whose inputs are drawn by kernels.
+Result<Operation> with_input_kernels(std::string_view fields, std::string_view tensor = "") {
+  return parse_operation(
+      replaced(
+          replaced(kScaleOperation, R"("timing": "normal", "exact": "small_integers")", fields),
+          R"("name": "a",)", concat(R"("name": "a",)", tensor)),
+      "o.json", "");
+}
+
+TEST(OperationTest, KernelsOfItsOwnMayDrawTheInputs) {
+  constexpr std::string_view kFields =
+      R"("draw": "draw.cu", "timing": "of_time", "exact": "of_bits", "exact_when": "n > 2",
+         "count": "of_number", "grid": ["m"], "block": ["32"],
+         "arguments": [{"tensor": "a"}, {"tensor": "w"}, {"scalar": "seed"}, {"scalar": "alpha"}])";
+  const auto operation = with_input_kernels(kFields);
+  ASSERT_TRUE(operation) << operation.error().message;
+  const InputKernels& kernels = operation->input_kernels.value();
+  EXPECT_EQ(kernels.source_file, "draw.cu");
+  EXPECT_EQ(kernels.timing, "of_time");
+  EXPECT_EQ(kernels.exact, "of_bits");
+  EXPECT_EQ(kernels.count, "of_number");
+  const auto shapes = operation->tensor_shapes(scale_problem(2, 3)).value();
+  EXPECT_EQ(shapes[0].draw.kind, DrawKind::kernel);
+  EXPECT_FALSE(shapes[0].always);
+
+  const auto plan = make_input_plan(*operation, scale_problem(2, 3), kernels.exact, h200());
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(plan->launches.size(), 1U);
+  EXPECT_EQ(plan->launches[0].kernel, "of_bits");
+  EXPECT_EQ(plan->launches[0].grid, (Extent3{2, 1, 1}));
+  ASSERT_EQ(plan->scalars.size(), 2U);
+  EXPECT_EQ(plan->scalars.back().name, "seed");
+  EXPECT_EQ(plan->launches[0].arguments[2].index, 1U);
+
+  const auto refused = [&](std::string_view from, std::string_view to,
+                           std::string_view tensor = "") {
+    return with_input_kernels(replaced(kFields, from, to), tensor).error().message;
+  };
+  EXPECT_EQ(refused("draw.cu", "../draw.cu"),
+            "o.json:13: inputs.draw: \"../draw.cu\" is no file beside operation.json");
+  EXPECT_EQ(refused(R"({"tensor": "a"})", R"({"tensor": "d"})"),
+            "o.json:15: inputs.arguments[0].tensor: no \"d\", there are: a, w");
+  EXPECT_EQ(refused("of_bits", "none"), "o.json:13: inputs.exact_when: there are no exact inputs");
+  EXPECT_EQ(refused("\"count\"", "\"counts\""),
+            "o.json:14: inputs.counts: unknown key, known are draw, timing, exact, exact_when, "
+            "count, grid, block, arguments");
+  EXPECT_EQ(refused("of_time", "of_time", R"("draw": "small_integers",)"),
+            "o.json:13: inputs: tensor \"a\" is drawn by draw.cu and has a draw of its own, "
+            "small_integers");
 }
 
 /// The scale operation with a second type variable that follows the first.
@@ -484,8 +631,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "\"flops\"", "\"flop\"",
             "o.json:15: flop: unknown key, known are operation, description, dims, dtypes, flags, "
-            "requires, tensors, scalars, inputs, tolerance, flops, bytes, unfused, example, "
-            "reference"},
+            "derived, requires, tensors, scalars, inputs, tolerance, flops, bytes, specials, "
+            "unfused, example, reference"},
         Refused{"2 * m * n\"", "2 * m * k\"",
                 "o.json:15: flops: \"2 * m * k\": unknown name \"k\", known are dtype_bf16, "
                 "dtype_fp32, weight_none, weight_scale, weight, dtype, dtype_bytes, m, n"},
@@ -501,10 +648,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{
             "\"n\": {\"bind\"", "\"dtype_bytes\": {\"bind\"",
             "o.json:1: file: \"dtype_bytes\" would name two things: of dims, dtypes, flags, their "
-            "constants and the device's fields"},
+            "constants, derived values and the device's fields"},
         Refused{"\"n\": {\"bind\"", "\"sm_count\": {\"bind\"",
                 "o.json:1: file: \"sm_count\" would name two things: of dims, dtypes, flags, their "
-                "constants and the device's fields"},
+                "constants, derived values and the device's fields"},
         Refused{"[\"bf16\", \"fp32\"]", "[\"bf16\", \"half\"]",
                 "o.json:5: dtypes.dtype[1]: unknown dtype \"half\", known are bf16, fp16, fp32, "
                 "fp64, fp8_e4m3, int8, "

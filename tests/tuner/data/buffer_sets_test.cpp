@@ -154,7 +154,7 @@ TEST_F(BufferSetsTest, CheckedTensorsLieBetweenRedZonesToTheByte) {
 TEST_F(BufferSetsTest, PoisonSparesWhatLiesBetweenRows) {
   TensorShape c = shape("c", TensorRole::out, {3, 10});
   c.dtype = DType::fp32;
-  c.pitch = 16;
+  c.pitches = {16};
   const auto sets = BufferSets::make(*device_, *ops_, {c}, L2State::warm, 1);
   ASSERT_TRUE(sets) << sets.error().message;
   ASSERT_TRUE(sets->poison(*device_, *ops_, 0, 0x7B));

@@ -67,7 +67,7 @@ TEST_F(DataOpsGpuTest, DrawsWhatTheHostDraws) {
 TEST_F(DataOpsGpuTest, DrawsOfATensorsOwnAreThoseOfTheHost) {
   TensorShape shape;
   shape.extent = {37, 1001};
-  shape.pitch = 1003;
+  shape.pitches = {1003};
   for (const DType dtype : dtypes()) {
     shape.dtype = dtype;
     std::vector<Draw> draws{
@@ -83,8 +83,9 @@ TEST_F(DataOpsGpuTest, DrawsOfATensorsOwnAreThoseOfTheHost) {
     for (const Draw& draw : draws) {
       const auto device = allocate(shape.bytes());
       std::vector<char> host(static_cast<std::size_t>(shape.bytes()));
-      ASSERT_TRUE(ops_->draw(device->address(), dtype, shape, draw, 9));
-      ASSERT_TRUE(host_->draw(reinterpret_cast<DevicePointer>(host.data()), dtype, shape, draw, 9));
+      ASSERT_TRUE(ops_->draw(device->address(), dtype, shape.layout(), draw, 9));
+      ASSERT_TRUE(host_->draw(reinterpret_cast<DevicePointer>(host.data()), dtype, shape.layout(),
+                              draw, 9));
       EXPECT_EQ(download<char>(device->address(), shape.bytes()), host)
           << to_string(dtype) << " " << to_string(draw.kind) << " to " << draw.to;
     }
@@ -174,14 +175,14 @@ TEST_F(DataOpsGpuTest, AsksForNanAsTheHostDoes) {
 TEST_F(DataOpsGpuTest, RowsThatLieApartAreHandledAsTheHostHandlesThem) {
   TensorShape shape;
   shape.extent = {211, 33};
-  shape.pitch = 37;
+  shape.pitches = {37};
   for (const DType dtype : dtypes()) {
     shape.dtype = dtype;
     const auto device = allocate(shape.bytes());
     std::vector<char> host(static_cast<std::size_t>(shape.bytes()));
     const auto at_host = reinterpret_cast<DevicePointer>(host.data());
-    ASSERT_TRUE(ops_->draw(device->address(), dtype, shape, {DrawKind::signs}, 9));
-    ASSERT_TRUE(host_->draw(at_host, dtype, shape, {DrawKind::signs}, 9));
+    ASSERT_TRUE(ops_->draw(device->address(), dtype, shape.layout(), {DrawKind::signs}, 9));
+    ASSERT_TRUE(host_->draw(at_host, dtype, shape.layout(), {DrawKind::signs}, 9));
     EXPECT_EQ(download<char>(device->address(), shape.bytes()), host) << to_string(dtype);
 
     std::vector<float> reference(static_cast<std::size_t>(shape.elements()));
@@ -192,7 +193,8 @@ TEST_F(DataOpsGpuTest, RowsThatLieApartAreHandledAsTheHostHandlesThem) {
     }
     const auto uploaded = upload_reference(reference, dtype);
     const auto first = [&] {
-      return ops_->compare(device->address(), dtype, shape, uploaded->address(), 0, {0, 0, true})
+      return ops_
+          ->compare(device->address(), dtype, shape.layout(), uploaded->address(), 0, {0, 0, true})
           .value()
           .first_mismatch;
     };
@@ -206,9 +208,43 @@ TEST_F(DataOpsGpuTest, RowsThatLieApartAreHandledAsTheHostHandlesThem) {
     EXPECT_EQ(first(), concat(100 * 37 + 5)) << to_string(dtype);
     damage(70 * 37 + 34);
     EXPECT_EQ(first(), concat(70 * 37 + 34)) << "between rows, " << to_string(dtype);
-    ASSERT_TRUE(ops_->fill_gaps(device->address(), dtype, shape));
+    ASSERT_TRUE(ops_->fill_gaps(device->address(), dtype, shape.layout()));
     EXPECT_EQ(first(), concat(100 * 37 + 5)) << to_string(dtype);
   }
+}
+
+TEST_F(DataOpsGpuTest, EntriesOfEveryDimMayLieApart) {
+  TensorShape shape;
+  shape.extent = {3, 5, 7, 9};
+  shape.pitches = {700, 130, 11};
+  for (const DType dtype : dtypes()) {
+    shape.dtype = dtype;
+    const auto device = allocate(shape.bytes());
+    std::vector<char> host(static_cast<std::size_t>(shape.bytes()));
+    ASSERT_TRUE(ops_->draw(device->address(), dtype, shape.layout(), {DrawKind::signs}, 9));
+    ASSERT_TRUE(host_->draw(reinterpret_cast<DevicePointer>(host.data()), dtype, shape.layout(),
+                            {DrawKind::signs}, 9));
+    EXPECT_EQ(download<char>(device->address(), shape.bytes()), host) << to_string(dtype);
+  }
+}
+
+TEST_F(DataOpsGpuTest, AnInfiniteResultMeetsAnInfiniteReference) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto reference = upload({-infinity, -infinity, infinity, 1});
+  const auto mismatches = [&](const std::vector<float>& actual, bool infinite) {
+    const auto values = upload(actual);
+    ErrorBound bound{1e9, 1e9};
+    bound.infinite = infinite;
+    return ops_
+        ->compare(values->address(), DType::fp32, 4, reference->address(), reference->address(),
+                  bound)
+        .value()
+        .mismatches;
+  };
+  EXPECT_EQ(mismatches({-infinity, -infinity, infinity, 1}, true), 0);
+  EXPECT_EQ(mismatches({-1e30F, infinity, infinity, 1}, true), 2);
+  EXPECT_EQ(mismatches({-infinity, -infinity, infinity, -infinity}, true), 1);
+  EXPECT_EQ(mismatches({-infinity, -infinity, infinity, 1}, false), 3);
 }
 
 TEST_F(DataOpsGpuTest, WhatAnOutputCannotHoldIsComparedAtItsEnd) {

@@ -60,10 +60,11 @@ TEST_F(HostDataOpsTest, AnElementDependsOnSeedAndIndexAlone) {
 TEST_F(HostDataOpsTest, WhatLiesBetweenRowsIsLeftAsItIs) {
   TensorShape shape;
   shape.extent = {3, 4};
-  shape.pitch = 7;
+  shape.pitches = {7};
   std::vector<float> apart(21, 5);
   std::vector<float> together(12);
-  ASSERT_TRUE(ops_->draw(address(apart.data()), DType::fp32, shape, {DrawKind::normal}, 7));
+  ASSERT_TRUE(
+      ops_->draw(address(apart.data()), DType::fp32, shape.layout(), {DrawKind::normal}, 7));
   ASSERT_TRUE(ops_->draw(address(together.data()), DType::fp32, 12, {DrawKind::normal}, 7));
   for (std::size_t i = 0; i < together.size(); ++i) {
     EXPECT_EQ(apart[i / 4 * 7 + i % 4], together[i]) << i;
@@ -73,7 +74,7 @@ TEST_F(HostDataOpsTest, WhatLiesBetweenRowsIsLeftAsItIs) {
 
   const auto compare = [&] {
     return ops_
-        ->compare(address(apart.data()), DType::fp32, shape, address(together.data()), 0,
+        ->compare(address(apart.data()), DType::fp32, shape.layout(), address(together.data()), 0,
                   {0, 0, true})
         .value();
   };
@@ -84,6 +85,54 @@ TEST_F(HostDataOpsTest, WhatLiesBetweenRowsIsLeftAsItIs) {
   apart[5] = 0;
   EXPECT_EQ(compare().mismatches, 2);
   EXPECT_EQ(compare().first_mismatch, "5") << "between rows";
+}
+
+TEST_F(HostDataOpsTest, EntriesOfEveryDimMayLieApart) {
+  TensorShape shape;
+  shape.extent = {2, 3, 2, 4};
+  shape.pitches = {60, 17, 5};
+  std::vector<float> apart(104, 5);
+  std::vector<float> together(48);
+  ASSERT_TRUE(
+      ops_->draw(address(apart.data()), DType::fp32, shape.layout(), {DrawKind::normal}, 7));
+  ASSERT_TRUE(ops_->draw(address(together.data()), DType::fp32, 48, {DrawKind::normal}, 7));
+  const auto gaps =
+      std::count_if(apart.begin(), apart.end(), [](float x) { return std::isnan(x); });
+  EXPECT_EQ(gaps, 103 - 48);
+  EXPECT_EQ(apart[103], 5) << "behind the last";
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    EXPECT_EQ(apart[i / 24 * 60 + i / 8 % 3 * 17 + i / 4 % 2 * 5 + i % 4], together[i]) << i;
+  }
+  const auto first = [&] {
+    return ops_
+        ->compare(address(apart.data()), DType::fp32, shape.layout(), address(together.data()), 0,
+                  {0, 0, true})
+        .value()
+        .first_mismatch;
+  };
+  EXPECT_EQ(first(), "");
+  apart[60 + 34 + 5] += 1;
+  EXPECT_EQ(first(), "99");
+  apart[51] = 0;
+  EXPECT_EQ(first(), "51") << "between two entries of the outermost dim";
+}
+
+TEST_F(HostDataOpsTest, AnInfiniteResultMeetsAnInfiniteReference) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> reference{-infinity, -infinity, infinity, 1};
+  const auto mismatches = [&](const std::vector<float>& actual, bool infinite) {
+    ErrorBound bound{1e9, 1e9};
+    bound.infinite = infinite;
+    return ops_
+        ->compare(address(actual.data()), DType::fp32, 4, address(reference.data()),
+                  address(reference.data()), bound)
+        .value()
+        .mismatches;
+  };
+  EXPECT_EQ(mismatches(reference, true), 0);
+  EXPECT_EQ(mismatches({-1e30F, infinity, infinity, 1}, true), 2);
+  EXPECT_EQ(mismatches({-infinity, -infinity, infinity, -infinity}, true), 1);
+  EXPECT_EQ(mismatches(reference, false), 3) << "no bound of an infinite result holds";
 }
 
 TEST_F(HostDataOpsTest, SmallIntegersAreMinusThreeToThree) {
@@ -133,7 +182,8 @@ TEST_F(HostDataOpsTest, EveryRowIsAPermutationOfItsOwn) {
   std::vector<std::int32_t> values(150);
   TensorShape shape;
   shape.extent = {3, 50};
-  ASSERT_TRUE(ops_->draw(address(values.data()), DType::int32, shape, {DrawKind::permutation}, 1));
+  ASSERT_TRUE(
+      ops_->draw(address(values.data()), DType::int32, shape.layout(), {DrawKind::permutation}, 1));
   std::vector<std::vector<std::int32_t>> rows;
   for (auto row = values.begin(); row != values.end(); row += 50) rows.emplace_back(row, row + 50);
   EXPECT_NE(rows[0], rows[1]);
@@ -148,8 +198,8 @@ TEST_F(HostDataOpsTest, EveryRowOfOffsetsRisesToItsEnd) {
   std::vector<std::int64_t> values(150);
   TensorShape shape;
   shape.extent = {3, 50};
-  ASSERT_TRUE(
-      ops_->draw(address(values.data()), DType::int64, shape, {DrawKind::offsets, 0, 1000}, 1));
+  ASSERT_TRUE(ops_->draw(address(values.data()), DType::int64, shape.layout(),
+                         {DrawKind::offsets, 0, 1000}, 1));
   std::vector<std::int64_t> steps;
   for (auto row = values.begin(); row != values.end(); row += 50) {
     EXPECT_EQ(*row, 0);

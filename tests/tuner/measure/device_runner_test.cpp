@@ -120,11 +120,12 @@ class DeviceRunnerTest : public ::testing::Test {
   }
   /// Prepares the configuration `A`=a of toy/plain.
   Result<Runner::Prepared> prepare(Runner& runner, int a) {
-    const Candidate& candidate = candidates_.emplace_back(
+    Candidate& candidate = candidates_.emplace_back(
         make_candidate(*(*toy_).kernel_template("toy/plain").value(), toy_.operation(),
                        toy_.problem(elements_), Configuration({{"A", a}, {"B", 1}, {"R", 1}}),
                        profile_)
             .value());
+    candidate.plan.workspaces = workspaces_;
     const CompileResult kernel = pool_.submit(render(candidate, *toy_, 90)).get();
     return runner.prepare(candidate, *kernel.value());
   }
@@ -135,6 +136,7 @@ class DeviceRunnerTest : public ::testing::Test {
   CompilePool pool_{std::make_shared<FakeCompiler>(), {.threads = 1}};
   std::unique_ptr<DataOps> ops_ = make_host_data_ops();
   std::deque<Candidate> candidates_;
+  std::vector<WorkspacePlan> workspaces_;  ///< of every candidate
   bool broken_reference_ = false;
   bool reference_drops_nan_ = false;
   std::function<void(float* out, std::size_t elements, const LaunchArguments&)> mischief_;
@@ -200,6 +202,41 @@ TEST_F(DeviceRunnerTest, TheReportSaysHowFarTheProofWent) {
   EXPECT_EQ(finalist.step.outcome, Outcome::ok) << finalist.step.detail;
   EXPECT_TRUE(finalist.report.unmapped);
   EXPECT_EQ(finalist.report.repeats, 50);
+}
+
+TEST_F(DeviceRunnerTest, WhatIsKeptZeroIsLeftZero) {
+  workspaces_ = {{.name = "partials", .bytes = 300},
+                 {.name = "tickets", .bytes = 8, .kept_zero = true}};
+  const auto ticket = [](const LaunchArguments& arguments) {
+    return reinterpret_cast<int*>(arguments.workspace + 512);
+  };
+  mischief_ = [&](float*, std::size_t, const LaunchArguments& arguments) {
+    EXPECT_EQ(*ticket(arguments), 0) << "on entry";
+    *ticket(arguments) = 3;
+    *ticket(arguments) = 0;
+    *reinterpret_cast<int*>(arguments.workspace) = 3;  // the other one is not kept
+  };
+  EXPECT_EQ(check(Runner::CheckDepth::finalist).step.outcome, Outcome::ok);
+  mischief_ = [&](float*, std::size_t, const LaunchArguments& arguments) {
+    if (runs_ == 3) *ticket(arguments) = 3;
+  };
+  runs_ = 0;
+  const Runner::Checked left = check();
+  EXPECT_EQ(left.step.outcome, Outcome::wrong_result);
+  EXPECT_EQ(left.step.detail, "did not leave workspace tickets zero, as it is kept");
+
+  mischief_ = nullptr;
+  const auto runner = open();
+  ASSERT_TRUE(runner);
+  const Runner::Id id = prepare(*runner.value(), 2).value().id;
+  ASSERT_TRUE(runner.value()->check(id, Runner::CheckDepth::screening));
+  mischief_ = [&](float*, std::size_t, const LaunchArguments& arguments) {
+    *ticket(arguments) = 3;
+  };
+  const auto timed = runner.value()->check_after_timing(id);
+  ASSERT_TRUE(timed);
+  EXPECT_EQ(timed.value().step.detail,
+            "after timing: did not leave workspace tickets zero, as it is kept");
 }
 
 TEST_F(DeviceRunnerTest, APassedReplayCompletesTheReport) {

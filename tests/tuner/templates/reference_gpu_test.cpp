@@ -314,8 +314,7 @@ void ReferenceGpuTest::check(const Case& item, std::string_view text) {
     if (shapes[i].role == TensorRole::out) continue;
     const auto raw = download<char>(sets.value().address(0, i), shapes[i].bytes());
     for (std::int64_t e = 0; e < shapes[i].elements(); ++e) {
-      const std::int64_t row = e / shapes[i].columns();
-      const std::int64_t place = row * shapes[i].row_pitch() + e % shapes[i].columns();
+      const std::int64_t place = shapes[i].layout().place(e);
       inputs[shapes[i].name].push_back(load_element(raw.data(), shapes[i].dtype, place));
     }
   }

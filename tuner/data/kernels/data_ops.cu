@@ -85,14 +85,60 @@ __device__ long long stride() { return static_cast<long long>(gridDim.x) * block
 // The model's DrawKind, in its order.
 enum DrawKind { kNormal, kSmallIntegers, kSigns, kUniform, kPermutation, kOffsets, kConstant };
 
-// Rows of `columns` elements, `pitch` elements apart.
+// Rows of `row` elements, in levels of entries that lie apart, the outermost first
+// (model/operation/layout.h).
 struct Layout {
-  __device__ Layout(double columns, double pitch)
-      : columns(static_cast<long long>(columns)), pitch(static_cast<long long>(pitch)) {}
-  __device__ bool contiguous() const { return columns == pitch; }
+  static constexpr int kMaxLevels = 3;
 
-  long long columns, pitch;
+  __device__ Layout(double row, double levels, double count0, double pitch0, double count1,
+                    double pitch1, double count2, double pitch2)
+      : row(static_cast<long long>(row)),
+        levels(static_cast<int>(levels)),
+        count{static_cast<long long>(count0), static_cast<long long>(count1),
+              static_cast<long long>(count2)},
+        pitch{static_cast<long long>(pitch0), static_cast<long long>(pitch1),
+              static_cast<long long>(pitch2)} {}
+  __device__ bool contiguous() const { return levels == 0; }
+
+  // Where element number `element` lies.
+  __device__ long long place(long long element) const {
+    if (contiguous()) return element;
+    long long at = element % row;
+    long long rest = element / row;
+#pragma unroll
+    for (int i = kMaxLevels - 1; i >= 0; --i) {
+      if (i >= levels) continue;
+      at += rest % count[i] * pitch[i];
+      rest /= count[i];
+    }
+    return at;
+  }
+
+  // The number of the element that lies at `place`; -1 in a gap.
+  __device__ long long element_at(long long place) const {
+    if (contiguous()) return place;
+    long long element = 0;
+#pragma unroll
+    for (int i = 0; i < kMaxLevels; ++i) {
+      if (i >= levels) continue;
+      const long long entry = place / pitch[i];
+      if (entry >= count[i]) return -1;
+      element = element * count[i] + entry;
+      place %= pitch[i];
+    }
+    return place < row ? element * row + place : -1;
+  }
+
+  long long row;
+  int levels;
+  long long count[kMaxLevels], pitch[kMaxLevels];
 };
+
+// The parameters that describe a layout, and their names.
+#define LAYOUT_PARAMETERS                                                                \
+  double row, double levels, double count0, double pitch0, double count1, double pitch1, \
+      double count2, double pitch2
+#define LAYOUT_ARGUMENTS row, levels, count0, pitch0, count1, pitch1, count2, pitch2
 
 // The place of `i` in a permutation of `count`: a Feistel network of four rounds over the smallest
 // even number of bits that hold `count`, applied until the place is below `count`.
@@ -163,22 +209,23 @@ __device__ float real(int kind, double from, double to, unsigned long long bits)
 }
 
 // Numbers that may exceed 32 bits are passed as doubles, which are exact up to 2^53.
-extern "C" __global__ void kernwright_draw(element* to_array, double elements, double columns,
-                                           double pitch, double from, double to, int seed_low,
+extern "C" __global__ void kernwright_draw(element* to_array, LAYOUT_PARAMETERS, double elements,
+                                           double row_columns, double from, double to, int seed_low,
                                            int seed_high, int kind) {
   const long long count = static_cast<long long>(elements);
-  const Layout layout(columns, pitch);
+  const long long columns = static_cast<long long>(row_columns);
+  const Layout layout(LAYOUT_ARGUMENTS);
   const unsigned long long seed = static_cast<unsigned long long>(static_cast<unsigned>(seed_high))
                                       << 32 |
                                   static_cast<unsigned>(seed_low);
-  const bool in_rows = !layout.contiguous() || kind == kPermutation || kind == kOffsets;
+  const bool in_rows = kind == kPermutation || kind == kOffsets;
   for (long long i = first_index(); i < count; i += stride()) {
     const unsigned long long bits = hash_at(seed, static_cast<unsigned long long>(i));
-    const long long row = in_rows ? i / layout.columns : 0;
-    const long long column = in_rows ? i % layout.columns : i;
-    element& place = to_array[row * layout.pitch + column];
+    element& place = to_array[layout.place(i)];
     if constexpr (kInteger<element>) {
-      place = whole<element>(integer(kind, from, to, seed, bits, row, column, layout.columns));
+      const long long row_index = in_rows ? i / columns : 0;
+      const long long column = in_rows ? i % columns : i;
+      place = whole<element>(integer(kind, from, to, seed, bits, row_index, column, columns));
     } else if (kind == kSmallIntegers || kind == kSigns) {
       place = whole<element>(small_integer(bits, kind == kSigns));
     } else {
@@ -189,12 +236,11 @@ extern "C" __global__ void kernwright_draw(element* to_array, double elements, d
 
 constexpr unsigned char kGapByte = 0xFF;  // as in data_ops.h
 
-// `span` is the number of elements from the first to the last, with the gaps between rows.
-extern "C" __global__ void kernwright_fill_gaps(element* to, double span, double columns,
-                                                double pitch) {
-  const Layout layout(columns, pitch);
+// `span` is the number of elements from the first to the last, with the gaps between entries.
+extern "C" __global__ void kernwright_fill_gaps(element* to, LAYOUT_PARAMETERS, double span) {
+  const Layout layout(LAYOUT_ARGUMENTS);
   for (long long i = first_index(); i < static_cast<long long>(span); i += stride()) {
-    if (i % layout.pitch < layout.columns) continue;
+    if (layout.element_at(i) >= 0) continue;
     for (unsigned byte = 0; byte < sizeof(element); ++byte) {
       reinterpret_cast<unsigned char*>(to + i)[byte] = kGapByte;
     }
@@ -216,25 +262,22 @@ __device__ double limited(double x, double range_end) {
 
 extern "C" __global__ void kernwright_compare(const element* actual,
                                               const kernwright::reference_t<element>* reference,
-                                              const float* magnitude, Finding* finding, double span,
-                                              double columns, double pitch, double accumulate_unit,
-                                              double output_unit, double floor, double range_end,
-                                              int exact, int nan) {
-  const Layout layout(columns, pitch);
+                                              const float* magnitude, Finding* finding,
+                                              LAYOUT_PARAMETERS, double span,
+                                              double accumulate_unit, double output_unit,
+                                              double floor, double range_end, int exact, int nan,
+                                              int infinite) {
+  const Layout layout(LAYOUT_ARGUMENTS);
   double worst = 0;
   unsigned long long mismatches = 0;
   unsigned long long first = 0;
   for (long long place = first_index(); place < static_cast<long long>(span); place += stride()) {
-    long long i = place;
-    if (!layout.contiguous()) {
-      const long long column = place % layout.pitch;
-      i = place / layout.pitch * layout.columns + column;
-      if (column >= layout.columns) {
-        if (is_gap(actual + place)) continue;
-        ++mismatches;
-        if (first == 0) first = ~static_cast<unsigned long long>(place);
-        continue;
-      }
+    const long long i = layout.element_at(place);
+    if (i < 0) {
+      if (is_gap(actual + place)) continue;
+      ++mismatches;
+      if (first == 0) first = ~static_cast<unsigned long long>(place);
+      continue;
     }
     if constexpr (kWide) {
       if (is_met(actual[place], reference[i])) continue;
@@ -248,6 +291,13 @@ extern "C" __global__ void kernwright_compare(const element* actual,
     if (nan != 0 && r != r) {
       const double expected = widen(Rounded<element>::of(static_cast<float>(reference[i])));
       if (x == expected || (x != x && expected != expected)) continue;
+      worst = 1e30;
+      ++mismatches;
+      if (first == 0) first = ~static_cast<unsigned long long>(place);
+      continue;
+    }
+    if (infinite != 0 && isinf(r)) {
+      if (x == r) continue;
       worst = 1e30;
       ++mismatches;
       if (first == 0) first = ~static_cast<unsigned long long>(place);
