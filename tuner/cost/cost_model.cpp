@@ -281,11 +281,11 @@ double roofline_us(const Operation& operation, const Problem& normalized,
                                ? static_cast<double>(bytes.value()) / (profile.dram_gbps * 1e3)
                                : 0;
   const auto specials = operation.specials ? operation.specials->evaluate(scope) : 0;
-  const double special_us =
-      specials && profile.sm_clock_mhz > 0
-          ? static_cast<double>(specials.value()) /
-                (kSpecialFunctionsPerClock * static_cast<double>(profile.sm_count) * profile.sm_clock_mhz)
-          : 0;
+  const double special_us = specials && profile.sm_clock_mhz > 0
+                                ? static_cast<double>(specials.value()) /
+                                      (kSpecialFunctionsPerClock *
+                                       static_cast<double>(profile.sm_count) * profile.sm_clock_mhz)
+                                : 0;
   return std::max({arithmetic_us, memory_us, special_us});
 }
 

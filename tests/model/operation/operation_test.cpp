@@ -301,16 +301,18 @@ TEST(OperationTest, EntriesOfEveryDimMayLieApart) {
   const auto shape = [&](std::string_view pitches) {
     return operation(pitches)->tensor_shapes(scale_problem(4, 3));
   };
-  const TensorShape apart = shape(R"("20", "n + 2")")->front();
+  const TensorShape apart = shape(R"("6 * n + 2", "n + 2")")->front();
   EXPECT_EQ(apart.pitches, (std::vector<std::int64_t>{20, 5}));
   EXPECT_EQ(apart.pitch(0), 20);
   EXPECT_EQ(apart.pitch(1), 5);
   EXPECT_EQ(apart.bytes(), 2 * (3 * 20 + 5 + 3));
   EXPECT_EQ(shape(R"("2 * n", "n")")->front().pitch(0), 6) << "contiguous";
-  EXPECT_EQ(shape(R"("7", "n + 2")").error().message,
-            "scale: tensor a: pitch \"7\" is 7 < 8, the elements of an entry of \"m\"");
-  EXPECT_EQ(shape(R"("20", "2")").error().message,
-            "scale: tensor a: pitch \"2\" is 2 < 3, the elements of a row");
+  EXPECT_EQ(
+      operation(R"("2 * n + 1", "n + 2")").error().message,
+      "o.json:17: example: scale: tensor a: pitch \"2 * n + 1\" is 513 < 514, the elements of "
+      "an entry of \"m\"");
+  EXPECT_EQ(operation(R"("n * n", "2")").error().message,
+            "o.json:17: example: scale: tensor a: pitch \"2\" is 2 < 256, the elements of a row");
   EXPECT_EQ(operation(R"("20")").error().message,
             "o.json:8: tensors[0].pitches: 1 pitches of 3 extents; each but the last has one");
 }

@@ -29,6 +29,31 @@ TEST(ExactDistributionTest, SignsWhereTheOutputWouldOverflow) {
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=1864136 dtype=bf16"), DrawKind::signs);
 }
 
+TEST(ExactDistributionTest, AKernelOfTheOperationWhereItHasOne) {
+  const std::string attention = "attention batch=2 heads=8 q_len=64 kv_len=64 dtype=bf16 ";
+  EXPECT_EQ(exact_for(attention + "head_dim=64"), DrawKind::kernel);
+  EXPECT_EQ(exact_for(attention + "head_dim=56"), std::nullopt);
+  EXPECT_EQ(exact_for(attention + "head_dim=64 softcap=tanh"), std::nullopt);
+}
+
+TEST(ErrorBoundTest, KnowsAnIntermediateThatIsRounded) {
+  const auto catalog = Catalog::load({}).value();
+  const Operation& attention = *catalog->operation("attention").value();
+  const Problem problem =
+      attention
+          .normalize(Problem::parse("attention batch=1 heads=1 q_len=8 kv_len=8 head_dim=64 "
+                                    "dtype=bf16 lse=natural")
+                         .value())
+          .value();
+  const auto shapes = attention.tensor_shapes(problem).value();
+  const ErrorBound o = error_bound(attention, problem, shapes, shapes[3]);
+  EXPECT_DOUBLE_EQ(o.accumulate_unit, 8 * 8 * 0x1p-22 + 2 * 0x1p-8);
+  EXPECT_FALSE(o.infinite);
+  const ErrorBound lse = error_bound(attention, problem, shapes, shapes[4]);
+  EXPECT_DOUBLE_EQ(lse.accumulate_unit, 8 * 8 * 0x1p-22);
+  EXPECT_TRUE(lse.infinite);
+}
+
 TEST(ExactDistributionTest, NoneWhereNothingIsExact) {
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=65505 dtype=fp16"), std::nullopt);
   EXPECT_EQ(exact_for("matmul m=8 n=8 k=8 dtype=bf16 activation=silu"), std::nullopt);

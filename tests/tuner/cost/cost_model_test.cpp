@@ -45,13 +45,23 @@ class CostModelTest : public ::testing::Test {
   std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
 };
 
-TEST_F(CostModelTest, TheRooflineIsTheLargerOfFlopsAndBytes) {
+TEST_F(CostModelTest, TheRooflineIsTheLargestOfItsTerms) {
   EXPECT_NEAR(roofline("matmul m=8192 n=8192 k=8192 dtype=bf16"),
               2 * 8192.0 * 8192 * 8192 / (h200_.dense_16bit_tflops * 1e6), 0.01);
   EXPECT_NEAR(roofline("matmul m=1 n=8192 k=8192 dtype=bf16"),
               2 * (8192.0 * 8192 + 2 * 8192) / (h200_.dram_gbps * 1e3), 0.01);
   EXPECT_NEAR(roofline("vector_add n=33554432 dtype=bf16"),
               6 * 33554432.0 / (h200_.dram_gbps * 1e3), 0.01);
+}
+
+TEST_F(CostModelTest, SpecialFunctionsHaveARateOfTheirOwn) {
+  const double pairs = 8 * 16 * 2048.0 * 2048;
+  const double special_us = pairs / (16 * 132 * h200_.sm_clock_mhz);
+  EXPECT_GT(special_us, 2 * pairs * 2 * 64 / (h200_.dense_16bit_tflops * 1e6));
+  EXPECT_NEAR(roofline("attention batch=8 heads=16 q_len=2048 kv_len=2048 head_dim=64 dtype=bf16"),
+              special_us, 0.01);
+  EXPECT_NEAR(roofline("attention batch=8 heads=16 q_len=2048 kv_len=2048 head_dim=256 dtype=bf16"),
+              2 * pairs * 2 * 256 / (h200_.dense_16bit_tflops * 1e6), 0.01);
 }
 
 TEST_F(CostModelTest, TheRooflineIsThatOfTheNarrowestInput) {

@@ -1,0 +1,270 @@
+#include "sequences.cuh"
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+// Every kernel goes through the sequences and their tokens, and fills those tensors that are given.
+// What no query sees is left as it is: the tails of pages, unused pages, keys ahead of every
+// window. An element depends on the seed and on what it stands for, so that the tensors of a set go
+// together.
+
+enum Set { kTiming, kExact, kCount };
+// What an element stands for.
+enum Stream { kQuery, kKey, kValue, kSink, kTarget, kLength, kOrder, kPages };
+
+constexpr int kNoPage = 2147483647;
+// A query is a key times this: its own logit is then far above all others.
+constexpr float kLead = 16;
+
+// The finaliser of SplitMix64 on a counter.
+__device__ unsigned long long hash_at(unsigned long long seed, unsigned long long i) {
+  unsigned long long z = seed + (i + 1) * 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+__device__ float normal(unsigned long long bits) {
+  const float u = (static_cast<float>(bits >> 40) + 1) * 0x1p-24f;  // (0, 1]; Box-Muller
+  const float w = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
+  return sqrtf(-2 * logf(u)) * cospif(2 * w);
+}
+
+__device__ float sign(unsigned long long bits) { return bits & 1 ? 1.0f : -1.0f; }
+
+__device__ long long common_divisor(long long a, long long b) {
+  while (b != 0) {
+    const long long rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+// Where each of `count` goes: i * step + shift, with a step that has no divisor in common with it.
+struct Order {
+  __device__ Order(unsigned long long seed, long long count) : count(count) {
+    const auto numbers = static_cast<unsigned long long>(count);
+    step = static_cast<long long>(hash_at(seed, 0) % numbers);
+    while (common_divisor(step, count) != 1) step = (step + 1) % count;
+    shift = static_cast<long long>(hash_at(seed, 1) % numbers);
+  }
+  __device__ long long operator()(long long i) const { return (i % count * step + shift) % count; }
+
+  long long count, step = 0, shift = 0;
+};
+
+// Lengths of `count` sequences that have `total` tokens together and at most `longest` each: all of
+// them equal where that leaves no choice, and else a power of the place in order, with ever fewer
+// long ones.
+struct Lengths {
+  __device__ long long before(long long rank) const {
+    const double share = static_cast<double>(rank) / static_cast<double>(count);
+    const double power =
+        static_cast<double>(longest) * static_cast<double>(count) / static_cast<double>(total);
+    return static_cast<long long>(static_cast<double>(total) * pow(share, power));
+  }
+  __device__ long long operator()(long long rank) const {
+    return total == longest * count ? longest : before(rank + 1) - before(rank);
+  }
+
+  long long count, total, longest;
+};
+
+// A length at which kernels change what they do, or any.
+__device__ long long edge(unsigned long long bits, long long page_size, long long any) {
+  const long long edges[] = {
+      0,   1,  63, 64, 65, 127, 128, 129, 255, 256, 257, page_size - 1, page_size, page_size + 1,
+      any, any};
+  return edges[bits % 16];
+}
+
+struct Sequence {
+  long long number = 0;
+  long long q_first = 0;  // its first token in a ragged batch
+  long long queries = 0;
+  long long kv_first = 0;  // the same of its keys
+  long long keys = 0;
+  long long page_first = 0;  // the pages of those before it
+};
+
+struct Draw {
+  Set set;
+  unsigned long long seed;
+  dtype_t *q, *k, *v;
+  int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
+  float *sinks, *slopes;
+  long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
+  long long page_size, all_pages, width, pitch_q, pitch_k, pitch_v;
+
+  __device__ unsigned long long bits(Stream stream, long long sequence, long long token,
+                                     long long head, long long d) const {
+    const unsigned long long place =
+        static_cast<unsigned long long>((token * (q_heads + k_heads) + head) * (size + size_v) + d);
+    const unsigned long long of_sequence = static_cast<unsigned long long>(sequence) * 8 + stream;
+    return hash_at(hash_at(seed, of_sequence), place);
+  }
+
+  // Element d of a key.
+  __device__ float key(const Sequence& s, long long j, long long head, long long d) const {
+    const unsigned long long random = bits(kKey, s.number, j, head, d);
+    if (set == kExact) return sign(random);
+    // Of a count all logits of a query are equal, whatever the other elements are.
+    return set == kCount && d == 0 ? 1.0f : normal(random);
+  }
+
+  __device__ float value(const Sequence& s, long long j, long long head, long long d) const {
+    const unsigned long long random = bits(kValue, s.number, j, head, d);
+    if (set == kCount) return d == j % size_v ? 1.0f : 0.0f;
+    if (set == kExact) return sign(random) * static_cast<float>(1 + (random >> 32) % 3);
+    return normal(random);
+  }
+
+  __device__ float query(const Sequence& s, long long i, long long head, long long d) const {
+    if (set == kTiming) return normal(bits(kQuery, s.number, i, head, d));
+    if (set == kCount) {
+      // Logits around 0, and for some heads far from it on either side.
+      const float far[] = {0, -1024, 0, 512};
+      return d == 0 ? far[head % 4] : 0.0f;
+    }
+    const Seen seen = seen_by(i, s.queries, s.keys, width);
+    if (seen.first >= seen.end) return 1;
+    const auto choice = static_cast<unsigned long long>(seen.end - seen.first);
+    const long long target =
+        seen.first + static_cast<long long>(bits(kTarget, s.number, i, head, 0) % choice);
+    return kLead * key(s, target, head / (q_heads / k_heads), d);
+  }
+
+  // The token's heads, each of `own_size` elements, by the threads of the block.
+  template <typename Element>
+  __device__ void fill(dtype_t* to, long long entry, long long token, long long tokens,
+                       long long all_heads, long long own_size, long long pitch,
+                       const Element& element) const {
+    for (long long e = threadIdx.x; e < all_heads * own_size; e += blockDim.x) {
+      const long long head = e / own_size;
+      const long long at = place_of(entry, token, head, tokens, all_heads, own_size, pitch);
+      to[at + e % own_size] = from_float<dtype_t>(element(head, e % own_size));
+    }
+  }
+
+  __device__ void fill_queries(const Sequence& s, long long begin) const {
+    const bool is_ragged = lengths == lengths_ragged;
+    for (long long i = begin; i < s.queries; i += gridDim.x) {
+      fill(q, is_ragged ? 0 : s.number, is_ragged ? s.q_first + i : i,
+           is_ragged ? all_q : longest_q, q_heads, size, pitch_q,
+           [&](long long head, long long d) { return query(s, i, head, d); });
+    }
+  }
+
+  __device__ void fill_keys(const Sequence& s, const Order& order, long long begin) const {
+    if (s.queries == 0) return;
+    const bool is_ragged = lengths == lengths_ragged;
+    const long long first = seen_by(max(0ll, s.queries - s.keys), s.queries, s.keys, width).first;
+    for (long long j = first + begin; j < s.keys; j += gridDim.x) {
+      long long entry = is_ragged ? 0 : s.number;
+      long long token = is_ragged ? s.kv_first + j : j;
+      long long tokens = is_ragged ? all_kv : longest_kv;
+      if (cache == cache_paged) {
+        entry = order(s.page_first + j / page_size);
+        token = j % page_size;
+        tokens = page_size;
+      }
+      if (k) {
+        fill(k, entry, token, tokens, k_heads, size, pitch_k,
+             [&](long long head, long long d) { return key(s, j, head, d); });
+      }
+      if (v) {
+        fill(v, entry, token, tokens, k_heads, size_v, pitch_v,
+             [&](long long head, long long d) { return value(s, j, head, d); });
+      }
+    }
+  }
+
+  // The entries of the small tensors that belong to a sequence.
+  __device__ void fill_tables(const Sequence& s, const Order& order) const {
+    if (q_offsets) {
+      q_offsets[s.number] = static_cast<int>(s.q_first);
+      q_offsets[s.number + 1] = static_cast<int>(s.q_first + s.queries);
+    }
+    if (kv_offsets) {
+      kv_offsets[s.number] = static_cast<int>(s.kv_first);
+      kv_offsets[s.number + 1] = static_cast<int>(s.kv_first + s.keys);
+    }
+    if (kv_lengths) kv_lengths[s.number] = static_cast<int>(s.keys);
+    if (!page_table) return;
+    const long long columns = ceil_div(longest_kv, page_size);
+    const long long used = ceil_div(s.keys, page_size);
+    for (long long c = 0; c < columns; ++c) {
+      page_table[s.number * columns + c] =
+          c < used ? static_cast<int>(order(s.page_first + c)) : kNoPage;
+    }
+  }
+
+  __device__ void fill_heads() const {
+    for (long long head = threadIdx.x; head < q_heads; head += blockDim.x) {
+      if (sinks) sinks[head] = normal(bits(kSink, 0, 0, head, 0));
+      // As ALiBi has them; of an exact set too small to matter.
+      const float slope = exp2f(-8.0f * static_cast<float>(head + 1) / static_cast<float>(q_heads));
+      if (slopes) slopes[head] = set == kExact ? slope * 0x1p-20f : slope;
+    }
+  }
+
+  __device__ void run() const {
+    const Order sequence_order(hash_at(seed, kOrder), sequences);
+    const Order page_order(hash_at(seed, kPages), all_pages);
+    const Lengths q_lengths{sequences, all_q, longest_q};
+    const Lengths k_lengths{sequences, all_kv, longest_kv};
+    if (blockIdx.x == 0) fill_heads();
+    Sequence s;
+    for (; s.number < sequences; ++s.number) {
+      const long long rank = sequence_order(s.number);
+      s.queries = q_lengths(rank);
+      s.keys = k_lengths(rank);
+      if (set != kTiming && (lengths == lengths_kv || cache == cache_paged) &&
+          lengths != lengths_full) {
+        s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page_size, s.keys));
+      }
+      const long long begin = (blockIdx.x + s.number) % gridDim.x;
+      if (q) fill_queries(s, begin);
+      if (k || v) fill_keys(s, page_order, begin);
+      if (blockIdx.x == 0 && threadIdx.x == 0) fill_tables(s, page_order);
+      s.q_first += s.queries;
+      s.kv_first += s.keys;
+      s.page_first += ceil_div(s.keys, page_size);
+    }
+  }
+};
+
+#define PARAMETERS                                                                              \
+  dtype_t *q, dtype_t *k, dtype_t *v, int *q_offsets, int *kv_offsets, int *kv_lengths,         \
+      int *page_table, float *sinks, float *slopes, long long seed, long long sequences,        \
+      long long q_heads, long long k_heads, long long longest_q, long long longest_kv,          \
+      long long size, long long size_v, long long all_q, long long all_kv, long long page_size, \
+      long long all_pages, long long width, long long pitch_q, long long pitch_k,               \
+      long long pitch_v
+#define DRAW(set)                                         \
+  Draw{set,        static_cast<unsigned long long>(seed), \
+       q,          k,                                     \
+       v,          q_offsets,                             \
+       kv_offsets, kv_lengths,                            \
+       page_table, sinks,                                 \
+       slopes,     sequences,                             \
+       q_heads,    k_heads,                               \
+       longest_q,  longest_kv,                            \
+       size,       size_v,                                \
+       all_q,      all_kv,                                \
+       page_size,  all_pages,                             \
+       width,      pitch_q,                               \
+       pitch_k,    pitch_v}                               \
+      .run()
+
+// Normal everywhere.
+extern "C" __global__ void attention_timing(PARAMETERS) { DRAW(kTiming); }
+
+// Keys are signs and a query is 16 times one of those that it sees. Beside e^(its own logit) all
+// others vanish, and the result is the value of that key to the last bit.
+extern "C" __global__ void attention_exact(PARAMETERS) { DRAW(kExact); }
+
+// All logits of a query are equal: the result is the mean of what it sees, and its lse the
+// logarithm of how much that is.
+extern "C" __global__ void attention_count(PARAMETERS) { DRAW(kCount); }

@@ -1,0 +1,178 @@
+// What the operation attention promises.
+
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/candidate/candidate.h"
+#include "support/text.h"
+#include "tests/model/built_in_catalog.h"
+#include "tests/model/samples.h"
+
+namespace kernwright {
+namespace {
+
+class AttentionContractTest : public ::testing::Test {
+ protected:
+  const Operation& attention_ = *catalog().operation("attention").value();
+
+  /// Of few sizes unless said: two sequences, four heads and two for k and v.
+  Result<Problem> named(std::string_view more, std::string_view sizes = "q_len=3 kv_len=5") const {
+    return attention_.normalize(
+        Problem::parse(concat("attention batch=2 heads=4 kv_heads=2 head_dim=16 ", sizes,
+                              " dtype=bf16 ", more))
+            .value());
+  }
+  std::string refusal(std::string_view more, std::string_view sizes = "q_len=3 kv_len=5") const {
+    const Result<Problem> problem = named(more, sizes);
+    return problem ? problem->text() : problem.error().message;
+  }
+  std::map<std::string, TensorShape> shapes(std::string_view more) const {
+    const auto problem = named(more);
+    EXPECT_TRUE(problem) << problem.error().message;
+    std::map<std::string, TensorShape> by_name;
+    const std::vector<TensorShape> all = attention_.tensor_shapes(*problem).value();
+    for (const TensorShape& shape : all) by_name.emplace(shape.name, shape);
+    return by_name;
+  }
+  std::int64_t value(const Expression& expression, std::string_view more,
+                     std::string_view sizes) const {
+    return expression.evaluate(attention_.scope(named(more, sizes).value())).value();
+  }
+};
+
+using Sizes = std::vector<std::int64_t>;
+
+TEST_F(AttentionContractTest, ALayoutIsAnOrderOfTheDims) {
+  auto dense = shapes("");
+  EXPECT_EQ(dense.at("q").extent, (Sizes{2, 3, 4, 16}));
+  EXPECT_EQ(dense.at("k").extent, (Sizes{2, 5, 2, 16}));
+  EXPECT_EQ(dense.at("o").extent, (Sizes{2, 3, 4, 16}));
+  EXPECT_TRUE(dense.at("q").pitches.empty());
+  EXPECT_EQ(dense.size(), 4U);
+  dense = shapes("layout=bhsd head_dim_v=8 lse=natural");
+  EXPECT_EQ(dense.at("q").extent, (Sizes{2, 4, 3, 16}));
+  EXPECT_EQ(dense.at("v").extent, (Sizes{2, 2, 5, 8}));
+  EXPECT_EQ(dense.at("o").extent, (Sizes{2, 4, 3, 8}));
+  EXPECT_EQ(dense.at("lse").extent, (Sizes{2, 4, 3}));
+  for (const auto& [name, shape] : dense) EXPECT_TRUE(shape.pitches.empty()) << name;
+}
+
+TEST_F(AttentionContractTest, TokensMayLieInWiderRows) {
+  // q, k and v of one product: rows of (4 + 2 * 2) * 16 elements.
+  const auto packed = shapes("ldq=128 ldk=128 ldv=128");
+  EXPECT_EQ(packed.at("q").pitches, (Sizes{3 * 128, 128, 16}));
+  EXPECT_EQ(packed.at("k").pitches, (Sizes{5 * 128, 128, 16}));
+  EXPECT_EQ(packed.at("q").bytes(), 2 * (5 * 128 + 64));
+  EXPECT_TRUE(packed.at("o").pitches.empty());
+  const auto heads = shapes("layout=bhsd ldq=24");
+  EXPECT_EQ(heads.at("q").pitches, (Sizes{4 * 3 * 24, 3 * 24, 24}));
+  EXPECT_NE(refusal("ldq=56").find("56 < 64"), std::string::npos);
+  EXPECT_NE(refusal("ldq=68").find("whole vectors of 16 bytes"), std::string::npos);
+}
+
+TEST_F(AttentionContractTest, ARaggedBatchIsOneRowOfTokens) {
+  const auto ragged = shapes("lengths=ragged q_total=4 kv_total=9 lse=base2");
+  EXPECT_EQ(ragged.at("q").extent, (Sizes{1, 4, 4, 16}));
+  EXPECT_EQ(ragged.at("k").extent, (Sizes{1, 9, 2, 16}));
+  EXPECT_EQ(ragged.at("lse").extent, (Sizes{1, 4, 4}));
+  EXPECT_EQ(ragged.at("q_offsets").extent, Sizes{3});
+  EXPECT_EQ(ragged.at("kv_offsets").extent, Sizes{3});
+  EXPECT_EQ(ragged.count("kv_lengths"), 0U);
+  const auto paged = shapes("lengths=ragged cache=paged page=4");
+  EXPECT_EQ(paged.at("k").extent, (Sizes{4, 4, 2, 16}));
+  EXPECT_EQ(paged.at("page_table").extent, (Sizes{2, 2}));
+  EXPECT_EQ(paged.at("kv_lengths").extent, Sizes{2});
+  EXPECT_EQ(paged.count("kv_offsets"), 0U);
+  EXPECT_EQ(shapes("cache=paged page=4 layout=bhsd").at("v").extent, (Sizes{4, 2, 4, 16}));
+  EXPECT_EQ(shapes("lengths=kv").count("q_offsets"), 0U);
+}
+
+TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
+  const auto says = [&](std::string_view more, std::string_view why) {
+    const std::string message = refusal(more);
+    EXPECT_NE(message.find(why), std::string::npos) << more << ": " << message;
+  };
+  says("q_total=4", "only ragged sequences differ in their number of queries");
+  says("kv_total=9", "only with lengths=kv or ragged");
+  says("lengths=ragged q_total=7", "q_len is the largest");
+  says("lengths=kv kv_total=4", "kv_len is the largest");
+  says("page=4", "only a paged cache has pages");
+  says("cache=paged page=4 pages=3", "the pages of all sequences lie in the pool");
+  says("window=4", "only mask=window has a window");
+  says("head_dim_v=12", "rows are whole vectors of 16 bytes");
+  EXPECT_NE(refusal("", "q_len=3 kv_len=5 heads=5").find("is given twice"), std::string::npos);
+  EXPECT_EQ(refusal("q_total=6 kv_total=10 head_dim_v=16 ldq=64 ldo=64 mask=none"),
+            "attention batch=2 heads=4 kv_heads=2 q_len=3 kv_len=5 head_dim=16 dtype=bf16");
+}
+
+TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
+  /// The pairs of one head, one by one.
+  const auto pairs = [](std::int64_t queries, std::int64_t keys, std::int64_t window) {
+    std::int64_t seen = 0;
+    for (std::int64_t i = 0; i < queries; ++i) {
+      for (std::int64_t j = 0; j < keys; ++j) {
+        const std::int64_t position = i + keys - queries;
+        if (j <= position && (window == 0 || j > position - window)) ++seen;
+      }
+    }
+    return seen;
+  };
+  for (const std::int64_t queries : {1, 2, 7, 16}) {
+    for (const std::int64_t keys : {1, 5, 16, 40}) {
+      const std::string sizes = concat("q_len=", queries, " kv_len=", keys);
+      const std::int64_t unit = 2 * 2 * 4 * (16 + 16);
+      EXPECT_EQ(value(attention_.flops, "", sizes), unit * queries * keys) << sizes;
+      EXPECT_EQ(value(attention_.flops, "mask=causal", sizes), unit * pairs(queries, keys, 0))
+          << sizes;
+      EXPECT_EQ(value(*attention_.specials, "mask=causal", sizes), 8 * pairs(queries, keys, 0));
+      for (const std::int64_t window : {1, 4, 16, 100}) {
+        EXPECT_EQ(value(attention_.flops, concat("mask=window window=", window), sizes),
+                  unit * pairs(queries, keys, window))
+            << sizes << " " << window;
+      }
+    }
+  }
+  const std::string decode = "q_len=1 kv_len=4096";
+  const std::int64_t tokens = 2 * 1 * 4 * (16 + 16) * 2;
+  EXPECT_EQ(value(attention_.bytes, "", decode), tokens + 2 * 4096 * 2 * 32 * 2);
+  EXPECT_EQ(value(attention_.bytes, "mask=window window=128 lse=natural", decode),
+            tokens + 2 * 128 * 2 * 32 * 2 + 4 * 2 * 4);
+  EXPECT_EQ(value(attention_.bytes, "lengths=kv kv_total=5000", decode),
+            tokens + 2 * 2500 * 2 * 32 * 2);
+}
+
+TEST_F(AttentionContractTest, ScaleIsThatOfTheHeadUnlessGiven) {
+  const auto scalars = attention_.present_scalars(named("").value()).value();
+  ASSERT_EQ(scalars.size(), 1U);
+  EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.25);
+  EXPECT_EQ(attention_.present_scalars(named("softcap=tanh").value())->size(), 2U);
+}
+
+TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
+  int planned = 0;
+  for (const char* lengths : {"full", "kv", "ragged"}) {
+    for (const char* more : {"", " cache=paged", " mask=window window=3 bias=alibi sink=head",
+                             " layout=bhsd lse=base2 softcap=tanh"}) {
+      const Problem problem = named(concat("lengths=", lengths, more)).value();
+      const auto reference = make_reference_plan(attention_, problem, h200());
+      EXPECT_TRUE(reference) << reference.error().message;
+      for (const std::string& kernel :
+           {attention_.input_kernels->timing, attention_.input_kernels->exact,
+            attention_.input_kernels->count}) {
+        const auto inputs = make_input_plan(attention_, problem, kernel, h200());
+        EXPECT_TRUE(inputs) << inputs.error().message;
+        EXPECT_NE(attention_.input_kernels->source.find(concat("void ", kernel, "(")),
+                  std::string::npos);
+        ++planned;
+      }
+    }
+  }
+  EXPECT_EQ(planned, 36);
+}
+
+}  // namespace
+}  // namespace kernwright
