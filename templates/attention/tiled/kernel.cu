@@ -114,7 +114,7 @@ __device__ __forceinline__ float finish(State& state, const float* sinks, int he
   float factor = 1;
   if constexpr (sink != sink_none) {
     const float logit = sinks[head] * kLog2e;
-    const float largest = fmaxf(state.largest, logit);
+    const float largest = larger(state.largest, logit);
     factor = power_between(state.largest, largest);
     state.sum = state.sum * factor + power_between(logit, largest);
     state.largest = largest;
@@ -392,13 +392,13 @@ __device__ __forceinline__ void weigh(Weights& weights, Scores& score, State (&s
       float most = score[i][0][2 * h];
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j) {
-        most = fmaxf(most, fmaxf(score[i][j][2 * h], score[i][j][2 * h + 1]));
+        most = larger(most, larger(score[i][j][2 * h], score[i][j][2 * h + 1]));
       }
-      most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, 2));
+      most = larger(most, __shfl_xor_sync(0xffffffff, most, 1));
+      most = larger(most, __shfl_xor_sync(0xffffffff, most, 2));
       State& own = state[i][h];
       const float before = own.largest;
-      own.largest = fmaxf(before, most * scale);
+      own.largest = larger(before, most * scale);
       shrinks |= own.largest != before;
       shrink[i][h] = power_between(before, own.largest);
       const float base = own.largest == minus_infinity() ? 0.0f : own.largest;
@@ -705,7 +705,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_tiled(
       State all{minus_infinity(), 0};
 #pragma unroll
       for (int w = 0; w < WARPS_K; ++w) {
-        all.largest = fmaxf(all.largest, warp_states[w * BM + down].largest);
+        all.largest = larger(all.largest, warp_states[w * BM + down].largest);
       }
       float value[8] = {};
 #pragma unroll
@@ -754,11 +754,11 @@ extern "C" __global__ void __launch_bounds__(kMergeWarps * 32)
 
   float largest = minus_infinity();
   for (int part = lane_id; part < parts; part += 32) {
-    largest = fmaxf(largest, states[part * part_rows + row].largest);
+    largest = larger(largest, states[part * part_rows + row].largest);
   }
 #pragma unroll
   for (int other = 16; other > 0; other /= 2) {
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, other));
+    largest = larger(largest, __shfl_xor_sync(0xffffffff, largest, other));
   }
   float sum = 0;
   float value[kPieces][4] = {};

@@ -299,15 +299,6 @@ __device__ __forceinline__ void store(const Tile& tile, int index, unsigned thre
   tile.d.store(row_a + 1, row_b + 8, x.w, other.w);
 }
 
-__device__ __forceinline__ float4 load_quad(unsigned address) {
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(address)
-               : "memory");
-  return x;
-}
-
 // The address at which a consumer stages row `row` of its tile: 128 bytes in the 128-byte swizzle.
 __device__ __forceinline__ unsigned staged_row(Addresses at, int consumer, int row) {
   const int box = row / kRowsOfBox;

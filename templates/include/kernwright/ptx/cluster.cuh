@@ -54,4 +54,22 @@ __device__ __forceinline__ void cluster_store(unsigned address, unsigned word, u
       : "memory");
 }
 
+// Four words, or two, at a mapped address.
+__device__ __forceinline__ float4 cluster_load_quad(unsigned address) {
+  float4 x;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+__device__ __forceinline__ float2 cluster_load_pair(unsigned address) {
+  float2 x;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+               : "=f"(x.x), "=f"(x.y)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
 }  // namespace kernwright

@@ -62,4 +62,29 @@ __device__ __forceinline__ float2 load_shared_pair(unsigned address) {
   return x;
 }
 
+// Four words at a shared address that is a multiple of 16.
+__device__ __forceinline__ float4 load_quad(unsigned address) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_quad(unsigned address, const float4& x) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x.x), "f"(x.y),
+               "f"(x.z), "f"(x.w)
+               : "memory");
+}
+
+// A number at a shared address that is a multiple of 4.
+__device__ __forceinline__ int load_number(unsigned address) {
+  int x;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_number(unsigned address, int x) {
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+
 }  // namespace kernwright

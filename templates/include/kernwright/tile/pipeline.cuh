@@ -47,10 +47,16 @@ class Pipeline {
   __device__ __forceinline__ void advance() { ring_.advance(); }
   __device__ __forceinline__ void skip(int stages) { ring_.skip(stages); }
 
-  // Waits until the stage may be overwritten, and announces `bytes`. These include the bytes that
-  // other blocks load into it.
-  __device__ __forceinline__ void producer_acquire(unsigned bytes) const {
+  // Waits until the stage may be overwritten.
+  __device__ __forceinline__ void producer_wait() const {
     mbarrier_wait(empty_of(ring_.stage), ring_.parity ^ 1);
+  }
+
+  // Waits for that too, and announces `bytes`. These include the bytes that other blocks load into
+  // the stage. What TMA does not load is written after producer_wait(), and one thread then calls
+  // mbarrier_arrive(full()).
+  __device__ __forceinline__ void producer_acquire(unsigned bytes) const {
+    producer_wait();
     mbarrier_arrive_expect(full(), bytes);
   }
 

@@ -1,0 +1,444 @@
+// Attention for few queries a sequence, such as one new token (Hopper): keys and values are read
+// once, as fast as the memory gives them.
+//
+// A block takes SPLIT keys of one head of k and v, and all queries that meet this head: the query
+// heads that share it times the queries of the sequence, ROWS rows in M_TILES tiles of 16. One warp
+// loads tiles of keys and values by TMA into a ring. Every other warp takes 16 keys of each tile
+// and works on its own: scores by mma.sync, their softmax in registers, and products with the
+// values. At the end the warps of a block add up what they have, each relative to its largest
+// score.
+//
+// Where a head's keys are split, the blocks of a cluster add up such sums in one another's shared
+// memory. What more splits there are leave theirs in a workspace, and the last block of a head adds
+// them up. A counter tells who is last; that block leaves it at zero.
+
+#include <kernwright/attention/scores.cuh>
+#include <kernwright/attention/sequences.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/cluster.cuh>
+#include <kernwright/ptx/ldmatrix.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/mma.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/pipeline.cuh>
+#include <kernwright/tile/softmax_tile.cuh>
+#include <kernwright/tile/swizzle.cuh>
+
+namespace {
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kGroup = heads / kv_heads;
+constexpr int kKeys = 16;             // of a warp in a tile
+constexpr int kTile = kKeys * WARPS;  // keys of a tile
+constexpr int kBoxElements = kSwizzleBytes / sizeof(dtype_t);
+constexpr int kBoxesD = (head_dim + kBoxElements - 1) / kBoxElements;
+constexpr int kBoxesDv = (head_dim_v + kBoxElements - 1) / kBoxElements;
+constexpr int kStepsD = (head_dim + 15) / 16;
+constexpr int kColumns = (head_dim_v + 15) / 16 * 16;
+constexpr int kKeyBytes = kBoxesD * kTile * kSwizzleBytes;
+constexpr int kValueBytes = kBoxesDv * kTile * kSwizzleBytes;
+constexpr int kStageBytes = kKeyBytes + kValueBytes;
+constexpr int kBoxKeys = cache == cache_paged && page < kTile ? page : kTile;
+constexpr int kPieces = kTile / kBoxKeys;
+constexpr int kRows = 16 * M_TILES;
+constexpr int kGroups = head_dim_v / 4;  // of 4 columns of a row
+constexpr int kConsumers = 32 * WARPS;
+
+static_assert(kTile % kBoxKeys == 0 && kBoxKeys % 8 == 0);
+static_assert(STAGES * kStageBytes >= WARPS * kRows * kColumns * 4, "sums meet in the ring");
+
+using TilePipeline = Pipeline<STAGES>;
+using Scores = float[kKeys / 2];
+using Sums = float[kColumns / 2];
+
+// A part of a row's result, relative to its largest score: its sum of weights, in base 2.
+struct Part {
+  float largest, sum;
+};
+
+struct Addresses {
+  unsigned base;
+  __device__ unsigned k(int stage) const { return base + stage * kStageBytes; }
+  __device__ unsigned v(int stage) const { return k(stage) + kKeyBytes; }
+  __device__ unsigned barriers() const { return base + STAGES * kStageBytes; }
+  // The parts of all warps' rows, and whether this block is the last of its head.
+  __device__ unsigned parts() const { return barriers() + TilePipeline::kBytes; }
+  __device__ unsigned last() const { return parts() + WARPS * kRows * sizeof(Part); }
+  // The parts of the block's rows, whose sums lie where those of warp 0 do.
+  __device__ unsigned block_parts() const { return last() + 8; }
+  // Sums of a warp's row, where the ring was.
+  __device__ unsigned sums(int warp, int row) const {
+    return base + (warp * kRows + row) * kColumns * 4;
+  }
+};
+
+// The keys that a block takes: tiles from `first` to `last`, and of them those in [begin, end).
+struct Share {
+  Sequence sequence;
+  int kv_head, split, splits;  // of the head, those that have keys
+  int begin, end;
+
+  __device__ __forceinline__ Share(const Sequences& of, int splits_of_head, int keys_of_split)
+      : sequence(blockIdx.x / splits_of_head / kv_heads, of),
+        kv_head(blockIdx.x / splits_of_head % kv_heads),
+        split(blockIdx.x % splits_of_head) {
+    // Windows begin anywhere; shares of a head begin where the first key that is seen does.
+    const int first = sequence.queries > 0 ? sequence.first_key(0) / kTile * kTile : 0;
+    const int seen = sequence.queries > 0 ? max(0, sequence.end_key(sequence.queries) - first) : 0;
+    splits = max(1, (seen + keys_of_split - 1) / keys_of_split);
+    begin = first + split * keys_of_split;
+    end = min(first + seen, begin + keys_of_split);
+  }
+  __device__ __forceinline__ int tiles() const {
+    return end > begin ? (end - begin + kTile - 1) / kTile : 0;
+  }
+};
+
+__device__ __forceinline__ void produce(const TensorMap& map_k, const TensorMap& map_v,
+                                        const Sequences& of, const Share& share, Addresses at) {
+  TilePipeline pipeline(at.barriers());
+  const int tiles = share.tiles();
+#pragma unroll 1
+  for (int i = 0; i < tiles; ++i) {
+    if (threadIdx.x % 32 == 0) pipeline.producer_acquire(kStageBytes);
+    __syncwarp();
+    const int key = share.begin + i * kTile;
+    load_tokens<kBoxesD, kPieces, kBoxKeys>(at.k(pipeline.stage()), map_k, pipeline.full(), of,
+                                            share.sequence, key, share.kv_head);
+    load_tokens<kBoxesDv, kPieces, kBoxKeys>(at.v(pipeline.stage()), map_v, pipeline.full(), of,
+                                             share.sequence, key, share.kv_head);
+    pipeline.advance();
+  }
+}
+
+// Row r of the block is query r / kGroup of query head r % kGroup of the group.
+__device__ __forceinline__ int query_of(int row) { return row / kGroup; }
+__device__ __forceinline__ int head_of(int row, int kv_head) {
+  return kv_head * kGroup + row % kGroup;
+}
+
+// The queries as operand a of mma.sync: of step s, rows lane / 4 and 8 on, elements 2 * (lane % 4)
+// and 8 on. Rows that there are not, and elements behind the head, are zeros.
+__device__ __forceinline__ void load_queries(unsigned (&a)[M_TILES][kStepsD][4],
+                                             const dtype_t* __restrict__ q, const Share& share,
+                                             int q_tokens, int ldq, int rows) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = m * 16 + lane / 4 + half * 8;
+      const bool is_row = row < rows;
+      const dtype_t* from = q;
+      if (is_row) {
+        from += element_of(share.sequence, query_of(row), head_of(row, share.kv_head), q_tokens,
+                           ldq, head_dim);
+      }
+#pragma unroll
+      for (int step = 0; step < kStepsD; ++step) {
+#pragma unroll
+        for (int part = 0; part < 2; ++part) {
+          const int element = step * 16 + part * 8 + lane % 4 * 2;
+          const bool is_there = is_row && (head_dim % 16 == 0 || element < head_dim);
+          a[m][step][part * 2 + half] =
+              is_there ? *reinterpret_cast<const unsigned*>(from + element) : 0u;
+        }
+      }
+    }
+  }
+}
+
+// Two neighbouring boxes of 8 columns of 16 keys, as b of mma.sync of two columns of scores: keys
+// lane / 4 of the first 8 and of the others.
+__device__ __forceinline__ unsigned key_address(unsigned keys, int first_key, int step) {
+  const int lane = threadIdx.x % 32;
+  const int row = first_key + lane / 16 * 8 + lane % 8, group = step * 2 + lane / 8 % 2;
+  return keys + (group / 8 * kTile + row) * kSwizzleBytes + swizzled_group(row, group % 8);
+}
+// 16 columns of 16 values.
+__device__ __forceinline__ unsigned value_address(unsigned values, int first_key, int column) {
+  const int lane = threadIdx.x % 32;
+  const int row = first_key + lane % 16, group = column / 8 + lane / 16;
+  return values + (group / 8 * kTile + row) * kSwizzleBytes + swizzled_group(row, group % 8);
+}
+
+// Overwrites by zeros what no query sees of a warp's values.
+__device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int begin, int end) {
+  for (int i = threadIdx.x % 32; i < kBoxesDv * kKeys * 8; i += 32) {
+    const int key = i / 8 % kKeys, row = first_key + key;
+    if (key >= begin && key < end) continue;
+    store_quad(values + (i / 8 / kKeys * kTile + row) * kSwizzleBytes + i % 8 * 16, {0, 0, 0, 0});
+  }
+  __syncwarp();
+}
+
+// A warp's keys of all tiles.
+__device__ __forceinline__ void consume(Sums (&sums)[M_TILES], SoftmaxTile (&softmax)[M_TILES],
+                                        const unsigned (&q)[M_TILES][kStepsD][4],
+                                        const Share& share, const Logits& logits, Addresses at,
+                                        int warp) {
+  TilePipeline pipeline(at.barriers());
+  const int lane = threadIdx.x % 32;
+  const Sequence& sequence = share.sequence;
+  const int first_key = warp * kKeys;
+  const int first_seen = sequence.first_key(0);
+  const int tiles = share.tiles();
+#pragma unroll 1
+  for (int i = 0; i < tiles; ++i) {
+    const int key = share.begin + i * kTile + first_key;
+    pipeline.consumer_wait();
+    const unsigned keys = at.k(pipeline.stage()), values = at.v(pipeline.stage());
+    if (key < share.end) {
+      Scores s[M_TILES];
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (float& x : s[m]) x = 0;
+      }
+#pragma unroll
+      for (int step = 0; step < kStepsD; ++step) {
+        unsigned b[4];
+        ldmatrix_x4(b, key_address(keys, first_key, step));
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(s[m][0]), q[m][step], b[0], b[1]);
+          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(s[m][4]), q[m][step], b[2], b[3]);
+        }
+      }
+      const int last = mask == mask_none ? share.end : min(share.end, sequence.shift() + 1);
+      const bool whole =
+          key + kKeys <= last &&
+          (mask != mask_window || key > sequence.queries - 1 + sequence.shift() - window);
+      unsigned p[M_TILES][4];
+#pragma unroll
+      for (int m = 0; m < M_TILES; ++m) {
+        const int row = m * 16 + lane / 4;
+        const int positions[2] = {query_of(row) + sequence.shift(),
+                                  query_of(row + 8) + sequence.shift()};
+        const int head[2] = {head_of(row, share.kv_head), head_of(row + 8, share.kv_head)};
+        make_scores(s[m], logits, positions, head, key);
+        if (!whole) hide(s[m], positions, share.end, key);
+        RowFactors factor;
+        softmax[m].exponentiate(s[m], factor);
+        if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(sums[m], factor);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) p[m][j] = pack_pair<dtype_t>(s[m][2 * j], s[m][2 * j + 1]);
+      }
+      if (key + kKeys > sequence.keys || key < first_seen) {
+        clear_unseen(values, first_key, first_seen - key, sequence.keys - key);
+      }
+#pragma unroll
+      for (int column = 0; column < kColumns; column += 16) {
+        unsigned b[4];
+        ldmatrix_transposed_x4(b, value_address(values, first_key, column));
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2]), p[m], b[0], b[1]);
+          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2 + 4]), p[m], b[2],
+                             b[3]);
+        }
+      }
+    }
+    tma_store_fence();
+    __syncwarp();
+    pipeline.consumer_release(pipeline.stage());
+    pipeline.advance();
+  }
+}
+
+// What several parts of a row are together.
+struct Whole {
+  float largest = hidden_score(), sum = 0;
+  float4 values = {0, 0, 0, 0};
+
+  __device__ __forceinline__ void add(const Part& part, const float4& x) {
+    const float next = larger(largest, part.largest);
+    if (next == hidden_score()) return;
+    const float old = exp2_fast(largest - next), scale = exp2_fast(part.largest - next);
+    largest = next;
+    sum = sum * old + part.sum * scale;
+    values = {values.x * old + x.x * scale, values.y * old + x.y * scale,
+              values.z * old + x.z * scale, values.w * old + x.w * scale};
+  }
+};
+
+struct Results {
+  dtype_t* o;
+  float* lse_out;
+  const float* sinks;
+  int q_tokens, ldo;
+
+  // Stores 4 columns of a row.
+  __device__ __forceinline__ void store(const Share& share, int row, int group, Whole whole) const {
+    const Sequence& sequence = share.sequence;
+    if (query_of(row) >= sequence.queries) return;
+    const int head = head_of(row, share.kv_head);
+    if constexpr (sink == sink_head) whole.add({sinks[head] * kLog2E, 1}, {0, 0, 0, 0});
+    const float inverse = whole.sum == 0 ? 0.0f : 1 / whole.sum;
+    uint2 words = {pack_pair<dtype_t>(whole.values.x * inverse, whole.values.y * inverse),
+                   pack_pair<dtype_t>(whole.values.z * inverse, whole.values.w * inverse)};
+    *reinterpret_cast<uint2*>(
+        o + group * 4 + element_of(sequence, query_of(row), head, q_tokens, ldo, head_dim_v)) =
+        words;
+    if (lse != lse_none && group == 0) {
+      const long long line = sequence.q_batch * static_cast<long long>(heads) + head;
+      const float log2_sum = whole.sum == 0 ? hidden_score() : whole.largest + __log2f(whole.sum);
+      lse_out[line * q_tokens + sequence.q_first + query_of(row)] =
+          lse == lse_base2 ? log2_sum : log2_sum * kLn2;
+    }
+  }
+};
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_stream(const dtype_t* __restrict__ q, const __grid_constant__ TensorMap map_k,
+                     const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
+                     const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
+                     const int* __restrict__ page_table, const float* __restrict__ sinks,
+                     const float* __restrict__ slopes, dtype_t* __restrict__ o,
+                     float* __restrict__ lse_out, int* counters, float4* partial_sums,
+                     Part* partials, int batch, int q_len, int kv_len, int q_tokens, int pages,
+                     int table_columns, int ldq, int ldo, int splits, int split_keys, float scale,
+                     float cap) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,
+                     q_len,     kv_len,     q_tokens,   pages,      table_columns};
+  if (warp == WARPS && elect_one()) {
+    tma_prefetch(map_k);
+    tma_prefetch(map_v);
+    TilePipeline(at.barriers()).init(WARPS);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  release_next_kernel();
+  await_previous_kernel();
+  const Share share(of, splits, split_keys);
+  if (share.split / CLUSTER * CLUSTER >= share.splits) return;  // all of the cluster
+  if (warp == WARPS) {
+    produce(map_k, map_v, of, share, at);
+    return;
+  }
+  const int rows = kGroup * share.sequence.queries;
+  Sums sums[M_TILES];
+  const Logits logits{scale, cap, slopes};
+  SoftmaxTile softmax[M_TILES];
+#pragma unroll
+  for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(logits.unit());
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+    for (float& x : sums[m]) x = 0;
+  }
+  {
+    unsigned queries[M_TILES][kStepsD][4];
+    load_queries(queries, q, share, q_tokens, ldq, rows);
+    consume(sums, softmax, queries, share, logits, at, warp);
+  }
+  // All stages have been read, and what was loaded has landed.
+  named_barrier_sync(1, kConsumers);
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = m * 16 + lane / 4 + half * 8;
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; i += 4) {
+        store_shared_pair(at.sums(warp, row) + (accumulator_column() + register_column(i)) * 4,
+                          __float_as_uint(sums[m][i + half * 2]),
+                          __float_as_uint(sums[m][i + half * 2 + 1]));
+      }
+      float largest, sum;
+      softmax[m].part(half, largest, sum);
+      if (lane % 4 == 0) {
+        store_shared_pair(at.parts() + (warp * kRows + row) * sizeof(Part),
+                          __float_as_uint(largest), __float_as_uint(sum));
+      }
+    }
+  }
+  named_barrier_sync(1, kConsumers);
+  const Results results{o, lse_out, sinks, q_tokens, ldo};
+  const int head = blockIdx.x / splits;
+  const bool alone = share.splits <= CLUSTER;  // the cluster has all keys that are seen
+  const int entries = splits / CLUSTER;        // of a head in the workspace
+  // Gives the sums of a row's 4 columns to whoever is next: the result, or the workspace.
+  const auto hand_on = [&](int row, int group, const Whole& whole) {
+    if (alone) {
+      results.store(share, row, group, whole);
+    } else {
+      const long long line = static_cast<long long>(blockIdx.x / CLUSTER) * kRows + row;
+      partial_sums[line * kGroups + group] = whole.values;
+      if (group == 0) partials[line] = {whole.largest, whole.sum};
+    }
+  };
+  for (int i = threadIdx.x; i < rows * kGroups; i += kConsumers) {
+    const int row = i / kGroups, group = i % kGroups;
+    Whole whole;
+#pragma unroll
+    for (int from = 0; from < WARPS; ++from) {
+      const float2 part = load_shared_pair<float>(at.parts() + (from * kRows + row) * sizeof(Part));
+      whole.add({part.x, part.y}, load_quad(at.sums(from, row) + group * 16));
+    }
+    if constexpr (CLUSTER == 1) {
+      hand_on(row, group, whole);
+    } else {
+      store_quad(at.sums(0, row) + group * 16, whole.values);
+      if (group == 0) {
+        store_shared_pair(at.block_parts() + row * sizeof(Part), __float_as_uint(whole.largest),
+                          __float_as_uint(whole.sum));
+      }
+    }
+  }
+  if constexpr (CLUSTER > 1) {
+    cluster_arrive();
+    cluster_wait();
+    // Each block adds up some of the rows' columns over all blocks.
+    for (int i = cluster_rank() * kConsumers + threadIdx.x; i < rows * kGroups;
+         i += CLUSTER * kConsumers) {
+      const int row = i / kGroups, group = i % kGroups;
+      Whole whole;
+#pragma unroll
+      for (int from = 0; from < CLUSTER; ++from) {
+        const float2 part =
+            cluster_load_pair(cluster_address(at.block_parts() + row * sizeof(Part), from));
+        whole.add({part.x, part.y},
+                  cluster_load_quad(cluster_address(at.sums(0, row) + group * 16, from)));
+      }
+      hand_on(row, group, whole);
+    }
+    cluster_arrive();  // before this block's memory is gone
+    cluster_wait();
+  }
+  if (alone) return;
+  __threadfence();
+  named_barrier_sync(1, kConsumers);
+  if (threadIdx.x == 0) {
+    const int blocks = (share.splits + CLUSTER - 1) / CLUSTER * CLUSTER;
+    const bool last = atomicAdd(counters + head, 1) == blocks - 1;
+    if (last) counters[head] = 0;
+    __threadfence();
+    store_number(at.last(), last);
+  }
+  named_barrier_sync(1, kConsumers);
+  if (!load_number(at.last())) return;
+  for (int i = threadIdx.x; i < rows * kGroups; i += kConsumers) {
+    const int row = i / kGroups, group = i % kGroups;
+    Whole whole;
+#pragma unroll 4
+    for (int from = 0; from * CLUSTER < share.splits; ++from) {
+      const long long line = (static_cast<long long>(head) * entries + from) * kRows + row;
+      const float2 part = __ldcg(reinterpret_cast<const float2*>(partials + line));
+      whole.add({part.x, part.y}, __ldcg(partial_sums + line * kGroups + group));
+    }
+    results.store(share, row, group, whole);
+  }
+}

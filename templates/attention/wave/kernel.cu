@@ -1,0 +1,375 @@
+// Attention for many queries of a sequence (Hopper): o = softmax(scale * q * k^T) * v without ever
+// writing the scores.
+//
+// A block takes tiles of BM queries of one head, one after the other, by a counter that all blocks
+// share. One warp loads by TMA: a tile's queries, and its keys and values in tiles of BN, from the
+// last key to the first, into a ring of their own each. WGS warpgroups multiply by wgmma, 64
+// queries each: scores in registers, their softmax there, and weights rounded to 16 bits in
+// registers as the operand of the second product.
+//
+//   OVERLAP    the products of the next tile's scores and of this one's weights run while a
+//              warpgroup exponentiates; without, it does one thing after the other and needs
+//              registers for less
+//   PINGPONG   warpgroups take turns, so that one exponentiates while the other multiplies
+//   OWN_O      the result has a buffer of its own on its way out, else it leaves through q's
+//   QSTAGES    2: the next tile's queries are loaded while this one is worked on
+//
+// Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
+// not. Values that no query sees may be anything, and zero times NaN is NaN: they are overwritten
+// by zeros in shared memory.
+
+#include "layout.cuh"
+#include <kernwright/attention/scores.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/softmax_tile.cuh>
+
+namespace {
+
+// Lane 0 waits for the stage and announces its bytes before the others load.
+template <int Stages>
+__device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsigned bytes) {
+  if (threadIdx.x % 32 == 0) pipeline.producer_acquire(bytes);
+  __syncwarp();
+}
+
+// Run by one warp.
+__device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap& map_k,
+                                        const TensorMap& map_v, const Sequences& of, Addresses at,
+                                        int tiles, int section, int* counters) {
+  const int lane = threadIdx.x % 32;
+  TilePipeline keys(at.key_barriers()), values(at.value_barriers());
+  QueryPipeline queries(at.query_barriers());
+  NumberPipeline numbers(at.number_barriers());
+  int number = blockIdx.x;
+  while (number < tiles) {
+    const Tile tile = tile_at(number, section, of);
+    const int kv_head = tile.head / (heads / kv_heads);
+    if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
+    const auto load_keys = [&](int j) {
+      acquire(keys, kKeyBytes);
+      load_tokens<kBoxesD, kPieces, kBoxKeys>(at.k(keys.stage()), map_k, keys.full(), of,
+                                              tile.sequence, j * BN, kv_head);
+      keys.advance();
+    };
+    const auto load_values = [&](int j) {
+      acquire(values, kValueBytes);
+      load_tokens<kBoxesDv, kPieces, kBoxKeys>(at.v(values.stage()), map_v, values.full(), of,
+                                               tile.sequence, j * BN, kv_head);
+      values.advance();
+    };
+    const bool sees = tile.last > tile.first;
+    if (sees) load_keys(tile.last - 1);
+    acquire(queries, kQueryBytes);
+    if (lane < kBoxesD) {
+      const unsigned to = at.q(queries.stage()) + lane * BM * kSwizzleBytes;
+      const int token = tile.sequence.q_first + tile.row, outer = tile.sequence.q_batch;
+      if constexpr (layout == layout_bshd) {
+        tma_load(to, map_q, {lane * kBoxElements, tile.head, token, outer}, queries.full());
+      } else {
+        tma_load(to, map_q, {lane * kBoxElements, token, tile.head, outer}, queries.full());
+      }
+    }
+    queries.advance();
+    if (sees) {
+#pragma unroll 1
+      for (int j = tile.last - 2; j >= tile.first; --j) {
+        load_keys(j);
+        load_values(j + 1);
+      }
+      load_values(tile.first);
+    }
+    // The number of the next tile, for those who multiply.
+    if (lane == 0) {
+      numbers.producer_wait();
+      store_number(at.number(numbers.stage()), number);
+      mbarrier_arrive(numbers.full());
+    }
+    number = __shfl_sync(~0u, number, 0);
+    numbers.advance();
+  }
+  // The last block leaves the counters at zero for the next launch.
+  if (lane == 0 && atomicAdd(counters + 1, 1) == gridDim.x - 1) {
+    counters[0] = 0;
+    counters[1] = 0;
+  }
+}
+
+// Whether a query of this warpgroup does not see a key of the tile.
+__device__ __forceinline__ bool hides(const Tile& tile, int first_row, int key) {
+  const Sequence& sequence = tile.sequence;
+  const int position = first_row + sequence.shift();
+  bool hides = key + BN > sequence.keys;
+  if constexpr (mask != mask_none) hides = hides || key + BN > position + 1;
+  if constexpr (mask == mask_window) hides = hides || key < position + 64 - window;
+  return hides;
+}
+
+// Overwrites by zeros what no query of the sequence sees of a tile of values that has landed. Run
+// by a whole warpgroup; another one that does the same writes the same.
+__device__ __forceinline__ void clear_unseen(unsigned values, const Tile& tile, int key,
+                                             int group) {
+  const int begin = tile.sequence.first_key(0) - key, end = tile.sequence.keys - key;
+  if (begin <= 0 && end >= BN) return;
+  for (int i = threadIdx.x % 128; i < kBoxesDv * BN * 8; i += 128) {
+    const int token = i / 8 % BN;
+    if (token >= begin && token < end) continue;
+    store_quad(values + i * 16, {0, 0, 0, 0});
+  }
+  tma_store_fence();
+  named_barrier_sync(5 + group, 128);
+}
+
+// The warp's 16 rows of the result: rounded, through shared memory, out in vectors of 16 bytes.
+__device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
+                                             unsigned staged, int row_in_tile, const Tile& tile,
+                                             dtype_t* __restrict__ o, int q_tokens, int ldo) {
+  const int lane = threadIdx.x % 32;
+  const auto place = [&](int row, int group) {
+    return staged + (group / 8 * BM + row) * kSwizzleBytes + swizzled_group(row, group % 8);
+  };
+#pragma unroll
+  for (int i = 0; i < kColumns / 16; ++i) {
+    unsigned words[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float factor = inverse[j % 2];
+      words[j] = pack_pair<dtype_t>(sums[8 * i + 2 * j] * factor, sums[8 * i + 2 * j + 1] * factor);
+    }
+    stmatrix_x4(place(row_in_tile + lane % 16, 2 * i + lane / 16), words[0], words[1], words[2],
+                words[3]);
+  }
+  __syncwarp();
+  constexpr int kGroups = head_dim_v / 8;
+  const int left = tile.sequence.queries - tile.row - row_in_tile;
+#pragma unroll 4
+  for (int i = lane; i < 16 * kGroups; i += 32) {
+    const int row = i / kGroups, group = i % kGroups;
+    if (row >= left) break;
+    dtype_t* to = o + group * 8 +
+                  element_of(tile.sequence, tile.row + row_in_tile + row, tile.head, q_tokens, ldo,
+                             head_dim_v);
+    *reinterpret_cast<float4*>(to) = load_quad(place(row_in_tile + row, group));
+  }
+  __syncwarp();
+}
+
+__device__ __forceinline__ void store_lse(const RowFactors& log2_sum, int row_in_tile,
+                                          const Tile& tile, float* __restrict__ lse_out,
+                                          int q_tokens) {
+  if (threadIdx.x % 4 != 0) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = tile.row + row_in_tile + accumulator_row() + half * 8;
+    if (row >= tile.sequence.queries) continue;
+    const long long line = tile.sequence.q_batch * static_cast<long long>(heads) + tile.head;
+    lse_out[line * q_tokens + tile.sequence.q_first + row] =
+        lse == lse_base2 ? log2_sum[half] : log2_sum[half] * kLn2;
+  }
+}
+
+// A warpgroup's turn to issue products. The barriers pair it with the next one.
+__device__ __forceinline__ void take_turn(int group) {
+  if constexpr (PINGPONG) named_barrier_sync(1 + group, 256);
+}
+__device__ __forceinline__ void give_turn(int group) {
+  if constexpr (PINGPONG) named_barrier_arrive(1 + (group + 1) % WGS, 256);
+}
+
+// Run by one warpgroup: the tiles of keys of one tile of queries.
+class Worker {
+ public:
+  __device__ __forceinline__ Worker(Addresses at, int group)
+      : at_(at), group_(group), keys_(at.key_barriers()), values_(at.value_barriers()) {}
+
+  __device__ __forceinline__ void multiply_tile(Sums& o, SoftmaxTile& softmax, const OperandQ& q,
+                                                const Tile& tile, const Logits& logits, int row,
+                                                int first_row) {
+    Scores s;
+    Weights p;
+    RowFactors factor;
+    int key = (tile.last - 1) * BN;
+    keys_.consumer_wait();
+    take_turn(group_);
+    issue_scores(s, q);
+    give_turn(group_);
+    await_scores<0>(s);
+    weigh(s, softmax, factor, tile, logits, row, first_row, key);
+    round_operand<dtype_t>(s[0], p);
+#pragma unroll 1
+    for (; key > tile.first * BN; key -= BN) {
+      if constexpr (OVERLAP) {
+        keys_.consumer_wait();
+        take_turn(group_);
+        issue_scores(s, q);
+        await_values(tile, key);
+        issue_results(o, p);
+        give_turn(group_);
+        await_scores<1>(s);
+        weigh(s, softmax, factor, tile, logits, row, first_row, key - BN);
+        await_results(o, p);
+      } else {
+        await_values(tile, key);
+        issue_results(o, p);
+        keys_.consumer_wait();
+        await_results(o, p);
+        issue_scores(s, q);
+        await_scores<0>(s);
+        take_turn(group_);
+        weigh(s, softmax, factor, tile, logits, row, first_row, key - BN);
+        give_turn(group_);
+      }
+      rescale(o, factor);
+      round_operand<dtype_t>(s[0], p);
+    }
+    await_values(tile, key);
+    issue_results(o, p);
+    await_results(o, p);
+  }
+
+ private:
+  __device__ __forceinline__ void issue_scores(Scores& s, const OperandQ& q) const {
+    wgmma_pin(s[0]);
+    wgmma_fence();
+    multiply<dtype_t>(s, q, 0, OperandK(at_.k(keys_.stage())), 0, kStepsD, false);
+    wgmma_commit();
+  }
+
+  template <int Pending>
+  __device__ __forceinline__ void await_scores(Scores& s) {
+    wgmma_wait<Pending>();
+    wgmma_pin(s[0]);
+    keys_.consumer_release(keys_.stage());
+    keys_.advance();
+  }
+
+  __device__ __forceinline__ void await_values(const Tile& tile, int key) const {
+    values_.consumer_wait();
+    clear_unseen(at_.v(values_.stage()), tile, key, group_);
+  }
+
+  __device__ __forceinline__ void issue_results(Sums& o, Weights& p) const {
+    pin_operand(p);
+    wgmma_pin(o);
+    wgmma_fence();
+    multiply<dtype_t>(o, p, OperandV(at_.v(values_.stage())), 0, true);
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void await_results(Sums& o, Weights& p) {
+    wgmma_wait<0>();
+    wgmma_pin(o);
+    pin_operand(p);
+    values_.consumer_release(values_.stage());
+    values_.advance();
+  }
+
+  __device__ __forceinline__ void weigh(Scores& s, SoftmaxTile& softmax, RowFactors& factor,
+                                        const Tile& tile, const Logits& logits, int row,
+                                        int first_row, int key) const {
+    const int position = row + accumulator_row() + tile.sequence.shift();
+    const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
+    make_scores(s[0], logits, positions, head, key);
+    if (hides(tile, first_row, key)) hide(s[0], positions, tile.sequence.keys, key);
+    softmax.exponentiate(s[0], factor);
+  }
+
+  Addresses at_;
+  int group_;
+  TilePipeline keys_, values_;
+};
+
+// Run by one warpgroup.
+__device__ __forceinline__ void consume(const Sequences& of, const Logits& logits, Addresses at,
+                                        int tiles, int section, int group,
+                                        const float* __restrict__ sinks, dtype_t* __restrict__ o,
+                                        float* __restrict__ lse_out, int ldo) {
+  Worker worker(at, group);
+  QueryPipeline queries(at.query_barriers());
+  NumberPipeline numbers(at.number_barriers());
+  const int row_in_tile = group * 64 + __shfl_sync(~0u, threadIdx.x / 32 % 4, 0) * 16;
+  if (group == WGS - 1) give_turn(group);  // the first may begin
+  int number = blockIdx.x;
+  while (number < tiles) {
+    const Tile tile = tile_at(number, section, of);
+    queries.consumer_wait();
+    const int stage = queries.stage();
+    SoftmaxTile softmax(logits.unit());
+    Sums sums;
+#pragma unroll
+    for (float& x : sums) x = 0;
+    if (tile.last > tile.first) {
+      worker.multiply_tile(sums, softmax, OperandQ(at.q(stage), group * 64), tile, logits,
+                           tile.row + row_in_tile, tile.row + group * 64);
+    }
+    if constexpr (OWN_O) queries.consumer_release(stage);
+    RowFactors inverse, log2_sum;
+    if constexpr (sink == sink_head) {
+      softmax.finish(sinks[tile.head] * kLog2E, inverse, log2_sum);
+    } else {
+      softmax.finish(inverse, log2_sum);
+    }
+    store_result(sums, inverse, at.o(stage), row_in_tile, tile, o, of.q_tokens, ldo);
+    if constexpr (!OWN_O) {
+      tma_store_fence();
+      __syncwarp();
+      queries.consumer_release(stage);
+    }
+    queries.advance();
+    if constexpr (lse != lse_none) {
+      store_lse(log2_sum, row_in_tile, tile, lse_out, of.q_tokens);
+    }
+    numbers.consumer_wait();
+    number = load_number(at.number(numbers.stage()));
+    __syncwarp();
+    numbers.consumer_release(numbers.stage());
+    numbers.advance();
+  }
+  if (group == 0) take_turn(group);  // the one that the last has given
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_wave(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+                   const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
+                   const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
+                   const int* __restrict__ page_table, const float* __restrict__ sinks,
+                   const float* __restrict__ slopes, dtype_t* __restrict__ o,
+                   float* __restrict__ lse_out, int* counters, int batch, int q_len, int kv_len,
+                   int q_tokens, int pages, int table_columns, int ldo, int section, float scale,
+                   float cap) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const bool first_warp = __shfl_sync(~0u, threadIdx.x / 32, 0) == 0;
+  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,
+                     q_len,     kv_len,     q_tokens,   pages,      table_columns};
+  const int tiles = (q_len + BM - 1) / BM * heads * batch;
+  if (first_warp && elect_one()) {
+    tma_prefetch(map_q);
+    tma_prefetch(map_k);
+    tma_prefetch(map_v);
+    TilePipeline(at.key_barriers()).init(WGS * 4);
+    TilePipeline(at.value_barriers()).init(WGS * 4);
+    QueryPipeline(at.query_barriers()).init(WGS * 4);
+    NumberPipeline(at.number_barriers()).init(WGS * 4);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  release_next_kernel();
+  await_previous_kernel();
+  if (role == 0) {
+    if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+    if (first_warp) {
+      produce(map_q, map_k, map_v, of, at, tiles, section, counters);
+    }
+  } else {
+    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    consume(of, {scale, cap, slopes}, at, tiles, section, role - 1, sinks, o, lse_out, ldo);
+  }
+}

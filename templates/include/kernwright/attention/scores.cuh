@@ -1,0 +1,83 @@
+#pragma once
+// From products of queries and keys to the scores of a softmax. A thread has parts of two rows, as
+// accumulators of wgmma and mma.sync have them: register i is in row accumulator_row() +
+// register_row(i) and column accumulator_column() + register_column(i) (wgmma_tile.cuh). For the
+// operation attention, whose flags it reads.
+
+#include <kernwright/attention/sequences.cuh>
+#include <kernwright/tile/softmax_tile.cuh>
+
+namespace kernwright {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLn2 = 0.6931471805599453f;
+
+// Scores are logits where more than the scale lies between them and q * k.
+constexpr bool kLogits =
+    config::softcap != config::softcap_none || config::bias != config::bias_none;
+
+// What lies between products and logits.
+struct Logits {
+  float scale, cap;
+  const float* slopes;
+
+  // What takes a score to base 2.
+  __device__ __forceinline__ float unit() const { return kLogits ? kLog2E : fabsf(scale) * kLog2E; }
+};
+
+// Turns products into scores. Row 0 is at position `positions[0]` among the keys and row 8 at
+// `positions[1]`, column 0 is key `key`, and `head` are the heads of the rows.
+template <int Registers>
+__device__ __forceinline__ void make_scores(float (&s)[Registers], const Logits& logits,
+                                            const int (&positions)[2], const int (&head)[2],
+                                            int key) {
+  using namespace config;
+  if constexpr (kLogits) {
+    const float inner = logits.scale / logits.cap;
+    float slope[2] = {0, 0};
+    if constexpr (bias == bias_alibi) {
+      slope[0] = logits.slopes[head[0]];
+      slope[1] = logits.slopes[head[1]];
+    }
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      float x = s[i];
+      if constexpr (softcap == softcap_tanh) {
+        x = logits.cap * (1 - 2 / (1 + exp2_fast(2 * kLog2E * inner * x)));
+      } else {
+        x *= logits.scale;
+      }
+      if constexpr (bias == bias_alibi) {
+        const int half = register_row(i) / 8;
+        const int distance = positions[half] - key - accumulator_column() - register_column(i);
+        x -= slope[half] * fabsf(static_cast<float>(distance));
+      }
+      s[i] = x;
+    }
+  } else if (logits.scale < 0) {
+#pragma unroll
+    for (float& x : s) x = -x;
+  }
+}
+
+// Hides the keys that a row does not see.
+template <int Registers>
+__device__ __forceinline__ void hide(float (&s)[Registers], const int (&positions)[2], int keys,
+                                     int key) {
+  using namespace config;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int end = mask == mask_none ? keys : min(keys, positions[half] + 1);
+    const int last = end - key - accumulator_column();
+    const int first = positions[half] - (window - 1) - key - accumulator_column();
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      if (register_row(i) != half * 8) continue;
+      bool seen = register_column(i) < last;
+      if constexpr (mask == mask_window) seen = seen && register_column(i) >= first;
+      if (!seen) s[i] = hidden_score();
+    }
+  }
+}
+
+}  // namespace kernwright

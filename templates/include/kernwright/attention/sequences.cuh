@@ -1,0 +1,98 @@
+#pragma once
+// Where the tokens of a sequence lie, and which of its keys a query sees. For the operation
+// attention, whose flags and constant dims it reads.
+
+#include <kernwright/config.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/tma.cuh>
+
+namespace kernwright {
+
+// The sequences of a launch. Arrays that the flags do not ask for are null.
+struct Sequences {
+  const int* q_offsets;
+  const int* kv_offsets;
+  const int* kv_lengths;
+  const int* page_table;
+  int batch, q_len, kv_len, q_tokens, pages, table_columns;
+};
+
+// One sequence: its number of queries and keys, its first tokens in q and o, and in k and v, and
+// where along the outermost dim these lie.
+struct Sequence {
+  int number, queries, keys;
+  int q_first = 0, kv_first = 0;
+  int q_batch, kv_batch;
+
+  __device__ __forceinline__ Sequence(int number, const Sequences& of)
+      : number(number), queries(of.q_len), keys(of.kv_len), q_batch(number), kv_batch(number) {
+    using namespace config;
+    if constexpr (lengths == lengths_ragged) {
+      q_first = of.q_offsets[number];
+      queries = of.q_offsets[number + 1] - q_first;
+      q_batch = kv_batch = 0;
+      if constexpr (cache == cache_contiguous) {
+        kv_first = of.kv_offsets[number];
+        keys = of.kv_offsets[number + 1] - kv_first;
+      }
+    }
+    if constexpr (lengths == lengths_kv || (lengths == lengths_ragged && cache == cache_paged)) {
+      keys = of.kv_lengths[number];
+    }
+  }
+
+  // The position among the keys of query 0.
+  __device__ __forceinline__ int shift() const { return keys - queries; }
+  // The keys that queries [first, end) see between them: [first_key, end_key).
+  __device__ __forceinline__ int first_key(int first) const {
+    using namespace config;
+    return mask == mask_window ? max(0, first + shift() - (window - 1)) : 0;
+  }
+  __device__ __forceinline__ int end_key(int end) const {
+    using namespace config;
+    return mask == mask_none ? keys : min(keys, min(end, queries) + shift());
+  }
+};
+
+// The place in q and o of a token of a sequence's head: the row of its tensor, and the head's first
+// element in the row. `ld` is the distance of rows.
+__device__ __forceinline__ long long element_of(const Sequence& sequence, int token, int head,
+                                                int tokens, int ld, int width) {
+  using namespace config;
+  const long long at = sequence.q_first + token;
+  if constexpr (layout == layout_bshd) {
+    return (sequence.q_batch * static_cast<long long>(tokens) + at) * ld + head * width;
+  } else {
+    return ((sequence.q_batch * static_cast<long long>(heads) + head) * tokens + at) * ld;
+  }
+}
+
+// Loads `Boxes` boxes of 64 elements along the head of `Pieces` times `Keys` tokens from `key` on,
+// each lane of the warp some of them. A box lies `Keys * Pieces` rows of 128 bytes behind the one
+// before it. Tokens behind those of the tensor, and pages that a sequence does not have, load as
+// zeros.
+template <int Boxes, int Pieces, int Keys>
+__device__ __forceinline__ void load_tokens(unsigned destination, const TensorMap& map,
+                                            unsigned full, const Sequences& of,
+                                            const Sequence& sequence, int key, int kv_head) {
+  using namespace config;
+  constexpr int kRowBytes = 128, kElements = kRowBytes / sizeof(dtype_t);
+  for (int i = threadIdx.x % 32; i < Boxes * Pieces; i += 32) {
+    const int box = i % Boxes, piece = i / Boxes;
+    int token = sequence.kv_first + key + piece * Keys;
+    int outer = sequence.kv_batch;
+    if constexpr (cache == cache_paged) {
+      const long long line = static_cast<long long>(sequence.number) * of.table_columns;
+      outer = token < sequence.keys ? of.page_table[line + token / page] : of.pages;
+      token %= page;
+    }
+    const unsigned to = destination + (box * Keys * Pieces + piece * Keys) * kRowBytes;
+    if constexpr (layout == layout_bshd) {
+      tma_load(to, map, {box * kElements, kv_head, token, outer}, full);
+    } else {
+      tma_load(to, map, {box * kElements, token, kv_head, outer}, full);
+    }
+  }
+}
+
+}  // namespace kernwright

@@ -1,0 +1,123 @@
+#pragma once
+// The softmax of rows whose scores come tile by tile, as the accumulators of a warpgroup's products
+// (wgmma_tile.cuh): 64 rows, of which a thread has parts of two, and four lanes share a row.
+//
+// Every row keeps the largest score so far and the sum of all weights so far, relative to it. A
+// tile's scores become weights, e^(score - largest); where the largest grows, what was summed
+// before is multiplied by a factor. At the end a row's results are divided by its sum.
+//
+//   for each tile:   its scores; hide what is not seen by kHidden
+//                    exponentiate(scores, factor)
+//                    rescale(sums, factor), before the tile's weights are multiplied and added
+//   at the end:      finish(...), then all sums times the inverse that it gives
+//
+// Scores are counted in units whose product with `unit`, which is positive, has base 2: the
+// multiplication by 1 / ln 2 and by the scale of the scores is one with the subtraction.
+
+#include <kernwright/math/exp.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/tile/wgmma_tile.cuh>
+
+namespace kernwright {
+
+// The score of what is not seen.
+__device__ __forceinline__ float hidden_score() { return __int_as_float(0xff800000); }
+
+// Over the four lanes that share a row.
+__device__ __forceinline__ float row_max(float x) {
+  x = larger(x, __shfl_xor_sync(~0u, x, 1));
+  return larger(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ __forceinline__ float row_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// What is multiplied into the sums of a thread's two rows.
+using RowFactors = float[2];
+
+template <int Registers>
+__device__ __forceinline__ void rescale(float (&sums)[Registers], const RowFactors& factor) {
+#pragma unroll
+  for (int i = 0; i < Registers; ++i) sums[i] *= factor[register_row(i) / 8];
+}
+
+class SoftmaxTile {
+ public:
+  __device__ __forceinline__ explicit SoftmaxTile(float unit = 1) : unit_(unit) {}
+
+  // Turns the scores of the next tile into weights. `factor` is for what was summed before.
+  template <int Registers>
+  __device__ __forceinline__ void exponentiate(float (&scores)[Registers], RowFactors& factor) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float largest = row_max(largest_of(scores, half));
+      // A row that has seen nothing yet has weights of zero and not of NaN.
+      const float base = largest == hidden_score() ? 0.0f : largest * unit_;
+      factor[half] = exp2_fast(largest_[half] * unit_ - base);
+      largest_[half] = largest;
+      float sums[2] = {sum_[half] * factor[half], 0};
+#pragma unroll
+      for (int i = 0; i < Registers; ++i) {
+        if (register_row(i) != half * 8) continue;
+        scores[i] = exp2_fast(scores[i] * unit_ - base);
+        sums[i % 2] += scores[i];
+      }
+      sum_[half] = sums[0] + sums[1];
+    }
+  }
+
+  // A row's largest score in base 2, and its sum relative to that, to be merged with others.
+  __device__ __forceinline__ void part(int half, float& largest, float& sum) const {
+    sum = row_sum(sum_[half]);
+    largest = largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_;
+  }
+
+  // What a row's sums are multiplied by to become its result: 0 for a row that saw nothing.
+  // `log2_sum` is the base-2 logarithm of the sum of all e^score, minus infinity for such a row.
+  __device__ __forceinline__ void finish(RowFactors& inverse, RowFactors& log2_sum) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float sum = row_sum(sum_[half]);
+      inverse[half] = sum == 0 ? 0.0f : 1 / sum;
+      log2_sum[half] = sum == 0 ? hidden_score() : largest_[half] * unit_ + __log2f(sum);
+    }
+  }
+
+  // The same with one more score in each sum, a sink, that has no value to add. It is given in
+  // base 2.
+  __device__ __forceinline__ void finish(float sink, RowFactors& inverse,
+                                         RowFactors& log2_sum) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float seen = largest_[half] * unit_;
+      const float largest = larger(seen, sink);
+      const float factor = exp2_fast(seen - largest);
+      const float sum = row_sum(sum_[half]) * factor + exp2_fast(sink - largest);
+      inverse[half] = factor / sum;
+      log2_sum[half] = largest + __log2f(sum);
+    }
+  }
+
+ private:
+  // Four maxima side by side, since each waits for the one before it.
+  template <int Registers>
+  __device__ __forceinline__ float largest_of(const float (&scores)[Registers], int half) const {
+    float parts[4];
+#pragma unroll
+    for (float& part : parts) part = largest_[half];
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      if (register_row(i) != half * 8) continue;
+      float& part = parts[i / 4 % 2 * 2 + i % 2];
+      part = larger(part, scores[i]);
+    }
+    return larger(larger(parts[0], parts[1]), larger(parts[2], parts[3]));
+  }
+
+  float unit_;
+  float largest_[2] = {hidden_score(), hidden_score()};
+  float sum_[2] = {0, 0};  // this thread's part
+};
+
+}  // namespace kernwright
