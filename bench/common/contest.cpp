@@ -45,8 +45,8 @@ Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const Probl
   if (!bound) return bound.error();
   auto shapes = bound->operation().tensor_shapes(bound->problem());
   if (!shapes) return shapes.error();
-  auto drawer = InputDrawer::make(*bench.device, core.pool(), *named->operation, named->problem,
-                                  core.catalog());
+  auto drawer = InputDrawer::make(*bench.device, core.builder().pool(), bound->operation(),
+                                  bound->problem(), core.catalog());
   if (!drawer) return drawer.error();
   auto sets = BufferSets::make(*bench.device, *bench.data_ops, *std::move(shapes), L2State::cold,
                                kSeed, {.drawer = *std::move(drawer)});
