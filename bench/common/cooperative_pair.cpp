@@ -147,7 +147,7 @@ Result<RowPair> make_row_pair(const Catalog& catalog, const DeviceProfile& profi
   }
   // What the first wrote is not read only in a kernel that holds both.
   for (auto& [name, text] : pair.request.headers) {
-    if (name == "second/row.cuh") replace_all(text, "Load::read_only", "Load::plain");
+    if (name == "second/rows/row.cuh") replace_all(text, "Load::read_only", "Load::plain");
   }
   pair.request.source += kPair;
   return pair;

@@ -62,7 +62,7 @@ struct Lengths {
     const double share = static_cast<double>(rank) / static_cast<double>(count);
     const double power =
         static_cast<double>(longest) * static_cast<double>(count) / static_cast<double>(total);
-    return static_cast<long long>(static_cast<double>(total) * pow(share, power));
+    return static_cast<long long>(static_cast<double>(total) * exp(power * log(share)));
   }
   __device__ long long operator()(long long rank) const {
     return total == longest * count ? longest : before(rank + 1) - before(rank);

@@ -65,8 +65,8 @@ TEST_F(CooperativePairToolkitTest, WhatTheFirstWroteIsNotReadAsIfItNeverChanged)
     ADD_FAILURE() << "no " << header;
     return false;
   };
-  EXPECT_TRUE(reads_only("first/row.cuh"));
-  EXPECT_FALSE(reads_only("second/row.cuh"));
+  EXPECT_TRUE(reads_only("first/rows/row.cuh"));
+  EXPECT_FALSE(reads_only("second/rows/row.cuh"));
 }
 
 TEST_F(CooperativePairToolkitTest, ABlockPerRowIsForFewRows) {

@@ -42,7 +42,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
   }
 
   /// The operation's example, or with what is matched by bucket at 1 for a template of small sizes,
-  /// or with the flag that the template is for.
+  /// or with the flag that the template is for, or with one such dim at 1.
   Problem example() const {
     const auto suits = [&](const Problem& problem) {
       return applies(made_, operation_, problem, device()).has_value();
@@ -56,6 +56,10 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
         if (problem && suits(*problem)) return *problem;
       }
     }
+    for (const Problem& flat : with_one_bucket_at_one(1)) {
+      const auto problem = operation_.normalize(flat);
+      if (problem && suits(*problem)) return *problem;
+    }
     ADD_FAILURE() << GetParam() << " applies to no variation of the example";
     return operation_.example;
   }
@@ -68,6 +72,24 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
       size = std::max<std::int64_t>(size / divisor, 1);
     }
     return Problem::make(operation_.name, dims, operation_.example.flags());
+  }
+
+  /// The example with one dim that is matched by bucket at 1 and the others `multiple` times as
+  /// large, for each such dim.
+  std::vector<Problem> with_one_bucket_at_one(std::int64_t multiple) const {
+    const auto in_buckets = [&](const std::string& name) {
+      return find_named(operation_.dims, name)->match == DimMatch::bucket;
+    };
+    std::vector<Problem> problems;
+    for (const auto& [flat, extent] : operation_.example.dims()) {
+      if (!in_buckets(flat)) continue;
+      Problem::Dims dims = operation_.example.dims();
+      for (auto& [name, size] : dims) {
+        if (in_buckets(name)) size = name == flat ? 1 : size * multiple;
+      }
+      problems.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    return problems;
   }
 
   /// Problems that between them reach every value: the example, smaller and odd ones, in every
@@ -97,6 +119,11 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
       for (auto& [name, size] : dims) size = std::max<std::int64_t>(size / divisor, 1);
       dims.back().second = operation_.example.dims().back().second * 16;
       shapes.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    for (const std::int64_t multiple : {1, 16}) {
+      for (Problem& problem : with_one_bucket_at_one(multiple)) {
+        shapes.push_back(std::move(problem));
+      }
     }
     Problem::Dims flat = operation_.example.dims();
     flat.front().second *= 16;

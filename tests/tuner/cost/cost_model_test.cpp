@@ -57,8 +57,8 @@ TEST_F(CostModelTest, TheRooflineIsTheLargestOfItsTerms) {
 TEST_F(CostModelTest, SpecialFunctionsHaveARateOfTheirOwn) {
   const double pairs = 8 * 16 * 2048.0 * 2048;
   const double special_us = pairs / (16 * 132 * h200_.sm_clock_mhz);
-  EXPECT_GT(special_us, 2 * pairs * 2 * 64 / (h200_.dense_16bit_tflops * 1e6));
-  EXPECT_NEAR(roofline("attention batch=8 heads=16 q_len=2048 kv_len=2048 head_dim=64 dtype=bf16"),
+  EXPECT_GT(special_us, 2 * pairs * 2 * 32 / (h200_.dense_16bit_tflops * 1e6));
+  EXPECT_NEAR(roofline("attention batch=8 heads=16 q_len=2048 kv_len=2048 head_dim=32 dtype=bf16"),
               special_us, 0.01);
   EXPECT_NEAR(roofline("attention batch=8 heads=16 q_len=2048 kv_len=2048 head_dim=256 dtype=bf16"),
               2 * pairs * 2 * 256 / (h200_.dense_16bit_tflops * 1e6), 0.01);
