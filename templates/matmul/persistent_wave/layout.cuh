@@ -23,10 +23,6 @@ constexpr int kChunks =
     (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
 constexpr int kAddendStages = (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // after the operands
-// Whether a consumer arrives at the cluster's last barrier before it stores its last tile. It has
-// released all stages by then. An arrival that releases waits for the stores before it, which takes
-// half a microsecond after them.
-constexpr bool kArrivesEarly = kCluster > 1 && !PINGPONG && kAddendStages == 0;
 // B as [k, n] is loaded in boxes of 64 columns and the whole depth of a stage; a cluster shares it
 // in slices of k. B as [n, k] is loaded in SLICES boxes of rows for each kBoxK of k. If SLICES is
 // less than CM, the blocks that share B take turns: block r loads all of B in every CM-th stage
