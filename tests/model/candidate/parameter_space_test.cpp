@@ -7,8 +7,7 @@ namespace kernwright {
 namespace {
 
 ParameterSpace small_space() {
-  return ParameterSpace(
-      {{"A", {1, 2}, Binding::compile}, {"B", {10, 20, 30}, Binding::runtime}});
+  return ParameterSpace({{"A", {1, 2}, Binding::compile}, {"B", {10, 20, 30}, Binding::runtime}});
 }
 
 TEST(ParameterSpaceTest, LastParameterRunsFastest) {
