@@ -64,12 +64,12 @@ TEST_F(AttentionContractTest, ALayoutIsAnOrderOfTheDims) {
 TEST_F(AttentionContractTest, TokensMayLieInWiderRows) {
   // q, k and v of one product: rows of (4 + 2 * 2) * 16 elements.
   const auto packed = shapes("ldq=128 ldk=128 ldv=128");
-  EXPECT_EQ(packed.at("q").pitches, (Sizes{3 * 128, 128, 16}));
-  EXPECT_EQ(packed.at("k").pitches, (Sizes{5 * 128, 128, 16}));
+  EXPECT_EQ(packed.at("q").pitches, (Sizes{384, 128, 16}));
+  EXPECT_EQ(packed.at("k").pitches, (Sizes{640, 128, 16}));
   EXPECT_EQ(packed.at("q").bytes(), 2 * (5 * 128 + 64));
   EXPECT_TRUE(packed.at("o").pitches.empty());
   const auto heads = shapes("layout=bhsd ldq=24");
-  EXPECT_EQ(heads.at("q").pitches, (Sizes{4 * 3 * 24, 3 * 24, 24}));
+  EXPECT_EQ(heads.at("q").pitches, (Sizes{288, 72, 24}));
   EXPECT_NE(refusal("ldq=56").find("56 < 64"), std::string::npos);
   EXPECT_NE(refusal("ldq=68").find("whole vectors of 16 bytes"), std::string::npos);
 }
@@ -124,7 +124,7 @@ TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
   for (const std::int64_t queries : {1, 2, 7, 16}) {
     for (const std::int64_t keys : {1, 5, 16, 40}) {
       const std::string sizes = concat("q_len=", queries, " kv_len=", keys);
-      const std::int64_t unit = 2 * 2 * 4 * (16 + 16);
+      const std::int64_t unit = std::int64_t{2} * 2 * 4 * (16 + 16);
       EXPECT_EQ(value(attention_.flops, "", sizes), unit * queries * keys) << sizes;
       EXPECT_EQ(value(attention_.flops, "mask=causal", sizes), unit * pairs(queries, keys, 0))
           << sizes;
@@ -137,12 +137,12 @@ TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
     }
   }
   const std::string decode = "q_len=1 kv_len=4096";
-  const std::int64_t tokens = 2 * 1 * 4 * (16 + 16) * 2;
-  EXPECT_EQ(value(attention_.bytes, "", decode), tokens + 2 * 4096 * 2 * 32 * 2);
+  const std::int64_t tokens = std::int64_t{2} * 4 * (16 + 16) * 2;
+  EXPECT_EQ(value(attention_.bytes, "", decode), tokens + std::int64_t{2} * 4096 * 2 * 32 * 2);
   EXPECT_EQ(value(attention_.bytes, "mask=window window=128 lse=natural", decode),
-            tokens + 2 * 128 * 2 * 32 * 2 + 4 * 2 * 4);
+            tokens + std::int64_t{2} * 128 * 2 * 32 * 2 + 32);
   EXPECT_EQ(value(attention_.bytes, "lengths=kv kv_total=5000", decode),
-            tokens + 2 * 2500 * 2 * 32 * 2);
+            tokens + std::int64_t{2} * 2500 * 2 * 32 * 2);
 }
 
 TEST_F(AttentionContractTest, ScaleIsThatOfTheHeadUnlessGiven) {

@@ -67,9 +67,9 @@ class InputDrawerTest : public ::testing::Test {
   Problem problem() const {
     return operation().normalize(Problem::make("drawn", {{"n", 8}}, {})).value();
   }
-  Result<BufferSets> make_sets(CheckedSets checked) {
+  Result<BufferSets> make_sets(const CheckedSets& checked) {
     return BufferSets::make(*device_, *ops_, operation().tensor_shapes(problem()).value(),
-                            L2State::cold, 5, std::move(checked));
+                            L2State::cold, 5, checked);
   }
   static const float* floats(DevicePointer at) { return reinterpret_cast<const float*>(at); }
 

@@ -16,17 +16,13 @@ namespace {
 const std::map<std::string, std::vector<std::string>>& problems_of_operations() {
   static const std::map<std::string, std::vector<std::string>> problems = {
       {"attention",
-       {"attention batch=2 heads=6 kv_heads=2 q_len=130 kv_len=300 head_dim=64 dtype=bf16 "
-        "lse=natural",
-        "attention batch=3 heads=6 kv_heads=2 q_len=1 kv_len=1500 head_dim=128 dtype=bf16 "
-        "sink=head "
-        "lse=base2",
-        "attention batch=3 heads=2 q_len=70 kv_len=300 kv_total=700 head_dim=72 dtype=fp16 "
-        "lengths=kv",
-        "attention batch=3 heads=4 kv_heads=2 q_len=100 kv_len=200 q_total=150 kv_total=350 "
-        "head_dim=64 dtype=fp16 lengths=ragged mask=causal",
-        "attention batch=3 heads=6 kv_heads=2 q_len=4 kv_len=300 kv_total=700 page=16 head_dim=64 "
-        "dtype=bf16 lengths=kv cache=paged mask=causal"}},
+       {"attention batch=2 heads=3 q_len=130 kv_len=300 head_dim=64 dtype=bf16 lse=base2",
+        "attention batch=3 heads=6 kv_heads=2 q_len=1 kv_len=999 head_dim=64 dtype=bf16 sink=head",
+        "attention batch=2 heads=2 q_len=9 kv_len=99 kv_total=150 head_dim=8 dtype=fp16 lengths=kv",
+        std::string("attention batch=3 heads=4 kv_heads=2 q_len=100 kv_len=200 q_total=150 ") +
+            "kv_total=350 head_dim=64 dtype=fp16 lengths=ragged mask=causal",
+        std::string("attention batch=3 heads=6 kv_heads=2 q_len=4 kv_len=300 kv_total=700 ") +
+            "page=16 head_dim=64 dtype=bf16 lengths=kv cache=paged mask=causal"}},
       {"bias_activation",
        {"bias_activation rows=1003 columns=1000 dtype=bf16",
         "bias_activation rows=301 columns=4104 dtype=fp32 residual=add",
