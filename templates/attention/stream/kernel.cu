@@ -12,6 +12,7 @@
 // memory. What more splits there are leave theirs in a workspace, and the last block of a head adds
 // them up. A counter tells who is last; that block leaves it at zero.
 
+#include <kernwright/attention/plain_row.cuh>
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
@@ -137,8 +138,8 @@ __device__ __forceinline__ void load_queries(unsigned (&a)[M_TILES][kStepsD][4],
       const bool is_row = row < rows;
       const dtype_t* from = q;
       if (is_row) {
-        from += element_of(share.sequence, query_of(row), head_of(row, share.kv_head), q_tokens,
-                           ldq, head_dim);
+        from += query_place(share.sequence, query_of(row), head_of(row, share.kv_head), q_tokens,
+                            ldq, head_dim);
       }
 #pragma unroll
       for (int step = 0; step < kStepsD; ++step) {
@@ -252,6 +253,32 @@ __device__ __forceinline__ void consume(Sums (&sums)[M_TILES], SoftmaxTile (&sof
   }
 }
 
+// Computes those of the warp's rows again that a value may have reached that they do not see. The
+// sums of tile `m` lie in shared memory already.
+__device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTile& softmax, int m,
+                                               const Operands& from, const Sequences& of,
+                                               const Share& share, const Logits& logits,
+                                               Addresses at, int warp) {
+  const NotFinite not_finite(sums);
+  if (!not_finite.any()) return;
+  RowFactors largest, sum;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) softmax.part(half, largest[half], sum[half]);
+#pragma unroll 1
+  for (int i = 0; i < 16; ++i) {
+    const int row = m * 16 + i;
+    PlainRow plain(of_row(largest, i));
+    if (!not_finite.has(i) || query_of(row) >= share.sequence.queries) continue;
+    for (int key = share.begin + warp * kKeys; key < share.end; key += kTile) {
+      plain.add(from, of, share.sequence, query_of(row), head_of(row, share.kv_head), logits, key,
+                min(key + kKeys, share.end));
+    }
+    plain.each([&](int column, float x) {
+      store_number(at.sums(warp, row) + column * 4, __float_as_int(x));
+    });
+  }
+}
+
 // What several parts of a row are together.
 struct Whole {
   float largest = hidden_score(), sum = 0;
@@ -284,7 +311,7 @@ struct Results {
     uint2 words = {pack_pair<dtype_t>(whole.values.x * inverse, whole.values.y * inverse),
                    pack_pair<dtype_t>(whole.values.z * inverse, whole.values.w * inverse)};
     *reinterpret_cast<uint2*>(
-        o + group * 4 + element_of(sequence, query_of(row), head, q_tokens, ldo, head_dim_v)) =
+        o + group * 4 + query_place(sequence, query_of(row), head, q_tokens, ldo, head_dim_v)) =
         words;
     if (lse != lse_none && group == 0) {
       const long long line = sequence.q_batch * static_cast<long long>(heads) + head;
@@ -298,20 +325,21 @@ struct Results {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_stream(const dtype_t* __restrict__ q, const __grid_constant__ TensorMap map_k,
+    attention_stream(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
+                     const dtype_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
                      const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
                      const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
                      const int* __restrict__ page_table, const float* __restrict__ sinks,
                      const float* __restrict__ slopes, dtype_t* __restrict__ o,
                      float* __restrict__ lse_out, int* counters, float4* partial_sums,
-                     Part* partials, int batch, int q_len, int kv_len, int q_tokens, int pages,
-                     int table_columns, int ldq, int ldo, int splits, int split_keys, float scale,
-                     float cap) {
+                     Part* partials, int batch, int q_len, int kv_len, int q_tokens, int kv_tokens,
+                     int pages, int table_columns, int ldq, int ldk, int ldv, int ldo, int splits,
+                     int split_keys, float scale, float cap) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,
-                     q_len,     kv_len,     q_tokens,   pages,      table_columns};
+  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
+                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
   if (warp == WARPS && elect_one()) {
     tma_prefetch(map_k);
     tma_prefetch(map_v);
@@ -363,6 +391,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         store_shared_pair(at.parts() + (warp * kRows + row) * sizeof(Part),
                           __float_as_uint(largest), __float_as_uint(sum));
       }
+    }
+    // Queries of one position see the same keys.
+    if (mask != mask_none && share.sequence.queries > 1) {
+      __syncwarp();
+      add_plain_rows(sums[m], softmax[m], m, {q, k, v, ldq, ldk, ldv}, of, share, logits, at, warp);
     }
   }
   named_barrier_sync(1, kConsumers);

@@ -16,9 +16,11 @@
 //
 // Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
 // not. Values that no query sees may be anything, and zero times NaN is NaN: they are overwritten
-// by zeros in shared memory.
+// by zeros in shared memory. A value that some queries of a tile see and others do not is NaN or
+// infinite hardly ever: rows with such sums are computed again without tiles.
 
 #include "layout.cuh"
+#include <kernwright/attention/plain_row.cuh>
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
@@ -151,11 +153,33 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
     const int row = i / kGroups, group = i % kGroups;
     if (row >= left) break;
     dtype_t* to = o + group * 8 +
-                  element_of(tile.sequence, tile.row + row_in_tile + row, tile.head, q_tokens, ldo,
-                             head_dim_v);
+                  query_place(tile.sequence, tile.row + row_in_tile + row, tile.head, q_tokens, ldo,
+                              head_dim_v);
     *reinterpret_cast<float4*>(to) = load_quad(place(row_in_tile + row, group));
   }
   __syncwarp();
+}
+
+// Computes those of the warp's rows again that a value may have reached that they do not see.
+__device__ __forceinline__ void store_plain_rows(const NotFinite& not_finite,
+                                                 const SoftmaxTile& softmax,
+                                                 const RowFactors& inverse, const Operands& from,
+                                                 const Sequences& of, int row_in_tile,
+                                                 const Tile& tile, const Logits& logits,
+                                                 dtype_t* __restrict__ o, int ldo) {
+  RowFactors largest, sum;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) softmax.part(half, largest[half], sum[half]);
+#pragma unroll 1
+  for (int i = 0; i < 16; ++i) {
+    const int query = tile.row + row_in_tile + i;
+    const float factor = of_row(inverse, i);
+    PlainRow row(of_row(largest, i));
+    if (!not_finite.has(i) || query >= tile.sequence.queries) continue;
+    row.add(from, of, tile.sequence, query, tile.head, logits, 0, tile.sequence.keys);
+    dtype_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
+    row.each([&](int column, float x) { to[column] = from_float<dtype_t>(x * factor); });
+  }
 }
 
 __device__ __forceinline__ void store_lse(const RowFactors& log2_sum, int row_in_tile,
@@ -284,10 +308,11 @@ class Worker {
 };
 
 // Run by one warpgroup.
-__device__ __forceinline__ void consume(const Sequences& of, const Logits& logits, Addresses at,
-                                        int tiles, int section, int group,
-                                        const float* __restrict__ sinks, dtype_t* __restrict__ o,
-                                        float* __restrict__ lse_out, int ldo) {
+__device__ __forceinline__ void consume(const Operands& from, const Sequences& of,
+                                        const Logits& logits, Addresses at, int tiles, int section,
+                                        int group, const float* __restrict__ sinks,
+                                        dtype_t* __restrict__ o, float* __restrict__ lse_out,
+                                        int ldo) {
   Worker worker(at, group);
   QueryPipeline queries(at.query_barriers());
   NumberPipeline numbers(at.number_barriers());
@@ -320,6 +345,12 @@ __device__ __forceinline__ void consume(const Sequences& of, const Logits& logit
       queries.consumer_release(stage);
     }
     queries.advance();
+    if constexpr (mask != mask_none) {
+      const NotFinite not_finite(sums);
+      if (not_finite.any()) {
+        store_plain_rows(not_finite, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
+      }
+    }
     if constexpr (lse != lse_none) {
       store_lse(log2_sum, row_in_tile, tile, lse_out, of.q_tokens);
     }
@@ -335,20 +366,21 @@ __device__ __forceinline__ void consume(const Sequences& of, const Logits& logit
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_wave(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-                   const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
-                   const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
-                   const int* __restrict__ page_table, const float* __restrict__ sinks,
-                   const float* __restrict__ slopes, dtype_t* __restrict__ o,
-                   float* __restrict__ lse_out, int* counters, int batch, int q_len, int kv_len,
-                   int q_tokens, int pages, int table_columns, int ldo, int section, float scale,
-                   float cap) {
+    attention_wave(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
+                   const dtype_t* __restrict__ v, const __grid_constant__ TensorMap map_q,
+                   const __grid_constant__ TensorMap map_k, const __grid_constant__ TensorMap map_v,
+                   const int* __restrict__ q_offsets, const int* __restrict__ kv_offsets,
+                   const int* __restrict__ kv_lengths, const int* __restrict__ page_table,
+                   const float* __restrict__ sinks, const float* __restrict__ slopes,
+                   dtype_t* __restrict__ o, float* __restrict__ lse_out, int* counters, int batch,
+                   int q_len, int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns,
+                   int ldq, int ldk, int ldv, int ldo, int section, float scale, float cap) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
   const bool first_warp = __shfl_sync(~0u, threadIdx.x / 32, 0) == 0;
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,
-                     q_len,     kv_len,     q_tokens,   pages,      table_columns};
+  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
+                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
   const int tiles = (q_len + BM - 1) / BM * heads * batch;
   if (first_warp && elect_one()) {
     tma_prefetch(map_q);
@@ -370,6 +402,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   } else {
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
-    consume(of, {scale, cap, slopes}, at, tiles, section, role - 1, sinks, o, lse_out, ldo);
+    consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, at, tiles, section, role - 1, sinks,
+            o, lse_out, ldo);
   }
 }

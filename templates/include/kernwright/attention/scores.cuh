@@ -23,6 +23,25 @@ struct Logits {
 
   // What takes a score to base 2.
   __device__ __forceinline__ float unit() const { return kLogits ? kLog2E : fabsf(scale) * kLog2E; }
+
+  __device__ __forceinline__ float slope(int head) const {
+    return config::bias == config::bias_alibi ? slopes[head] : 0.0f;
+  }
+
+  // The score of a product of a query with the key `distance` before it.
+  __device__ __forceinline__ float score(float product, float slope, int distance) const {
+    using namespace config;
+    float x = product;
+    if constexpr (softcap == softcap_tanh) {
+      x = cap * (1 - 2 / (1 + exp2_fast(2 * kLog2E * (scale / cap) * x)));
+    } else if constexpr (kLogits) {
+      x *= scale;
+    } else if (scale < 0) {
+      x = -x;
+    }
+    if constexpr (bias == bias_alibi) x -= slope * fabsf(static_cast<float>(distance));
+    return x;
+  }
 };
 
 // Turns products into scores. Row 0 is at position `positions[0]` among the keys and row 8 at
@@ -31,28 +50,13 @@ template <int Registers>
 __device__ __forceinline__ void make_scores(float (&s)[Registers], const Logits& logits,
                                             const int (&positions)[2], const int (&head)[2],
                                             int key) {
-  using namespace config;
   if constexpr (kLogits) {
-    const float inner = logits.scale / logits.cap;
-    float slope[2] = {0, 0};
-    if constexpr (bias == bias_alibi) {
-      slope[0] = logits.slopes[head[0]];
-      slope[1] = logits.slopes[head[1]];
-    }
+    const float slope[2] = {logits.slope(head[0]), logits.slope(head[1])};
 #pragma unroll
     for (int i = 0; i < Registers; ++i) {
-      float x = s[i];
-      if constexpr (softcap == softcap_tanh) {
-        x = logits.cap * (1 - 2 / (1 + exp2_fast(2 * kLog2E * inner * x)));
-      } else {
-        x *= logits.scale;
-      }
-      if constexpr (bias == bias_alibi) {
-        const int half = register_row(i) / 8;
-        const int distance = positions[half] - key - accumulator_column() - register_column(i);
-        x -= slope[half] * fabsf(static_cast<float>(distance));
-      }
-      s[i] = x;
+      const int half = register_row(i) / 8;
+      const int distance = positions[half] - key - accumulator_column() - register_column(i);
+      s[i] = logits.score(s[i], slope[half], distance);
     }
   } else if (logits.scale < 0) {
 #pragma unroll

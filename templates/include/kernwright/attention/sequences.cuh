@@ -14,7 +14,9 @@ struct Sequences {
   const int* kv_offsets;
   const int* kv_lengths;
   const int* page_table;
-  int batch, q_len, kv_len, q_tokens, pages, table_columns;
+  int batch, q_len, kv_len;
+  int q_tokens, kv_tokens;  // of an entry of the outermost dim, where the cache is not paged
+  int pages, table_columns;
 };
 
 // One sequence: its number of queries and keys, its first tokens in q and o, and in k and v, and
@@ -54,16 +56,33 @@ struct Sequence {
   }
 };
 
-// The place in q and o of a token of a sequence's head: the row of its tensor, and the head's first
-// element in the row. `ld` is the distance of rows.
-__device__ __forceinline__ long long element_of(const Sequence& sequence, int token, int head,
-                                                int tokens, int ld, int width) {
+// Where a head's elements at a token begin. `entry` counts along the outermost dim, whose entries
+// have `tokens` of `all_heads` heads with `width` elements. `ld` is the distance of rows.
+__device__ __forceinline__ long long place_of(long long entry, long long token, int head,
+                                              long long tokens, int all_heads, int ld, int width) {
   using namespace config;
-  const long long at = sequence.q_first + token;
-  if constexpr (layout == layout_bshd) {
-    return (sequence.q_batch * static_cast<long long>(tokens) + at) * ld + head * width;
+  return layout == layout_bshd ? (entry * tokens + token) * ld + head * width
+                               : ((entry * all_heads + head) * tokens + token) * ld;
+}
+
+// In q and o, of a query of a sequence.
+__device__ __forceinline__ long long query_place(const Sequence& sequence, int query, int head,
+                                                 int tokens, int ld, int width) {
+  return place_of(sequence.q_batch, sequence.q_first + query, head, tokens, config::heads, ld,
+                  width);
+}
+
+// In k and v, of a key of a sequence.
+__device__ __forceinline__ long long key_place(const Sequence& sequence, int key, int kv_head,
+                                               const Sequences& of, int ld, int width) {
+  using namespace config;
+  if constexpr (cache == cache_paged) {
+    const long long line = static_cast<long long>(sequence.number) * of.table_columns;
+    return place_of(of.page_table[line + key / page], key % page, kv_head, page, kv_heads, ld,
+                    width);
   } else {
-    return ((sequence.q_batch * static_cast<long long>(heads) + head) * tokens + at) * ld;
+    return place_of(sequence.kv_batch, sequence.kv_first + key, kv_head, of.kv_tokens, kv_heads, ld,
+                    width);
   }
 }
 
