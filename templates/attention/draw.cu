@@ -8,13 +8,29 @@ using namespace kernwright::config;
 // window. An element depends on the seed and on what it stands for, so that the tensors of a set go
 // together.
 
-enum Set { kTiming, kExact, kCount };
+enum Set { kTiming, kExact, kCount, kNan };
 // What an element stands for.
-enum Stream { kQuery, kKey, kValue, kSink, kTarget, kLength, kOrder, kPages };
+enum Stream {
+  kQuery,
+  kKey,
+  kValue,
+  kSink,
+  kTarget,
+  kLength,
+  kOrder,
+  kPages,
+  kNanQuery,
+  kNanKey,
+  kNanValue,
+  kStreams
+};
 
 constexpr int kNoPage = 2147483647;
 // A query is a key times this: its own logit is then far above all others.
 constexpr float kLead = 16;
+// Keys at the end of a sequence among which the NaN set has NaN: few enough that most rows of a
+// long sequence see none.
+constexpr int kNanKeys = 256;
 
 // The finaliser of SplitMix64 on a counter.
 __device__ unsigned long long hash_at(unsigned long long seed, unsigned long long i) {
@@ -29,6 +45,8 @@ __device__ float normal(unsigned long long bits) {
   const float w = static_cast<float>(bits & 0xffffff) * 0x1p-24f;
   return sqrtf(-2 * logf(u)) * cospif(2 * w);
 }
+
+__device__ float not_a_number() { return __int_as_float(0x7fffffff); }
 
 __device__ float sign(unsigned long long bits) { return bits & 1 ? 1.0f : -1.0f; }
 
@@ -101,12 +119,24 @@ struct Draw {
                                      long long head, long long d) const {
     const unsigned long long place =
         static_cast<unsigned long long>((token * (q_heads + k_heads) + head) * (size + size_v) + d);
-    const unsigned long long of_sequence = static_cast<unsigned long long>(sequence) * 8 + stream;
+    const unsigned long long of_sequence =
+        static_cast<unsigned long long>(sequence) * kStreams + stream;
     return hash_at(hash_at(seed, of_sequence), place);
+  }
+
+  // Whether this is one of the elements that the NaN set has as NaN: one in each of every `often`
+  // heads of `head_size` elements.
+  __device__ bool is_nan(Stream stream, const Sequence& s, long long token, long long head,
+                         long long d, long long head_size, unsigned often) const {
+    if (set != kNan) return false;
+    const unsigned long long random = bits(stream, s.number, token, head, 0);
+    return random % often == 0 &&
+           static_cast<long long>((random >> 32) % static_cast<unsigned long long>(head_size)) == d;
   }
 
   // Element d of a key.
   __device__ float key(const Sequence& s, long long j, long long head, long long d) const {
+    if (j + kNanKeys >= s.keys && is_nan(kNanKey, s, j, head, d, size, 1024)) return not_a_number();
     const unsigned long long random = bits(kKey, s.number, j, head, d);
     if (set == kExact) return sign(random);
     // Of a count all logits of a query are equal, whatever the other elements are.
@@ -114,6 +144,9 @@ struct Draw {
   }
 
   __device__ float value(const Sequence& s, long long j, long long head, long long d) const {
+    const unsigned often = j + 4 >= s.keys ? 2 : 32;
+    if (j + kNanKeys >= s.keys && is_nan(kNanValue, s, j, head, d, size_v, often))
+      return not_a_number();
     const unsigned long long random = bits(kValue, s.number, j, head, d);
     if (set == kCount) return d == j % size_v ? 1.0f : 0.0f;
     if (set == kExact) return sign(random) * static_cast<float>(1 + (random >> 32) % 3);
@@ -121,7 +154,8 @@ struct Draw {
   }
 
   __device__ float query(const Sequence& s, long long i, long long head, long long d) const {
-    if (set == kTiming) return normal(bits(kQuery, s.number, i, head, d));
+    if (is_nan(kNanQuery, s, i, head, d, size, 256)) return not_a_number();
+    if (set == kTiming || set == kNan) return normal(bits(kQuery, s.number, i, head, d));
     if (set == kCount) {
       // Logits around 0, and for some heads far from it on either side.
       const float far[] = {0, -1024, 0, 512};
@@ -220,7 +254,7 @@ struct Draw {
       const long long rank = sequence_order(s.number);
       s.queries = q_lengths(rank);
       s.keys = k_lengths(rank);
-      if (set != kTiming && (lengths == lengths_kv || cache == cache_paged) &&
+      if ((set == kExact || set == kCount) && (lengths == lengths_kv || cache == cache_paged) &&
           lengths != lengths_full) {
         s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page_size, s.keys));
       }
@@ -268,3 +302,7 @@ extern "C" __global__ void attention_exact(PARAMETERS) { DRAW(kExact); }
 // All logits of a query are equal: the result is the mean of what it sees, and its lse the
 // logarithm of how much that is.
 extern "C" __global__ void attention_count(PARAMETERS) { DRAW(kCount); }
+
+// Normal, with NaN: in one of 256 queries, in one of 1024 keys and one of 32 values near the end of
+// a sequence, and in every second one of its last four values, which only some queries see.
+extern "C" __global__ void attention_nan(PARAMETERS) { DRAW(kNan); }

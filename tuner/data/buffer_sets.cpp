@@ -234,7 +234,7 @@ Result<void> BufferSets::draw(Device& device, DataOps& data_ops, int set, std::s
                               DevicePointer to) const {
   const TensorShape& shape = shapes_[tensor];
   KW_TRY(draw_numbers(data_ops, set, tensor, to));
-  if (set != kNanSet || !takes_nan(shape)) return {};
+  if (set != kNanSet || !takes_nan(shape) || draws_nan()) return {};
   const std::int64_t size = byte_size(shape.dtype);
   for (const std::int64_t i : nan_elements(shape, hash_at(seed_, kNanStream + tensor))) {
     const auto at = to + static_cast<DevicePointer>(shape.layout().place(i) * size);
@@ -258,11 +258,16 @@ Result<void> BufferSets::draw_numbers(DataOps& data_ops, int set, std::size_t te
                        hash_at(seed_, stream));
 }
 
+bool BufferSets::draws_nan() const {
+  return checked_.drawer && checked_.drawer->has(InputSet::nan);
+}
+
 /// All tensors of a set have one seed: an index of one lies within what it points into.
 Result<void> BufferSets::run_drawer(int set, std::size_t tensor, DevicePointer to) const {
-  const InputSet inputs = set == kExactSet   ? InputSet::exact
-                          : set == kCountSet ? InputSet::count
-                                             : InputSet::timing;
+  const InputSet inputs = set == kExactSet                ? InputSet::exact
+                          : set == kCountSet              ? InputSet::count
+                          : set == kNanSet && draws_nan() ? InputSet::nan
+                                                          : InputSet::timing;
   const bool as_set_zero = set == kNanSet || set == twin() || (set >= 0 && is_warm(tensor));
   const std::uint64_t stream = as_set_zero ? 0
                                : set < 0   ? kExactStream - static_cast<std::uint64_t>(set)

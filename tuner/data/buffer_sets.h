@@ -128,6 +128,8 @@ class BufferSets {
   std::int64_t checked_bytes() const;
   void watch();
   Result<void> draw_numbers(DataOps& data_ops, int set, std::size_t tensor, DevicePointer to) const;
+  /// Whether a kernel of the operation's own draws the NaN set.
+  bool draws_nan() const;
   Result<void> run_drawer(int set, std::size_t tensor, DevicePointer to) const;
 
   std::vector<TensorShape> shapes_;

@@ -33,7 +33,8 @@ Result<std::shared_ptr<const InputDrawer>> InputDrawer::make(Device& device, Com
   std::shared_ptr<InputDrawer> drawer(new InputDrawer(device));
   for (const auto& [set, kernel] : {std::pair{InputSet::timing, kernels.timing},
                                     {InputSet::exact, kernels.exact},
-                                    {InputSet::count, kernels.count}}) {
+                                    {InputSet::count, kernels.count},
+                                    {InputSet::nan, kernels.nan}}) {
     if (kernel.empty()) continue;
     auto plan = make_input_plan(operation, normalized, kernel, profile);
     if (!plan) return failed(plan.error());

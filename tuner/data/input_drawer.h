@@ -15,7 +15,7 @@
 namespace kernwright {
 
 /// Which of an operation's input kernels draws a set.
-enum class InputSet { timing, exact, count };
+enum class InputSet { timing, exact, count, nan };
 
 /// The input kernels of an operation, loaded for one problem. The device outlives it.
 class InputDrawer {
@@ -39,7 +39,7 @@ class InputDrawer {
   Device& device_;
   std::vector<TensorShape> tensors_;
   std::vector<double> scalars_;  ///< but for the seed
-  std::array<std::shared_ptr<LoadedProgram>, 3> programs_;
+  std::array<std::shared_ptr<LoadedProgram>, 4> programs_;
 };
 
 }  // namespace kernwright

@@ -403,7 +403,7 @@ class OperationReader {
   /// `json` names a file with a kernel for each set, which fills every input.
   void read_input_kernels(const JsonReader& json) {
     json.expect_keys(
-        {"draw", "timing", "exact", "exact_when", "count", "grid", "block", "arguments"});
+        {"draw", "timing", "exact", "exact_when", "count", "nan", "grid", "block", "arguments"});
     InputKernels kernels;
     kernels.source_file = json.required("draw").string();
     if (kernels.source_file.empty() || kernels.source_file.find('/') != std::string::npos) {
@@ -415,6 +415,9 @@ class OperationReader {
     if (!exact.is("none")) kernels.exact = exact.value_name();
     if (const JsonReader count = json.optional("count"); count.present()) {
       kernels.count = count.value_name();
+    }
+    if (const JsonReader nan = json.optional("nan"); nan.present()) {
+      kernels.nan = nan.value_name();
     }
     detail::ArgumentNames arguments;
     for (const Tensor& tensor : operation_.tensors) {

@@ -130,7 +130,8 @@ struct InputKernels {
   std::string timing;  ///< the name of the kernel
   std::string exact;   ///< empty: there is no exact set
   std::string count;   ///< empty: there is no count set
-  LaunchSpec launch;   ///< without the kernel
+  std::string nan;  ///< empty: the NaN set is drawn by `timing`, with NaN in places of any meaning
+  LaunchSpec launch;  ///< without the kernel
   std::string source_file;
   std::string source;
   std::vector<DeviceHeader> headers;  ///< files beside it, which it may include

@@ -253,8 +253,8 @@ __device__ __forceinline__ void consume(Sums (&sums)[M_TILES], SoftmaxTile (&sof
   }
 }
 
-// Computes those of the warp's rows again that a value may have reached that they do not see. The
-// sums of tile `m` lie in shared memory already.
+// Computes those of the warp's rows again that a value may have reached that they do not see. A row
+// with a score of NaN is NaN. The sums of tile `m` lie in shared memory already.
 __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTile& softmax, int m,
                                                const Operands& from, const Sequences& of,
                                                const Share& share, const Logits& logits,
@@ -267,8 +267,11 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
 #pragma unroll 1
   for (int i = 0; i < 16; ++i) {
     const int row = m * 16 + i;
-    PlainRow plain(of_row(largest, i));
-    if (!not_finite.has(i) || query_of(row) >= share.sequence.queries) continue;
+    const float row_largest = of_row(largest, i);
+    if (!not_finite.has(i) || isnan(row_largest) || query_of(row) >= share.sequence.queries) {
+      continue;
+    }
+    PlainRow plain(row_largest);
     for (int key = share.begin + warp * kKeys; key < share.end; key += kTile) {
       plain.add(from, of, share.sequence, query_of(row), head_of(row, share.kv_head), logits, key,
                 min(key + kKeys, share.end));

@@ -160,7 +160,8 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
   __syncwarp();
 }
 
-// Computes those of the warp's rows again that a value may have reached that they do not see.
+// Computes those of the warp's rows again that a value may have reached that they do not see. A row
+// with a score of NaN is NaN.
 __device__ __forceinline__ void store_plain_rows(const NotFinite& not_finite,
                                                  const SoftmaxTile& softmax,
                                                  const RowFactors& inverse, const Operands& from,
@@ -173,9 +174,9 @@ __device__ __forceinline__ void store_plain_rows(const NotFinite& not_finite,
 #pragma unroll 1
   for (int i = 0; i < 16; ++i) {
     const int query = tile.row + row_in_tile + i;
-    const float factor = of_row(inverse, i);
-    PlainRow row(of_row(largest, i));
-    if (!not_finite.has(i) || query >= tile.sequence.queries) continue;
+    const float factor = of_row(inverse, i), row_largest = of_row(largest, i);
+    if (!not_finite.has(i) || isnan(row_largest) || query >= tile.sequence.queries) continue;
+    PlainRow row(row_largest);
     row.add(from, of, tile.sequence, query, tile.head, logits, 0, tile.sequence.keys);
     dtype_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
     row.each([&](int column, float x) { to[column] = from_float<dtype_t>(x * factor); });

@@ -162,7 +162,7 @@ TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
       EXPECT_TRUE(reference) << reference.error().message;
       for (const std::string& kernel :
            {attention_.input_kernels->timing, attention_.input_kernels->exact,
-            attention_.input_kernels->count}) {
+            attention_.input_kernels->count, attention_.input_kernels->nan}) {
         const auto inputs = make_input_plan(attention_, problem, kernel, h200());
         EXPECT_TRUE(inputs) << inputs.error().message;
         EXPECT_NE(attention_.input_kernels->source.find(concat("void ", kernel, "(")),
@@ -171,7 +171,7 @@ TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
       }
     }
   }
-  EXPECT_EQ(planned, 36);
+  EXPECT_EQ(planned, 48);
 }
 
 }  // namespace

@@ -399,7 +399,7 @@ Result<Operation> with_input_kernels(std::string_view fields, std::string_view t
 TEST(OperationTest, KernelsOfItsOwnMayDrawTheInputs) {
   constexpr std::string_view kFields =
       R"("draw": "draw.cu", "timing": "of_time", "exact": "of_bits", "exact_when": "n > 2",
-         "count": "of_number", "grid": ["m"], "block": ["32"],
+         "count": "of_number", "nan": "of_nan", "grid": ["m"], "block": ["32"],
          "arguments": [{"tensor": "a"}, {"tensor": "w"}, {"scalar": "seed"}, {"scalar": "alpha"}])";
   const auto operation = with_input_kernels(kFields);
   ASSERT_TRUE(operation) << operation.error().message;
@@ -408,6 +408,7 @@ TEST(OperationTest, KernelsOfItsOwnMayDrawTheInputs) {
   EXPECT_EQ(kernels.timing, "of_time");
   EXPECT_EQ(kernels.exact, "of_bits");
   EXPECT_EQ(kernels.count, "of_number");
+  EXPECT_EQ(kernels.nan, "of_nan");
   const auto shapes = operation->tensor_shapes(scale_problem(2, 3)).value();
   EXPECT_EQ(shapes[0].draw.kind, DrawKind::kernel);
   EXPECT_FALSE(shapes[0].always);
@@ -432,7 +433,7 @@ TEST(OperationTest, KernelsOfItsOwnMayDrawTheInputs) {
   EXPECT_EQ(refused("of_bits", "none"), "o.json:13: inputs.exact_when: there are no exact inputs");
   EXPECT_EQ(refused("\"count\"", "\"counts\""),
             "o.json:14: inputs.counts: unknown key, known are draw, timing, exact, exact_when, "
-            "count, grid, block, arguments");
+            "count, nan, grid, block, arguments");
   EXPECT_EQ(refused("of_time", "of_time", R"("draw": "small_integers",)"),
             "o.json:13: inputs: tensor \"a\" is drawn by draw.cu and has a draw of its own, "
             "small_integers");

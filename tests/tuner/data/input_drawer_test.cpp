@@ -6,6 +6,7 @@
 
 #include "tests/doubles/fake_device.h"
 #include "tests/doubles/host_data_ops.h"
+#include "tests/model/samples.h"
 #include "tests/tuner/toy.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
@@ -51,7 +52,10 @@ class InputDrawerTest : public ::testing::Test {
       const std::string& kernel = plan.launches[0].kernel;
       ++given_[static_cast<int>(std::ranges::count_if(
           arguments.tensors, [](DevicePointer tensor) { return tensor != 0; }))];
-      const float which = kernel == "time" ? 1.0F : kernel == "bits" ? 2.0F : 3.0F;
+      const float which = kernel == "time"     ? 1.0F
+                          : kernel == "bits"   ? 2.0F
+                          : kernel == "number" ? 3.0F
+                                               : 4.0F;
       for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
         if (arguments.tensors[i] == 0) continue;
         const float written[] = {which, static_cast<float>(arguments.scalars[0]),
@@ -126,6 +130,19 @@ TEST_F(InputDrawerTest, AllTensorsOfASetHaveOneSeed) {
   EXPECT_EQ(with_nan[0], 1);
   EXPECT_EQ(with_nan[2], twin[2]);
   EXPECT_EQ(sets->watched().size(), 4U * 6) << "four zones and two inputs of each set";
+}
+
+TEST_F(InputDrawerTest, AKernelMayDrawTheNanSet) {
+  ASSERT_TRUE(publish_file(directory_ / "drawn/operation.json",
+                           replaced(kDrawn, R"("count": "number")", R"("nan": "not_numbers")")));
+  catalog_ = Catalog::load({directory_.path()}).value();
+  drawer_ = InputDrawer::make(*device_, pool_, operation(), problem(), *catalog_).value();
+  EXPECT_TRUE(drawer_->has(InputSet::nan));
+  const auto sets = make_sets({.nan = true, .drawer = drawer_});
+  ASSERT_TRUE(sets) << sets.error().message;
+  const float* const with_nan = floats(sets->address(BufferSets::kNanSet, 0));
+  EXPECT_EQ(with_nan[0], 4);
+  EXPECT_EQ(with_nan[2], floats(sets->address(0, 0))[2]) << "the seed of set 0";
 }
 
 TEST_F(InputDrawerTest, ThereIsNoCountSetUnlessItIsAskedFor) {
