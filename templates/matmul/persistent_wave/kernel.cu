@@ -139,6 +139,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     }
     load_addends(addends, schedule, pipeline, at);
   }
+  if constexpr (kCluster > 1) pipeline.producer_drain();
 }
 
 // With PINGPONG: lets the other consumer begin its tile. All stages of this tile have landed by
@@ -275,12 +276,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
     const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, m};
     consume(target, addends, schedule, pipeline, at, steps, role - 1);
-  }
-  // The other blocks still load for this one and arrive at its barriers until they have arrived
-  // here. This block's own arrivals at their barriers were sent before its last tile was stored. An
-  // arrival that releases would order them, and would wait for the stores too, which takes 0.5 us.
-  if constexpr (kCluster > 1) {
-    cluster_arrive_relaxed();
-    cluster_wait();
   }
 }

@@ -172,6 +172,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
     }
     pipeline.advance();
   }
+  if constexpr (CM > 1) pipeline.producer_drain();
 }
 
 // Issues `count` steps of 32 bytes of k of a stage, from step `first` on. They are added to d or,
@@ -453,7 +454,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       cluster_arrive_relaxed();
       cluster_wait();
     }
-    if constexpr (CM > 1) cluster_arrive();
   } else {
     prefetch_stages(b, k, ldb, tile.row_b, n, first, last);
     named_barrier_sync(1, THREADS);
@@ -466,7 +466,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     Sums sums;
     consume(sums, pipeline, at, first, last);
-    if constexpr (CM > 1) cluster_arrive();
     if constexpr (SUMS_IN_RING) {  // no block of the cluster reads its ring any more
       cluster_arrive_relaxed();
       cluster_wait();
@@ -491,9 +490,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       for (int i = 0; i < kFragments; ++i) deliver(i, threadIdx.x, unit_of(sums, i));
     }
   }
-  // The other block still loads for this one and arrives at its barriers until it has arrived here.
-  // Arriving releases: without that, its arrivals at the barriers may still be under way.
-  if constexpr (CM > 1) cluster_wait();
 }
 
 // Adds the sums of the slices and stores D. Each thread has one unit of a tile.

@@ -7,7 +7,8 @@
 // knows which stage comes next for them. The order of calls:
 //
 //   one thread    init(), mbarrier_init_fence(), then a barrier of the block or the cluster
-//   the producer  producer_acquire(bytes), loads that complete on full(), advance()
+//   the producer  producer_acquire(bytes), loads that complete on full(), advance(); in a cluster
+//                 producer_drain() at the end
 //   a consumer    consumer_wait(), reads of stage(), consumer_release(stage()), advance()
 //
 // A consumer may advance first and release the stage later, by its number. A consumer that leaves
@@ -58,6 +59,17 @@ class Pipeline {
   __device__ __forceinline__ void producer_acquire(unsigned bytes) const {
     producer_wait();
     mbarrier_arrive_expect(full(), bytes);
+  }
+
+  // Called by the producer of a cluster after its last load: waits until all stages have been
+  // released. Then no block loads for this one any more or arrives at its barriers, so that it may
+  // end whatever the others do.
+  __device__ __forceinline__ void producer_drain() {
+#pragma unroll
+    for (int i = 0; i < Stages; ++i) {
+      producer_wait();
+      advance();
+    }
   }
 
   // Waits until all bytes of the stage have landed.
