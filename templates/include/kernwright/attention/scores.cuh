@@ -33,7 +33,8 @@ struct Logits {
     using namespace config;
     float x = product;
     if constexpr (softcap == softcap_tanh) {
-      x = cap * (1 - 2 / (1 + exp2_fast(2 * kLog2E * (scale / cap) * x)));
+      // Fast division gives 0 where e^x is too large for it, which is the limit.
+      x = cap * (1 - __fdividef(2, 1 + exp2_fast(2 * kLog2E * (scale / cap) * x)));
     } else if constexpr (kLogits) {
       x *= scale;
     } else if (scale < 0) {
