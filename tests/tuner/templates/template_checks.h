@@ -26,19 +26,31 @@ class TemplateChecks : public GpuWorld {
     return list ? std::move(list).value() : CandidateList{};
   }
 
-  /// Compiles and checks `chosen` of `list` on inputs drawn from `seed`, at the depth of a finalist
-  /// against unmapped pages too; stops at a lost device.
-  void check(const Problem& problem, const CandidateList& list,
-             const std::vector<std::size_t>& chosen, std::uint64_t seed,
-             Runner::CheckDepth depth = Runner::CheckDepth::screening) {
-    const Operation& op = operation(problem.operation());
-    const bool finalist = depth == Runner::CheckDepth::finalist;
+  /// Starts to compile `chosen` of `list`.
+  std::vector<Build> compile(const CandidateList& list, const std::vector<std::size_t>& chosen) {
     std::vector<Build> kernels;
     kernels.reserve(chosen.size());
     for (const std::size_t i : chosen) {
       kernels.push_back(
           pool_->submit(render(list.candidates[i], *catalog_, device_->profile().sm_arch)));
     }
+    return kernels;
+  }
+
+  /// Compiles and checks `chosen` of `list`.
+  void check(const Problem& problem, const CandidateList& list,
+             const std::vector<std::size_t>& chosen, std::uint64_t seed,
+             Runner::CheckDepth depth = Runner::CheckDepth::screening) {
+    check(problem, list, chosen, compile(list, chosen), seed, depth);
+  }
+
+  /// Checks `chosen` of `list`, which are `kernels`, on inputs drawn from `seed`, at the depth of a
+  /// finalist against unmapped pages too; stops at a lost device.
+  void check(const Problem& problem, const CandidateList& list,
+             const std::vector<std::size_t>& chosen, const std::vector<Build>& kernels,
+             std::uint64_t seed, Runner::CheckDepth depth) {
+    const Operation& op = operation(problem.operation());
+    const bool finalist = depth == Runner::CheckDepth::finalist;
     const auto runner = open_runner(problem, seed, finalist);
     ASSERT_TRUE(runner) << runner.error().message;
     for (std::size_t i = 0; i < chosen.size(); ++i) {

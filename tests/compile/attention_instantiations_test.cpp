@@ -1,0 +1,165 @@
+// What the attention templates must compile to: free of warnings and of local memory, but for a few
+// spills of the portable one, and made of the instructions that they are written for. It is tested
+// for some instantiations of each, on an H200: those of the pairwise problems that have the most
+// pairs of values of parameters, dtypes, flags and sizes that the compiler sees.
+
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compile/cubin.h"
+#include "compile/render.h"
+#include "model/candidate/candidate_maker.h"
+#include "support/random.h"
+#include "support/text.h"
+#include "tests/compile/covering_set.h"
+#include "tests/compile/toolkit_world.h"
+#include "tests/model/attention_problems.h"
+
+namespace kernwright {
+namespace {
+
+class AttentionInstantiationsToolkitTest : public ToolkitWorld {
+ protected:
+  // Of each template; the compiles stay a matter of a minute.
+  static constexpr std::size_t kMost = 14;
+  // Of each problem; more add no pairs that the most diverse instantiations would have.
+  static constexpr std::size_t kCandidatesOfProblem = 6;
+
+  struct Compile {
+    std::string label;
+    Build result;
+    InstructionCounts count;  ///< of the kernel of the template's name
+  };
+
+  /// The instantiations of a template, compiled. Local memory holds no more than spills, of at most
+  /// so many bytes.
+  std::vector<Compile> compile(const std::string& name, std::int64_t most_spilled) {
+    std::vector<Compile> compiles;
+    const KernelTemplate& made = **catalog_->kernel_template("attention/" + name);
+    EXPECT_LE(most_spilled, made.allowed_spill_bytes);
+    for (const Candidate& candidate : chosen(made)) {
+      compiles.push_back({concat(candidate.problem.text(), ": ", candidate.id()),
+                          pool_->submit(render(candidate, *catalog_, profile_.sm_arch)),
+                          {}});
+    }
+    EXPECT_EQ(compiles.size(), kMost);
+    for (Compile& compile : compiles) {
+      const CompileResult& result = compile.result.get();
+      EXPECT_TRUE(result) << compile.label << ": " << result.error().message;
+      if (!result) continue;
+      const CompiledKernel& kernel = **result;
+      const std::int64_t spilled = kernel.resources().spill_bytes();
+      EXPECT_LE(spilled, most_spilled) << compile.label;
+      EXPECT_TRUE(kernel.warnings.empty()) << compile.label << ": " << kernel.warnings.front();
+      const auto counts = count_instructions(kernel.bits);
+      EXPECT_TRUE(counts) << counts.error().message;
+      if (!counts) continue;
+      for (const InstructionCounts& count : *counts) {
+        EXPECT_TRUE(spilled > 0 || count.count("LDL") + count.count("STL") == 0)
+            << compile.label << ", " << count.kernel;
+        if (count.kernel == "attention_" + name) compile.count = count;
+      }
+      EXPECT_GT(compile.count.total, 0) << compile.label << " has no kernel of the template's name";
+    }
+    return compiles;
+  }
+
+  const DeviceProfile profile_ = *find_profile("h200");
+
+ private:
+  using Row = std::vector<std::int64_t>;
+
+  /// The candidates with the most pairs of values, the best first.
+  std::vector<Candidate> chosen(const KernelTemplate& made) const {
+    const Operation& operation = **catalog_->operation(made.operation);
+    std::vector<Problem> problems;
+    for (const std::string& text : attention_problems()) {
+      problems.push_back(*operation.normalize(Problem::parse(text).value()));
+    }
+    std::vector<Row> rows;
+    std::vector<std::pair<const Problem*, std::int64_t>> places;
+    for (std::size_t number = 0; number < problems.size(); ++number) {
+      const Problem& problem = problems[number];
+      if (!applies(made, operation, problem, profile_)) continue;
+      const CandidateMaker maker(made, operation, problem, profile_);
+      std::vector<std::int64_t> points;
+      maker.add_obeying(0, made.space.size(), points);
+      std::sort(points.begin(), points.end(), [&](std::int64_t a, std::int64_t b) {
+        return hash_at(number, static_cast<std::uint64_t>(a)) <
+               hash_at(number, static_cast<std::uint64_t>(b));
+      });
+      std::size_t taken = 0;
+      for (const std::int64_t point : points) {
+        if (taken == kCandidatesOfProblem) break;
+        const auto candidate = maker.make(point);
+        if (!candidate) continue;
+        rows.push_back(row_of(operation, *candidate));
+        places.emplace_back(&problem, point);
+        ++taken;
+      }
+    }
+    std::vector<Candidate> candidates;
+    for (const std::size_t row : covering_set(rows)) {
+      if (candidates.size() == kMost) break;
+      const auto& [problem, point] = places[row];
+      candidates.push_back(
+          *make_candidate(made, operation, *problem, made.space.at(point), profile_));
+    }
+    return candidates;
+  }
+
+  /// What of a candidate the compiler sees.
+  static Row row_of(const Operation& operation, const Candidate& candidate) {
+    const auto value = [&](const std::string& name) { return *candidate.scope.find(name); };
+    Row row;
+    for (const Parameter& parameter : candidate.kernel_template->space.parameters()) {
+      if (parameter.binding == Binding::compile) {
+        row.push_back(candidate.configuration.at(parameter.name));
+      }
+    }
+    row.push_back(value("dtype"));
+    for (const Flag& flag : operation.flags) row.push_back(value(flag.name));
+    const std::int64_t head_dim = value("head_dim");
+    const std::int64_t head_dim_v = value("head_dim_v");
+    row.insert(row.end(),
+               {head_dim / 64,
+                head_dim % 64 == 0   ? 0
+                : head_dim % 16 == 0 ? 1
+                                     : 2,
+                head_dim_v % 64 == 0   ? 0
+                : head_dim_v % 16 == 0 ? 1
+                                       : 2,
+                head_dim_v - head_dim > 0, value("heads") / value("kv_heads"), value("page")});
+    return row;
+  }
+};
+
+TEST_F(AttentionInstantiationsToolkitTest, ThoseOfWaveAreCleanWgmmaFedByTma) {
+  for (const Compile& compile : compile("wave", 0)) {
+    EXPECT_GT(compile.count.count("HGMMA"), 0) << compile.label;
+    EXPECT_EQ(compile.count.count("HMMA"), 0) << compile.label;
+    EXPECT_GT(compile.count.count("UTMALDG"), 0) << compile.label;
+  }
+}
+
+TEST_F(AttentionInstantiationsToolkitTest, ThoseOfStreamAreCleanMmaFedByTma) {
+  for (const Compile& compile : compile("stream", 0)) {
+    EXPECT_GT(compile.count.count("HMMA"), 0) << compile.label;
+    EXPECT_GT(compile.count.count("UTMALDG"), 0) << compile.label;
+  }
+}
+
+TEST_F(AttentionInstantiationsToolkitTest, ThoseOfTiledAreCleanMmaAndAsynchronousCopies) {
+  // Five of 14 spill 8 to 56 bytes: those of wide heads, and with soft cap or window.
+  for (const Compile& compile : compile("tiled", 64)) {
+    EXPECT_GT(compile.count.count("HMMA"), 0) << compile.label;
+    EXPECT_GT(compile.count.count("LDGSTS"), 0) << compile.label;
+    EXPECT_GT(compile.count.count("LDSM"), 0) << compile.label;
+  }
+}
+
+}  // namespace
+}  // namespace kernwright

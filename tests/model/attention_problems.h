@@ -1,0 +1,180 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/text.h"
+
+namespace kernwright {
+
+/// Few rows in which every value of every column meets every value of every other column. A row is
+/// built around the first pair that is still missing: each other column takes the value that adds
+/// most pairs, of equal ones that which was taken least often. Columns with the most values come
+/// first, so that the number of rows stays near the product of the two largest.
+inline std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& sizes) {
+  const std::size_t columns = sizes.size();
+  std::vector<std::vector<std::size_t>> start(columns, std::vector<std::size_t>(columns));
+  std::size_t count = 0;
+  for (std::size_t b = 0; b < columns; ++b) {
+    for (std::size_t a = 0; a < b; ++a) {
+      start[a][b] = count;
+      count += static_cast<std::size_t>(sizes[a]) * static_cast<std::size_t>(sizes[b]);
+    }
+  }
+  std::vector<bool> met(count);
+  const auto pair = [&](std::size_t a, int value, std::size_t b, int other) {
+    if (a > b) {
+      std::swap(a, b);
+      std::swap(value, other);
+    }
+    return start[a][b] + static_cast<std::size_t>(value * sizes[b] + other);
+  };
+
+  std::vector<std::vector<int>> rows;
+  std::vector<std::vector<int>> taken(columns);
+  for (std::size_t a = 0; a < columns; ++a) taken[a].resize(static_cast<std::size_t>(sizes[a]));
+  const auto complete = [&](std::vector<int> row) {
+    for (std::size_t column = 0; column < columns; ++column) {
+      if (row[column] >= 0) continue;
+      int best = 0;
+      int best_gain = -1;
+      for (int value = 0; value < sizes[column]; ++value) {
+        int gain = 0;
+        for (std::size_t other = 0; other < columns; ++other) {
+          if (other != column && row[other] >= 0 && !met[pair(column, value, other, row[other])]) {
+            ++gain;
+          }
+        }
+        const auto& times = taken[column];
+        if (gain > best_gain || (gain == best_gain && times[static_cast<std::size_t>(value)] <
+                                                          times[static_cast<std::size_t>(best)])) {
+          best = value;
+          best_gain = gain;
+        }
+      }
+      row[column] = best;
+    }
+    for (std::size_t b = 0; b < columns; ++b) {
+      ++taken[b][static_cast<std::size_t>(row[b])];
+      for (std::size_t a = 0; a < b; ++a) met[pair(a, row[a], b, row[b])] = true;
+    }
+    rows.push_back(std::move(row));
+  };
+  for (std::size_t b = 0; b < columns; ++b) {
+    for (std::size_t a = 0; a < b; ++a) {
+      for (int value = 0; value < sizes[a]; ++value) {
+        for (int other = 0; other < sizes[b]; ++other) {
+          if (met[pair(a, value, b, other)]) continue;
+          std::vector<int> row(columns, -1);
+          row[a] = value;
+          row[b] = other;
+          complete(std::move(row));
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+/// Problems of attention in which any two of these meet: 25 head dims of k, six relations of that
+/// of v to it, lengths around the tiles, groups, masks with windows around the tiles, pages smaller
+/// than tiles, and every value of every flag and dtype. Where a value has no meaning, such as
+/// unequal lengths with lengths=full, the problem is as if it were not there.
+inline std::vector<std::string> attention_problems() {
+  constexpr std::array<int, 14> q_lengths{1, 2, 3, 4, 9, 16, 17, 63, 64, 65, 127, 128, 129, 300};
+  constexpr std::array<int, 14> kv_lengths{1,   15,  63,  64,  65,   127,  128,
+                                           129, 257, 300, 577, 1001, 1501, 2099};
+  constexpr std::array<const char*, 8> masks{"none",
+                                             "causal",
+                                             "window window=1",
+                                             "window window=17",
+                                             "window window=64",
+                                             "window window=65",
+                                             "window window=128",
+                                             "window window=300"};
+  constexpr std::array<int, 7> pages{0, 1, 8, 16, 24, 64, 128};  // 0: contiguous
+  constexpr std::array<int, 5> groups{1, 7, 8, 14, 16};
+  enum Column {
+    kHeadDim,
+    kQueries,
+    kKeys,
+    kMask,
+    kPage,
+    kValues,
+    kGroup,
+    kKvHeads,
+    kBatch,
+    kLengths,
+    kTotals,
+    kPitches,
+    kLse,
+    kLayout,
+    kDtype,
+    kSoftcap,
+    kBias,
+    kSink
+  };
+  const std::vector<int> sizes{25, 14, 14, 8, 7, 6, 5, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2};
+
+  std::vector<std::string> problems;
+  for (const std::vector<int>& row : pairwise_rows(sizes)) {
+    const auto index = [&](Column column) { return static_cast<std::size_t>(row[column]); };
+    const int head_dim = 64 + 8 * row[kHeadDim];
+    const std::array<int, 6> values{head_dim,
+                                    head_dim < 256 ? head_dim + 8 : head_dim - 8,
+                                    head_dim > 64 ? head_dim - 8 : head_dim + 16,
+                                    64,
+                                    128,
+                                    256};
+    const int head_dim_v = values[index(kValues)];
+    const int kv_heads = 1 + row[kKvHeads];
+    const int heads = kv_heads * groups[index(kGroup)];
+    const int batch = 1 + row[kBatch];
+    const int q_len = q_lengths[index(kQueries)];
+    const int kv_len = kv_lengths[index(kKeys)];
+    const int page = pages[index(kPage)];
+    constexpr std::array<std::string_view, 3> lengths{"full", "kv", "ragged"};
+    constexpr std::array<std::string_view, 3> lse{"none", "natural", "base2"};
+
+    std::string text = concat("attention batch=", batch, " heads=", heads, " kv_heads=", kv_heads,
+                              " q_len=", q_len, " kv_len=", kv_len, " head_dim=", head_dim,
+                              " head_dim_v=", head_dim_v);
+    // All sequences alike, some longer than others, or one with nearly all tokens.
+    const auto total = [&](int longest) {
+      const int shares = row[kTotals] == 0 ? 2 * batch : row[kTotals] == 1 ? batch + 1 : 2;
+      return longest * shares / 2;
+    };
+    if (row[kLengths] > 0) text += concat(" kv_total=", total(kv_len));
+    if (row[kLengths] == 2) text += concat(" q_total=", total(q_len));
+    if (page > 0) text += concat(" cache=paged page=", page);
+    if (page > 0 && row[kPitches] == 2) {
+      text += concat(" pages=", batch * ((kv_len + page - 1) / page) + 5);
+    }
+    const bool heads_inside = row[kLayout] == 0;
+    const int q_width = heads_inside ? heads * head_dim : head_dim;
+    const int k_width = heads_inside ? kv_heads * head_dim : head_dim;
+    const int v_width = heads_inside ? kv_heads * head_dim_v : head_dim_v;
+    if (row[kPitches] == 1) {
+      text += concat(" ldq=", q_width + 8, " ldk=", k_width + 16, " ldv=", v_width + 24,
+                     " ldo=", (heads_inside ? heads * head_dim_v : head_dim_v) + 40);
+    } else if (row[kPitches] == 2) {  // q, k and v of one product
+      const int all = q_width + k_width + v_width;
+      text += concat(" ldq=", all, " ldk=", all, " ldv=", all);
+    }
+    text +=
+        concat(" dtype=", row[kDtype] == 0 ? "bf16" : "fp16",
+               " layout=", heads_inside ? "bshd" : "bhsd", " lengths=", lengths[index(kLengths)],
+               " mask=", masks[index(kMask)], " softcap=", row[kSoftcap] == 0 ? "none" : "tanh",
+               " bias=", row[kBias] == 0 ? "none" : "alibi",
+               " sink=", row[kSink] == 0 ? "none" : "head", " lse=", lse[index(kLse)]);
+    problems.push_back(std::move(text));
+  }
+  return problems;
+}
+
+}  // namespace kernwright
