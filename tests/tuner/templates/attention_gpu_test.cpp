@@ -71,5 +71,58 @@ TEST_P(AttentionPairwiseGpuTest, ACandidateOfEachTemplateIsRight) {
 
 INSTANTIATE_TEST_SUITE_P(Parts, AttentionPairwiseGpuTest, ::testing::Range(0, 8));
 
+class AttentionGpuTest : public TemplateChecks {};
+
+// Five, six and seven heads share one of k, which no vector of heads divides; tables, sinks and
+// slopes end where their memory does.
+TEST_F(AttentionGpuTest, FinalistsReadNothingBehindTheirTensors) {
+  check_finalists(
+      {"attention batch=3 heads=10 kv_heads=2 q_len=1 kv_len=333 head_dim=64 dtype=bf16 sink=head",
+       "attention batch=2 heads=18 kv_heads=3 q_len=70 kv_len=150 head_dim=128 dtype=fp16 "
+       "sink=head bias=alibi lse=natural",
+       "attention batch=4 heads=14 kv_heads=2 q_len=3 kv_len=300 kv_total=600 page=24 head_dim=64 "
+       "dtype=bf16 lengths=kv cache=paged mask=causal sink=head",
+       "attention batch=2 heads=4 q_len=130 kv_len=500 kv_total=700 page=192 head_dim=96 "
+       "dtype=bf16 lengths=kv cache=paged mask=causal",
+       "attention batch=5 heads=4 q_len=90 kv_len=200 q_total=120 kv_total=300 head_dim=72 "
+       "head_dim_v=88 dtype=fp16 lengths=ragged mask=window window=65 lse=base2",
+       "attention batch=2 heads=3 q_len=65 kv_len=129 head_dim=64 ldq=72 ldk=80 ldv=88 ldo=96 "
+       "dtype=bf16 layout=bhsd"});
+}
+
+TEST_F(AttentionGpuTest, PagesOfAnySizeAreRead) {
+  std::vector<std::string> problems;
+  for (const int page : {1, 5, 32, 40, 192, 256, 1000}) {
+    for (const char* queries : {"q_len=1", "q_len=130 mask=causal"}) {
+      problems.push_back(concat("attention batch=3 heads=4 kv_heads=2 ", queries,
+                                " kv_len=1100 kv_total=2500 page=", page,
+                                " head_dim=64 dtype=bf16 lengths=kv cache=paged"));
+    }
+  }
+  check_random_configurations(problems, 3);
+}
+
+// More sequences than a grid has in its other dimensions, and so many tiles of queries that their
+// number times that of heads passes 32 bits where either is not limited.
+TEST_F(AttentionGpuTest, LargeCountsAreRight) {
+  check_defaults({"attention batch=70000 heads=2 q_len=1 kv_len=17 head_dim=64 dtype=bf16",
+                  "attention batch=1 heads=8 kv_heads=1 q_len=270000 kv_len=1 head_dim=64 "
+                  "dtype=bf16"});
+}
+
+// Pages beyond 2^31 elements and 4 GiB, first of k and then of v.
+TEST_F(AttentionGpuTest, PoolsOfMoreThan4GiBAreRead) {
+  constexpr std::int64_t kNeeded = std::int64_t{48} << 30;  // five sets of 6 GB, and their results
+  if (!device_->allocate(kNeeded)) GTEST_SKIP() << "the device has no 48 GiB free";
+  for (const char* heads : {"head_dim=256 head_dim_v=8", "head_dim=64 head_dim_v=256"}) {
+    const Problem problem = normalized(
+        concat("attention batch=8 heads=4 kv_heads=2 q_len=1 kv_len=2000 kv_total=12000 ", heads,
+               " page=16 pages=280000 dtype=bf16 lengths=kv cache=paged lse=natural"));
+    const CandidateList list = enumerate(problem);
+    check(problem, list, defaults(list), 5);
+    if (HasFatalFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace kernwright

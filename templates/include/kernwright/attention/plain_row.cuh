@@ -33,7 +33,8 @@ class NotFinite {
   __device__ __forceinline__ bool any() const { return (lanes_[0] | lanes_[1]) != 0; }
   // Four lanes share a row.
   __device__ __forceinline__ bool has(int row) const {
-    return (lanes_[row / 8] >> row % 8 * 4 & 15) != 0;
+    // An array that is indexed by a row would lie in local memory.
+    return ((row < 8 ? lanes_[0] : lanes_[1]) >> row % 8 * 4 & 15) != 0;
   }
 
  private:
