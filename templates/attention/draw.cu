@@ -236,7 +236,9 @@ struct Draw {
 
   __device__ void fill_heads() const {
     for (long long head = threadIdx.x; head < q_heads; head += blockDim.x) {
-      if (sinks) sinks[head] = normal(bits(kSink, 0, 0, head, 0));
+      const bool no_sink = set == kCount && head % 4 == 1;
+      if (sinks)
+        sinks[head] = no_sink ? __int_as_float(0xff800000) : normal(bits(kSink, 0, 0, head, 0));
       // As ALiBi has them; of an exact set too small to matter.
       const float slope = exp2f(-8.0f * static_cast<float>(head + 1) / static_cast<float>(q_heads));
       if (slopes) slopes[head] = set == kExact ? slope * 0x1p-20f : slope;

@@ -86,7 +86,7 @@ extern "C" __global__ void attention_reference(
     double most = minus_infinity();
     if constexpr (sink == sink_head) most = sinks[head];
     for (long long j = seen.first; j < seen.end; ++j) most = larger(most, logit(j));
-    const bool nothing = sink == sink_none && seen.first >= seen.end;
+    const bool nothing = seen.first >= seen.end && most == minus_infinity();
 
     const long long own = place_of(entry, token, head, tokens, q_heads, size_v,
                                    layout == layout_bshd ? q_heads * size_v : size_v);

@@ -85,17 +85,18 @@ class SoftmaxTile {
   }
 
   // The same with one more score in each sum, a sink, that has no value to add. It is given in
-  // base 2.
+  // base 2, and minus infinity is no sink.
   __device__ __forceinline__ void finish(float sink, RowFactors& inverse,
                                          RowFactors& log2_sum) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float seen = largest_[half] * unit_;
       const float largest = larger(seen, sink);
-      const float factor = exp2_fast(seen - largest);
-      const float sum = row_sum(sum_[half]) * factor + exp2_fast(sink - largest);
-      inverse[half] = factor / sum;
-      log2_sum[half] = largest + __log2f(sum);
+      const float base = largest == hidden_score() ? 0.0f : largest;
+      const float factor = exp2_fast(seen - base);
+      const float sum = row_sum(sum_[half]) * factor + exp2_fast(sink - base);
+      inverse[half] = sum == 0 ? 0.0f : factor / sum;
+      log2_sum[half] = base + __log2f(sum);
     }
   }
 
