@@ -9,7 +9,8 @@ it is tuned first if the cache has no exact record of the problem.
 "first_us" is the answer to the first question about a problem, before it is tuned. "error" is that of
 the worst row, |o - r| / |r|, against a reference in fp64 on up to 64 queries of each sequence. Flops
 and bytes are of what queries see. A peer that does not run a problem has a row with the reason and
-no time. So has a problem that kernwright refuses: its peer is "unsupported". What a peer needs
+no time. So has one that crashes: the run goes on without it in a new process. So has a problem that
+kernwright refuses: its peer is "unsupported". What a peer needs
 besides the tensors of the problem, such as a plan or a mask, is made before the clock runs, but
 gathering pages is not: a peer reads them where they lie, or not at all.
 
@@ -35,11 +36,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 import rows_vs_pytorch as rows
 
 DEVICE = "cuda"
 ROUNDS = 15
+EVERYTHING = "everything"  # crashed, and not one way alone
+STARTED = "ATTENTION_VS_PEERS_STARTED"  # when, on the monotonic clock, the first process of a run began
 SAMPLED = 64  # queries of a sequence that are compared with the reference
 # Of the worst row. Weights and result are rounded to the dtype, which costs a row about one unit.
 TOLERANCE = {"bf16": 2e-2, "fp16": 4e-3}
@@ -265,6 +269,23 @@ def reason_of(error):
 
 
 # Inputs and what comes out of them.
+
+class Crashed(Exception):
+    """A way to run a problem that left the process without a device."""
+
+    def __init__(self, label, error):
+        super().__init__(reason_of(error))
+        self.label = label
+
+
+def is_lost(torch):
+    """Whether an error on the device has ended all use of it by this process."""
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False
+
 
 class Refused(Exception):
     """What a peer has no way to compute."""
@@ -756,8 +777,9 @@ def rounds_for(contestants, most=ROUNDS, seconds=8):
     return max(5, min(most, int(seconds / max(one, 1e-6))))
 
 
-def measure(torch, library, newcomer, problem, seconds):
-    """What make_rows takes of one problem. `newcomer` is a library whose cache is empty."""
+def measure(torch, library, newcomer, problem, seconds, crashed):
+    """What make_rows takes of one problem. `newcomer` is a library whose cache is empty; `crashed` has
+    the ways that are known to crash, with the reason. Raises Crashed for another one."""
     started = time.monotonic()
     shape = Shape(problem)
     kernel, first = library.kernel(problem, seconds), ctypes.c_void_p()
@@ -775,6 +797,9 @@ def measure(torch, library, newcomer, problem, seconds):
     with torch.no_grad():
         for label, maker in {**made, **makers(torch, shape)}.items():
             name = label.split(":")[0]
+            if label in crashed:
+                reasons.setdefault(name, []).append(crashed[label])
+                continue
             try:
                 peer = maker()
                 prepared = [peer.prepare(t) for t in sets]
@@ -783,6 +808,8 @@ def measure(torch, library, newcomer, problem, seconds):
                 errors[label] = worst_row(torch, shape, peer.finish(result), expected)
                 contestants[label] = rows.Contestant(torch, peer.call, prepared)
             except Exception as error:  # whatever keeps a peer from this problem is a row, no more
+                if is_lost(torch):
+                    raise Crashed(label, error) from error
                 reasons.setdefault(name, []).append(reason_of(error))
         if not any(label.startswith("ours:") for label in contestants):
             raise RuntimeError("; ".join(reasons["ours"]))
@@ -831,7 +858,7 @@ def main():
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
     parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
     arguments = parser.parse_args()
-    started = time.monotonic()
+    started = float(os.environ.get(STARTED, time.monotonic()))
 
     parents = pathlib.Path(__file__).resolve().parents[:3]
     bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
@@ -846,6 +873,7 @@ def main():
     except ImportError:
         sys.stderr.write("PyTorch is not installed\n")
         return 77
+    warnings.simplefilter("ignore")  # why a peer refuses is in its row
     if not torch.cuda.is_available():
         sys.stderr.write("PyTorch sees no GPU\n")
         return 77
@@ -860,15 +888,27 @@ def main():
                 "device": {"name": device.name, "uuid": f"GPU-{device.uuid}", "driver": "".join(driver[:1]),
                            "sm_count": device.multi_processor_count, "torch": torch.__version__,
                            "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}, "rows": []}
+    crashes = {}  # problem -> way -> reason, of this commit
     if arguments.json.exists():
-        document["rows"] = json.loads(arguments.json.read_text())["rows"]
+        before = json.loads(arguments.json.read_text())
+        document["rows"] = before["rows"]
+        if before["kernwright"] == commit:
+            crashes = before.get("crashes", {})
+    document["crashes"] = crashes
+
+    def write():
+        temporary = arguments.json.with_suffix(".partial")
+        temporary.write_text(json.dumps(document, indent=1) + "\n")
+        os.replace(temporary, arguments.json)
 
     failed = False
     with tempfile.TemporaryDirectory() as empty:
         library = rows.Library(library_path, arguments.cache)
         newcomer = rows.Library(library_path, empty)
         for number, name, problem in problems:
-            if rows.has_current(document["rows"], problem, commit):
+            crashed = crashes.get(problem, {})
+            if rows.has_current(document["rows"], problem, commit) or EVERYTHING in crashed:
+                failed = failed or EVERYTHING in crashed
                 continue
             if time.monotonic() - started > arguments.budget:
                 print("the budget is spent: run again to go on")
@@ -881,18 +921,23 @@ def main():
                 new = [unsupported_row(problem, name, reason, commit)]
             else:
                 try:
-                    shape, result, wrong = measure(torch, library, newcomer, problem, arguments.seconds)
+                    shape, result, wrong = measure(torch, library, newcomer, problem, arguments.seconds, crashed)
                 except Exception as error:  # one problem must not cost the visit
-                    print(f"{number:4d} {name} {problem}: {reason_of(error)}", flush=True)
+                    said = str(error) if isinstance(error, Crashed) else reason_of(error)
+                    label = error.label if isinstance(error, Crashed) else EVERYTHING
+                    print(f"{number:4d} {name} {problem}: {label}: {said}", flush=True)
+                    if is_lost(torch):  # a new process goes on, without what has crashed
+                        crashes.setdefault(problem, {})[label] = said
+                        write()
+                        os.environ[STARTED] = str(started)
+                        os.execv(sys.executable, [sys.executable, *sys.argv])
                     failed = True
                     continue
                 failed = failed or wrong
                 new = make_rows(problem, name, shape, result, commit)
             for row in new:
                 document["rows"] = rows.merge(document["rows"], row)
-            temporary = arguments.json.with_suffix(".partial")
-            temporary.write_text(json.dumps(document, indent=1) + "\n")
-            os.replace(temporary, arguments.json)
+            write()
             print(table_line(number, new, time.monotonic() - begun), flush=True)
     return 1 if failed else 0
 
