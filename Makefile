@@ -3,6 +3,8 @@ PRESET ?= release
 BUILD := $(if $(filter release,$(PRESET)),build,build/$(PRESET))
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
+# Folders that clang-tidy reads; all unless said.
+LINT ?=
 SETUP := src/cmake/setup.sh
 
 # Where no toolkit is installed, the one that setup.sh unpacked: asked when a recipe runs, since that
@@ -47,7 +49,7 @@ format:
 lint:
 	@$(SETUP) --lint
 	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
-	@src/cmake/lint.sh $(BUILD)
+	@src/cmake/lint.sh $(BUILD) $(LINT)
 
 fuzz:
 	@$(SETUP) --sanitize

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# lint.sh BUILD: clang-format 19 and clang-tidy 23 over our sources; fails if either finds anything.
+# lint.sh BUILD [FOLDER...]: clang-format 19 over all our sources and clang-tidy 23 over those in the
+# folders, all unless said; fails if either finds anything.
 # lint.sh --fix-format: rewrites the sources in place instead.
 set -euo pipefail
 build=$(realpath -m "$1")
+folders=("${@:2}")
+[[ ${#folders[@]} -gt 0 ]] || folders=(src tuner cache tests bench)
 cd "$(dirname "$0")/../.."
 mapfile -t sources < <(find src tuner cache tests bench templates \
   -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
@@ -18,4 +21,4 @@ python3 "$tidy/run-clang-tidy.py" -clang-tidy-binary "$PWD/$tidy/clang-tidy" -qu
   -p "$build" -j "$(nproc)" \
   -extra-arg=-Wno-unknown-warning-option -extra-arg=-Wno-deprecated-declarations \
   -extra-arg=-Wno-c2y-extensions \
-  "^$PWD/(src|tuner|cache|tests|bench)/.*\.cpp$"
+  "^$PWD/($(IFS='|'; echo "${folders[*]}"))/.*\.cpp$"
