@@ -1,6 +1,7 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/rope/rotation.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -10,51 +11,7 @@ using Vector = Elements<dtype_t, LANES>;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr int kStep = ADJACENT ? 2 : LANES;     // from a unit's first vector to the next unit's
 constexpr int kDistance = ADJACENT ? 1 : HALF;  // from a unit's first vector to its second
-constexpr int kAngles = ACROSS ? LANES : LANES / 2;  // in one vector
-
-// The cosines or sines of both vectors of a unit. If pairs lie across the vectors, both share them.
-struct Angles {
-  Elements<float, kAngles> first;
-  Elements<float, kAngles> second;
-
-  __device__ __forceinline__ Angles(const float* table, int unit) {
-    first = load_elements<Load::read_only, kAngles>(table + unit * kAngles);
-    if constexpr (!ACROSS) {
-      second = load_elements<Load::read_only, kAngles>(table + HALF / 2 + unit * kAngles);
-    }
-  }
-  // Prefetches them into the L2.
-  static __device__ __forceinline__ void prefetch(const float* table, int unit) {
-    prefetch_line(table + unit * kAngles);
-    if constexpr (!ACROSS) prefetch_line(table + HALF / 2 + unit * kAngles);
-  }
-};
-
-// Rotates a vector whose pairs are neighbours.
-__device__ __forceinline__ void rotate_within(float (&value)[LANES], const Vector& x,
-                                              const Elements<float, kAngles>& cosine,
-                                              const Elements<float, kAngles>& sine) {
-#pragma unroll
-  for (int i = 0; i < LANES / 2; ++i) {
-    value[2 * i] = x[2 * i] * cosine[i] - x[2 * i + 1] * sine[i];
-    value[2 * i + 1] = x[2 * i + 1] * cosine[i] + x[2 * i] * sine[i];
-  }
-}
-
-__device__ __forceinline__ void rotate(float (&first)[LANES], float (&second)[LANES],
-                                       const Vector& x, const Vector& y, const Angles& cosine,
-                                       const Angles& sine) {
-  if constexpr (ACROSS) {
-#pragma unroll
-    for (int i = 0; i < LANES; ++i) {
-      first[i] = x[i] * cosine.first[i] - y[i] * sine.first[i];
-      second[i] = y[i] * cosine.first[i] + x[i] * sine.first[i];
-    }
-  } else {
-    rotate_within(first, x, cosine.first, sine.first);
-    rotate_within(second, y, cosine.second, sine.second);
-  }
-}
+using Angles = UnitAngles<LANES, HALF, ACROSS>;
 
 // The first element of a unit of a head, which is in q, k or v.
 template <typename T>
