@@ -42,8 +42,8 @@ bool takes_nan(const TensorShape& shape) {
 }  // namespace
 
 int SetCount::count() const {
-  if (!cold || set_bytes > kLargeSet * l2_bytes) return 1;
-  const std::int64_t wanted = (kRotation * l2_bytes + set_bytes - 1) / set_bytes;
+  if (!cold || moved_bytes > kLargeSet * l2_bytes) return 1;
+  const std::int64_t wanted = (kRotation * l2_bytes + moved_bytes - 1) / moved_bytes;
   const std::int64_t fitting = std::max<std::int64_t>(memory_bytes / set_bytes, 1);
   return static_cast<int>(std::min({std::max<std::int64_t>(wanted, 2), fitting, kMaxSets}));
 }
@@ -108,7 +108,7 @@ Result<BufferSets> BufferSets::make(Device& device, DataOps& data_ops,
     if (sets.count_ == 1) sets.checked_.nan = false;
     sets.count_ = (sets.count_ + 1) / 2;
   }
-  sets.passes_l2_ = sets.dense_bytes_ * sets.count_ >= kRotation * device.profile().l2_bytes;
+  sets.passes_l2_ = sets.moved_bytes() * sets.count_ >= kRotation * device.profile().l2_bytes;
   sets.watch();
   // The whole arena, so that the padding between tensors is not uninitialised memory.
   KW_TRY(device.fill(sets.arena_->address(), kRedZoneByte, sets.arena_->bytes()));
@@ -136,7 +136,12 @@ void BufferSets::place(const DeviceProfile& profile, L2State l2) {
   const auto memory =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(profile.memory_bytes)) -
       static_cast<std::int64_t>(std::max<std::size_t>(checked_sets().size(), 3)) * guarded_bytes_;
-  count_ = SetCount{dense_bytes_, profile.l2_bytes, memory, l2 != L2State::warm}.count();
+  count_ =
+      SetCount{dense_bytes_, profile.l2_bytes, memory, l2 != L2State::warm, moved_bytes()}.count();
+}
+
+std::int64_t BufferSets::moved_bytes() const {
+  return checked_.moved_bytes > 0 ? std::min(checked_.moved_bytes, dense_bytes_) : dense_bytes_;
 }
 
 std::vector<int> BufferSets::checked_sets() const {

@@ -16,15 +16,16 @@
 namespace kernwright {
 
 /// How many buffer sets a problem needs, so that a rotation through them finds the L2 cold: those
-/// that together pass `kRotation` times the L2, and at least two. One set is enough where that
-/// alone passes `kLargeSet` times the L2. The number is bounded by the memory there is and by what
-/// one graph holds. Where `cold` is false there is one set. With l2=mixed `set_bytes` counts only
-/// what is not warm.
+/// of which launches together move `kRotation` times the L2, and at least two. One set is enough
+/// where a launch moves `kLargeSet` times the L2. The number is bounded by the memory there is and
+/// by what one graph holds. Where `cold` is false there is one set. With l2=mixed `set_bytes`
+/// counts only what is not warm.
 struct SetCount {
   std::int64_t set_bytes = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t memory_bytes = 0;  ///< for all sets together
   bool cold = true;
+  std::int64_t moved_bytes = set_bytes;  ///< of a set, by one launch
 
   int count() const;
 };
@@ -32,13 +33,16 @@ struct SetCount {
 /// The byte that red zones are filled with. Read as a float of any format it is a NaN.
 inline constexpr std::uint8_t kRedZoneByte = 0xFF;
 
-/// How sets are drawn, and which are checked besides set 0.
+/// How sets are drawn and used, and which are checked besides set 0.
 struct CheckedSets {
   std::optional<DrawKind> exact = {};  ///< the draw of the exact set; none: there is no such set
   bool nan = false;                    ///< there is a NaN set, if an input has floats
   bool count = false;                  ///< there is a count set, if the drawer has one
   /// Draws the inputs of an operation that has kernels for them; null if it has none.
   std::shared_ptr<const InputDrawer> drawer = {};
+  /// What a launch reads and writes of a set, where that is less than the set; 0: all of it. A
+  /// launch that appends to a cache leaves most of it alone.
+  std::int64_t moved_bytes = 0;
 };
 
 /// The elements of a tensor that are NaN in the NaN set. One is the last element. The others lie in
@@ -91,7 +95,7 @@ class BufferSets {
   bool has_nan_set() const { return checked_.nan; }
   bool has_count_set() const { return checked_.count; }
   const std::vector<TensorShape>& shapes() const { return shapes_; }
-  /// True where the timed sets, without what they share, pass `kRotation` times the L2.
+  /// True where launches move `kRotation` times the L2 of the timed sets, without what these share.
   bool passes_l2() const { return passes_l2_; }
   DevicePointer address(int set, std::size_t tensor) const;
   /// Of every tensor.
@@ -122,6 +126,7 @@ class BufferSets {
 
  private:
   void place(const DeviceProfile& profile, L2State l2);
+  std::int64_t moved_bytes() const;
   bool is_warm(std::size_t tensor) const { return mixed_ && shapes_[tensor].warm; }
   /// Those that are checked, in the order in which they lie: set 0 first, the NaN set last.
   std::vector<int> checked_sets() const;

@@ -244,10 +244,14 @@ Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data
   const auto probe_bits = pool.submit(ProbeKernels::request(device.profile().sm_arch));
   const auto exact = exact_draw(operation, normalized, shapes);
   KW_ASSIGN(auto drawer, InputDrawer::make(device, pool, operation, normalized, catalog));
-  KW_ASSIGN(
-      auto sets,
-      BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2, options.seed,
-                       {.exact = exact, .nan = true, .count = true, .drawer = std::move(drawer)}));
+  KW_ASSIGN(const std::int64_t moved, operation.bytes.evaluate(operation.scope(normalized)));
+  KW_ASSIGN(auto sets,
+            BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2, options.seed,
+                             {.exact = exact,
+                              .nan = true,
+                              .count = true,
+                              .drawer = std::move(drawer),
+                              .moved_bytes = moved}));
   KW_ASSIGN(auto checker,
             Checker::make(device, data_ops, operation, normalized, catalog, pool, sets));
   KW_ASSIGN(auto probes, ProbeKernels::make(device, probe_bits.get()));

@@ -29,6 +29,12 @@ TEST(SetCountTest, OneSetBeyondFiveTimesTheL2IsEnough) {
   EXPECT_EQ((SetCount{251 << 20, 50 << 20, std::int64_t{64} << 30, true}.count()), 1);
 }
 
+TEST(SetCountTest, WhatALaunchLeavesAloneDoesNotCount) {
+  const std::int64_t memory = std::int64_t{64} << 30;
+  EXPECT_EQ((SetCount{1 << 30, 50 << 20, memory, true, 5 << 20}.count()), 30);
+  EXPECT_EQ((SetCount{1 << 30, 50 << 20, memory, true, 1 << 20}.count()), 64) << "as many as fit";
+}
+
 TEST(SetCountTest, MemoryBoundsThem) {
   EXPECT_EQ((SetCount{20 << 20, 50 << 20, 100 << 20, true}.count()), 5);
   EXPECT_EQ((SetCount{200 << 20, 50 << 20, 100 << 20, true}.count()), 1);
