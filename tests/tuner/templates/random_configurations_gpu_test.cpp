@@ -23,6 +23,12 @@ const std::map<std::string, std::vector<std::string>>& problems_of_operations() 
             "kv_total=350 head_dim=64 dtype=fp16 lengths=ragged mask=causal",
         std::string("attention batch=3 heads=6 kv_heads=2 q_len=4 kv_len=300 kv_total=700 ") +
             "page=16 head_dim=64 dtype=bf16 lengths=kv cache=paged mask=causal"}},
+      {"attention_merge",
+       {"attention_merge parts=2 batch=2 heads=3 q_len=77 head_dim_v=128 dtype=bf16 lse=natural",
+        std::string("attention_merge parts=33 batch=3 heads=5 q_len=9 head_dim_v=72 ldp=360 ") +
+            "ldo=368 dtype=fp16 out=fp32 lse_parts=base2 lse=natural",
+        std::string("attention_merge parts=17 batch=2 heads=3 q_len=50 head_dim_v=64 ") +
+            "dtype=fp32 out=bf16 layout=bhsd lse=base2"}},
       {"bias_activation",
        {"bias_activation rows=1003 columns=1000 dtype=bf16",
         "bias_activation rows=301 columns=4104 dtype=fp32 residual=add",
@@ -34,6 +40,13 @@ const std::map<std::string, std::vector<std::string>>& problems_of_operations() 
        {"gated_activation rows=1003 columns=1000 dtype=bf16",
         "gated_activation rows=301 columns=4104 dtype=fp32 layout=packed",
         "gated_activation rows=5003 columns=72 dtype=fp16 out=fp8_e4m3"}},
+      {"kv_append",
+       {"kv_append batch=3 kv_heads=8 q_len=37 kv_len=100 kv_total=200 head_dim=72 dtype=bf16 "
+        "lengths=kv rope=k pairs=neighbours",
+        "kv_append batch=5 kv_heads=2 heads=8 q_len=40 kv_len=90 head_dim=64 head_dim_v=128 "
+        "q_total=101 kv_total=260 dtype=fp16 lengths=ragged rope=qk",
+        "kv_append batch=4 kv_heads=8 q_len=30 kv_len=100 head_dim=80 q_total=70 kv_total=250 "
+        "page=24 dtype=bf16 kv=fp8_e4m3 layout=bhsd lengths=ragged cache=paged"}},
       {"matmul",
        {"matmul m=515 n=776 k=1096 dtype=bf16",
         "matmul m=200 n=333 k=517 dtype=fp16",

@@ -285,6 +285,23 @@ std::vector<Case> cases() {
        {"rope tokens=1 heads=1 kv_heads=1 head_dim=2 dtype=fp32",
         "rope tokens=7 heads=5 kv_heads=2 head_dim=20 dtype=bf16",
         "rope tokens=7 heads=5 kv_heads=2 head_dim=20 dtype=fp16 pairs=neighbours append=cache"}},
+      {"attention_merge",
+       attention_merge_in_double,
+       {"attention_merge parts=1 batch=1 heads=1 q_len=1 head_dim_v=8 dtype=fp32 lse=natural",
+        "attention_merge parts=5 batch=2 heads=3 q_len=7 head_dim_v=72 dtype=bf16 layout=bhsd",
+        "attention_merge parts=2 batch=3 heads=2 q_len=5 head_dim_v=64 ldp=136 dtype=fp16 "
+        "lse_parts=base2 lse=natural",
+        "attention_merge parts=3 batch=1 heads=4 q_len=9 head_dim_v=16 dtype=fp32 lse=base2"}},
+      {"kv_append",
+       kv_append_in_double,
+       {"kv_append batch=1 kv_heads=1 q_len=1 kv_len=1 head_dim=8 dtype=bf16",
+        "kv_append batch=2 kv_heads=2 heads=4 q_len=9 kv_len=5 head_dim=16 dtype=fp16 rope=qk",
+        "kv_append batch=3 kv_heads=2 q_len=4 kv_len=50 kv_total=90 head_dim=24 head_dim_v=16 "
+        "ldk=56 ldv_cache=40 dtype=bf16 lengths=kv layout=bhsd rope=k pairs=neighbours",
+        "kv_append batch=3 kv_heads=2 q_len=9 kv_len=50 q_total=15 kv_total=90 head_dim=16 "
+        "dtype=bf16 lengths=ragged",
+        "kv_append batch=3 kv_heads=2 heads=6 q_len=9 kv_len=50 q_total=15 kv_total=90 page=7 "
+        "head_dim=16 dtype=bf16 kv=fp8_e4m3 lengths=ragged cache=paged rope=qk"}},
       {"elementwise",
        elementwise_in_double,
        {"elementwise n=1001 dtype=fp32 formula=a*x+y",
@@ -305,8 +322,10 @@ void ReferenceGpuTest::check(const Case& item, std::string_view text) {
   SCOPED_TRACE(text);
   const Problem problem = normalized(text);
   const Operation& op = operation(item.operation);
-  auto sets =
-      BufferSets::make(*device_, *ops_, op.tensor_shapes(problem).value(), L2State::warm, 5);
+  auto drawer = InputDrawer::make(*device_, *pool_, op, problem, *catalog_);
+  ASSERT_TRUE(drawer) << drawer.error().message;
+  auto sets = BufferSets::make(*device_, *ops_, op.tensor_shapes(problem).value(), L2State::warm, 5,
+                               {.drawer = *drawer});
   ASSERT_TRUE(sets) << sets.error().message;
   const std::vector<TensorShape>& shapes = sets.value().shapes();
   Arrays inputs;

@@ -107,6 +107,42 @@ TEST_F(TemplatesGpuTest, RopeDefaultsAreRightAtOddSizes) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, MergeDefaultsAreRightWithEveryFlag) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "fp32", "fp32 out=bf16"}) {
+    for (const char* shape : {"parts=1 batch=1 heads=1 q_len=1 head_dim_v=8",
+                              "parts=2 batch=2 heads=3 q_len=77 head_dim_v=128",
+                              "parts=9 batch=1 heads=5 q_len=33 head_dim_v=72"}) {
+      for (const char* layout : {"bshd", "bhsd"}) {
+        for (const char* bases : {"lse_parts=natural", "lse_parts=base2 lse=natural",
+                                  "lse_parts=natural lse=base2", "lse_parts=base2 lse=base2"}) {
+          problems.push_back(
+              concat("attention_merge ", shape, " dtype=", dtype, " layout=", layout, " ", bases));
+        }
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
+TEST_F(TemplatesGpuTest, AppendDefaultsAreRightWithEveryFlag) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "bf16 kv=fp8_e4m3"}) {
+    for (const char* lengths :
+         {"lengths=full", "lengths=kv kv_total=250", "lengths=ragged q_total=60 kv_total=250"}) {
+      for (const char* cache : {"", " cache=paged page=24", " layout=bhsd",
+                                " layout=bhsd cache=paged page=16 pages=50"}) {
+        for (const char* rope :
+             {"", " rope=k", " rope=qk heads=6", " rope=qk heads=6 pairs=neighbours"}) {
+          problems.push_back(concat("kv_append batch=3 kv_heads=3 q_len=37 kv_len=130 head_dim=72 ",
+                                    "head_dim_v=128 dtype=", dtype, " ", lengths, cache, rope));
+        }
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, ElementwiseDefaultsAreRightWithEveryFunction) {
   std::vector<std::string> problems;
   for (const char* dtype : {"bf16", "fp16", "fp32"}) {
@@ -189,6 +225,13 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "reduce rows=301 columns=773 dtype=bf16 out=fp32 over=tensor",
         "rope tokens=301 heads=7 kv_heads=3 head_dim=128 dtype=bf16 append=cache",
         "rope tokens=77 heads=5 kv_heads=1 head_dim=6 dtype=fp16 pairs=neighbours",
+        "attention_merge parts=5 batch=2 heads=3 q_len=50 head_dim_v=72 dtype=bf16 lse=natural",
+        "attention_merge parts=13 batch=3 heads=5 q_len=1 head_dim_v=128 dtype=fp32 out=bf16",
+        "kv_append batch=2 kv_heads=2 heads=4 q_len=37 kv_len=20 head_dim=72 dtype=bf16 rope=qk",
+        "kv_append batch=5 kv_heads=2 q_len=40 kv_len=90 q_total=101 kv_total=260 head_dim=64 "
+        "dtype=fp16 lengths=ragged",
+        "kv_append batch=3 kv_heads=4 q_len=21 kv_len=150 kv_total=300 head_dim=128 dtype=bf16 "
+        "kv=fp8_e4m3 lengths=kv cache=paged rope=k",
         "vector_add n=1000003 dtype=bf16",
         "vector_add n=65536 dtype=fp32"}) {
     const Problem problem = normalized(text);

@@ -1,0 +1,172 @@
+#include <kernwright/attention/drawing.cuh>
+#include <kernwright/attention/places.cuh>
+#include <kernwright/math/types.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+enum Set { kTiming, kExact };
+// What a number is drawn for.
+enum Stream {
+  kQuery,
+  kKey,
+  kValue,
+  kCosine,
+  kSine,
+  kKeyCache,
+  kValueCache,
+  kLength,
+  kOrder,
+  kPages
+};
+
+struct Draw {
+  Set set;
+  unsigned long long seed;
+  dtype_t *q, *k, *v;
+  float *cosine, *sine;
+  int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
+  kv_t *k_cache, *v_cache;
+  long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
+  long long page_size, all_pages, pitch_q, pitch_k, pitch_v, pitch_k_cache, pitch_v_cache;
+
+  __device__ unsigned long long bits(Stream stream, long long place) const {
+    return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
+  }
+  // Normal, or a whole number of at most `largest` on either side of 0.
+  __device__ float number(Stream stream, long long place, int largest) const {
+    const unsigned long long random = bits(stream, place);
+    if (set == kTiming) return normal(random);
+    return static_cast<float>(random % static_cast<unsigned>(2 * largest + 1)) -
+           static_cast<float>(largest);
+  }
+
+  // The heads of a token, by the threads of the block; `number_of_token` counts tokens.
+  template <typename T>
+  __device__ void fill(T* to, Stream stream, long long number_of_token, long long entry,
+                       long long token, long long tokens, long long all_heads, long long own_size,
+                       long long pitch) const {
+    if (!to) return;
+    for (long long e = threadIdx.x; e < all_heads * own_size; e += blockDim.x) {
+      const long long at = place_of(entry, token, e / own_size, tokens, all_heads, own_size, pitch);
+      to[at + e % own_size] =
+          from_float<T>(number(stream, number_of_token * all_heads * own_size + e, 3));
+    }
+  }
+
+  // All of a cache, whatever lies in it: what no new token overwrites has to stay.
+  __device__ void fill_caches() const {
+    const bool is_ragged = lengths == lengths_ragged;
+    const bool is_paged = cache == cache_paged;
+    const long long entries = is_paged ? all_pages : is_ragged ? 1 : sequences;
+    const long long tokens = is_paged ? page_size : is_ragged ? all_kv : longest_kv;
+    for (long long i = blockIdx.x; i < entries * tokens; i += gridDim.x) {
+      fill(k_cache, kKeyCache, i, i / tokens, i % tokens, tokens, k_heads, size, pitch_k_cache);
+      fill(v_cache, kValueCache, i, i / tokens, i % tokens, tokens, k_heads, size_v, pitch_v_cache);
+    }
+  }
+
+  // Angles of an exact set are so small that an 8-bit cache holds the results.
+  __device__ void fill_angles(float* to, Stream stream) const {
+    if (!to) return;
+    for (long long i = blockIdx.x; i < longest_kv; i += gridDim.x) {
+      for (long long e = threadIdx.x; e < size / 2; e += blockDim.x) {
+        to[i * (size / 2) + e] = number(stream, i * (size / 2) + e, 1);
+      }
+    }
+  }
+
+  __device__ void run() const {
+    if (k_cache || v_cache) return fill_caches();
+    fill_angles(cosine, kCosine);
+    fill_angles(sine, kSine);
+    const bool is_ragged = lengths == lengths_ragged;
+    const Order sequence_order(hash_at(seed, kOrder), sequences);
+    const Order page_order(hash_at(seed, kPages), all_pages);
+    const Lengths q_lengths{sequences, all_q, longest_q};
+    const Lengths k_lengths{sequences, all_kv, longest_kv};
+    long long q_first = 0;
+    long long kv_first = 0;
+    long long page_first = 0;
+    for (long long s = 0; s < sequences; ++s) {
+      const long long rank = sequence_order(s);
+      const long long queries = q_lengths(rank);
+      long long keys = k_lengths(rank);
+      if (set != kTiming && (lengths == lengths_kv || (is_ragged && cache == cache_paged))) {
+        keys = min(keys, edge(bits(kLength, s), page_size, keys));
+      }
+      for (long long i = (blockIdx.x + s) % gridDim.x; i < queries; i += gridDim.x) {
+        const long long entry = is_ragged ? 0 : s;
+        const long long token = is_ragged ? q_first + i : i;
+        const long long tokens = is_ragged ? all_q : longest_q;
+        fill(q, kQuery, q_first + i, entry, token, tokens, q_heads, size, pitch_q);
+        // A token without a position has no place in the cache, and what it holds does not count.
+        if (i + keys < queries) continue;
+        fill(k, kKey, q_first + i, entry, token, tokens, k_heads, size, pitch_k);
+        fill(v, kValue, q_first + i, entry, token, tokens, k_heads, size_v, pitch_v);
+      }
+      if (blockIdx.x == 0 && threadIdx.x == 0) {
+        if (q_offsets) q_offsets[s] = static_cast<int>(q_first);
+        if (q_offsets) q_offsets[s + 1] = static_cast<int>(q_first + queries);
+        if (kv_offsets) kv_offsets[s] = static_cast<int>(kv_first);
+        if (kv_offsets) kv_offsets[s + 1] = static_cast<int>(kv_first + keys);
+        if (kv_lengths) kv_lengths[s] = static_cast<int>(keys);
+        const long long columns = ceil_div(longest_kv, page_size);
+        for (long long c = 0; page_table && c < columns; ++c) {
+          page_table[s * columns + c] = c < ceil_div(keys, page_size)
+                                            ? static_cast<int>(page_order(page_first + c))
+                                            : kNoPage;
+        }
+      }
+      q_first += queries;
+      kv_first += keys;
+      page_first += ceil_div(keys, page_size);
+    }
+  }
+};
+
+#define PARAMETERS                                                                                 \
+  dtype_t *q, dtype_t *k, dtype_t *v, float *cosine, float *sine, int *q_offsets, int *kv_offsets, \
+      int *kv_lengths, int *page_table, kv_t *k_cache, kv_t *v_cache, long long seed,              \
+      long long sequences, long long q_heads, long long k_heads, long long longest_q,              \
+      long long longest_kv, long long size, long long size_v, long long all_q, long long all_kv,   \
+      long long page_size, long long all_pages, long long pitch_q, long long pitch_k,              \
+      long long pitch_v, long long pitch_k_cache, long long pitch_v_cache
+#define DRAW(set)                             \
+  Draw{set,                                   \
+       static_cast<unsigned long long>(seed), \
+       q,                                     \
+       k,                                     \
+       v,                                     \
+       cosine,                                \
+       sine,                                  \
+       q_offsets,                             \
+       kv_offsets,                            \
+       kv_lengths,                            \
+       page_table,                            \
+       k_cache,                               \
+       v_cache,                               \
+       sequences,                             \
+       q_heads,                               \
+       k_heads,                               \
+       longest_q,                             \
+       longest_kv,                            \
+       size,                                  \
+       size_v,                                \
+       all_q,                                 \
+       all_kv,                                \
+       page_size,                             \
+       all_pages,                             \
+       pitch_q,                               \
+       pitch_k,                               \
+       pitch_v,                               \
+       pitch_k_cache,                         \
+       pitch_v_cache}                         \
+      .run()
+
+// Normal everywhere.
+extern "C" __global__ void kv_append_timing(PARAMETERS) { DRAW(kTiming); }
+
+// Small whole numbers. Sequences have lengths at which kernels change what they do, and some have
+// fewer keys than new tokens.
+extern "C" __global__ void kv_append_exact(PARAMETERS) { DRAW(kExact); }

@@ -1,0 +1,203 @@
+#include <kernwright/config.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/rope/rotation.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+using Vector = Elements<dtype_t, LANES>;
+using Angles = UnitAngles<LANES, HALF, pairs == pairs_halves>;
+
+constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
+constexpr bool kRagged = lengths == lengths_ragged;
+constexpr bool kNarrow = kv == kv_fp8_e4m3;
+constexpr int kQueryHeads = KEY_HEADS - static_cast<int>(kv_heads);
+
+// Of the heads that are not those of v, those of q come first.
+__device__ __forceinline__ bool is_query(int head) { return kQueryHeads > 0 && head < kQueryHeads; }
+
+// A token's place in a tensor of `tokens` tokens an entry, which lie `pitch` elements apart.
+struct Place {
+  int entry, token, tokens;
+
+  // The first element of a head, of `all_heads` with `size` elements.
+  __device__ __forceinline__ long long head(int number, int all_heads, int size,
+                                            long long pitch) const {
+    if constexpr (layout == layout_bshd) {
+      return (static_cast<long long>(entry) * tokens + token) * pitch + number * size;
+    } else {
+      return ((static_cast<long long>(entry) * all_heads + number) * tokens + token) * pitch;
+    }
+  }
+};
+
+// The sequences of a launch. Arrays that the flags do not ask for are null.
+struct Sequences {
+  const int* __restrict__ q_offsets;
+  const int* __restrict__ kv_offsets;
+  const int* __restrict__ kv_lengths;
+  const int* __restrict__ page_table;
+  int count, q_len, kv_len, cache_tokens, table_columns;
+
+  // The sequence with the new token `place`: the last of those that begin there or before it, for
+  // those that begin where the next one does have no tokens.
+  __device__ __forceinline__ int sequence_of(int place) const {
+    if constexpr (!kRagged) return static_cast<unsigned>(place) / static_cast<unsigned>(q_len);
+    int low = 0;
+    int high = count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (__ldg(q_offsets + middle) <= place) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  // A token's position: negative where the sequence has fewer keys than new tokens.
+  __device__ __forceinline__ int position_of(int place, int sequence) const {
+    const int end = kRagged ? __ldg(q_offsets + sequence + 1) : (sequence + 1) * q_len;
+    int keys = kv_len;
+    if constexpr (lengths == lengths_kv || (kRagged && cache == cache_paged)) {
+      keys = __ldg(kv_lengths + sequence);
+    } else if constexpr (kRagged) {
+      keys = __ldg(kv_offsets + sequence + 1) - __ldg(kv_offsets + sequence);
+    }
+    return keys - (end - place);
+  }
+  __device__ __forceinline__ Place in_cache(int sequence, int position) const {
+    if constexpr (cache == cache_paged) {
+      constexpr int kPage = page;
+      const long long entry = static_cast<long long>(sequence) * table_columns + position / kPage;
+      return {__ldg(page_table + entry), position % kPage, kPage};
+    } else if constexpr (kRagged) {
+      return {0, __ldg(kv_offsets + sequence) + position, cache_tokens};
+    } else {
+      return {sequence, position, cache_tokens};
+    }
+  }
+};
+
+// Multiplies by the inverse of the scale of a cache of 8 bits.
+__device__ __forceinline__ void scale(float (&value)[LANES], float factor) {
+  if constexpr (kNarrow) {
+#pragma unroll
+    for (float& x : value) x *= factor;
+  }
+}
+
+__device__ __forceinline__ void copy(kv_t* to, const Vector& from, float factor) {
+  if constexpr (kNarrow) {
+    float value[LANES];
+#pragma unroll
+    for (int i = 0; i < LANES; ++i) value[i] = from[i];
+    scale(value, factor);
+    store_elements<kStore>(to, value);
+  } else {
+    store<kStore>(to, from.part[0]);
+  }
+}
+
+// Neighbouring threads have the units of a head, then those of the next; after those of q and k
+// come those of v. A unit is two vectors half a head apart. The heads of a thread lie as many apart
+// as there are groups of them. All its loads from q, k or v are issued before it looks for the
+// token's place.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    kv_append_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
+                       const dtype_t* __restrict__ v, const float* __restrict__ cosine,
+                       const float* __restrict__ sine, const int* __restrict__ q_offsets,
+                       const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
+                       const int* __restrict__ page_table, dtype_t* __restrict__ q_out,
+                       kv_t* __restrict__ k_cache, kv_t* __restrict__ v_cache, int batch_count,
+                       int q_len, int kv_len, int token_count, int cache_tokens, int table_columns,
+                       long long q_pitch, long long k_pitch, long long v_pitch,
+                       long long k_cache_pitch, long long v_cache_pitch, float k_scale,
+                       float v_scale) {
+  release_next_kernel();
+  const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
+  const long long token_number = task / TASKS;
+  const int own = static_cast<int>(task % TASKS);
+  const bool is_value = own >= KEY_GROUPS * KEY_UNITS;
+  const int rest = own - KEY_GROUPS * KEY_UNITS;
+  const int unit = is_value ? rest % VALUE_UNITS : own % KEY_UNITS;
+  const int group = is_value ? rest / VALUE_UNITS : own / KEY_UNITS;
+  const int groups = is_value ? VALUE_GROUPS : KEY_GROUPS;
+  const int all_heads = is_value ? static_cast<int>(kv_heads) : KEY_HEADS;
+  const int distance = is_value ? HALF_V : HALF;
+  await_previous_kernel();
+  if (token_number >= token_count) return;
+  const int token = static_cast<int>(token_number);
+
+  const Sequences sequences{q_offsets, kv_offsets, kv_lengths,   page_table,   batch_count,
+                            q_len,     kv_len,     cache_tokens, table_columns};
+  Place from{0, token, token_count};
+  if constexpr (!kRagged) {
+    from.entry = sequences.sequence_of(token);
+    from = {from.entry, token - from.entry * q_len, q_len};
+  }
+  Vector first[ITEMS];
+  Vector second[ITEMS];
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    const int head = group + i * groups;
+    if (head >= all_heads) continue;
+    const dtype_t* x = nullptr;
+    if (is_value) {
+      x = v + from.head(head, kv_heads, head_dim_v, v_pitch);
+    } else if (is_query(head)) {
+      x = q + from.head(head, heads, head_dim, q_pitch);
+    } else {
+      x = k + from.head(head - kQueryHeads, kv_heads, head_dim, k_pitch);
+    }
+    first[i] = load_elements<Load::read_only, LANES>(x + unit * LANES);
+    second[i] = load_elements<Load::read_only, LANES>(x + unit * LANES + distance);
+  }
+
+  const int sequence = kRagged ? sequences.sequence_of(token) : from.entry;
+  const int position = sequences.position_of(token, sequence);
+  Place to{};
+  if (position >= 0) to = sequences.in_cache(sequence, position);
+  const float factor = kNarrow ? 1 / (is_value ? v_scale : k_scale) : 1.0f;
+  if (rope == rope_none || is_value) {
+    if (position < 0) return;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const int head = group + i * groups;
+      if (head >= all_heads) continue;
+      kv_t* const place = is_value ? v_cache + to.head(head, kv_heads, head_dim_v, v_cache_pitch)
+                                   : k_cache + to.head(head, kv_heads, head_dim, k_cache_pitch);
+      copy(place + unit * LANES, first[i], factor);
+      copy(place + unit * LANES + distance, second[i], factor);
+    }
+    return;
+  }
+  if constexpr (rope != rope_none) {
+    // Queries of a token without a position are rotated too: every element of q_out is written.
+    const long long angles = static_cast<long long>(::max(position, 0)) * HALF;
+    const Angles cosines(cosine + angles, unit);
+    const Angles sines(sine + angles, unit);
+    constexpr long long kQueryPitch = layout == layout_bshd ? heads * head_dim : head_dim;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+      const int head = group + i * groups;
+      if (head >= all_heads) continue;
+      float x[LANES];
+      float y[LANES];
+      rotate(x, y, first[i], second[i], cosines, sines);
+      if (is_query(head)) {
+        dtype_t* const place = q_out + from.head(head, heads, head_dim, kQueryPitch) + unit * LANES;
+        store_elements<kStore>(place, x);
+        store_elements<kStore>(place + HALF, y);
+      } else if (position >= 0) {
+        kv_t* const place =
+            k_cache + unit * LANES + to.head(head - kQueryHeads, kv_heads, head_dim, k_cache_pitch);
+        scale(x, factor);
+        scale(y, factor);
+        store_elements<kStore>(place, x);
+        store_elements<kStore>(place + HALF, y);
+      }
+    }
+  }
+}

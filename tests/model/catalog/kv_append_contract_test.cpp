@@ -1,0 +1,121 @@
+// What the operation kv_append promises.
+
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/candidate/candidate.h"
+#include "support/text.h"
+#include "tests/model/built_in_catalog.h"
+#include "tests/model/samples.h"
+
+namespace kernwright {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+using Shapes = std::map<std::string, TensorShape>;
+
+class KvAppendContractTest : public ::testing::Test {
+ protected:
+  const Operation& append_ = *catalog().operation("kv_append").value();
+
+  Result<Problem> named(std::string_view more) const {
+    return append_.normalize(
+        Problem::parse(concat("kv_append batch=2 kv_heads=2 q_len=3 kv_len=5 head_dim=16 ",
+                              "dtype=bf16 ", more))
+            .value());
+  }
+  static Shapes by_name(const Operation& operation, const Result<Problem>& problem) {
+    EXPECT_TRUE(problem) << problem.error().message;
+    Shapes shapes;
+    const std::vector<TensorShape> all = operation.tensor_shapes(*problem).value();
+    for (const TensorShape& shape : all) shapes.emplace(shape.name, shape);
+    return shapes;
+  }
+  Shapes shapes(std::string_view more) const { return by_name(append_, named(more)); }
+};
+
+TEST_F(KvAppendContractTest, TheCacheIsTheOneThatAttentionReads) {
+  const Operation& attention = *catalog().operation("attention").value();
+  for (const char* lengths :
+       {"lengths=full", "lengths=kv kv_total=7", "lengths=ragged q_total=4"}) {
+    for (const char* more : {"", " cache=paged", " layout=bhsd head_dim_v=24",
+                             " layout=bhsd cache=paged page=4 pages=9"}) {
+      const std::string flags = concat(lengths, more);
+      const Shapes written = shapes(flags);
+      const Shapes read = by_name(
+          attention, attention.normalize(Problem::parse(concat("attention batch=2 heads=4 ",
+                                                               "kv_heads=2 q_len=3 kv_len=5 ",
+                                                               "head_dim=16 dtype=bf16 ", flags))
+                                             .value()));
+      for (const char* name : {"k", "v"}) {
+        const TensorShape& cache = written.at(concat(name, "_cache"));
+        EXPECT_EQ(cache.extent, read.at(name).extent) << flags;
+        EXPECT_EQ(cache.pitches, read.at(name).pitches) << flags;
+        EXPECT_EQ(cache.role, TensorRole::inout);
+      }
+      for (const char* name : {"q_offsets", "kv_offsets", "kv_lengths", "page_table"}) {
+        ASSERT_EQ(written.contains(name), read.contains(name)) << flags << ' ' << name;
+        if (!written.contains(name)) continue;
+        EXPECT_EQ(written.at(name).extent, read.at(name).extent) << flags << ' ' << name;
+      }
+    }
+  }
+}
+
+TEST_F(KvAppendContractTest, OnlyWhatIsRotatedHasAngles) {
+  const Shapes copied = shapes("");
+  EXPECT_EQ(copied.size(), 4U);
+  const Shapes keys = shapes("rope=k");
+  EXPECT_EQ(keys.at("cosine").extent, (Sizes{5, 8}));
+  EXPECT_FALSE(keys.contains("q"));
+  const Shapes both = shapes("heads=6 rope=qk lengths=ragged q_total=4");
+  EXPECT_EQ(both.at("q").extent, (Sizes{1, 4, 6, 16}));
+  EXPECT_EQ(both.at("q_out").extent, (Sizes{1, 4, 6, 16}));
+}
+
+TEST_F(KvAppendContractTest, ACacheOfEightBitsHasScales) {
+  EXPECT_TRUE(append_.present_scalars(named("").value())->empty());
+  const Problem narrow = named("kv=fp8_e4m3").value();
+  EXPECT_EQ(append_.present_scalars(narrow)->size(), 2U);
+  EXPECT_EQ(append_.bytes.evaluate(append_.scope(narrow)).value(), 6 * 2 * 32 * (2 + 1));
+}
+
+TEST_F(KvAppendContractTest, WhatDoesNotGoTogetherIsRefused) {
+  const auto says = [&](std::string_view more, std::string_view why) {
+    const auto problem = named(more);
+    ASSERT_FALSE(problem) << more;
+    EXPECT_NE(problem.error().message.find(why), std::string::npos) << problem.error().message;
+  };
+  says("heads=4", "only rope=qk has queries");
+  says("pairs=neighbours", "only what is rotated has pairs");
+  says("kv=fp16", "a cache of 16 bits");
+  says("page=4", "only a paged cache has pages");
+  says("q_total=4", "only ragged sequences differ");
+  says("kv_total=7", "only with lengths=kv or ragged");
+  says("ldk_cache=24", "a token of the cache has so many elements");
+}
+
+TEST_F(KvAppendContractTest, EveryCombinationHasAReferenceAndItsInputs) {
+  int planned = 0;
+  for (const char* lengths : {"full", "kv", "ragged"}) {
+    for (const char* more : {"", " cache=paged", " rope=k layout=bhsd", " rope=qk kv=fp8_e4m3"}) {
+      const Problem problem = named(concat("lengths=", lengths, more)).value();
+      const auto reference = make_reference_plan(append_, problem, h200());
+      EXPECT_TRUE(reference) << reference.error().message;
+      for (const std::string& kernel :
+           {append_.input_kernels->timing, append_.input_kernels->exact}) {
+        const auto inputs = make_input_plan(append_, problem, kernel, h200());
+        EXPECT_TRUE(inputs) << inputs.error().message;
+        ++planned;
+      }
+    }
+  }
+  EXPECT_EQ(planned, 24);
+}
+
+}  // namespace
+}  // namespace kernwright

@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "tests/tuner/templates/in_double.h"
+
+namespace kernwright {
+namespace {
+
+/// Where the elements of a head at a token begin, in a contiguous tensor of one of both layouts.
+struct Order {
+  bool heads_outside = false;
+
+  std::size_t place(std::size_t entry, std::size_t token, std::size_t head, std::size_t tokens,
+                    std::size_t heads, std::size_t size) const {
+    return heads_outside ? ((entry * heads + head) * tokens + token) * size
+                         : ((entry * tokens + token) * heads + head) * size;
+  }
+};
+
+/// A new token of a sequence: its place among the new tokens, and its position.
+struct NewToken {
+  std::size_t sequence, place;
+  std::ptrdiff_t position;
+};
+
+std::vector<NewToken> new_tokens(const Arrays& in, const Dims& d) {
+  const auto whole = [&](const char* name, std::size_t i) {
+    return static_cast<std::size_t>(in.at(name)[i]);
+  };
+  std::vector<NewToken> tokens;
+  for (std::size_t s = 0; s < d.at("batch"); ++s) {
+    const bool ragged = in.contains("q_offsets");
+    const std::size_t first = ragged ? whole("q_offsets", s) : s * d.at("q_len");
+    const std::size_t end = ragged ? whole("q_offsets", s + 1) : first + d.at("q_len");
+    std::size_t keys = d.at("kv_len");
+    if (in.contains("kv_lengths")) keys = whole("kv_lengths", s);
+    if (in.contains("kv_offsets")) keys = whole("kv_offsets", s + 1) - whole("kv_offsets", s);
+    for (std::size_t i = first; i < end; ++i) {
+      tokens.push_back(
+          {s, i, static_cast<std::ptrdiff_t>(keys) - static_cast<std::ptrdiff_t>(end - i)});
+    }
+  }
+  return tokens;
+}
+
+/// Element `i` of a head, rotated by the angles of a position.
+std::pair<double, double> rotated(const Arrays& in, const double* head, std::size_t half,
+                                  std::size_t position, std::size_t i, bool neighbours) {
+  const std::size_t pair = neighbours ? i / 2 : i % half;
+  const bool is_first = neighbours ? i % 2 == 0 : i < half;
+  const double x = head[neighbours ? 2 * pair : pair];
+  const double y = head[neighbours ? 2 * pair + 1 : pair + half];
+  const double own = (is_first ? x : y) * in.at("cosine")[position * half + pair];
+  const double other = (is_first ? -y : x) * in.at("sine")[position * half + pair];
+  return {own + other, std::fabs(own) + std::fabs(other)};
+}
+
+}  // namespace
+
+Outputs attention_merge_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  const double ln2 = std::log(2.0);
+  const double unit = flag(problem, "lse_parts") == "base2" ? ln2 : 1;
+  const double out_unit = flag(problem, "lse") == "base2" ? ln2 : 1;
+  const Order order{flag(problem, "layout") == "bhsd"};
+  const std::size_t parts = d.at("parts"), batch = d.at("batch"), heads = d.at("heads");
+  const std::size_t tokens = d.at("q_len"), size = d.at("head_dim_v");
+  const std::size_t rows = batch * heads * tokens;
+  Outputs out;
+  out["o"].value.resize(rows * size);
+  out["o"].magnitude.resize(rows * size);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t token = row % tokens, head = row / tokens % heads;
+    const std::size_t sequence = row / tokens / heads;
+    double most = -HUGE_VAL;
+    for (std::size_t p = 0; p < parts; ++p) {
+      most = std::max(most, unit * in.at("lse_parts")[p * rows + row]);
+    }
+    double sum = 0;
+    std::vector<double> value(size), terms(size);
+    for (std::size_t p = 0; p < parts; ++p) {
+      const double weight = std::exp(unit * in.at("lse_parts")[p * rows + row] - most);
+      const std::size_t from = order.place(p * batch + sequence, token, head, tokens, heads, size);
+      sum += weight;
+      for (std::size_t i = 0; i < size; ++i) {
+        value[i] += weight * in.at("o_parts")[from + i];
+        terms[i] += weight * std::fabs(in.at("o_parts")[from + i]);
+      }
+    }
+    const std::size_t to = order.place(sequence, token, head, tokens, heads, size);
+    for (std::size_t i = 0; i < size; ++i) {
+      out["o"].value[to + i] = value[i] / sum;
+      out["o"].magnitude[to + i] = terms[i] / sum;
+    }
+    if (flag(problem, "lse").empty()) continue;
+    out["lse"].add((most + std::log(sum)) / out_unit, (1 + std::fabs(most)) / out_unit);
+  }
+  return out;
+}
+
+Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  const Order order{flag(problem, "layout") == "bhsd"};
+  const std::string rope = flag(problem, "rope");
+  const bool neighbours = flag(problem, "pairs") == "neighbours";
+  const bool ragged = in.contains("q_offsets");
+  const bool paged = in.contains("page_table");
+  const bool narrow = flag(problem, "kv") == "fp8_e4m3";
+  const std::size_t kv_heads = d.at("kv_heads"), size = d.at("head_dim"), page = d.at("page");
+  const std::size_t columns = (d.at("kv_len") + page - 1) / page;
+  const std::size_t tokens = d.at(ragged ? "q_total" : "q_len");
+  const std::size_t cache_tokens = paged ? page : d.at(ragged ? "kv_total" : "kv_len");
+  Outputs out;
+  for (const char* name : {"k_cache", "v_cache"}) {
+    for (const double kept : in.at(name)) out[name].add(kept, 0);
+  }
+  if (in.contains("q")) {
+    out["q_out"].value.resize(in.at("q").size());
+    out["q_out"].magnitude.resize(in.at("q").size());
+  }
+  for (const NewToken& token : new_tokens(in, d)) {
+    const std::size_t entry = ragged ? 0 : token.sequence;
+    const std::size_t at = token.place % tokens;
+    const std::size_t angles =
+        static_cast<std::size_t>(std::max<std::ptrdiff_t>(token.position, 0));
+    for (std::size_t head = 0; in.contains("q") && head < d.at("heads"); ++head) {
+      const std::size_t from = order.place(entry, at, head, tokens, d.at("heads"), size);
+      for (std::size_t i = 0; i < size; ++i) {
+        std::tie(out["q_out"].value[from + i], out["q_out"].magnitude[from + i]) =
+            rotated(in, in.at("q").data() + from, size / 2, angles, i, neighbours);
+      }
+    }
+    if (token.position < 0) continue;
+    std::size_t to_entry = entry;
+    std::size_t to_token = angles;
+    if (paged) {
+      to_entry =
+          static_cast<std::size_t>(in.at("page_table")[token.sequence * columns + angles / page]);
+      to_token = angles % page;
+    } else if (ragged) {
+      to_token += static_cast<std::size_t>(in.at("kv_offsets")[token.sequence]);
+    }
+    for (const char* name : {"k", "v"}) {
+      const bool is_key = name == std::string_view("k");
+      const std::size_t own = is_key ? size : d.at("head_dim_v");
+      const double scale = !narrow ? 1 : is_key ? 0.5 : 0.25;  // those of checks
+      Expected& cache = out[std::string(name) + "_cache"];
+      for (std::size_t head = 0; head < kv_heads; ++head) {
+        const double* const from =
+            in.at(name).data() + order.place(entry, at, head, tokens, kv_heads, own);
+        const std::size_t to = order.place(to_entry, to_token, head, cache_tokens, kv_heads, own);
+        for (std::size_t i = 0; i < own; ++i) {
+          std::pair<double, double> result{from[i], std::fabs(from[i])};
+          if (is_key && !rope.empty()) {
+            result = rotated(in, from, size / 2, angles, i, neighbours);
+          }
+          cache.value[to + i] = result.first / scale;
+          cache.magnitude[to + i] = result.second / scale;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace kernwright
