@@ -1,31 +1,16 @@
 #include "service/answer/builder.h"
 
+#include <filesystem>
 #include <gtest/gtest.h>
-#include <memory>
+#include <string>
 
-#include "service/answer/site.h"
-#include "tests/service/fake_surroundings.h"
-#include "tests/temp_dir.h"
+#include "tests/service/site_fixture.h"
 
 namespace kernwright {
 namespace {
 
-class BuilderTest : public ::testing::Test {
+class BuilderTest : public SiteFixture {
  protected:
-  std::unique_ptr<Builder> builder() {
-    return std::make_unique<Builder>(*site_.catalog, site_.profile.sm_arch, site_.cache,
-                                     std::make_unique<FakeCompiler>(world_), Builder::Options{});
-  }
-
-  FakeWorld world_;
-  const ScopedTempDir dir_;
-  const Site site_{.catalog = *Catalog::load({}),
-                   .profile = *find_profile("h200"),
-                   .identity = {},
-                   .has_device = false,
-                   .policy = {},
-                   .cache = TieredCache(dir_.path()),
-                   .log = {}};
   const Candidate candidate_ =
       *site_.candidate(vector_add(4096, DType::bf16), "vector_add/vectorized", {});
 };

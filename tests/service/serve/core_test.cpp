@@ -438,20 +438,6 @@ TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
   EXPECT_EQ(world_.compiles, 1);
 }
 
-TEST_F(OwnTemplateTest, ABrokenRuleAnUnknownParameterAndAForeignTemplateAreNamed) {
-  const auto core = open();
-  const auto message = [&](std::string_view name, const ParameterValues& parameters) {
-    const Result<Candidate> candidate = core->site().candidate(problem_, name, parameters);
-    return candidate ? std::string("accepted") : candidate.error().message;
-  };
-  const std::string rule = message("scale/plain", {{"THREADS", 512}});
-  EXPECT_NE(rule.find("THREADS <= 256"), std::string::npos) << rule;
-  EXPECT_NE(rule.find("512 > 256"), std::string::npos) << rule;
-  EXPECT_NE(rule.find("half the registers"), std::string::npos) << rule;
-  EXPECT_NE(message("scale/plain", {{"WARPS", 4}}).find("no parameter WARPS"), std::string::npos);
-  EXPECT_NE(message("vector_add/vectorized", {}).find("implements vector_add"), std::string::npos);
-}
-
 TEST_F(OwnTemplateTest, LaunchChecksItsArguments) {
   const auto core = open();
   const Result<Kernel> kernel = core->get_best_kernel(problem_);

@@ -1,0 +1,183 @@
+#include "service/tune/tuning_desk.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/stores/failure_store.h"
+#include "support/files.h"
+#include "tests/service/site_fixture.h"
+#include "tests/support/faulty_files.h"
+
+namespace kernwright {
+namespace {
+
+class TuningDeskTest : public SiteFixture {
+ protected:
+  std::unique_ptr<TuningDesk> desk() {
+    const Surroundings surroundings = fake_surroundings(world_);
+    TuningDesk::Options options;
+    options.in_process = true;
+    options.open_device = surroundings.open_device;
+    options.make_data_ops = surroundings.make_data_ops;
+    return std::make_unique<TuningDesk>(site_, *builder_, answers_, std::move(options));
+  }
+  static TuningOptions few_trials() {
+    TuningOptions options;
+    options.budget.trials = 4;
+    return options;
+  }
+  std::size_t stored() const { return answers_.look_up(problem_).records.size(); }
+
+  const std::unique_ptr<Builder> builder_ = builder();
+  const AnswerFinder answers_{site_, *builder_};
+  const BoundProblem problem_ = *site_.bind(vector_add(64, DType::bf16));
+};
+
+TEST_F(TuningDeskTest, WhatWasTunedIsInTheCacheWithItsBitsAndItsLog) {
+  const Result<TuningResult> tuned = desk()->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  EXPECT_EQ(tuned->unstored, "");
+  const Answers found = answers_.look_up(problem_);
+  ASSERT_EQ(found.records.size(), 1U);
+  EXPECT_EQ(found.records[0].match, Match::exact);
+  EXPECT_EQ(found.records[0].head.winner.choice, tuned->record.winner.choice);
+  const Lookup<CompiledKernel> bits = site_.cache.artifact(tuned->record.winner.artifact);
+  ASSERT_TRUE(bits);
+  EXPECT_EQ(bits.value->bits, tuned->kernel->bits);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_ / "trials/vector_add"), {}), 1);
+}
+
+TEST_F(TuningDeskTest, ALogWithANameOfItsOwnGoesThere) {
+  TuningOptions options = few_trials();
+  options.trial_log = dir_ / "mine.jsonl";
+  ASSERT_TRUE(desk()->tune(problem_, options));
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "mine.jsonl"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "trials"));
+}
+
+TEST_F(TuningDeskTest, TheWinnerSoFarIsTheIncumbent) {
+  TuningRecord known = desk()->tune(problem_, few_trials())->record;
+  known.trust = Trust::a;
+  ASSERT_TRUE(site_.cache.put_record(known));
+  const Result<TuningResult> again = desk()->tune(problem_, few_trials());
+  ASSERT_TRUE(again) << again.error().message;
+  std::vector<RankedConfiguration> finalists = again->record.runners_up;
+  finalists.push_back(again->record.winner);
+  const auto incumbent = std::ranges::find_if(
+      finalists, [](const RankedConfiguration& one) { return one.traits.is_incumbent; });
+  ASSERT_NE(incumbent, finalists.end());
+  EXPECT_EQ(incumbent->choice, known.winner.choice);
+}
+
+TEST_F(TuningDeskTest, WhatIsBannedIsNeitherMeasuredNorPredicted) {
+  const Choice first = desk()->predict(problem_, {.trials = 1})->record.winner.choice;
+  ASSERT_TRUE(site_.cache.put_override(
+      {.key = site_.key(problem_), .action = OverrideAction::ban, .choice = first}));
+  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 1});
+  ASSERT_TRUE(predicted) << predicted.error().message;
+  EXPECT_NE(predicted->record.winner.choice, first);
+  const Result<TuningResult> tuned = desk()->tune(problem_, few_trials());
+  ASSERT_TRUE(tuned) << tuned.error().message;
+  for (const Trial& trial : tuned->trials) {
+    if (trial.choice == first) EXPECT_EQ(trial.outcome, Outcome::rejected);
+  }
+}
+
+TEST_F(TuningDeskTest, WithoutAGpuNothingIsTunedButPredictionsAreMade) {
+  site_.has_device = false;
+  const Result<TuningResult> tuned = desk()->tune(problem_, few_trials());
+  ASSERT_FALSE(tuned);
+  EXPECT_EQ(tuned.error().code, ErrorCode::unavailable);
+  EXPECT_NE(tuned.error().message.find("for the sku h200"), std::string::npos);
+  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 2});
+  ASSERT_TRUE(predicted) << predicted.error().message;
+  EXPECT_EQ(predicted->record.grade, RecordGrade::predicted);
+  EXPECT_EQ(stored(), 1U);
+}
+
+TEST_F(TuningDeskTest, WithoutAToolkitNothingIsMade) {
+  world_.toolkit_missing = true;
+  EXPECT_EQ(desk()->tune(problem_, few_trials()).error().code, ErrorCode::unavailable);
+  EXPECT_EQ(desk()->predict(problem_, {.trials = 1}).error().code, ErrorCode::unavailable);
+  EXPECT_EQ(stored(), 0U);
+}
+
+TEST_F(TuningDeskTest, WithoutAWorkerNothingIsTuned) {
+  TuningDesk::Options options;
+  options.worker = dir_ / "none";
+  TuningDesk without(site_, *builder_, answers_, std::move(options));
+  const Result<TuningResult> tuned = without.tune(problem_, few_trials());
+  ASSERT_FALSE(tuned);
+  EXPECT_EQ(tuned.error().code, ErrorCode::unavailable);
+  EXPECT_NE(tuned.error().message.find((dir_ / "none").native()), std::string::npos);
+}
+
+TEST_F(TuningDeskTest, ATuningThatIsStoppedKeepsNothing) {
+  std::atomic<bool> stop{true};
+  EXPECT_EQ(desk()->tune(problem_, few_trials(), &stop).error().code, ErrorCode::unavailable);
+  stop = false;
+  TuningOptions options = few_trials();
+  options.progress = [&](const TuningProgress& now) { stop = now.measured >= 2; };
+  const Result<TuningResult> tuned = desk()->tune(problem_, options, &stop);
+  ASSERT_FALSE(tuned);
+  EXPECT_EQ(tuned.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(tuned.error().message, "tuning was stopped");
+  EXPECT_EQ(stored(), 0U);
+}
+
+TEST_F(TuningDeskTest, AGpuThatWasLostIsNotUsedAgainAndWhyIsKept) {
+  world_.outcome = [](const ExecutionPlan& plan) {
+    const bool candidate =
+        !plan.launches.empty() && plan.launches[0].kernel == "vector_add_vectorized";
+    return candidate ? Outcome::illegal_address : Outcome::ok;
+  };
+  const auto one = desk();
+  EXPECT_EQ(one->tune(problem_, few_trials()).error().code, ErrorCode::device);
+  const Result<TuningResult> next = one->tune(problem_, few_trials());
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, ErrorCode::device);
+  EXPECT_EQ(next.error().message, "GPU 0 was lost to an earlier failure");
+  const RecordEnvironment now = answers_.environment();
+  const auto kept =
+      FailureStore(dir_.path())
+          .active(problem_.text(),
+                  {.sku = "h200",
+                   .target = "sm_90",
+                   .driver = now.driver,
+                   .compiler = now.compiler,
+                   .template_digest = {}},
+                  [&](std::string_view name) { return answers_.template_digest(name); });
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_EQ(kept[0].outcome, Outcome::illegal_address);
+}
+
+TEST_F(TuningDeskTest, WhatCannotBeStoredIsReturnedAllTheSameAndSaid) {
+  const FaultyFiles full(dir_.path().native(), FaultyFiles::Call::write, ENOSPC);
+  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 1});
+  ASSERT_TRUE(predicted) << predicted.error().message;
+  EXPECT_NE(predicted->kernel, nullptr);
+  EXPECT_NE(predicted->unstored.find("No space left"), std::string::npos) << predicted->unstored;
+  ASSERT_FALSE(predicted->notes.empty());
+  EXPECT_EQ(predicted->notes.back().rfind("artifact not stored: ", 0), 0U);
+  EXPECT_TRUE(said("record not stored: "));
+}
+
+// A file stands where the folder of the artifacts would.
+TEST_F(TuningDeskTest, ARecordWithoutItsBitsDoesNotCountAsStored) {
+  ASSERT_TRUE(publish_file(dir_ / "v1/artifacts", ""));
+  const Result<TuningResult> predicted = desk()->predict(problem_, {.trials = 1});
+  ASSERT_TRUE(predicted) << predicted.error().message;
+  EXPECT_EQ(stored(), 1U);
+  EXPECT_EQ(predicted->unstored, "the winner's artifact could not be written");
+}
+
+}  // namespace
+}  // namespace kernwright
