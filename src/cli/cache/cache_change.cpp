@@ -59,7 +59,11 @@ Result<ParameterValues> parse_parameters(std::string_view text) {
 /// The candidate that --template and --configuration name; nothing where these are not given.
 Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const ServiceCore& service,
                                               const BoundProblem& problem) {
-  if (flags.kernel_template.empty()) return std::optional<Choice>();
+  if (flags.kernel_template.empty()) {
+    if (flags.configuration.empty()) return std::optional<Choice>();
+    return Error{ErrorCode::invalid_argument,
+                 "--configuration is of a template, and no --template is given"};
+  }
   KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
   KW_ASSIGN(
       const Candidate candidate,
@@ -112,8 +116,10 @@ Status prune_cache(const CacheFlags& flags) {
                           flags.max_days.getValue(), "; they must be 0 or more")});
   }
   constexpr double kGib = 1024.0 * 1024 * 1024;
-  const PruneLimits limits{.bytes = static_cast<std::int64_t>(flags.max_gib * kGib),
-                           .days = flags.max_days};
+  constexpr double kMostBytes = 0x1p62;  // as good as no limit, and an integer has room for it
+  const PruneLimits limits{
+      .bytes = static_cast<std::int64_t>(std::min(flags.max_gib * kGib, kMostBytes)),
+      .days = flags.max_days};
   return print_removed(flags, prune(TieredCache(flags.root()), limits));
 }
 

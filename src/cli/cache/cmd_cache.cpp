@@ -9,13 +9,22 @@ namespace {
 struct Action {
   const char* name;
   Status (*run)(const CacheFlags& flags);
+  bool takes_words = true;  ///< after its name
 };
 
 constexpr Action kActions[] = {
-    {"list", list_cache},     {"verify", verify_cache},   {"compact", compact_cache},
-    {"prune", prune_cache},   {"merge", merge_caches},    {"pin", decide},
-    {"ban", decide},          {"lift", decide},           {"misses", show_misses},
-    {"export", export_cache}, {"install", install_cache}, {"keygen", make_keys},
+    {"list", list_cache, false},
+    {"verify", verify_cache, false},
+    {"compact", compact_cache, false},
+    {"prune", prune_cache, false},
+    {"merge", merge_caches},
+    {"pin", decide},
+    {"ban", decide},
+    {"lift", decide},
+    {"misses", show_misses, false},
+    {"export", export_cache},
+    {"install", install_cache},
+    {"keygen", make_keys},
 };
 
 std::string known_actions() {
@@ -31,7 +40,11 @@ class Cache : public Command {
   Status run() override {
     const std::string name = flags_.words.empty() ? "" : flags_.words.front();
     for (const Action& action : kActions) {
-      if (name == action.name) return action.run(flags_);
+      if (name != action.name) continue;
+      if (action.takes_words || flags_.words.size() == 1) return action.run(flags_);
+      return report(
+          {ErrorCode::invalid_argument, concat("cache ", name, " takes no \"", flags_.words[1],
+                                               "\"; --cache names a directory")});
     }
     return report({ErrorCode::invalid_argument,
                    concat("unknown action \"", name, "\"; cache takes ", known_actions())});

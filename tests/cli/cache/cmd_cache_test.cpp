@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <vector>
 
+#include "cache/stores/artifact_store.h"
+#include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"
 
 namespace kernwright {
@@ -105,6 +107,37 @@ TEST_F(CacheTest, UnknownActionsAndBadArgumentsAreNamed) {
   EXPECT_EQ(kernwright({"cache", "merge", "/nowhere"}).exit_code, 2);
   EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "-1"}).exit_code, 2);
   EXPECT_EQ(kernwright({"cache", "pin", "vector_add", "n=1", "--sku", "h200"}).exit_code, 2);
+}
+
+TEST_F(CacheTest, ADirectoryIsAnOptionAndNoWord) {
+  for (const char* action : {"list", "verify", "compact", "prune", "misses"}) {
+    const Ran ran = kernwright({"cache", action, cache().string()});
+    EXPECT_EQ(ran.exit_code, 2) << action;
+    EXPECT_NE(ran.err.find("takes no \"" + cache().string() + "\"; --cache names"),
+              std::string::npos)
+        << ran.err;
+  }
+}
+
+TEST_F(CacheTest, AConfigurationWithoutItsTemplateIsRefused) {
+  for (const char* action : {"pin", "ban", "lift"}) {
+    const Ran ran = kernwright({"cache", action, "vector_add", "n=4096", "dtype=bf16", "--sku",
+                                "h200", "--configuration", "THREADS=128"});
+    EXPECT_EQ(ran.exit_code, 2) << action;
+    EXPECT_NE(ran.err.find("no --template is given"), std::string::npos) << ran.err;
+  }
+  EXPECT_TRUE(kernwright({"cache", "list", "--json"}).json()["overrides"].empty());
+}
+
+TEST_F(CacheTest, NoLimitIsTooLargeForAPrune) {
+  const std::string digest(64, 'a');
+  ASSERT_TRUE(ArtifactStore(cache()).put(digest, sample_kernel("loose")));
+  for (const char* limit : {"1e10", "1e300", "inf"}) {
+    const Ran pruned = kernwright({"cache", "prune", "--max-gib", limit, "--max-days", limit});
+    EXPECT_EQ(pruned.out, "0 files removed, 0 bytes\n") << limit << pruned.err;
+  }
+  EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "nan"}).exit_code, 2);
+  EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "0"}).out.rfind("1 files removed", 0), 0U);
 }
 
 TEST_F(CacheTest, PinsAndBansAreKeptListedAndLifted) {
