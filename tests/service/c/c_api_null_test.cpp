@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "model/files/embedded_files.h"
-#include "service/c/c_api_support.h"
 #include "support/text.h"
-#include "tests/doubles/fake_driver.h"
-#include "tests/launch/scripted_kernel.h"
+#include "tests/service/c/c_kernel_fixture.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -67,17 +65,9 @@ const std::set<Pointer>& optional_pointers() {
 }
 
 /// Objects of every kind, over a driver that runs nothing.
-class CApiNullTest : public ::testing::Test {
+class CApiNullTest : public CKernelFixture {
  protected:
   CApiNullTest() {
-    driver_.current = reinterpret_cast<CUcontext>(0xcc);
-    const ExecutionPlan plan = mapped_plan();
-    driver_.kernels["scale"] = parameter_sizes(plan, plan.launches[0]);
-    auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
-    EXPECT_TRUE(launcher) << launcher.error().message;
-    loaded_ = make_kernel(plan, *std::move(launcher));
-    kernel_ = new kw_kernel{loaded_->handle().pin(), "{}"};
-
     root_ = cache_.path();
     kw_options options{};
     options.struct_size = sizeof options;
@@ -94,7 +84,6 @@ class CApiNullTest : public ::testing::Test {
     kw_release_chain(chain_);
     kw_chain_end(builder_);
     kw_release_baked(baked_);
-    kw_release(kernel_);
     kw_close(service_);
   }
 
@@ -175,17 +164,10 @@ class CApiNullTest : public ::testing::Test {
     };
   }
 
-  static constexpr std::uint64_t kX = 0x10000;
-  static constexpr std::uint64_t kY = 0x20000;
-  inline static const void* const kTensors[2] = {reinterpret_cast<const void*>(kX),
-                                                 reinterpret_cast<const void*>(kY)};
-  FakeDriver driver_;
   ScopedTempDir cache_;
   std::string root_;
-  std::shared_ptr<LoadedKernel> loaded_;
   kw_chain_arg arguments_[2] = {};
   kw_service* service_ = nullptr;
-  kw_kernel* kernel_ = nullptr;
   kw_baked* baked_ = nullptr;
   kw_chain_builder* builder_ = nullptr;
   kw_chain* chain_ = nullptr;

@@ -9,11 +9,14 @@
 #include "device/cuda/cuda_device.h"
 #include "service/c/c_api_support.h"
 #include "tests/comma_locale.h"
+#include "tests/service/c/c_kernel_fixture.h"
 #include "tests/temp_dir.h"
 #include <kernwright/c.h>
 
 namespace kernwright {
 namespace {
+
+using CApiKernelTest = CKernelFixture;
 
 TEST(CApiTest, FailuresLeaveTheirReason) {
   kw_service* service = nullptr;
@@ -42,6 +45,81 @@ TEST(CApiTest, FailuresLeaveTheirReason) {
   kw_options unset{};
   EXPECT_EQ(kw_open(&unset, &service), -1);
   EXPECT_NE(std::strstr(kw_last_error(), "struct_size"), nullptr) << kw_last_error();
+}
+
+TEST(CApiTest, EveryNameOfAnOptionIsTaken) {
+  const auto read = [](const char* on_miss, const char* l2, const char* min_match) {
+    kw_options options{};
+    options.struct_size = sizeof options;
+    options.on_miss = on_miss;
+    options.l2 = l2;
+    options.min_match = min_match;
+    ServiceOptions taken;
+    EXPECT_EQ(c_api::read_options(options, taken), "");
+    return taken;
+  };
+  EXPECT_EQ(read("predict", nullptr, nullptr).on_miss, MissPolicy::predict);
+  EXPECT_EQ(read("tune_now", nullptr, nullptr).on_miss, MissPolicy::tune_now);
+  EXPECT_EQ(read("tune_in_background", nullptr, nullptr).on_miss, MissPolicy::tune_in_background);
+  EXPECT_EQ(read("fail", nullptr, nullptr).on_miss, MissPolicy::fail);
+  for (const L2State state : {L2State::cold, L2State::warm, L2State::mixed}) {
+    EXPECT_EQ(read(nullptr, std::string(to_string(state)).c_str(), nullptr).l2, state);
+  }
+  for (const Match match : {Match::exact, Match::recheck, Match::stale_code, Match::bucket,
+                            Match::predicted, Match::none}) {
+    EXPECT_EQ(read(nullptr, nullptr, std::string(to_string(match)).c_str()).min_match, match);
+  }
+}
+
+TEST(CApiTest, WhatIsNotGivenIsTheDefault) {
+  kw_options options{};
+  options.struct_size = sizeof options;
+  ServiceOptions taken;
+  ASSERT_EQ(c_api::read_options(options, taken), "");
+  const ServiceOptions standard;
+  EXPECT_EQ(taken.on_miss, standard.on_miss);
+  EXPECT_EQ(taken.l2, standard.l2);
+  EXPECT_EQ(taken.min_match, standard.min_match);
+  EXPECT_EQ(taken.tune_seconds, standard.tune_seconds);
+  EXPECT_EQ(taken.background_seconds, standard.background_seconds);
+  EXPECT_EQ(taken.measure_in_process, standard.measure_in_process);
+  EXPECT_TRUE(taken.template_dirs.empty());
+}
+
+TEST(CApiTest, NothingIsTunedForASku) {
+  const ScopedTempDir cache;
+  const std::string root = cache.path();
+  kw_options options{};
+  options.struct_size = sizeof options;
+  options.cache = root.c_str();
+  options.sku = "h200";
+  kw_service* service = nullptr;
+  ASSERT_EQ(kw_open(&options, &service), 0) << kw_last_error();
+  kw_kernel* kernel = nullptr;
+  EXPECT_EQ(kw_tune(service, "vector_add n=1000 dtype=fp32", 1, &kernel), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "for the sku h200"), nullptr) << kw_last_error();
+  for (const char* problem : {"", "vector_add", "vector_add n=many dtype=fp32", "= =", "\xff"}) {
+    EXPECT_EQ(kw_tune(service, problem, 1, &kernel), -1) << problem;
+    EXPECT_EQ(kw_get_best_kernel(service, problem, &kernel), -1) << problem;
+    EXPECT_EQ(kw_prewarm(service, &problem, 1), -1) << problem;
+    EXPECT_STRNE(kw_last_error(), "");
+  }
+  EXPECT_EQ(kernel, nullptr);
+  kw_close(service);
+}
+
+TEST_F(CApiKernelTest, ABakedLaunchTakesOtherTensors) {
+  kw_baked* baked = nullptr;
+  ASSERT_EQ(kw_bake(kernel_, kTensors, 2, nullptr, 0, &baked), 0) << kw_last_error();
+  const void* const swapped[] = {kTensors[1], kTensors[0]};
+  EXPECT_EQ(kw_rebind(baked, swapped, 2, nullptr, 0), 0) << kw_last_error();
+  ASSERT_EQ(kw_launch_baked(baked, nullptr), 0) << kw_last_error();
+  const auto& nodes = driver_.executables[driver_.graph_launches.back()];
+  ASSERT_EQ(nodes.size(), 1U);
+  EXPECT_EQ(nodes[0].value(1), kX);
+  EXPECT_EQ(kw_rebind(baked, swapped, 1, nullptr, 0), -1);
+  EXPECT_NE(std::strstr(kw_last_error(), "1 arguments given"), nullptr) << kw_last_error();
+  kw_release_baked(baked);
 }
 
 TEST(CApiTest, FieldsBeyondTheCallersStructAreNotRead) {

@@ -104,6 +104,39 @@ TEST_F(ServiceCoreTest, WhatAnotherDriverMeasuredIsMeasuredAgainInTheBackground)
   EXPECT_EQ(core->get_best_kernel(problem_)->match(), Match::exact);
 }
 
+TEST_F(ServiceCoreTest, WhatCannotBeTunedInTheBackgroundIsSaidAndThePredictionStays) {
+  std::vector<std::string> said;
+  ServiceOptions options;
+  options.cache = cache_.path();
+  options.on_miss = MissPolicy::tune_in_background;
+  options.worker = (cache_.path() / "none").string();
+  options.log = [&](LogLevel, std::string_view line) { said.emplace_back(line); };
+  const auto core = ServiceCore::open(std::move(options), fake_surroundings(world_));
+  ASSERT_TRUE(core) << core.error().message;
+  EXPECT_TRUE((*core)->get_best_kernel(problem_));
+  (*core)->wait_for_background();
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].rfind("not tuned: no worker to measure with", 0), 0U) << said[0];
+  EXPECT_EQ((*core)->get_best_kernel(problem_)->match(), Match::predicted);
+}
+
+TEST_F(ServiceCoreTest, AWinnerIsCompiledAgainUnlessItIsNoCandidateHere) {
+  const auto core = open();
+  ASSERT_TRUE(core->get_best_kernel(problem_));
+  RecordHead head = core->answers().look_up(*core->bind(problem_)).records[0].head;
+  EXPECT_EQ(*core->recompile(head), Builder::Recompiled::same);
+  const auto changed = [&](const auto& change) {
+    RecordHead other = head;
+    change(other);
+    return *core->recompile(other);
+  };
+  const auto other_code = Builder::Recompiled::other_code;
+  EXPECT_EQ(changed([](RecordHead& h) { h.key.problem = "="; }), other_code);
+  EXPECT_EQ(changed([](RecordHead& h) { h.key.problem = "vector_sub n=4"; }), other_code);
+  EXPECT_EQ(changed([](RecordHead& h) { h.winner.choice.kernel_template = "x/y"; }), other_code);
+  EXPECT_EQ(changed([](RecordHead& h) { h.winner.artifact = std::string(64, '0'); }), other_code);
+}
+
 TEST_F(ServiceCoreTest, WithoutABudgetNothingIsTunedInTheBackground) {
   background_seconds_ = 0;
   const auto core = open(MissPolicy::tune_in_background);
