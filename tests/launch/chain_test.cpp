@@ -261,6 +261,25 @@ TEST_F(ChainTest, OutlivesItsKernelsAndGivesEverythingBack) {
   EXPECT_EQ(driver_.destroyed_twice, 0);
 }
 
+TEST_F(ChainTest, AMovedFromObjectSaysSo) {
+  Result<Chain> chain = build();
+  ASSERT_TRUE(chain);
+  Chain other = *std::move(chain);
+  EXPECT_TRUE(other.launch(nullptr));
+  for (const Result<void>& result :
+       // NOLINTNEXTLINE(bugprone-use-after-move): what is tested
+       {chain->launch(nullptr), chain->rebind({pointer(0x5000), pointer(0x6000)}),
+        chain->add_to_capture(nullptr), chain->set_path(ChainPath::graph)}) {
+    EXPECT_EQ(message(result), "the chain was moved to another object");
+  }
+  EXPECT_EQ(message(chain->tune(nullptr)), "the chain was moved to another object");
+}
+
+TEST_F(ChainTest, MemoryThatIsNotThereIsNamed) {
+  driver_.failures["cuMemAlloc"] = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_THAT(message(build()), HasSubstr("chain of 3 kernels: 1024 bytes: cuMemAlloc"));
+}
+
 TEST_F(ChainTest, BuildingNamesWhatDoesNotFit) {
   EXPECT_EQ(message(ChainBuilder().build()), "the chain has no kernel");
   const auto refusal = [&](const ChainArg& x, const ChainArg& y) {

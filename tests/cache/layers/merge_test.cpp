@@ -1,10 +1,12 @@
 #include "cache/layers/merge.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <gtest/gtest.h>
 
 #include "support/hash.h"
 #include "tests/cache/samples.h"
+#include "tests/support/faulty_files.h"
 #include "tests/temp_dir.h"
 
 namespace kernwright {
@@ -82,6 +84,29 @@ TEST_F(MergeTest, DefectiveFilesAreLeftOutAndNamed) {
   EXPECT_EQ(report.artifacts, 0);
   ASSERT_EQ(report.defects.size(), 2U);
   EXPECT_NE(report.defects[1].find(torn->native()), std::string::npos);
+}
+
+TEST_F(MergeTest, ADecisionThatCannotBeReadIsLeftOut) {
+  const Result<fs::path> torn = from_.put_override({.key = sample_key(1)});
+  ASSERT_TRUE(torn);
+  fs::resize_file(*torn, 40);
+  ASSERT_TRUE(from_.put_override({.key = sample_key(2)}));
+  const MergeReport report = merged();
+  EXPECT_EQ(report.overrides, 1);
+  ASSERT_EQ(report.defects.size(), 1U);
+  EXPECT_NE(report.defects[0].find(torn->native()), std::string::npos) << report.defects[0];
+}
+
+TEST_F(MergeTest, AFolderThatCannotBeReadIsNamed) {
+  ASSERT_TRUE(from_.put_record(record(1, 4, 100)));
+  ASSERT_TRUE(from_.put_artifact(digest_of("a").hex(), sample_kernel("a")));
+  const fs::path folder = from_.root() / "v1" / "artifacts";
+  const FaultyFiles faulty(folder.native(), FaultyFiles::Call::opendir, EACCES);
+  const MergeReport report = merged();
+  EXPECT_EQ(report.records, 1);
+  EXPECT_EQ(report.artifacts, 0);
+  ASSERT_EQ(report.defects.size(), 1U);
+  EXPECT_NE(report.defects[0].find(folder.native()), std::string::npos) << report.defects[0];
 }
 
 TEST_F(MergeTest, WhereNothingCanBeWrittenItSaysSo) {

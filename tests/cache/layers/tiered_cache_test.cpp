@@ -377,6 +377,20 @@ TEST_F(OverridesTest, APinThatNoRecordKnowsIsASeed) {
   EXPECT_EQ(found[1].match, Match::exact);
 }
 
+TEST_F(OverridesTest, APinWhoseTemplateIsGoneIsADefectAndTheRestIsServed) {
+  RankedConfiguration gone = second_;
+  gone.choice.kernel_template = "matmul/none";
+  decide(OverrideAction::pin, gone);
+  const Answers found = cache_.lookup(sample_key(1), made_with(), [](std::string_view name) {
+    return std::string(name == "matmul/none" ? "" : "template-1");
+  });
+  ASSERT_EQ(found.defects.size(), 1U);
+  EXPECT_EQ(found.defects[0],
+            "the pin of " + gone.choice.id() + " is not served: there is no such template");
+  ASSERT_EQ(found.records.size(), 1U);
+  EXPECT_EQ(found.records[0].match, Match::exact);
+}
+
 TEST_F(OverridesTest, TheUsersLayerOutranksTheOthers) {
   decide_in_site(OverrideAction::ban, record_.winner);
   EXPECT_EQ(lookup(cache_)[0].reason, MissReason::banned);

@@ -1,5 +1,6 @@
 #include "cache/stores/record_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -201,6 +202,45 @@ TEST_F(RecordStoreTest, ATornDecisionIsADefect) {
   EXPECT_TRUE(found.overrides.empty());
   ASSERT_EQ(found.defects.size(), 1U);
   EXPECT_THAT(found.defects[0], HasSubstr(path->native()));
+}
+
+TEST_F(RecordStoreTest, ADecisionInTheFolderOfAnotherKeyIsADefect) {
+  const fs::path made = *store_.put(Override{.key = sample_key(1)});
+  const fs::path other = store_.put(Override{.key = sample_key(2)})->parent_path();
+  fs::rename(made, other / made.filename());
+  const RecordStore::Found found = store_.get(sample_key(2));
+  EXPECT_EQ(found.overrides.size(), 1U);
+  ASSERT_EQ(found.defects.size(), 1U);
+  EXPECT_THAT(found.defects[0], HasSubstr((other / made.filename()).native()));
+  int defects = 0;
+  for (const RecordStore::ListedOverride& listed : store_.list_overrides()) {
+    if (!listed.override) ++defects;
+  }
+  EXPECT_EQ(defects, 1);
+}
+
+TEST_F(RecordStoreTest, ADecisionWhoseFrameHasAnotherKeyIsADefect) {
+  const Override one{.key = sample_key(1)};
+  const Result<fs::path> path = store_.put(one);
+  ASSERT_TRUE(path);
+  const std::string bytes =
+      encode_entry({.kind = "override", .key = sample_key(2).text(), .payload = to_json(one)});
+  ASSERT_TRUE(publish_file(*path, bytes));
+  const RecordStore::Found found = store_.get(sample_key(1));
+  EXPECT_TRUE(found.overrides.empty());
+  EXPECT_EQ(found.reason, MissReason::key_mismatch);
+  ASSERT_EQ(found.defects.size(), 1U);
+  EXPECT_THAT(found.defects[0], HasSubstr(path->native()));
+}
+
+TEST_F(RecordStoreTest, AHeadWithAPolicyThatDoesNotExistIsCorrupt) {
+  RecordHead head = head_of(sample_record(1));
+  std::string bytes = encode_head(head);
+  head.key.policy.l2 = L2State::warm;
+  const std::string warm = encode_head(head);
+  const auto place = std::mismatch(bytes.begin(), bytes.end(), warm.begin()).first;
+  *place = 77;
+  EXPECT_EQ(decode_head(bytes).error().message, "record head: no such measure policy");
 }
 
 TEST_F(RecordStoreTest, ANameTellsTheSizesOfItsOpenDims) {

@@ -192,6 +192,40 @@ TEST_F(CandidateTest, LaunchLimitsAreChecked) {
             "launch scale_boxes: argument \"m * 2147483648\" is 214748364800, not an int32");
   EXPECT_EQ(rejection("GROUP * 4", "GROUP - 5"),
             "workspace counters: bytes \"GROUP - 5\" is -1, not in 0 to 2^48");
+  EXPECT_EQ(rejection("min(tiles, sm_count)", "tiles / (GROUP - 4)"),
+            "launch scale_boxes: grid failed: division by zero in \"tiles / (GROUP - 4)\": 13 / 0");
+}
+
+TEST_F(CandidateTest, ADemandIsANumberFromZeroOn) {
+  const std::string_view spills = "\"spill_bytes\": 8";
+  EXPECT_EQ(rejection(spills, "\"cost\": {\"tiles\": \"1 - GROUP\"}"),
+            "demand tiles failed: -3 < 0");
+  EXPECT_EQ(rejection(spills, "\"cost\": {\"tiles\": \"1 / (GROUP - 4)\"}"),
+            "demand tiles failed: division by zero in \"1 / (GROUP - 4)\": 1 / 0");
+}
+
+TEST_F(CandidateTest, WhatOnlyHopperHasIsRefusedOnOlderDevices) {
+  const auto on_a100 = [&](std::string_view from, std::string_view to) {
+    std::string manifest =
+        replaced(kScaleManifest, "\"min\": 90, \"max\": 90, \"specific\": true", "\"min\": 80");
+    if (from != "\"tensor_maps\"") {
+      manifest =
+          replaced(manifest, "{\"tensor_map\": \"map_a\"}, {\"tensor_map\": \"map_w\"}, ", "");
+      const std::size_t begin = manifest.find("  \"tensor_maps\"");
+      manifest.erase(begin, manifest.find("  \"workspace\"") - begin);
+    }
+    template_ = scale_template(operation_, from.empty() ? manifest : replaced(manifest, from, to));
+    const Result<Candidate> made =
+        make(configuration(8, 2, 4), scale_problem(128, 256), *find_profile("a100_80"));
+    return made ? "accepted" : without_place(made.error().message);
+  };
+  EXPECT_EQ(on_a100("", ""), "accepted");
+  EXPECT_EQ(on_a100("\"cluster\": [\"1\"]", "\"cluster\": [\"2\"]"),
+            "launch scale_boxes: clusters need sm_90, the device is sm_80");
+  EXPECT_EQ(on_a100("\"cluster\": [\"1\"]", "\"programmatic\": \"1\", \"waits\": \"1\""),
+            "launch scale_boxes: programmatic launches need sm_90, the device is sm_80");
+  EXPECT_EQ(on_a100("\"tensor_maps\"", "\"tensor_maps\""),
+            "tensor map map_a: TMA needs sm_90, the device is sm_80");
 }
 
 TEST_F(CandidateTest, TensorMapLimitsAreChecked) {

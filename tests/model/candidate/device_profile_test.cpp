@@ -146,6 +146,9 @@ TEST(ParseProfileTest, AFigureNeedsItsSource) {
   };
   EXPECT_EQ(broken("\"sm_count\": {", "\"sm_count\": {\"unit\": 1, "),
             "p.json:5: sm_count.unit: unknown key, known are value, source");
+  const std::size_t source = text.find("\"source\": \"");
+  const std::string named = text.substr(source, text.find("\"}", source) - source);
+  EXPECT_EQ(broken(named, "\"source\": \""), "p.json:4: sm_arch: a figure needs its source");
   EXPECT_EQ(broken("\"id\": ", "\"ids\": "),
             "p.json:2: ids: unknown key, known are id, name, sm_arch, sm_count, "
             "smem_per_block_optin, smem_per_sm, registers_per_sm, max_threads_per_sm, "

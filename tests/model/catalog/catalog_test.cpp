@@ -87,6 +87,16 @@ TEST_F(CatalogTest, AFileBesideASourceMayNotTakeAnotherHeadersName) {
                               place("scale/boxes/tile.cuh"));
 }
 
+TEST_F(CatalogTest, AFileBesideASourceMayNotTakeTheNameOfAUsersFunction) {
+  write("scale/operation.json",
+        replaced(kScaleOperation, "\"flags\": {",
+                 "\"flags\": {\"epilogue\": {\"function\": \"float f(float value)\"}, "));
+  write("scale/boxes/epilogue.cu", "// mine");
+  EXPECT_EQ(load_error(),
+            "header \"epilogue.cu\" is defined twice, in the function of flag epilogue and " +
+                place("scale/boxes/epilogue.cu"));
+}
+
 TEST_F(CatalogTest, TheHeaderThatIsMadeForEachKernelIsNobodysElse) {
   write("include/kernwright/config.cuh", "// mine");
   EXPECT_EQ(load_error(), place("include/kernwright/config.cuh") +
@@ -198,6 +208,13 @@ TEST_F(CatalogTest, NamesDefinedTwiceAreRefusedWithBothPlaces) {
   EXPECT_EQ(
       Catalog::load({dir_.path(), dir_.path()}).error().message,
       "operation \"scale\" is defined twice, in " + place("scale") + " and " + place("scale"));
+}
+
+TEST_F(CatalogTest, ATemplateIsDefinedOnceForAllFolders) {
+  const std::string path = "vector_add/vectorized/manifest.json";
+  write(path, "{}");
+  EXPECT_EQ(load_error(), "template \"vector_add/vectorized\" is defined twice, in templates/" +
+                              path + " and " + place(path));
 }
 
 TEST_F(CatalogTest, UnknownNamesListWhatThereIs) {

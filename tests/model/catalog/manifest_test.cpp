@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/text.h"
 #include "tests/model/samples.h"
 
 namespace kernwright {
@@ -123,6 +124,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"[1, 8, 64]", "[]", "m.json:9: parameters.ROWS: at least one value is needed"},
         Refused{"[1, 8, 64]", "[1, \"8\"]",
                 "m.json:9: parameters.ROWS[1]: expected integer, found string"},
+        Refused{"\"ROWS\": [", "\"while\": [",
+                "m.json:9: parameters.while: \"while\" cannot be a name: an identifier that C++ "
+                "does not reserve"},
         Refused{
             "\"ROWS\": [", "\"n\": [",
             "m.json:9: parameters.n: the name is taken by the problem, the device or an earlier "
@@ -178,6 +182,39 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"\"grid\": [\"1\"]", "\"gird\": [\"1\"]",
                 "m.json:36: launches[1].gird: unknown key, known are kernel, grid, block, cluster, "
                 "dynamic_smem, cooperative, programmatic, waits, when, arguments"}));
+
+TEST(ManifestTest, ASpaceThatNobodyCouldWalkIsRefused) {
+  const Operation operation = scale_operation();
+  std::string values = "1, 8, 64";
+  for (int value = 1000; value < 2000; ++value) values += concat(", ", value);
+  std::string many;
+  for (const char* name : {"A", "B", "C", "D", "E", "F", "G"}) {
+    many += concat("\"", name, "\": [", values, "], ");
+  }
+  const Result<KernelTemplate> made =
+      parse_manifest(replaced(kScaleManifest, "\"ROWS\": [", concat(many, "\"ROWS\": [")), "m.json",
+                     "scale/boxes", operation);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("m.json:9: parameters."), std::string::npos)
+      << made.error().message;
+  EXPECT_NE(made.error().message.find(": the parameter space has more than "), std::string::npos)
+      << made.error().message;
+}
+
+TEST(ManifestTest, TmaAddressesFiveDims) {
+  const Result<Operation> operation =
+      parse_operation(replaced(kScaleOperation, "\"extent\": [\"m\", \"n\"]}",
+                               "\"extent\": [\"m\", \"m\", \"m\", \"m\", \"m\", \"n\"]}"),
+                      "o.json", "");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const Result<KernelTemplate> made =
+      parse_manifest(replaced(kScaleManifest, "\"box\": [\"ROWS\", \"64\"]",
+                              "\"box\": [\"1\", \"1\", \"1\", \"1\", \"ROWS\", \"64\"]"),
+                     "m.json", "scale/boxes", *operation);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().message,
+            "m.json:24: tensor_maps.map_a.box: TMA addresses at most 5 dims, tensor a has 6");
+}
 
 TEST(ManifestTest, ConditionsSeeTheProblemAlone) {
   const Operation operation = scale_operation();

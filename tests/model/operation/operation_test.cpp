@@ -659,6 +659,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "o.json:5: dtypes.dtype[1]: unknown dtype \"half\", known are bf16, fp16, fp32, "
                 "fp64, fp8_e4m3, int8, "
                 "int32, int64, uint8, bool, fp8_e5m2"},
+        Refused{"[\"bf16\", \"fp32\"]", "[\"bf16\", \"bf16\"]",
+                "o.json:5: dtypes.dtype[1]: dtype bf16 is listed twice"},
         Refused{"[\"bf16\", \"fp32\"]", "[]",
                 "o.json:5: dtypes.dtype: at least one dtype is needed"},
         Refused{"\"default\": \"scale\"", "\"default\": \"both\"",
