@@ -1,6 +1,9 @@
 #include "tuner/worker/protocol.h"
 
 #include <gtest/gtest.h>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace kernwright::detail {
 namespace {
@@ -28,6 +31,51 @@ TEST(ProtocolTest, AProblemIsOpenedWithItsFunctions) {
   const Result<Request> request = parse_request(encode(Request{open}));
   ASSERT_TRUE(request) << request.error().message;
   EXPECT_EQ(std::get<OpenRequest>(*request).functions, open.functions);
+}
+
+TEST(ProtocolTest, WhatIsNoMessageIsCorruptAndNamesItsField) {
+  const auto request = [](std::string_view text) {
+    const Result<Request> read = parse_request(text);
+    EXPECT_TRUE(read || read.error().code == ErrorCode::corrupt) << text;
+    return read ? "read" : read.error().message;
+  };
+  const auto reply = [](std::string_view text) {
+    const Result<Reply> read = parse_reply(text);
+    EXPECT_TRUE(read || read.error().code == ErrorCode::corrupt) << text;
+    return read ? "read" : read.error().message;
+  };
+  for (const char* text :
+       {"", "{}", "[]", "{\"request\": 3}", "{\"request\": \"check\"}", "\xff"}) {
+    EXPECT_NE(request(text), "read") << text;
+    EXPECT_NE(reply(text), "read") << text;
+  }
+  EXPECT_NE(request(R"({"request": "leave"})").find("\"leave\" is unknown"), std::string::npos);
+  EXPECT_NE(request(R"({"request": "check", "id": 1, "depth": 9})").find("9 is not in 0..1"),
+            std::string::npos);
+  OpenRequest open;
+  std::string text = encode(Request{open});
+  text.replace(text.find("l2=cold"), 7, "l2=cool");
+  EXPECT_NE(request(text).find("is no measure policy"), std::string::npos);
+  const auto changed = [&](AnyReply content, std::string_view from, std::string_view to) {
+    std::string encoded = encode(Reply{std::move(content)});
+    encoded.replace(encoded.find(from), from.size(), to);
+    return reply(encoded);
+  };
+  EXPECT_NE(changed(AuditReply{Audit{{{"mig", Trust::b, "on"}}}}, "\"B\"", "\"D\"")
+                .find("\"D\" is no trust level"),
+            std::string::npos);
+  EXPECT_NE(changed(PrepareReply{{3, {Outcome::spilled, "8"}}}, "spilled", "soaked")
+                .find("\"soaked\" is no outcome"),
+            std::string::npos);
+}
+
+TEST(ProtocolTest, AnErrorArrivesWithItsCode) {
+  const Result<Reply> read =
+      parse_reply(encode(Reply{ErrorReply{{ErrorCode::timed_out, "too long"}}, true}));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_TRUE(read->lost);
+  EXPECT_EQ(std::get<ErrorReply>(read->content).error.code, ErrorCode::timed_out);
+  EXPECT_EQ(std::get<ErrorReply>(read->content).error.message, "too long");
 }
 
 }  // namespace
