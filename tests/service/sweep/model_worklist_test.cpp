@@ -665,6 +665,7 @@ TEST_F(ModelWorklistTest, WhatIsWrongOrDoesNotDivideIsNamed) {
                   "quantization_config must be an object"));
   EXPECT_TRUE(has(message(replaced(kQwen3Moe, "\"mlp_only_layers\": []", "\"mlp_only_layers\": 3")),
                   "mlp_only_layers must be a list of integers"));
+  EXPECT_TRUE(has(message(with(kLlama, "\"attention_bias\": 3")), "attention_bias"));
   EXPECT_TRUE(has(message(kLlama, 3), "attention heads is 32, which 3 GPUs do not divide"));
   EXPECT_TRUE(has(message(kQwen3, 64), "attention heads is 32, which 64 GPUs"));
   EXPECT_TRUE(has(message(kQwen2, 7), "num_key_value_heads is 4, which 7 GPUs do not divide"));

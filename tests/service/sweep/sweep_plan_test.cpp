@@ -55,5 +55,12 @@ TEST_F(SweepPlanTest, WhatNoTemplateRunsIsARowLikeAnother) {
   EXPECT_DOUBLE_EQ(found.seconds(30, 1), 32);
 }
 
+TEST_F(SweepPlanTest, SoIsWhatItsOperationDoesNotTake) {
+  const SweepPlan found = plan({Problem::make("vector_sub", {{"n", 4}}), problem_});
+  EXPECT_EQ(found.impossible(), 1);
+  EXPECT_NE(found.rows[0].impossible.find("\"vector_sub\""), std::string::npos);
+  EXPECT_EQ(found.due(), 1);
+}
+
 }  // namespace
 }  // namespace kernwright

@@ -42,6 +42,12 @@ TEST_F(SweepProblemTest, AnErrorIsTheResult) {
   EXPECT_EQ(result.error, "no compiler");
 }
 
+TEST_F(SweepProblemTest, AProblemThatIsNoneIsNotTuned) {
+  problem_ = Problem::make("vector_sub", {{"n", 4}});
+  EXPECT_NE(sweep().error.find("\"vector_sub\""), std::string::npos);
+  EXPECT_EQ(tuned_, 0);
+}
+
 TEST_F(SweepProblemTest, OneLineOfJsonHoldsTheResult) {
   const SweepResult result = sweep();
   const std::string line = to_json(result);

@@ -37,6 +37,9 @@ TEST(WorklistTest, NamesFileLineAndWhatIsWrong) {
   EXPECT_NE(message("{\"problems\": [{\"dims\": {}}]}").find("names no operation"),
             std::string::npos);
   EXPECT_NE(message("{\"problems\": [], \"more\": 1}").find("one member"), std::string::npos);
+  EXPECT_NE(message("{\"problems\": [\n {\"operation\": \"matmul\", \"flags\": {\"bias\": [1]}}]}")
+                .find("w.json:2: flag bias must be a string, is integer"),
+            std::string::npos);
 }
 
 std::vector<std::string> texts(const std::vector<Problem>& problems) {
