@@ -136,6 +136,12 @@ TEST_F(UsageTest, OptionsSayWhichValuesTheyTake) {
   expect_usage(tune({"--sku", "h200", "--seconds", "0"}), {"--seconds is 0", "above 0"});
   expect_usage(tune({"--sku", "h200", "--seconds", "soon"}), {"--seconds", "soon"});
   expect_usage(tune({"--sku", "h200", "--trials", "0"}), {"--trials is 0", "1 or more"});
+  const std::string list = write("list.json", R"({"problems": ["vector_add n=4096 dtype=bf16"]})");
+  expect_usage({"sweep", list, "--sku", "h200", "--devices", "0,1,0"}, {"--devices names 0 twice"});
+  expect_usage({"sweep", list, "--sku", "h200", "--shard", "3/2"}, {"\"3/2\"", "INDEX/COUNT"});
+  expect_usage({"sweep", list, "--sku", "h200", "--seconds", "nan"}, {"--seconds is nan"});
+  expect_usage({"prewarm", list, "--sku", "h200", "--min-match", "good"},
+               {"--min-match is \"good\", no match"});
   expect_usage({"check", "--samples", "-1"}, {"--samples is -1", "0 or more"});
   expect_usage({"check", "--samples", "2", "--all"}, {"--all", "--samples"});
   expect_usage({"check", "--all", "--sku", "h9000"}, {"\"h9000\"", "h200", "rtx_4090"});

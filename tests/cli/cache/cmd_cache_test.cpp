@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "cache/stores/artifact_store.h"
+#include "cache/stores/record_store.h"
+#include "support/text.h"
 #include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"
 
@@ -107,6 +109,93 @@ TEST_F(CacheTest, UnknownActionsAndBadArgumentsAreNamed) {
   EXPECT_EQ(kernwright({"cache", "merge", "/nowhere"}).exit_code, 2);
   EXPECT_EQ(kernwright({"cache", "prune", "--max-gib", "-1"}).exit_code, 2);
   EXPECT_EQ(kernwright({"cache", "pin", "vector_add", "n=1", "--sku", "h200"}).exit_code, 2);
+}
+
+TEST_F(CacheTest, WhatTakesOneFileSaysHowManyWereGiven) {
+  for (const auto& [action, what] :
+       {std::pair{"export", "file to write"}, {"install", "bundle"}, {"keygen", "name of a key"}}) {
+    const Ran none = kernwright({"cache", action});
+    EXPECT_EQ(none.exit_code, 2);
+    EXPECT_THAT(none.err, HasSubstr(concat("takes one ", what, ", 0 were given")));
+    const Ran two = kernwright({"cache", action, (dir_ / "a").string(), (dir_ / "b").string()});
+    EXPECT_EQ(two.exit_code, 2);
+    EXPECT_THAT(two.err, HasSubstr("2 were given"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "a"));
+}
+
+TEST_F(CacheTest, NothingIsPinnedWhereNothingIsServed) {
+  const Ran pin =
+      kernwright({"cache", "pin", "vector_add", "n=4096", "dtype=bf16", "--sku", "h200"});
+  EXPECT_EQ(pin.exit_code, 2);
+  EXPECT_THAT(pin.err, HasSubstr("no record for vector_add n=4096 dtype=bf16 (absent): name the "
+                                 "candidate with --template and --configuration"));
+}
+
+TEST_F(CacheTest, APinThatNoRecordKnowsIsSaidByShow) {
+  const std::vector<std::string> problem = {"vector_add", "n=4096", "dtype=bf16", "--sku", "h200"};
+  std::vector<std::string> pin = {"cache", "pin", "--template", "vector_add/vectorized"};
+  pin.insert(pin.end(), problem.begin(), problem.end());
+  ASSERT_EQ(kernwright(pin).exit_code, 0);
+  std::vector<std::string> show = {"show"};
+  show.insert(show.end(), problem.begin(), problem.end());
+  const Ran shown = kernwright(show);
+  EXPECT_EQ(shown.exit_code, 1);
+  EXPECT_THAT(shown.err, HasSubstr("vector_add/vectorized THREADS=256"));
+  EXPECT_THAT(shown.err, HasSubstr("is pinned, and no record knows it"));
+}
+
+TEST_F(CacheTest, DecisionsAreListedAndATornOneIsADefect) {
+  RecordStore store(cache());
+  const Override ban{.key = sample_key(1),
+                     .action = OverrideAction::ban,
+                     .choice = {"matmul/tiled", Configuration({{"BM", 64}})},
+                     .why = "too hot",
+                     .created = "2026-11-20T10:00:00Z"};
+  ASSERT_TRUE(store.put(ban));
+  const Ran list = kernwright({"cache", "list"});
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("ban matmul m=1 n=6144 k=4096 dtype=bf16  matmul/tiled BM=64  "
+                                  "h200 2026-11-20T10:00:00Z: too hot"));
+  const Result<std::filesystem::path> torn = store.put(ban);
+  ASSERT_TRUE(torn);
+  std::filesystem::resize_file(*torn, 40);
+  EXPECT_THAT(kernwright({"cache", "list"}).err, HasSubstr(torn->native()));
+  const Ran verify = kernwright({"cache", "verify"});
+  EXPECT_EQ(verify.exit_code, 1);
+  EXPECT_THAT(verify.out, HasSubstr(torn->native()));
+}
+
+TEST_F(CacheTest, ABundleInUseThatIsNoLinkIsADefect) {
+  write("cache/bundles/current", "no link");
+  const Ran verify = kernwright({"cache", "verify"});
+  EXPECT_EQ(verify.exit_code, 1);
+  EXPECT_THAT(verify.out, HasSubstr("it is no link to a bundle beside it"));
+}
+
+TEST_F(CacheTest, MergingTellsWhereWinnersDiffer) {
+  TuningRecord record = sample_record(1);
+  record.winner.in_blocks = false;
+  record.rounds = {};
+  record.winner.measurement = {{99.9, 100, 100.1}};
+  ASSERT_TRUE(RecordStore(cache()).put(record));
+  record.winner.measurement = {{106.9, 107, 107.1}};
+  record.winner.choice.configuration = Configuration({{"BM", 64}});
+  ASSERT_TRUE(RecordStore(dir_ / "theirs").put(record));
+  const Ran text = kernwright({"cache", "merge", (dir_ / "theirs").string()});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("power=sustained: the winners differ by 7 %\n  ours   100.0 us "
+                                  "matmul/persistent_wave STAGES=4"));
+  EXPECT_THAT(text.out, HasSubstr("\n  theirs 107.0 us matmul/persistent_wave BM=64"));
+  EXPECT_THAT(text.out, HasSubstr("1 records, 0 artifacts, 0 decisions taken over, 1 problems"));
+  ASSERT_TRUE(RecordStore(dir_ / "theirs").put(record));
+  const nlohmann::json json =
+      kernwright({"cache", "merge", (dir_ / "theirs").string(), "--json"}).json();
+  const nlohmann::json& merged = json["merged"][0];
+  EXPECT_EQ(merged["records"], 1);
+  ASSERT_EQ(merged["disagreements"].size(), 1U);
+  EXPECT_EQ(merged["disagreements"][0]["ours"]["measured_us"], 100);
+  EXPECT_EQ(merged["disagreements"][0]["theirs"]["configuration"], "BM=64");
 }
 
 TEST_F(CacheTest, ADirectoryIsAnOptionAndNoWord) {
@@ -361,6 +450,9 @@ TEST_F(CacheToolkitTest, ASignedBundleIsInstalledByThoseWhoTrustItAndCoversItsPr
   const auto in = [this](const char* name) { return (dir_ / name).string(); };
   const Ran keys = kernwright({"cache", "keygen", in("fleet")});
   ASSERT_EQ(keys.exit_code, 0) << keys.err;
+  const nlohmann::json more = kernwright({"cache", "keygen", in("more"), "--json"}).json();
+  EXPECT_EQ(more["secret_key"], in("more.key"));
+  EXPECT_EQ(content(in("more.pub")), more["key"].get<std::string>() + "\n");
   EXPECT_EQ(kernwright({"cache", "keygen", in("fleet")}).exit_code, 1) << "nothing is overwritten";
   const Ran exported =
       kernwright({"cache", "export", in("bundle"), "--key", in("fleet.key"), "--json"});
@@ -387,8 +479,11 @@ TEST_F(CacheToolkitTest, ASignedBundleIsInstalledByThoseWhoTrustItAndCoversItsPr
   const Ran older = kernwright(trusting);
   EXPECT_EQ(older.exit_code, 2);
   EXPECT_THAT(older.err, HasSubstr("the bundle's serial is 17, older than"));
-  trusting.push_back("--allow-older");
-  EXPECT_EQ(kernwright(trusting).exit_code, 0);
+  trusting.insert(trusting.end(), {"--allow-older", "--json"});
+  const nlohmann::json replaced = kernwright(trusting).json();
+  EXPECT_EQ(replaced["serial"], 17);
+  EXPECT_EQ(replaced["root"], in("served"));
+  EXPECT_EQ(replaced["signer"].get<std::string>() + "\n", content(in("fleet.pub")));
   const std::string list = write("list.json", R"({"problems": [
     "vector_add n=4096 dtype=bf16"]})")
                                .string();

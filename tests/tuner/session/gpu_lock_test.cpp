@@ -89,6 +89,16 @@ TEST_F(GpuLockTest, AnotherProcessIsWaitedForAndNamed) {
   EXPECT_EQ(said, concat("waiting for GPU GPU-1: process ", holder, " measures on it"));
 }
 
+TEST_F(GpuLockTest, WhoIsToldToStopWaitsNoLonger) {
+  const Result<GpuLock> held = GpuLock::acquire("GPU-1");
+  ASSERT_TRUE(held);
+  const std::atomic<bool> stop{true};
+  const Result<GpuLock> lock = GpuLock::acquire("GPU-1", {}, &stop);
+  ASSERT_FALSE(lock);
+  EXPECT_EQ(lock.error().code, ErrorCode::unavailable);
+  EXPECT_EQ(lock.error().message, "no longer waiting for GPU GPU-1");
+}
+
 TEST_F(GpuLockTest, IsForEveryUser) {
   ASSERT_TRUE(GpuLock::acquire("GPU-1"));
   struct stat status{};
