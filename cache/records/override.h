@@ -49,7 +49,6 @@ class Decisions {
   bool banned(const std::string& id) const { return bans_.contains(id); }
   /// By the candidate's id.
   const std::map<std::string, Override>& bans() const { return bans_; }
-  bool empty() const { return !pin_ && bans_.empty(); }
 
  private:
   std::optional<Override> pin_;

@@ -27,7 +27,6 @@ class ChainWiring {
   void add_step(LaunchArguments arguments, std::shared_ptr<const LoadedKernel> kernel);
   void connect_to(const Connection& connection) { connections_.push_back(connection); }
   void set_parameters(std::size_t count) { parameters_ = count; }
-  const LaunchArguments& arguments(std::size_t step) const { return arguments_[step]; }
 
   /// Errors: `invalid_argument` with the parameter and its use.
   Result<void> check(const void* const* parameters, std::size_t count) const;

@@ -54,7 +54,6 @@ class JsonReader {
     return node_ && node_->string() && *node_->string() == text;
   }
   JsonPlace place() const { return place_; }
-  const std::string& path() const { return path_; }
   Diagnostics& diagnostics() const { return *diagnostics_; }
   void fail(std::string_view what) const {
     diagnostics_->fail(place_, path_.empty() ? "file" : std::string_view(path_), what);
