@@ -12,6 +12,7 @@
 // memory. What more splits there are leave theirs in a workspace, and the last block of a head adds
 // them up. A counter tells who is last; that block leaves it at zero.
 
+#include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/plain_row.cuh>
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/sequences.cuh>
@@ -37,31 +38,18 @@ using namespace kernwright::config;
 constexpr int kGroup = heads / kv_heads;
 constexpr int kKeys = 16;             // of a warp in a tile
 constexpr int kTile = kKeys * WARPS;  // keys of a tile
-constexpr int kBoxElements = kSwizzleBytes / sizeof(dtype_t);
-constexpr int kBoxesD = (head_dim + kBoxElements - 1) / kBoxElements;
-constexpr int kBoxesDv = (head_dim_v + kBoxElements - 1) / kBoxElements;
-constexpr int kStepsD = (head_dim + 15) / 16;
-constexpr int kColumns = (head_dim_v + 15) / 16 * 16;
-constexpr int kKeyBytes = kBoxesD * kTile * kSwizzleBytes;
-constexpr int kValueBytes = kBoxesDv * kTile * kSwizzleBytes;
+constexpr int kKeyBytes = TileOfKeys<kTile>::kKeyBytes;
+constexpr int kValueBytes = TileOfKeys<kTile>::kValueBytes;
 constexpr int kStageBytes = kKeyBytes + kValueBytes;
-constexpr int kBoxKeys = cache == cache_paged && page < kTile ? page : kTile;
-constexpr int kPieces = kTile / kBoxKeys;
 constexpr int kRows = 16 * M_TILES;
 constexpr int kGroups = head_dim_v / 4;  // of 4 columns of a row
 constexpr int kConsumers = 32 * WARPS;
 
-static_assert(kTile % kBoxKeys == 0 && kBoxKeys % 8 == 0);
 static_assert(STAGES * kStageBytes >= WARPS * kRows * kColumns * 4, "sums meet in the ring");
 
 using TilePipeline = Pipeline<STAGES>;
 using Scores = float[kKeys / 2];
 using Sums = float[kColumns / 2];
-
-// A part of a row's result, relative to its largest score: its sum of weights, in base 2.
-struct Part {
-  float largest, sum;
-};
 
 struct Addresses {
   unsigned base;
@@ -70,7 +58,7 @@ struct Addresses {
   __device__ unsigned barriers() const { return base + STAGES * kStageBytes; }
   // The parts of all warps' rows, and whether this block is the last of its head.
   __device__ unsigned parts() const { return barriers() + TilePipeline::kBytes; }
-  __device__ unsigned last() const { return parts() + WARPS * kRows * sizeof(Part); }
+  __device__ unsigned last() const { return parts() + WARPS * kRows * sizeof(SoftmaxPart); }
   // The parts of the block's rows, whose sums lie where those of warp 0 do.
   __device__ unsigned block_parts() const { return last() + 8; }
   // Sums of a warp's row, where the ring was.
@@ -110,10 +98,10 @@ __device__ __forceinline__ void produce(const TensorMap& map_k, const TensorMap&
     if (threadIdx.x % 32 == 0) pipeline.producer_acquire(kStageBytes);
     __syncwarp();
     const int key = share.begin + i * kTile;
-    load_tokens<kBoxesD, kPieces, kBoxKeys>(at.k(pipeline.stage()), map_k, pipeline.full(), of,
-                                            share.sequence, key, share.kv_head);
-    load_tokens<kBoxesDv, kPieces, kBoxKeys>(at.v(pipeline.stage()), map_v, pipeline.full(), of,
-                                             share.sequence, key, share.kv_head);
+    load_tokens<kBoxesD, kTile>(at.k(pipeline.stage()), map_k, pipeline.full(), of, share.sequence,
+                                key, share.kv_head);
+    load_tokens<kBoxesDv, kTile>(at.v(pipeline.stage()), map_v, pipeline.full(), of, share.sequence,
+                                 key, share.kv_head);
     pipeline.advance();
   }
 }
@@ -261,9 +249,7 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
                                                Addresses at, int warp) {
   const NotFinite not_finite(sums);
   if (!not_finite.any()) return;
-  RowFactors largest, sum;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) softmax.part(half, largest[half], sum[half]);
+  const RowFactors largest = {softmax.part(0).largest, softmax.part(1).largest};
 #pragma unroll 1
   for (int i = 0; i < 16; ++i) {
     const int row = m * 16 + i;
@@ -287,7 +273,7 @@ struct Whole {
   float largest = hidden_score(), sum = 0;
   float4 values = {0, 0, 0, 0};
 
-  __device__ __forceinline__ void add(const Part& part, const float4& x) {
+  __device__ __forceinline__ void add(const SoftmaxPart& part, const float4& x) {
     const float next = larger(largest, part.largest);
     if (next == hidden_score()) return;
     const float old = exp2_fast(largest - next), scale = exp2_fast(part.largest - next);
@@ -317,9 +303,8 @@ struct Results {
         o + group * 4 + query_place(sequence, query_of(row), head, q_tokens, ldo, head_dim_v)) =
         words;
     if (lse != lse_none && group == 0) {
-      const long long line = sequence.q_batch * static_cast<long long>(heads) + head;
       const float log2_sum = whole.sum == 0 ? hidden_score() : whole.largest + __log2f(whole.sum);
-      lse_out[line * q_tokens + sequence.q_first + query_of(row)] =
+      lse_out[lse_place(sequence, query_of(row), head, q_tokens)] =
           lse == lse_base2 ? log2_sum : log2_sum * kLn2;
     }
   }
@@ -335,9 +320,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                      const int* __restrict__ page_table, const float* __restrict__ sinks,
                      const float* __restrict__ slopes, dtype_t* __restrict__ o,
                      float* __restrict__ lse_out, int* counters, float4* partial_sums,
-                     Part* partials, int batch, int q_len, int kv_len, int q_tokens, int kv_tokens,
-                     int pages, int table_columns, int ldq, int ldk, int ldv, int ldo, int splits,
-                     int split_keys, float scale, float cap) {
+                     SoftmaxPart* partials, int batch, int q_len, int kv_len, int q_tokens,
+                     int kv_tokens, int pages, int table_columns, int ldq, int ldk, int ldv,
+                     int ldo, int splits, int split_keys, float scale, float cap) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -388,11 +373,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                           __float_as_uint(sums[m][i + half * 2]),
                           __float_as_uint(sums[m][i + half * 2 + 1]));
       }
-      float largest, sum;
-      softmax[m].part(half, largest, sum);
+      const SoftmaxPart part = softmax[m].part(half);
       if (lane % 4 == 0) {
-        store_shared_pair(at.parts() + (warp * kRows + row) * sizeof(Part),
-                          __float_as_uint(largest), __float_as_uint(sum));
+        store_shared_pair(at.parts() + (warp * kRows + row) * sizeof(SoftmaxPart),
+                          __float_as_uint(part.largest), __float_as_uint(part.sum));
       }
     }
     // Queries of one position see the same keys.
@@ -421,7 +405,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     Whole whole;
 #pragma unroll
     for (int from = 0; from < WARPS; ++from) {
-      const float2 part = load_shared_pair<float>(at.parts() + (from * kRows + row) * sizeof(Part));
+      const float2 part =
+          load_shared_pair<float>(at.parts() + (from * kRows + row) * sizeof(SoftmaxPart));
       whole.add({part.x, part.y}, load_quad(at.sums(from, row) + group * 16));
     }
     if constexpr (CLUSTER == 1) {
@@ -429,8 +414,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     } else {
       store_quad(at.sums(0, row) + group * 16, whole.values);
       if (group == 0) {
-        store_shared_pair(at.block_parts() + row * sizeof(Part), __float_as_uint(whole.largest),
-                          __float_as_uint(whole.sum));
+        store_shared_pair(at.block_parts() + row * sizeof(SoftmaxPart),
+                          __float_as_uint(whole.largest), __float_as_uint(whole.sum));
       }
     }
   }
@@ -445,7 +430,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
       for (int from = 0; from < CLUSTER; ++from) {
         const float2 part =
-            cluster_load_pair(cluster_address(at.block_parts() + row * sizeof(Part), from));
+            cluster_load_pair(cluster_address(at.block_parts() + row * sizeof(SoftmaxPart), from));
         whole.add({part.x, part.y},
                   cluster_load_quad(cluster_address(at.sums(0, row) + group * 16, from)));
       }

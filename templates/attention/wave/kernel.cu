@@ -54,14 +54,14 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
     if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
     const auto load_keys = [&](int j) {
       acquire(keys, kKeyBytes);
-      load_tokens<kBoxesD, kPieces, kBoxKeys>(at.k(keys.stage()), map_k, keys.full(), of,
-                                              tile.sequence, j * BN, kv_head);
+      load_tokens<kBoxesD, BN>(at.k(keys.stage()), map_k, keys.full(), of, tile.sequence, j * BN,
+                               kv_head);
       keys.advance();
     };
     const auto load_values = [&](int j) {
       acquire(values, kValueBytes);
-      load_tokens<kBoxesDv, kPieces, kBoxKeys>(at.v(values.stage()), map_v, values.full(), of,
-                                               tile.sequence, j * BN, kv_head);
+      load_tokens<kBoxesDv, BN>(at.v(values.stage()), map_v, values.full(), of, tile.sequence,
+                                j * BN, kv_head);
       values.advance();
     };
     const bool sees = tile.last > tile.first;
@@ -168,9 +168,7 @@ __device__ __forceinline__ void store_plain_rows(const NotFinite& not_finite,
                                                  const Sequences& of, int row_in_tile,
                                                  const Tile& tile, const Logits& logits,
                                                  dtype_t* __restrict__ o, int ldo) {
-  RowFactors largest, sum;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) softmax.part(half, largest[half], sum[half]);
+  const RowFactors largest = {softmax.part(0).largest, softmax.part(1).largest};
 #pragma unroll 1
   for (int i = 0; i < 16; ++i) {
     const int query = tile.row + row_in_tile + i;
@@ -191,8 +189,7 @@ __device__ __forceinline__ void store_lse(const RowFactors& log2_sum, int row_in
   for (int half = 0; half < 2; ++half) {
     const int row = tile.row + row_in_tile + accumulator_row() + half * 8;
     if (row >= tile.sequence.queries) continue;
-    const long long line = tile.sequence.q_batch * static_cast<long long>(heads) + tile.head;
-    lse_out[line * q_tokens + tile.sequence.q_first + row] =
+    lse_out[lse_place(tile.sequence, row, tile.head, q_tokens)] =
         lse == lse_base2 ? log2_sum[half] : log2_sum[half] * kLn2;
   }
 }

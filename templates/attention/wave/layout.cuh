@@ -2,6 +2,7 @@
 // What the configuration makes of a tile: boxes of q, k and v, stages, where in shared memory they
 // lie, and which tile of which sequence a block works on.
 
+#include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/tile/pipeline.cuh>
@@ -12,22 +13,12 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kBoxElements = kSwizzleBytes / sizeof(dtype_t);
-constexpr int kBoxesD = (head_dim + kBoxElements - 1) / kBoxElements;
-constexpr int kBoxesDv = (head_dim_v + kBoxElements - 1) / kBoxElements;
-constexpr int kStepsD = (head_dim + 15) / 16;
-// Columns of o in the accumulators; those behind head_dim_v meet zeros of v.
-constexpr int kColumns = (head_dim_v + 15) / 16 * 16;
 constexpr int kQueryBytes = kBoxesD * BM * kSwizzleBytes;
-constexpr int kKeyBytes = kBoxesD * BN * kSwizzleBytes;
-constexpr int kValueBytes = kBoxesDv * BN * kSwizzleBytes;
+constexpr int kKeyBytes = TileOfKeys<BN>::kKeyBytes;
+constexpr int kValueBytes = TileOfKeys<BN>::kValueBytes;
 constexpr int kResultBytes = kBoxesDv * BM * kSwizzleBytes;
-// Keys of a box: of a paged cache not more than a page.
-constexpr int kBoxKeys = cache == cache_paged && page < BN ? page : BN;
-constexpr int kPieces = BN / kBoxKeys;  // boxes of a tile of keys, beside those along the head
 
-static_assert(BM == 64 * WGS && BN % 16 == 0 && BN % kBoxKeys == 0 && kBoxKeys % 8 == 0);
-static_assert(cache == cache_contiguous || page % kBoxKeys == 0);
+static_assert(BM == 64 * WGS && BN % 16 == 0);
 static_assert(OWN_O || QSTAGES == 1, "o leaves through q, whose stage nobody else may fill");
 
 using TilePipeline = Pipeline<STAGES>;

@@ -4,7 +4,6 @@
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
-#include <kernwright/ptx/tma.cuh>
 
 namespace kernwright {
 
@@ -86,32 +85,11 @@ __device__ __forceinline__ long long key_place(const Sequence& sequence, int key
   }
 }
 
-// Loads `Boxes` boxes of 64 elements along the head of `Pieces` times `Keys` tokens from `key` on,
-// each lane of the warp some of them. A box lies `Keys * Pieces` rows of 128 bytes behind the one
-// before it. Tokens behind those of the tensor, and pages that a sequence does not have, load as
-// zeros.
-template <int Boxes, int Pieces, int Keys>
-__device__ __forceinline__ void load_tokens(unsigned destination, const TensorMap& map,
-                                            unsigned full, const Sequences& of,
-                                            const Sequence& sequence, int key, int kv_head) {
-  using namespace config;
-  constexpr int kRowBytes = 128, kElements = kRowBytes / sizeof(dtype_t);
-  for (int i = threadIdx.x % 32; i < Boxes * Pieces; i += 32) {
-    const int box = i % Boxes, piece = i / Boxes;
-    int token = sequence.kv_first + key + piece * Keys;
-    int outer = sequence.kv_batch;
-    if constexpr (cache == cache_paged) {
-      const long long line = static_cast<long long>(sequence.number) * of.table_columns;
-      outer = token < sequence.keys ? of.page_table[line + token / page] : of.pages;
-      token %= page;
-    }
-    const unsigned to = destination + (box * Keys * Pieces + piece * Keys) * kRowBytes;
-    if constexpr (layout == layout_bshd) {
-      tma_load(to, map, {box * kElements, kv_head, token, outer}, full);
-    } else {
-      tma_load(to, map, {box * kElements, token, kv_head, outer}, full);
-    }
-  }
+// In lse, which has a number for each query of each head.
+__device__ __forceinline__ long long lse_place(const Sequence& sequence, int query, int head,
+                                               int tokens) {
+  const long long line = sequence.q_batch * static_cast<long long>(config::heads) + head;
+  return line * tokens + sequence.q_first + query;
 }
 
 }  // namespace kernwright

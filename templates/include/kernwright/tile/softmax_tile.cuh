@@ -1,6 +1,6 @@
 #pragma once
-// The softmax of rows whose scores come tile by tile, as the accumulators of a warpgroup's products
-// (wgmma_tile.cuh): 64 rows, of which a thread has parts of two, and four lanes share a row.
+// The softmax of rows whose scores come tile by tile, as the accumulators of a warp's products
+// (accumulator.cuh): 16 rows, of which a thread has parts of two, and four lanes share a row.
 //
 // Every row keeps the largest score so far and the sum of all weights so far, relative to it. A
 // tile's scores become weights, e^(score - largest); where the largest grows, what was summed
@@ -16,7 +16,7 @@
 
 #include <kernwright/math/exp.cuh>
 #include <kernwright/math/types.cuh>
-#include <kernwright/tile/wgmma_tile.cuh>
+#include <kernwright/tile/accumulator.cuh>
 
 namespace kernwright {
 
@@ -41,6 +41,12 @@ __device__ __forceinline__ void rescale(float (&sums)[Registers], const RowFacto
 #pragma unroll
   for (int i = 0; i < Registers; ++i) sums[i] *= factor[register_row(i) / 8];
 }
+
+// What is known of a row, or of a part of its scores: the largest score in base 2, and the sum of
+// all weights relative to it.
+struct SoftmaxPart {
+  float largest, sum;
+};
 
 class SoftmaxTile {
  public:
@@ -67,10 +73,10 @@ class SoftmaxTile {
     }
   }
 
-  // A row's largest score in base 2, and its sum relative to that, to be merged with others.
-  __device__ __forceinline__ void part(int half, float& largest, float& sum) const {
-    sum = row_sum(sum_[half]);
-    largest = largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_;
+  // What a row has, to be merged with others.
+  __device__ __forceinline__ SoftmaxPart part(int half) const {
+    const float sum = row_sum(sum_[half]);
+    return {largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_, sum};
   }
 
   // What a row's sums are multiplied by to become its result: 0 for a row that saw nothing.

@@ -3,9 +3,7 @@
 // memory, a in shared memory or, for 16-bit types, in registers.
 //
 // A warpgroup holds `Blocks` blocks of 64 rows as float d[Blocks][N / 2], and a warp 16 rows of
-// each block. Register i of a block holds the element in row accumulator_row() + register_row(i) of
-// these 16, and in column accumulator_column() + register_column(i). The first terms depend on the
-// thread alone, the second are known to the compiler. The four lanes of a row are neighbours.
+// each block, whose elements lie as accumulator.cuh says.
 //
 // The order of calls, for each stage of operands that has landed:
 //
@@ -16,6 +14,7 @@
 
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/wgmma.cuh>
+#include <kernwright/tile/accumulator.cuh>
 #include <kernwright/tile/swizzle.cuh>
 
 namespace kernwright {
@@ -63,11 +62,6 @@ class WgmmaOperand {
   unsigned long long first_;
 };
 
-__device__ __forceinline__ int accumulator_row() { return threadIdx.x % 32 / 4; }
-__device__ __forceinline__ int accumulator_column() { return threadIdx.x % 4 * 2; }
-__device__ __forceinline__ constexpr int register_row(int i) { return i / 2 % 2 * 8; }
-__device__ __forceinline__ constexpr int register_column(int i) { return i / 4 * 8 + i % 2; }
-
 // Issues `count` steps from step `first` on. Block i of d takes the rows of a from i * `row_step`
 // on, and all blocks take the same b. The products are added to d or, unless `add`, replace it.
 template <typename T, int Blocks, int Registers, Major MajorA, int RowsA, Major MajorB, int RowsB,
@@ -83,21 +77,6 @@ __device__ __forceinline__ void multiply(float (&d)[Blocks][Registers],
       wgmma_issue<T, 2 * Registers, MajorA, MajorB>(d[i], a.at(i * row_step, step), b.at(0, step),
                                                     add || step != first);
     }
-  }
-}
-
-// An operand a of 64 rows and 16 * `Steps` elements of k in registers, four in each step. They hold
-// the elements at the places of accumulators 8 * step to 8 * step + 7, two in a register.
-template <int Steps>
-using RegisterOperand = unsigned[Steps][4];
-
-// Rounds the sums of a block to an operand of another product: its columns become k.
-template <typename T, int Registers>
-__device__ __forceinline__ void round_operand(const float (&sums)[Registers],
-                                              RegisterOperand<Registers / 8>& a) {
-#pragma unroll
-  for (int i = 0; i < Registers / 2; ++i) {
-    a[i / 4][i % 4] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
   }
 }
 

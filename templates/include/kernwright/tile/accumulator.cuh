@@ -1,0 +1,33 @@
+#pragma once
+// Where a thread's elements of a product lie, for wgmma and for mma.sync of 16 rows and 8 columns,
+// and how sums become an operand of the next product.
+//
+// Register i of a warp's 16 rows holds the element in row accumulator_row() + register_row(i) and
+// in column accumulator_column() + register_column(i). The first terms depend on the thread alone,
+// the second are known to the compiler. The four lanes of a row are neighbours.
+
+#include <kernwright/math/types.cuh>
+
+namespace kernwright {
+
+__device__ __forceinline__ int accumulator_row() { return threadIdx.x % 32 / 4; }
+__device__ __forceinline__ int accumulator_column() { return threadIdx.x % 4 * 2; }
+__device__ __forceinline__ constexpr int register_row(int i) { return i / 2 % 2 * 8; }
+__device__ __forceinline__ constexpr int register_column(int i) { return i / 4 * 8 + i % 2; }
+
+// An operand a of 16 * `Steps` elements of k in registers, four in each step. They hold the
+// elements at the places of accumulators 8 * step to 8 * step + 7, two in a register.
+template <int Steps>
+using RegisterOperand = unsigned[Steps][4];
+
+// Rounds sums to an operand of another product: their columns become k.
+template <typename T, int Registers>
+__device__ __forceinline__ void round_operand(const float (&sums)[Registers],
+                                              RegisterOperand<Registers / 8>& a) {
+#pragma unroll
+  for (int i = 0; i < Registers / 2; ++i) {
+    a[i / 4][i % 4] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
+  }
+}
+
+}  // namespace kernwright
