@@ -247,25 +247,18 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
                                                const Operands& from, const Sequences& of,
                                                const Share& share, const Logits& logits,
                                                Addresses at, int warp) {
-  const NotFinite not_finite(sums);
-  if (!not_finite.any()) return;
-  const RowFactors largest = {softmax.part(0).largest, softmax.part(1).largest};
-#pragma unroll 1
-  for (int i = 0; i < 16; ++i) {
-    const int row = m * 16 + i;
-    const float row_largest = of_row(largest, i);
-    if (!not_finite.has(i) || isnan(row_largest) || query_of(row) >= share.sequence.queries) {
-      continue;
-    }
-    PlainRow plain(row_largest);
+  each_not_finite(sums, softmax, [&](int i, const SoftmaxPart& part) {
+    const int row = m * 16 + i, query = query_of(row);
+    if (query >= share.sequence.queries) return;
+    PlainRow plain(part.largest);
     for (int key = share.begin + warp * kKeys; key < share.end; key += kTile) {
-      plain.add(from, of, share.sequence, query_of(row), head_of(row, share.kv_head), logits, key,
+      plain.add(from, of, share.sequence, query, head_of(row, share.kv_head), logits, key,
                 min(key + kKeys, share.end));
     }
     plain.each([&](int column, float x) {
       store_number(at.sums(warp, row) + column * 4, __float_as_int(x));
     });
-  }
+  });
 }
 
 // What several parts of a row are together.

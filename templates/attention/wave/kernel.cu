@@ -160,25 +160,21 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
   __syncwarp();
 }
 
-// Computes those of the warp's rows again that a value may have reached that they do not see. A row
-// with a score of NaN is NaN.
-__device__ __forceinline__ void store_plain_rows(const NotFinite& not_finite,
-                                                 const SoftmaxTile& softmax,
+// Computes those of the warp's rows again that a value may have reached that they do not see.
+__device__ __forceinline__ void store_plain_rows(const Sums& sums, const SoftmaxTile& softmax,
                                                  const RowFactors& inverse, const Operands& from,
                                                  const Sequences& of, int row_in_tile,
                                                  const Tile& tile, const Logits& logits,
                                                  dtype_t* __restrict__ o, int ldo) {
-  const RowFactors largest = {softmax.part(0).largest, softmax.part(1).largest};
-#pragma unroll 1
-  for (int i = 0; i < 16; ++i) {
+  each_not_finite(sums, softmax, [&](int i, const SoftmaxPart& part) {
     const int query = tile.row + row_in_tile + i;
-    const float factor = of_row(inverse, i), row_largest = of_row(largest, i);
-    if (!not_finite.has(i) || isnan(row_largest) || query >= tile.sequence.queries) continue;
-    PlainRow row(row_largest);
+    if (query >= tile.sequence.queries) return;
+    const float factor = of_row(inverse, i);
+    PlainRow row(part.largest);
     row.add(from, of, tile.sequence, query, tile.head, logits, 0, tile.sequence.keys);
     dtype_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
     row.each([&](int column, float x) { to[column] = from_float<dtype_t>(x * factor); });
-  }
+  });
 }
 
 __device__ __forceinline__ void store_lse(const RowFactors& log2_sum, int row_in_tile,
@@ -344,10 +340,7 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     }
     queries.advance();
     if constexpr (mask != mask_none) {
-      const NotFinite not_finite(sums);
-      if (not_finite.any()) {
-        store_plain_rows(not_finite, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
-      }
+      store_plain_rows(sums, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
     if constexpr (lse != lse_none) {
       store_lse(log2_sum, row_in_tile, tile, lse_out, of.q_tokens);

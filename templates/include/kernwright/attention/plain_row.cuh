@@ -46,6 +46,23 @@ __device__ __forceinline__ float of_row(const RowFactors& of_two, int row) {
   return __shfl_sync(~0u, row < 8 ? of_two[0] : of_two[1], row % 8 * 4);
 }
 
+// Calls visit(row, part) for those of a warp's 16 rows whose sums are not finite though their
+// scores are numbers, with what `softmax` knows of the row. A row with a score of NaN is NaN. Run
+// by a whole warp, and so is visit.
+template <int Registers, typename Visit>
+__device__ __forceinline__ void each_not_finite(const float (&sums)[Registers],
+                                                const SoftmaxTile& softmax, const Visit& visit) {
+  const NotFinite not_finite(sums);
+  if (!not_finite.any()) return;
+  const SoftmaxPart upper = softmax.part(0), lower = softmax.part(1);
+#pragma unroll 1
+  for (int row = 0; row < 16; ++row) {
+    const float largest = of_row({upper.largest, lower.largest}, row);
+    const float sum = of_row({upper.sum, lower.sum}, row);
+    if (not_finite.has(row) && !isnan(largest)) visit(row, SoftmaxPart{largest, sum});
+  }
+}
+
 // The tensors that rows are computed from.
 struct Operands {
   const config::dtype_t* q;
