@@ -35,6 +35,25 @@ inline LaunchPlan launch(const std::string& kernel, Extent3 grid, Extent3 block,
   return plan;
 }
 
+/// The plan of `copy_box` of `kHopperKernels`, which copies a matrix of 8 x 64 by a tensor map.
+inline ExecutionPlan copy_box_plan() {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {8, 64}),
+                  tensor("out", TensorRole::out, DType::bf16, {8, 64})};
+  plan.tensor_maps = {{.name = "map",
+                       .tensor = 0,
+                       .dtype = DType::bf16,
+                       .dims = {64, 8},
+                       .strides_bytes = {128},
+                       .box = {64, 8},
+                       .swizzle = 0,
+                       .l2_promotion = 0}};
+  plan.launches = {launch("copy_box", {1, 1, 1}, {128, 1, 1},
+                          {refer(ArgumentKind::tensor_map, 0), refer(ArgumentKind::tensor, 1),
+                           number(ArgumentKind::int32, 0), number(ArgumentKind::int32, 0)})};
+  return plan;
+}
+
 /// Bytes of each parameter of a kernel that takes what the plan gives.
 inline std::vector<std::size_t> parameter_sizes(const ExecutionPlan& plan,
                                                 const LaunchPlan& launch) {

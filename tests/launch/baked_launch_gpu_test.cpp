@@ -54,21 +54,7 @@ TEST_F(BakedLaunchGpuTest, RebindsInTheMiddleOfLaunchesAndOutlivesItsKernel) {
 
 TEST_F(BakedLaunchGpuTest, FollowsTensorMapsToOtherAddresses) {
   if (!hopper()) GTEST_SKIP() << "needs sm_90, this is sm_" << device_->profile().sm_arch;
-  ExecutionPlan plan;
-  plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {8, 64}),
-                  tensor("out", TensorRole::out, DType::bf16, {8, 64})};
-  plan.tensor_maps = {{.name = "map",
-                       .tensor = 0,
-                       .dtype = DType::bf16,
-                       .dims = {64, 8},
-                       .strides_bytes = {128},
-                       .box = {64, 8},
-                       .swizzle = 0,
-                       .l2_promotion = 0}};
-  plan.launches = {launch("copy_box", {1, 1, 1}, {128, 1, 1},
-                          {refer(ArgumentKind::tensor_map, 0), refer(ArgumentKind::tensor, 1),
-                           number(ArgumentKind::int32, 0), number(ArgumentKind::int32, 0)})};
-  const auto kernel = kernel_of(plan, kHopperKernels);
+  const auto kernel = kernel_of(copy_box_plan(), kHopperKernels);
   std::optional<BakedLaunch> baked;
   for (int i = 0; i < 7; ++i) {
     const std::vector<std::uint16_t> matrix(512, static_cast<std::uint16_t>(i));

@@ -76,21 +76,7 @@ TEST_F(LauncherGpuTest, LoadsTensorMapsWithNoContextCurrentAndTakesAnyAddressLat
   CUcontext current = nullptr;
   ASSERT_EQ(api_->context_get_current(&current), CUDA_SUCCESS);
   ASSERT_EQ(current, nullptr);
-  ExecutionPlan plan;
-  plan.tensors = {tensor("a", TensorRole::in, DType::bf16, {8, 64}),
-                  tensor("out", TensorRole::out, DType::bf16, {8, 64})};
-  plan.tensor_maps = {{.name = "map",
-                       .tensor = 0,
-                       .dtype = DType::bf16,
-                       .dims = {64, 8},
-                       .strides_bytes = {128},
-                       .box = {64, 8},
-                       .swizzle = 0,
-                       .l2_promotion = 0}};
-  plan.launches = {launch("copy_box", {1, 1, 1}, {128, 1, 1},
-                          {refer(ArgumentKind::tensor_map, 0), refer(ArgumentKind::tensor, 1),
-                           number(ArgumentKind::int32, 0), number(ArgumentKind::int32, 0)})};
-  const auto launcher = Launcher::load(compile(kHopperKernels), plan);
+  const auto launcher = Launcher::load(compile(kHopperKernels), copy_box_plan());
   ASSERT_TRUE(launcher) << launcher.error().message;
 
   const ContextScope scope(*api_, context_);
