@@ -1,13 +1,15 @@
-// How good the cost model's first choices are, and what a prediction costs: of each recorded space,
-// a landscape or the trial log of an exhaustive tuning, the fastest of the first 1, 8, 16 and 32
-// candidates in the order of today's predictions, over the fastest of all. Needs no GPU.
+// How good the cost model's first choices are, and what a prediction costs. A recorded space is a
+// landscape or the trial log of an exhaustive tuning. The bench puts its configurations in the
+// order of today's predictions, and divides the fastest time of the first 1, 8, 16 and 32 by the
+// fastest of all. It needs no GPU.
 //
-// A trial log has two such ratios, since the finals run at another clock than the screening: of all
-// as they were screened, and of the finalists alone, the others counting as if they had no time.
+// A trial log has two such ratios, because the finals run at another clock than the screening. One
+// is of all configurations as they were screened. The other is of the finalists, and all others
+// count as if they had no time.
 //
-// Recorded configurations are matched with today's candidates by the parameters that were recorded;
-// those whose template or parameter is gone are left out, and counted; a parameter that came later
-// is at its default. One that failed takes its place among the first all the same.
+// A recorded configuration is matched with a candidate of today by the parameters that were
+// recorded. A parameter that came later has its default. A configuration whose template or
+// parameter is gone is left out, and counted. One that failed keeps its place in the order.
 
 #include <algorithm>
 #include <array>

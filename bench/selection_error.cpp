@@ -1,9 +1,11 @@
-// How often a race chooses a wrong winner, under models of noise, on synthetic and recorded spaces,
-// beside the choices of a plain minimum and a plain median of as many samples. Needs no GPU.
+// How often a race chooses a wrong winner, under models of noise, on synthetic and recorded spaces.
+// The choices of a plain minimum and of a plain median of as many samples stand beside it. Needs no
+// GPU.
 //
-// A space with more than one recorded sample brings noise of its own, so the models add to it only
-// what the device does; one recorded without clocks was also recorded without batching, where
-// nothing can tell a clock step from a slow kernel: those are reported, not judged.
+// The samples of a recorded space have noise of their own, so that a model adds to it only what the
+// device does. A space that was recorded without clocks was also recorded without batching: nothing
+// in it tells a step of the clock from a slow kernel. Its rows have an origin of their own,
+// `recorded_without_clocks`, because no aim holds for them.
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,6 @@
-// How soon a search strategy finds the best candidates of recorded spaces. Every space was measured
-// exhaustively, so that a search on it needs no GPU: a candidate proposed is a candidate timed,
-// with its true time and no noise. Needs no GPU.
+// How soon a search strategy finds the best candidates of recorded spaces. Such a space was measured
+// as a whole, so that a search on it needs no GPU: a candidate that is proposed gets its recorded
+// time, without noise.
 //
 // A strategy proposes a batch and then sees its results. `frac` is the best time of the space over
 // the best found; N95 and N99 are how many candidates were proposed, the default and those that
