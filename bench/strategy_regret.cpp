@@ -3,9 +3,9 @@
 // time, without noise.
 //
 // A strategy proposes a batch and then sees its results. `frac` is the best time of the space over
-// the best found; N95 and N99 are how many candidates were proposed, the default and those that
-// fail among them, until frac reached .95 and .99 (cap + 1: never). With --seed-from each space
-// with the kernel of a source space is searched from the source's best 8 as well.
+// the best found. N95 and N99 are how many candidates were proposed until frac reached .95 and .99,
+// the default and those that failed among them; cap + 1 says never. With --warm-from each space with
+// the kernel of a source space is searched once more, with the best 8 of the source as warm starts.
 
 #include <algorithm>
 #include <array>
@@ -32,15 +32,15 @@ namespace {
 constexpr const char* kUsage =
     "usage: strategy_regret --strategy NAME|all --landscapes DIR [--json FILE]\n"
     "                       [--repetitions 30] [--cap 1024] [--seed 1] [--batch 16]\n"
-    "                       [--seed-from SOURCE_SPACE,...]\n";
-constexpr std::size_t kSeeds = 8;
+    "                       [--warm-from SOURCE_SPACE,...]\n";
+constexpr std::size_t kWarmStarts = 8;
 constexpr std::array<std::size_t, 3> kMarks = {64, 128, 256};
 
 struct Options {
   std::string strategy;
   std::string landscapes;
   std::string json;
-  std::vector<std::string> seed_from;
+  std::vector<std::string> warm_from;
   std::size_t repetitions = 30;
   std::size_t cap = 1024;
   std::size_t batch = 16;
@@ -52,14 +52,14 @@ Options read_options(int argc, const char* const* argv) {
   options.strategy = text_option(argc, argv, "--strategy");
   options.landscapes = text_option(argc, argv, "--landscapes");
   options.json = option_value(argc, argv, "--json").value_or("");
-  if (const auto sources = option_value(argc, argv, "--seed-from")) {
+  if (const auto sources = option_value(argc, argv, "--warm-from")) {
     for (const std::string_view source : split(*sources, ',')) {
-      options.seed_from.emplace_back(source);
+      options.warm_from.emplace_back(source);
     }
   }
-  const auto number = [&](const char* name, std::size_t standard) {
+  const auto number = [&](const char* name, std::size_t default_value) {
     return static_cast<std::size_t>(
-        integer_option(argc, argv, name, static_cast<std::int64_t>(standard)));
+        integer_option(argc, argv, name, static_cast<std::int64_t>(default_value)));
   };
   options.repetitions = number("--repetitions", options.repetitions);
   options.cap = number("--cap", options.cap);
@@ -189,7 +189,7 @@ void print(const nlohmann::ordered_json& row) {
   std::fflush(stdout);
 }
 
-/// One space to search, perhaps from seeds.
+/// One space to search, perhaps from warm starts.
 struct Entry {
   std::string name;
   const RecordedSpace* recorded = nullptr;
@@ -204,36 +204,36 @@ std::vector<std::size_t> transferred(const RecordedSpace& source, const Recorded
   }
   std::sort(ranked.begin(), ranked.end(),
             [](const auto* a, const auto* b) { return a->truth_us < b->truth_us; });
-  std::vector<std::size_t> seeds;
+  std::vector<std::size_t> warm_starts;
   for (const RecordedConfiguration* one : ranked) {
     const auto& all = target.configurations;
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& other) {
       return other.kernel_template == one->kernel_template &&
              other.configuration == one->configuration;
     });
-    if (found != all.end()) seeds.push_back(static_cast<std::size_t>(found - all.begin()));
-    if (seeds.size() == kSeeds) break;
+    if (found != all.end()) warm_starts.push_back(static_cast<std::size_t>(found - all.begin()));
+    if (warm_starts.size() == kWarmStarts) break;
   }
-  return seeds;
+  return warm_starts;
 }
 
-/// Every space, and each once more per source that it can be seeded from.
+/// Every space, and each once more per source of warm starts.
 std::vector<Entry> entries(const std::vector<RecordedSpace>& spaces, const Options& options) {
   std::vector<Entry> all;
   for (const RecordedSpace& space : spaces) {
     all.push_back({space.name, &space, make_search_space(space)});
   }
-  for (const std::string& name : options.seed_from) {
+  for (const std::string& name : options.warm_from) {
     const auto source = std::find_if(spaces.begin(), spaces.end(),
                                      [&](const RecordedSpace& one) { return one.name == name; });
     if (source == spaces.end()) {
-      fail({ErrorCode::not_found, concat("--seed-from ", name, ": no such space")});
+      fail({ErrorCode::not_found, concat("--warm-from ", name, ": no such space")});
     }
     for (const RecordedSpace& target : spaces) {
       if (target.name == name || target.kernel != source->kernel) continue;
       Entry entry{concat(target.name, " from ", name), &target, make_search_space(target)};
-      entry.space.seeds = transferred(*source, target);
-      if (!entry.space.seeds.empty()) all.push_back(std::move(entry));
+      entry.space.warm_starts = transferred(*source, target);
+      if (!entry.space.warm_starts.empty()) all.push_back(std::move(entry));
     }
   }
   return all;

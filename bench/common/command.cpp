@@ -12,9 +12,10 @@ namespace kernwright {
 namespace {
 
 template <typename Number>
-Number positive_option(int argc, const char* const* argv, std::string_view name, Number standard) {
+Number positive_option(int argc, const char* const* argv, std::string_view name,
+                       Number default_value) {
   const auto text = option_value(argc, argv, name);
-  if (!text) return standard;
+  if (!text) return default_value;
   Number value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc{} || end != text->data() + text->size() || value <= 0) {
@@ -95,13 +96,14 @@ std::string text_option(int argc, const char* const* argv, std::string_view name
   return *std::move(text);
 }
 
-double number_option(int argc, const char* const* argv, std::string_view name, double standard) {
-  return positive_option(argc, argv, name, standard);
+double number_option(int argc, const char* const* argv, std::string_view name,
+                     double default_value) {
+  return positive_option(argc, argv, name, default_value);
 }
 
 std::int64_t integer_option(int argc, const char* const* argv, std::string_view name,
-                            std::int64_t standard) {
-  return positive_option(argc, argv, name, standard);
+                            std::int64_t default_value) {
+  return positive_option(argc, argv, name, default_value);
 }
 
 }  // namespace kernwright

@@ -43,8 +43,9 @@ std::optional<std::string> option_value(int argc, const char* const* argv, std::
 /// The value of an option that must be given, as text or as a positive number. Otherwise ends the
 /// program.
 std::string text_option(int argc, const char* const* argv, std::string_view name);
-double number_option(int argc, const char* const* argv, std::string_view name, double standard);
+double number_option(int argc, const char* const* argv, std::string_view name,
+                     double default_value);
 std::int64_t integer_option(int argc, const char* const* argv, std::string_view name,
-                            std::int64_t standard);
+                            std::int64_t default_value);
 
 }  // namespace kernwright

@@ -34,7 +34,7 @@ std::uint64_t seed_for(std::uint64_t seed, Purpose purpose) {
 
 struct Part {
   std::string_view name;
-  double standard;  ///< the number where none is given
+  double default_value;  ///< the number where none is given
   void (*apply)(NoiseModel& model, double number);
 };
 
@@ -93,7 +93,7 @@ Result<NoiseModel> parse_noise(std::string_view text) {
       return Error{ErrorCode::invalid_argument,
                    concat("the noise model has no part \"", name, "\"; it has ", part_names())};
     }
-    double number = part->standard;
+    double number = part->default_value;
     if (equals != std::string_view::npos) {
       const std::string_view digits = trim(piece.substr(equals + 1));
       const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number);

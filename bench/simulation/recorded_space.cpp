@@ -249,15 +249,15 @@ class Reader {
   Result<void> find_default() {
     if (default_.is_null()) return {};
     lines_.blame(1);
-    RecordedConfiguration standard;
-    KW_TRY(point(default_, standard));
+    RecordedConfiguration named;
+    KW_TRY(point(default_, named));
     const auto& all = space_.configurations;
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) {
-      return one.kernel_template == standard.kernel_template &&
-             one.configuration == standard.configuration;
+      return one.kernel_template == named.kernel_template &&
+             one.configuration == named.configuration;
     });
     if (found == all.end()) {
-      return defect("the default ", standard.configuration.text(), " is not in the space");
+      return defect("the default ", named.configuration.text(), " is not in the space");
     }
     space_.default_index = static_cast<std::size_t>(found - all.begin());
     return {};

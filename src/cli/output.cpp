@@ -190,7 +190,7 @@ Json record_json(const TuningRecord& record) {
                       {"compiled", record.search.compiled},
                       {"failed", record.search.failed},
                       {"raced", record.search.raced},
-                      {"seeds", record.search.warm_starts},
+                      {"warm_starts", record.search.warm_starts},
                       {"stop_reason", record.search.stop_reason},
                       {"hardly_looked", hardly_looked(record)},
                       {"regret_estimate", record.search.regret_estimate}};

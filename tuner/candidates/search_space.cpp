@@ -51,8 +51,8 @@ SearchSpace make_search_space(const CandidateList& list, std::span<const Choice>
   for (const Choice& choice : warm_starts) {
     const auto found = find_warm_start(list, choice);
     if (!found || *found == space.default_index) continue;
-    if (std::find(space.seeds.begin(), space.seeds.end(), *found) == space.seeds.end()) {
-      space.seeds.push_back(*found);
+    if (std::ranges::find(space.warm_starts, *found) == space.warm_starts.end()) {
+      space.warm_starts.push_back(*found);
     }
   }
   return space;

@@ -96,7 +96,7 @@ TuningRecord search_record(const SearchEvidence& evidence) {
                    .compiled = input.queue.compiled(),
                    .failed = evidence.book.failed(),
                    .raced = race.raced,
-                   .warm_starts = static_cast<int>(input.space.seeds.size()),
+                   .warm_starts = static_cast<int>(input.space.warm_starts.size()),
                    .stop_reason = std::string(evidence.stop_reason),
                    .regret_estimate = regret_estimate({.best_us = best_us,
                                                        .roofline_us = input.roofline_us,

@@ -121,14 +121,14 @@ void LocalSearch::move_to(std::size_t candidate) {
 
 namespace {
 
-/// Local search alone, from the seeds; random candidates fill in where it has to wait.
+/// Local search alone, from the warm starts; random candidates fill in where it has to wait.
 class LocalSearchStrategy final : public SearchStrategy {
  public:
   LocalSearchStrategy(const SearchSpace& space, std::uint64_t seed)
       : board_(space),
         neighbourhood_(space),
         search_(neighbourhood_, board_, hash_at(seed, 0)),
-        seeds_(space.seeds.begin(), space.seeds.end()),
+        warm_starts_(space.warm_starts.begin(), space.warm_starts.end()),
         random_(board_.size()) {
     std::iota(random_.begin(), random_.end(), std::size_t{0});
     RandomDraws(hash_at(seed, 1)).shuffle(random_);
@@ -151,9 +151,9 @@ class LocalSearchStrategy final : public SearchStrategy {
 
  private:
   std::size_t pick() {
-    if (!seeds_.empty()) {
-      const std::size_t seed = seeds_.front();
-      seeds_.pop_front();
+    if (!warm_starts_.empty()) {
+      const std::size_t seed = warm_starts_.front();
+      warm_starts_.pop_front();
       return seed;
     }
     if (const auto next = search_.next()) return *next;
@@ -164,7 +164,7 @@ class LocalSearchStrategy final : public SearchStrategy {
   Board board_;
   Neighbourhood neighbourhood_;
   LocalSearch search_;
-  std::deque<std::size_t> seeds_;
+  std::deque<std::size_t> warm_starts_;
   std::vector<std::size_t> random_;
   std::size_t at_ = 0;
 };

@@ -15,7 +15,7 @@
 namespace kernwright::detail {
 namespace {
 
-constexpr std::size_t kMostSeeds = 12;
+constexpr std::size_t kMostWarmStarts = 12;
 constexpr std::size_t kFirstChoices = 12;
 constexpr std::size_t kStratified = 16;
 /// A shared compile whose best is slower than the best of all by this is not worth more trials.
@@ -35,8 +35,8 @@ class Portfolio final : public SearchStrategy {
     RandomDraws draws(hash_at(seed, 2));
     const bool predicted = has_predictions(space);
     if (!predicted) draws.shuffle(order_);
-    for (std::size_t i = 0; i < std::min(space.seeds.size(), kMostSeeds); ++i) {
-      opening_.push_back(space.seeds[i]);
+    for (std::size_t i = 0; i < std::min(space.warm_starts.size(), kMostWarmStarts); ++i) {
+      opening_.push_back(space.warm_starts[i]);
     }
     for (const std::size_t i : first_choices(space, kFirstChoices)) opening_.push_back(i);
     if (!predicted) open_evenly(draws);

@@ -39,15 +39,11 @@ class Ranked final : public SearchStrategy {
     by(score);
     std::erase(order, space.default_index);
 
-    std::map<int, int> seeds;
-    std::vector<std::size_t> rest;
+    std::map<int, int> of_template;
+    std::deque<std::size_t> rest;
     for (const std::size_t i : order) {
-      const bool seed = seeds[space.template_of[i]]++ < kPerTemplate;
-      if (seed) {
-        queue_.push_back(i);
-      } else {
-        rest.push_back(i);
-      }
+      const bool first = of_template[space.template_of[i]]++ < kPerTemplate;
+      (first ? queue_ : rest).push_back(i);
     }
     queue_.insert(queue_.end(), rest.begin(), rest.end());
   }

@@ -22,7 +22,7 @@ struct SearchSpace {
   std::vector<int> group_of;  ///< an ordinal per shared compile: members differ at run time alone
   std::size_t default_index = 0;
   /// Candidates that won elsewhere (the incumbent, neighbouring problems, other SKUs), best first.
-  std::vector<std::size_t> seeds;
+  std::vector<std::size_t> warm_starts;
 };
 
 /// Decides what to try next. `propose` and `report` are called by one thread. A candidate is

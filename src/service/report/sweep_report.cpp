@@ -48,7 +48,7 @@ double margin_of(const TuningRecord& record) {
 
 Support support_of(const TuningRecord& record) {
   if (record.grade == RecordGrade::predicted || record.trust == Trust::c) return Support::caveated;
-  if (record.winner.traits.is_default) return Support::rejected;
+  if (record.winner.traits.is_default) return Support::default_kept;
   const bool beats_default = record.baseline && record.baseline->slowdown.low > 0;
   const bool sure = record.trust == Trust::a && record.verdict != Verdict::unresolved;
   return beats_default && sure ? Support::supported : Support::measured;
@@ -94,8 +94,8 @@ std::string_view to_string(Support support) {
       return "measured";
     case Support::caveated:
       return "caveated";
-    case Support::rejected:
-      return "rejected";
+    case Support::default_kept:
+      return "default_kept";
   }
   return "caveated";
 }

@@ -13,9 +13,9 @@ namespace kernwright {
 enum class Bound { memory, compute, launch };
 
 /// What a record allows to claim of its winner. `supported`: clearly faster than the default, on a
-/// device of trust A; `measured`: measured, and not that; `rejected`: no candidate beat the
-/// default, which is served; `caveated`: of trust C, or only predicted.
-enum class Support { supported, measured, caveated, rejected };
+/// device of trust A; `measured`: measured, and not that; `default_kept`: no candidate beat
+/// the default, which is served; `caveated`: of trust C, or only predicted.
+enum class Support { supported, measured, caveated, default_kept };
 
 std::string_view to_string(Bound bound);
 std::string_view to_string(Support support);

@@ -67,7 +67,7 @@ TEST_F(SweepReportTest, WhatIsNotClearIsMeasured) {
 
 TEST_F(SweepReportTest, ADefaultThatNothingBeatRejectsTheOthers) {
   record_.winner.traits.is_default = true;
-  EXPECT_EQ(row().support, Support::rejected);
+  EXPECT_EQ(row().support, Support::default_kept);
 }
 
 TEST_F(SweepReportTest, TrustCAndPredictionsAreCaveated) {

@@ -169,12 +169,12 @@ TEST_F(ServiceCoreTest, TheFastestOfTheMeasuredWinsUnlessTheDefaultTies) {
   }
   const RankedConfiguration& winner = tuned->record.winner;
   ASSERT_TRUE(tuned->record.baseline);
-  const RankedConfiguration& standard = *tuned->record.baseline;
-  if (winner.choice == standard.choice) {
+  const RankedConfiguration& baseline = *tuned->record.baseline;
+  if (winner.choice == baseline.choice) {
     EXPECT_LE(winner.measurement.median_us(), 1.01 * best);
   } else {
     EXPECT_DOUBLE_EQ(winner.measurement.median_us(), best);
-    EXPECT_LT(best, standard.measurement.median_us());
+    EXPECT_LT(best, baseline.measurement.median_us());
   }
 }
 
@@ -398,9 +398,9 @@ TEST_F(OwnTemplateTest, ARecordWhoseConfigurationBreaksARuleNowIsPassedOver) {
   const std::string rule = "THREADS <= 256";
   const std::int64_t threads = tuned->record.winner.choice.configuration.at("THREADS");
   changed.replace(changed.find(rule), rule.size(), "THREADS != " + std::to_string(threads));
-  const std::string standard = "\"default\": {\"THREADS\": 256}";
-  changed.replace(changed.find(standard), standard.size(),
-                  threads == 512 ? standard : "\"default\": {\"THREADS\": 512}");
+  const std::string written = "\"default\": {\"THREADS\": 256}";
+  changed.replace(changed.find(written), written.size(),
+                  threads == 512 ? written : "\"default\": {\"THREADS\": 512}");
   write("scale/plain/manifest.json", changed);
   const auto core = open(MissPolicy::fail);
   EXPECT_EQ(core->coverage(problem_).reason, MissReason::rule_violated);

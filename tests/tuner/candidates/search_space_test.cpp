@@ -33,7 +33,7 @@ TEST_F(SearchSpaceTest, TakesTheListAsItIs) {
   EXPECT_EQ(space.predicted_us, list_.predicted_us);
   EXPECT_EQ(space.group_of, list_.group_of);
   EXPECT_EQ(space.default_index, list_.default_index);
-  EXPECT_TRUE(space.seeds.empty());
+  EXPECT_TRUE(space.warm_starts.empty());
   ASSERT_EQ(space.configurations.size(), list_.candidates.size());
   for (std::size_t i = 0; i < list_.candidates.size(); ++i) {
     EXPECT_EQ(space.configurations[i], &list_.candidates[i].configuration);
@@ -42,27 +42,27 @@ TEST_F(SearchSpaceTest, TakesTheListAsItIs) {
   }
 }
 
-TEST_F(SearchSpaceTest, FindsSeedsInTheirOrderEachOnce) {
+TEST_F(SearchSpaceTest, FindsWarmStartsInTheirOrderEachOnce) {
   const SearchSpace space =
       make({warm_start("toy/plain", 6, 4, 2), warm_start("toy/plain", 3, 1, 1),
             warm_start("toy/plain", 6, 4, 2)});
-  ASSERT_EQ(space.seeds.size(), 2U);
-  EXPECT_EQ(id(space.seeds[0]), "toy/plain A=6 B=4 R=2");
-  EXPECT_EQ(id(space.seeds[1]), "toy/plain A=3 B=1 R=1");
+  ASSERT_EQ(space.warm_starts.size(), 2U);
+  EXPECT_EQ(id(space.warm_starts[0]), "toy/plain A=6 B=4 R=2");
+  EXPECT_EQ(id(space.warm_starts[1]), "toy/plain A=3 B=1 R=1");
 }
 
-TEST_F(SearchSpaceTest, ASeedThatIsNotValidHereBecomesANearOne) {
+TEST_F(SearchSpaceTest, AWarmStartThatIsNotValidHereBecomesANearOne) {
   const SearchSpace space = make({warm_start("toy/plain", 99, 4, 2)});
-  ASSERT_EQ(space.seeds.size(), 1U);
-  EXPECT_EQ(list_.candidates[space.seeds[0]].configuration.at("B"), 4);
-  EXPECT_EQ(list_.candidates[space.seeds[0]].configuration.at("R"), 2);
+  ASSERT_EQ(space.warm_starts.size(), 1U);
+  EXPECT_EQ(list_.candidates[space.warm_starts[0]].configuration.at("B"), 4);
+  EXPECT_EQ(list_.candidates[space.warm_starts[0]].configuration.at("R"), 2);
 }
 
-TEST_F(SearchSpaceTest, LeavesOutSeedsFromNowhereAndTheDefault) {
-  const Candidate& standard = list_.candidates[list_.default_index];
+TEST_F(SearchSpaceTest, LeavesOutWarmStartsFromNowhereAndTheDefault) {
+  const Candidate& default_candidate = list_.candidates[list_.default_index];
   EXPECT_TRUE(make({warm_start("toy/none", 1, 1, 1), warm_start("toy/plain", 99, 99, 99),
-                    standard.choice()})
-                  .seeds.empty());
+                    default_candidate.choice()})
+                  .warm_starts.empty());
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST_F(WarmStartsTest, NearestFirstAndWinnersBeforeTies) {
   EXPECT_EQ(found_values(), (std::vector<std::int64_t>{1, 2, 3, 11, 21, 12}));
 }
 
-TEST_F(WarmStartsTest, FiveNeighboursAndEightSeedsAtMostEachOnce) {
+TEST_F(WarmStartsTest, FiveNeighboursAndEightChoicesAtMostEachOnce) {
   for (int i = 1; i <= 7; ++i) {
     records_.push_back(record(problem(4096 + 64 * i), i));
     for (int tie = 1; tie <= 3; ++tie) records_.back().runners_up.push_back(ranked(7 + tie, true));

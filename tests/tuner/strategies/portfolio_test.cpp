@@ -88,7 +88,7 @@ TEST_F(PortfolioTest, GoesOnWhereEverythingFails) {
   EXPECT_EQ(seen.size(), grid_.configurations.size() - 1);
 }
 
-TEST_F(PortfolioTest, GoodSeedsAreWorthTheirPlace) {
+TEST_F(PortfolioTest, GoodWarmStartsAreWorthTheirPlace) {
   const Times us = [this](std::size_t i) { return rough(i); };
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < grid_.configurations.size(); ++i) {
@@ -96,20 +96,20 @@ TEST_F(PortfolioTest, GoodSeedsAreWorthTheirPlace) {
   }
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return rough(a) < rough(b); });
-  SearchSpace seeded = grid_.space;
-  seeded.seeds.assign(order.begin() + 4, order.begin() + 12);
+  SearchSpace warm = grid_.space;
+  warm.warm_starts.assign(order.begin() + 4, order.begin() + 12);
   const double good = rough(order[11]);
-  EXPECT_LE(median_proposals("portfolio", seeded, us, good, 1000), 9U);
-  EXPECT_LE(median_proposals("portfolio", seeded, us, best() / 0.99, 1000), 80U);
+  EXPECT_LE(median_proposals("portfolio", warm, us, good, 1000), 9U);
+  EXPECT_LE(median_proposals("portfolio", warm, us, best() / 0.99, 1000), 80U);
 }
 
-TEST_F(PortfolioTest, MisleadingSeedsCostLittle) {
+TEST_F(PortfolioTest, MisleadingWarmStartsCostLittle) {
   const Times us = [this](std::size_t i) { return rough(i); };
-  SearchSpace seeded = grid_.space;
-  for (std::size_t i = 0; i < 8; ++i) seeded.seeds.push_back(8 * i);  // slow, all in one corner
+  SearchSpace warm = grid_.space;
+  for (std::size_t i = 0; i < 8; ++i) warm.warm_starts.push_back(8 * i);  // slow, all in one corner
   const double good = best() / 0.99;
   const std::size_t cold = median_proposals("portfolio", grid_.space, us, good, 1000);
-  EXPECT_LE(median_proposals("portfolio", seeded, us, good, 1000), cold + cold / 2);
+  EXPECT_LE(median_proposals("portfolio", warm, us, good, 1000), cold + cold / 2);
 }
 
 TEST_F(PortfolioTest, AWrongCostModelLosesItsSay) {
