@@ -223,11 +223,11 @@ void near(benchmark::State& state) {
   static const std::string today = digest(1);
   const TieredCache cache(root);
   const RecordKey key = key_of(4100, 6144);
-  const Problem problem = Problem::parse(key.problem).value();
+  const BoundProblem problem = catalog->bind(Problem::parse(key.problem).value()).value();
   for (auto _ : state) {
-    const std::vector<GradedRecord> found = cache.near(
-        key, *catalog->operation("matmul").value(), problem,
-        {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"}, [](std::string_view) { return today; }, {});
+    const std::vector<GradedRecord> found =
+        cache.near(key, problem, {"nvrtc 13.0 abcd", "580.65.06", "0.1.0"},
+                   [](std::string_view) { return today; }, {});
     if (found.empty() || found[0].head.key != key_of(4096, 6144)) {
       state.SkipWithError("not the nearest");
       break;

@@ -40,7 +40,7 @@ class Requests {
   Result<CompileRequest> request(const KernelTemplate& made, const Configuration& point) const {
     const Operation& operation = *take(catalog_->operation(made.operation));
     const Result<Candidate> candidate = make_candidate(
-        made, operation, take(operation.normalize(operation.example)), point, profile_);
+        made, take(BoundProblem::bind(operation, operation.example)), point, profile_);
     if (!candidate) return candidate.error();
     return render(*candidate, *catalog_, profile_.sm_arch);
   }

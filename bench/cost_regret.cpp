@@ -78,9 +78,8 @@ int run(int argc, const char* const* argv) {
               "candidates", "left out", "a prediction");
   for (const RecordedSpace& space : spaces) {
     const Problem problem = take(Problem::parse(space.problem));
-    const Operation& operation = *take(catalog->operation(problem.operation()));
-    const CandidateList list = take(
-        enumerate_candidates(*catalog, operation, take(operation.normalize(problem)), profile));
+    const CandidateList list =
+        take(enumerate_candidates(*catalog, take(catalog->bind(problem)), profile));
     const std::vector<Judged> judged = in_predicted_order(space, list);
     const std::size_t recorded = space.configurations.size();
     if (judged.empty()) {

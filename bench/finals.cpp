@@ -413,16 +413,14 @@ bool declared_equal(const TuningRecord& record, const std::string& id) {
 std::vector<double> measure_again(const std::string& text, const std::vector<TunedRun>& runs) {
   FinalsWorld world = take(FinalsWorld::open());
   FinalsProblem problem = open_settled(world, text, 1.5);
-  const Problem parsed = take(Problem::parse(text));
-  const Operation& operation = *take(world.catalog->operation(parsed.operation()));
-  const Problem normalized = take(operation.normalize(parsed));
+  const BoundProblem bound = take(world.catalog->bind(take(Problem::parse(text))));
   std::map<std::string, Runner::Id> ids;
   for (const TunedRun& run : runs) {
     const RankedConfiguration& winner = run.record.winner;
     if (ids.contains(winner.choice.id())) continue;
-    const Candidate candidate = take(make_candidate(
-        *take(world.catalog->kernel_template(winner.choice.kernel_template)), operation, normalized,
-        winner.choice.configuration, world.device->profile()));
+    const Candidate candidate =
+        take(make_candidate(*take(world.catalog->kernel_template(winner.choice.kernel_template)),
+                            bound, winner.choice.configuration, world.device->profile()));
     ids[winner.choice.id()] = take(problem.load(world, candidate));
   }
   std::vector<Runner::Id> order;

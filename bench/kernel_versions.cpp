@@ -77,16 +77,10 @@ std::vector<Winner> read_winners(const std::string& files) {
   return listed;
 }
 
-/// A winner as this build makes it.
-struct Made {
-  const Operation* operation = nullptr;
-  Problem problem;
-  Candidate candidate;
-};
-
-/// Parameters that this build's template does not have are left out; those that the winner does not
-/// name have their default. Errors: those of the template's rules.
-Result<Made> make(const Winner& winner, const Catalog& catalog, const DeviceProfile& profile) {
+/// A winner as this build makes it. Parameters that this build's template does not have are left
+/// out; those that the winner does not name have their default. Errors: those of the template's
+/// rules.
+Result<Candidate> make(const Winner& winner, const Catalog& catalog, const DeviceProfile& profile) {
   std::vector<std::string> words = words_of(winner.choice, ' ');
   const KernelTemplate& made = *take(catalog.kernel_template(words.front()));
   std::vector<std::pair<std::string, std::int64_t>> values;
@@ -99,18 +93,14 @@ Result<Made> make(const Winner& winner, const Catalog& catalog, const DeviceProf
     }
     values.emplace_back(parameter.name, value);
   }
-  const Problem parsed = take(Problem::parse(winner.problem));
-  const Operation& operation = *take(catalog.operation(parsed.operation()));
-  Problem problem = take(operation.normalize(parsed));
-  auto candidate = CandidateMaker(made, operation, problem, profile).make(Configuration(values));
-  if (!candidate) return candidate.error();
-  return Made{&operation, std::move(problem), std::move(candidate).value()};
+  const BoundProblem problem = take(catalog.bind(take(Problem::parse(winner.problem))));
+  return make_candidate(made, problem, Configuration(std::move(values)), profile);
 }
 
 /// A winner that both builds make, to different bits.
 struct Pair {
   Winner winner;
-  Made made;
+  Candidate made;
   std::array<std::shared_ptr<const CompiledKernel>, 2> kernels;  ///< before and now
 };
 
@@ -135,7 +125,7 @@ class Bench {
  private:
   struct Compiling {
     Winner winner;
-    Made made;
+    Candidate made;
     Build kernel;
   };
   /// Those that this build still makes; says which it does not.
@@ -161,7 +151,7 @@ std::vector<Bench::Compiling> Bench::compile() {
                   made.error().message.c_str());
       continue;
     }
-    CompileRequest request = render(made->candidate, *catalog_, profile_.sm_arch);
+    CompileRequest request = render(*made, *catalog_, profile_.sm_arch);
     compiling.push_back({winner, std::move(made).value(), pool_->submit(std::move(request))});
   }
   return compiling;
@@ -180,12 +170,11 @@ int Bench::write() {
 std::optional<std::array<double, 2>> Bench::time(const Pair& pair, FinalsWorld& world) const {
   DeviceRunnerOptions options;
   options.sample_ms = kSampleMs;
-  const auto runner =
-      take(open_device_runner(*world.device, *world.data_ops, *pair.made.operation,
-                              pair.made.problem, *world.catalog, *world.pool, options));
+  const auto runner = take(open_device_runner(*world.device, *world.data_ops, *pair.made.problem,
+                                              *world.catalog, *world.pool, options));
   std::vector<Runner::Id> order;
   for (const auto& kernel : pair.kernels) {
-    const Runner::Prepared prepared = take(runner->prepare(pair.made.candidate, *kernel));
+    const Runner::Prepared prepared = take(runner->prepare(pair.made, *kernel));
     Runner::Step step = prepared.step;
     if (step.outcome == Outcome::ok) {
       step = take(runner->check(prepared.id, Runner::CheckDepth::screening)).step;

@@ -72,17 +72,15 @@ int run(int argc, const char* const* argv) {
   const std::string compiler = take(pool.compiler().identity());
   const auto catalog = take(Catalog::load({}));
   const auto data_ops = take(make_device_data_ops(*device, pool));
-  const Operation& operation = *take(catalog->operation(problem.operation()));
-  const Problem normalized = take(operation.normalize(problem));
-  const CandidateList list =
-      take(enumerate_candidates(*catalog, operation, normalized, device->profile()));
+  const BoundProblem bound = take(catalog->bind(problem));
+  const CandidateList list = take(enumerate_candidates(*catalog, bound, device->profile()));
   for (const std::string& note : list.notes) std::printf("%s\n", note.c_str());
 
   LandscapeFile file = take(LandscapeFile::open(path,
                                                 {.space = space_name(path),
                                                  .device = device->profile().name,
                                                  .kernel = std::string(problem.operation()),
-                                                 .problem = normalized.text(),
+                                                 .problem = bound.text(),
                                                  .policy = runner_options.policy.text(),
                                                  .compiler = compiler,
                                                  .sample_ms = runner_options.sample_ms},
@@ -92,12 +90,12 @@ int run(int argc, const char* const* argv) {
   std::printf(
       "%s: %zu configurations, %zu recorded, about %.0f s of GPU time to go, more where a "
       "unit takes longer than a sample\n",
-      normalized.text().c_str(), list.candidates.size(), file.recorded(),
+      bound.text().c_str(), list.candidates.size(), file.recorded(),
       each * static_cast<double>(all - std::min(all, file.recorded())));
   std::fflush(stdout);
 
-  const auto runner = take(open_device_runner(*device, *data_ops, operation, normalized, *catalog,
-                                              pool, runner_options));
+  const auto runner =
+      take(open_device_runner(*device, *data_ops, bound, *catalog, pool, runner_options));
   // Compile times are recorded, so the pool has no cache.
   CompileAhead ahead(list.candidates, *catalog, device->profile().sm_arch, pool);
   double best_us = std::numeric_limits<double>::infinity();

@@ -139,14 +139,13 @@ class Bench {
   bool check(const Problem& tuned, const RankedConfiguration& winner);
 
  private:
-  bool check_at(const Operation& operation, const Problem& problem, const Candidate& candidate);
+  bool check_at(const Candidate& candidate);
 
   FinalsWorld world_;
   std::set<std::string> done_;
 };
 
 bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
-  const Operation& operation = *take(world_.catalog->operation(tuned.operation()));
   const KernelTemplate& made =
       *take(world_.catalog->kernel_template(winner.choice.kernel_template));
   const std::vector<Configuration> launches = launches_of(made, winner.choice.configuration);
@@ -156,26 +155,25 @@ bool Bench::check(const Problem& tuned, const RankedConfiguration& winner) {
   }
   problems.push_back(tuned);
   for (const Problem& one : problems) {
-    const auto problem = operation.normalize(one);
+    const auto problem = world_.catalog->bind(one);
     if (!problem) continue;
-    const CandidateMaker maker(made, operation, *problem, world_.device->profile());
+    const CandidateMaker maker(made, *problem, world_.device->profile());
     for (const Configuration& launch : launches) {
       if (!maker.obeys_rules(launch)) continue;
       const auto candidate = maker.make(launch);
       if (!candidate) continue;
       if (!done_.insert(concat(problem->text(), ": ", candidate->id())).second) return true;
-      return check_at(operation, *problem, *candidate);
+      return check_at(*candidate);
     }
   }
   std::printf("%s: no candidate even where it was tuned\n", winner.choice.id().c_str());
   return false;
 }
 
-bool Bench::check_at(const Operation& operation, const Problem& problem,
-                     const Candidate& candidate) {
+bool Bench::check_at(const Candidate& candidate) {
   DeviceRunnerOptions options;
   options.policy.l2 = L2State::warm;
-  const auto runner = take(open_device_runner(*world_.device, *world_.data_ops, operation, problem,
+  const auto runner = take(open_device_runner(*world_.device, *world_.data_ops, *candidate.problem,
                                               *world_.catalog, *world_.pool, options));
   const auto kernel =
       take(world_.pool->submit(render(candidate, *world_.catalog, world_.device->profile().sm_arch))
@@ -185,7 +183,7 @@ bool Bench::check_at(const Operation& operation, const Problem& problem,
   if (step.outcome == Outcome::ok) {
     step = take(runner->check(prepared.id, Runner::CheckDepth::finalist)).step;
   }
-  std::printf("%s: %s: %s %s\n", problem.text().c_str(), candidate.id().c_str(),
+  std::printf("%s: %s: %s %s\n", candidate.problem->text().c_str(), candidate.id().c_str(),
               std::string(to_string(step.outcome)).c_str(), step.detail.c_str());
   std::fflush(stdout);
   return step.outcome == Outcome::ok;

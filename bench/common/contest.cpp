@@ -40,19 +40,14 @@ Result<BenchDevice> BenchDevice::open(CompilePool& pool) {
   return bench;
 }
 
-Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const Problem& problem) {
-  const Result<BoundProblem> bound = core.bind(problem);
-  if (!bound) return bound.error();
-  auto shapes = bound->operation().tensor_shapes(bound->problem());
-  if (!shapes) return shapes.error();
-  auto drawer = InputDrawer::make(*bench.device, core.builder().pool(), bound->operation(),
-                                  bound->problem(), core.catalog());
+Result<Contest> Contest::make(ServiceCore& core, BenchDevice& bench, const BoundProblem& problem) {
+  auto drawer = InputDrawer::make(*bench.device, core.builder().pool(), problem, core.catalog());
   if (!drawer) return drawer.error();
-  auto sets = BufferSets::make(*bench.device, *bench.data_ops, *std::move(shapes), L2State::cold,
+  auto sets = BufferSets::make(*bench.device, *bench.data_ops, problem.shapes(), L2State::cold,
                                kSeed, {.drawer = *std::move(drawer)});
   if (!sets) return sets.error();
-  auto checker = Checker::make(*bench.device, *bench.data_ops, bound->operation(), bound->problem(),
-                               core.catalog(), core.builder().pool(), *sets);
+  auto checker = Checker::make(*bench.device, *bench.data_ops, problem, core.catalog(),
+                               core.builder().pool(), *sets);
   if (!checker) return checker.error();
   return Contest(bench, *std::move(sets), *std::move(checker));
 }

@@ -47,7 +47,7 @@ struct BenchDevice {
 /// taken in turn.
 class Contest {
  public:
-  static Result<Contest> make(ServiceCore& core, BenchDevice& bench, const Problem& problem);
+  static Result<Contest> make(ServiceCore& core, BenchDevice& bench, const BoundProblem& problem);
 
   DevicePointer address(int set, std::size_t tensor) const { return sets_.address(set, tensor); }
   const BufferSets& sets() const { return sets_; }

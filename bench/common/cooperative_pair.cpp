@@ -84,15 +84,13 @@ Result<void> add_part(CompileRequest& pair, CompileRequest part, std::string_vie
 Result<Candidate> make_part(const Catalog& catalog, const DeviceProfile& profile,
                             const PairShape& shape, std::string_view operation_name,
                             bool weight_early) {
-  const auto operation = catalog.operation(operation_name);
-  if (!operation) return operation.error();
   const auto kernel_template = catalog.kernel_template(concat(operation_name, "/row"));
   if (!kernel_template) return kernel_template.error();
   const auto problem = Problem::parse(
       concat(operation_name, " rows=", shape.rows, " columns=", shape.columns, " dtype=bf16"));
   if (!problem) return problem.error();
-  const auto normalized = (*operation)->normalize(*problem);
-  if (!normalized) return normalized.error();
+  const auto bound = catalog.bind(*problem);
+  if (!bound) return bound.error();
   std::vector<std::pair<std::string, std::int64_t>> values{{"THREADS_PER_ROW", shape.threads},
                                                            {"ROWS_PER_BLOCK", 1},
                                                            {"CLUSTER", 1},
@@ -103,8 +101,7 @@ Result<Candidate> make_part(const Catalog& catalog, const DeviceProfile& profile
     values.emplace_back("ROWS_AT_ONCE", 1);
   }
   values.emplace_back("PROGRAMMATIC", 0);
-  return make_candidate(**kernel_template, **operation, *normalized,
-                        Configuration(std::move(values)), profile);
+  return make_candidate(**kernel_template, *bound, Configuration(std::move(values)), profile);
 }
 
 /// Both launches as one of both plans.

@@ -29,20 +29,17 @@ Result<FinalsProblem> FinalsProblem::open(FinalsWorld& world, const std::string&
                                           double sample_ms) {
   auto problem = Problem::parse(text);
   if (!problem) return problem.error();
-  auto operation = world.catalog->operation(problem->operation());
-  if (!operation) return operation.error();
-  auto normalized = (*operation)->normalize(*problem);
-  if (!normalized) return normalized.error();
-  auto list =
-      enumerate_candidates(*world.catalog, **operation, *normalized, world.device->profile());
+  auto bound = world.catalog->bind(*problem);
+  if (!bound) return bound.error();
+  auto list = enumerate_candidates(*world.catalog, *bound, world.device->profile());
   if (!list) return list.error();
   DeviceRunnerOptions options;
   options.sample_ms = sample_ms;
-  auto runner = open_device_runner(*world.device, *world.data_ops, **operation, *normalized,
-                                   *world.catalog, *world.pool, options);
+  auto runner = open_device_runner(*world.device, *world.data_ops, *bound, *world.catalog,
+                                   *world.pool, options);
   if (!runner) return runner.error();
   FinalsProblem opened;
-  opened.text_ = normalized->text();
+  opened.text_ = bound->text();
   opened.candidate_ = std::move(list->candidates[list->default_index]);
   opened.runner_ = std::move(runner).value();
   return opened;

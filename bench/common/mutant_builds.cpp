@@ -143,12 +143,11 @@ Result<MutantTry> MutantBuilds::make_try(const Mutant* mutant, std::size_t where
   if (!kernel_template) return kernel_template.error();
   const auto operation = catalog_->operation((*kernel_template)->operation);
   if (!operation) return operation.error();
-  const Result<Problem> normalized = (*operation)->normalize(made.where->problem);
-  if (!normalized) return normalized.error();
+  const Result<BoundProblem> bound = BoundProblem::bind(**operation, made.where->problem);
+  if (!bound) return bound.error();
   const auto values = configuration(**kernel_template, *made.where);
   if (!values) return values.error();
-  Result<Candidate> candidate =
-      make_candidate(**kernel_template, **operation, *normalized, *values, profile);
+  Result<Candidate> candidate = make_candidate(**kernel_template, *bound, *values, profile);
   if (!candidate) {
     Error error = candidate.error();
     error.message = concat(made.label(), ": ", error.message);

@@ -76,16 +76,16 @@ class Laboratory {
     if (!operation) return operation.error();
     const auto parsed = Problem::parse(request.at("problem").get<std::string>());
     if (!parsed) return parsed.error();
-    const auto problem = (*operation)->normalize(*parsed);
+    const auto problem = BoundProblem::bind(**operation, *parsed);
     if (!problem) return problem.error();
     std::vector<std::pair<std::string, std::int64_t>> values;
     for (const Json& value : request.at("configuration")) {
       values.emplace_back(value.at(0).get<std::string>(), value.at(1).get<std::int64_t>());
     }
-    const auto candidate = make_candidate(**kernel_template, **operation, *problem,
+    const auto candidate = make_candidate(**kernel_template, *problem,
                                           Configuration(std::move(values)), device_->profile());
     if (!candidate) return candidate.error();
-    if (auto ready = open(**operation, *problem, request); !ready) return ready;
+    if (auto ready = open(*problem, request); !ready) return ready;
     made.ran = true;
     run_checks(*candidate, kernel, made);
     return {};
@@ -107,18 +107,17 @@ class Laboratory {
     return {};
   }
 
-  Result<void> open(const Operation& operation, const Problem& problem, const Json& request) {
-    if (runner_ && problem_ == problem) return {};
+  Result<void> open(const BoundProblem& problem, const Json& request) {
+    if (runner_ && problem_ == problem.problem()) return {};
     runner_.reset();
     DeviceRunnerOptions options;
     options.policy.l2 = L2State::warm;
     options.seed = request.at("seed").get<std::uint64_t>();
     options.disposable = true;
-    auto runner =
-        open_device_runner(*device_, *data_ops_, operation, problem, *catalog_, *pool_, options);
+    auto runner = open_device_runner(*device_, *data_ops_, problem, *catalog_, *pool_, options);
     if (!runner) return runner.error();
     runner_ = *std::move(runner);
-    problem_ = problem;
+    problem_ = problem.problem();
     return {};
   }
 
@@ -182,7 +181,7 @@ Examination MutantExaminer::examine(const Candidate& candidate, const CompiledKe
   }
   const Json request = {{"template_dir", template_dir_.native()},
                         {"template", candidate.kernel_template->name},
-                        {"problem", candidate.problem.text()},
+                        {"problem", candidate.problem->text()},
                         {"configuration", candidate.configuration.values()},
                         {"seed", seed_},
                         {"target", kernel.target}};

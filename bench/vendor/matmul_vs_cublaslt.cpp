@@ -69,24 +69,24 @@ Result<std::vector<Problem>> parse_shapes(const std::string& text) {
 
 /// The record that answers for a problem, and the trials where it was made now.
 struct Answer {
+  BoundProblem problem;
   TuningRecord record;
   std::vector<Trial> trials;
   double tuning_seconds = 0;
 };
 
-Result<Answer> obtain(ServiceCore& core, const Problem& problem, double seconds) {
-  const Result<BoundProblem> bound = core.bind(problem);
-  if (!bound) return bound.error();
-  for (const GradedRecord& found : core.answers().look_up(*bound).records) {
+Result<Answer> obtain(ServiceCore& core, const BoundProblem& problem, double seconds) {
+  for (const GradedRecord& found : core.answers().look_up(problem).records) {
     if (found.match != Match::exact) continue;
     Lookup<TuningRecord> record = read_record(found.file);
-    if (record) return Answer{*std::move(record.value), {}, 0};
+    if (record) return Answer{problem, *std::move(record.value), {}, 0};
   }
   TuningOptions options;
   options.budget.seconds = seconds;
-  auto tuned = core.tune(problem, std::move(options));
+  auto tuned = core.tune(problem.problem(), std::move(options));
   if (!tuned) return tuned.error();
-  return Answer{std::move(tuned->record), std::move(tuned->trials), tuned->shares.wall_seconds};
+  return Answer{problem, std::move(tuned->record), std::move(tuned->trials),
+                tuned->shares.wall_seconds};
 }
 
 /// The fastest configuration of the scheduled template with that schedule among what was measured.
@@ -149,8 +149,7 @@ Result<PeerProduct> peer_product(const BoundProblem& problem) {
   }
   PeerProduct product;
   product.size = size_of(problem.problem());
-  product.types = {problem.operation().dtype(problem.problem(), "dtype"),
-                   problem.operation().dtype(problem.problem(), "out")};
+  product.types = {problem.dtype("dtype"), problem.dtype("out")};
   for (const auto& [name, value] : problem.problem().flags()) {
     if (name == "accumulate") {
       product.types.fast = value == "fast";
@@ -225,10 +224,8 @@ Result<Competitor*> Bench::enter_other(Field& field, const Contest& contest, con
                                        const Choice& choice) {
   const RankedConfiguration& winner = answer.record.winner;
   if (winner.choice == choice) return field.ours;
-  const auto problem = Problem::parse(answer.record.key.problem);
-  if (!problem) return problem.error();
   const auto candidate =
-      core_.site().candidate(*problem, choice.kernel_template, choice.configuration.values());
+      core_.site().candidate(answer.problem, choice.kernel_template, choice.configuration.values());
   if (!candidate) return static_cast<Competitor*>(nullptr);
   const auto artifact = core_.builder().build(*candidate);
   if (!artifact) return artifact.error();
@@ -288,9 +285,8 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
                   {kScheduled, with_schedule(fastest(answer, 0).value_or(same_tile), 0)});
   if (!unscheduled) return unscheduled.error();
   field.unscheduled = *unscheduled;
-  const auto problem = Problem::parse(answer.record.key.problem);
-  field.one_wave = field.persistent && problem &&
-                   !core_.site().candidate(*problem, kScheduled, same_tile.values());
+  field.one_wave =
+      field.persistent && !core_.site().candidate(answer.problem, kScheduled, same_tile.values());
   return {};
 }
 
@@ -343,13 +339,13 @@ Result<void> Bench::run(const Problem& problem) {
   if (!bound) return bound.error();
   const auto product = peer_product(*bound);
   if (!product) return product.error();
-  const auto answer = obtain(core_, problem, seconds_);
+  const auto answer = obtain(core_, *bound, seconds_);
   if (!answer) return answer.error();
   const auto kernel = core_.get_best_kernel(problem);
   if (!kernel) return kernel.error();
   auto peer = CublasLtMatmul::make(cublaslt_, product->size, product->types, kWorkspaceBytes);
   if (!peer) return peer.error();
-  const auto contest = Contest::make(core_, device_, problem);
+  const auto contest = Contest::make(core_, device_, *bound);
   if (!contest) return contest.error();
   const auto workspace =
       device_.device->allocate(std::max(kWorkspaceBytes, kernel->workspace_bytes()));

@@ -94,7 +94,7 @@ bool Bench::compile() {
 
 Result<void> Bench::add_row(const MutantTry& made, const Examination& ending) {
   const std::string name = made.mutant ? made.mutant->name : "control";
-  return json_.add({{"problem", made.candidate.problem.text()},
+  return json_.add({{"problem", made.candidate.problem->text()},
                     {"peer", concat(name, " on ", made.where->name)},
                     {"kind", made.mutant ? to_string(made.mutant->kind) : "control"},
                     {"mutant", name},
@@ -119,9 +119,9 @@ bool Bench::run(std::uint64_t seed) {
   std::vector<std::size_t> order(tries_.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::map<std::string, std::size_t> first_seen;
-  for (const std::size_t i : order) first_seen.emplace(tries_[i]->candidate.problem.text(), i);
+  for (const std::size_t i : order) first_seen.emplace(tries_[i]->candidate.problem->text(), i);
   const auto place = [&](std::size_t i) {
-    return std::pair(first_seen.at(tries_[i]->candidate.problem.text()), i);
+    return std::pair(first_seen.at(tries_[i]->candidate.problem->text()), i);
   };
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
@@ -234,12 +234,11 @@ Result<Peer::Verdict> Peer::examine(const MatmulSize& size, DType dtype, std::ui
   if (!bound) return bound.error();
   Device& device = *device_.device;
   DataOps& data_ops = *device_.data_ops;
-  const auto exact = exact_draw(bound->operation(), bound->problem(), bound->shapes());
-  const auto sets =
-      BufferSets::make(device, data_ops, bound->shapes(), L2State::warm, seed, {.exact = exact});
+  const auto sets = BufferSets::make(device, data_ops, bound->shapes(), L2State::warm, seed,
+                                     {.exact = exact_draw(*bound)});
   if (!sets) return sets.error();
-  const auto checker = Checker::make(device, data_ops, bound->operation(), bound->problem(),
-                                     core_->catalog(), core_->builder().pool(), *sets);
+  const auto checker =
+      Checker::make(device, data_ops, *bound, core_->catalog(), core_->builder().pool(), *sets);
   if (!checker) return checker.error();
   const auto product = CublasLtMatmul::make(library_, size, {dtype, dtype}, kWorkspaceBytes);
   if (!product) return product.error();

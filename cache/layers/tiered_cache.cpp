@@ -202,11 +202,10 @@ Answers TieredCache::lookup(const RecordKey& key, const Now& now,
   return answers;
 }
 
-std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operation& operation,
-                                            const Problem& normalized, const Now& now,
-                                            const TemplateDigest& template_digest,
+std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const BoundProblem& problem,
+                                            const Now& now, const TemplateDigest& template_digest,
                                             const Decisions& decisions) const {
-  const BucketPattern pattern = bucket_pattern(operation, normalized);
+  const BucketPattern pattern = bucket_pattern(problem);
   if (pattern.open.empty()) return {};
   RecordKey shape = key;
   shape.problem = pattern.text;
@@ -243,7 +242,7 @@ std::vector<GradedRecord> TieredCache::near(const RecordKey& key, const Operatio
       if (!usable) continue;
       const Result<Problem> other = Problem::parse(run.head.key.problem);
       if (!other) continue;
-      const std::optional<double> distance = bucket_distance(operation, normalized, *other);
+      const std::optional<double> distance = bucket_distance(problem, *other);
       if (!distance) continue;
       ranked.push_back({.fit = match,
                         .position = ranked.size(),

@@ -9,7 +9,7 @@
 #include "cache/records/override.h"
 #include "cache/stores/artifact_store.h"
 #include "cache/stores/record_store.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -57,11 +57,10 @@ class TieredCache {
   Answers lookup(const RecordKey& key, const Now& now, const TemplateDigest& template_digest) const;
 
   /// Records that were measured with today's code for other shapes, and that may answer for
-  /// `normalized`, whose key is `key`. The nearest come first (see `bucket_distance`), then the
+  /// `problem`, whose key is `key`. The nearest come first (see `bucket_distance`), then the
   /// order is that of `lookup`. No more than a few of the nearest are read. None of them is one
   /// that `decisions` bans.
-  std::vector<GradedRecord> near(const RecordKey& key, const Operation& operation,
-                                 const Problem& normalized, const Now& now,
+  std::vector<GradedRecord> near(const RecordKey& key, const BoundProblem& problem, const Now& now,
                                  const TemplateDigest& template_digest,
                                  const Decisions& decisions) const;
 

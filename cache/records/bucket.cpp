@@ -22,20 +22,19 @@ std::optional<double> size_distance(const Dim& dim, std::int64_t a, std::int64_t
 
 }  // namespace
 
-std::optional<double> bucket_distance(const Operation& operation, const Problem& a,
-                                      const Problem& b) {
-  if (a.operation() != b.operation() || a.flags() != b.flags()) return std::nullopt;
-  for (const Problem* problem : {&a, &b}) {
-    for (const auto& [name, size] : problem->dims()) {
-      if (!find_named(operation.dims, name)) return std::nullopt;
-    }
+std::optional<double> bucket_distance(const BoundProblem& problem, const Problem& other) {
+  const Operation& operation = problem.operation();
+  if (other.operation() != operation.name || other.flags() != problem.problem().flags()) {
+    return std::nullopt;
   }
-  const std::vector<std::int64_t> sizes_of_a = operation.sizes(a);
-  const std::vector<std::int64_t> sizes_of_b = operation.sizes(b);
+  for (const auto& [name, size] : other.dims()) {
+    if (!find_named(operation.dims, name)) return std::nullopt;
+  }
+  const std::vector<std::int64_t> sizes = operation.sizes(other);
   double farthest = 1;
   for (std::size_t i = 0; i < operation.dims.size(); ++i) {
-    const std::optional<double> ratio =
-        size_distance(operation.dims[i], sizes_of_a[i], sizes_of_b[i]);
+    const Dim& dim = operation.dims[i];
+    const std::optional<double> ratio = size_distance(dim, problem.size(dim), sizes[i]);
     if (!ratio) return std::nullopt;
     farthest = std::max(farthest, *ratio);
   }
@@ -52,16 +51,16 @@ std::optional<double> BucketPattern::distance(const std::vector<std::int64_t>& s
   return farthest;
 }
 
-BucketPattern bucket_pattern(const Operation& operation, const Problem& normalized) {
+BucketPattern bucket_pattern(const BoundProblem& problem) {
   BucketPattern pattern;
-  pattern.text = normalized.operation();
-  for (const auto& [name, size] : normalized.dims()) {
-    const Dim& dim = *find_named(operation.dims, name);
+  pattern.text = problem.operation().name;
+  for (const auto& [name, size] : problem.problem().dims()) {
+    const Dim& dim = *find_named(problem.operation().dims, name);
     const bool open = dim.match == DimMatch::bucket && dim.distance > 1;
     if (open) pattern.open.push_back({.dim = &dim, .size = size});
     pattern.text += concat(' ', name, '=', open ? "?" : std::to_string(size));
   }
-  for (const auto& [name, value] : normalized.flags()) {
+  for (const auto& [name, value] : problem.problem().flags()) {
     pattern.text += concat(' ', name, '=', value);
   }
   return pattern;

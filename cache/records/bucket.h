@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 #include <kernwright/problem.h>
 
 namespace kernwright {
 
-/// How far apart two normalised problems of `operation` are: the largest ratio of their sizes in a
-/// dim that is matched by bucket. Nothing where one may not answer for the other, because a size
-/// lies in another family or beyond the dim's distance, or because something else differs.
-std::optional<double> bucket_distance(const Operation& operation, const Problem& a,
-                                      const Problem& b);
+/// How far apart two problems are: the largest ratio of their sizes in a dim that is matched by
+/// bucket. Nothing where one may not answer for the other, because a size lies in another family or
+/// beyond the dim's distance, or because something else differs. `other` is normalised, and may be
+/// of an operation as it once was.
+std::optional<double> bucket_distance(const BoundProblem& problem, const Problem& other);
 
 /// The shapes that may answer for a problem, by their text alone.
 struct BucketPattern {
@@ -30,7 +30,7 @@ struct BucketPattern {
   std::optional<double> distance(const std::vector<std::int64_t>& sizes) const;
 };
 
-/// The dims are those of `operation`, which outlives the pattern.
-BucketPattern bucket_pattern(const Operation& operation, const Problem& normalized);
+/// The dims are those of the problem's operation, which outlives the pattern.
+BucketPattern bucket_pattern(const BoundProblem& problem);
 
 }  // namespace kernwright

@@ -53,34 +53,33 @@ Problem smallest_example(const Operation& operation) {
   return Problem::make(operation.name, std::move(smallest), operation.example.flags());
 }
 
-/// Normalises the problem. If its dtype or flag needs another value of another flag, it gets the
+/// Binds the problem. If its dtype or flag needs another value of another flag, it gets the
 /// first value that works.
-Result<Problem> normalize(const Operation& operation, const Problem& problem) {
-  Result<Problem> given = operation.normalize(problem);
+Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem) {
+  Result<BoundProblem> given = BoundProblem::bind(operation, problem);
   for (const Flag& flag : operation.flags) {
     for (std::size_t i = 0; !given && i < flag.values.size(); ++i) {
-      given = operation.normalize(problem.with(flag.name, flag.values[i]));
+      given = BoundProblem::bind(operation, problem.with(flag.name, flag.values[i]));
     }
   }
   return given;
 }
 
 /// The problems that the operation accepts, each once.
-std::vector<Problem> normalize(const Operation& operation, const std::vector<Problem>& problems) {
-  std::vector<Problem> normalized;
+std::vector<BoundProblem> bind_all(const Operation& operation,
+                                   const std::vector<Problem>& problems) {
+  std::vector<BoundProblem> bound;
+  std::set<std::string> known;
   for (const Problem& problem : problems) {
-    Result<Problem> given = normalize(operation, problem);
-    if (!given || !operation.tensor_shapes(*given)) continue;
-    if (std::find(normalized.begin(), normalized.end(), *given) == normalized.end()) {
-      normalized.push_back(*std::move(given));
-    }
+    Result<BoundProblem> given = bind_one(operation, problem);
+    if (given && known.insert(given->text()).second) bound.push_back(*std::move(given));
   }
-  return normalized;
+  return bound;
 }
 
 /// The problems for which a template must compile where it applies: the operation's example, the
 /// example with each other dtype and each other value of a flag, and the smallest example.
-std::vector<Problem> problems_to_try(const Operation& operation) {
+std::vector<BoundProblem> problems_to_try(const Operation& operation) {
   std::vector<Problem> problems;
   add_dtypes(operation, operation.example, problems);
   for (const Flag& flag : operation.flags) {
@@ -89,16 +88,16 @@ std::vector<Problem> problems_to_try(const Operation& operation) {
     }
   }
   problems.push_back(smallest_example(operation));
-  return normalize(operation, problems);
+  return bind_all(operation, problems);
 }
 
 /// The problems for which whole spaces are compiled: the example and the smallest example, in every
 /// dtype.
-std::vector<Problem> problems_of_all(const Operation& operation) {
+std::vector<BoundProblem> problems_of_all(const Operation& operation) {
   std::vector<Problem> problems;
   add_dtypes(operation, operation.example, problems);
   add_dtypes(operation, smallest_example(operation), problems);
-  return normalize(operation, problems);
+  return bind_all(operation, problems);
 }
 
 /// Why the compiled kernel does not fit the manifest; empty where it fits.
@@ -161,9 +160,9 @@ class Defects {
 };
 
 /// Compiles the candidates that are added, in parallel, and prints the results in their order.
-class Checker {
+class TemplateChecker {
  public:
-  Checker(const Catalog& catalog, CheckOptions options)
+  TemplateChecker(const Catalog& catalog, CheckOptions options)
       : catalog_(catalog),
         options_(std::move(options)),
         pool_(std::shared_ptr<Compiler>(make_toolkit_compiler()), {}) {}
@@ -172,12 +171,12 @@ class Checker {
   /// that are spread evenly over the space. With `all` it adds the whole space, for fewer problems.
   void add_template(const KernelTemplate& kernel_template) {
     const Operation& operation = **catalog_.operation(kernel_template.operation);
-    std::vector<Problem> problems = problems_to_try(operation);
+    std::vector<BoundProblem> problems = problems_to_try(operation);
     if (options_.all) {
-      std::vector<Problem> plain = problems_of_all(operation);
+      std::vector<BoundProblem> plain = problems_of_all(operation);
       const DeviceProfile profile = *find_profile(options_.profiles.front());
-      const bool takes_one = std::any_of(plain.begin(), plain.end(), [&](const Problem& problem) {
-        return applies(kernel_template, operation, problem, profile).has_value();
+      const bool takes_one = std::ranges::any_of(plain, [&](const BoundProblem& problem) {
+        return applies(kernel_template, problem, profile).has_value();
       });
       if (takes_one) problems = std::move(plain);  // else the template is only for a flag's value
     }
@@ -190,25 +189,25 @@ class Checker {
       runs = true;
       // Samples are for the first problem that the template applies to, the default is for all.
       int wanted = options_.samples;
-      for (const Problem& problem : problems) {
-        if (Result<void> fits = applies(kernel_template, operation, problem, profile); !fits) {
+      for (const BoundProblem& problem : problems) {
+        if (Result<void> fits = applies(kernel_template, problem, profile); !fits) {
           if (refusal.empty()) refusal = fits.error().message;
           continue;
         }
-        Result<Candidate> standard = make_candidate(kernel_template, operation, problem,
-                                                    kernel_template.default_configuration, profile);
-        if (standard) {
+        const Result<Candidate> default_candidate = make_candidate(
+            kernel_template, problem, kernel_template.default_configuration, profile);
+        if (default_candidate) {
           default_holds = true;
-          add_compile(*standard, profile, true);
+          add_compile(*default_candidate, profile, true);
         } else if (!default_holds) {
-          refusal = standard.error().message;
+          refusal = default_candidate.error().message;
         }
         if (options_.all) {
-          add_all(kernel_template, operation, problem, profile);
+          add_all(kernel_template, problem, profile);
           continue;
         }
-        add_samples(kernel_template, operation, problem, profile,
-                    standard ? wanted : std::max(wanted, 1));
+        add_samples(kernel_template, problem, profile,
+                    default_candidate ? wanted : std::max(wanted, 1));
         wanted = 0;
       }
     }
@@ -226,24 +225,24 @@ class Checker {
   /// Adds the reference of an operation, and checks its unfused form.
   void add_operation(const Operation& operation) {
     const DeviceProfile profile = *find_profile(kReferenceProfile);
-    for (const Problem& problem : problems_to_try(operation)) {
-      const Result<UnfusedForm> form = unfused_form(catalog_, operation, problem);
+    for (const BoundProblem& problem : problems_to_try(operation)) {
+      const Result<UnfusedForm> form = unfused_form(catalog_, problem);
       if (!form && form.error().code != ErrorCode::not_found) {
         add_defect(operation.name, form.error().message);
       }
-      if (Result<ExecutionPlan> plan = make_reference_plan(operation, problem, profile); !plan) {
+      if (Result<ExecutionPlan> plan = make_reference_plan(problem, profile); !plan) {
         add_defect(operation.name, concat(problem.text(), ": ", plan.error().message));
         continue;
       }
       add_request({.name = operation.name + "/reference.cu",
                    .target = concat("sm_", profile.sm_arch),
                    .problem = problem.text()},
-                  render_reference(operation, problem, catalog_, profile.sm_arch));
+                  render_reference(problem, catalog_, profile.sm_arch));
       if (!operation.input_kernels) continue;
       add_request({.name = concat(operation.name, "/", operation.input_kernels->source_file),
                    .target = concat("sm_", profile.sm_arch),
                    .problem = problem.text()},
-                  render_input_kernels(operation, problem, catalog_, profile.sm_arch));
+                  render_input_kernels(problem, catalog_, profile.sm_arch));
     }
   }
 
@@ -276,24 +275,24 @@ class Checker {
 
   /// Adds samples. It walks the space in steps of the golden section, which are spread evenly and
   /// in step with no parameter's list of values.
-  void add_samples(const KernelTemplate& kernel_template, const Operation& operation,
-                   const Problem& problem, const DeviceProfile& profile, int wanted) {
+  void add_samples(const KernelTemplate& kernel_template, const BoundProblem& problem,
+                   const DeviceProfile& profile, int wanted) {
     const auto size = static_cast<double>(kernel_template.space.size());
     double at = 0;
     for (int look = 0; look < kLooks && wanted > 0; ++look) {
       at = std::fmod(at + std::numbers::phi, 1.0);
       Result<Candidate> candidate =
-          make_candidate(kernel_template, operation, problem,
+          make_candidate(kernel_template, problem,
                          kernel_template.space.at(static_cast<std::int64_t>(at * size)), profile);
       if (candidate && add_compile(*candidate, profile, false)) --wanted;
     }
   }
 
-  void add_all(const KernelTemplate& kernel_template, const Operation& operation,
-               const Problem& problem, const DeviceProfile& profile) {
+  void add_all(const KernelTemplate& kernel_template, const BoundProblem& problem,
+               const DeviceProfile& profile) {
     for (std::int64_t i = 0; i < kernel_template.space.size(); ++i) {
       Result<Candidate> candidate =
-          make_candidate(kernel_template, operation, problem, kernel_template.space.at(i), profile);
+          make_candidate(kernel_template, problem, kernel_template.space.at(i), profile);
       if (candidate) add_compile(*candidate, profile, false);
     }
   }
@@ -303,7 +302,7 @@ class Checker {
     const KernelTemplate& kernel_template = *candidate.kernel_template;
     return add_request({.name = kernel_template.name,
                         .target = kernel_template.target(profile.sm_arch),
-                        .problem = candidate.problem.text(),
+                        .problem = candidate.problem->text(),
                         .configuration = candidate.configuration.text(),
                         .candidate = candidate,
                         .is_default = is_default},
@@ -470,7 +469,7 @@ class Check : public Command {
           concat("no PATH given: checks the ", catalog.templates().size(), " built-in templates"));
     }
 
-    Checker checker(catalog, std::move(options));
+    TemplateChecker checker(catalog, std::move(options));
     int templates = 0;
     for (const Operation& operation : catalog.operations()) {
       if (is_checked(operation.folder)) checker.add_operation(operation);

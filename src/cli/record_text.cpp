@@ -146,7 +146,7 @@ std::string roofline_text(const TuningRecord& record, const ServiceCore& service
   const Result<BoundProblem> bound =
       problem ? service.bind(*problem) : Result<BoundProblem>(problem.error());
   if (!bound) return concat("roofline ", format_us(record.roofline_us));
-  const ReportRow row = report_row(record, bound->operation(), service.profile());
+  const ReportRow row = report_row(record, *bound, service.profile());
   if (row.bound == Bound::launch) return "bound by the launch";
   return concat(format_share(row.roofline_share), " of the roofline (",
                 format_us(record.roofline_us), "), bound by ",

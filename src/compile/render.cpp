@@ -9,9 +9,9 @@ namespace {
 
 /// Adds the functions that a problem brings along: source as the header that `config_header`
 /// includes, LTO-IR as an input to be linked.
-void add_functions(CompileRequest& request, const Operation& operation, const Problem& normalized) {
-  for (const Flag& flag : operation.flags) {
-    const UserFunction* const given = operation.function(normalized, flag);
+void add_functions(CompileRequest& request, const BoundProblem& problem) {
+  for (const Flag& flag : problem.operation().flags) {
+    const UserFunction* const given = problem.function(flag);
     if (given && given->is_lto_ir) {
       request.linked.push_back(
           {concat(flag.name, ", which has to define ", flag.declaration), given->bytes});
@@ -24,8 +24,8 @@ void add_functions(CompileRequest& request, const Operation& operation, const Pr
 /// Makes a request that offers all device headers; the compiler finds those that a source includes.
 CompileRequest make_request(std::string name, std::string source,
                             const std::vector<DeviceHeader>& beside, std::string config,
-                            const Catalog& catalog, std::string target, const Operation& operation,
-                            const Problem& normalized) {
+                            const Catalog& catalog, std::string target,
+                            const BoundProblem& problem) {
   CompileRequest request;
   request.name = std::move(name);
   request.source = std::move(source);
@@ -36,7 +36,7 @@ CompileRequest make_request(std::string name, std::string source,
       request.headers.emplace_back(header.name, header.text);
     }
   }
-  add_functions(request, operation, normalized);
+  add_functions(request, problem);
   return request;
 }
 
@@ -46,15 +46,14 @@ CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm
   const KernelTemplate& kernel_template = *candidate.kernel_template;
   return make_request(concat(kernel_template.name, "/", kernel_template.source_file),
                       kernel_template.source, kernel_template.headers, config_header(candidate),
-                      catalog, kernel_template.target(sm_arch), *candidate.operation,
-                      candidate.problem);
+                      catalog, kernel_template.target(sm_arch), *candidate.problem);
 }
 
-CompileRequest render_reference(const Operation& operation, const Problem& normalized,
-                                const Catalog& catalog, int sm_arch) {
+CompileRequest render_reference(const BoundProblem& problem, const Catalog& catalog, int sm_arch) {
+  const Operation& operation = problem.operation();
   return make_request(operation.name + "/reference.cu", operation.reference_source,
-                      operation.reference_headers, reference_config_header(operation, normalized),
-                      catalog, concat("sm_", sm_arch), operation, normalized);
+                      operation.reference_headers, reference_config_header(problem), catalog,
+                      concat("sm_", sm_arch), problem);
 }
 
 std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog) {
@@ -67,12 +66,13 @@ std::string template_digest(const KernelTemplate& kernel_template, const Catalog
   return hasher.finish().hex();
 }
 
-CompileRequest render_input_kernels(const Operation& operation, const Problem& normalized,
-                                    const Catalog& catalog, int sm_arch) {
+CompileRequest render_input_kernels(const BoundProblem& problem, const Catalog& catalog,
+                                    int sm_arch) {
+  const Operation& operation = problem.operation();
   const InputKernels& kernels = *operation.input_kernels;
   return make_request(concat(operation.name, "/", kernels.source_file), kernels.source,
-                      kernels.headers, reference_config_header(operation, normalized), catalog,
-                      concat("sm_", sm_arch), operation, normalized);
+                      kernels.headers, reference_config_header(problem), catalog,
+                      concat("sm_", sm_arch), problem);
 }
 
 }  // namespace kernwright

@@ -14,15 +14,14 @@ namespace kernwright {
 /// only in run-time parameters have equal requests.
 CompileRequest render(const Candidate& candidate, const Catalog& catalog, int sm_arch);
 
-/// The compile request of an operation's reference kernel.
-CompileRequest render_reference(const Operation& operation, const Problem& normalized,
-                                const Catalog& catalog, int sm_arch);
+/// The compile request of the reference kernel of a problem's operation.
+CompileRequest render_reference(const BoundProblem& problem, const Catalog& catalog, int sm_arch);
 
 /// Digest of all text that a template's candidates and kernels are made from, in hex.
 std::string template_digest(const KernelTemplate& kernel_template, const Catalog& catalog);
 
-/// The compile request of an operation's input kernels. The operation must have some.
-CompileRequest render_input_kernels(const Operation& operation, const Problem& normalized,
-                                    const Catalog& catalog, int sm_arch);
+/// The compile request of the input kernels of a problem's operation, which must have some.
+CompileRequest render_input_kernels(const BoundProblem& problem, const Catalog& catalog,
+                                    int sm_arch);
 
 }  // namespace kernwright

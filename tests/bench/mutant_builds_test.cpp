@@ -30,7 +30,7 @@ TEST(MutantBuildsTest, EveryMutantOfTheListApplies) {
     const MutantTry& control = builds->tries()[made.control];
     EXPECT_EQ(control.mutant, nullptr);
     EXPECT_EQ(control.where, made.where);
-    EXPECT_EQ(control.candidate.problem, made.candidate.problem);
+    EXPECT_EQ(control.candidate.problem->text(), made.candidate.problem->text());
   }
   EXPECT_EQ(tried.size(), list->mutants.size());
 }

@@ -40,7 +40,7 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
     std::vector<Compile> compiles;
     const KernelTemplate& made = **catalog_->kernel_template("attention/" + name);
     for (const Candidate& candidate : chosen(made)) {
-      compiles.push_back({concat(candidate.problem.text(), ": ", candidate.id()),
+      compiles.push_back({concat(candidate.problem->text(), ": ", candidate.id()),
                           pool_->submit(render(candidate, *catalog_, profile_.sm_arch)),
                           {}});
     }
@@ -77,17 +77,16 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
 
   /// The candidates with the most pairs of values, the best first.
   std::vector<Candidate> chosen(const KernelTemplate& made) const {
-    const Operation& operation = **catalog_->operation(made.operation);
-    std::vector<Problem> problems;
+    std::vector<BoundProblem> problems;
     for (const std::string& text : attention_problems()) {
-      problems.push_back(*operation.normalize(Problem::parse(text).value()));
+      problems.push_back(*catalog_->bind(Problem::parse(text).value()));
     }
     std::vector<Row> rows;
-    std::vector<std::pair<const Problem*, std::int64_t>> places;
+    std::vector<std::pair<const BoundProblem*, std::int64_t>> places;
     for (std::size_t number = 0; number < problems.size(); ++number) {
-      const Problem& problem = problems[number];
-      if (!applies(made, operation, problem, profile_)) continue;
-      const CandidateMaker maker(made, operation, problem, profile_);
+      const BoundProblem& problem = problems[number];
+      if (!applies(made, problem, profile_)) continue;
+      const CandidateMaker maker(made, problem, profile_);
       std::vector<std::int64_t> points;
       maker.add_obeying(0, made.space.size(), points);
       std::sort(points.begin(), points.end(), [&](std::int64_t a, std::int64_t b) {
@@ -99,7 +98,7 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
         if (taken == kCandidatesOfProblem) break;
         const auto candidate = maker.make(point);
         if (!candidate) continue;
-        rows.push_back(row_of(operation, *candidate));
+        rows.push_back(row_of(*candidate));
         places.emplace_back(&problem, point);
         ++taken;
       }
@@ -108,14 +107,14 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
     for (const std::size_t row : covering_set(rows)) {
       if (candidates.size() == kMost) break;
       const auto& [problem, point] = places[row];
-      candidates.push_back(
-          *make_candidate(made, operation, *problem, made.space.at(point), profile_));
+      candidates.push_back(*make_candidate(made, *problem, made.space.at(point), profile_));
     }
     return candidates;
   }
 
   /// What of a candidate the compiler sees.
-  static Row row_of(const Operation& operation, const Candidate& candidate) {
+  static Row row_of(const Candidate& candidate) {
+    const Operation& operation = candidate.problem->operation();
     const auto value = [&](const std::string& name) { return *candidate.scope.find(name); };
     Row row;
     for (const Parameter& parameter : candidate.kernel_template->space.parameters()) {

@@ -32,13 +32,13 @@ class ProblemSpace {
       : operation_(operation), space_(parameters(operation)) {}
 
   /// Those of `looks` points that are problems of the operation.
-  std::vector<Problem> spread(int looks) const {
-    std::vector<Problem> problems;
+  std::vector<BoundProblem> spread(int looks) const {
+    std::vector<BoundProblem> problems;
     double at = 0;
     for (int look = 0; look < looks; ++look) {
       at = std::fmod(at + std::numbers::phi, 1.0);
       const auto index = static_cast<std::int64_t>(at * static_cast<double>(space_.size()));
-      if (auto problem = operation_.normalize(problem_at(space_.at(index)))) {
+      if (auto problem = BoundProblem::bind(operation_, problem_at(space_.at(index)))) {
         problems.push_back(*std::move(problem));
       }
     }
@@ -116,7 +116,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
     EXPECT_LE(static_cast<double>(chosen_.size()), share * static_cast<double>(kMost));
     for (const Candidate& candidate : chosen_) {
       compiles_.push_back({&candidate,
-                           concat(candidate.problem.text(), ": ", candidate.id()),
+                           concat(candidate.problem->text(), ": ", candidate.id()),
                            pool_->submit(render(candidate, *catalog_, profile_.sm_arch)),
                            {}});
     }
@@ -151,7 +151,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
   void expect_wgmma_and_tma() const {
     for (const Compile& compile : compiles_) {
       const Candidate& candidate = *compile.candidate;
-      const bool fp8 = candidate.operation->dtype(candidate.problem, "dtype") == DType::fp8_e4m3;
+      const bool fp8 = candidate.problem->dtype("dtype") == DType::fp8_e4m3;
       EXPECT_GT(compile.count.count(fp8 ? "QGMMA" : "HGMMA"), 0) << compile.label;
       EXPECT_EQ(compile.count.count(fp8 ? "HGMMA" : "QGMMA"), 0) << compile.label;
       EXPECT_EQ(compile.count.count("HMMA"), 0) << compile.label;
@@ -188,49 +188,50 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
   }
 
   /// The columns of a problem: what of it the compiler sees.
-  static Row problem_row(const Operation& operation, const Problem& problem) {
-    const Scope scope = operation.scope(problem);
+  static Row problem_row(const BoundProblem& problem) {
+    const Scope& scope = problem.scope();
     Row row;
-    for (const TypeVariable& variable : operation.type_variables) {
+    for (const TypeVariable& variable : problem.operation().type_variables) {
       row.push_back(*scope.find(variable.name));
     }
-    for (const Flag& flag : operation.flags) row.push_back(*scope.find(flag.name));
+    for (const Flag& flag : problem.operation().flags) row.push_back(*scope.find(flag.name));
     row.push_back(alignment(*scope.find("n")));
     row.push_back(alignment(*scope.find("k")));
     return row;
   }
 
-  std::vector<Problem> problems_for(const KernelTemplate& made, const Operation& operation) const {
-    std::vector<Problem> problems = ProblemSpace(operation).spread(kLooks);
-    std::erase_if(problems, [&](const Problem& problem) {
-      return !applies(made, operation, problem, profile_);
-    });
+  std::vector<BoundProblem> problems_for(const KernelTemplate& made) const {
+    std::vector<BoundProblem> problems =
+        ProblemSpace(**catalog_->operation(made.operation)).spread(kLooks);
+    std::erase_if(problems,
+                  [&](const BoundProblem& problem) { return !applies(made, problem, profile_); });
     std::vector<Row> rows;
-    for (const Problem& problem : problems) {
-      rows.push_back(problem_row(operation, problem));
-      const Scope scope = operation.scope(problem);
+    for (const BoundProblem& problem : problems) {
+      rows.push_back(problem_row(problem));
+      const Scope& scope = problem.scope();
       // The size class of m, and n and k without what makes their alignment.
       const auto rows_of_a = static_cast<std::uint64_t>(*scope.find("m"));
       rows.back().insert(rows.back().end(),
                          {static_cast<std::int64_t>(std::bit_width(rows_of_a - 1)),
                           (*scope.find("n") + 15) / 16, *scope.find("k") / 16});
     }
-    std::vector<Problem> chosen;
+    std::vector<BoundProblem> chosen;
     for (const std::size_t row : covering_set(rows)) chosen.push_back(problems[row]);
-    problems.resize(std::min(problems.size(), kMoreProblems));
+    if (problems.size() > kMoreProblems) {
+      problems.erase(problems.begin() + kMoreProblems, problems.end());
+    }
     chosen.insert(chosen.end(), problems.begin(), problems.end());
     return chosen;
   }
 
   /// Leaves in `chosen_` valid candidates in which all pairs occur that occur in any.
   void choose(const KernelTemplate& made) {
-    const Operation& operation = **catalog_->operation(made.operation);
-    const std::vector<Problem> problems = problems_for(made, operation);
+    const std::vector<BoundProblem> problems = problems_for(made);
     // Of candidates that are the same to the compiler, the first.
-    std::map<Row, std::pair<const Problem*, std::int64_t>> candidates;
-    for (const Problem& problem : problems) {
-      const Row of_problem = problem_row(operation, problem);
-      const CandidateMaker maker(made, operation, problem, profile_);
+    std::map<Row, std::pair<const BoundProblem*, std::int64_t>> candidates;
+    for (const BoundProblem& problem : problems) {
+      const Row of_problem = problem_row(problem);
+      const CandidateMaker maker(made, problem, profile_);
       std::vector<std::int64_t> points;
       maker.add_obeying(0, made.space.size(), points);
       for (const std::int64_t point : points) {
@@ -257,7 +258,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
     for (const std::size_t row : covering_set(rows)) {
       chosen_rows.push_back(rows[row]);
       const auto& [problem, point] = candidates.at(rows[row]);
-      chosen_.push_back(*make_candidate(made, operation, *problem, made.space.at(point), profile_));
+      chosen_.push_back(*make_candidate(made, *problem, made.space.at(point), profile_));
     }
     expect_all_pairs(chosen_rows, rows);
     expect_all_values(made, rows);

@@ -21,10 +21,9 @@ class MatmulStridesToolkitTest : public ToolkitWorld {
   std::vector<Candidate> samples(std::string_view name, std::string_view text,
                                  std::size_t count) const {
     const KernelTemplate& made = **catalog_->kernel_template(name);
-    const Operation& operation = **catalog_->operation("matmul");
-    const auto problem = operation.normalize(*Problem::parse(text));
+    const auto problem = catalog_->bind(*Problem::parse(text));
     EXPECT_TRUE(problem) << problem.error().message;
-    std::vector<Candidate> valid = valid_candidates(made, operation, *problem, profile_);
+    std::vector<Candidate> valid = valid_candidates(made, *problem, profile_);
     EXPECT_GE(valid.size(), count) << name << ", " << text;
     if (valid.size() < count) return valid;
     std::vector<Candidate> chosen;
@@ -88,7 +87,8 @@ TEST_F(MatmulStridesToolkitTest, ASampleForEachProblemCompilesCleanly) {
         samples(expected.kernel_template, concat("matmul ", expected.problem), kPlaces);
     ASSERT_EQ(spread.size(), kPlaces) << expected.problem;
     const Candidate& candidate = spread[turn[expected.kernel_template]++ % kPlaces];
-    compiles.push_back({concat(candidate.problem.text(), ": ", candidate.id()), submit(candidate)});
+    compiles.push_back(
+        {concat(candidate.problem->text(), ": ", candidate.id()), submit(candidate)});
   }
   for (const Compile& compile : compiles) {
     const CompileResult& result = compile.result.get();
@@ -138,12 +138,10 @@ TEST_F(MatmulStridesToolkitTest, PitchesAreArgumentsWhereTheSizesAre) {
 }
 
 TEST_F(MatmulStridesToolkitTest, TheReferenceCompiles) {
-  const Operation& operation = **catalog_->operation("matmul");
   for (const char* text : {"matmul m=7 n=70 k=33 batch=5 lda=40 dtype=bf16 gate=stacked",
                            "matmul m=7 n=70 k=33 n_kv=13 dtype=bf16 split=qkv"}) {
-    const Problem problem = *operation.normalize(*Problem::parse(text));
-    const CompileResult result =
-        pool_->submit(render_reference(operation, problem, *catalog_, 90)).get();
+    const BoundProblem problem = *catalog_->bind(*Problem::parse(text));
+    const CompileResult result = pool_->submit(render_reference(problem, *catalog_, 90)).get();
     ASSERT_TRUE(result) << result.error().message;
   }
 }

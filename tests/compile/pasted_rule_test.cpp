@@ -47,9 +47,8 @@ class PastedRuleToolkitTest : public ::testing::Test {
     const auto made = catalog_->kernel_template("vector_add/mine");
     ASSERT_TRUE(made) << made.error().message;
     const Operation& operation = **catalog_->operation("vector_add");
-    const auto candidate =
-        make_candidate(**made, operation, *operation.normalize(operation.example),
-                       (*made)->default_configuration, *find_profile("h200"));
+    const auto candidate = make_candidate(**made, *BoundProblem::bind(operation, operation.example),
+                                          (*made)->default_configuration, *find_profile("h200"));
     ASSERT_TRUE(candidate) << candidate.error().message;
     candidate_ = *candidate;
   }

@@ -27,7 +27,7 @@ class RenderTest : public ::testing::Test {
         value = found->second;
       }
     }
-    auto result = make_candidate(made, operation, *operation.normalize(operation.example),
+    auto result = make_candidate(made, *BoundProblem::bind(operation, operation.example),
                                  Configuration(values), profile_);
     EXPECT_TRUE(result) << result.error().message;
     return *result;
@@ -65,7 +65,7 @@ TEST_F(RenderTest, RunTimeDimsDoNotChangeTheRequest) {
   const Operation& matmul = **catalog_->operation("matmul");
   const KernelTemplate& made = **catalog_->kernel_template("matmul/persistent_wave");
   const auto other = make_candidate(
-      made, matmul, *matmul.normalize(kernwright::matmul({8192, 8192, 8192}, DType::bf16)),
+      made, *BoundProblem::bind(matmul, kernwright::matmul({8192, 8192, 8192}, DType::bf16)),
       made.default_configuration, profile_);
   ASSERT_TRUE(other) << other.error().message;
   EXPECT_EQ(render(*other, *catalog_, 90).digest({}),
@@ -75,7 +75,7 @@ TEST_F(RenderTest, RunTimeDimsDoNotChangeTheRequest) {
 TEST_F(RenderTest, TheReferenceIsCompiledForThePlainTarget) {
   const Operation& matmul = **catalog_->operation("matmul");
   const CompileRequest request =
-      render_reference(matmul, *matmul.normalize(matmul.example), *catalog_, 90);
+      render_reference(*BoundProblem::bind(matmul, matmul.example), *catalog_, 90);
   EXPECT_EQ(request.target, "sm_90");
   EXPECT_NE(request.source.find("matmul_reference"), std::string::npos);
   EXPECT_EQ(request.name, "matmul/reference.cu");

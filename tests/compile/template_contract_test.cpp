@@ -30,8 +30,9 @@ std::vector<DeviceProfile> one_profile_per_arch() {
 
 /// The operation's example in every dtype, and with every value of every flag; also with what is
 /// matched by bucket at 1, for templates of small sizes.
-std::vector<Problem> variations(const Operation& operation) {
-  std::vector<Problem> problems;
+std::vector<BoundProblem> variations(const Operation& operation) {
+  std::vector<BoundProblem> problems;
+  std::set<std::string> known;
   Problem::Dims smallest = operation.example.dims();
   for (auto& [name, size] : smallest) {
     if (find_named(operation.dims, name)->match == DimMatch::bucket) size = 1;
@@ -39,15 +40,13 @@ std::vector<Problem> variations(const Operation& operation) {
   const Problem small =
       Problem::make(operation.name, std::move(smallest), operation.example.flags());
   const auto add_if_valid = [&](const Problem& given) {
-    const auto problem = operation.normalize(given);
+    const auto problem = BoundProblem::bind(operation, given);
     if (!problem) {
       EXPECT_NE(problem.error().message.find(operation.name + ": rule \""), std::string::npos)
           << problem.error().message;
       return false;
     }
-    if (std::find(problems.begin(), problems.end(), *problem) == problems.end()) {
-      problems.push_back(*problem);
-    }
+    if (known.insert(problem->text()).second) problems.push_back(*problem);
     return true;
   };
   const auto add = [&](const std::string& name, const std::string& value) {
@@ -106,12 +105,11 @@ TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
     const Operation& operation = **catalog_->operation(made.operation);
     const std::size_t before = compiles.size();
     for (const DeviceProfile& profile : one_profile_per_arch()) {
-      for (const Problem& problem : variations(operation)) {
-        if (!applies(made, operation, problem, profile)) continue;
-        auto candidate =
-            make_candidate(made, operation, problem, made.default_configuration, profile);
+      for (const BoundProblem& problem : variations(operation)) {
+        if (!applies(made, problem, profile)) continue;
+        auto candidate = make_candidate(made, problem, made.default_configuration, profile);
         if (!candidate) {
-          std::vector<Candidate> first = valid_candidates(made, operation, problem, profile, 1);
+          std::vector<Candidate> first = valid_candidates(made, problem, profile, 1);
           ASSERT_FALSE(first.empty()) << made.name << ", " << problem.text() << " on " << profile.id
                                       << ": " << candidate.error().message;
           candidate = std::move(first.front());
@@ -136,10 +134,9 @@ TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
   for (const KernelTemplate& made : catalog_->templates()) {
     const Operation& operation = **catalog_->operation(made.operation);
     std::size_t checked = 0;
-    for (const Problem& problem : variations(operation)) {
-      if (checked > 0 || !applies(made, operation, problem, profile)) continue;
-      const auto candidate =
-          make_candidate(made, operation, problem, made.default_configuration, profile);
+    for (const BoundProblem& problem : variations(operation)) {
+      if (checked > 0 || !applies(made, problem, profile)) continue;
+      const auto candidate = make_candidate(made, problem, made.default_configuration, profile);
       ASSERT_TRUE(candidate) << made.name << ": " << candidate.error().message;
       const CompileResult kernel =
           pool_->submit(render(*candidate, *catalog_, profile.sm_arch)).get();
@@ -177,16 +174,15 @@ TEST_F(TemplateContractToolkitTest, ReferencesAndInputKernelsCompile) {
   std::vector<Compile> compiles;
   for (const Operation& operation : catalog_->operations()) {
     for (const DeviceProfile& profile : one_profile_per_arch()) {
-      for (const Problem& problem : variations(operation)) {
-        compiles.push_back(
-            {operation.name + " reference, " + problem.text() + " on " + profile.id,
-             std::numeric_limits<std::int64_t>::max(), operation.reference.kernel,
-             pool_->submit(render_reference(operation, problem, *catalog_, profile.sm_arch))});
+      for (const BoundProblem& problem : variations(operation)) {
+        compiles.push_back({operation.name + " reference, " + problem.text() + " on " + profile.id,
+                            std::numeric_limits<std::int64_t>::max(), operation.reference.kernel,
+                            pool_->submit(render_reference(problem, *catalog_, profile.sm_arch))});
         if (!operation.input_kernels) continue;
         compiles.push_back(
             {operation.name + " inputs, " + problem.text() + " on " + profile.id,
              std::numeric_limits<std::int64_t>::max(), operation.input_kernels->timing,
-             pool_->submit(render_input_kernels(operation, problem, *catalog_, profile.sm_arch))});
+             pool_->submit(render_input_kernels(problem, *catalog_, profile.sm_arch))});
       }
     }
   }
@@ -196,7 +192,7 @@ TEST_F(TemplateContractToolkitTest, ReferencesAndInputKernelsCompile) {
 TEST_F(TemplateContractToolkitTest, TheHopperMatmulIsMadeOfWgmmaAndTma) {
   const KernelTemplate& made = **catalog_->kernel_template("matmul/persistent_wave");
   const Operation& operation = **catalog_->operation("matmul");
-  const auto candidate = make_candidate(made, operation, *operation.normalize(operation.example),
+  const auto candidate = make_candidate(made, *BoundProblem::bind(operation, operation.example),
                                         made.default_configuration, *find_profile("h200"));
   ASSERT_TRUE(candidate) << candidate.error().message;
   const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 90)).get();
@@ -273,8 +269,8 @@ TEST_F(TemplateContractToolkitTest, HopperMatmulsOfEveryTypeAndLayoutAreMadeOfWg
                     "matmul m=100 n=6144 k=4096 dtype=fp16 b_layout=kn", "HGMMA"},
        }) {
     const KernelTemplate& made = **catalog_->kernel_template(expected.kernel_template);
-    const Problem problem = *operation.normalize(*Problem::parse(expected.problem));
-    std::vector<Candidate> valid = valid_candidates(made, operation, problem, profile);
+    const BoundProblem problem = *BoundProblem::bind(operation, *Problem::parse(expected.problem));
+    std::vector<Candidate> valid = valid_candidates(made, problem, profile);
     std::erase_if(valid, [&](const Candidate& candidate) {
       return expected.late && candidate.scope.find("LATE").value_or(0) == 0;
     });
@@ -310,8 +306,9 @@ TEST_F(TemplateContractToolkitTest, GatedMatmulsCompileCleanlyWithTheBareMainLoo
     for (auto& [parameter, value] : values) {
       for (const auto& [other, to] : changed) value = parameter == other ? to : value;
     }
-    const auto candidate = make_candidate(made, matmul, *matmul.normalize(*Problem::parse(problem)),
-                                          Configuration(std::move(values)), *find_profile("h200"));
+    const auto candidate =
+        make_candidate(made, *BoundProblem::bind(matmul, *Problem::parse(problem)),
+                       Configuration(std::move(values)), *find_profile("h200"));
     EXPECT_TRUE(candidate) << candidate.error().message;
     return pool_->submit(render(*candidate, *catalog_, 90));
   };
@@ -352,10 +349,10 @@ TEST_F(TemplateContractToolkitTest, GatedMatmulsCompileCleanlyWithTheBareMainLoo
 TEST_F(TemplateContractToolkitTest, MatmulsOfFewRowsKeepTheirLoadsTogether) {
   const auto compile = [&](const char* name) {
     const KernelTemplate& made = **catalog_->kernel_template(name);
-    const Operation& operation = **catalog_->operation("matmul");
-    const Problem problem = *Problem::parse("matmul m=5 n=4096 k=4096 dtype=fp16");
-    const auto candidate = make_candidate(made, operation, *operation.normalize(problem),
-                                          made.default_configuration, *find_profile("h200"));
+    const BoundProblem problem =
+        *catalog_->bind(*Problem::parse("matmul m=5 n=4096 k=4096 dtype=fp16"));
+    const auto candidate =
+        make_candidate(made, problem, made.default_configuration, *find_profile("h200"));
     EXPECT_TRUE(candidate) << candidate.error().message;
     return *pool_->submit(render(*candidate, *catalog_, 90)).get();
   };
@@ -379,15 +376,14 @@ TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWhol
   const auto compile = [&](const std::string& operation_name, const std::string& sizes,
                            const std::map<std::string, std::int64_t>& changed) {
     const KernelTemplate& made = **catalog_->kernel_template(concat(operation_name, "/row"));
-    const Operation& operation = **catalog_->operation(operation_name);
     auto values = made.default_configuration.values();
     for (auto& [parameter, value] : values) {
       if (const auto other = changed.find(parameter); other != changed.end()) value = other->second;
     }
-    const Problem problem =
-        *operation.normalize(*Problem::parse(concat(operation_name, " dtype=bf16 ", sizes)));
-    const auto candidate = make_candidate(made, operation, problem,
-                                          Configuration(std::move(values)), *find_profile("h200"));
+    const BoundProblem problem =
+        *catalog_->bind(*Problem::parse(concat(operation_name, " dtype=bf16 ", sizes)));
+    const auto candidate =
+        make_candidate(made, problem, Configuration(std::move(values)), *find_profile("h200"));
     EXPECT_TRUE(candidate) << candidate.error().message;
     const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 90)).get();
     EXPECT_TRUE(kernel) << kernel.error().message;
@@ -428,7 +424,7 @@ TEST_F(TemplateContractToolkitTest, RowsThatBeginAnywhereAreReadAndWrittenInWhol
 TEST_F(TemplateContractToolkitTest, TheTiledMatmulIsMadeOfMmaAndAsynchronousCopies) {
   const KernelTemplate& made = **catalog_->kernel_template("matmul/tiled");
   const Operation& operation = **catalog_->operation("matmul");
-  const auto candidate = make_candidate(made, operation, *operation.normalize(operation.example),
+  const auto candidate = make_candidate(made, *BoundProblem::bind(operation, operation.example),
                                         made.default_configuration, *find_profile("a100_80"));
   ASSERT_TRUE(candidate) << candidate.error().message;
   const CompileResult kernel = pool_->submit(render(*candidate, *catalog_, 80)).get();

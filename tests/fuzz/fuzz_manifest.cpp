@@ -24,13 +24,14 @@ void try_template(std::string_view text, const Operation& operation, const Devic
   const Result<KernelTemplate> made = parse_manifest(text, kFile, "fuzz/fuzz", operation);
   expect_named(made);
   if (!made) return;
+  const BoundProblem example = BoundProblem::bind(operation, operation.example).value();
   for (const std::int64_t index : {std::int64_t{0}, made->space.size() - 1}) {
     const Result<Candidate> candidate =
-        make_candidate(*made, operation, operation.example, made->space.at(index), profile);
+        make_candidate(*made, example, made->space.at(index), profile);
     if (candidate && config_header(*candidate).empty()) std::abort();
   }
   const Result<Candidate> candidate =
-      make_candidate(*made, operation, operation.example, made->default_configuration, profile);
+      make_candidate(*made, example, made->default_configuration, profile);
   if (candidate && candidate->plan.workspace_bytes() < 0) std::abort();
 }
 

@@ -23,7 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!normalized) std::abort();
   if (!(*operation->normalize(*normalized) == *normalized)) std::abort();
   static const DeviceProfile profile = find_profile("h200").value();
-  static_cast<void>(make_reference_plan(*operation, *normalized, profile));
-  static_cast<void>(reference_config_header(*operation, *normalized));
+  const Result<BoundProblem> bound = BoundProblem::bind(*operation, *normalized);
+  if (!bound) return 0;
+  static_cast<void>(make_reference_plan(*bound, profile));
+  static_cast<void>(reference_config_header(*bound));
   return 0;
 }

@@ -204,7 +204,7 @@ class FakeFactory final : public RunnerFactory {
     return {};
   }
   const DeviceProfile& profile() const override { return profile_; }
-  Result<std::unique_ptr<Runner>> open(const Catalog&, const Operation&, const Problem& problem,
+  Result<std::unique_ptr<Runner>> open(const Catalog&, const BoundProblem& problem,
                                        DeviceRunnerOptions) override {
     bool lost = false;
     behaviour_.act("open", 0, lost);

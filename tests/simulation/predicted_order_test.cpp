@@ -23,9 +23,7 @@ class PredictedOrderTest : public ::testing::Test {
     if (!std::filesystem::exists(kResults)) GTEST_SKIP() << "no " << kResults;
   }
   CandidateList enumerate(const std::string& text) const {
-    const Problem problem = Problem::parse(text).value();
-    const Operation& operation = *catalog_->operation(problem.operation()).value();
-    return enumerate_candidates(*catalog_, operation, operation.normalize(problem).value(),
+    return enumerate_candidates(*catalog_, catalog_->bind(Problem::parse(text).value()).value(),
                                 find_profile("h200").value())
         .value();
   }

@@ -43,20 +43,18 @@ class GpuWorld : public ::testing::Test {
   const Operation& operation(std::string_view name) const {
     return *catalog_->operation(name).value();
   }
-  Problem normalized(std::string_view text) const {
-    const Problem problem = Problem::parse(text).value();
-    return operation(problem.operation()).normalize(problem).value();
+  BoundProblem bound(std::string_view text) const {
+    return catalog_->bind(Problem::parse(text).value()).value();
   }
 
   /// One warm buffer set: for checking, not for timing.
-  Result<std::unique_ptr<Runner>> open_runner(const Problem& problem, std::uint64_t seed = 1,
+  Result<std::unique_ptr<Runner>> open_runner(const BoundProblem& problem, std::uint64_t seed = 1,
                                               bool disposable = false) {
     DeviceRunnerOptions options;
     options.policy.l2 = L2State::warm;
     options.seed = seed;
     options.disposable = disposable;
-    return open_device_runner(*device_, *ops_, operation(problem.operation()), problem, *catalog_,
-                              *pool_, options);
+    return open_device_runner(*device_, *ops_, problem, *catalog_, *pool_, options);
   }
 
   template <typename T>

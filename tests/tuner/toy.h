@@ -82,8 +82,8 @@ class ToyCatalog {
 
   const Catalog& operator*() const { return *catalog_; }
   const Operation& operation() const { return *catalog_->operation("toy").value(); }
-  Problem problem(std::int64_t n = 4096) const {
-    return operation().normalize(Problem::make("toy", {{"n", n}}, {{"dtype", "fp32"}})).value();
+  BoundProblem problem(std::int64_t n = 4096) const {
+    return catalog_->bind(Problem::make("toy", {{"n", n}}, {{"dtype", "fp32"}})).value();
   }
 
  private:
@@ -225,7 +225,7 @@ struct ToySession {
   }
   TuningInput input() {
     return {.catalog = *catalog,
-            .problem = *BoundProblem::bind(catalog.operation(), catalog.problem()),
+            .problem = catalog.problem(),
             .profile = profile,
             .pool = pool,
             .key = {catalog.problem().text(), "sm_90", "h200", {}},

@@ -152,21 +152,21 @@ int distance_from_default(const Candidate& candidate) {
   return distance;
 }
 
-Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
-                                           const Problem& normalized,
+Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundProblem& problem,
                                            const DeviceProfile& profile) {
+  const Operation& operation = problem.operation();
   CandidateList list;
   if (std::string missing = missing_generation(catalog, operation, profile.sm_arch);
       !missing.empty()) {
     list.notes.push_back(std::move(missing));
   }
   for (const KernelTemplate* kernel_template : catalog.templates_of(operation.name)) {
-    if (auto fits = applies(*kernel_template, operation, normalized, profile); !fits) {
+    if (auto fits = applies(*kernel_template, problem, profile); !fits) {
       list.notes.push_back(concat(kernel_template->name, ": ", fits.error().message));
       continue;
     }
     const PointSample sample(kernel_template->space.size());
-    const CandidateMaker maker(*kernel_template, operation, normalized, profile);
+    const CandidateMaker maker(*kernel_template, problem, profile);
     std::vector<std::int64_t> points = points_that_obey(maker, sample);
     const std::size_t obeying = points.size();
     thin_out(points);
@@ -208,7 +208,7 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operati
     std::string reasons;
     for (const std::string& note : list.notes) reasons += "; " + note;
     return Error{ErrorCode::not_found,
-                 concat("no template runs \"", normalized.text(), "\" on ", profile.id, reasons)};
+                 concat("no template runs \"", problem.text(), "\" on ", profile.id, reasons)};
   }
   list.default_index = find_default(list);
   std::map<std::string, int> groups;

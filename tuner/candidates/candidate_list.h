@@ -23,8 +23,8 @@ struct CandidateList {
   std::vector<int> group_of;       ///< an ordinal per shared compile, see SearchSpace
   std::vector<std::string> notes;  ///< why templates do not apply; what was only sampled
 };
-Result<CandidateList> enumerate_candidates(const Catalog& catalog, const Operation& operation,
-                                           const Problem& normalized, const DeviceProfile& profile);
+Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundProblem& problem,
+                                           const DeviceProfile& profile);
 
 /// The number of parameters in which a candidate differs from its template's default.
 int distance_from_default(const Candidate& candidate);

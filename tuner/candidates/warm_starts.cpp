@@ -37,10 +37,8 @@ std::string_view flag(const Problem& problem, const Flag& declared) {
 }
 
 /// Nearest first.
-std::vector<Neighbour> neighbours(const Operation& operation, const RecordKey& key,
+std::vector<Neighbour> neighbours(const BoundProblem& own, const RecordKey& key,
                                   std::span<const RecordRun> records, bool other_sku) {
-  const Result<Problem> own = Problem::parse(key.problem);
-  if (!own) return {};
   std::vector<Neighbour> found;
   std::set<std::string> keys;
   for (const RecordRun& run : records) {
@@ -48,8 +46,8 @@ std::vector<Neighbour> neighbours(const Operation& operation, const RecordKey& k
     if (record.grade != RecordGrade::measured || record.key == key) continue;
     if ((record.key.sku != key.sku) != other_sku) continue;
     const Result<Problem> problem = Problem::parse(record.key.problem);
-    if (!problem || problem.value().operation() != operation.name) continue;
-    const auto distance = neighbour_distance(operation, own.value(), problem.value());
+    if (!problem || problem.value().operation() != own.operation().name) continue;
+    const auto distance = neighbour_distance(own, problem.value());
     if (!distance || !keys.insert(record.key.text()).second) continue;
     found.push_back({&run, *distance, record.key.text()});
   }
@@ -91,33 +89,33 @@ void add_winners(const std::vector<Neighbour>& from, std::size_t most,
 
 }  // namespace
 
-std::optional<double> neighbour_distance(const Operation& operation, const Problem& a,
-                                         const Problem& b) {
+std::optional<double> neighbour_distance(const BoundProblem& problem, const Problem& other) {
+  const Operation& operation = problem.operation();
   for (const TypeVariable& type : operation.type_variables) {
-    if (operation.dtype(a, type.name) != operation.dtype(b, type.name)) return std::nullopt;
+    if (problem.dtype(type.name) != operation.dtype(other, type.name)) return std::nullopt;
   }
   double squares = 0;
-  const std::vector<std::int64_t> sizes_of_a = operation.sizes(a);
-  const std::vector<std::int64_t> sizes_of_b = operation.sizes(b);
-  for (std::size_t i = 0; i < sizes_of_a.size(); ++i) {
-    if (is_usual(a, operation.dims[i]) && is_usual(b, operation.dims[i])) continue;
-    const auto size = [](std::int64_t known) {
-      return static_cast<double>(std::max<std::int64_t>(known, 1));
+  const std::vector<std::int64_t> sizes = operation.sizes(other);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const Dim& dim = operation.dims[i];
+    if (is_usual(problem.problem(), dim) && is_usual(other, dim)) continue;
+    const auto at_least_one = [](std::int64_t size) {
+      return static_cast<double>(std::max<std::int64_t>(size, 1));
     };
-    const double ratio = std::log2(size(sizes_of_a[i]) / size(sizes_of_b[i]));
+    const double ratio = std::log2(at_least_one(problem.size(dim)) / at_least_one(sizes[i]));
     squares += ratio * ratio;
   }
-  const auto differing =
-      std::count_if(operation.flags.begin(), operation.flags.end(),
-                    [&](const Flag& declared) { return flag(a, declared) != flag(b, declared); });
+  const auto differing = std::ranges::count_if(operation.flags, [&](const Flag& declared) {
+    return flag(problem.problem(), declared) != flag(other, declared);
+  });
   return std::sqrt(squares) + static_cast<double>(differing);
 }
 
-std::vector<Choice> find_warm_starts(const Operation& operation, const RecordKey& key,
+std::vector<Choice> find_warm_starts(const BoundProblem& problem, const RecordKey& key,
                                      std::span<const RecordRun> records) {
   std::vector<Choice> choices;
-  add_winners(neighbours(operation, key, records, false), kOwnSku, choices);
-  add_winners(neighbours(operation, key, records, true), kOtherSkus, choices);
+  add_winners(neighbours(problem, key, records, false), kOwnSku, choices);
+  add_winners(neighbours(problem, key, records, true), kOtherSkus, choices);
   return choices;
 }
 

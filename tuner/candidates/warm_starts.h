@@ -7,24 +7,23 @@
 
 #include "cache/records/record_head.h"
 #include "model/candidate/choice.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 
 namespace kernwright {
 
-/// How far apart two normalised problems of `operation` are: the L2 norm of the log2 ratios of
-/// their dims, plus 1 per flag that differs. Nothing where a dtype differs: such problems share no
-/// kernels.
-std::optional<double> neighbour_distance(const Operation& operation, const Problem& a,
-                                         const Problem& b);
+/// How far apart two problems of one operation are: the L2 norm of the log2 ratios of their dims,
+/// plus 1 per flag that differs. Nothing where a dtype differs: such problems share no kernels.
+/// `other` is normalised.
+std::optional<double> neighbour_distance(const BoundProblem& problem, const Problem& other);
 
-/// Choices that are worth trying first for `key`, best first: the winners of the nearest 5
-/// neighbours and what tied with them, every neighbour's first before any neighbour's second.
-/// Only the evidence of the chosen neighbours is read; where it cannot be, the winner alone counts.
-/// Neighbours are measured records of the operation at another shape, flag or policy; of several
-/// records of one key the first counts. At most 8 from the key's own SKU, and after them at most 4
-/// from the nearest 5 records of other SKUs, the key's own problem among them. Records of `key`
-/// itself hold its incumbent, which is none of these.
-std::vector<Choice> find_warm_starts(const Operation& operation, const RecordKey& key,
+/// Choices that are worth trying first for `problem`, whose key is `key`, best first: the winners
+/// of the nearest 5 neighbours and what tied with them, every neighbour's first before any
+/// neighbour's second. Only the evidence of the chosen neighbours is read; where it cannot be, the
+/// winner alone counts. Neighbours are measured records of the operation at another shape, flag or
+/// policy; of several records of one key the first counts. At most 8 from the key's own SKU, and
+/// after them at most 4 from the nearest 5 records of other SKUs, the key's own problem among them.
+/// Records of `key` itself hold its incumbent, which is none of these.
+std::vector<Choice> find_warm_starts(const BoundProblem& problem, const RecordKey& key,
                                      std::span<const RecordRun> records);
 
 }  // namespace kernwright

@@ -79,9 +79,10 @@ double exact_limit(DType accumulate, const std::vector<TensorShape>& shapes) {
 }
 
 /// The number of terms that are summed for each output.
-double reduction_terms(const Operation& operation, const Problem& normalized) {
-  if (!operation.tolerance.reduction) return 1;
-  const auto terms = operation.tolerance.reduction->evaluate(operation.scope(normalized));
+double reduction_terms(const BoundProblem& problem) {
+  const std::optional<Expression>& reduction = problem.operation().tolerance.reduction;
+  if (!reduction) return 1;
+  const auto terms = reduction->evaluate(problem.scope());
   return terms ? std::max(1.0, static_cast<double>(terms.value())) : 1;
 }
 
@@ -146,10 +147,9 @@ double rounding_unit(DType dtype) {
   return 0;
 }
 
-ErrorBound error_bound(const Operation& operation, const Problem& normalized,
-                       const std::vector<TensorShape>& shapes, const TensorShape& output) {
-  const double unit = accumulate_unit(operation.tolerance.accumulate, shapes);
-  const double terms = reduction_terms(operation, normalized);
+ErrorBound error_bound(const BoundProblem& problem, const TensorShape& output) {
+  const double unit = accumulate_unit(problem.operation().tolerance.accumulate, problem.shapes());
+  const double terms = reduction_terms(problem);
   ErrorBound bound{kErrorFactor * std::sqrt(terms) * unit, rounding_unit(output.dtype)};
   if (output.intermediate) {
     bound.accumulate_unit += kIntermediateFactor * rounding_unit(*output.intermediate);
@@ -158,12 +158,13 @@ ErrorBound error_bound(const Operation& operation, const Problem& normalized,
   return bound;
 }
 
-std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
-                                   const std::vector<TensorShape>& shapes) {
+std::optional<DrawKind> exact_draw(const BoundProblem& problem) {
+  const Operation& operation = problem.operation();
+  const std::vector<TensorShape>& shapes = problem.shapes();
   const bool own = operation.input_kernels && !operation.input_kernels->exact.empty();
   if (!operation.exact_inputs && !own) return std::nullopt;
   if (operation.exact_when) {
-    const auto holds = operation.exact_when->evaluate(operation.scope(normalized));
+    const auto holds = operation.exact_when->evaluate(problem.scope());
     if (!holds || holds.value() == 0) return std::nullopt;
   }
   if (own) return DrawKind::kernel;
@@ -175,21 +176,21 @@ std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& no
   for (const TensorShape& shape : shapes) {
     if (shape.role != TensorRole::in) limit = std::min(limit, largest(shape.dtype));
   }
-  const double terms = reduction_terms(operation, normalized);
+  const double terms = reduction_terms(problem);
   if (terms * kLargestProduct <= limit) return DrawKind::small_integers;
   if (terms <= limit) return DrawKind::signs;
   return std::nullopt;
 }
 
-Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation& operation,
-                              const Problem& normalized, const Catalog& catalog, CompilePool& pool,
-                              const BufferSets& sets) {
+Result<Checker> Checker::make(Device& device, DataOps& data_ops, const BoundProblem& problem,
+                              const Catalog& catalog, CompilePool& pool, const BufferSets& sets) {
   const auto failed = [&](const Error& error) {
-    return Error{error.code, concat("the reference of ", operation.name, ": ", error.message)};
+    return Error{error.code,
+                 concat("the reference of ", problem.operation().name, ": ", error.message)};
   };
   const DeviceProfile& profile = device.profile();
-  auto future = pool.submit(render_reference(operation, normalized, catalog, profile.sm_arch));
-  auto planned = make_reference_plan(operation, normalized, profile);
+  auto future = pool.submit(render_reference(problem, catalog, profile.sm_arch));
+  auto planned = make_reference_plan(problem, profile);
   if (!planned) return failed(planned.error());
   const ExecutionPlan& plan = planned.value();
 
@@ -199,7 +200,7 @@ Result<Checker> Checker::make(Device& device, DataOps& data_ops, const Operation
   if (!buffer) return failed(buffer.error());
   checker.buffer_ = std::move(buffer).value();
   for (Output& output : checker.outputs_) {
-    output.bound = error_bound(operation, normalized, sets.shapes(), sets.shapes()[output.tensor]);
+    output.bound = error_bound(problem, sets.shapes()[output.tensor]);
     for (Expected* expected : {&output.realistic, &output.exact, &output.nan, &output.count}) {
       expected->value += checker.buffer_->address();
       expected->magnitude += checker.buffer_->address();

@@ -22,25 +22,23 @@ double rounding_unit(DType dtype);
 /// The error that a correct kernel may make in `output`: `kErrorFactor` * sqrt(reduction) * u_acc
 /// and twice the unit of its intermediate of the magnitude, and u_out of the value, with the units
 /// of rounding of the formats involved.
-ErrorBound error_bound(const Operation& operation, const Problem& normalized,
-                       const std::vector<TensorShape>& shapes, const TensorShape& output);
+ErrorBound error_bound(const BoundProblem& problem, const TensorShape& output);
 
 /// How the exact set is drawn, so that partial sums stay exact in the accumulator and results lie
 /// within the output's range; `kernel` where a kernel of the operation does. None where the
 /// operation has no exact test, where its sums are too long, or where a floating tensor is always
 /// drawn as numbers that are not whole.
-std::optional<DrawKind> exact_draw(const Operation& operation, const Problem& normalized,
-                                   const std::vector<TensorShape>& shapes);
+std::optional<DrawKind> exact_draw(const BoundProblem& problem);
 
 /// Knows the right outputs of the checked buffer sets. The operation's reference is compiled once
 /// and run on each set. For each output it gives a result (`reference_dtype`) and, except on the
 /// exact set, an fp32 magnitude. Invariant: those of set 0 and of the exact set are finite.
 class Checker {
  public:
-  /// Errors: the reference does not compile or run; `internal` where it is not finite.
-  static Result<Checker> make(Device& device, DataOps& data_ops, const Operation& operation,
-                              const Problem& normalized, const Catalog& catalog, CompilePool& pool,
-                              const BufferSets& sets);
+  /// `sets` have the problem's tensors. Errors: the reference does not compile or run; `internal`
+  /// where it is not finite.
+  static Result<Checker> make(Device& device, DataOps& data_ops, const BoundProblem& problem,
+                              const Catalog& catalog, CompilePool& pool, const BufferSets& sets);
 
   /// Compares every output with the reference of `set`. `addresses` has one address per tensor. On
   /// the exact set outputs must equal it to the last bit, but for those that are not exact. On the

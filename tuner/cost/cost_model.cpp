@@ -66,7 +66,7 @@ Demands even_shares(const Candidate& candidate, std::int64_t bytes) {
   for (const TensorShape& tensor : candidate.plan.tensors) {
     if (tensor.role != TensorRole::out) element = std::min(element, byte_size(tensor.dtype));
   }
-  const auto flops = candidate.operation->flops.evaluate(candidate.scope);
+  const auto flops = candidate.problem->operation().flops.evaluate(candidate.scope);
   Demands demands;
   (element <= 2 ? demands.mma_flops : demands.instructions) = flops ? *flops / blocks : 0;
   demands.in_flight_bytes =
@@ -93,7 +93,7 @@ class Prediction {
  public:
   Prediction(const Candidate& candidate, const DeviceProfile& profile)
       : candidate_(candidate), profile_(profile), rates_(profile.rates) {
-    const auto bytes = candidate.operation->bytes.evaluate(candidate.scope);
+    const auto bytes = candidate.problem->operation().bytes.evaluate(candidate.scope);
     const std::int64_t total = bytes ? *bytes : 0;
     written_ = static_cast<double>(std::min(written_bytes(candidate), total));
     read_ = std::max(static_cast<double>(total) - written_, 1.0);
@@ -251,30 +251,26 @@ class Prediction {
 
 /// The rate of the tensor cores for the narrowest input; where it is wider than 16 bits, that of
 /// fp32, or of tf32 where the problem allows it. Whether a kernel can use them is its own affair.
-double arithmetic_tflops(const Operation& operation, const Problem& normalized, const Scope& scope,
-                         const DeviceProfile& profile) {
-  const auto shapes = operation.tensor_shapes(normalized);
+double arithmetic_tflops(const BoundProblem& problem, const DeviceProfile& profile) {
   std::int64_t narrowest = 8;
-  if (shapes) {
-    for (const TensorShape& shape : *shapes) {
-      if (shape.role != TensorRole::out) narrowest = std::min(narrowest, byte_size(shape.dtype));
-    }
+  for (const TensorShape& shape : problem.shapes()) {
+    if (shape.role != TensorRole::out) narrowest = std::min(narrowest, byte_size(shape.dtype));
   }
   if (narrowest == 1 && profile.sm_arch >= 89) return 2 * profile.dense_16bit_tflops;
   if (narrowest <= 2) return profile.dense_16bit_tflops;
-  const auto tf32 = scope.find("tf32");
-  return tf32 && tf32 == scope.find("tf32_allow") ? profile.dense_16bit_tflops / 2
-                                                  : profile.fp32_tflops;
+  const auto tf32 = problem.scope().find("tf32");
+  return tf32 && tf32 == problem.scope().find("tf32_allow") ? profile.dense_16bit_tflops / 2
+                                                            : profile.fp32_tflops;
 }
 
 }  // namespace
 
-double roofline_us(const Operation& operation, const Problem& normalized,
-                   const DeviceProfile& profile) {
-  const Scope scope = operation.scope(normalized);
+double roofline_us(const BoundProblem& problem, const DeviceProfile& profile) {
+  const Operation& operation = problem.operation();
+  const Scope& scope = problem.scope();
   const auto flops = operation.flops.evaluate(scope);
   const auto bytes = operation.bytes.evaluate(scope);
-  const double tflops = arithmetic_tflops(operation, normalized, scope, profile);
+  const double tflops = arithmetic_tflops(problem, profile);
   const double arithmetic_us =
       flops && tflops > 0 ? static_cast<double>(flops.value()) / (tflops * 1e6) : 0;
   const double memory_us = bytes && profile.dram_gbps > 0

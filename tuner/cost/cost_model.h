@@ -7,8 +7,7 @@ namespace kernwright {
 
 /// The floor for a problem on a device, in microseconds: the largest of flops over the arithmetic
 /// rate, bytes over the memory rate and special functions over theirs.
-double roofline_us(const Operation& operation, const Problem& normalized,
-                   const DeviceProfile& profile);
+double roofline_us(const BoundProblem& problem, const DeviceProfile& profile);
 
 /// Predicted time of a candidate in microseconds. It orders candidates and never decides between
 /// measured ones. One model for all templates: it sees what the manifest's "cost" demands, the

@@ -16,9 +16,9 @@ constexpr std::uint8_t kLeftOut = 0xFF;
 }  // namespace
 
 Result<std::shared_ptr<const InputDrawer>> InputDrawer::make(Device& device, CompilePool& pool,
-                                                             const Operation& operation,
-                                                             const Problem& normalized,
+                                                             const BoundProblem& problem,
                                                              const Catalog& catalog) {
+  const Operation& operation = problem.operation();
   if (!operation.input_kernels) return std::shared_ptr<const InputDrawer>();
   const auto failed = [&](const Error& error) {
     return Error{error.code, concat(operation.input_kernels->source_file, " of ", operation.name,
@@ -27,7 +27,7 @@ Result<std::shared_ptr<const InputDrawer>> InputDrawer::make(Device& device, Com
   const InputKernels& kernels = *operation.input_kernels;
   const DeviceProfile& profile = device.profile();
   const CompileResult compiled =
-      pool.submit(render_input_kernels(operation, normalized, catalog, profile.sm_arch)).get();
+      pool.submit(render_input_kernels(problem, catalog, profile.sm_arch)).get();
   if (!compiled) return failed(compiled.error());
 
   std::shared_ptr<InputDrawer> drawer(new InputDrawer(device));
@@ -36,7 +36,7 @@ Result<std::shared_ptr<const InputDrawer>> InputDrawer::make(Device& device, Com
                                     {InputSet::count, kernels.count},
                                     {InputSet::nan, kernels.nan}}) {
     if (kernel.empty()) continue;
-    auto plan = make_input_plan(operation, normalized, kernel, profile);
+    auto plan = make_input_plan(problem, kernel, profile);
     if (!plan) return failed(plan.error());
     drawer->tensors_ = plan->tensors;
     drawer->scalars_.clear();

@@ -9,7 +9,6 @@
 #include "compile/compile_pool.h"
 #include "device/device.h"
 #include "model/catalog/catalog.h"
-#include "model/operation/operation.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -22,8 +21,7 @@ class InputDrawer {
  public:
   /// Null where the operation has none. Errors: they do not compile, or the plan does not fit.
   static Result<std::shared_ptr<const InputDrawer>> make(Device& device, CompilePool& pool,
-                                                         const Operation& operation,
-                                                         const Problem& normalized,
+                                                         const BoundProblem& problem,
                                                          const Catalog& catalog);
 
   bool has(InputSet set) const { return programs_[static_cast<std::size_t>(set)] != nullptr; }

@@ -234,26 +234,22 @@ Result<void> check_policy(const MeasurePolicy& policy, const Operation& operatio
 }
 
 Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
-                                                   const Operation& operation,
-                                                   const Problem& normalized,
+                                                   const BoundProblem& problem,
                                                    const Catalog& catalog, CompilePool& pool,
                                                    const DeviceRunnerOptions& options) {
-  KW_TRY(check_policy(options.policy, operation));
-  KW_ASSIGN(auto shapes, operation.tensor_shapes(normalized));
+  KW_TRY(check_policy(options.policy, problem.operation()));
   // Compiled while the buffers are drawn and the reference runs.
   const auto probe_bits = pool.submit(ProbeKernels::request(device.profile().sm_arch));
-  const auto exact = exact_draw(operation, normalized, shapes);
-  KW_ASSIGN(auto drawer, InputDrawer::make(device, pool, operation, normalized, catalog));
-  KW_ASSIGN(const std::int64_t moved, operation.bytes.evaluate(operation.scope(normalized)));
+  KW_ASSIGN(auto drawer, InputDrawer::make(device, pool, problem, catalog));
+  KW_ASSIGN(const std::int64_t moved, problem.operation().bytes.evaluate(problem.scope()));
   KW_ASSIGN(auto sets,
-            BufferSets::make(device, data_ops, std::move(shapes), options.policy.l2, options.seed,
-                             {.exact = exact,
+            BufferSets::make(device, data_ops, problem.shapes(), options.policy.l2, options.seed,
+                             {.exact = exact_draw(problem),
                               .nan = true,
                               .count = true,
                               .drawer = std::move(drawer),
                               .moved_bytes = moved}));
-  KW_ASSIGN(auto checker,
-            Checker::make(device, data_ops, operation, normalized, catalog, pool, sets));
+  KW_ASSIGN(auto checker, Checker::make(device, data_ops, problem, catalog, pool, sets));
   KW_ASSIGN(auto probes, ProbeKernels::make(device, probe_bits.get()));
   return std::unique_ptr<Runner>(std::make_unique<DeviceRunner>(
       device, data_ops, std::move(sets), std::move(checker), std::move(probes), options));

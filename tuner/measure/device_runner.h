@@ -34,8 +34,7 @@ Result<void> check_policy(const MeasurePolicy& policy, const Operation& operatio
 /// samples. Inputs and reference are the same for every candidate. Errors: the device's; those of
 /// `check_policy`.
 Result<std::unique_ptr<Runner>> open_device_runner(Device& device, DataOps& data_ops,
-                                                   const Operation& operation,
-                                                   const Problem& normalized,
+                                                   const BoundProblem& problem,
                                                    const Catalog& catalog, CompilePool& pool,
                                                    const DeviceRunnerOptions& options);
 

@@ -10,19 +10,17 @@
 
 namespace kernwright {
 
-std::vector<CompileRequest> opening_requests(const Operation& operation, const Problem& normalized,
-                                             const Catalog& catalog, int sm_arch) {
+std::vector<CompileRequest> opening_requests(const BoundProblem& problem, const Catalog& catalog,
+                                             int sm_arch) {
   std::vector<CompileRequest> requests;
   std::set<DType> dtypes;
-  if (const auto shapes = operation.tensor_shapes(normalized)) {
-    for (const TensorShape& shape : *shapes) dtypes.insert(shape.dtype);
-  }
+  for (const TensorShape& shape : problem.shapes()) dtypes.insert(shape.dtype);
   for (const DType dtype : dtypes) {
     if (auto request = data_ops_request(dtype, sm_arch)) requests.push_back(*std::move(request));
   }
-  requests.push_back(render_reference(operation, normalized, catalog, sm_arch));
-  if (operation.input_kernels) {
-    requests.push_back(render_input_kernels(operation, normalized, catalog, sm_arch));
+  requests.push_back(render_reference(problem, catalog, sm_arch));
+  if (problem.operation().input_kernels) {
+    requests.push_back(render_input_kernels(problem, catalog, sm_arch));
   }
   requests.push_back(ProbeKernels::request(sm_arch));
   requests.push_back(launch_probe_request(sm_arch));

@@ -9,7 +9,7 @@ namespace kernwright {
 
 /// The requests that a runner of the problem compiles one after the other while it opens. If they
 /// are submitted before, opening takes as long as the longest of them.
-std::vector<CompileRequest> opening_requests(const Operation& operation, const Problem& normalized,
-                                             const Catalog& catalog, int sm_arch);
+std::vector<CompileRequest> opening_requests(const BoundProblem& problem, const Catalog& catalog,
+                                             int sm_arch);
 
 }  // namespace kernwright

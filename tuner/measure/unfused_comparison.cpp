@@ -110,7 +110,7 @@ class Arena {
     auto program = device_.load(compiled.kernel->bits, plan);
     if (!program) {
       return Error{program.error().code,
-                   concat(compiled.candidate.problem.text(), ": ", program.error().message)};
+                   concat(compiled.candidate.problem->text(), ": ", program.error().message)};
     }
     programs_.push_back(std::move(program).value());
     LaunchArguments arguments;
@@ -159,18 +159,17 @@ Result<UnfusedComparison> compare_unfused(Device& device, DataOps& data_ops, con
                                           std::uint64_t seed) {
   const Candidate& fused = match.fused.candidate;
   const auto probe_bits = pool.submit(ProbeKernels::request(device.profile().sm_arch));
-  KW_ASSIGN(auto drawer, InputDrawer::make(device, pool, *fused.operation, fused.problem, catalog));
+  KW_ASSIGN(auto drawer, InputDrawer::make(device, pool, *fused.problem, catalog));
   KW_ASSIGN(auto sets, BufferSets::make(device, data_ops, fused.plan.tensors, l2, seed,
                                         {.drawer = std::move(drawer)}));
-  KW_ASSIGN(auto checker,
-            Checker::make(device, data_ops, *fused.operation, fused.problem, catalog, pool, sets));
+  KW_ASSIGN(auto checker, Checker::make(device, data_ops, *fused.problem, catalog, pool, sets));
   KW_ASSIGN(auto probes, ProbeKernels::make(device, probe_bits.get()));
   Arena arena(device, data_ops, match, std::move(sets), std::move(checker));
   KW_TRY(arena.allocate());
   KW_TRY(arena.load());
 
   UnfusedComparison result;
-  const std::string name = fused.problem.text();
+  const std::string name = fused.problem->text();
   KW_ASSIGN(result.fused.check, arena.check(arena.fused(), name));
   arena.widen_bound();
   KW_ASSIGN(result.unfused.check,

@@ -45,8 +45,7 @@ Runner::Step check_compiled(const Candidate& candidate, const CompileResult& com
     return {outcome_of(compiled.error().code), compiled.error().message.substr(0, kMaxDetail)};
   }
   const CompiledKernel& kernel = *compiled.value();
-  // The candidates of a recorded space have no operation.
-  if (candidate.operation && candidate.operation->takes_function(candidate.problem)) {
+  if (candidate.problem && candidate.problem->takes_function()) {
     if (const std::string harm = harm_of_function(kernel); !harm.empty()) {
       return {Outcome::compile_failed, concat("with the problem's function, ", harm)};
     }

@@ -50,8 +50,7 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   KW_ASSIGN(const CandidateList candidates,
-            enumerate_candidates(input.catalog, input.problem.operation(), input.problem.problem(),
-                                 input.profile));
+            enumerate_candidates(input.catalog, input.problem, input.profile));
   CompileAhead ahead(candidates.candidates, input.catalog, input.profile.sm_arch, input.pool);
 
   struct Usable {
@@ -88,12 +87,10 @@ Result<TuningResult> predict_record(const TuningInput& input, const TuningBudget
     }
     result.trials.push_back(std::move(trial));
     if (result.trials.size() == std::min(count, order.size()) && usable.empty() &&
-        input.problem.operation().takes_function(input.problem.problem())) {
+        input.problem.takes_function()) {
       // A function that does not compile does so nowhere.
       const CompileResult reference =
-          input.pool
-              .submit(render_reference(input.problem.operation(), input.problem.problem(),
-                                       input.catalog, input.profile.sm_arch))
+          input.pool.submit(render_reference(input.problem, input.catalog, input.profile.sm_arch))
               .get();
       if (!reference) return reference.error();
     }

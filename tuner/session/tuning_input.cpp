@@ -14,8 +14,7 @@ void complete(TuningRecord& record, const TuningInput& input) {
   }
   record.device_name = input.profile.name;
   record.device_uuid = input.device_uuid;
-  record.roofline_us =
-      roofline_us(input.problem.operation(), input.problem.problem(), input.profile);
+  record.roofline_us = roofline_us(input.problem, input.profile);
   record.created = utc_now();
 }
 

@@ -27,8 +27,7 @@ double steady_seconds() {
 
 Result<void> TuningSession::enumerate() {
   if (list_) return {};
-  KW_ASSIGN(list_, enumerate_candidates(in_.catalog, in_.problem.operation(), in_.problem.problem(),
-                                        in_.profile));
+  KW_ASSIGN(list_, enumerate_candidates(in_.catalog, in_.problem, in_.profile));
   return {};
 }
 
@@ -70,18 +69,17 @@ Result<TuningResult> TuningSession::run(Runner& runner, TuningOptions options) {
   const SearchSpace space = make_search_space(list, warm_starts);
   KW_ASSIGN(auto strategy, make_strategy(options.strategy, space, options.random_seed));
   CompileAhead ahead(list.candidates, in_.catalog, in_.profile.sm_arch, in_.pool);
-  const SearchInput input{
-      .candidates = list.candidates,
-      .space = space,
-      .profile = in_.profile,
-      .strategy = *strategy,
-      .queue = ahead,
-      .runner = runner,
-      .log = log,
-      .problem = in_.problem.text(),
-      .rejected = list.rejected,
-      .roofline_us = roofline_us(in_.problem.operation(), in_.problem.problem(), in_.profile),
-      .started = started};
+  const SearchInput input{.candidates = list.candidates,
+                          .space = space,
+                          .profile = in_.profile,
+                          .strategy = *strategy,
+                          .queue = ahead,
+                          .runner = runner,
+                          .log = log,
+                          .problem = in_.problem.text(),
+                          .rejected = list.rejected,
+                          .roofline_us = roofline_us(in_.problem, in_.profile),
+                          .started = started};
   KW_ASSIGN(TuningResult result, run_search(input, options));
   complete(result.record, in_);
   notes.insert(notes.end(), list.notes.begin(), list.notes.end());

@@ -30,13 +30,11 @@ class DeviceRunnerFactory final : public RunnerFactory {
 
   const DeviceProfile& profile() const override { return device_->profile(); }
 
-  Result<std::unique_ptr<Runner>> open(const Catalog& catalog, const Operation& operation,
-                                       const Problem& normalized,
+  Result<std::unique_ptr<Runner>> open(const Catalog& catalog, const BoundProblem& problem,
                                        DeviceRunnerOptions options) override {
     options.disposable = true;
     options.audit = [this](const auto& released) { return auditor_->look(released); };
-    return open_device_runner(*device_, *data_ops_, operation, normalized, catalog, *pool_,
-                              options);
+    return open_device_runner(*device_, *data_ops_, problem, catalog, *pool_, options);
   }
 
  private:

@@ -137,8 +137,7 @@ class Server {
   std::vector<std::string> template_dirs_, functions_;
   std::shared_ptr<const Catalog> catalog_;
   std::string catalog_digest_;
-  const Operation* operation_ = nullptr;
-  Problem problem_;
+  std::optional<BoundProblem> problem_;  ///< of `runner_`
   std::unique_ptr<Runner> runner_;
 };
 
@@ -181,17 +180,14 @@ Result<void> Server::answer(const OpenRequest& r) {
   if (auto loaded = load_catalog(r); !loaded) return fail(loaded.error());
   Result<Problem> problem = Problem::parse(r.problem);
   if (!problem) return fail(problem.error());
-  Result<const Operation*> operation = catalog_->operation(problem->operation());
-  if (!operation) return fail(operation.error());
-  operation_ = *operation;
-  Result<Problem> normalized = operation_->normalize(*problem);
-  if (!normalized) return fail(normalized.error());
-  problem_ = *std::move(normalized);
+  Result<BoundProblem> bound = catalog_->bind(*problem);
+  if (!bound) return fail(bound.error());
+  problem_ = *std::move(bound);
   DeviceRunnerOptions options;
   options.policy = r.policy;
   options.seed = r.seed;
   options.sample_ms = r.sample_ms;
-  auto runner = factory_.open(*catalog_, *operation_, problem_, std::move(options));
+  auto runner = factory_.open(*catalog_, *problem_, std::move(options));
   if (!runner) return fail(runner.error());
   runner_ = *std::move(runner);
   return reply(OpenReply{seconds_since(start)});
@@ -204,7 +200,7 @@ Result<void> Server::answer(const PrepareRequest& r) {
   Result<const KernelTemplate*> found = catalog_->kernel_template(r.choice.kernel_template);
   if (!found) return fail(found.error());
   Result<Candidate> candidate =
-      make_candidate(**found, *operation_, problem_, r.choice.configuration, factory_.profile());
+      make_candidate(**found, *problem_, r.choice.configuration, factory_.profile());
   if (!candidate) return fail(candidate.error());
   Result<std::string> artifact = read_all(file_);
   if (!artifact) return fail(artifact.error());

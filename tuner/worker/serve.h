@@ -26,8 +26,7 @@ class RunnerFactory {
   virtual const DeviceProfile& profile() const = 0;
 
   /// The runner of a problem. The previous one is destroyed before. `catalog` outlives it.
-  virtual Result<std::unique_ptr<Runner>> open(const Catalog& catalog, const Operation& operation,
-                                               const Problem& normalized,
+  virtual Result<std::unique_ptr<Runner>> open(const Catalog& catalog, const BoundProblem& problem,
                                                DeviceRunnerOptions options) = 0;
 };
 

@@ -360,11 +360,11 @@ void WorkerRunner::drop(Id id) {
 Result<std::unique_ptr<Runner>> open_worker_runner(Worker& worker, const WorkerProblem& problem,
                                                    const DeviceRunnerOptions& options) {
   OpenRequest open;
-  open.problem = problem.normalized.text();
+  open.problem = problem.problem.text();
   for (const std::filesystem::path& folder : problem.template_dirs) {
     open.template_dirs.push_back(std::filesystem::absolute(folder).native());
   }
-  for (const auto& function : problem.operation.functions) {
+  for (const auto& function : problem.problem.operation().functions) {
     open.functions.push_back(std::filesystem::absolute(function->file).native());
   }
   open.catalog_digest = digest_of(problem.catalog);

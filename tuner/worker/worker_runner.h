@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/catalog/catalog.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 #include "tuner/measure/device_runner.h"
 #include "tuner/runner.h"
 #include "tuner/worker/worker.h"
@@ -18,8 +18,7 @@ struct WorkerProblem {
   const Catalog& catalog;
   std::vector<std::filesystem::path>
       template_dirs;  ///< the folders from which `catalog` was loaded
-  const Operation& operation;
-  const Problem& normalized;
+  const BoundProblem& problem;
   const DeviceProfile& profile;
 };
 

@@ -65,9 +65,8 @@ Result<std::optional<Choice>> named_candidate(const CacheFlags& flags, const Ser
                  "--configuration is of a template, and no --template is given"};
   }
   KW_ASSIGN(const ParameterValues parameters, parse_parameters(flags.configuration.getValue()));
-  KW_ASSIGN(
-      const Candidate candidate,
-      service.site().candidate(problem.problem(), flags.kernel_template.getValue(), parameters));
+  KW_ASSIGN(const Candidate candidate,
+            service.site().candidate(problem, flags.kernel_template.getValue(), parameters));
   return std::optional(Choice{flags.kernel_template, candidate.configuration});
 }
 

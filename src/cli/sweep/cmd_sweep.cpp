@@ -200,7 +200,7 @@ class Sweep : public Command {
       if (!result.unstored.empty()) ++failed;
       const Result<BoundProblem> bound = service.bind(problems[i]);
       if (!bound) return report(bound.error());
-      const ReportRow row = report_row(*result.record, bound->operation(), service.profile());
+      const ReportRow row = report_row(*result.record, *bound, service.profile());
       Json object = record_json(*result.record);
       object["us"] = row.us;
       object["bound"] = to_string(row.bound);

@@ -46,20 +46,19 @@ std::vector<WorkspacePart> ExecutionPlan::kept_zero() const {
   return parts;
 }
 
-Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
-                     const Problem& normalized, const DeviceProfile& profile) {
-  return detail::applies_in(kernel_template, operation.scope(normalized), profile);
+Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,
+                     const DeviceProfile& profile) {
+  return detail::applies_in(kernel_template, problem.scope(), profile);
 }
 
-CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const Operation& operation,
-                               const Problem& normalized, const DeviceProfile& profile)
+CandidateMaker::CandidateMaker(const KernelTemplate& kernel_template, const BoundProblem& problem,
+                               const DeviceProfile& profile)
     : kernel_template_(kernel_template),
-      operation_(operation),
-      normalized_(normalized),
+      problem_(std::make_shared<const BoundProblem>(problem)),
       profile_(profile),
-      scope_(operation.scope(normalized)),
-      applies_(detail::applies_in(kernel_template, scope_, profile)),
-      tensors_(detail::plan_tensors(operation, normalized)),
+      scope_(problem.scope()),
+      applies_(applies(kernel_template, problem, profile)),
+      tensors_(detail::plan_tensors(problem)),
       rules_(kernel_template, with_device(scope_, profile)) {
   profile.add_to(scope_);
   RowNames row;
@@ -136,7 +135,7 @@ Result<Candidate> CandidateMaker::make(std::int64_t point) const {
 Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const {
   Candidate candidate;
   candidate.kernel_template = &kernel_template_;
-  candidate.operation = &operation_;
+  candidate.problem = problem_;
   Scope& scope = candidate.scope;
   scope = scope_;
   for (const auto& [name, value] : configuration.values()) scope.set(name, value);
@@ -173,16 +172,14 @@ Result<Candidate> CandidateMaker::make_valid(Configuration configuration) const 
     candidate.demands.*spec.name.demand = *value;
   }
   KW_ASSIGN(candidate.plan,
-            detail::make_plan(kernel_template_, operation_, tensors_, scope, profile_));
-  candidate.problem = normalized_;
+            detail::make_plan(kernel_template_, problem_->operation(), tensors_, scope, profile_));
   candidate.configuration = std::move(configuration);
   return candidate;
 }
 
-Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
-                                 const Problem& normalized, const Configuration& configuration,
-                                 const DeviceProfile& profile) {
-  return CandidateMaker(kernel_template, operation, normalized, profile).make(configuration);
+Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const BoundProblem& problem,
+                                 const Configuration& configuration, const DeviceProfile& profile) {
+  return CandidateMaker(kernel_template, problem, profile).make(configuration);
 }
 
 }  // namespace kernwright

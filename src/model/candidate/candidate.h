@@ -2,13 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "model/candidate/choice.h"
 #include "model/candidate/device_profile.h"
 #include "model/candidate/kernel_template.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -85,8 +86,7 @@ struct ExecutionPlan {
 /// A template with a configuration that is valid for one problem on one device profile.
 struct Candidate {
   const KernelTemplate* kernel_template = nullptr;
-  const Operation* operation = nullptr;
-  Problem problem;  ///< normalised
+  std::shared_ptr<const BoundProblem> problem;  ///< null in a recorded space
   Configuration configuration;
   Scope scope;      ///< all values that expressions may name
   Demands demands;  ///< what the manifest's "cost" says
@@ -98,25 +98,24 @@ struct Candidate {
 
 /// Checks whether the template applies to the problem on the device. Errors: `invalid_argument`
 /// with the condition that failed.
-Result<void> applies(const KernelTemplate& kernel_template, const Operation& operation,
-                     const Problem& normalized, const DeviceProfile& profile);
+Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,
+                     const DeviceProfile& profile);
 
 /// Evaluates the rules, the derived values, the demands and the launches, and checks the limits
 /// of CUDA and of the device: threads per block, shared memory, grid, TMA alignment. Errors:
 /// `invalid_argument` where the configuration is rejected, with the manifest's line, the rule's
 /// text, both values and its reason.
-Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const Operation& operation,
-                                 const Problem& normalized, const Configuration& configuration,
-                                 const DeviceProfile& profile);
+Result<Candidate> make_candidate(const KernelTemplate& kernel_template, const BoundProblem& problem,
+                                 const Configuration& configuration, const DeviceProfile& profile);
 
 /// The plan of the operation's reference kernel for a problem. The indices of arguments of kind
 /// `reference` and `magnitude` are tensor indices.
-Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
+Result<ExecutionPlan> make_reference_plan(const BoundProblem& problem,
                                           const DeviceProfile& profile);
 
 /// The plan of `kernel`, one of the operation's input kernels, for a problem. The last scalar is
 /// the seed.
-Result<ExecutionPlan> make_input_plan(const Operation& operation, const Problem& normalized,
-                                      std::string_view kernel, const DeviceProfile& profile);
+Result<ExecutionPlan> make_input_plan(const BoundProblem& problem, std::string_view kernel,
+                                      const DeviceProfile& profile);
 
 }  // namespace kernwright

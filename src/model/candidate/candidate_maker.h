@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,12 @@
 namespace kernwright {
 
 /// `make_candidate` for many configurations of one template and problem. Everything that does not
-/// depend on the configuration is computed once. The constructor's arguments must outlive it. Any
+/// depend on the configuration is computed once. The template and the profile outlive it. Any
 /// thread may use it.
 class CandidateMaker {
  public:
-  CandidateMaker(const KernelTemplate& kernel_template, const Operation& operation,
-                 const Problem& normalized, const DeviceProfile& profile);
+  CandidateMaker(const KernelTemplate& kernel_template, const BoundProblem& problem,
+                 const DeviceProfile& profile);
 
   /// False where a rule rejects the configuration, or a derived value that rules read has no value.
   /// `make` then fails too, and says why; it may fail for other reasons.
@@ -37,8 +38,7 @@ class CandidateMaker {
   Result<Candidate> make_valid(Configuration configuration) const;
 
   const KernelTemplate& kernel_template_;
-  const Operation& operation_;
-  const Problem& normalized_;
+  std::shared_ptr<const BoundProblem> problem_;
   const DeviceProfile& profile_;
   Scope scope_;  ///< of problem and device
   Result<void> applies_;

@@ -89,8 +89,8 @@ class HeaderWriter {
   /// Declares the function that a flag takes, and includes it from `<flag>.cu` if the problem
   /// brings its source along. The declaration is static then, so that the compiler reports a
   /// missing definition.
-  void function(const Operation& operation, const Problem& normalized, const Flag& flag) {
-    const UserFunction* const given = operation.function(normalized, flag);
+  void function(const BoundProblem& problem, const Flag& flag) {
+    const UserFunction* const given = problem.function(flag);
     if (given && !given->is_lto_ir) {
       // Error 20037: a definition without __device__ would otherwise be taken for an empty
       // function.
@@ -99,10 +99,10 @@ class HeaderWriter {
                  flag.declaration, ";\n#include <", flag.header(), ">\n");
       return;
     }
-    const bool named = operation.scope(normalized).find(flag.name) != flag.default_index;
+    const bool named = problem.scope().find(flag.name) != flag.default_index;
     if (!given && named) {
-      declarations_ += concat("#error ", normalized.text(), ": the file of this ", flag.name,
-                              " was not given\n");
+      declarations_ +=
+          concat("#error ", problem.text(), ": the file of this ", flag.name, " was not given\n");
     }
     declarations_ += concat("__device__ ", flag.declaration, ";\n");
   }
@@ -176,19 +176,19 @@ std::vector<std::string_view> late_names(const Operation& operation,
   return late;
 }
 
-void add_problem(HeaderWriter& writer, const Operation& operation, const Problem& normalized,
+void add_problem(HeaderWriter& writer, const BoundProblem& problem,
                  const std::vector<std::string>& constant_dims) {
+  const Operation& operation = problem.operation();
   for (const TypeVariable& variable : operation.type_variables) {
-    writer.type_alias(variable.name, operation.dtype(normalized, variable.name));
+    writer.type_alias(variable.name, problem.dtype(variable.name));
   }
   const std::vector<std::string_view> late = late_names(operation, constant_dims);
-  const Scope scope = operation.scope(normalized);
-  for (const auto& [name, value] : scope.entries()) {
+  for (const auto& [name, value] : problem.scope().entries()) {
     if (std::ranges::find(late, name) == late.end()) writer.constant(name, value);
   }
   for (const Flag& flag : operation.flags) {
-    if (flag.is_formula()) writer.formula(flag, operation.formula(normalized, flag));
-    if (flag.is_function()) writer.function(operation, normalized, flag);
+    if (flag.is_formula()) writer.formula(flag, problem.formula(flag));
+    if (flag.is_function()) writer.function(problem, flag);
   }
 }
 
@@ -197,7 +197,8 @@ void add_problem(HeaderWriter& writer, const Operation& operation, const Problem
 class PastedNames {
  public:
   explicit PastedNames(const Candidate& candidate)
-      : host_only_(late_names(*candidate.operation, candidate.kernel_template->constant_dims)) {
+      : host_only_(
+            late_names(candidate.problem->operation(), candidate.kernel_template->constant_dims)) {
     const KernelTemplate& made = *candidate.kernel_template;
     for (const Parameter& parameter : made.space.parameters()) {
       if (parameter.binding == Binding::runtime) host_only_.push_back(parameter.name);
@@ -224,7 +225,7 @@ class PastedNames {
 std::string config_header(const Candidate& candidate) {
   const KernelTemplate& made = *candidate.kernel_template;
   HeaderWriter writer(made.manifests);
-  add_problem(writer, *candidate.operation, candidate.problem, made.constant_dims);
+  add_problem(writer, *candidate.problem, made.constant_dims);
   for (const Parameter& parameter : made.space.parameters()) {
     if (parameter.binding == Binding::compile) {
       writer.constant(parameter.name, candidate.configuration.at(parameter.name));
@@ -245,9 +246,9 @@ std::string config_header(const Candidate& candidate) {
   return writer.finish();
 }
 
-std::string reference_config_header(const Operation& operation, const Problem& normalized) {
+std::string reference_config_header(const BoundProblem& problem) {
   HeaderWriter writer({});
-  add_problem(writer, operation, normalized, {});
+  add_problem(writer, problem, {});
   return writer.finish();
 }
 

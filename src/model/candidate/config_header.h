@@ -18,6 +18,6 @@ std::string_view cuda_type(DType dtype);
 std::string config_header(const Candidate& candidate);
 
 /// The header for the operation's reference kernel, which has flags and dtypes only.
-std::string reference_config_header(const Operation& operation, const Problem& normalized);
+std::string reference_config_header(const BoundProblem& problem);
 
 }  // namespace kernwright

@@ -348,10 +348,10 @@ Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scop
   return {};
 }
 
-Result<ExecutionPlan> plan_tensors(const Operation& operation, const Problem& normalized) {
+Result<ExecutionPlan> plan_tensors(const BoundProblem& problem) {
   ExecutionPlan plan;
-  KW_ASSIGN(plan.tensors, operation.tensor_shapes(normalized));
-  KW_ASSIGN(plan.scalars, operation.present_scalars(normalized));
+  plan.tensors = problem.shapes();
+  KW_ASSIGN(plan.scalars, problem.scalars());
   return plan;
 }
 
@@ -372,35 +372,33 @@ Result<ExecutionPlan> make_plan(const KernelTemplate& kernel_template, const Ope
 namespace {
 
 /// The plan of one launch that operation.json says.
-Result<ExecutionPlan> plan_beside(const Operation& operation, const Problem& normalized,
-                                  const Result<ExecutionPlan>& tensors, const LaunchSpec& launch,
-                                  const DeviceProfile& profile) {
-  const Scope scope = operation.scope(normalized);
-  const JsonFile file{{}, operation.folder + "/operation.json", {}};
-  PlanBuilder builder({&file, 1}, operation, tensors, scope, profile);
+Result<ExecutionPlan> plan_beside(const BoundProblem& problem, const Result<ExecutionPlan>& tensors,
+                                  const LaunchSpec& launch, const DeviceProfile& profile) {
+  const JsonFile file{{}, problem.operation().folder + "/operation.json", {}};
+  PlanBuilder builder({&file, 1}, problem.operation(), tensors, problem.scope(), profile);
   builder.add_launch(launch);
   return builder.finish();
 }
 
 }  // namespace
 
-Result<ExecutionPlan> make_reference_plan(const Operation& operation, const Problem& normalized,
+Result<ExecutionPlan> make_reference_plan(const BoundProblem& problem,
                                           const DeviceProfile& profile) {
-  return plan_beside(operation, normalized, detail::plan_tensors(operation, normalized),
-                     operation.reference, profile);
+  return plan_beside(problem, detail::plan_tensors(problem), problem.operation().reference,
+                     profile);
 }
 
-Result<ExecutionPlan> make_input_plan(const Operation& operation, const Problem& normalized,
-                                      std::string_view kernel, const DeviceProfile& profile) {
-  Result<ExecutionPlan> tensors = detail::plan_tensors(operation, normalized);
+Result<ExecutionPlan> make_input_plan(const BoundProblem& problem, std::string_view kernel,
+                                      const DeviceProfile& profile) {
+  Result<ExecutionPlan> tensors = detail::plan_tensors(problem);
   if (!tensors) return tensors;
   Scalar seed;
   seed.name = InputKernels::kSeed;
   seed.dtype = DType::int64;
   tensors->scalars.push_back(std::move(seed));
-  LaunchSpec launch = operation.input_kernels->launch;
+  LaunchSpec launch = problem.operation().input_kernels->launch;
   launch.kernel = kernel;
-  return plan_beside(operation, normalized, tensors, launch, profile);
+  return plan_beside(problem, tensors, launch, profile);
 }
 
 }  // namespace kernwright

@@ -10,7 +10,7 @@ Result<void> applies_in(const KernelTemplate& kernel_template, const Scope& scop
                         const DeviceProfile& profile);
 
 /// The tensors and scalars of a problem, which are the same in the plans of all its candidates.
-Result<ExecutionPlan> plan_tensors(const Operation& operation, const Problem& normalized);
+Result<ExecutionPlan> plan_tensors(const BoundProblem& problem);
 
 /// Adds tensor maps, workspaces and launches to `tensors`. They are evaluated in `scope` and
 /// checked against the limits of CUDA and of the device.

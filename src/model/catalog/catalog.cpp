@@ -262,4 +262,9 @@ Result<const KernelTemplate*> Catalog::kernel_template(std::string_view name) co
   return not_found("template", name, templates_);
 }
 
+Result<BoundProblem> Catalog::bind(const Problem& problem) const {
+  KW_ASSIGN(const Operation* found, operation(problem.operation()));
+  return BoundProblem::bind(*found, problem);
+}
+
 }  // namespace kernwright

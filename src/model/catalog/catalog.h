@@ -14,7 +14,7 @@
 #include "model/catalog/fragment.h"
 #include "model/files/device_header.h"
 #include "model/files/template_folder.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 #include "model/operation/user_function.h"
 #include <kernwright/result.h>
 
@@ -48,6 +48,8 @@ class Catalog {
   /// Errors: `not_found` with the existing operations; that of a built-in file that does not parse.
   Result<const Operation*> operation(std::string_view name) const;
   Result<const KernelTemplate*> kernel_template(std::string_view name) const;
+  /// The problem bound to its operation. Errors: those of `operation` and of `BoundProblem::bind`.
+  Result<BoundProblem> bind(const Problem& problem) const;
 
  private:
   /// A file of a folder, and what it defines.

@@ -13,11 +13,12 @@ namespace {
 constexpr std::size_t kNone = ~std::size_t{0};
 
 /// The value of a flag or a type variable in a normalised problem, as text.
-std::string text_of(const Operation& operation, const Problem& normalized, std::string_view name) {
+std::string text_of(const BoundProblem& problem, std::string_view name) {
+  const Operation& operation = problem.operation();
   if (find_named(operation.type_variables, name)) {
-    return std::string(to_string(operation.dtype(normalized, name)));
+    return std::string(to_string(problem.dtype(name)));
   }
-  for (const auto& [given, value] : normalized.flags()) {
+  for (const auto& [given, value] : problem.problem().flags()) {
     if (given == name) return value;
   }
   const Flag& flag = *find_named(operation.flags, name);
@@ -27,36 +28,35 @@ std::string text_of(const Operation& operation, const Problem& normalized, std::
 /// Makes the form of one problem from its steps.
 class Former {
  public:
-  Former(const Catalog& catalog, const Operation& fused, const Problem& normalized)
-      : catalog_(catalog), fused_(fused), problem_(normalized), scope_(fused.scope(normalized)) {}
+  Former(const Catalog& catalog, const BoundProblem& fused)
+      : catalog_(catalog), fused_(fused), operation_(fused.operation()) {}
 
   Result<UnfusedForm> form() {
-    if (fused_.takes_function(problem_)) {
-      return Error{
-          ErrorCode::not_found,
-          concat(problem_.text(), " has no unfused form: no other kernel takes a function")};
+    if (fused_.takes_function()) {
+      return Error{ErrorCode::not_found,
+                   concat(fused_.text(), " has no unfused form: no other kernel takes a function")};
     }
-    KW_ASSIGN(form_.tensors, fused_.tensor_shapes(problem_));
+    form_.tensors = fused_.shapes();
     form_.fused_tensors = form_.tensors.size();
     written_.resize(form_.fused_tensors);
     read_.resize(form_.fused_tensors);
     for (std::size_t i = 0; i < form_.fused_tensors; ++i) {
       written_[i] = form_.tensors[i].role == TensorRole::in;
     }
-    for (std::size_t i = 0; i < fused_.unfused.size(); ++i) {
-      const UnfusedStep& step = fused_.unfused[i];
+    for (std::size_t i = 0; i < operation_.unfused.size(); ++i) {
+      const UnfusedStep& step = operation_.unfused[i];
       const Result<std::int64_t> there =
-          step.when ? step.when->evaluate(scope_) : Result<std::int64_t>(1);
+          step.when ? step.when->evaluate(fused_.scope()) : Result<std::int64_t>(1);
       Result<void> added = there ? Result<void>() : Result<void>(there.error());
       if (there && *there != 0) added = add(step);
       if (!added) {
         return wrong(
-            concat(problem_.text(), ": step ", i, " of its unfused form: ", added.error().message));
+            concat(fused_.text(), ": step ", i, " of its unfused form: ", added.error().message));
       }
     }
     if (form_.kernels.size() < 2) {
       return Error{ErrorCode::not_found,
-                   concat(problem_.text(), " has no unfused form: it is one kernel as it is")};
+                   concat(fused_.text(), " has no unfused form: it is one kernel as it is")};
     }
     KW_TRY(check_whole());
     return std::move(form_);
@@ -71,10 +71,10 @@ class Former {
     std::string text;
     for (const ProblemPattern::Part& part : pattern.parts) {
       if (part.value) {
-        KW_ASSIGN(const std::int64_t value, part.value->evaluate(scope_));
+        KW_ASSIGN(const std::int64_t value, part.value->evaluate(fused_.scope()));
         text += concat(value);
       } else {
-        text += part.is_name ? text_of(fused_, problem_, part.text) : part.text;
+        text += part.is_name ? text_of(fused_, part.text) : part.text;
       }
     }
     return Problem::parse(text);
@@ -83,15 +83,13 @@ class Former {
   Result<void> add(const UnfusedStep& step) {
     KW_ASSIGN(const Problem asked, problem_of(step.problem));
     KW_ASSIGN(const Operation* operation, catalog_.operation(asked.operation()));
-    UnfusedKernel kernel;
-    kernel.operation = operation;
-    KW_ASSIGN(kernel.problem, kernel.operation->normalize(asked));
+    KW_ASSIGN(BoundProblem bound, BoundProblem::bind(*operation, asked));
+    UnfusedKernel kernel{.problem = std::move(bound), .tensors = {}, .scalars = {}};
     for (const auto& [name, from] : step.tensors) {
-      if (find_named(kernel.operation->tensors, name)) continue;
-      return wrong(concat(kernel.operation->name, " has no tensor ", name));
+      if (find_named(operation->tensors, name)) continue;
+      return wrong(concat(operation->name, " has no tensor ", name));
     }
-    KW_ASSIGN(const std::vector<TensorShape> shapes,
-              kernel.operation->tensor_shapes(kernel.problem));
+    const std::vector<TensorShape>& shapes = kernel.problem.shapes();
     // Tensors that the step reads come first, because those that it writes exist only after it.
     kernel.tensors.resize(shapes.size());
     for (const bool writes : {false, true}) {
@@ -122,7 +120,7 @@ class Former {
     const bool writes = shape.role == TensorRole::out;
     if (place == kNone) {
       if (!writes) return wrong(concat("there is no ", detail::join(names), " yet"));
-      if (find_named(fused_.tensors, names.front())) {
+      if (find_named(operation_.tensors, names.front())) {
         return wrong(concat("the problem has no ", names.front()));
       }
       place = form_.tensors.size();
@@ -158,17 +156,17 @@ class Former {
   }
 
   Result<void> wire_scalars(const UnfusedStep& step, UnfusedKernel& kernel) const {
-    KW_ASSIGN(const std::vector<Scalar> own, fused_.present_scalars(problem_));
-    KW_ASSIGN(const std::vector<Scalar> taken, kernel.operation->present_scalars(kernel.problem));
+    KW_ASSIGN(const std::vector<Scalar> own, fused_.scalars());
+    KW_ASSIGN(const std::vector<Scalar> taken, kernel.problem.scalars());
     for (const Scalar& scalar : taken) kernel.scalars.push_back(scalar.default_value);
     for (const auto& [name, from] : step.scalars) {
       const Scalar* const value = find_named(own, from);
       const Scalar* const target = find_named(taken, name);
-      if (!find_named(kernel.operation->scalars, name)) {
-        return wrong(concat(kernel.operation->name, " has no scalar ", name));
+      if (!find_named(kernel.problem.operation().scalars, name)) {
+        return wrong(concat(kernel.problem.operation().name, " has no scalar ", name));
       }
       if (!value != !target) {
-        return wrong(concat(target ? problem_.text() : kernel.problem.text(), " takes no scalar ",
+        return wrong(concat(target ? fused_.text() : kernel.problem.text(), " takes no scalar ",
                             target ? from : name));
       }
       if (target) {
@@ -183,16 +181,15 @@ class Former {
       const TensorShape& tensor = form_.tensors[i];
       const bool is_result = i < form_.fused_tensors && tensor.role != TensorRole::in;
       if (is_result ? written_[i] : read_[i]) continue;
-      return wrong(concat(problem_.text(), ": its unfused form never ",
+      return wrong(concat(fused_.text(), ": its unfused form never ",
                           is_result ? "writes " : "reads ", tensor.name));
     }
     return {};
   }
 
   const Catalog& catalog_;
-  const Operation& fused_;
-  const Problem& problem_;
-  Scope scope_;
+  const BoundProblem& fused_;
+  const Operation& operation_;  ///< of `fused_`
   UnfusedForm form_;
   std::vector<bool> written_;  ///< by tensor of the form
   std::vector<bool> read_;
@@ -200,9 +197,8 @@ class Former {
 
 }  // namespace
 
-Result<UnfusedForm> unfused_form(const Catalog& catalog, const Operation& operation,
-                                 const Problem& normalized) {
-  return Former(catalog, operation, normalized).form();
+Result<UnfusedForm> unfused_form(const Catalog& catalog, const BoundProblem& problem) {
+  return Former(catalog, problem).form();
 }
 
 }  // namespace kernwright

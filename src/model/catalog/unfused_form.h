@@ -4,16 +4,14 @@
 #include <vector>
 
 #include "model/catalog/catalog.h"
-#include "model/operation/operation.h"
-#include <kernwright/problem.h>
+#include "model/operation/bound_problem.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
 /// One kernel of a problem's unfused form.
 struct UnfusedKernel {
-  const Operation* operation = nullptr;
-  Problem problem;                   ///< normalised
+  BoundProblem problem;
   std::vector<std::size_t> tensors;  ///< for each of its tensors, the index among the form's
   std::vector<double> scalars;       ///< the values for checks and timing
 };
@@ -26,10 +24,9 @@ struct UnfusedForm {
   std::vector<UnfusedKernel> kernels;
 };
 
-/// The unfused form of a normalised problem. Errors: `not_found` where the operation declares no
+/// The unfused form of a problem. Errors: `not_found` where the operation declares no
 /// form of at least two kernels for it; `invalid_argument` with the step where the kernels do not
 /// fit together: dtypes, sizes or order, or a tensor that no kernel writes or reads.
-Result<UnfusedForm> unfused_form(const Catalog& catalog, const Operation& operation,
-                                 const Problem& normalized);
+Result<UnfusedForm> unfused_form(const Catalog& catalog, const BoundProblem& problem);
 
 }  // namespace kernwright

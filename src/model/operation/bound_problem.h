@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,20 @@ class BoundProblem {
   const std::vector<TensorShape>& shapes() const { return shapes_; }
   /// What all tensors take.
   double bytes() const;
+
+  std::int64_t size(const Dim& dim) const { return *scope_.find(dim.name); }
+  /// The dtype of type variable `name`.
+  DType dtype(std::string_view name) const { return operation_->dtype(problem_, name); }
+  /// The formula of a formula flag.
+  Formula formula(const Flag& flag) const { return operation_->formula(problem_, flag); }
+  /// Whether it has a function.
+  bool takes_function() const { return operation_->takes_function(problem_); }
+  /// See `Operation::function`.
+  const UserFunction* function(const Flag& flag) const {
+    return operation_->function(problem_, flag);
+  }
+  /// See `Operation::present_scalars`.
+  Result<std::vector<Scalar>> scalars() const { return operation_->present_scalars(problem_); }
 
  private:
   BoundProblem(const Operation& operation, Problem problem, Scope scope,

@@ -51,7 +51,7 @@ Answers AnswerFinder::look_up_with_neighbours(const BoundProblem& problem) const
   std::vector<GradedRecord>& records = answers.records;
   if (!records.empty() && records.front().match < Match::bucket) return answers;
   std::vector<GradedRecord> near = site_.cache.near(
-      site_.key(problem), problem.operation(), problem.problem(), now(),
+      site_.key(problem), problem, now(),
       [this](std::string_view name) { return template_digest(name); }, answers.decisions);
   records.insert(records.begin(), std::make_move_iterator(near.begin()),
                  std::make_move_iterator(near.end()));
@@ -80,9 +80,8 @@ Result<Candidate> AnswerFinder::candidate(const BoundProblem& problem, const Hea
   KW_ASSIGN(const KernelTemplate* found,
             site_.catalog->kernel_template(winner.choice.kernel_template));
   refused = MissReason::rule_violated;
-  KW_TRY(applies(*found, problem.operation(), problem.problem(), site_.profile));
-  return make_candidate(*found, problem.operation(), problem.problem(), winner.choice.configuration,
-                        site_.profile);
+  KW_TRY(applies(*found, problem, site_.profile));
+  return make_candidate(*found, problem, winner.choice.configuration, site_.profile);
 }
 
 /// The winner with its bits; `lacks` says why there are none, where that is known better than from

@@ -11,14 +11,13 @@
 namespace kernwright {
 
 Result<BoundProblem> Site::bind(const Problem& problem) const {
-  Result<const Operation*> found = catalog->operation(problem.operation());
-  if (!found) return Error{ErrorCode::invalid_argument, std::move(found).error().message};
-  KW_ASSIGN(BoundProblem bound, BoundProblem::bind(**found, problem));
+  Result<BoundProblem> bound = catalog->bind(problem);
+  if (!bound) return Error{ErrorCode::invalid_argument, std::move(bound).error().message};
   // Nothing of a problem that is larger than the memory could ever be launched.
   const auto memory = static_cast<double>(profile.memory_bytes);
-  if (memory == 0 || bound.bytes() <= memory) return bound;
+  if (memory == 0 || bound->bytes() <= memory) return bound;
   return Error{ErrorCode::invalid_argument,
-               concat("the tensors of ", bound.text(), " take ", gigabytes(bound.bytes()), "; ",
+               concat("the tensors of ", bound->text(), " take ", gigabytes(bound->bytes()), "; ",
                       profile.id, " has ", gigabytes(memory))};
 }
 
@@ -29,16 +28,15 @@ RecordKey Site::key(const BoundProblem& problem) const {
           .policy = policy};
 }
 
-Result<Candidate> Site::candidate(const Problem& problem, std::string_view kernel_template,
+Result<Candidate> Site::candidate(const BoundProblem& problem, std::string_view kernel_template,
                                   const ParameterValues& parameters) const {
-  KW_ASSIGN(const BoundProblem bound, bind(problem));
   KW_ASSIGN(const KernelTemplate* found, catalog->kernel_template(kernel_template));
-  if (found->operation != bound.operation().name) {
+  if (found->operation != problem.operation().name) {
     return Error{ErrorCode::invalid_argument,
                  concat("template ", kernel_template, " implements ", found->operation,
-                        ", the problem is of ", bound.operation().name)};
+                        ", the problem is of ", problem.operation().name)};
   }
-  KW_TRY(applies(*found, bound.operation(), bound.problem(), profile));
+  KW_TRY(applies(*found, problem, profile));
   std::vector<std::pair<std::string, std::int64_t>> values = found->default_configuration.values();
   for (const auto& [parameter, value] : parameters) {
     bool known = false;
@@ -53,8 +51,7 @@ Result<Candidate> Site::candidate(const Problem& problem, std::string_view kerne
                           "; it has ", found->default_configuration.text())};
     }
   }
-  return make_candidate(*found, bound.operation(), bound.problem(),
-                        Configuration(std::move(values)), profile);
+  return make_candidate(*found, problem, Configuration(std::move(values)), profile);
 }
 
 }  // namespace kernwright

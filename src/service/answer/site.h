@@ -37,7 +37,7 @@ struct Site {
   Result<BoundProblem> bind(const Problem& problem) const;
   RecordKey key(const BoundProblem& problem) const;
   /// A candidate from a template's name and some of its parameters; the others take their defaults.
-  Result<Candidate> candidate(const Problem& problem, std::string_view kernel_template,
+  Result<Candidate> candidate(const BoundProblem& problem, std::string_view kernel_template,
                               const ParameterValues& parameters) const;
 };
 

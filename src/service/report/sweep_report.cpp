@@ -18,7 +18,7 @@ constexpr double kWorthwhile = 0.02;
 
 std::string percent(double share) { return concat(fixed(100 * share, 1), " %"); }
 
-Bound bound_of(const TuningRecord& record, const Operation& operation,
+Bound bound_of(const TuningRecord& record, const BoundProblem& problem,
                const DeviceProfile& profile) {
   if (record.grade == RecordGrade::predicted) {
     const double node_us = profile.graph_node_us > 0 ? profile.graph_node_us : kUsualNodeUs;
@@ -26,9 +26,8 @@ Bound bound_of(const TuningRecord& record, const Operation& operation,
   } else if (gap_dominated(record.winner)) {
     return Bound::launch;
   }
-  const Result<Problem> problem = Problem::parse(record.key.problem);
-  if (!problem || profile.dram_gbps <= 0) return Bound::memory;
-  const auto bytes = operation.bytes.evaluate(operation.scope(*problem));
+  if (profile.dram_gbps <= 0) return Bound::memory;
+  const auto bytes = problem.operation().bytes.evaluate(problem.scope());
   if (!bytes) return Bound::memory;
   const double memory_us = static_cast<double>(bytes.value()) / (profile.dram_gbps * 1e3);
   // The roofline is the larger of the two sides.
@@ -100,13 +99,13 @@ std::string_view to_string(Support support) {
   return "caveated";
 }
 
-ReportRow report_row(const TuningRecord& record, const Operation& operation,
+ReportRow report_row(const TuningRecord& record, const BoundProblem& problem,
                      const DeviceProfile& profile) {
   const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
   ReportRow row;
   row.us = in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
   row.roofline_share = row.us > 0 ? record.roofline_us / row.us : 0;
-  row.bound = bound_of(record, operation, profile);
+  row.bound = bound_of(record, problem, profile);
   row.margin = margin_of(record);
   row.support = support_of(record);
   row.next_evidence = next_evidence(record);

@@ -5,7 +5,7 @@
 
 #include "cache/records/record.h"
 #include "model/candidate/device_profile.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 
 namespace kernwright {
 
@@ -31,8 +31,8 @@ struct ReportRow {
   std::string next_evidence;  ///< what would change the decision; empty: nothing foreseeable
 };
 
-/// `operation` is that of the record's problem.
-ReportRow report_row(const TuningRecord& record, const Operation& operation,
+/// `problem` is the record's.
+ReportRow report_row(const TuningRecord& record, const BoundProblem& problem,
                      const DeviceProfile& profile);
 
 }  // namespace kernwright

@@ -43,7 +43,7 @@ class Shares {
 };
 
 /// The kernel that a record's winner is.
-Result<ProvenKernel> compile_winner(ServiceCore& core, const Problem& problem,
+Result<ProvenKernel> compile_winner(ServiceCore& core, const BoundProblem& problem,
                                     const TuningRecord& record) {
   KW_ASSIGN(Candidate candidate,
             core.site().candidate(problem, record.winner.choice.kernel_template,
@@ -53,15 +53,15 @@ Result<ProvenKernel> compile_winner(ServiceCore& core, const Problem& problem,
 }
 
 Result<UnfusedReport::Kernel> describe(const Candidate& candidate, const TuningRecord& record) {
-  const Result<std::int64_t> bytes =
-      candidate.operation->bytes.evaluate(candidate.operation->scope(candidate.problem));
+  const BoundProblem& problem = *candidate.problem;
+  const Result<std::int64_t> bytes = problem.operation().bytes.evaluate(problem.scope());
   if (!bytes) {
     return Error{bytes.error().code,
-                 concat(candidate.problem.text(), ": its bytes: ", bytes.error().message)};
+                 concat(problem.text(), ": its bytes: ", bytes.error().message)};
   }
   const HeadWinner winner = head_of(record).winner;
   return UnfusedReport::Kernel{
-      .problem = candidate.problem.text(),
+      .problem = problem.text(),
       .kernel_template = record.winner.choice.kernel_template,
       .configuration = record.winner.choice.configuration.text(),
       .bytes = *bytes,
@@ -87,20 +87,20 @@ Result<UnfusedReport> report_unfused(ServiceCore& core, const Problem& problem,
                                      const RecordOf& record_of, double seconds,
                                      std::uint64_t seed) {
   KW_ASSIGN(const BoundProblem bound, core.bind(problem));
-  KW_ASSIGN(UnfusedForm form, unfused_form(core.catalog(), bound.operation(), bound.problem()));
+  KW_ASSIGN(UnfusedForm form, unfused_form(core.catalog(), bound));
 
-  std::vector<Problem> problems{bound.problem()};
+  std::vector<BoundProblem> problems{bound};
   for (const UnfusedKernel& kernel : form.kernels) problems.push_back(kernel.problem);
   std::set<std::string> different;
-  for (const Problem& each : problems) different.insert(each.text());
+  for (const BoundProblem& each : problems) different.insert(each.text());
   std::map<std::string, TuningRecord> records;
   std::vector<ProvenKernel> compiled;
   UnfusedReport report;
   Shares shares(seconds, different.size());
-  for (const Problem& each : problems) {
+  for (const BoundProblem& each : problems) {
     auto record = records.find(each.text());
     if (record == records.end()) {
-      Result<TuningRecord> got = record_of(each, shares.next());
+      Result<TuningRecord> got = record_of(each.problem(), shares.next());
       if (!got) return Error{got.error().code, concat(each.text(), ": ", got.error().message)};
       shares.took(got->wall_seconds);
       record = records.emplace(each.text(), *std::move(got)).first;

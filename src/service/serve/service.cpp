@@ -58,7 +58,8 @@ std::vector<LookupCount> Service::lookup_counts() const { return core_->counters
 Result<Compilation> Service::compile(const Problem& problem, std::string_view kernel_template,
                                      const ParameterValues& parameters) const {
   return guarded([&]() -> Result<Compilation> {
-    KW_ASSIGN(Candidate candidate, core_->site().candidate(problem, kernel_template, parameters));
+    KW_ASSIGN(const BoundProblem bound, core_->bind(problem));
+    KW_ASSIGN(Candidate candidate, core_->site().candidate(bound, kernel_template, parameters));
     KW_ASSIGN(Artifact artifact, core_->builder().build(candidate));
     const Resources resources = artifact.kernel->resources();
     return Compilation{.artifact = artifact.digest,

@@ -24,8 +24,8 @@ SweepPlan::Row plan_problem(const ServiceCore& service, const Problem& normalize
   }
   const std::vector<GradedRecord> known = service.answers().look_up(*bound).records;
   if (sweep_state(known, wanted, recheck).settled != nullptr) return row;
-  const Result<CandidateList> list = enumerate_candidates(service.catalog(), bound->operation(),
-                                                          bound->problem(), service.profile());
+  const Result<CandidateList> list =
+      enumerate_candidates(service.catalog(), *bound, service.profile());
   if (!list) {
     row.impossible = list.error().message;
     return row;

@@ -16,13 +16,12 @@ class WorkerMeasuring final : public Measuring {
   WorkerMeasuring(MeasuringContext context, std::unique_ptr<Worker> worker)
       : context_(std::move(context)), worker_(std::move(worker)) {}
 
-  Result<std::unique_ptr<Runner>> open(const Operation& operation, const Problem& normalized,
+  Result<std::unique_ptr<Runner>> open(const BoundProblem& problem,
                                        DeviceRunnerOptions options) override {
     return open_worker_runner(*worker_,
                               {.catalog = context_.catalog,
                                .template_dirs = context_.template_dirs,
-                               .operation = operation,
-                               .normalized = normalized,
+                               .problem = problem,
                                .profile = context_.profile},
                               options);
   }
@@ -42,11 +41,11 @@ class ProcessMeasuring final : public Measuring {
         data_ops_(std::move(data_ops)),
         auditor_(std::move(auditor)) {}
 
-  Result<std::unique_ptr<Runner>> open(const Operation& operation, const Problem& normalized,
+  Result<std::unique_ptr<Runner>> open(const BoundProblem& problem,
                                        DeviceRunnerOptions options) override {
     options.audit = [this](const auto& released) { return auditor_->look(released); };
-    return open_device_runner(*device_, *data_ops_, operation, normalized, context_.catalog,
-                              context_.pool, options);
+    return open_device_runner(*device_, *data_ops_, problem, context_.catalog, context_.pool,
+                              options);
   }
   bool lost() const override { return device_->lost(); }
 

@@ -21,8 +21,7 @@ namespace kernwright {
 class Measuring {
  public:
   virtual ~Measuring() = default;
-  virtual Result<std::unique_ptr<Runner>> open(const Operation& operation,
-                                               const Problem& normalized,
+  virtual Result<std::unique_ptr<Runner>> open(const BoundProblem& problem,
                                                DeviceRunnerOptions options) = 0;
   /// True once the device cannot be used any more.
   virtual bool lost() const = 0;

@@ -72,8 +72,7 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
       stop);
   if (!gpu) return gpu.error();
   const auto opening = std::chrono::steady_clock::now();
-  for (CompileRequest& request : opening_requests(problem.operation(), problem.problem(),
-                                                  *site_.catalog, site_.profile.sm_arch)) {
+  for (CompileRequest& request : opening_requests(problem, *site_.catalog, site_.profile.sm_arch)) {
     // Nobody waits: whatever opens asks again.
     static_cast<void>(builder_.pool().submit(std::move(request)));
   }
@@ -83,15 +82,14 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
   DeviceRunnerOptions runner_options;
   runner_options.policy = site_.policy;
   runner_options.seed = options.random_seed;
-  KW_ASSIGN(const std::unique_ptr<Runner> runner,
-            where->open(problem.operation(), problem.problem(), runner_options));
+  KW_ASSIGN(const std::unique_ptr<Runner> runner, where->open(problem, runner_options));
   options.budget.opening_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - opening).count();
 
   const TuningHistory history(
       site_.cache, subject.key, subject.environment,
       [this](std::string_view name) { return answers_.template_digest(name); });
-  history.add_to(options, problem.operation(), answers_.look_up(problem));
+  history.add_to(options, problem, answers_.look_up(problem));
   options.failed = [&](const Trial& trial) {
     if (auto kept = history.keep(trial); !kept) {
       site_.say(LogLevel::warning, concat("failure not kept: ", kept.error().message));

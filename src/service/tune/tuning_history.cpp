@@ -9,7 +9,7 @@
 
 namespace kernwright {
 
-void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
+void TuningHistory::add_to(TuningOptions& options, const BoundProblem& problem,
                            const Answers& known) const {
   for (const GradedRecord& found : known.records) {
     // A record of level C claims nothing that a new search would have to refute.
@@ -25,10 +25,10 @@ void TuningHistory::add_to(TuningOptions& options, const Operation& operation,
   }
   std::vector<RecordRun> others;
   for (const std::filesystem::path& root : cache_.roots()) {
-    std::vector<RecordRun> runs = RecordStore(root).heads(operation.name);
+    std::vector<RecordRun> runs = RecordStore(root).heads(problem.operation().name);
     std::move(runs.begin(), runs.end(), std::back_inserter(others));
   }
-  for (Choice& choice : find_warm_starts(operation, key_, others)) {
+  for (Choice& choice : find_warm_starts(problem, key_, others)) {
     options.warm_starts.push_back(std::move(choice));
   }
   for (const Failure& failure :

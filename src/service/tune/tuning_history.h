@@ -4,7 +4,7 @@
 
 #include "cache/layers/tiered_cache.h"
 #include "cache/stores/failure_store.h"
-#include "model/operation/operation.h"
+#include "model/operation/bound_problem.h"
 #include "tuner/search/search.h"
 #include <kernwright/result.h>
 
@@ -25,7 +25,7 @@ class TuningHistory {
   /// Adds to the options the incumbent, warm starts, and the candidates that must not run. The warm
   /// starts are the runners-up of a record that was made in another environment, which are so
   /// measured again, and the winners of neighbours. `known` is what a lookup of the problem found.
-  void add_to(TuningOptions& options, const Operation& operation, const Answers& known) const;
+  void add_to(TuningOptions& options, const BoundProblem& problem, const Answers& known) const;
 
   /// Keeps a trial that failed, where its outcome lasts. Errors: `io`.
   Result<void> keep(const Trial& failed) const;

@@ -412,10 +412,10 @@ class BucketTest : public TieredCacheTest {
  protected:
   std::vector<std::string> near(int m, const Decisions& decisions = {}) const {
     std::vector<std::string> found;
-    const Operation& operation = *catalog_->operation("matmul").value();
-    const Problem problem = Problem::parse(sample_key(m).problem).value();
+    const BoundProblem problem =
+        catalog_->bind(Problem::parse(sample_key(m).problem).value()).value();
     for (const GradedRecord& graded :
-         cache_.near(sample_key(m), operation, problem, made_with(), same_template, decisions)) {
+         cache_.near(sample_key(m), problem, made_with(), same_template, decisions)) {
       EXPECT_EQ(graded.match, Match::bucket);
       EXPECT_EQ(graded.reason, MissReason::other_shape);
       found.push_back(graded.head.key.problem);
@@ -426,9 +426,11 @@ class BucketTest : public TieredCacheTest {
 };
 
 TEST_F(BucketTest, ADimWithADefaultCountsWhetherGivenOrNot) {
-  const Operation& operation = *catalog_->operation("matmul").value();
+  const auto bound = [&](std::string_view text) {
+    return catalog_->bind(Problem::parse(text).value()).value();
+  };
   const auto distance = [&](std::string_view a, std::string_view b) {
-    return bucket_distance(operation, Problem::parse(a).value(), Problem::parse(b).value());
+    return bucket_distance(bound(a), Problem::parse(b).value());
   };
   const std::string_view plain = "matmul m=300 n=512 k=64 dtype=bf16";
   const std::string_view wider = "matmul m=360 n=512 k=64 ldd=1024 dtype=bf16";
@@ -436,9 +438,8 @@ TEST_F(BucketTest, ADimWithADefaultCountsWhetherGivenOrNot) {
   EXPECT_EQ(distance("matmul m=300 n=512 k=64 ldd=1024 dtype=bf16", wider), 1.2);
   EXPECT_EQ(distance(plain, wider), std::nullopt);
   EXPECT_EQ(distance(plain, "matmul m=360 n=512 k=64 batch=2 dtype=bf16"), std::nullopt);
-  EXPECT_EQ(distance("matmul m=300 n=512 dtype=bf16", plain), std::nullopt);
-  EXPECT_EQ(bucket_pattern(operation, Problem::parse(wider).value()).text,
-            "matmul m=? n=512 k=64 ldd=1024 dtype=bf16");
+  EXPECT_EQ(distance(plain, "matmul m=300 n=512 dtype=bf16"), std::nullopt);
+  EXPECT_EQ(bucket_pattern(bound(wider)).text, "matmul m=? n=512 k=64 ldd=1024 dtype=bf16");
 }
 
 TEST_F(BucketTest, TheNearestOfTheFamilyWithinTheDistanceComesFirst) {

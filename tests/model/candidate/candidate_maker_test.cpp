@@ -18,9 +18,9 @@ TEST(CandidateMakerTest, RulesAreObeyedWhereNoneOfThemRejects) {
   int rejected = 0;
   for (const KernelTemplate& kernel_template : (*catalog)->templates()) {
     const Operation& operation = **(*catalog)->operation(kernel_template.operation);
-    const Problem problem = operation.normalize(operation.example).value();
-    if (!applies(kernel_template, operation, problem, profile)) continue;
-    const CandidateMaker maker(kernel_template, operation, problem, profile);
+    const BoundProblem problem = BoundProblem::bind(operation, operation.example).value();
+    if (!applies(kernel_template, problem, profile)) continue;
+    const CandidateMaker maker(kernel_template, problem, profile);
     const std::int64_t size = kernel_template.space.size();
     const std::int64_t stride = std::max<std::int64_t>(1, size / 300);
     for (std::int64_t at = 0; at < size; at += stride) {
@@ -42,9 +42,9 @@ TEST(CandidateMakerTest, RulesAreObeyedWhereNoneOfThemRejects) {
 TEST(CandidateMakerTest, NothingElseThanThePointsOfTheSpaceObeys) {
   const Operation operation = scale_operation();
   const KernelTemplate kernel_template = scale_template(operation);
-  const Problem problem = operation.normalize(scale_problem(100, 256)).value();
+  const BoundProblem problem = BoundProblem::bind(operation, scale_problem(100, 256)).value();
   const DeviceProfile profile = h200();
-  const CandidateMaker maker(kernel_template, operation, problem, profile);
+  const CandidateMaker maker(kernel_template, problem, profile);
   EXPECT_TRUE(maker.obeys_rules(Configuration({{"ROWS", 8}, {"STAGES", 2}, {"GROUP", 4}})));
   EXPECT_FALSE(maker.obeys_rules(Configuration({{"ROWS", 7}, {"STAGES", 2}, {"GROUP", 4}})));
   EXPECT_FALSE(maker.obeys_rules(Configuration({{"ROWS", 8}, {"STAGES", 2}})));

@@ -16,11 +16,14 @@ Configuration configuration(std::int64_t rows, std::int64_t stages, std::int64_t
 /// The candidate of the sample template, possibly changed; the message where it is rejected.
 class CandidateTest : public ::testing::Test {
  protected:
+  BoundProblem bound(const Problem& problem) const {
+    return BoundProblem::bind(operation_, problem).value();
+  }
+
   Result<Candidate> make(const Configuration& point,
                          const Problem& problem = scale_problem(100, 256),
                          const DeviceProfile& profile = h200()) {
-    return make_candidate(template_, operation_, operation_.normalize(problem).value(), point,
-                          profile);
+    return make_candidate(template_, bound(problem), point, profile);
   }
 
   std::string rejection(std::string_view from, std::string_view to,
@@ -143,8 +146,8 @@ TEST_F(CandidateTest, OtherArchitecturesAndProblemsAreRefusedWithTheReason) {
   const Result<Candidate> odd = make(configuration(8, 2, 4), scale_problem(100, 255));
   ASSERT_FALSE(odd);
   EXPECT_EQ(odd.error().message, "scale/boxes applies when \"n % 8 == 0\": 7 != 0");
-  EXPECT_FALSE(applies(template_, operation_, scale_problem(100, 255), h200()));
-  EXPECT_TRUE(applies(template_, operation_, scale_problem(100, 256), h200()));
+  EXPECT_FALSE(applies(template_, bound(scale_problem(100, 255)), h200()));
+  EXPECT_TRUE(applies(template_, bound(scale_problem(100, 256)), h200()));
 }
 
 TEST_F(CandidateTest, ConfigurationMustBeAPointOfTheSpace) {
@@ -366,8 +369,7 @@ TEST_F(CandidateTest, ATensorMapIsLeftOutWhereItsConditionFails) {
 }
 
 TEST_F(CandidateTest, ReferencePlanPassesUnroundedOutputs) {
-  const Result<ExecutionPlan> plan =
-      make_reference_plan(operation_, scale_problem(100, 300), h200());
+  const Result<ExecutionPlan> plan = make_reference_plan(bound(scale_problem(100, 300)), h200());
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_EQ(plan->launches.size(), 1U);
   EXPECT_EQ(plan->launches[0].grid, (Extent3{2, 100, 1}));

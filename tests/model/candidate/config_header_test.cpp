@@ -13,7 +13,7 @@ class ConfigHeaderTest : public ::testing::Test {
                      const Problem& problem = scale_problem(100, 256)) {
     const Configuration point({{"ROWS", rows}, {"STAGES", stages}, {"GROUP", group}});
     const Result<Candidate> made =
-        make_candidate(template_, operation_, operation_.normalize(problem).value(), point, h200());
+        make_candidate(template_, BoundProblem::bind(operation_, problem).value(), point, h200());
     EXPECT_TRUE(made) << made.error().message;
     return config_header(*made);
   }
@@ -108,7 +108,8 @@ TEST_F(ConfigHeaderTest, ReasonsAreQuoted) {
 }
 
 TEST_F(ConfigHeaderTest, ReferenceSeesFlagsAndDtypesOnly) {
-  const std::string text = reference_config_header(operation_, scale_problem(100, 256, "fp32"));
+  const std::string text = reference_config_header(
+      BoundProblem::bind(operation_, scale_problem(100, 256, "fp32")).value());
   EXPECT_TRUE(has(text, "using dtype_t = float;"));
   EXPECT_TRUE(has(text, "constexpr int weight = 1;"));
   EXPECT_FALSE(has(text, " n ="));

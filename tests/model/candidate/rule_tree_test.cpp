@@ -21,13 +21,13 @@ bool refused_by_rule(const CandidateMaker& maker, std::int64_t point) {
 }
 
 /// Operations' examples, and products whose flags and odd sizes rule out other configurations.
-std::vector<Problem> problems_of(const Operation& operation) {
-  std::vector<Problem> problems{operation.normalize(operation.example).value()};
+std::vector<BoundProblem> problems_of(const Operation& operation) {
+  std::vector<BoundProblem> problems{BoundProblem::bind(operation, operation.example).value()};
   if (operation.name != "matmul") return problems;
   for (const char* text :
        {"matmul m=16 n=4096 k=4096 dtype=bf16", "matmul m=3 n=257 k=129 dtype=fp16",
         "matmul m=2048 n=14336 k=4096 dtype=bf16 bias=column activation=gelu_tanh"}) {
-    problems.push_back(operation.normalize(Problem::parse(text).value()).value());
+    problems.push_back(BoundProblem::bind(operation, Problem::parse(text).value()).value());
   }
   return problems;
 }
@@ -40,10 +40,10 @@ TEST(RuleTreeTest, FindsTheSamePointsInTheSameOrderAsLookingAtEach) {
   int obeyed = 0;
   for (const KernelTemplate& kernel_template : (*catalog)->templates()) {
     const Operation& operation = **(*catalog)->operation(kernel_template.operation);
-    for (const Problem& problem : problems_of(operation)) {
+    for (const BoundProblem& problem : problems_of(operation)) {
       SCOPED_TRACE(kernel_template.name + " for " + problem.text());
-      if (!applies(kernel_template, operation, problem, profile)) continue;
-      const CandidateMaker maker(kernel_template, operation, problem, profile);
+      if (!applies(kernel_template, problem, profile)) continue;
+      const CandidateMaker maker(kernel_template, problem, profile);
       const std::int64_t size = kernel_template.space.size();
       std::vector<std::int64_t> points;
       maker.add_obeying(0, size, points);

@@ -20,27 +20,27 @@ class AttentionContractTest : public ::testing::Test {
   const Operation& attention_ = *catalog().operation("attention").value();
 
   /// Of few sizes unless said: two sequences, four heads and two for k and v.
-  Result<Problem> named(std::string_view more, std::string_view sizes = "q_len=3 kv_len=5") const {
-    return attention_.normalize(
-        Problem::parse(concat("attention batch=2 heads=4 kv_heads=2 head_dim=16 ", sizes,
-                              " dtype=bf16 ", more))
-            .value());
+  Result<BoundProblem> named(std::string_view more,
+                             std::string_view sizes = "q_len=3 kv_len=5") const {
+    return BoundProblem::bind(
+        attention_, Problem::parse(concat("attention batch=2 heads=4 kv_heads=2 head_dim=16 ",
+                                          sizes, " dtype=bf16 ", more))
+                        .value());
   }
   std::string refusal(std::string_view more, std::string_view sizes = "q_len=3 kv_len=5") const {
-    const Result<Problem> problem = named(more, sizes);
+    const Result<BoundProblem> problem = named(more, sizes);
     return problem ? problem->text() : problem.error().message;
   }
   std::map<std::string, TensorShape> shapes(std::string_view more) const {
     const auto problem = named(more);
     EXPECT_TRUE(problem) << problem.error().message;
     std::map<std::string, TensorShape> by_name;
-    const std::vector<TensorShape> all = attention_.tensor_shapes(*problem).value();
-    for (const TensorShape& shape : all) by_name.emplace(shape.name, shape);
+    for (const TensorShape& shape : problem->shapes()) by_name.emplace(shape.name, shape);
     return by_name;
   }
   std::int64_t value(const Expression& expression, std::string_view more,
                      std::string_view sizes) const {
-    return expression.evaluate(attention_.scope(named(more, sizes).value())).value();
+    return expression.evaluate(named(more, sizes).value().scope()).value();
   }
 };
 
@@ -146,10 +146,10 @@ TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
 }
 
 TEST_F(AttentionContractTest, ScaleIsThatOfTheHeadUnlessGiven) {
-  const auto scalars = attention_.present_scalars(named("").value()).value();
+  const auto scalars = named("").value().scalars().value();
   ASSERT_EQ(scalars.size(), 1U);
   EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.25);
-  EXPECT_EQ(attention_.present_scalars(named("softcap=tanh").value())->size(), 2U);
+  EXPECT_EQ(named("softcap=tanh").value().scalars()->size(), 2U);
 }
 
 TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
@@ -157,13 +157,13 @@ TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
   for (const char* lengths : {"full", "kv", "ragged"}) {
     for (const char* more : {"", " cache=paged", " mask=window window=3 bias=alibi sink=head",
                              " layout=bhsd lse=base2 softcap=tanh"}) {
-      const Problem problem = named(concat("lengths=", lengths, more)).value();
-      const auto reference = make_reference_plan(attention_, problem, h200());
+      const BoundProblem problem = named(concat("lengths=", lengths, more)).value();
+      const auto reference = make_reference_plan(problem, h200());
       EXPECT_TRUE(reference) << reference.error().message;
       for (const std::string& kernel :
            {attention_.input_kernels->timing, attention_.input_kernels->exact,
             attention_.input_kernels->count, attention_.input_kernels->nan}) {
-        const auto inputs = make_input_plan(attention_, problem, kernel, h200());
+        const auto inputs = make_input_plan(problem, kernel, h200());
         EXPECT_TRUE(inputs) << inputs.error().message;
         EXPECT_NE(attention_.input_kernels->source.find(concat("void ", kernel, "(")),
                   std::string::npos);

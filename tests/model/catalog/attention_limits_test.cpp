@@ -20,19 +20,19 @@ class AttentionLimitsTest : public ::testing::Test {
  protected:
   static constexpr std::int64_t kMostInt32 = std::numeric_limits<std::int32_t>::max();
 
-  Problem problem(std::string_view text) const {
-    return *attention_.normalize(Problem::parse(concat("attention ", text, " dtype=bf16")).value());
+  static BoundProblem problem(std::string_view text) {
+    return *catalog().bind(Problem::parse(concat("attention ", text, " dtype=bf16")).value());
   }
 
   /// Calls visit(candidate) for all valid candidates of the templates that apply, and gives how
   /// many templates do.
   template <typename Visit>
-  int each(const Problem& of, const Visit& visit) const {
+  int each(const BoundProblem& of, const Visit& visit) const {
     int templates = 0;
     for (const KernelTemplate* made : catalog().templates_of("attention")) {
-      if (!applies(*made, attention_, of, profile_)) continue;
+      if (!applies(*made, of, profile_)) continue;
       ++templates;
-      for (const Candidate& candidate : valid_candidates(*made, attention_, of, profile_, 300)) {
+      for (const Candidate& candidate : valid_candidates(*made, of, profile_, 300)) {
         SCOPED_TRACE(concat(of.text(), ": ", candidate.id()));
         visit(candidate);
       }
@@ -40,7 +40,6 @@ class AttentionLimitsTest : public ::testing::Test {
     return templates;
   }
 
-  const Operation& attention_ = *catalog().operation("attention").value();
   const DeviceProfile profile_ = *find_profile("h200");
 };
 
@@ -54,7 +53,7 @@ TEST_F(AttentionLimitsTest, LargeCountsHavePlansInOneDimension) {
         "batch=1 heads=16 kv_heads=1 q_len=2097152 kv_len=1 head_dim=64",
         "batch=32 heads=64 kv_heads=8 q_len=1 kv_len=8192 head_dim=64 pages=1048576 lengths=kv "
         "cache=paged"}) {
-    const Problem large = problem(text);
+    const BoundProblem large = problem(text);
     const int templates = each(large, [&](const Candidate& candidate) {
       for (const LaunchPlan& launch : candidate.plan.launches) {
         EXPECT_EQ(launch.grid[1], 1U);
@@ -74,29 +73,27 @@ TEST_F(AttentionLimitsTest, LargeCountsHavePlansInOneDimension) {
       }
     });
     EXPECT_GT(templates, 0) << text;
-    const auto reference = make_reference_plan(attention_, large, profile_);
+    const auto reference = make_reference_plan(large, profile_);
     ASSERT_TRUE(reference) << reference.error().message;
     EXPECT_LE(reference->launches.front().grid[0], 65535U);
   }
 }
 
 TEST_F(AttentionLimitsTest, SizesAreCountedIn64Bits) {
-  const Problem pool =
+  const BoundProblem pool =
       problem("batch=1 heads=8 q_len=1 kv_len=4096 head_dim=128 cache=paged pages=1048576");
-  const auto shapes = attention_.tensor_shapes(pool);
-  ASSERT_TRUE(shapes) << shapes.error().message;
-  EXPECT_EQ((*shapes)[1].bytes(), std::int64_t{1} << 35);
-  const Problem square =
+  EXPECT_EQ(pool.shapes()[1].bytes(), std::int64_t{1} << 35);
+  const BoundProblem square =
       problem("batch=1 heads=32 q_len=4194304 kv_len=4194304 head_dim=128 mask=causal");
   const std::int64_t pairs = (std::int64_t{1} << 43) + (std::int64_t{1} << 21);
-  EXPECT_EQ(attention_.flops.evaluate(attention_.scope(square)).value(), 32 * 512 * pairs);
+  EXPECT_EQ(square.operation().flops.evaluate(square.scope()).value(), 32 * 512 * pairs);
 }
 
 // A tile of keys that is wider than a page consists of whole pages, and any other of a part of one.
 TEST_F(AttentionLimitsTest, NoTileOfKeysCrossesTheEndOfAPage) {
   for (const int page : {1, 5, 8, 24, 40, 64, 192, 1000}) {
     for (const char* queries : {"q_len=1", "q_len=300 mask=causal"}) {
-      const Problem paged =
+      const BoundProblem paged =
           problem(concat("batch=2 heads=8 kv_heads=2 ", queries,
                          " kv_len=2099 head_dim=64 lengths=kv cache=paged page=", page));
       const int templates = each(paged, [&](const Candidate& candidate) {

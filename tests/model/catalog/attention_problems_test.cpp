@@ -27,11 +27,10 @@ TEST(PairwiseRowsTest, EveryTwoValuesMeet) {
 
 class AttentionProblemsTest : public ::testing::Test {
  protected:
-  static std::vector<Problem> problems() {
-    const Operation& attention = *catalog().operation("attention").value();
-    std::vector<Problem> all;
+  static std::vector<BoundProblem> problems() {
+    std::vector<BoundProblem> all;
     for (const std::string& text : attention_problems()) {
-      const auto problem = attention.normalize(Problem::parse(text).value());
+      const auto problem = catalog().bind(Problem::parse(text).value());
       EXPECT_TRUE(problem) << text << ": " << problem.error().message;
       if (problem) all.push_back(*problem);
     }
@@ -41,17 +40,17 @@ class AttentionProblemsTest : public ::testing::Test {
 
 TEST_F(AttentionProblemsTest, AreFewOfAllPairs) {
   const Operation& attention = *catalog().operation("attention").value();
-  const std::vector<Problem> all = problems();
+  const std::vector<BoundProblem> all = problems();
   EXPECT_GE(all.size(), 350U);
   EXPECT_LE(all.size(), 450U);
   std::set<std::string> texts;
-  for (const Problem& problem : all) texts.insert(problem.text());
+  for (const BoundProblem& problem : all) texts.insert(problem.text());
   EXPECT_EQ(texts.size(), all.size()) << "some are given twice";
   std::set<std::vector<std::int64_t>> met;
   std::vector<std::string> names{"head_dim", "dtype"};
   for (const Flag& flag : attention.flags) names.push_back(flag.name);
-  for (const Problem& problem : all) {
-    const Scope scope = attention.scope(problem);
+  for (const BoundProblem& problem : all) {
+    const Scope& scope = problem.scope();
     for (std::size_t a = 0; a < names.size(); ++a) {
       for (std::size_t b = 0; b < a; ++b) {
         met.insert({static_cast<std::int64_t>(a), static_cast<std::int64_t>(b),
@@ -70,15 +69,14 @@ TEST_F(AttentionProblemsTest, AreFewOfAllPairs) {
 }
 
 TEST_F(AttentionProblemsTest, EachHasAKernelOnEveryArchitecture) {
-  const Operation& attention = *catalog().operation("attention").value();
   std::map<std::string, int> applied;
   for (const char* device : {"a100_80", "h200"}) {
     const DeviceProfile profile = *find_profile(device);
-    for (const Problem& problem : problems()) {
+    for (const BoundProblem& problem : problems()) {
       int kernels = 0;
       for (const KernelTemplate* made : catalog().templates_of("attention")) {
-        if (!applies(*made, attention, problem, profile)) continue;
-        const bool found = !valid_candidates(*made, attention, problem, profile, 1).empty();
+        if (!applies(*made, problem, profile)) continue;
+        const bool found = !valid_candidates(*made, problem, profile, 1).empty();
         kernels += found ? 1 : 0;
         applied[made->name] += found ? 1 : 0;
       }

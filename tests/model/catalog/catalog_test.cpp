@@ -56,6 +56,17 @@ TEST_F(CatalogTest, FoldersAreAddedToTheBuiltIns) {
   EXPECT_EQ((*catalog)->headers().back().name, "mine/header.cuh");
 }
 
+TEST_F(CatalogTest, BindsAProblemToItsOperation) {
+  const auto catalog = Catalog::load({dir_.path()});
+  ASSERT_TRUE(catalog) << catalog.error().message;
+  const Result<BoundProblem> bound = (*catalog)->bind(scale_problem(2, 8));
+  ASSERT_TRUE(bound) << bound.error().message;
+  EXPECT_EQ(&bound->operation(), *(*catalog)->operation("scale"));
+  EXPECT_EQ(bound->text(), "scale m=2 n=8 dtype=bf16");
+  EXPECT_EQ((*catalog)->bind(Problem::make("skale", {}, {})).error().code, ErrorCode::not_found);
+  EXPECT_EQ((*catalog)->bind(scale_problem(2, -8)).error().code, ErrorCode::invalid_argument);
+}
+
 TEST_F(CatalogTest, FilesBesideASourceAreItsHeaders) {
   write("scale/boxes/tile.cuh", "// tile");
   write("scale/boxes/plain.h", "// plain");

@@ -146,8 +146,8 @@ TEST_F(FragmentTest, AFailedRuleNamesTheFileInWhichItStands) {
   const KernelTemplate made = parse(kManifest).value();
   const auto refusal = [&](std::int64_t n, std::int64_t ahead) {
     const Configuration point({{"ROWS", 1}, {"AHEAD", ahead}, {"GROUP", 1}, {"LAST", 0}});
-    const Problem problem = operation_.normalize(scale_problem(64, n)).value();
-    return make_candidate(made, operation_, problem, point, h200()).error().message;
+    const BoundProblem problem = BoundProblem::bind(operation_, scale_problem(64, n)).value();
+    return make_candidate(made, problem, point, h200()).error().message;
   };
   EXPECT_EQ(refusal(2048, 1).substr(0, 31), "dir/include/mine/rows.json:18: ");
   EXPECT_EQ(refusal(64, 2).substr(0, 10), "m.json:8: ");
@@ -155,9 +155,9 @@ TEST_F(FragmentTest, AFailedRuleNamesTheFileInWhichItStands) {
 
 TEST_F(FragmentTest, CompilersAreToldTheFileByItsNameInTheFolder) {
   const KernelTemplate made = parse(kManifest).value();
-  const Problem problem = operation_.normalize(scale_problem(64, 64)).value();
+  const BoundProblem problem = BoundProblem::bind(operation_, scale_problem(64, 64)).value();
   const Candidate candidate =
-      make_candidate(made, operation_, problem, made.default_configuration, h200()).value();
+      make_candidate(made, problem, made.default_configuration, h200()).value();
   const std::string header = config_header(candidate);
   EXPECT_NE(header.find("#line 14 \"include/mine/rows.json\"\nconstexpr long long BYTES ="),
             std::string::npos);

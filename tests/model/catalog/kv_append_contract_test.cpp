@@ -103,12 +103,13 @@ TEST_F(KvAppendContractTest, EveryCombinationHasAReferenceAndItsInputs) {
   int planned = 0;
   for (const char* lengths : {"full", "kv", "ragged"}) {
     for (const char* more : {"", " cache=paged", " rope=k layout=bhsd", " rope=qk kv=fp8_e4m3"}) {
-      const Problem problem = named(concat("lengths=", lengths, more)).value();
-      const auto reference = make_reference_plan(append_, problem, h200());
+      const BoundProblem problem =
+          BoundProblem::bind(append_, named(concat("lengths=", lengths, more)).value()).value();
+      const auto reference = make_reference_plan(problem, h200());
       EXPECT_TRUE(reference) << reference.error().message;
       for (const std::string& kernel :
            {append_.input_kernels->timing, append_.input_kernels->exact}) {
-        const auto inputs = make_input_plan(append_, problem, kernel, h200());
+        const auto inputs = make_input_plan(problem, kernel, h200());
         EXPECT_TRUE(inputs) << inputs.error().message;
         ++planned;
       }

@@ -18,6 +18,10 @@
 namespace kernwright {
 namespace {
 
+BoundProblem bound(std::string_view text) {
+  return catalog().bind(Problem::parse(text).value()).value();
+}
+
 TEST(MatmulContractTest, AGatedMatmulHasTwoMatricesInB) {
   const Operation& matmul = *catalog().operation("matmul").value();
   const auto problem = [&](std::string_view flags) {
@@ -123,8 +127,7 @@ TEST(MatmulContractTest, AMatmulMayBeSplitIntoQKAndV) {
   EXPECT_EQ(matmul.flops.evaluate(scope).value(), 2 * 3 * 13 * 7);
   EXPECT_EQ(matmul.bytes.evaluate(scope).value(), 2 * (3 * 7 + 13 * 7 + 3 * 13 + 13));
   for (const char* flags : {"", " bias=column", " bias=column out=fp32"}) {
-    const auto whole = matmul.normalize(Problem::parse(concat(grouped, flags)).value()).value();
-    const auto form = unfused_form(catalog(), matmul, whole);
+    const auto form = unfused_form(catalog(), bound(concat(grouped, flags)));
     ASSERT_FALSE(form) << flags;
     EXPECT_NE(form.error().message.find("has no unfused form"), std::string::npos)
         << form.error().message;
@@ -133,14 +136,11 @@ TEST(MatmulContractTest, AMatmulMayBeSplitIntoQKAndV) {
 
 // By TMA only where no box has columns of two tensors.
 TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
-  const Operation& matmul = *catalog().operation("matmul").value();
   const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
   const auto aligned_widths = [&](std::string_view sizes) {
-    const Problem problem =
-        matmul.normalize(Problem::parse(concat("matmul m=4096 k=512 split=qkv ", sizes)).value())
-            .value();
+    const BoundProblem problem = bound(concat("matmul m=4096 k=512 split=qkv ", sizes));
     std::map<std::int64_t, std::set<std::int64_t>> of;
-    for (const Candidate& candidate : valid_candidates(made, matmul, problem, h200())) {
+    for (const Candidate& candidate : valid_candidates(made, problem, h200())) {
       of[*candidate.scope.find("ALIGNED_D")].insert(candidate.configuration.at("BN"));
     }
     return of;
@@ -159,10 +159,7 @@ TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
 }
 
 TEST(MatmulContractTest, AnUnfusedFormReadsWhatLiesApartAndWritesWhatDoesNot) {
-  const Operation& matmul = *catalog().operation("matmul").value();
-  const auto form = [&](std::string_view text) {
-    return unfused_form(catalog(), matmul, matmul.normalize(Problem::parse(text).value()).value());
-  };
+  const auto form = [](std::string_view text) { return unfused_form(catalog(), bound(text)); };
   const auto batch =
       form("matmul m=3 n=5 k=7 batch=2 lda=8 dtype=bf16 bias=column activation=silu");
   ASSERT_TRUE(batch) << batch.error().message;
@@ -177,12 +174,11 @@ TEST(MatmulContractTest, AnUnfusedFormReadsWhatLiesApartAndWritesWhatDoesNot) {
 
 // What each template takes of it, besides contiguous rows.
 TEST(MatmulContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
-  const Operation& matmul = *catalog().operation("matmul").value();
-  const auto takers = [&](std::string_view text) {
-    const Problem problem = matmul.normalize(Problem::parse(text).value()).value();
+  const auto takers = [](std::string_view text) {
+    const BoundProblem problem = bound(text);
     std::string names;
     for (const KernelTemplate* made : catalog().templates_of("matmul")) {
-      const bool valid = !valid_candidates(*made, matmul, problem, h200(), 1).empty();
+      const bool valid = !valid_candidates(*made, problem, h200(), 1).empty();
       if (valid) names += concat(names.empty() ? "" : " ", made->name.substr(7));
     }
     return names;
@@ -222,24 +218,19 @@ TEST(MatmulContractTest, Fp32IsMultipliedWhereTf32IsAllowed) {
 
 // Boxes of 128 bytes whatever the elements, and steps of as many.
 TEST(MatmulContractTest, BoxesOfMatmulsAreSpansOfTheSwizzle) {
-  const Operation& matmul = *catalog().operation("matmul").value();
   for (const char* name : {"matmul/persistent_wave", "matmul/skinny"}) {
     const KernelTemplate& made = *catalog().kernel_template(name).value();
     for (const char* types : {"dtype=bf16", "dtype=bf16 out=fp32", "dtype=fp8_e4m3 out=bf16",
                               "dtype=fp32 tf32=allow", "dtype=fp32 tf32=allow out=bf16"}) {
-      const Problem problem =
-          matmul
-              .normalize(
-                  Problem::parse(concat("matmul m=400 n=512 k=512 residual=add ", types)).value())
-              .value();
-      const std::vector<Candidate> candidates = valid_candidates(made, matmul, problem, h200());
+      const BoundProblem problem = bound(concat("matmul m=400 n=512 k=512 residual=add ", types));
+      const std::vector<Candidate> candidates = valid_candidates(made, problem, h200());
       EXPECT_FALSE(candidates.empty()) << name << ' ' << types;
       for (const Candidate& candidate : candidates) {
         for (const TensorMapPlan& map : candidate.plan.tensor_maps) {
           EXPECT_EQ(map.box[0] * byte_size(map.dtype), 128) << candidate.id() << ' ' << map.name;
           EXPECT_EQ(map.swizzle, 128) << candidate.id() << ' ' << map.name;
         }
-        EXPECT_EQ(candidate.scope.find("DEPTH").value() * byte_size(matmul.dtype(problem, "dtype")),
+        EXPECT_EQ(candidate.scope.find("DEPTH").value() * byte_size(problem.dtype("dtype")),
                   candidate.configuration.at("BK") * 2);
       }
     }
@@ -247,15 +238,10 @@ TEST(MatmulContractTest, BoxesOfMatmulsAreSpansOfTheSwizzle) {
 }
 
 TEST(MatmulContractTest, MatmulTemplatesCopyTheOperandAloneThatTmaCannotAddress) {
-  const Operation& matmul = *catalog().operation("matmul").value();
-  const auto copied = [&](const char* name, std::string_view pitches) {
+  const auto copied = [](const char* name, std::string_view pitches) {
     const KernelTemplate& made = *catalog().kernel_template(name).value();
-    const Problem problem =
-        matmul
-            .normalize(
-                Problem::parse(concat("matmul m=200 n=512 k=512 dtype=bf16", pitches)).value())
-            .value();
-    const std::vector<Candidate> first = valid_candidates(made, matmul, problem, h200(), 1);
+    const BoundProblem problem = bound(concat("matmul m=200 n=512 k=512 dtype=bf16", pitches));
+    const std::vector<Candidate> first = valid_candidates(made, problem, h200(), 1);
     if (first.empty()) return std::string("no candidate");
     const ExecutionPlan& plan = first.front().plan;
     std::string operands;

@@ -43,25 +43,25 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
 
   /// The operation's example, or with what is matched by bucket at 1 for a template of small sizes,
   /// or with the flag that the template is for, or with one such dim at 1.
-  Problem example() const {
-    const auto suits = [&](const Problem& problem) {
-      return applies(made_, operation_, problem, device()).has_value();
+  BoundProblem example() const {
+    const BoundProblem plain = BoundProblem::bind(operation_, operation_.example).value();
+    const auto suits = [&](const BoundProblem& problem) {
+      return applies(made_, problem, device()).has_value();
     };
-    if (suits(operation_.example)) return operation_.example;
-    Problem small = with_buckets_over(operation_.example.dims().front().second);
-    if (suits(small)) return small;
+    if (suits(plain)) return plain;
+    std::vector<Problem> others{with_buckets_over(operation_.example.dims().front().second)};
     for (const Flag& flag : operation_.flags) {
       for (const std::string& value : flag.values) {
-        const auto problem = operation_.normalize(operation_.example.with(flag.name, value));
-        if (problem && suits(*problem)) return *problem;
+        others.push_back(operation_.example.with(flag.name, value));
       }
     }
-    for (const Problem& flat : with_one_bucket_at_one(1)) {
-      const auto problem = operation_.normalize(flat);
+    for (const Problem& flat : with_one_bucket_at_one(1)) others.push_back(flat);
+    for (const Problem& other : others) {
+      const auto problem = BoundProblem::bind(operation_, other);
       if (problem && suits(*problem)) return *problem;
     }
     ADD_FAILURE() << GetParam() << " applies to no variation of the example";
-    return operation_.example;
+    return plain;
   }
 
   /// The example with every dim that is matched by bucket divided by `divisor`.
@@ -94,7 +94,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
 
   /// Problems that between them reach every value: the example, smaller and odd ones, in every
   /// dtype and with every flag.
-  std::vector<Problem> problems() const {
+  std::vector<BoundProblem> problems() const {
     std::vector<Problem> shapes{operation_.example};
     for (const std::int64_t divisor : {16, 32, 64, 128, 256, 512, 17, 19, 22, 25, 29, 52}) {
       shapes.push_back(with_buckets_over(divisor));
@@ -129,16 +129,19 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
     flat.front().second *= 16;
     flat.back().second = std::max<std::int64_t>(flat.back().second / 16, 1);
     shapes.push_back(Problem::make(operation_.name, flat, operation_.example.flags()));
-    std::vector<Problem> all;
-    // Some values go with others alone: nothing but a rule of the operation may refuse them.
+    std::vector<BoundProblem> all;
+    // Some values go with others alone, and some sizes leave a tensor without elements: nothing but
+    // a rule of the operation or a tensor's extent may refuse a problem.
     const auto add = [&](const Problem& problem) {
-      const Result<Problem> normalized = operation_.normalize(problem);
-      if (normalized) {
-        all.push_back(*normalized);
-      } else {
-        EXPECT_NE(normalized.error().message.find(operation_.name + ": rule \""), std::string::npos)
-            << normalized.error().message;
+      const Result<BoundProblem> bound = BoundProblem::bind(operation_, problem);
+      if (bound) {
+        all.push_back(*bound);
+        return;
       }
+      const std::string& why = bound.error().message;
+      EXPECT_TRUE(why.find(operation_.name + ": rule \"") != std::string::npos ||
+                  why.find(": extent \"") != std::string::npos)
+          << why;
     };
     for (const Problem& shape : shapes) add(shape);
     for (const Problem& shape : shapes) {
@@ -157,7 +160,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
 
 TEST_P(TemplateContractTest, DefaultIsValidForTheExample) {
   const Result<Candidate> made =
-      make_candidate(made_, operation_, example(), made_.default_configuration, device());
+      make_candidate(made_, example(), made_.default_configuration, device());
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_FALSE(made->plan.launches.empty());
 }
@@ -172,10 +175,10 @@ TEST_P(TemplateContractTest, EveryValueReachesAValidCandidate) {
     return std::all_of(missing.begin(), missing.end(),
                        [](const auto& values) { return values.second.empty(); });
   };
-  for (const Problem& problem : problems()) {
+  for (const BoundProblem& problem : problems()) {
     if (all_reached()) break;
-    if (!applies(made_, operation_, problem, profile)) continue;
-    const CandidateMaker maker(made_, operation_, problem, profile);
+    if (!applies(made_, problem, profile)) continue;
+    const CandidateMaker maker(made_, problem, profile);
     std::vector<std::int64_t> points;
     maker.add_obeying(0, made_.space.size(), points);
     for (const std::int64_t number : points) {
@@ -196,9 +199,8 @@ TEST_P(TemplateContractTest, EveryValueReachesAValidCandidate) {
 TEST_P(TemplateContractTest, RuntimeParametersAreNotPasted) {
   const DeviceProfile profile = device();
   std::map<std::string, std::string> header_of;  // by the compile-time values
-  const Problem problem = example();
-  const std::vector<Candidate> candidates =
-      valid_candidates(made_, operation_, problem, profile, 64);
+  const BoundProblem problem = example();
+  const std::vector<Candidate> candidates = valid_candidates(made_, problem, profile, 64);
   EXPECT_FALSE(candidates.empty());
   for (const Candidate& candidate : candidates) {
     std::string key;
@@ -236,10 +238,14 @@ TEST(SourceContractTest, NoMaximumOrMinimumDropsANan) {
   EXPECT_GT(sources, 40);
 }
 
+BoundProblem example_of(const Operation& operation) {
+  return BoundProblem::bind(operation, operation.example).value();
+}
+
 TEST(OperationContractTest, ReferencePlansTheExample) {
   ASSERT_FALSE(catalog().operations().empty());
   for (const Operation& operation : catalog().operations()) {
-    const Result<ExecutionPlan> plan = make_reference_plan(operation, operation.example, h200());
+    const Result<ExecutionPlan> plan = make_reference_plan(example_of(operation), h200());
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_TRUE(defines_kernel(operation.reference_source, operation.reference.kernel))
         << operation.reference.kernel;
@@ -248,7 +254,7 @@ TEST(OperationContractTest, ReferencePlansTheExample) {
 
 TEST(OperationContractTest, FlopsBytesAndReductionAreKnown) {
   for (const Operation& operation : catalog().operations()) {
-    const Scope scope = operation.scope(operation.example);
+    const Scope scope = example_of(operation).scope();
     EXPECT_GT(operation.flops.evaluate(scope).value(), 0) << operation.name;
     EXPECT_GT(operation.bytes.evaluate(scope).value(), 0) << operation.name;
     if (operation.tolerance.reduction) {
@@ -261,7 +267,7 @@ TEST(OperationContractTest, SomeTemplateTakesTheExample) {
   for (const Operation& operation : catalog().operations()) {
     bool taken = false;
     for (const KernelTemplate* made : catalog().templates_of(operation.name)) {
-      taken = taken || applies(*made, operation, operation.example, h200()).has_value();
+      taken = taken || applies(*made, example_of(operation), h200()).has_value();
     }
     EXPECT_TRUE(taken) << operation.name;
   }
@@ -292,16 +298,16 @@ TEST(OperationContractTest, UnfusedFormsFitTogether) {
   for (const Operation& operation : catalog().operations()) {
     std::set<std::size_t> used;
     for (const Problem& problem : combinations(operation)) {
-      const Result<Problem> normalized = operation.normalize(problem);
-      if (!normalized) continue;
-      const Result<UnfusedForm> form = unfused_form(catalog(), operation, *normalized);
+      const Result<BoundProblem> bound = BoundProblem::bind(operation, problem);
+      if (!bound) continue;
+      const Result<UnfusedForm> form = unfused_form(catalog(), *bound);
       if (!form) {
         EXPECT_EQ(form.error().code, ErrorCode::not_found) << form.error().message;
         continue;
       }
       for (std::size_t i = 0; i < operation.unfused.size(); ++i) {
         const std::optional<Expression>& when = operation.unfused[i].when;
-        if (!when || *when->evaluate(operation.scope(*normalized)) != 0) used.insert(i);
+        if (!when || *when->evaluate(bound->scope()) != 0) used.insert(i);
       }
     }
     EXPECT_EQ(used.size(), operation.unfused.size()) << operation.name << ": a step never occurs";
@@ -310,10 +316,8 @@ TEST(OperationContractTest, UnfusedFormsFitTogether) {
 
 TEST(OperationContractTest, UnfusedFormsAreTheKernelsThatOneWouldWrite) {
   const auto kernels = [](const std::string& text) {
-    const Problem problem = Problem::parse(text).value();
-    const Operation& operation = *catalog().operation(problem.operation()).value();
     const Result<UnfusedForm> form =
-        unfused_form(catalog(), operation, operation.normalize(problem).value());
+        unfused_form(catalog(), catalog().bind(Problem::parse(text).value()).value());
     if (!form) return std::vector<std::string>{form.error().message};
     std::vector<std::string> texts;
     for (const UnfusedKernel& kernel : form->kernels) texts.push_back(kernel.problem.text());

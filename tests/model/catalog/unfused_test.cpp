@@ -78,7 +78,8 @@ class UnfusedFormTest : public ::testing::Test {
     if (!catalog) return catalog.error();
     catalog_ = *std::move(catalog);
     const Operation& twice = *catalog_->operation("twice").value();
-    return unfused_form(*catalog_, twice, twice.normalize(Problem::parse(problem).value()).value());
+    return unfused_form(*catalog_,
+                        BoundProblem::bind(twice, Problem::parse(problem).value()).value());
   }
   std::string refusal(std::string_view from, std::string_view to,
                       const std::string& problem = kProblem) {

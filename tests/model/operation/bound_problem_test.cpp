@@ -14,6 +14,10 @@ TEST(BoundProblemTest, IsNormalisedWithItsNamesAndTensors) {
   EXPECT_EQ(&bound->operation(), &operation);
   EXPECT_EQ(bound->text(), operation.normalize(operation.example)->text());
   EXPECT_EQ(bound->scope().find("m"), 64);
+  EXPECT_EQ(bound->size(operation.dims[1]), 256);
+  EXPECT_EQ(bound->dtype("dtype"), DType::bf16);
+  EXPECT_EQ(bound->scalars()->size(), 1U);
+  EXPECT_FALSE(bound->takes_function());
   const auto shapes = operation.tensor_shapes(bound->problem());
   ASSERT_TRUE(shapes);
   ASSERT_EQ(bound->shapes().size(), shapes->size());

@@ -152,9 +152,9 @@ TEST(OperationTest, AScalarMayBeAnInt64) {
                R"("dtype": "int64", "default": 5000000000, "when": "weight == weight_none"})"),
       "o.json", "");
   ASSERT_TRUE(operation) << operation.error().message;
-  const Problem without =
-      operation->normalize(Problem::parse("scale m=1 n=2 dtype=bf16").value()).value();
-  const auto plan = make_reference_plan(*operation, without, *find_profile("h200")).value();
+  const BoundProblem without =
+      BoundProblem::bind(*operation, Problem::parse("scale m=1 n=2 dtype=bf16").value()).value();
+  const auto plan = make_reference_plan(without, *find_profile("h200")).value();
   EXPECT_EQ(plan.launches[0].arguments.back().kind, ArgumentKind::int64);
   EXPECT_EQ(plan.launches[0].arguments.back().value, 5'000'000'000);
 }
@@ -211,7 +211,8 @@ TEST(OperationTest, AScalarMayBeOfSomeProblemsAlone) {
 
   const DeviceProfile profile = *find_profile("h200");
   const auto last_argument = [&](const Problem& problem) {
-    return make_reference_plan(*operation, problem, profile).value().launches[0].arguments.back();
+    const BoundProblem bound = BoundProblem::bind(*operation, problem).value();
+    return make_reference_plan(bound, profile).value().launches[0].arguments.back();
   };
   EXPECT_EQ(last_argument(with).kind, ArgumentKind::scalar);
   // A kernel gets the default's bits where the problem does not take the scalar.
@@ -413,7 +414,8 @@ TEST(OperationTest, KernelsOfItsOwnMayDrawTheInputs) {
   EXPECT_EQ(shapes[0].draw.kind, DrawKind::kernel);
   EXPECT_FALSE(shapes[0].always);
 
-  const auto plan = make_input_plan(*operation, scale_problem(2, 3), kernels.exact, h200());
+  const auto plan = make_input_plan(BoundProblem::bind(*operation, scale_problem(2, 3)).value(),
+                                    kernels.exact, h200());
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_EQ(plan->launches.size(), 1U);
   EXPECT_EQ(plan->launches[0].kernel, "of_bits");

@@ -26,9 +26,8 @@ class UserFunctionTest : public ::testing::Test {
 
   static const Operation& matmul(const Catalog& catalog) { return **catalog.operation("matmul"); }
 
-  static Result<Problem> normalized(const Catalog& catalog, std::string_view more) {
-    return matmul(catalog).normalize(
-        *Problem::parse(concat("matmul m=8 n=8 k=8 dtype=bf16 ", more)));
+  static Result<BoundProblem> bound(const Catalog& catalog, std::string_view more) {
+    return catalog.bind(*Problem::parse(concat("matmul m=8 n=8 k=8 dtype=bf16 ", more)));
   }
 
   ScopedTempDir folder_;
@@ -90,33 +89,33 @@ TEST_F(UserFunctionTest, TwoFilesOfOneNameAreRefusedWithBothPlaces) {
 TEST_F(UserFunctionTest, AProblemsKeyHasTheDigestWhateverTheFunctionIsCalled) {
   const std::string digest = digest_of(kSource).hex();
   const auto catalog = *Catalog::load({}, {write("clamp.cu", kSource), write("other.cu", "//")});
-  const Result<Problem> named = normalized(*catalog, "epilogue=clamp");
+  const Result<BoundProblem> named = bound(*catalog, "epilogue=clamp");
   ASSERT_TRUE(named) << named.error().message;
   EXPECT_EQ(named->text(), concat("matmul m=8 n=8 k=8 dtype=bf16 epilogue=", digest));
-  EXPECT_EQ(*normalized(*catalog, concat("epilogue=", digest)), *named);
-  EXPECT_NE(*normalized(*catalog, "epilogue=other"), *named);
-  EXPECT_EQ(normalized(*catalog, "epilogue=none")->text(), "matmul m=8 n=8 k=8 dtype=bf16");
-  EXPECT_EQ(normalized(*catalog, "epilogue=clip").error().message,
+  EXPECT_EQ(bound(*catalog, concat("epilogue=", digest))->text(), named->text());
+  EXPECT_NE(bound(*catalog, "epilogue=other")->text(), named->text());
+  EXPECT_EQ(bound(*catalog, "epilogue=none")->text(), "matmul m=8 n=8 k=8 dtype=bf16");
+  EXPECT_EQ(bound(*catalog, "epilogue=clip").error().message,
             "matmul: epilogue=clip is no function that was given, those are clamp, other");
   // What is compiled and in a cache needs no file.
   const auto empty = *Catalog::load({});
-  EXPECT_EQ(normalized(*empty, concat("epilogue=", digest))->text(), named->text());
-  EXPECT_FALSE(normalized(*empty, "epilogue=clamp"));
+  EXPECT_EQ(bound(*empty, concat("epilogue=", digest))->text(), named->text());
+  EXPECT_FALSE(bound(*empty, "epilogue=clamp"));
 }
 
 TEST_F(UserFunctionTest, AnOperationKnowsWhatItsProblemsBringAlong) {
   const auto catalog = *Catalog::load({}, {write("clamp.cu", kSource)});
   const Operation& operation = matmul(*catalog);
-  const Problem bare = *normalized(*catalog, ""), with = *normalized(*catalog, "epilogue=clamp");
+  const BoundProblem bare = *bound(*catalog, ""), with = *bound(*catalog, "epilogue=clamp");
   const Flag& flag = operation.flags.back();
   ASSERT_TRUE(flag.is_function()) << flag.name;
-  EXPECT_FALSE(operation.takes_function(bare));
-  EXPECT_TRUE(operation.takes_function(with));
-  EXPECT_EQ(operation.function(bare, flag), nullptr);
-  EXPECT_EQ(operation.function(with, flag)->name, "clamp");
-  EXPECT_EQ(operation.scope(bare).find("epilogue"), operation.scope(bare).find("epilogue_none"));
-  EXPECT_NE(operation.scope(with).find("epilogue"), operation.scope(with).find("epilogue_none"));
-  EXPECT_NE(unfused_form(*catalog, operation, *normalized(*catalog, "epilogue=clamp bias=column"))
+  EXPECT_FALSE(bare.takes_function());
+  EXPECT_TRUE(with.takes_function());
+  EXPECT_EQ(bare.function(flag), nullptr);
+  EXPECT_EQ(with.function(flag)->name, "clamp");
+  EXPECT_EQ(bare.scope().find("epilogue"), bare.scope().find("epilogue_none"));
+  EXPECT_NE(with.scope().find("epilogue"), with.scope().find("epilogue_none"));
+  EXPECT_NE(unfused_form(*catalog, *bound(*catalog, "epilogue=clamp bias=column"))
                 .error()
                 .message.find("no other kernel takes a function"),
             std::string::npos);
@@ -126,7 +125,7 @@ TEST_F(UserFunctionTest, TheHeaderDeclaresTheFunctionAndIncludesItsSource) {
   const auto catalog =
       *Catalog::load({}, {write("clamp.cu", kSource), write("cap.ltoir", "bytes")});
   const auto header = [&](std::string_view more) {
-    return reference_config_header(matmul(*catalog), *normalized(*catalog, more));
+    return reference_config_header(*bound(*catalog, more));
   };
   const std::string declaration =
       "__device__ float kernwright_epilogue(float value, int row, int column);\n";

@@ -12,7 +12,7 @@ namespace {
 class BuilderTest : public SiteFixture {
  protected:
   const Candidate candidate_ =
-      *site_.candidate(vector_add(4096, DType::bf16), "vector_add/vectorized", {});
+      *site_.candidate(*site_.bind(vector_add(4096, DType::bf16)), "vector_add/vectorized", {});
 };
 
 TEST_F(BuilderTest, WhatWasBuiltIsStoredForTheNext) {

@@ -17,8 +17,7 @@ class SweepReportTest : public ::testing::Test {
 
   void set_shape(const std::string& text) {
     record_.key.problem = text;
-    const Problem problem = Problem::parse(text).value();
-    record_.roofline_us = roofline_us(operation(), problem, profile_);
+    record_.roofline_us = roofline_us(problem(), profile_);
     record_.winner.measurement = {{2 * record_.roofline_us}};
     record_.winner.launch_gap_us = 0.01 * record_.roofline_us;
     record_.trust = Trust::a;
@@ -28,8 +27,10 @@ class SweepReportTest : public ::testing::Test {
     record_.baseline.emplace();
     record_.baseline->slowdown = {0.2, 0.19, 0.21};
   }
-  const Operation& operation() const { return *catalog_->operation("matmul").value(); }
-  ReportRow row() const { return report_row(record_, operation(), profile_); }
+  BoundProblem problem() const {
+    return catalog_->bind(Problem::parse(record_.key.problem).value()).value();
+  }
+  ReportRow row() const { return report_row(record_, problem(), profile_); }
 
   std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
   DeviceProfile profile_ = find_profile("h200").value();

@@ -426,7 +426,7 @@ TEST_F(OwnTemplateTest, FailuresOfASessionThatEndsInAnErrorAreKept) {
 TEST_F(OwnTemplateTest, CompilesAConfigurationWithoutTuning) {
   const auto core = open();
   const Result<Candidate> candidate =
-      core->site().candidate(problem_, "scale/plain", {{"THREADS", 128}});
+      core->site().candidate(*core->bind(problem_), "scale/plain", {{"THREADS", 128}});
   ASSERT_TRUE(candidate) << candidate.error().message;
   const Result<Artifact> first = core->builder().build(*candidate);
   ASSERT_TRUE(first) << first.error().message;

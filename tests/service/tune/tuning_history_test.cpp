@@ -41,7 +41,7 @@ class TuningHistoryTest : public ::testing::Test {
     Answers answers;
     answers.records = std::move(known);
     answers.decisions = std::move(decisions);
-    from.add_to(options, **catalog_->operation("vector_add"), answers);
+    from.add_to(options, *catalog_->bind(vector_add(4096, DType::bf16)), answers);
     return options;
   }
 

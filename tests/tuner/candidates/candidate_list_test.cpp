@@ -18,10 +18,8 @@ namespace {
 
 class ShippedCandidatesTest : public ::testing::Test {
  protected:
-  const Candidate& standard(std::string_view text) {
-    const Problem problem = Problem::parse(text).value();
-    const Operation& operation = *catalog_->operation(problem.operation()).value();
-    list_ = enumerate_candidates(*catalog_, operation, operation.normalize(problem).value(),
+  const Candidate& default_candidate(std::string_view text) {
+    list_ = enumerate_candidates(*catalog_, catalog_->bind(Problem::parse(text).value()).value(),
                                  find_profile("h200").value())
                 .value();
     return list_.candidates[list_.default_index];
@@ -33,7 +31,7 @@ class ShippedCandidatesTest : public ::testing::Test {
 };
 
 TEST_F(ShippedCandidatesTest, ATemplateStandsWithItsDefaultWhereThatIsValid) {
-  const Candidate& candidate = standard("matmul m=4096 n=6144 k=4096 dtype=bf16");
+  const Candidate& candidate = default_candidate("matmul m=4096 n=6144 k=4096 dtype=bf16");
   EXPECT_EQ(candidate.kernel_template->name, "matmul/persistent_wave");
   EXPECT_EQ(candidate.configuration, candidate.kernel_template->default_configuration);
 }
@@ -43,7 +41,7 @@ TEST_F(ShippedCandidatesTest, ATemplateStandsWithItsDefaultWhereThatIsValid) {
 TEST_F(ShippedCandidatesTest, ATemplateWhoseDefaultIsNotValidStandsWithItsNearest) {
   for (const std::string_view problem : {"matmul m=2047 n=6145 k=4095 dtype=bf16",
                                          "matmul m=4096 n=4096 k=4096 dtype=fp8_e4m3 out=bf16"}) {
-    const Candidate& candidate = standard(problem);
+    const Candidate& candidate = default_candidate(problem);
     EXPECT_EQ(candidate.kernel_template->name, "matmul/persistent_wave") << problem;
     EXPECT_NE(candidate.configuration, candidate.kernel_template->default_configuration);
     EXPECT_GE(candidate.configuration.at("BM") * candidate.configuration.at("BN"), 128 * 128)
@@ -54,10 +52,8 @@ TEST_F(ShippedCandidatesTest, ATemplateWhoseDefaultIsNotValidStandsWithItsNeares
 TEST(CandidateListTest, AGpuThatNoTemplateIsMadeForIsToldOf) {
   const auto catalog = Catalog::load({}).value();
   const auto told = [&](std::string_view text, const char* sku) {
-    const Problem problem = Problem::parse(text).value();
-    const Operation& operation = *catalog->operation(problem.operation()).value();
     const auto list = enumerate_candidates(
-        *catalog, operation, operation.normalize(problem).value(), find_profile(sku).value());
+        *catalog, catalog->bind(Problem::parse(text).value()).value(), find_profile(sku).value());
     EXPECT_TRUE(list) << list.error().message;
     for (const std::string& note : list.value().notes) {
       if (note.find("is made for") != std::string::npos) return note;
@@ -91,7 +87,7 @@ class WideSpaceTest : public ::testing::Test {
     catalog_ = std::move(loaded).value();
     const Operation& operation = *catalog_->operation("toy").value();
     auto found =
-        enumerate_candidates(*catalog_, operation, operation.normalize(operation.example).value(),
+        enumerate_candidates(*catalog_, BoundProblem::bind(operation, operation.example).value(),
                              find_profile("h200").value());
     EXPECT_TRUE(found) << found.error().message;
     list_ = std::move(found).value();

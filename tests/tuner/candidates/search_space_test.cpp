@@ -20,12 +20,7 @@ class SearchSpaceTest : public ::testing::Test {
 
   ToyCatalog catalog_;
   DeviceProfile profile_ = find_profile("h200").value();
-  const Operation& operation_ = *(*catalog_).operation("toy").value();
-  CandidateList list_ =
-      enumerate_candidates(
-          *catalog_, operation_,
-          operation_.normalize(Problem::parse("toy n=64 dtype=fp32").value()).value(), profile_)
-          .value();
+  CandidateList list_ = enumerate_candidates(*catalog_, catalog_.problem(64), profile_).value();
 };
 
 TEST_F(SearchSpaceTest, TakesTheListAsItIs) {

@@ -34,7 +34,7 @@ class WarmStartsTest : public ::testing::Test {
   }
   std::vector<std::int64_t> found_values() const {
     std::vector<std::int64_t> values;
-    for (const Choice& choice : find_warm_starts(operation(), key_, runs())) {
+    for (const Choice& choice : find_warm_starts(bound(key_.problem), key_, runs())) {
       values.push_back(choice.configuration.at("BM"));
     }
     return values;
@@ -47,7 +47,9 @@ class WarmStartsTest : public ::testing::Test {
     }
     return runs;
   }
-  const Operation& operation() const { return *catalog_->operation("matmul").value(); }
+  BoundProblem bound(std::string_view text) const {
+    return catalog_->bind(Problem::parse(text).value()).value();
+  }
 
   std::shared_ptr<const Catalog> catalog_ = Catalog::load({}).value();
   RecordKey key_ = record(problem(4096), 0).key;
@@ -58,20 +60,18 @@ class WarmStartsTest : public ::testing::Test {
 
 TEST_F(WarmStartsTest, DistanceIsTheNormOfTheLogRatios) {
   const auto at = [](const std::string& text) { return Problem::parse(text).value(); };
-  EXPECT_EQ(neighbour_distance(operation(), at(problem(4096)), at(problem(4096))), 0);
-  EXPECT_EQ(neighbour_distance(operation(), at(problem(4096)), at(problem(512))), 3);
-  EXPECT_NEAR(*neighbour_distance(operation(), at(problem(4096)), at(problem(8192, 2048))),
-              std::sqrt(2), 1e-12);
-  EXPECT_EQ(neighbour_distance(operation(), at(problem(4096)),
-                               at("matmul m=4096 n=4096 k=4096 dtype=fp16")),
+  EXPECT_EQ(neighbour_distance(bound(problem(4096)), at(problem(4096))), 0);
+  EXPECT_EQ(neighbour_distance(bound(problem(4096)), at(problem(512))), 3);
+  EXPECT_NEAR(*neighbour_distance(bound(problem(4096)), at(problem(8192, 2048))), std::sqrt(2),
+              1e-12);
+  EXPECT_EQ(neighbour_distance(bound(problem(4096)), at("matmul m=4096 n=4096 k=4096 dtype=fp16")),
             std::nullopt);
 }
 
 TEST_F(WarmStartsTest, AFlagThatDiffersCountsOne) {
-  const Operation& rmsnorm = *catalog_->operation("rmsnorm").value();
-  const auto a = Problem::parse("rmsnorm rows=64 columns=4096 dtype=fp16").value();
-  EXPECT_EQ(neighbour_distance(rmsnorm, a, a.with("weight", "scale")), 0) << "the default";
-  EXPECT_EQ(neighbour_distance(rmsnorm, a, a.with("weight", "none")), 1);
+  const BoundProblem a = bound("rmsnorm rows=64 columns=4096 dtype=fp16");
+  EXPECT_EQ(neighbour_distance(a, a.problem().with("weight", "scale")), 0) << "the default";
+  EXPECT_EQ(neighbour_distance(a, a.problem().with("weight", "none")), 1);
 }
 
 TEST_F(WarmStartsTest, NearestFirstAndWinnersBeforeTies) {
@@ -95,7 +95,7 @@ TEST_F(WarmStartsTest, FiveNeighboursAndEightChoicesAtMostEachOnce) {
 TEST_F(WarmStartsTest, OtherSkusComeLastFourAtMost) {
   records_ = {record(problem(4096), 7, "a100_80"), record(problem(64), 1)};
   for (int tie = 1; tie <= 6; ++tie) records_[0].runners_up.push_back(ranked(10 + tie, true));
-  const auto found = find_warm_starts(operation(), key_, runs());
+  const auto found = find_warm_starts(bound(key_.problem), key_, runs());
   ASSERT_EQ(found.size(), 5U);
   EXPECT_EQ(found[0].configuration.at("BM"), 1);
   EXPECT_EQ(found[1].configuration.at("BM"), 7);

@@ -7,10 +7,7 @@ namespace {
 
 std::optional<DrawKind> exact_for(std::string_view text) {
   static const auto catalog = Catalog::load({}).value();
-  const Problem problem = Problem::parse(text).value();
-  const Operation& operation = *catalog->operation(problem.operation()).value();
-  const Problem normalized = operation.normalize(problem).value();
-  return exact_draw(operation, normalized, operation.tensor_shapes(normalized).value());
+  return exact_draw(catalog->bind(Problem::parse(text).value()).value());
 }
 
 TEST(ExactDistributionTest, SmallIntegersWhereSumsAndResultsStayExact) {
@@ -38,18 +35,16 @@ TEST(ExactDistributionTest, AKernelOfTheOperationWhereItHasOne) {
 
 TEST(ErrorBoundTest, KnowsAnIntermediateThatIsRounded) {
   const auto catalog = Catalog::load({}).value();
-  const Operation& attention = *catalog->operation("attention").value();
-  const Problem problem =
-      attention
-          .normalize(Problem::parse("attention batch=1 heads=1 q_len=8 kv_len=8 head_dim=64 "
-                                    "dtype=bf16 lse=natural")
-                         .value())
+  const BoundProblem problem =
+      catalog
+          ->bind(Problem::parse("attention batch=1 heads=1 q_len=8 kv_len=8 head_dim=64 "
+                                "dtype=bf16 lse=natural")
+                     .value())
           .value();
-  const auto shapes = attention.tensor_shapes(problem).value();
-  const ErrorBound o = error_bound(attention, problem, shapes, shapes[3]);
+  const ErrorBound o = error_bound(problem, problem.shapes()[3]);
   EXPECT_DOUBLE_EQ(o.accumulate_unit, 8 * 8 * 0x1p-22 + 2 * 0x1p-8);
   EXPECT_FALSE(o.infinite);
-  const ErrorBound lse = error_bound(attention, problem, shapes, shapes[4]);
+  const ErrorBound lse = error_bound(problem, problem.shapes()[4]);
   EXPECT_DOUBLE_EQ(lse.accumulate_unit, 8 * 8 * 0x1p-22);
   EXPECT_TRUE(lse.infinite);
 }

@@ -61,9 +61,8 @@ class ExaminerGpuTest : public GpuWorld {
     ASSERT_TRUE(publish_file(directory_ / "vector_add/faulty/kernel.cu", kFaulty));
     ASSERT_TRUE(publish_file(directory_ / "vector_add/faulty/manifest.json", kManifest));
     ASSERT_NO_FATAL_FAILURE(load_catalog({directory_.path()}));
-    problem_ = normalized("vector_add n=50000 dtype=bf16");
-    auto list =
-        enumerate_candidates(*catalog_, operation("vector_add"), problem_, device_->profile());
+    problem_ = bound("vector_add n=50000 dtype=bf16");
+    auto list = enumerate_candidates(*catalog_, *problem_, device_->profile());
     ASSERT_TRUE(list) << list.error().message;
     list_ = std::move(list).value();
   }
@@ -76,7 +75,7 @@ class ExaminerGpuTest : public GpuWorld {
                          });
   }
   void open(bool disposable = false) {
-    auto runner = open_runner(problem_, 1, disposable);
+    auto runner = open_runner(*problem_, 1, disposable);
     ASSERT_TRUE(runner) << runner.error().message;
     runner_ = std::move(runner).value();
   }
@@ -97,7 +96,7 @@ class ExaminerGpuTest : public GpuWorld {
   }
 
   ScopedTempDir directory_;
-  Problem problem_;
+  std::optional<BoundProblem> problem_;
   CandidateList list_;
   std::unique_ptr<Runner> runner_;
 };
@@ -157,8 +156,7 @@ TEST_F(ExaminerGpuTest, AStrayReadEndsAtAnUnmappedPage) {
 
 TEST_F(ExaminerGpuTest, AReplayIsExaminedWithItsTwin) {
   DeviceRunnerOptions options;  // cold: several sets
-  auto runner = open_device_runner(*device_, *ops_, operation("vector_add"), problem_, *catalog_,
-                                   *pool_, options);
+  auto runner = open_device_runner(*device_, *ops_, *problem_, *catalog_, *pool_, options);
   ASSERT_TRUE(runner) << runner.error().message;
   runner_ = std::move(runner).value();
   const Runner::Id id = prepare(0);

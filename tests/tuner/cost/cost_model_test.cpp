@@ -15,20 +15,13 @@ namespace {
 
 class CostModelTest : public ::testing::Test {
  protected:
-  const Operation& operation(const Problem& problem) const {
-    return *catalog_->operation(problem.operation()).value();
+  BoundProblem bound(std::string_view text) const {
+    return catalog_->bind(Problem::parse(text).value()).value();
   }
   CandidateList enumerate(std::string_view text, std::string_view sku = "h200") const {
-    const Problem problem = Problem::parse(text).value();
-    return enumerate_candidates(*catalog_, operation(problem),
-                                operation(problem).normalize(problem).value(),
-                                find_profile(sku).value())
-        .value();
+    return enumerate_candidates(*catalog_, bound(text), find_profile(sku).value()).value();
   }
-  double roofline(std::string_view text) const {
-    const Problem problem = Problem::parse(text).value();
-    return roofline_us(operation(problem), operation(problem).normalize(problem).value(), h200_);
-  }
+  double roofline(std::string_view text) const { return roofline_us(bound(text), h200_); }
   /// The least prediction, of all candidates or of one template's.
   double best_us(std::string_view text, std::string_view kernel_template = "") const {
     const CandidateList list = enumerate(text);
@@ -86,11 +79,8 @@ TEST_F(CostModelTest, ATemplateThatDeclaresNothingIsPredictedAllTheSame) {
         std::pair("matmul m=4096 n=4096 k=4096 dtype=bf16", "matmul/tiled")}) {
     KernelTemplate silent = *catalog_->kernel_template(name).value();
     silent.cost.clear();
-    const Problem problem = Problem::parse(text).value();
-    const Problem normalized = operation(problem).normalize(problem).value();
     const Candidate candidate =
-        make_candidate(silent, operation(problem), normalized, silent.default_configuration, h200_)
-            .value();
+        make_candidate(silent, bound(text), silent.default_configuration, h200_).value();
     const double us = predict_us(candidate, h200_);
     EXPECT_GT(us, roofline(text)) << text;
     EXPECT_LT(us, 4 * roofline(text)) << text;

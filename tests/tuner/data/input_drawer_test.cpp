@@ -64,16 +64,14 @@ class InputDrawerTest : public ::testing::Test {
       }
     };
     device_ = make_fake_device(std::move(options), clock_);
-    drawer_ = InputDrawer::make(*device_, pool_, operation(), problem(), *catalog_).value();
+    drawer_ = InputDrawer::make(*device_, pool_, problem(), *catalog_).value();
   }
 
-  const Operation& operation() const { return *catalog_->operation("drawn").value(); }
-  Problem problem() const {
-    return operation().normalize(Problem::make("drawn", {{"n", 8}}, {})).value();
+  BoundProblem problem() const {
+    return catalog_->bind(Problem::make("drawn", {{"n", 8}}, {})).value();
   }
   Result<BufferSets> make_sets(const CheckedSets& checked) {
-    return BufferSets::make(*device_, *ops_, operation().tensor_shapes(problem()).value(),
-                            L2State::cold, 5, checked);
+    return BufferSets::make(*device_, *ops_, problem().shapes(), L2State::cold, 5, checked);
   }
   static const float* floats(DevicePointer at) { return reinterpret_cast<const float*>(at); }
 
@@ -88,7 +86,7 @@ class InputDrawerTest : public ::testing::Test {
 };
 
 TEST_F(InputDrawerTest, AKernelGetsOneTensorAndWhatItLeavesOutIsNan) {
-  const TensorShape a = operation().tensor_shapes(problem()).value()[0];
+  const TensorShape a = problem().shapes()[0];
   const auto buffer = device_->allocate(a.bytes()).value();
   ASSERT_TRUE(drawer_->draw(InputSet::exact, a, buffer->address(), std::uint64_t{7} << 11));
   const float* const drawn = floats(buffer->address());
@@ -102,7 +100,8 @@ TEST_F(InputDrawerTest, AKernelGetsOneTensorAndWhatItLeavesOutIsNan) {
 
 TEST_F(InputDrawerTest, AnOperationWithoutKernelsHasNone) {
   const Operation& add = *catalog_->operation("vector_add").value();
-  const auto none = InputDrawer::make(*device_, pool_, add, add.example, *catalog_);
+  const auto none =
+      InputDrawer::make(*device_, pool_, BoundProblem::bind(add, add.example).value(), *catalog_);
   ASSERT_TRUE(none) << none.error().message;
   EXPECT_EQ(*none, nullptr);
 }
@@ -136,7 +135,7 @@ TEST_F(InputDrawerTest, AKernelMayDrawTheNanSet) {
   ASSERT_TRUE(publish_file(directory_ / "drawn/operation.json",
                            replaced(kDrawn, R"("count": "number")", R"("nan": "not_numbers")")));
   catalog_ = Catalog::load({directory_.path()}).value();
-  drawer_ = InputDrawer::make(*device_, pool_, operation(), problem(), *catalog_).value();
+  drawer_ = InputDrawer::make(*device_, pool_, problem(), *catalog_).value();
   EXPECT_TRUE(drawer_->has(InputSet::nan));
   const auto sets = make_sets({.nan = true, .drawer = drawer_});
   ASSERT_TRUE(sets) << sets.error().message;

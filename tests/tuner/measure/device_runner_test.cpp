@@ -46,11 +46,9 @@ TEST(SetCountTest, WarmIsOne) {
 
 TEST(ErrorBoundTest, FollowsReductionAndFormats) {
   const auto catalog = Catalog::load({}).value();
-  const Operation& matmul = *catalog->operation("matmul").value();
-  const Problem problem =
-      matmul.normalize(Problem::parse("matmul m=8 n=8 k=1024 dtype=bf16").value()).value();
-  const auto shapes = matmul.tensor_shapes(problem).value();
-  const ErrorBound bound = error_bound(matmul, problem, shapes, shapes.back());
+  const BoundProblem problem =
+      catalog->bind(Problem::parse("matmul m=8 n=8 k=1024 dtype=bf16").value()).value();
+  const ErrorBound bound = error_bound(problem, problem.shapes().back());
   EXPECT_DOUBLE_EQ(bound.accumulate_unit, 8 * 32 * 0x1p-22);
   EXPECT_DOUBLE_EQ(bound.output_unit, 0x1p-8);
 }
@@ -111,8 +109,8 @@ class DeviceRunnerTest : public ::testing::Test {
   }
 
   Result<std::unique_ptr<Runner>> open(const DeviceRunnerOptions& runner_options = {}) {
-    return open_device_runner(*device_, *ops_, toy_.operation(), toy_.problem(elements_), *toy_,
-                              pool_, runner_options);
+    return open_device_runner(*device_, *ops_, toy_.problem(elements_), *toy_, pool_,
+                              runner_options);
   }
   /// What a check says of a candidate that does its mischief after each right run.
   Runner::Checked check(Runner::CheckDepth depth = Runner::CheckDepth::screening) {
@@ -127,9 +125,8 @@ class DeviceRunnerTest : public ::testing::Test {
   /// Prepares the configuration `A`=a of toy/plain.
   Result<Runner::Prepared> prepare(Runner& runner, int a) {
     Candidate& candidate = candidates_.emplace_back(
-        make_candidate(*(*toy_).kernel_template("toy/plain").value(), toy_.operation(),
-                       toy_.problem(elements_), Configuration({{"A", a}, {"B", 1}, {"R", 1}}),
-                       profile_)
+        make_candidate(*(*toy_).kernel_template("toy/plain").value(), toy_.problem(elements_),
+                       Configuration({{"A", a}, {"B", 1}, {"R", 1}}), profile_)
             .value());
     candidate.plan.workspaces = workspaces_;
     const CompileResult kernel = pool_.submit(render(candidate, *toy_, 90)).get();
@@ -569,8 +566,9 @@ TEST_F(DeviceRunnerTest, AWarmInputIsProducedBeforeEverySampleAndChecksHold) {
     const auto device = make_fake_device(std::move(device_options), clock_);
     DeviceRunnerOptions options;
     options.policy.l2 = L2State::mixed;
-    const auto runner =
-        open_device_runner(*device, *ops_, marked, toy_.problem(elements_), *toy_, pool_, options);
+    const auto runner = open_device_runner(
+        *device, *ops_, BoundProblem::bind(marked, toy_.problem(elements_).problem()).value(),
+        *toy_, pool_, options);
     ASSERT_TRUE(runner) << runner.error().message;
     std::set<DevicePointer> inputs;
     std::set<DevicePointer> outputs;
@@ -609,9 +607,9 @@ TEST_F(DeviceRunnerTest, ASessionOnTheDeviceFindsTheBest) {
   ASSERT_TRUE(runner);
   TuningOptions options;
   options.strategy = "exhaustive";
-  const Problem problem = toy_.problem();
+  const BoundProblem problem = toy_.problem();
   TuningSession session({.catalog = *toy_,
-                         .problem = *BoundProblem::bind(toy_.operation(), problem),
+                         .problem = problem,
                          .profile = profile_,
                          .pool = pool_,
                          .key = {problem.text(), "sm_90", "h200", {}},

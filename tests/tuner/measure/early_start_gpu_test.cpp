@@ -81,9 +81,8 @@ class EarlyStartGpuTest : public GpuWorld {
   };
 
   void append(Chain& chain, const Link& link, double place) {
-    const Problem problem = normalized(link.problem);
-    auto list = enumerate_candidates(*catalog_, operation(problem.operation()), problem,
-                                     device_->profile());
+    const BoundProblem problem = bound(link.problem);
+    auto list = enumerate_candidates(*catalog_, problem, device_->profile());
     ASSERT_TRUE(list) << list.error().message;
     std::erase_if(list.value().candidates, [](const Candidate& candidate) {
       return !candidate.plan.launches.front().programmatic;

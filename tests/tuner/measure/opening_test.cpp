@@ -10,13 +10,12 @@ namespace {
 
 TEST(OpeningTest, RequestsTheOwnKernelsForEveryDtypeAndTheReference) {
   const auto catalog = Catalog::load({}).value();
-  const Operation& matmul = **catalog->operation("matmul");
-  const auto problem = matmul.normalize(
-      *Problem::parse("matmul m=64 n=64 k=64 dtype=fp8_e4m3 out=bf16 scaling=alpha"));
+  const auto problem =
+      catalog->bind(*Problem::parse("matmul m=64 n=64 k=64 dtype=fp8_e4m3 out=bf16 scaling=alpha"));
   ASSERT_TRUE(problem) << problem.error().message;
   std::map<std::string, int> names;
   std::map<std::string, int> options;
-  for (const CompileRequest& request : opening_requests(matmul, *problem, *catalog, 90)) {
+  for (const CompileRequest& request : opening_requests(*problem, *catalog, 90)) {
     ++names[request.name];
     EXPECT_EQ(request.target.rfind("sm_90", 0), 0) << request.name;
     EXPECT_FALSE(request.source.empty()) << request.name;

@@ -35,7 +35,7 @@ class LandscapeWorld final : public RunnerWorld {
   LandscapeWorld() {
     const KernelTemplate& plain = *(*toy_).kernel_template("toy/plain").value();
     for (int a = 1; a <= 4; ++a) {
-      candidates_.push_back(make_candidate(plain, toy_.operation(), toy_.problem(),
+      candidates_.push_back(make_candidate(plain, toy_.problem(),
                                            Configuration({{"A", a}, {"B", 1}, {"R", 1}}), profile_)
                                 .value());
     }
@@ -101,13 +101,11 @@ class FakeDeviceWorld final : public RunnerWorld {
     device_ = make_fake_device(std::move(options), clock_);
     const KernelTemplate& plain = *(*toy_).kernel_template("toy/plain").value();
     for (int a = 1; a <= 4; ++a) {
-      candidates_.push_back(make_candidate(plain, toy_.operation(), toy_.problem(),
+      candidates_.push_back(make_candidate(plain, toy_.problem(),
                                            Configuration({{"A", a}, {"B", 1}, {"R", 1}}), profile_)
                                 .value());
     }
-    runner_ =
-        open_device_runner(*device_, *ops_, toy_.operation(), toy_.problem(), *toy_, pool_, {})
-            .value();
+    runner_ = open_device_runner(*device_, *ops_, toy_.problem(), *toy_, pool_, {}).value();
   }
   Runner& runner() override { return *runner_; }
   const Candidate& good(std::size_t index) override { return candidates_[index]; }

@@ -14,8 +14,8 @@ class UnfusedComparisonGpuTest : public GpuWorld {
  protected:
   /// Of the first template that takes the problem: its default where that is valid, else its first
   /// candidate.
-  std::optional<ProvenKernel> some_kernel(const Operation& op, const Problem& problem) {
-    const auto list = enumerate_candidates(*catalog_, op, problem, device_->profile());
+  std::optional<ProvenKernel> some_kernel(const BoundProblem& problem) {
+    const auto list = enumerate_candidates(*catalog_, problem, device_->profile());
     if (!list || list.value().candidates.empty()) {
       ADD_FAILURE() << "no candidate for " << problem.text();
       return std::nullopt;
@@ -37,17 +37,16 @@ class UnfusedComparisonGpuTest : public GpuWorld {
 
   void compare(const std::string& text) {
     SCOPED_TRACE(text);
-    const Problem problem = normalized(text);
-    const Operation& op = operation(problem.operation());
+    const BoundProblem problem = bound(text);
     UnfusedMatch match;
-    auto form = unfused_form(*catalog_, op, problem);
+    auto form = unfused_form(*catalog_, problem);
     ASSERT_TRUE(form) << form.error().message;
     match.form = *std::move(form);
-    auto fused = some_kernel(op, problem);
+    auto fused = some_kernel(problem);
     ASSERT_TRUE(fused);
     match.fused = *std::move(fused);
     for (const UnfusedKernel& kernel : match.form.kernels) {
-      auto step = some_kernel(*kernel.operation, kernel.problem);
+      auto step = some_kernel(kernel.problem);
       ASSERT_TRUE(step);
       match.kernels.push_back(*std::move(step));
     }

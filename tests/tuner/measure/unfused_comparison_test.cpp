@@ -60,24 +60,20 @@ class UnfusedComparisonTest : public ::testing::Test {
   Result<UnfusedComparison> compare(L2State l2 = L2State::cold) {
     const auto catalog = Catalog::load({folder_.path()});
     EXPECT_TRUE(catalog) << catalog.error().message;
-    const Operation& operation = *(*catalog)->operation("sum_of_three").value();
-    const Problem problem = operation.normalize(Problem::parse(problem_).value()).value();
+    const BoundProblem problem = (*catalog)->bind(Problem::parse(problem_).value()).value();
     UnfusedMatch match;
-    match.form = unfused_form(**catalog, operation, problem).value();
-    match.fused = proven(**catalog, "sum_of_three/plain", operation, problem);
+    match.form = unfused_form(**catalog, problem).value();
+    match.fused = proven(**catalog, "sum_of_three/plain", problem);
     for (const UnfusedKernel& kernel : match.form.kernels) {
-      match.kernels.push_back(
-          proven(**catalog, "vector_add/vectorized", *kernel.operation, kernel.problem));
+      match.kernels.push_back(proven(**catalog, "vector_add/vectorized", kernel.problem));
     }
     return compare_unfused(*device_, *ops_, **catalog, pool_, match, l2, 3);
   }
 
-  ProvenKernel proven(const Catalog& catalog, std::string_view name, const Operation& operation,
-                      const Problem& problem) {
+  ProvenKernel proven(const Catalog& catalog, std::string_view name, const BoundProblem& problem) {
     const KernelTemplate& made = *catalog.kernel_template(name).value();
     Candidate candidate =
-        make_candidate(made, operation, problem, made.default_configuration, device_->profile())
-            .value();
+        make_candidate(made, problem, made.default_configuration, device_->profile()).value();
     const CompileResult compiled = pool_.submit(render(candidate, catalog, 90)).get();
     return {std::move(candidate), compiled.value()};
   }

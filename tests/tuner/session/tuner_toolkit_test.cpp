@@ -76,10 +76,10 @@ TEST_F(TunerToolkitTest, EveryOperationsExampleIsPredicted) {
   for (const char* sku : {"h200", "a100_80"}) {
     const DeviceProfile profile = find_profile(sku).value();
     for (const Operation& operation : catalog->operations()) {
-      const Problem problem = operation.normalize(operation.example).value();
+      const BoundProblem problem = BoundProblem::bind(operation, operation.example).value();
       SCOPED_TRACE(problem.text());
       const auto result = predict_record({.catalog = *catalog,
-                                          .problem = *BoundProblem::bind(operation, problem),
+                                          .problem = problem,
                                           .profile = profile,
                                           .pool = *pool_,
                                           .key = {problem.text(), "sm_90", sku, {}},

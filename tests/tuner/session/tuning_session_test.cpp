@@ -53,8 +53,7 @@ TEST(TuningSessionTest, RankedFindsTheBestFirstWhereTheModelIsRight) {
   toy.options.strategy = "ranked";
   toy.options.budget.trials = 8;
   toy.runner.time_us = [&](const Candidate& c) { return predict_us(c, toy.profile); };
-  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
-                                         toy.catalog.problem(), toy.profile);
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
   ASSERT_TRUE(list);
   const double best =
       *std::min_element(list.value().predicted_us.begin(), list.value().predicted_us.end());
@@ -68,8 +67,7 @@ TEST(TuningSessionTest, TheDefaultIsTriedFirst) {
   ToySession toy;
   const auto result = toy.run();
   ASSERT_TRUE(result);
-  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
-                                         toy.catalog.problem(), toy.profile);
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
   EXPECT_EQ(result.value().trials.front().choice.id(),
             list.value().candidates[list.value().default_index].id());
 }
@@ -328,8 +326,7 @@ TEST(TuningSessionTest, CompilingAndMeasuringOverlap) {
 
 TEST(CandidateListTest, GroupsShareACompile) {
   ToySession toy;
-  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
-                                         toy.catalog.problem(), toy.profile);
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
   ASSERT_TRUE(list);
   EXPECT_EQ(list.value().candidates.size(), 50U);
   EXPECT_EQ(std::set<int>(list.value().group_of.begin(), list.value().group_of.end()).size(), 26U);
@@ -339,8 +336,7 @@ TEST(CandidateListTest, GroupsShareACompile) {
 TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
   ToySession toy;
   toy.profile.sm_arch = 70;
-  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.operation(),
-                                         toy.catalog.problem(), toy.profile);
+  const auto list = enumerate_candidates(*toy.catalog, toy.catalog.problem(), toy.profile);
   ASSERT_FALSE(list);
   EXPECT_EQ(list.error().code, ErrorCode::not_found);
   EXPECT_NE(list.error().message.find("toy/plain: "), std::string::npos) << list.error().message;
@@ -349,7 +345,7 @@ TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
 
 TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
   ToySession toy;
-  const Problem problem = toy.catalog.problem();
+  const BoundProblem problem = toy.catalog.problem();
   TuningSession session(toy.input());
   std::mutex mutex;
   std::set<Digest> compiled;
@@ -358,8 +354,7 @@ TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
     compiled.insert(request.digest(""));
     return Result<CompiledKernel>(std::move(kernel));
   };
-  const CandidateList list =
-      enumerate_candidates(*toy.catalog, toy.catalog.operation(), problem, toy.profile).value();
+  const CandidateList list = enumerate_candidates(*toy.catalog, problem, toy.profile).value();
   const Candidate& candidate = list.candidates[list.default_index];
   const Digest expected = render(candidate, *toy.catalog, toy.profile.sm_arch).digest("");
   const auto is_compiled = [&] {
@@ -419,13 +414,11 @@ TEST(PredictRecordTest, TheDefaultIsKeptWhereNobodyIsClearlyFasterAndItSaysSo) {
   ToySession toy;
   int kept = 0;
   for (const int m : {1024, 2048, 4096, 8192}) {
-    const Operation& operation = *catalog->operation("matmul").value();
-    const Problem problem =
-        operation
-            .normalize(Problem::parse(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16")).value())
+    const BoundProblem problem =
+        catalog->bind(Problem::parse(concat("matmul m=", m, " n=6144 k=4096 dtype=bf16")).value())
             .value();
     const auto result = predict_record({.catalog = *catalog,
-                                        .problem = *BoundProblem::bind(operation, problem),
+                                        .problem = problem,
                                         .profile = profile,
                                         .pool = toy.pool,
                                         .key = {problem.text(), "sm_90", "h200", {}},

@@ -25,7 +25,7 @@ class AttentionPairwiseGpuTest : public TemplateChecks, public ::testing::WithPa
   static constexpr std::size_t kAhead = 16;  ///< problems whose candidates compile side by side
 
   struct Chosen {
-    Problem problem;
+    BoundProblem problem;
     CandidateList list;
     std::vector<std::size_t> candidates;
     std::vector<Build> builds;
@@ -34,7 +34,7 @@ class AttentionPairwiseGpuTest : public TemplateChecks, public ::testing::WithPa
   /// Candidates of every template that applies: others at each problem, though many lists are
   /// alike.
   Chosen choose(const std::string& text, std::size_t number) {
-    Chosen chosen{normalized(text), {}, {}, {}};
+    Chosen chosen{bound(text), {}, {}, {}};
     chosen.list = enumerate(chosen.problem);
     for (const KernelTemplate* made : catalog_->templates_of("attention")) {
       std::vector<std::size_t> all = some(chosen.list, made->name, chosen.list.candidates.size());
@@ -115,9 +115,9 @@ TEST_F(AttentionGpuTest, PoolsOfMoreThan4GiBAreRead) {
   constexpr std::int64_t kNeeded = std::int64_t{48} << 30;  // five sets of 6 GB, and their results
   if (!device_->allocate(kNeeded)) GTEST_SKIP() << "the device has no 48 GiB free";
   for (const char* heads : {"head_dim=256 head_dim_v=8", "head_dim=64 head_dim_v=256"}) {
-    const Problem problem = normalized(
-        concat("attention batch=8 heads=4 kv_heads=2 q_len=1 kv_len=2000 kv_total=12000 ", heads,
-               " page=16 pages=280000 dtype=bf16 lengths=kv cache=paged lse=natural"));
+    const BoundProblem problem =
+        bound(concat("attention batch=8 heads=4 kv_heads=2 q_len=1 kv_len=2000 kv_total=12000 ",
+                     heads, " page=16 pages=280000 dtype=bf16 lengths=kv cache=paged lse=natural"));
     const CandidateList list = enumerate(problem);
     check(problem, list, defaults(list), 5);
     if (HasFatalFailure()) return;

@@ -34,7 +34,7 @@ TEST_F(IndexOperationsGpuTest, ArePassedByTheChecks) {
 }
 
 TEST_F(IndexOperationsGpuTest, AnIntegerThatIsOffByOneIsWrong) {
-  const Problem problem = normalized("inverse n=1000 dtype=int64");
+  const BoundProblem problem = bound("inverse n=1000 dtype=int64");
   const CandidateList list = enumerate(problem);
   const auto runner = open_runner(problem);
   ASSERT_TRUE(runner) << runner.error().message;

@@ -32,23 +32,18 @@ class IndexOperationsTest : public ::testing::Test {
     device_ = make_fake_device(std::move(options), clock_);
   }
 
-  Problem normalized(std::string_view text) const {
-    const Problem problem = Problem::parse(text).value();
-    return catalog_->operation(problem.operation()).value()->normalize(problem).value();
+  BoundProblem bound(std::string_view text) const {
+    return catalog_->bind(Problem::parse(text).value()).value();
   }
 
   /// Calls `look` with the values of input `tensor` in every set that there is.
   template <typename Look>
   void expect_in_every_set(std::string_view text, std::size_t tensor, const Look& look) {
     SCOPED_TRACE(text);
-    const Problem problem = normalized(text);
-    const Operation& operation = *catalog_->operation(problem.operation()).value();
-    auto shapes = operation.tensor_shapes(problem);
-    ASSERT_TRUE(shapes) << shapes.error().message;
-    const TensorShape shape = (*shapes)[tensor];
-    const auto exact = exact_draw(operation, problem, *shapes);
-    const auto sets = BufferSets::make(*device_, *ops_, *std::move(shapes), L2State::cold, 3,
-                                       {.exact = exact, .nan = true});
+    const BoundProblem problem = bound(text);
+    const TensorShape& shape = problem.shapes()[tensor];
+    const auto sets = BufferSets::make(*device_, *ops_, problem.shapes(), L2State::cold, 3,
+                                       {.exact = exact_draw(problem), .nan = true});
     ASSERT_TRUE(sets) << sets.error().message;
     for (int set = BufferSets::kNanSet; set < sets->count(); ++set) {
       if ((set == BufferSets::kNanSet && !sets->has_nan_set()) ||
@@ -120,12 +115,9 @@ TEST_F(IndexOperationsTest, ABoolIsZeroOrOne) {
 
 TEST_F(IndexOperationsTest, OnlyFloatsOfATableHaveAnExactSetAndNan) {
   const auto sets = [&](std::string_view text) {
-    const Problem problem = normalized(text);
-    const Operation& operation = *catalog_->operation(problem.operation()).value();
-    auto shapes = operation.tensor_shapes(problem).value();
-    const auto exact = exact_draw(operation, problem, shapes);
-    return BufferSets::make(*device_, *ops_, std::move(shapes), L2State::warm, 3,
-                            {.exact = exact, .nan = true})
+    const BoundProblem problem = bound(text);
+    return BufferSets::make(*device_, *ops_, problem.shapes(), L2State::warm, 3,
+                            {.exact = exact_draw(problem), .nan = true})
         .value();
   };
   EXPECT_TRUE(sets("gather n=9 rows=4 columns=3 dtype=bf16 index=int32").has_nan_set());
@@ -147,11 +139,10 @@ TEST_F(IndexOperationsToolkitTest, TheirKernelsAndReferencesCompileInEveryDtype)
   }
   const DeviceProfile profile = find_profile("h200").value();
   for (const std::string& text : problems) {
-    const Problem problem = normalized(text);
-    const Operation& operation = *catalog_->operation(problem.operation()).value();
-    const auto reference = pool.submit(render_reference(operation, problem, *catalog_, 80)).get();
+    const BoundProblem problem = bound(text);
+    const auto reference = pool.submit(render_reference(problem, *catalog_, 80)).get();
     EXPECT_TRUE(reference) << text << ": " << reference.error().message;
-    const auto list = enumerate_candidates(*catalog_, operation, problem, profile);
+    const auto list = enumerate_candidates(*catalog_, problem, profile);
     ASSERT_TRUE(list) << list.error().message;
     ASSERT_FALSE(list->candidates.empty()) << text;
     const auto kernel = pool.submit(render(list->candidates[0], *catalog_, 90)).get();

@@ -25,7 +25,7 @@ class MatmulGpuTest : public TemplateChecks {
       const std::vector<std::string>& parameters, std::size_t least,
       const std::function<bool(const Candidate&)>& wanted = [](const Candidate&) { return true; }) {
     for (const std::string& text : problems) {
-      const Problem problem = normalized(text);
+      const BoundProblem problem = bound(text);
       CandidateList list = enumerate(problem);
       std::erase_if(list.candidates, [&](const Candidate& one) { return !wanted(one); });
       const auto chosen = one_of_each(list, kernel_template, parameters);
@@ -130,7 +130,7 @@ TEST_F(MatmulGpuTest, TilesFinishedDuringTheNextAreRight) {
         "matmul m=3100 n=3080 k=144 dtype=fp8_e4m3 out=fp16 accumulate=fast activation=gelu_erf",
         "matmul m=1500 n=1608 k=528 dtype=fp8_e4m3 out=bf16 activation=silu gate=stacked",
         "matmul m=1500 n=3080 k=516 dtype=fp32 tf32=allow out=bf16 activation=silu"}) {
-    const Problem problem = normalized(text);
+    const BoundProblem problem = bound(text);
     CandidateList list = enumerate(problem);
     std::erase_if(list.candidates, [](const Candidate& candidate) {
       return candidate.scope.find("LATE").value_or(0) == 0;

@@ -120,7 +120,7 @@ TEST_P(RandomConfigurationsGpuTest, ThirtyAreRightAtEveryProblem) {
   bool covered = false;
   std::uint64_t seed = 100;
   for (const std::string& text : problems_of_operations().at(kernel_template.operation)) {
-    const Problem problem = normalized(text);
+    const BoundProblem problem = bound(text);
     const CandidateList list = enumerate(problem);
     const auto chosen = some(list, kernel_template.name, 30);
     covered = covered || !chosen.empty();

@@ -320,12 +320,11 @@ class ReferenceGpuTest : public GpuWorld {
 
 void ReferenceGpuTest::check(const Case& item, std::string_view text) {
   SCOPED_TRACE(text);
-  const Problem problem = normalized(text);
-  const Operation& op = operation(item.operation);
-  auto drawer = InputDrawer::make(*device_, *pool_, op, problem, *catalog_);
+  const BoundProblem problem = bound(text);
+  auto drawer = InputDrawer::make(*device_, *pool_, problem, *catalog_);
   ASSERT_TRUE(drawer) << drawer.error().message;
-  auto sets = BufferSets::make(*device_, *ops_, op.tensor_shapes(problem).value(), L2State::warm, 5,
-                               {.drawer = *drawer});
+  auto sets =
+      BufferSets::make(*device_, *ops_, problem.shapes(), L2State::warm, 5, {.drawer = *drawer});
   ASSERT_TRUE(sets) << sets.error().message;
   const std::vector<TensorShape>& shapes = sets.value().shapes();
   Arrays inputs;
@@ -338,15 +337,14 @@ void ReferenceGpuTest::check(const Case& item, std::string_view text) {
     }
   }
   Dims dims;
-  const std::vector<std::int64_t> sizes = op.sizes(problem);
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    dims[op.dims[i].name] = static_cast<std::size_t>(sizes[i]);
+  for (const Dim& dim : problem.operation().dims) {
+    dims[dim.name] = static_cast<std::size_t>(problem.size(dim));
   }
-  const Outputs expected = item.compute(inputs, dims, problem);
+  const Outputs expected = item.compute(inputs, dims, problem.problem());
 
-  const ExecutionPlan plan = make_reference_plan(op, problem, device_->profile()).value();
+  const ExecutionPlan plan = make_reference_plan(problem, device_->profile()).value();
   const CompileResult compiled =
-      pool_->submit(render_reference(op, problem, *catalog_, device_->profile().sm_arch)).get();
+      pool_->submit(render_reference(problem, *catalog_, device_->profile().sm_arch)).get();
   ASSERT_TRUE(compiled) << compiled.error().message;
   const auto program = device_->load(compiled.value()->bits, plan);
   ASSERT_TRUE(program) << program.error().message;

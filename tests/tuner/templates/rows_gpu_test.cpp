@@ -27,9 +27,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class RowsGpuTest : public GpuWorld {
  protected:
-  CandidateList enumerate(const Problem& problem) {
-    auto list = enumerate_candidates(*catalog_, operation(problem.operation()), problem,
-                                     device_->profile());
+  CandidateList enumerate(const BoundProblem& problem) {
+    auto list = enumerate_candidates(*catalog_, problem, device_->profile());
     EXPECT_TRUE(list) << list.error().message;
     EXPECT_TRUE(!list || !list->candidates.empty()) << problem.text();
     return list ? std::move(list).value() : CandidateList{};
@@ -56,13 +55,13 @@ class RowsGpuTest : public GpuWorld {
   }
 
   bool has_candidates(std::string_view text, std::string_view kernel_template) {
-    return !chosen_from(enumerate(normalized(text)), kernel_template).empty();
+    return !chosen_from(enumerate(bound(text)), kernel_template).empty();
   }
 
   /// What one candidate computes, by output. Outputs hold NaN before.
   Tensors compute(std::string_view text, const Given& given) {
     Tensors outputs;
-    const Problem problem = normalized(text);
+    const BoundProblem problem = bound(text);
     const CandidateList list = enumerate(problem);
     const std::vector<const Candidate*> chosen = chosen_from(list, given.kernel_template);
     if (chosen.empty()) return outputs;
@@ -134,9 +133,9 @@ class RowsGpuTest : public GpuWorld {
     for (int shape = 0; shape < 75; ++shape) {
       const std::int64_t columns = draw(shape % 8 == 0 ? 262144 : 9000);
       const std::int64_t rows = draw(std::min(3e6 / static_cast<double>(columns), 5000.0));
-      const Problem problem =
-          normalized(concat(kinds[random() % kinds.size()], " rows=", rows, " columns=", columns,
-                            " dtype=", kTypes[random() % kTypes.size()]));
+      const BoundProblem problem =
+          bound(concat(kinds[random() % kinds.size()], " rows=", rows, " columns=", columns,
+                       " dtype=", kTypes[random() % kTypes.size()]));
       check_any_candidate(problem, random);
       if (HasFatalFailure()) return;
     }
@@ -151,7 +150,7 @@ class RowsGpuTest : public GpuWorld {
         for (const int columns : {1, 3, 7, 9, 999, 1001, 4097}) {
           for (const int rows : {1, 3, 20}) {
             check_any_candidate(
-                normalized(concat(kind, " rows=", rows, " columns=", columns, " dtype=", dtype)),
+                bound(concat(kind, " rows=", rows, " columns=", columns, " dtype=", dtype)),
                 random);
             if (HasFatalFailure()) return;
           }
@@ -165,7 +164,7 @@ class RowsGpuTest : public GpuWorld {
     std::mt19937 random(31);
     for (const std::string& kind : kinds) {
       for (const char* columns : {"999", "5003", "20001"}) {
-        const Problem problem = normalized(concat(kind, " rows=3001 dtype=bf16 columns=", columns));
+        const BoundProblem problem = bound(concat(kind, " rows=3001 dtype=bf16 columns=", columns));
         std::vector<const Candidate*> rings;
         const CandidateList list = enumerate(problem);
         for (const Candidate& candidate : list.candidates) {
@@ -183,14 +182,15 @@ class RowsGpuTest : public GpuWorld {
   }
 
  private:
-  void check_any_candidate(const Problem& problem, std::mt19937& random) {
+  void check_any_candidate(const BoundProblem& problem, std::mt19937& random) {
     const CandidateList list = enumerate(problem);
     ASSERT_FALSE(list.candidates.empty());
     check_candidate(problem, list.candidates[random() % list.candidates.size()], random());
   }
 
   /// As a candidate is checked when it is screened.
-  void check_candidate(const Problem& problem, const Candidate& candidate, std::uint64_t seed) {
+  void check_candidate(const BoundProblem& problem, const Candidate& candidate,
+                       std::uint64_t seed) {
     const auto runner = open_runner(problem, seed);
     ASSERT_TRUE(runner) << runner.error().message;
     SCOPED_TRACE(concat(problem.text(), ": ", candidate.id()));

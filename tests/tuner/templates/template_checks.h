@@ -19,9 +19,8 @@ namespace kernwright {
 /// Checks of candidates of the built-in templates, at the depth of a screening unless said.
 class TemplateChecks : public GpuWorld {
  protected:
-  CandidateList enumerate(const Problem& problem) {
-    auto list = enumerate_candidates(*catalog_, operation(problem.operation()), problem,
-                                     device_->profile());
+  CandidateList enumerate(const BoundProblem& problem) {
+    auto list = enumerate_candidates(*catalog_, problem, device_->profile());
     EXPECT_TRUE(list) << list.error().message;
     return list ? std::move(list).value() : CandidateList{};
   }
@@ -38,7 +37,7 @@ class TemplateChecks : public GpuWorld {
   }
 
   /// Compiles and checks `chosen` of `list`.
-  void check(const Problem& problem, const CandidateList& list,
+  void check(const BoundProblem& problem, const CandidateList& list,
              const std::vector<std::size_t>& chosen, std::uint64_t seed,
              Runner::CheckDepth depth = Runner::CheckDepth::screening) {
     check(problem, list, chosen, compile(list, chosen), seed, depth);
@@ -46,10 +45,9 @@ class TemplateChecks : public GpuWorld {
 
   /// Checks `chosen` of `list`, which are `kernels`, on inputs drawn from `seed`, at the depth of a
   /// finalist against unmapped pages too; stops at a lost device.
-  void check(const Problem& problem, const CandidateList& list,
+  void check(const BoundProblem& problem, const CandidateList& list,
              const std::vector<std::size_t>& chosen, const std::vector<Build>& kernels,
              std::uint64_t seed, Runner::CheckDepth depth) {
-    const Operation& op = operation(problem.operation());
     const bool finalist = depth == Runner::CheckDepth::finalist;
     const auto runner = open_runner(problem, seed, finalist);
     ASSERT_TRUE(runner) << runner.error().message;
@@ -65,8 +63,7 @@ class TemplateChecks : public GpuWorld {
       ASSERT_TRUE(checked) << checked.error().message;
       EXPECT_EQ(to_string(checked.value().step.outcome), "ok") << checked.value().step.detail;
       EXPECT_TRUE(checked.value().report.guarded);
-      EXPECT_EQ(checked.value().report.exact,
-                exact_draw(op, problem, op.tensor_shapes(problem).value()).has_value());
+      EXPECT_EQ(checked.value().report.exact, exact_draw(problem).has_value());
       EXPECT_EQ(checked.value().report.unmapped, finalist);
       EXPECT_LE(checked.value().report.max_error, 1);
       ASSERT_FALSE(runner.value()->lost());
@@ -93,7 +90,7 @@ class TemplateChecks : public GpuWorld {
 
   void check_defaults(const std::vector<std::string>& problems) {
     for (const std::string& text : problems) {
-      const Problem problem = normalized(text);
+      const BoundProblem problem = bound(text);
       const CandidateList list = enumerate(problem);
       check(problem, list, defaults(list), 11);
       if (HasFatalFailure()) return;
@@ -103,9 +100,9 @@ class TemplateChecks : public GpuWorld {
   /// `count` configurations of every template of the problem's operation.
   void check_random_configurations(const std::vector<std::string>& problems, std::size_t count) {
     for (const std::string& text : problems) {
-      const Problem problem = normalized(text);
+      const BoundProblem problem = bound(text);
       const CandidateList list = enumerate(problem);
-      for (const KernelTemplate* made : catalog_->templates_of(problem.operation())) {
+      for (const KernelTemplate* made : catalog_->templates_of(problem.operation().name)) {
         check(problem, list, some(list, made->name, count), 7);
         if (HasFatalFailure()) return;
       }
@@ -115,7 +112,7 @@ class TemplateChecks : public GpuWorld {
   /// The defaults as finalists: against unmapped pages too.
   void check_finalists(const std::vector<std::string>& problems) {
     for (const std::string& text : problems) {
-      const Problem problem = normalized(text);
+      const BoundProblem problem = bound(text);
       const CandidateList list = enumerate(problem);
       check(problem, list, defaults(list), 3, Runner::CheckDepth::finalist);
       if (HasFatalFailure()) return;

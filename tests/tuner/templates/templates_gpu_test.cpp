@@ -234,7 +234,7 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "kv=fp8_e4m3 lengths=kv cache=paged rope=k",
         "vector_add n=1000003 dtype=bf16",
         "vector_add n=65536 dtype=fp32"}) {
-    const Problem problem = normalized(text);
+    const BoundProblem problem = bound(text);
     const CandidateList list = enumerate(problem);
     std::vector<std::size_t> chosen = defaults(list);
     for (const KernelTemplate& kernel_template : catalog_->templates()) {
@@ -271,7 +271,7 @@ extern "C" __global__ void vector_add_wrong(const dtype_t* a, const dtype_t* b, 
     "launches": [{"kernel": "vector_add_wrong", "grid": ["ceil_div(n, 256)"], "block": ["256"],
       "arguments": [{"tensor": "a"}, {"tensor": "b"}, {"tensor": "c"}, {"int64": "n"}]}]})json");
   ASSERT_NO_FATAL_FAILURE(load_catalog({directory.path()}));
-  const Problem problem = normalized("vector_add n=5000 dtype=bf16");
+  const BoundProblem problem = bound("vector_add n=5000 dtype=bf16");
   const CandidateList list = enumerate(problem);
   const auto runner = open_runner(problem);
   ASSERT_TRUE(runner) << runner.error().message;
@@ -301,15 +301,15 @@ extern "C" __global__ void vector_add_wrong(const dtype_t* a, const dtype_t* b, 
 
 TEST_F(TemplatesGpuTest, ASessionTunesEveryOperationsExample) {
   for (const Operation& op : catalog_->operations()) {
-    const Problem problem = op.normalize(op.example).value();
+    const BoundProblem problem = BoundProblem::bind(op, op.example).value();
     SCOPED_TRACE(problem.text());
-    const auto runner = open_device_runner(*device_, *ops_, op, problem, *catalog_, *pool_, {});
+    const auto runner = open_device_runner(*device_, *ops_, problem, *catalog_, *pool_, {});
     ASSERT_TRUE(runner) << runner.error().message;
     TuningOptions options;
     options.budget.seconds = 8;
     options.budget.trials = 40;
     TuningSession session({.catalog = *catalog_,
-                           .problem = *BoundProblem::bind(op, problem),
+                           .problem = problem,
                            .profile = device_->profile(),
                            .pool = *pool_,
                            .key = {problem.text(), "sm_90", device_->profile().id, {}},

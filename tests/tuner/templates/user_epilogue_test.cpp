@@ -81,16 +81,14 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
 
   Candidate candidate(const char* kernel_template, std::string_view problem,
                       const Changes& changes = {}) {
-    const Operation& matmul = **catalog_->operation("matmul");
     const KernelTemplate& made = **catalog_->kernel_template(kernel_template);
     auto values = made.default_configuration.values();
     for (auto& [parameter, value] : values) {
       for (const auto& [other, to] : changes) value = parameter == other ? to : value;
     }
-    const auto normalized = matmul.normalize(*Problem::parse(concat("matmul ", problem)));
-    EXPECT_TRUE(normalized) << normalized.error().message;
-    const auto found =
-        make_candidate(made, matmul, *normalized, Configuration(std::move(values)), h200_);
+    const auto bound = catalog_->bind(*Problem::parse(concat("matmul ", problem)));
+    EXPECT_TRUE(bound) << bound.error().message;
+    const auto found = make_candidate(made, *bound, Configuration(std::move(values)), h200_);
     EXPECT_TRUE(found) << found.error().message;
     return *found;
   }
@@ -99,9 +97,9 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
     return pool_->submit(render(candidate, *catalog_, 90)).get();
   }
   CompileResult compile_reference() {
-    const Operation& matmul = **catalog_->operation("matmul");
-    const Problem problem = *Problem::parse("matmul m=64 n=64 k=64 dtype=bf16 epilogue=f");
-    return pool_->submit(render_reference(matmul, *matmul.normalize(problem), *catalog_, 90)).get();
+    const BoundProblem problem =
+        *catalog_->bind(*Problem::parse("matmul m=64 n=64 k=64 dtype=bf16 epilogue=f"));
+    return pool_->submit(render_reference(problem, *catalog_, 90)).get();
   }
 
   /// What becomes of the default Hopper product with the function; nothing where it may run.
@@ -264,7 +262,7 @@ TEST_F(UserEpilogueToolkitTest, WhatWasNotGivenIsNotCompiled) {
   const Candidate with = candidate("matmul/tiled", "m=64 n=64 k=64 dtype=bf16 epilogue=f");
   catalog_ = *Catalog::load({});
   const CompileResult kernel =
-      compile(candidate("matmul/tiled", with.problem.text().substr(sizeof "matmul")));
+      compile(candidate("matmul/tiled", with.problem->text().substr(sizeof "matmul")));
   ASSERT_FALSE(kernel);
   EXPECT_NE(kernel.error().message.find("the file of this epilogue was not given"),
             std::string::npos)
@@ -280,9 +278,8 @@ class UserEpilogueGpuTest : public GpuWorld {
   }
 
   /// Every template's default, or the first that is valid.
-  std::vector<Candidate> defaults(const Problem& problem) {
-    const auto list =
-        enumerate_candidates(*catalog_, operation("matmul"), problem, device_->profile());
+  std::vector<Candidate> defaults(const BoundProblem& problem) {
+    const auto list = enumerate_candidates(*catalog_, problem, device_->profile());
     EXPECT_TRUE(list) << list.error().message;
     std::vector<Candidate> chosen;
     std::set<std::string> seen;
@@ -301,7 +298,7 @@ class UserEpilogueGpuTest : public GpuWorld {
     const CompileResult kernel = pool_->submit(request).get();
     if (!kernel) return kernel.error().message;
     EXPECT_EQ(check_compiled(candidate, kernel, device_->profile()).detail, "");
-    const auto runner = open_runner(candidate.problem, 5, true);
+    const auto runner = open_runner(*candidate.problem, 5, true);
     if (!runner) return runner.error().message;
     const auto prepared = runner.value()->prepare(candidate, **kernel);
     if (!prepared) return prepared.error().message;
@@ -322,7 +319,7 @@ class UserEpilogueGpuTest : public GpuWorld {
           "m=500 n=520 k=136 dtype=bf16 gate=stacked activation=silu",
           "m=600 n=776 k=1040 dtype=fp8_e4m3 out=bf16 scaling=alpha",
           "m=600 n=776 k=516 dtype=fp32 tf32=allow"}) {
-      const Problem problem = normalized(concat("matmul ", text, " epilogue=f"));
+      const BoundProblem problem = bound(concat("matmul ", text, " epilogue=f"));
       for (const Candidate& candidate : defaults(problem)) {
         EXPECT_EQ(checked(candidate, rendered(candidate)), "ok")
             << problem.text() << ": " << candidate.id();
@@ -345,7 +342,7 @@ TEST_F(UserEpilogueGpuTest, LtoIrIsRightInEveryTemplate) {
 
 TEST_F(UserEpilogueGpuTest, AWrongPlaceAndASkippedTailAreFound) {
   give(functions_.write("f.cu", kFunction));
-  const Problem problem = normalized("matmul m=300 n=264 k=129 dtype=bf16 epilogue=f");
+  const BoundProblem problem = bound("matmul m=300 n=264 k=129 dtype=bf16 epilogue=f");
   for (const Candidate& candidate : defaults(problem)) {
     for (const auto& [find, replace] :
          {std::pair{"kernwright_epilogue(x, static_cast<int>(row), column)",
@@ -377,7 +374,7 @@ __device__ float kernwright_epilogue(float value, int row, int column) {
   return value > 0 ? 1.0f + rintf(value * 4) : -1.0f;
 }
 )"));
-  const Problem problem = normalized("matmul m=300 n=264 k=1032 dtype=bf16 epilogue=f");
+  const BoundProblem problem = bound("matmul m=300 n=264 k=1032 dtype=bf16 epilogue=f");
   for (const Candidate& candidate : defaults(problem)) {
     EXPECT_EQ(checked(candidate, rendered(candidate)), "ok") << candidate.id();
   }

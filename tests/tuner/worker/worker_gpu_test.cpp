@@ -23,16 +23,15 @@ namespace {
 class FaultyCandidates {
  public:
   explicit FaultyCandidates(std::shared_ptr<Compiler> compiler)
-      : pool_(std::move(compiler), {}), catalog_(Catalog::load({templates_.path()}).value()) {
-    operation_ = catalog_->operation("vector_add").value();
-    problem_ =
-        operation_->normalize(Problem::parse("vector_add n=8388608 dtype=bf16").value()).value();
-  }
+      : pool_(std::move(compiler), {}),
+        catalog_(Catalog::load({templates_.path()}).value()),
+        problem_(
+            catalog_->bind(Problem::parse("vector_add n=8388608 dtype=bf16").value()).value()) {}
 
   Candidate candidate(Fault fault, int variant, const DeviceProfile& profile) const {
     const KernelTemplate& faulty = *catalog_->kernel_template("vector_add/faulty").value();
     const Configuration configuration({{"FAULT", static_cast<int>(fault)}, {"VARIANT", variant}});
-    auto made = make_candidate(faulty, *operation_, problem_, configuration, profile);
+    auto made = make_candidate(faulty, problem_, configuration, profile);
     EXPECT_TRUE(made) << made.error().message;
     return made.value();
   }
@@ -42,15 +41,14 @@ class FaultyCandidates {
 
   CompilePool& pool() { return pool_; }
   WorkerProblem problem(const DeviceProfile& profile) const {
-    return {*catalog_, {templates_.path()}, *operation_, problem_, profile};
+    return {*catalog_, {templates_.path()}, problem_, profile};
   }
 
  private:
   FaultyTemplates templates_;
   CompilePool pool_;
   std::shared_ptr<const Catalog> catalog_;
-  const Operation* operation_ = nullptr;
-  Problem problem_;
+  BoundProblem problem_;
 };
 
 TEST(FaultyTemplateToolkitTest, EveryFaultCompiles) {

@@ -53,8 +53,7 @@ class WorkerRunnerTest : public ::testing::Test {
     return {};
   }
   Result<void> open() {
-    auto runner = open_worker_runner(
-        *worker_, {*catalog_, {templates()}, catalog_.operation(), problem_, profile_}, {});
+    auto runner = open_worker_runner(*worker_, {*catalog_, {templates()}, problem_, profile_}, {});
     if (!runner) return runner.error();
     runner_ = std::move(runner).value();
     return {};
@@ -69,8 +68,8 @@ class WorkerRunnerTest : public ::testing::Test {
   fs::path templates() const { return fs::path(catalog_.operation().folder).parent_path(); }
   Candidate candidate(std::int64_t a) const {
     const Configuration configuration({{"A", a}, {"B", 1}, {"R", 1}});
-    const auto made = make_candidate(**(*catalog_).kernel_template("toy/plain"),
-                                     catalog_.operation(), problem_, configuration, profile_);
+    const auto made = make_candidate(**(*catalog_).kernel_template("toy/plain"), problem_,
+                                     configuration, profile_);
     return made.value();
   }
   Runner::Prepared prepare(std::int64_t a) {
@@ -108,7 +107,7 @@ class WorkerRunnerTest : public ::testing::Test {
   ScopedTempDir directory_;
   ToyCatalog catalog_;
   DeviceProfile profile_ = find_profile("h200").value();
-  Problem problem_ = catalog_.problem();
+  BoundProblem problem_ = catalog_.problem();
   std::shared_ptr<FakeCompiler> compiler_ = std::make_shared<FakeCompiler>();
   CompilePool pool_{compiler_, {.threads = 2}};
   double floor_seconds_ = 20;  ///< no deadline is met by chance
