@@ -23,7 +23,7 @@ class AnswerFinderTest : public SiteFixture {
 
   /// A record of the template's default for the problem, with its bits in the cache.
   TuningRecord record(const BoundProblem& problem, std::string_view name, RecordGrade grade) {
-    const Candidate winner = *site_.candidate(problem.problem(), name, {});
+    const Candidate winner = *site_.candidate(problem, name, {});
     TuningRecord made;
     made.winner.choice = winner.choice();
     made.winner.artifact = builder_->build(winner)->digest;

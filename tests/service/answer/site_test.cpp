@@ -13,7 +13,7 @@ class SiteTest : public SiteFixture {
   /// Why the values make no candidate of a vector_add; empty where they make one.
   std::string refusal(std::string_view kernel_template, const ParameterValues& values) const {
     const Result<Candidate> made =
-        site_.candidate(vector_add(4096, DType::bf16), kernel_template, values);
+        site_.candidate(*site_.bind(vector_add(4096, DType::bf16)), kernel_template, values);
     return made ? "" : made.error().message;
   }
 };
@@ -57,8 +57,8 @@ TEST_F(SiteTest, AKeyHasTheProblemTheGpuAndThePolicy) {
 }
 
 TEST_F(SiteTest, ParametersThatAreNotGivenTakeTheirDefaults) {
-  const Result<Candidate> made =
-      site_.candidate(vector_add(4096, DType::bf16), "vector_add/vectorized", {{"THREADS", 512}});
+  const Result<Candidate> made = site_.candidate(*site_.bind(vector_add(4096, DType::bf16)),
+                                                 "vector_add/vectorized", {{"THREADS", 512}});
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->configuration.at("THREADS"), 512);
   EXPECT_EQ(made->configuration.at("VECTORS"), 2);
@@ -76,7 +76,7 @@ TEST_F(SiteTest, WhatMakesNoCandidateIsNamed) {
 }
 
 TEST_F(SiteTest, ATemplateForAnotherArchitectureMakesNoCandidate) {
-  const Problem product = matmul({.m = 128, .n = 128, .k = 128}, DType::bf16);
+  const BoundProblem product = *site_.bind(matmul({.m = 128, .n = 128, .k = 128}, DType::bf16));
   EXPECT_TRUE(site_.candidate(product, "matmul/persistent_wave", {}));
   site_.profile = *find_profile("a100_80");
   const Result<Candidate> made = site_.candidate(product, "matmul/persistent_wave", {});

@@ -20,8 +20,8 @@ class CompiledTrialTest : public ::testing::Test {
   DeviceProfile profile_ = *find_profile("h200");
   /// 64 threads per block.
   Candidate candidate_ =
-      *make_candidate(**(*catalog_).kernel_template("toy/plain"), catalog_.operation(),
-                      catalog_.problem(), Configuration({{"A", 2}, {"B", 1}, {"R", 1}}), profile_);
+      *make_candidate(**(*catalog_).kernel_template("toy/plain"), catalog_.problem(),
+                      Configuration({{"A", 2}, {"B", 1}, {"R", 1}}), profile_);
 };
 
 TEST_F(CompiledTrialTest, SharedMemoryThatABlockDoesNotHaveIsNotLaunched) {

@@ -46,7 +46,7 @@ class ThrowingFactory final : public RunnerFactory {
     return {};
   }
   const DeviceProfile& profile() const override { return profile_; }
-  Result<std::unique_ptr<Runner>> open(const Catalog&, const Operation&, const Problem&,
+  Result<std::unique_ptr<Runner>> open(const Catalog&, const BoundProblem&,
                                        DeviceRunnerOptions) override {
     auto made = std::make_unique<ThrowingRunner>();
     runner = made.get();
