@@ -52,6 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   static_cast<void>(
-      model_worklist(input, "c.json", {.tokens = {1, 16}, .tensor_parallel = 2}, **catalog));
+      model_worklist(input, "c.json",
+                     {.tokens = {1, 16}, .contexts = {64, 4096}, .tensor_parallel = 2}, **catalog));
   return 0;
 }

@@ -20,6 +20,9 @@ class Worklist : public Command {
         tokens_("tokens", llvm::cl::desc("Rows of a step, e.g. \"1:256:x2, 4096\""),
                 llvm::cl::value_desc("SIZES"), llvm::cl::init("1:256:x2, 2048, 8192"),
                 llvm::cl::sub(sub)),
+        contexts_(
+            "contexts", llvm::cl::desc("Keys of a sequence in the cache, e.g. \"1024:32768:x2\""),
+            llvm::cl::value_desc("SIZES"), llvm::cl::init("1024, 8192, 32768"), llvm::cl::sub(sub)),
         tensor_parallel_("tensor-parallel", llvm::cl::desc("GPUs that share a layer, default 1"),
                          llvm::cl::init(1), llvm::cl::sub(sub)),
         dtype_("dtype", llvm::cl::desc("Of weights and activations, default bf16"),
@@ -35,6 +38,8 @@ class Worklist : public Command {
     if (!text) return report(text.error());
     Result<std::vector<std::int64_t>> tokens = parse_sizes(tokens_.getValue());
     if (!tokens) return report(tokens.error());
+    Result<std::vector<std::int64_t>> contexts = parse_sizes(contexts_.getValue());
+    if (!contexts) return report(contexts.error());
     const std::optional<DType> dtype = dtype_meant(dtype_.getValue());
     if (!dtype || tensor_parallel_ < 1) {
       return report({ErrorCode::invalid_argument,
@@ -43,8 +48,10 @@ class Worklist : public Command {
     }
     const auto catalog = Catalog::load({templates_.begin(), templates_.end()});
     if (!catalog) return report(catalog.error());
-    const ModelUse use{
-        .tokens = *std::move(tokens), .tensor_parallel = tensor_parallel_, .dtype = *dtype};
+    const ModelUse use{.tokens = *std::move(tokens),
+                       .contexts = *std::move(contexts),
+                       .tensor_parallel = tensor_parallel_,
+                       .dtype = *dtype};
     const Result<ModelWorklist> list = model_worklist(*text, config_.getValue(), use, **catalog);
     if (!list) return report(list.error());
     for (const std::string& note : list->notes) report_warning(note);
@@ -57,6 +64,7 @@ class Worklist : public Command {
  private:
   llvm::cl::opt<std::string> config_;
   llvm::cl::opt<std::string> tokens_;
+  llvm::cl::opt<std::string> contexts_;
   llvm::cl::opt<std::int64_t> tensor_parallel_;
   llvm::cl::opt<std::string> dtype_;
   llvm::cl::list<std::string> templates_;

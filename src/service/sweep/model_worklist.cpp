@@ -34,7 +34,7 @@ class Collector {
   Collector(const ModelConfig& model, const ModelUse& use, const Catalog& catalog)
       : model_(model), use_(use), catalog_(catalog) {}
 
-  ModelWorklist collect() {
+  Result<ModelWorklist> collect(std::string_view file) {
     if (model_.latent) {
       latent_attention(*model_.latent);
     } else {
@@ -56,10 +56,25 @@ class Collector {
           "the sums over all GPUs behind output and down products are left out: there is no such "
           "operation");
     }
+    if (full()) {
+      return Error{
+          ErrorCode::invalid_argument,
+          concat(file, ": ", use_.tokens.size(), " token counts and ", use_.contexts.size(),
+                 " contexts give more than ", kMostProblems, " problems, the most of a worklist")};
+    }
+    list_problems();
     return std::move(list_);
   }
 
  private:
+  /// The heads of one GPU and their columns, of queries and keys and of values.
+  struct Heads {
+    std::int64_t query = 0;
+    std::int64_t key_value = 0;
+    std::int64_t dim = 0;
+    std::int64_t value_dim = 0;
+  };
+
   // Of what the GPUs share each has an equal part; the head's is padded.
   std::int64_t split(std::int64_t size) const { return size / use_.tensor_parallel; }
   std::int64_t split_up(std::int64_t size) const {
@@ -82,12 +97,65 @@ class Collector {
       norm("rmsnorm", kv_heads, head_dim);
     }
     rope(heads, kv_heads);
-    note("attention itself is left out: there is no operation for it yet");
+    const Heads of_gpu{heads, kv_heads, head_dim, head_dim};
+    if (model_.causal) {
+      prompts(of_gpu);
+      cached_steps(of_gpu);
+    } else {
+      note(
+          "attention is left out: its queries see keys on both sides, and mask=window has one side "
+          "alone");
+    }
     if (model_.weights == Weights::fp8) {
       note(
-          "the quantising of attention's results for the output product is left out: it belongs to "
-          "attention");
+          "the quantising of attention's results for the output product is left out: attention has "
+          "no results in fp8");
     }
+  }
+
+  void prompts(const Heads& heads) {
+    for (const std::int64_t tokens : use_.tokens) {
+      if (tokens > 1) attend(heads, 1, tokens, tokens);
+    }
+  }
+
+  void cached_steps(const Heads& heads) {
+    const auto attend_both = [&](std::int64_t batch, std::int64_t q_len, std::int64_t kv_len) {
+      for (const char* cache : {"contiguous", "paged"}) {
+        attend(heads, batch, q_len, kv_len, {{"lengths", "kv"}, {"cache", cache}});
+      }
+    };
+    for (const std::int64_t tokens : use_.tokens) {
+      for (const std::int64_t context : use_.contexts) {
+        if (full()) return;
+        if (tokens <= kMostSequences) attend_both(tokens, 1, context);
+        if (tokens > 1 && context > tokens) attend_both(1, tokens, context);
+      }
+    }
+  }
+
+  void attend(const Heads& heads, std::int64_t batch, std::int64_t q_len, std::int64_t kv_len,
+              const Problem::Flags& more = {}) {
+    const auto attend_with = [&](const char* mask, std::int64_t window) {
+      Problem::Flags flags = {{"dtype", dtype()}, {"mask", mask}};
+      if (model_.softcap) flags.emplace_back("softcap", "tanh");
+      if (model_.sinks) flags.emplace_back("sink", "head");
+      flags.insert(flags.end(), more.begin(), more.end());
+      add(Problem::make("attention",
+                        {{"batch", batch},
+                         {"heads", heads.query},
+                         {"kv_heads", heads.key_value},
+                         {"q_len", q_len},
+                         {"kv_len", kv_len},
+                         {"head_dim", heads.dim},
+                         {"head_dim_v", heads.value_dim},
+                         {"window", window}},
+                        std::move(flags)));
+    };
+    // A window that is no shorter than the keys leaves none of them out.
+    const bool cuts = model_.window > 0 && model_.window < kv_len;
+    if (model_.full_layers || !cuts) attend_with("causal", 1);
+    if (cuts) attend_with("window", model_.window);
   }
 
   void rope(std::int64_t heads, std::int64_t kv_heads) {
@@ -134,9 +202,11 @@ class Collector {
     note(concat("the rotation of q and k is left out: it turns ", latent.rotated_dim, " of ",
                 latent.plain_dim + latent.rotated_dim,
                 " columns of a head, and rope takes contiguous heads"));
+    prompts({heads, heads, latent.plain_dim + latent.rotated_dim, latent.value_dim});
     note(
-        "latent attention itself is left out, with the products of its absorbed form: there is no "
-        "operation for it yet");
+        "latent attention is listed for prompts alone: what decodes from the compressed keys and "
+        "values, its absorbed form, is left out with its products, since no kernel has heads so "
+        "wide");
   }
 
   /// `intermediate`: of this GPU.
@@ -289,25 +359,35 @@ class Collector {
     }
   }
 
-  void add(const Problem& problem) {
-    const Result<const Operation*> operation = catalog_.operation(problem.operation());
-    if (!operation) {
-      note(concat("there is no operation ", problem.operation()));
-      return;
-    }
-    Result<Problem> normalized = (*operation)->normalize(problem);
-    if (!normalized) {
-      note(concat("what cannot be is left out, ", normalized.error().message));
-    } else if (known_.insert(normalized->text()).second) {
-      list_.problems.push_back(*std::move(normalized));
+  /// Asks for the problem, unless the list has more than it may already.
+  void add(Problem problem) {
+    if (!full()) asked_.push_back(std::move(problem));
+  }
+
+  bool full() const { return asked_.size() > kMostProblems; }
+
+  void list_problems() {
+    std::set<std::string> known;
+    for (const Problem& problem : asked_) {
+      const Result<const Operation*> operation = catalog_.operation(problem.operation());
+      if (!operation) {
+        note(concat("there is no operation ", problem.operation()));
+        continue;
+      }
+      Result<Problem> normalized = (*operation)->normalize(problem);
+      if (!normalized) {
+        note(concat("what cannot be is left out, ", normalized.error().message));
+      } else if (known.insert(normalized->text()).second) {
+        list_.problems.push_back(*std::move(normalized));
+      }
     }
   }
 
   const ModelConfig& model_;
   const ModelUse& use_;
   const Catalog& catalog_;
+  std::vector<Problem> asked_;
   ModelWorklist list_;
-  std::set<std::string> known_;
 };
 
 Result<void> check_split(const ModelConfig& model, const ModelUse& use, std::string_view file) {
@@ -326,10 +406,14 @@ Result<void> check_split(const ModelConfig& model, const ModelUse& use, std::str
   if (model.shared_intermediate % parts != 0) {
     return refuse("the shared experts' inner size", model.shared_intermediate);
   }
-  for (const std::int64_t tokens : use.tokens) {
-    if (tokens > kMostTokens) {
-      return Error{ErrorCode::invalid_argument,
-                   concat("a step of ", tokens, " tokens: at most ", kMostTokens, " are possible")};
+  return {};
+}
+
+Result<void> check_sizes(const std::vector<std::int64_t>& sizes, std::string_view what) {
+  for (const std::int64_t tokens : sizes) {
+    if (tokens < 1 || tokens > kMostTokens) {
+      return Error{ErrorCode::invalid_argument, concat(what, " of ", tokens, " tokens: from 1 to ",
+                                                       kMostTokens, " are possible")};
     }
   }
   return {};
@@ -341,16 +425,9 @@ Result<ModelWorklist> model_worklist(std::string_view config, std::string_view f
                                      const ModelUse& use, const Catalog& catalog) {
   KW_ASSIGN(const ModelConfig model, read_model_config(config, file));
   KW_TRY(check_split(model, use, file));
-  // Every token count gives as many problems as the first.
-  ModelUse first = use;
-  first.tokens.resize(std::min<std::size_t>(use.tokens.size(), 1));
-  const std::size_t each = Collector(model, first, catalog).collect().problems.size();
-  if (each * use.tokens.size() > kMostProblems) {
-    return Error{ErrorCode::invalid_argument,
-                 concat(file, ": ", each * use.tokens.size(), " problems for ", use.tokens.size(),
-                        " token counts: a worklist has at most ", kMostProblems)};
-  }
-  return Collector(model, use, catalog).collect();
+  KW_TRY(check_sizes(use.tokens, "a step"));
+  KW_TRY(check_sizes(use.contexts, "a context"));
+  return Collector(model, use, catalog).collect(file);
 }
 
 }  // namespace kernwright

@@ -12,9 +12,13 @@
 
 namespace kernwright {
 
+/// The largest number of sequences that a step decodes; more tokens are of prompts.
+inline constexpr std::int64_t kMostSequences = 512;
+
 /// How a model is run, of which the worklist has the part of one GPU.
 struct ModelUse {
-  std::vector<std::int64_t> tokens;  ///< rows of a step: its batch, or batch times prompt
+  std::vector<std::int64_t> tokens;    ///< rows of a step: its batch, or batch times prompt
+  std::vector<std::int64_t> contexts;  ///< keys of a sequence in the cache, those of the step too
   std::int64_t tensor_parallel = 1;
   DType dtype = DType::bf16;
 };
@@ -28,10 +32,17 @@ struct ModelWorklist {
 /// Lists the problems of a model from the text of its `config.json`, as model hubs publish it
 /// (`read_model_config`).
 ///
-/// The list has everything but attention itself and grouped products: the products around
-/// attention, of dense and shared feed-forward layers, of routers and of the head, both with what
-/// engines fuse and without, and norms, rotations and activations. Parts that are left out are in
-/// the notes, each with its reason, and so are operations that `catalog` lacks.
+/// The list has everything but grouped products: attention, the products around it, of dense and
+/// shared feed-forward layers, of routers and of the head, both with what engines fuse and without,
+/// and norms, rotations and activations. Parts that are left out are in the notes, each with its
+/// reason, and so are operations that `catalog` lacks.
+///
+/// Attention is listed for what a step of t tokens may be: one prompt of t tokens; one token each
+/// of t sequences, up to `kMostSequences`, with each context; and t tokens of one sequence with
+/// each longer context, as of chunked prompts and of drafted tokens. Keys of the latter two are in
+/// a cache, for which both a contiguous one and one of pages of 16 tokens are listed. Layers with
+/// and without a window are listed where a model has both and the window is shorter than the keys.
+/// Of a latent attention there are prompts alone, with the keys and values of all heads.
 ///
 /// Tensor parallelism splits the columns of the first product of a pair and the rows of the second.
 /// Key and value heads are repeated where there are fewer of them than GPUs. Routers, norms and the
@@ -39,7 +50,8 @@ struct ModelWorklist {
 /// one scale a tensor give fp8 products. Other quantised weights give none.
 ///
 /// Errors: those of `read_model_config`; `invalid_argument` where the split does not divide a size,
-/// which it names, or where there are more than `kMostProblems`.
+/// which it names, where a step or a context is empty or has more than 2^30 tokens, or where more
+/// than `kMostProblems` are asked for, repeated ones included.
 Result<ModelWorklist> model_worklist(std::string_view config, std::string_view file,
                                      const ModelUse& use, const Catalog& catalog);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -21,6 +22,11 @@ enum class Bias { no, yes, no_unless_said, yes_unless_said };
 
 /// Which layers of a model with experts have none.
 enum class DenseLayers { none, first, between };
+
+/// Which layers of a model have a window, where sliding_window says that there is one: those that
+/// layer_types names, or without it those from max_window_layers on (`later`), every other one from
+/// the first (`alternate`), or all but each sliding_window_pattern-th (`most`).
+enum class WindowedLayers { none, all, later, alternate, most };
 
 /// A field's name, with another that transformers takes as well; empty: there is none.
 using Names = std::array<std::string_view, 2>;
@@ -42,9 +48,14 @@ struct ModelType {
   bool query_norm = false;
   Rotation rotation = Rotation::halves;
   double rotated_share = 0;  ///< of a head's columns, by partial_rotary_factor; 0: always all
+  std::int64_t layers = 0;   ///< of a type whose layers differ
+  WindowedLayers windowed_layers = WindowedLayers::none;
+  bool window_if_asked = false;  ///< there is one with use_sliding_window alone
+  std::int64_t window = 0;       ///< 0: none
+  double softcap = 0;            ///< of the logits of attention; 0: the type has none
+  bool sinks = false;
   // Of a model with experts.
   std::int64_t experts = 0;
-  std::int64_t layers = 0;
   DenseLayers dense_layers = DenseLayers::none;
   std::int64_t first_dense = 0;
   std::int64_t expert_intermediate = 0;
@@ -76,14 +87,20 @@ constexpr ModelType kTypes[] = {
      .heads = 32,
      .kv_heads = 8,
      .intermediate = 14336,
-     .vocabulary = 32000},
+     .vocabulary = 32000,
+     .windowed_layers = WindowedLayers::all,
+     .window = 4096},
     {.name = "qwen2",
      .hidden = 4096,
      .heads = 32,
      .kv_heads = 32,
      .intermediate = 22016,
      .vocabulary = 151936,
-     .qkv_bias = Bias::yes},
+     .qkv_bias = Bias::yes,
+     .layers = 32,
+     .windowed_layers = WindowedLayers::later,
+     .window_if_asked = true,
+     .window = 4096},
     {.name = "qwen3",
      .hidden = 4096,
      .heads = 32,
@@ -93,7 +110,11 @@ constexpr ModelType kTypes[] = {
      .vocabulary = 151936,
      .qkv_bias = Bias::no_unless_said,
      .output_bias = Bias::no_unless_said,
-     .query_norm = true},
+     .query_norm = true,
+     .layers = 32,
+     .windowed_layers = WindowedLayers::later,
+     .window_if_asked = true,
+     .window = 4096},
     {.name = "qwen3_moe",
      .hidden = 2048,
      .heads = 32,
@@ -103,8 +124,11 @@ constexpr ModelType kTypes[] = {
      .qkv_bias = Bias::no_unless_said,
      .output_bias = Bias::no_unless_said,
      .query_norm = true,
-     .experts = 128,
      .layers = 24,
+     .windowed_layers = WindowedLayers::all,
+     .window_if_asked = true,
+     .window = 4096,
+     .experts = 128,
      .dense_layers = DenseLayers::between,
      .experts_names = {"num_experts", "num_local_experts"}},
     {.name = "mixtral",
@@ -113,6 +137,7 @@ constexpr ModelType kTypes[] = {
      .kv_heads = 8,
      .intermediate = 14336,
      .vocabulary = 32000,
+     .windowed_layers = WindowedLayers::all,
      .experts = 8},
     {.name = "gemma2",
      .hidden = 2304,
@@ -124,6 +149,10 @@ constexpr ModelType kTypes[] = {
      .activation = "gelu_pytorch_tanh",
      .qkv_bias = Bias::no_unless_said,
      .output_bias = Bias::no_unless_said,
+     .layers = 26,
+     .windowed_layers = WindowedLayers::alternate,
+     .window = 4096,
+     .softcap = 50,
      .activation_name = {"hidden_activation"}},
     {.name = "gemma3_text",
      .around = "gemma3",
@@ -137,6 +166,9 @@ constexpr ModelType kTypes[] = {
      .qkv_bias = Bias::no_unless_said,
      .output_bias = Bias::no_unless_said,
      .query_norm = true,
+     .layers = 26,
+     .windowed_layers = WindowedLayers::most,
+     .window = 4096,
      .activation_name = {"hidden_activation"}},
     {.name = "glm4",
      .hidden = 4096,
@@ -157,8 +189,8 @@ constexpr ModelType kTypes[] = {
      .output_bias = Bias::no_unless_said,
      .mlp_bias = Bias::no_unless_said,
      .rotation = Rotation::apart,
-     .experts = 64,
      .layers = 32,
+     .experts = 64,
      .dense_layers = DenseLayers::first,
      .first_dense = 0,
      .expert_intermediate = 1407,
@@ -174,8 +206,8 @@ constexpr ModelType kTypes[] = {
      .qkv_bias = Bias::no_unless_said,
      .output_bias = Bias::no_unless_said,
      .rotation = Rotation::apart,
-     .experts = 256,
      .layers = 61,
+     .experts = 256,
      .dense_layers = DenseLayers::first,
      .first_dense = 3,
      .expert_intermediate = 2048,
@@ -192,6 +224,10 @@ constexpr ModelType kTypes[] = {
      .vocabulary = 201088,
      .qkv_bias = Bias::yes_unless_said,
      .output_bias = Bias::yes_unless_said,
+     .layers = 36,
+     .windowed_layers = WindowedLayers::alternate,
+     .window = 128,
+     .sinks = true,
      .experts = 128,
      .router = Router::biased},
     {.name = "gpt2",
@@ -214,7 +250,8 @@ constexpr ModelType kTypes[] = {
      .heads = 32,
      .intermediate = 8192,
      .vocabulary = 32064,
-     .rotated_share = 1},
+     .rotated_share = 1,
+     .windowed_layers = WindowedLayers::all},
 };
 
 /// The fields of a config. Remembers the first that does not hold what it should, and which
@@ -255,6 +292,17 @@ class Fields {
     const JsonNode* node = find(names);
     if (node == nullptr) return by_default(fallback);
     return is_null(*node) ? 0 : integer(*node, 0);
+  }
+  /// A number above 0, or nothing where it is null.
+  std::optional<double> number_or_none(const Names& names, double fallback) {
+    const JsonNode* node = find(names);
+    if (node == nullptr) return by_default(fallback);
+    double value = 0;
+    if (is_null(*node) || (node->number(value) && value > 0)) {
+      return value > 0 ? std::optional(value) : std::nullopt;
+    }
+    refuse(*node, "a number above 0");
+    return fallback;
   }
   std::string text(const Names& names, std::string_view fallback) {
     const JsonNode* node = find(names);
@@ -330,6 +378,11 @@ Rotation read_rotation(Fields& fields, const ModelType& type) {
   return share == 1 ? type.rotation : Rotation::apart;
 }
 
+/// 0 stands for nothing.
+std::optional<std::int64_t> given(std::int64_t size) {
+  return size == 0 ? std::nullopt : std::optional(size);
+}
+
 void read_attention(Fields& fields, const ModelType& type, ModelConfig& model) {
   model.qkv_bias = read_bias(fields, "attention_bias", type.qkv_bias);
   model.output_bias = read_bias(fields, "attention_bias", type.output_bias);
@@ -346,9 +399,6 @@ void read_attention(Fields& fields, const ModelType& type, ModelConfig& model) {
     };
     return;
   }
-  const auto given = [](std::int64_t size) {
-    return size == 0 ? std::nullopt : std::optional<std::int64_t>(size);
-  };
   model.kv_heads = model.heads;
   if (type.layer_norm) {
     model.head_dim = model.hidden / model.heads;
@@ -367,6 +417,105 @@ void read_attention(Fields& fields, const ModelType& type, ModelConfig& model) {
                        ", which does not divide num_attention_heads, ", model.heads));
   } else if (model.rotation != Rotation::none && model.head_dim % 2 != 0) {
     model.rotation = Rotation::apart;
+  }
+}
+
+/// Reads from layer_types which layers there are. False where the config has no such list.
+bool read_layer_types(Fields& fields, ModelConfig& model) {
+  const JsonNode* list = fields.find({"layer_types"});
+  if (list == nullptr || Fields::is_null(*list)) return false;
+  bool full = false;
+  bool windowed = false;
+  const auto read = [&](const JsonNode& layer) {
+    const std::string* type = layer.string();
+    const bool is_full = type && *type == "full_attention";
+    const bool is_windowed = type && *type == "sliding_attention";
+    full = full || is_full;
+    windowed = windowed || is_windowed;
+    return is_full || is_windowed;
+  };
+  if (!list->array() || !std::all_of(list->array()->begin(), list->array()->end(), read)) {
+    fields.fail(*list,
+                "layer_types must be a list of \"full_attention\" and \"sliding_attention\"");
+  }
+  model.full_layers = full || !windowed;
+  if (!windowed) model.window = 0;
+  return true;
+}
+
+void read_windows(Fields& fields, const ModelType& type, ModelConfig& model) {
+  using enum WindowedLayers;
+  if (type.windowed_layers == none) return;
+  if (type.window_if_asked && !fields.boolean({"use_sliding_window"}, false)) return;
+  model.window = fields.size_or_none({"sliding_window"}, given(type.window)).value_or(0);
+  if (model.window == 0) return;
+  if (type.windowed_layers == all) {
+    model.full_layers = false;
+  } else if (!read_layer_types(fields, model)) {
+    const std::int64_t layers = fields.size({"num_hidden_layers"}, type.layers);
+    if (type.windowed_layers == later) {
+      const std::int64_t first = fields.count({"max_window_layers"}, 28);
+      model.full_layers = first > 0;
+      if (first >= layers) model.window = 0;
+    } else {
+      const std::int64_t each =
+          type.windowed_layers == most ? fields.size({"sliding_window_pattern"}, 6) : 2;
+      model.full_layers = layers >= each;
+      if (each == 1) model.window = 0;
+    }
+  }
+}
+
+/// The factor that transformers has in the scale of a latent attention, where a config stretches
+/// the rotation to longer contexts.
+double stretched_scale(const JsonNode& root) {
+  const JsonNode* rope = root.find("rope_parameters");
+  if (rope == nullptr || !rope->object()) rope = root.find("rope_scaling");
+  if (rope == nullptr || !rope->object()) return 1;
+  const JsonNode* kind = rope->find("rope_type");
+  if (kind == nullptr) kind = rope->find("type");
+  if (kind == nullptr || !kind->string() || *kind->string() == "default") return 1;
+  double factor = 1;
+  double strength = 0;
+  const JsonNode* node = rope->find("factor");
+  if (node) node->number(factor);
+  node = rope->find("mscale_all_dim");
+  if (node) node->number(strength);
+  const double each = factor > 1 ? 0.1 * strength * std::log(factor) + 1 : 1;  // of q and of k
+  return each * each;
+}
+
+/// What becomes of the logits of attention: their mask, cap and sinks. The values of scale and cap
+/// are arguments of a launch and no part of a problem, so notes have them.
+void read_logits(Fields& fields, const ModelType& type, ModelConfig& model) {
+  auto& notes = model.notes;
+  read_windows(fields, type, model);
+  model.sinks = type.sinks;
+  if (type.softcap > 0) {
+    const auto cap = fields.number_or_none({"attn_logit_softcapping"}, type.softcap);
+    model.softcap = cap.has_value();
+    if (cap) notes.push_back(concat("launch attention with cap=", *cap));
+  }
+  if (type.name.starts_with("gemma")) {
+    model.causal = !fields.boolean({"use_bidirectional_attention"}, false);
+    const auto width = fields.number_or_none({"query_pre_attn_scalar"}, 256);
+    if (width && *width != static_cast<double>(model.head_dim)) {
+      notes.push_back(concat("launch attention with scale=1/sqrt(", *width,
+                             "), by query_pre_attn_scalar: its default is 1/sqrt(head_dim)"));
+    }
+  }
+  if (type.name == "gpt2" && !fields.boolean({"scale_attn_weights"}, true)) {
+    notes.emplace_back("launch attention with scale=1: its default is 1/sqrt(head_dim)");
+  }
+  if (type.name == "gpt2" && fields.boolean({"scale_attn_by_inverse_layer_idx"}, false)) {
+    notes.emplace_back(
+        "launch attention with the scale of its layer, which is divided by 1 in the first layer, "
+        "by 2 in the second and so on");
+  }
+  const double more = model.latent ? stretched_scale(fields.root()) : 1;
+  if (more != 1) {
+    notes.push_back(concat("launch attention with scale=", more,
+                           "/sqrt(head_dim), by mscale_all_dim: its default is 1/sqrt(head_dim)"));
   }
 }
 
@@ -632,10 +781,17 @@ Result<ModelConfig> read_model_config(std::string_view config, std::string_view 
   model.heads = fields.size(type->heads_names, type->heads);
   model.vocabulary = fields.size({"vocab_size"}, type->vocabulary);
   read_attention(fields, *type, model);
+  read_logits(fields, *type, model);
   read_feed_forward(fields, *type, model);
   add_notes(fields, *type, model);
   read_weights(root, fields, model);
-  if (within) model.notes.emplace_back("all but the language model, text_config, is left out");
+  if (within) {
+    model.notes.emplace_back("all but the language model, text_config, is left out");
+    if (type->name == "gemma3_text") {
+      model.notes.emplace_back(
+          "attention is listed as for text: tokens of an image see each other, which no mask says");
+    }
+  }
   if (!fields.error().empty()) return Error{ErrorCode::invalid_argument, fields.error()};
   if (!fields.defaults().empty()) {
     model.notes.push_back(concat("not in the config, and taken from transformers' defaults of ",

@@ -43,6 +43,12 @@ struct ModelConfig {
   bool query_norm = false;  ///< each head of q and k is normalised
   Rotation rotation = Rotation::halves;
 
+  bool causal = true;       ///< a query sees no key behind it
+  bool full_layers = true;  ///< some layers have no window
+  std::int64_t window = 0;  ///< keys that a query of other layers sees, with its own; 0: no others
+  bool softcap = false;     ///< of the logits of attention
+  bool sinks = false;       ///< each head has one more logit, without a value
+
   std::int64_t intermediate = 0;         ///< of layers without experts; 0: there are none
   std::int64_t shared_intermediate = 0;  ///< of what all tokens take beside experts; 0: nothing
   std::int64_t experts = 0;

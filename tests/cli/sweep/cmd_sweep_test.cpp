@@ -267,12 +267,26 @@ TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
   const nlohmann::json problems = ran.json()["problems"];
   EXPECT_EQ(problems[0], "matmul m=1 n=3072 k=4096 dtype=bf16");
   EXPECT_EQ(problems[2], "matmul m=16 n=3072 k=4096 dtype=bf16");
+  const auto attention = [](const nlohmann::json& listed) {
+    return std::count_if(listed.begin(), listed.end(), [](const nlohmann::json& problem) {
+      return problem.get<std::string>().starts_with("attention ");
+    });
+  };
+  // Of 8 and 16 tokens a prompt; two caches of three contexts for three decodes and two chunks.
+  EXPECT_EQ(attention(problems), 2 + 2 * 3 * 5);
+  const Ran near = kernwright({"worklist", config, "--tokens", "1, 64", "--contexts", "16:64:x2"});
+  ASSERT_EQ(near.exit_code, 0) << near.err;
+  EXPECT_EQ(attention(near.json()["problems"]), 1 + 2 * 3 * 2);
   const Ran half = kernwright({"worklist", config, "--tokens", "1", "--dtype", "float16"});
   ASSERT_EQ(half.exit_code, 0) << half.err;
   EXPECT_EQ(half.json()["problems"][0], "matmul m=1 n=6144 k=4096 dtype=fp16");
   EXPECT_EQ(kernwright({"worklist", config, "--dtype", "float17"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--tensor-parallel", "3"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--tokens", "0"}).exit_code, 2);
+  EXPECT_EQ(kernwright({"worklist", config, "--contexts", "0"}).exit_code, 2);
+  EXPECT_NE(kernwright({"worklist", config, "--contexts", "1073741825"})
+                .err.find("a context of 1073741825 tokens: from 1 to 1073741824 are possible"),
+            std::string::npos);
   EXPECT_EQ(kernwright({"worklist"}).exit_code, 2);
 }
 

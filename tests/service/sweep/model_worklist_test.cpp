@@ -56,7 +56,7 @@ constexpr const char* kGemma2 = R"({
   "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
   "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 3584, "intermediate_size": 14336,
   "num_attention_heads": 16, "num_hidden_layers": 42, "num_key_value_heads": 8,
-  "query_pre_attn_scalar": 256, "vocab_size": 256000
+  "query_pre_attn_scalar": 256, "sliding_window": 4096, "vocab_size": 256000
 })";
 // Gemma 3 4B: transformers' defaults have the heads, the vocabulary and the activation.
 constexpr const char* kGemma3 = R"({
@@ -105,7 +105,7 @@ constexpr const char* kGptOss = R"({
                                "model.embed_tokens", "lm_head"],
     "quant_method": "mxfp4"
   },
-  "swiglu_limit": 7.0, "vocab_size": 201088
+  "sliding_window": 128, "swiglu_limit": 7.0, "vocab_size": 201088
 })";
 // GPT-2.
 constexpr const char* kGpt2 = R"({
@@ -123,17 +123,44 @@ constexpr const char* kPhi3 = R"({
 class ModelWorklistTest : public ::testing::Test {
  protected:
   using Texts = std::vector<std::string>;
+  using Sizes = std::vector<std::int64_t>;
 
-  Result<ModelWorklist> make(std::string_view config, std::int64_t parts = 1,
-                             std::vector<std::int64_t> tokens = {16}) const {
-    return model_worklist(config, "config.json",
-                          {.tokens = std::move(tokens), .tensor_parallel = parts}, *catalog_);
+  Result<ModelWorklist> make(std::string_view config, std::int64_t parts = 1, Sizes tokens = {16},
+                             Sizes contexts = {}) const {
+    return model_worklist(
+        config, "config.json",
+        {.tokens = std::move(tokens), .contexts = std::move(contexts), .tensor_parallel = parts},
+        *catalog_);
   }
   std::string message(std::string_view config, std::int64_t parts = 1) const {
     const Result<ModelWorklist> list = make(config, parts);
     return list ? std::string("accepted") : list.error().message;
   }
-  /// The list for 16 tokens, sorted.
+  /// What it has of attention, in its order, without "attention ".
+  Texts attention(std::string_view config, Sizes tokens, Sizes contexts, int parts = 1) const {
+    const Result<ModelWorklist> list = make(config, parts, std::move(tokens), std::move(contexts));
+    EXPECT_TRUE(list) << list.error().message;
+    Texts found;
+    if (!list) return found;
+    for (const Problem& problem : list->problems) {
+      if (problem.operation() == "attention") found.push_back(problem.text().substr(10));
+    }
+    return found;
+  }
+  /// Which layers there are by the list: without a window, or with one of 512.
+  struct Layers {
+    bool full = false;
+    bool windowed = false;
+    bool operator==(const Layers&) const = default;
+  };
+  Layers layers(const std::string& config) const {
+    Layers found;
+    for (const std::string& text : attention(config, {1}, {1024})) {
+      (has(text, " window=512 ") ? found.windowed : found.full) = true;
+    }
+    return found;
+  }
+  /// The list for 16 tokens and no context, sorted.
   Texts texts(std::string_view config, std::int64_t parts = 1) const {
     const Result<ModelWorklist> list = make(config, parts);
     EXPECT_TRUE(list) << list.error().message;
@@ -173,7 +200,9 @@ class ModelWorklistTest : public ::testing::Test {
 TEST_F(ModelWorklistTest, Llama) {
   EXPECT_EQ(
       texts(kLlama),
-      sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+      sorted({"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+              "mask=causal",
+              "matmul m=16 n=6144 k=4096 dtype=bf16",
               "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
               "matmul m=16 n=4096 k=4096 dtype=bf16",
               "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
@@ -185,7 +214,6 @@ TEST_F(ModelWorklistTest, Llama) {
               "rmsnorm rows=16 columns=4096 dtype=bf16",
               "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"}));
   const std::string all = notes(kLlama);
-  EXPECT_TRUE(has(all, "attention itself is left out")) << all;
   EXPECT_TRUE(has(all, "the embedding is left out")) << all;
   EXPECT_FALSE(has(all, "defaults")) << all;
 }
@@ -193,7 +221,9 @@ TEST_F(ModelWorklistTest, Llama) {
 TEST_F(ModelWorklistTest, LlamaOnSixteenGpusRepeatsKeyAndValueHeads) {
   // Two heads and one of eight key and value heads each: (2 + 2) 128 columns.
   EXPECT_EQ(texts(kLlama, 16),
-            sorted({"matmul m=16 n=512 k=4096 dtype=bf16",
+            sorted({"attention batch=1 heads=2 kv_heads=1 q_len=16 kv_len=16 head_dim=128 "
+                    "dtype=bf16 mask=causal",
+                    "matmul m=16 n=512 k=4096 dtype=bf16",
                     "matmul m=16 n=512 k=4096 n_kv=128 dtype=bf16 split=qkv",
                     "matmul m=16 n=4096 k=256 dtype=bf16",
                     "rope tokens=16 heads=2 kv_heads=1 head_dim=128 dtype=bf16",
@@ -222,13 +252,15 @@ TEST_F(ModelWorklistTest, LlamaWithBiases) {
   EXPECT_TRUE(listed("matmul m=16 n=4096 k=2048 dtype=bf16"));
   EXPECT_TRUE(listed("matmul m=16 n=4096 k=7168 dtype=bf16 bias=column"));
   EXPECT_TRUE(listed("matmul m=16 n=4096 k=7168 dtype=bf16"));
-  EXPECT_EQ(all.size(), 13U) << "no gated product in one kernel: that takes no bias";
+  EXPECT_EQ(all.size(), 14U) << "no gated product in one kernel: that takes no bias";
 }
 
 TEST_F(ModelWorklistTest, Mistral) {
   EXPECT_EQ(
       texts(kMistral),
-      sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+      sorted({"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+              "mask=causal",
+              "matmul m=16 n=6144 k=4096 dtype=bf16",
               "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
               "matmul m=16 n=4096 k=4096 dtype=bf16",
               "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
@@ -244,7 +276,9 @@ TEST_F(ModelWorklistTest, Mistral) {
 TEST_F(ModelWorklistTest, Qwen2HasABiasOnQueriesKeysAndValuesAlone) {
   EXPECT_EQ(
       texts(kQwen2),
-      sorted({"matmul m=16 n=4608 k=3584 dtype=bf16 bias=column",
+      sorted({"attention batch=1 heads=28 kv_heads=4 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+              "mask=causal",
+              "matmul m=16 n=4608 k=3584 dtype=bf16 bias=column",
               "matmul m=16 n=4608 k=3584 n_kv=512 dtype=bf16 bias=column split=qkv",
               "matmul m=16 n=3584 k=3584 dtype=bf16",
               "rope tokens=16 heads=28 kv_heads=4 head_dim=128 dtype=bf16",
@@ -261,7 +295,9 @@ TEST_F(ModelWorklistTest, Qwen3NormalisesTheHeadsOfQueriesAndKeys) {
   // Of 16 tokens 512 heads of q and 128 of k.
   EXPECT_EQ(
       texts(kQwen3),
-      sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+      sorted({"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+              "mask=causal",
+              "matmul m=16 n=6144 k=4096 dtype=bf16",
               "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
               "matmul m=16 n=4096 k=4096 dtype=bf16", "rmsnorm rows=512 columns=128 dtype=bf16",
               "rmsnorm rows=128 columns=128 dtype=bf16",
@@ -276,17 +312,20 @@ TEST_F(ModelWorklistTest, Qwen3NormalisesTheHeadsOfQueriesAndKeys) {
 }
 
 TEST_F(ModelWorklistTest, Qwen3WithExpertsHasARouterAndNoDenseLayer) {
-  const Texts expected = {"matmul m=16 n=5120 k=2048 dtype=bf16",
-                          "matmul m=16 n=5120 k=2048 n_kv=512 dtype=bf16 split=qkv",
-                          "matmul m=16 n=2048 k=4096 dtype=bf16",
-                          "rmsnorm rows=512 columns=128 dtype=bf16",
-                          "rmsnorm rows=64 columns=128 dtype=bf16",
-                          "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16",
-                          "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16 append=cache",
-                          "matmul m=16 n=128 k=2048 dtype=bf16",
-                          "matmul m=16 n=151936 k=2048 dtype=bf16",
-                          "rmsnorm rows=16 columns=2048 dtype=bf16",
-                          "rmsnorm rows=16 columns=2048 dtype=bf16 residual=add"};
+  const Texts expected = {
+      "attention batch=1 heads=32 kv_heads=4 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+      "mask=causal",
+      "matmul m=16 n=5120 k=2048 dtype=bf16",
+      "matmul m=16 n=5120 k=2048 n_kv=512 dtype=bf16 split=qkv",
+      "matmul m=16 n=2048 k=4096 dtype=bf16",
+      "rmsnorm rows=512 columns=128 dtype=bf16",
+      "rmsnorm rows=64 columns=128 dtype=bf16",
+      "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16",
+      "rope tokens=16 heads=32 kv_heads=4 head_dim=128 dtype=bf16 append=cache",
+      "matmul m=16 n=128 k=2048 dtype=bf16",
+      "matmul m=16 n=151936 k=2048 dtype=bf16",
+      "rmsnorm rows=16 columns=2048 dtype=bf16",
+      "rmsnorm rows=16 columns=2048 dtype=bf16 residual=add"};
   EXPECT_EQ(texts(kQwen3Moe), sorted(expected));
   const std::string all = notes(kQwen3Moe);
   EXPECT_TRUE(has(all, "products of experts")) << all;
@@ -318,7 +357,9 @@ TEST_F(ModelWorklistTest, Qwen3WithExpertsHasARouterAndNoDenseLayer) {
 
 TEST_F(ModelWorklistTest, Mixtral) {
   EXPECT_EQ(texts(kMixtral),
-            sorted({"matmul m=16 n=6144 k=4096 dtype=bf16",
+            sorted({"attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 "
+                    "dtype=bf16 mask=causal",
+                    "matmul m=16 n=6144 k=4096 dtype=bf16",
                     "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 split=qkv",
                     "matmul m=16 n=4096 k=4096 dtype=bf16",
                     "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
@@ -335,7 +376,9 @@ TEST_F(ModelWorklistTest, Mixtral) {
 TEST_F(ModelWorklistTest, Gemma2) {
   EXPECT_EQ(
       texts(kGemma2),
-      sorted({"matmul m=16 n=8192 k=3584 dtype=bf16",
+      sorted({"attention batch=1 heads=16 kv_heads=8 q_len=16 kv_len=16 head_dim=256 dtype=bf16 "
+              "mask=causal softcap=tanh",
+              "matmul m=16 n=8192 k=3584 dtype=bf16",
               "matmul m=16 n=8192 k=3584 n_kv=2048 dtype=bf16 split=qkv",
               "matmul m=16 n=3584 k=4096 dtype=bf16",
               "rope tokens=16 heads=16 kv_heads=8 head_dim=256 dtype=bf16",
@@ -357,7 +400,9 @@ TEST_F(ModelWorklistTest, Gemma3TakesWhatItsConfigLeavesOutFromTransformersDefau
   // 8 heads and 4 of keys and values of 256 columns.
   EXPECT_EQ(
       texts(kGemma3),
-      sorted({"matmul m=16 n=4096 k=2560 dtype=bf16",
+      sorted({"attention batch=1 heads=8 kv_heads=4 q_len=16 kv_len=16 head_dim=256 dtype=bf16 "
+              "mask=causal",
+              "matmul m=16 n=4096 k=2560 dtype=bf16",
               "matmul m=16 n=4096 k=2560 n_kv=1024 dtype=bf16 split=qkv",
               "matmul m=16 n=2560 k=2048 dtype=bf16", "rmsnorm rows=128 columns=256 dtype=bf16",
               "rmsnorm rows=64 columns=256 dtype=bf16",
@@ -373,7 +418,8 @@ TEST_F(ModelWorklistTest, Gemma3TakesWhatItsConfigLeavesOutFromTransformersDefau
   const std::string all = notes(kGemma3);
   EXPECT_TRUE(has(all,
                   "defaults of gemma3_text: num_attention_heads=8 vocab_size=262208 "
-                  "num_key_value_heads=4 head_dim=256 hidden_activation=gelu_pytorch_tanh"))
+                  "num_key_value_heads=4 head_dim=256 sliding_window_pattern=6 "
+                  "query_pre_attn_scalar=256 hidden_activation=gelu_pytorch_tanh"))
       << all;
   EXPECT_TRUE(has(all, "all but the language model")) << all;
   EXPECT_FALSE(has(all, "soft cap")) << all;
@@ -382,16 +428,19 @@ TEST_F(ModelWorklistTest, Gemma3TakesWhatItsConfigLeavesOutFromTransformersDefau
 }
 
 TEST_F(ModelWorklistTest, Glm4RotatesHalfOfEachHead) {
-  const Texts expected = {"matmul m=16 n=4608 k=4096 dtype=bf16 bias=column",
-                          "matmul m=16 n=4608 k=4096 n_kv=256 dtype=bf16 bias=column split=qkv",
-                          "matmul m=16 n=4096 k=4096 dtype=bf16",
-                          "matmul m=16 n=27392 k=4096 dtype=bf16",
-                          "matmul m=16 n=13696 k=4096 dtype=bf16 activation=silu gate=stacked",
-                          "gated_activation rows=16 columns=13696 dtype=bf16 layout=packed",
-                          "matmul m=16 n=4096 k=13696 dtype=bf16",
-                          "matmul m=16 n=151552 k=4096 dtype=bf16",
-                          "rmsnorm rows=16 columns=4096 dtype=bf16",
-                          "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
+  const Texts expected = {
+      "attention batch=1 heads=32 kv_heads=2 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+      "mask=causal",
+      "matmul m=16 n=4608 k=4096 dtype=bf16 bias=column",
+      "matmul m=16 n=4608 k=4096 n_kv=256 dtype=bf16 bias=column split=qkv",
+      "matmul m=16 n=4096 k=4096 dtype=bf16",
+      "matmul m=16 n=27392 k=4096 dtype=bf16",
+      "matmul m=16 n=13696 k=4096 dtype=bf16 activation=silu gate=stacked",
+      "gated_activation rows=16 columns=13696 dtype=bf16 layout=packed",
+      "matmul m=16 n=4096 k=13696 dtype=bf16",
+      "matmul m=16 n=151552 k=4096 dtype=bf16",
+      "rmsnorm rows=16 columns=4096 dtype=bf16",
+      "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
   EXPECT_EQ(texts(kGlm4), sorted(expected));
   EXPECT_TRUE(has(notes(kGlm4), "the rotation of q and k is left out"));
   Texts whole = expected;
@@ -405,7 +454,9 @@ TEST_F(ModelWorklistTest, DeepseekV2WithoutLowRankQueries) {
   // Heads have 128 + 64 columns of q, and 128 of keys and 128 of values come of the compressed 512.
   EXPECT_EQ(
       texts(kDeepseekV2),
-      sorted({"matmul m=16 n=3072 k=2048 dtype=bf16", "matmul m=16 n=576 k=2048 dtype=bf16",
+      sorted({"attention batch=1 heads=16 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 "
+              "dtype=bf16 mask=causal",
+              "matmul m=16 n=3072 k=2048 dtype=bf16", "matmul m=16 n=576 k=2048 dtype=bf16",
               "matmul m=16 n=4096 k=512 dtype=bf16", "matmul m=16 n=2048 k=2048 dtype=bf16",
               // The first layer is dense, the others have 64 experts and two shared ones.
               "matmul m=16 n=21888 k=2048 dtype=bf16",
@@ -423,7 +474,9 @@ TEST_F(ModelWorklistTest, DeepseekV2WithoutLowRankQueries) {
 TEST_F(ModelWorklistTest, DeepseekV3) {
   EXPECT_EQ(
       texts(kDeepseekV3),
-      sorted({"matmul m=16 n=1536 k=7168 dtype=bf16", "matmul m=16 n=24576 k=1536 dtype=bf16",
+      sorted({"attention batch=1 heads=128 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 "
+              "dtype=bf16 mask=causal",
+              "matmul m=16 n=1536 k=7168 dtype=bf16", "matmul m=16 n=24576 k=1536 dtype=bf16",
               "rmsnorm rows=16 columns=1536 dtype=bf16", "matmul m=16 n=576 k=7168 dtype=bf16",
               "matmul m=16 n=32768 k=512 dtype=bf16", "matmul m=16 n=7168 k=16384 dtype=bf16",
               "matmul m=16 n=36864 k=7168 dtype=bf16",
@@ -440,14 +493,16 @@ TEST_F(ModelWorklistTest, DeepseekV3) {
   const std::string all = notes(kDeepseekV3);
   EXPECT_TRUE(has(all, "512 of 576 columns")) << all;
   EXPECT_TRUE(has(all, "64 of 192 columns")) << all;
-  EXPECT_TRUE(has(all, "latent attention itself is left out")) << all;
+  EXPECT_TRUE(has(all, "latent attention is listed for prompts alone")) << all;
   EXPECT_TRUE(has(all, "predict further tokens")) << all;
 }
 
 TEST_F(ModelWorklistTest, DeepseekV3OnEightGpusSharesHeadsButNotTheLowRankProducts) {
   EXPECT_EQ(
       texts(kDeepseekV3, 8),
-      sorted({"matmul m=16 n=1536 k=7168 dtype=bf16", "matmul m=16 n=3072 k=1536 dtype=bf16",
+      sorted({"attention batch=1 heads=16 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 "
+              "dtype=bf16 mask=causal",
+              "matmul m=16 n=1536 k=7168 dtype=bf16", "matmul m=16 n=3072 k=1536 dtype=bf16",
               "rmsnorm rows=16 columns=1536 dtype=bf16", "matmul m=16 n=576 k=7168 dtype=bf16",
               "matmul m=16 n=4096 k=512 dtype=bf16", "matmul m=16 n=7168 k=2048 dtype=bf16",
               "matmul m=16 n=4608 k=7168 dtype=bf16",
@@ -465,7 +520,9 @@ TEST_F(ModelWorklistTest, DeepseekV3OnEightGpusSharesHeadsButNotTheLowRankProduc
 TEST_F(ModelWorklistTest, GptOss) {
   EXPECT_EQ(
       texts(kGptOss),
-      sorted({"matmul m=16 n=5120 k=2880 dtype=bf16 bias=column",
+      sorted({"attention batch=1 heads=64 kv_heads=8 q_len=16 kv_len=16 head_dim=64 dtype=bf16 "
+              "mask=causal sink=head",
+              "matmul m=16 n=5120 k=2880 dtype=bf16 bias=column",
               "matmul m=16 n=5120 k=2880 n_kv=512 dtype=bf16 bias=column split=qkv",
               "matmul m=16 n=2880 k=4096 dtype=bf16 bias=column",
               "rope tokens=16 heads=64 kv_heads=8 head_dim=64 dtype=bf16",
@@ -479,16 +536,18 @@ TEST_F(ModelWorklistTest, GptOss) {
 }
 
 TEST_F(ModelWorklistTest, Gpt2) {
-  const Texts expected = {"matmul m=16 n=2304 k=768 dtype=bf16 bias=column",
-                          "matmul m=16 n=2304 k=768 dtype=bf16 bias=column split=qkv",
-                          "matmul m=16 n=768 k=768 dtype=bf16 bias=column",
-                          "matmul m=16 n=3072 k=768 dtype=bf16",
-                          "matmul m=16 n=3072 k=768 dtype=bf16 bias=column activation=gelu_tanh",
-                          "bias_activation rows=16 columns=3072 dtype=bf16",
-                          "matmul m=16 n=768 k=3072 dtype=bf16 bias=column",
-                          "matmul m=16 n=50257 k=768 dtype=bf16",
-                          "layernorm rows=16 columns=768 dtype=bf16",
-                          "layernorm rows=16 columns=768 dtype=bf16 residual=add"};
+  const Texts expected = {
+      "attention batch=1 heads=12 q_len=16 kv_len=16 head_dim=64 dtype=bf16 mask=causal",
+      "matmul m=16 n=2304 k=768 dtype=bf16 bias=column",
+      "matmul m=16 n=2304 k=768 dtype=bf16 bias=column split=qkv",
+      "matmul m=16 n=768 k=768 dtype=bf16 bias=column",
+      "matmul m=16 n=3072 k=768 dtype=bf16",
+      "matmul m=16 n=3072 k=768 dtype=bf16 bias=column activation=gelu_tanh",
+      "bias_activation rows=16 columns=3072 dtype=bf16",
+      "matmul m=16 n=768 k=3072 dtype=bf16 bias=column",
+      "matmul m=16 n=50257 k=768 dtype=bf16",
+      "layernorm rows=16 columns=768 dtype=bf16",
+      "layernorm rows=16 columns=768 dtype=bf16 residual=add"};
   EXPECT_EQ(texts(kGpt2), sorted(expected));
   EXPECT_EQ(texts(with(kGpt2, "\"n_inner\": null")), sorted(expected));
   EXPECT_EQ(texts(replaced(kGpt2, "n_embd", "hidden_size")), sorted(expected));
@@ -498,18 +557,20 @@ TEST_F(ModelWorklistTest, Gpt2) {
 }
 
 TEST_F(ModelWorklistTest, Phi3) {
-  const Texts expected = {"matmul m=16 n=9216 k=3072 dtype=bf16",
-                          "matmul m=16 n=9216 k=3072 dtype=bf16 split=qkv",
-                          "matmul m=16 n=3072 k=3072 dtype=bf16",
-                          "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16",
-                          "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16 append=cache",
-                          "matmul m=16 n=16384 k=3072 dtype=bf16",
-                          "matmul m=16 n=8192 k=3072 dtype=bf16 activation=silu gate=stacked",
-                          "gated_activation rows=16 columns=8192 dtype=bf16 layout=packed",
-                          "matmul m=16 n=3072 k=8192 dtype=bf16",
-                          "matmul m=16 n=32064 k=3072 dtype=bf16",
-                          "rmsnorm rows=16 columns=3072 dtype=bf16",
-                          "rmsnorm rows=16 columns=3072 dtype=bf16 residual=add"};
+  const Texts expected = {
+      "attention batch=1 heads=32 q_len=16 kv_len=16 head_dim=96 dtype=bf16 mask=causal",
+      "matmul m=16 n=9216 k=3072 dtype=bf16",
+      "matmul m=16 n=9216 k=3072 dtype=bf16 split=qkv",
+      "matmul m=16 n=3072 k=3072 dtype=bf16",
+      "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16",
+      "rope tokens=16 heads=32 kv_heads=32 head_dim=96 dtype=bf16 append=cache",
+      "matmul m=16 n=16384 k=3072 dtype=bf16",
+      "matmul m=16 n=8192 k=3072 dtype=bf16 activation=silu gate=stacked",
+      "gated_activation rows=16 columns=8192 dtype=bf16 layout=packed",
+      "matmul m=16 n=3072 k=8192 dtype=bf16",
+      "matmul m=16 n=32064 k=3072 dtype=bf16",
+      "rmsnorm rows=16 columns=3072 dtype=bf16",
+      "rmsnorm rows=16 columns=3072 dtype=bf16 residual=add"};
   EXPECT_EQ(texts(kPhi3), sorted(expected));
   EXPECT_EQ(texts(replaced(kPhi3, "\"num_key_value_heads\": 32", "\"head_dim\": null")),
             sorted(expected));
@@ -517,24 +578,209 @@ TEST_F(ModelWorklistTest, Phi3) {
                   "the rotation of q and k is left out"));
 }
 
+TEST_F(ModelWorklistTest, AStepIsAPromptOrReadsACache) {
+  const std::string heads = "heads=32 kv_heads=8 ";
+  const std::string rest = "head_dim=128 dtype=bf16 ";
+  const std::string cached = rest + "lengths=kv mask=causal";
+  const std::string paged = rest + "lengths=kv cache=paged mask=causal";
+  EXPECT_EQ(attention(kLlama, {1, 8, 1024}, {8, 4096}),
+            (Texts{"batch=1 " + heads + "q_len=8 kv_len=8 " + rest + "mask=causal",
+                   "batch=1 " + heads + "q_len=1024 kv_len=1024 " + rest + "mask=causal",
+                   // A token each of 1 and of 8 sequences.
+                   "batch=1 " + heads + "q_len=1 kv_len=8 " + cached,
+                   "batch=1 " + heads + "q_len=1 kv_len=8 " + paged,
+                   "batch=1 " + heads + "q_len=1 kv_len=4096 " + cached,
+                   "batch=1 " + heads + "q_len=1 kv_len=4096 " + paged,
+                   "batch=8 " + heads + "q_len=1 kv_len=8 " + cached,
+                   "batch=8 " + heads + "q_len=1 kv_len=8 " + paged,
+                   "batch=8 " + heads + "q_len=1 kv_len=4096 " + cached,
+                   "batch=8 " + heads + "q_len=1 kv_len=4096 " + paged,
+                   // Of 8 tokens and of 1024 where a context is longer.
+                   "batch=1 " + heads + "q_len=8 kv_len=4096 " + cached,
+                   "batch=1 " + heads + "q_len=8 kv_len=4096 " + paged,
+                   "batch=1 " + heads + "q_len=1024 kv_len=4096 " + cached,
+                   "batch=1 " + heads + "q_len=1024 kv_len=4096 " + paged}));
+  // The smallest prompt has two tokens, and 16 GPUs have a key and value head each.
+  EXPECT_EQ(attention(kLlama, {1}, {}), Texts());
+  EXPECT_EQ(attention(kLlama, {2}, {}, 16),
+            Texts{"batch=1 heads=2 kv_heads=1 q_len=2 kv_len=2 head_dim=128 dtype=bf16 "
+                  "mask=causal"});
+}
+
+TEST_F(ModelWorklistTest, StepsOfMoreSequencesThanAreDecodedAreNoDecode) {
+  EXPECT_EQ(attention(kLlama, {kMostSequences}, {64}).size(), 3U);
+  EXPECT_EQ(attention(kLlama, {kMostSequences + 1}, {64}).size(), 1U);
+}
+
+TEST_F(ModelWorklistTest, GptOssHasSinksAndEveryOtherLayerAWindow) {
+  const std::string decode = "batch=16 heads=64 kv_heads=8 q_len=1 kv_len=129 head_dim=64 ";
+  const std::string chunk = "batch=1 heads=64 kv_heads=8 q_len=16 kv_len=129 head_dim=64 ";
+  EXPECT_EQ(
+      attention(kGptOss, {16}, {129}),
+      (Texts{"batch=1 heads=64 kv_heads=8 q_len=16 kv_len=16 head_dim=64 dtype=bf16 mask=causal "
+             "sink=head",
+             decode + "dtype=bf16 lengths=kv mask=causal sink=head",
+             decode + "window=128 dtype=bf16 lengths=kv mask=window sink=head",
+             decode + "dtype=bf16 lengths=kv cache=paged mask=causal sink=head",
+             decode + "window=128 dtype=bf16 lengths=kv cache=paged mask=window sink=head",
+             chunk + "dtype=bf16 lengths=kv mask=causal sink=head",
+             chunk + "window=128 dtype=bf16 lengths=kv mask=window sink=head",
+             chunk + "dtype=bf16 lengths=kv cache=paged mask=causal sink=head",
+             chunk + "window=128 dtype=bf16 lengths=kv cache=paged mask=window sink=head"}));
+  EXPECT_EQ(attention(kGptOss, {1}, {128}).size(), 2U) << "the window leaves none of 128 keys out";
+}
+
+TEST_F(ModelWorklistTest, Gemma2CapsItsLogits) {
+  const std::string decode = "batch=1 heads=16 kv_heads=8 q_len=1 kv_len=8192 head_dim=256 ";
+  EXPECT_EQ(
+      attention(kGemma2, {1}, {8192}),
+      (Texts{decode + "dtype=bf16 lengths=kv mask=causal softcap=tanh",
+             decode + "window=4096 dtype=bf16 lengths=kv mask=window softcap=tanh",
+             decode + "dtype=bf16 lengths=kv cache=paged mask=causal softcap=tanh",
+             decode + "window=4096 dtype=bf16 lengths=kv cache=paged mask=window softcap=tanh"}));
+  EXPECT_TRUE(has(notes(kGemma2), "launch attention with cap=50\n")) << notes(kGemma2);
+  EXPECT_FALSE(has(notes(kGemma2), "defaults")) << notes(kGemma2);
+  const std::string uncapped = replaced(kGemma2, "50.0", "null");
+  EXPECT_EQ(attention(uncapped, {2}, {}),
+            Texts{"batch=1 heads=16 kv_heads=8 q_len=2 kv_len=2 head_dim=256 dtype=bf16 "
+                  "mask=causal"});
+  EXPECT_FALSE(has(notes(uncapped), "cap="));
+  EXPECT_TRUE(has(notes(replaced(kGemma2, "\"attn_logit_softcapping\": 50.0,", "")),
+                  "defaults of gemma2: attn_logit_softcapping=50\n"));
+}
+
+TEST_F(ModelWorklistTest, WindowsAreOfTheLayersThatTransformersGivesThem) {
+  constexpr Layers kFull{.full = true, .windowed = false};
+  constexpr Layers kWindowed{.full = false, .windowed = true};
+  constexpr Layers kBoth{.full = true, .windowed = true};
+  const std::string window = "\"sliding_window\": 512";
+  const std::string asked = window + ", \"use_sliding_window\": true";
+  EXPECT_EQ(layers(kLlama), kFull);
+  EXPECT_EQ(layers(with(kLlama, window)), kFull) << "the type has none";
+  EXPECT_EQ(layers(kMistral), kFull);
+  EXPECT_EQ(layers(replaced(kMistral, "\"sliding_window\": null", window)), kWindowed);
+  EXPECT_EQ(layers(kMixtral), kFull);
+  EXPECT_EQ(layers(with(kMixtral, window)), kWindowed);
+  EXPECT_EQ(layers(replaced(kPhi3, "2047", "512")), kWindowed);
+  EXPECT_EQ(layers(with(kQwen3Moe, window)), kFull);
+  EXPECT_EQ(layers(with(kQwen3Moe, asked)), kWindowed);
+
+  const std::string qwen2 = replaced(kQwen2, "\"use_sliding_window\": false", asked);
+  EXPECT_EQ(layers(replaced(kQwen2, "{", "{" + window + ", ")), kFull);
+  EXPECT_EQ(layers(qwen2), kFull) << "28 layers, and 28 is the default";
+  EXPECT_EQ(layers(replaced(qwen2, "{", "{\"max_window_layers\": 21, ")), kBoth);
+  EXPECT_EQ(layers(replaced(qwen2, "{", "{\"max_window_layers\": 0, ")), kWindowed);
+  EXPECT_TRUE(has(notes(qwen2), "max_window_layers=28")) << notes(qwen2);
+  EXPECT_EQ(layers(with(kQwen3, asked)), kBoth) << "36 layers";
+
+  const std::string gemma3 =
+      replaced(kGemma3, "\"sliding_window\": 1024", "\"sliding_window\": 512");
+  EXPECT_EQ(layers(gemma3), kBoth);
+  EXPECT_TRUE(has(notes(gemma3), "sliding_window_pattern=6")) << notes(gemma3);
+  EXPECT_EQ(layers(replaced(gemma3, "34", "5")), kWindowed);
+  EXPECT_EQ(layers(replaced(gemma3, "512", "512, \"sliding_window_pattern\": 1")), kFull);
+  EXPECT_EQ(layers(replaced(replaced(kGemma2, "4096,", "512,"), "42", "1")), kWindowed);
+
+  const auto listed = [&](const std::string& types) {
+    return replaced(qwen2, "{", "{\"layer_types\": " + types + ", ");
+  };
+  EXPECT_EQ(layers(listed(R"(["full_attention", "sliding_attention"])")), kBoth);
+  EXPECT_EQ(layers(listed(R"(["sliding_attention"])")), kWindowed);
+  EXPECT_EQ(layers(listed(R"(["full_attention"])")), kFull);
+  EXPECT_EQ(layers(listed("null")), kFull);
+  for (const char* wrong : {R"(["full_attention", "chunked_attention"])", "[1]", "3"}) {
+    EXPECT_TRUE(has(message(listed(wrong)), "config.json:1: layer_types must be a list of"))
+        << message(listed(wrong));
+  }
+  EXPECT_TRUE(has(notes(replaced(kMistral, "\"sliding_window\": null, ", "")),
+                  "defaults of mistral: sliding_window=4096\n"));
+}
+
+TEST_F(ModelWorklistTest, ScalesThatAreNotTheDefaultAreNoted) {
+  for (const char* config : {kLlama, kGemma2, kGemma3, kDeepseekV3, kGptOss, kGpt2}) {
+    EXPECT_FALSE(has(notes(config), "scale=")) << notes(config);
+  }
+  EXPECT_TRUE(has(
+      notes(replaced(kGemma2, "\"query_pre_attn_scalar\": 256", "\"query_pre_attn_scalar\": 144")),
+      "scale=1/sqrt(144), by query_pre_attn_scalar"));
+  EXPECT_TRUE(has(notes(with(kGpt2, "\"scale_attn_weights\": false")), "scale=1:"));
+  EXPECT_TRUE(has(notes(with(kGpt2, "\"scale_attn_by_inverse_layer_idx\": true")),
+                  "with the scale of its layer"));
+  // (0.1 ln 40 + 1)^2
+  for (const char* how :
+       {R"("rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0})",
+        R"("rope_parameters": {"rope_type": "yarn", "factor": 40, "mscale_all_dim": 1})"}) {
+    EXPECT_TRUE(has(notes(with(kDeepseekV3, how)), "scale=1.87385/sqrt(head_dim)"))
+        << notes(with(kDeepseekV3, how));
+  }
+  EXPECT_FALSE(
+      has(notes(with(kDeepseekV3, R"("rope_scaling": {"type": "yarn", "factor": 40})")), "scale="));
+}
+
+TEST_F(ModelWorklistTest, AttentionThatIsNotCausalIsLeftOut) {
+  const std::string both = with(kGemma2, "\"use_bidirectional_attention\": true");
+  EXPECT_EQ(attention(both, {1, 16}, {64}), Texts());
+  EXPECT_TRUE(has(notes(both), "attention is left out: its queries see keys on both sides"));
+}
+
+TEST_F(ModelWorklistTest, LatentAttentionIsListedForPromptsAlone) {
+  EXPECT_EQ(attention(kDeepseekV3, {1, 16}, {64, 4096}, 8),
+            Texts{"batch=1 heads=16 q_len=16 kv_len=16 head_dim=192 head_dim_v=128 dtype=bf16 "
+                  "mask=causal"});
+}
+
+TEST_F(ModelWorklistTest, AttentionOfHeadsThatItCannotHaveIsLeftOutOnce) {
+  const std::string odd = with(kLlama, "\"head_dim\": 100");
+  const Result<ModelWorklist> list = make(odd, 1, {1, 16}, {64, 4096});
+  ASSERT_TRUE(list);
+  EXPECT_EQ(std::count_if(list->notes.begin(), list->notes.end(),
+                          [](const std::string& note) {
+                            return note.starts_with("what cannot be is left out, attention: ");
+                          }),
+            1);
+}
+
 TEST_F(ModelWorklistTest, EveryTokenCountIsARowCount) {
   const Result<ModelWorklist> list = make(kLlama, 1, {1, 8, 8192});
   ASSERT_TRUE(list);
-  EXPECT_EQ(list->problems.size(), 36U);
-  EXPECT_FALSE(make(kLlama, 1, {std::int64_t{1} << 40}));
+  EXPECT_EQ(list->problems.size(), 38U) << "a single token is no prompt";
+}
+
+TEST_F(ModelWorklistTest, StepsAndContextsThatCannotBeAreNamed) {
+  const auto refused = [&](std::int64_t tokens, std::int64_t context) {
+    const Result<ModelWorklist> list = make(kLlama, 1, {16, tokens}, {4096, context});
+    return list ? std::string("accepted") : list.error().message;
+  };
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  EXPECT_EQ(refused(kMost, kMost), "accepted");
+  EXPECT_EQ(refused(0, 1), "a step of 0 tokens: from 1 to 1073741824 are possible");
+  EXPECT_EQ(refused(kMost + 1, 1),
+            "a step of 1073741825 tokens: from 1 to 1073741824 are possible");
+  EXPECT_EQ(refused(1, 0), "a context of 0 tokens: from 1 to 1073741824 are possible");
+  EXPECT_EQ(refused(1, kMost + 1),
+            "a context of 1073741825 tokens: from 1 to 1073741824 are possible");
 }
 
 TEST_F(ModelWorklistTest, MoreProblemsThanAWorklistMayHaveAreRefused) {
-  std::vector<std::int64_t> tokens(9'000);
-  std::iota(tokens.begin(), tokens.end(), 1);
-  const Result<ModelWorklist> list = make(kLlama, 1, tokens);
-  ASSERT_FALSE(list);
-  EXPECT_TRUE(has(list.error().message, "108000 problems for 9000 token counts"))
-      << list.error().message;
+  Sizes many(9'000);
+  std::iota(many.begin(), many.end(), 1);
+  const auto refused = [&](const Sizes& tokens, const Sizes& contexts) {
+    const Result<ModelWorklist> list = make(kLlama, 1, tokens, contexts);
+    return list ? std::string("accepted") : list.error().message;
+  };
+  EXPECT_EQ(refused(many, {}),
+            "config.json: 9000 token counts and 0 contexts give more than 100000 problems, the "
+            "most of a worklist");
+  EXPECT_TRUE(has(refused(many, many), "9000 token counts and 9000 contexts")) << "at once";
+  // Two caches of a decode and of a chunk for each context make 36 000 a token count.
+  EXPECT_TRUE(has(refused({16, 17, 18}, many), "3 token counts and 9000 contexts"));
+  EXPECT_EQ(refused({8'000, 9'000}, many), "accepted");
 }
 
 TEST_F(ModelWorklistTest, WeightsInFp8WithAScaleATensorGiveFp8Products) {
   const Texts expected = {
+      "attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+      "mask=causal",
       "matmul m=16 n=6144 k=4096 dtype=fp8_e4m3 out=bf16 scaling=alpha",
       "matmul m=16 n=6144 k=4096 n_kv=1024 dtype=fp8_e4m3 out=bf16 scaling=alpha split=qkv",
       "matmul m=16 n=4096 k=4096 dtype=fp8_e4m3 out=bf16 scaling=alpha",
@@ -564,12 +810,15 @@ TEST_F(ModelWorklistTest, WeightsInFp8WithAScaleATensorGiveFp8Products) {
 }
 
 TEST_F(ModelWorklistTest, OtherwiseQuantisedProductsAreLeftOutAndNamed) {
-  const Texts expected = {"rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
-                          "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
-                          "gated_activation rows=16 columns=14336 dtype=bf16 layout=packed",
-                          "matmul m=16 n=128256 k=4096 dtype=bf16",
-                          "rmsnorm rows=16 columns=4096 dtype=bf16",
-                          "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
+  const Texts expected = {
+      "attention batch=1 heads=32 kv_heads=8 q_len=16 kv_len=16 head_dim=128 dtype=bf16 "
+      "mask=causal",
+      "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16",
+      "rope tokens=16 heads=32 kv_heads=8 head_dim=128 dtype=bf16 append=cache",
+      "gated_activation rows=16 columns=14336 dtype=bf16 layout=packed",
+      "matmul m=16 n=128256 k=4096 dtype=bf16",
+      "rmsnorm rows=16 columns=4096 dtype=bf16",
+      "rmsnorm rows=16 columns=4096 dtype=bf16 residual=add"};
   const std::vector<std::pair<std::string, std::string>> methods = {
       {R"({"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
            "weight_block_size": [128, 128]})",
