@@ -2,10 +2,18 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "model/catalog/catalog.h"
+#include "model/files/embedded_files.h"
+
 namespace kernwright {
+
+std::span<const EmbeddedFile> embedded_worklists();
+
 namespace {
 
 std::string message(std::string_view text) {
@@ -139,6 +147,21 @@ TEST(ShardTest, IsReadFromText) {
   EXPECT_EQ(shard->count, 8U);
   for (const char* text : {"", "2", "2/", "0/8", "9/8", "2/8x", "a/b", "-1/8"}) {
     EXPECT_FALSE(parse_shard(text)) << text;
+  }
+}
+
+TEST(WorklistTest, OursNameProblemsThatThereAre) {
+  const std::shared_ptr<const Catalog> catalog = Catalog::load({}).value();
+  for (const EmbeddedFile& file : embedded_worklists()) {
+    const auto entries = parse_worklist(file.content, file.path);
+    ASSERT_TRUE(entries) << entries.error().message;
+    for (const WorklistEntry& entry : *entries) {
+      const auto operation = catalog->operation(entry.problem.operation());
+      ASSERT_TRUE(operation) << operation.error().message;
+      const auto normalized = (*operation)->normalize(entry.problem);
+      EXPECT_TRUE(normalized) << file.path << ":" << entry.line << ": "
+                              << (normalized ? "" : normalized.error().message);
+    }
   }
 }
 
