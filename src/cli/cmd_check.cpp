@@ -53,6 +53,18 @@ Problem smallest_example(const Operation& operation) {
   return Problem::make(operation.name, std::move(smallest), operation.example.flags());
 }
 
+/// The operation's example, and those with size 1 for one of the dims that are matched by bucket.
+std::vector<Problem> examples(const Operation& operation) {
+  std::vector<Problem> problems = {operation.example};
+  for (std::size_t i = 0; i < operation.example.dims().size(); ++i) {
+    Problem::Dims dims = operation.example.dims();
+    if (find_named(operation.dims, dims[i].first)->match != DimMatch::bucket) continue;
+    dims[i].second = 1;
+    problems.push_back(Problem::make(operation.name, std::move(dims), operation.example.flags()));
+  }
+  return problems;
+}
+
 /// Binds the problem. If its dtype or flag needs another value of another flag, it gets the
 /// first value that works.
 Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem) {
@@ -77,15 +89,13 @@ std::vector<BoundProblem> bind_all(const Operation& operation,
   return bound;
 }
 
-/// The problems for which a template must compile where it applies: the operation's example, the
-/// example with each other dtype and each other value of a flag, and the smallest example.
-std::vector<BoundProblem> problems_to_try(const Operation& operation) {
+/// The problems for which a template must compile where it applies: the example, the example with
+/// each other dtype and each other value of a flag, and the smallest example.
+std::vector<BoundProblem> problems_to_try(const Operation& operation, const Problem& example) {
   std::vector<Problem> problems;
-  add_dtypes(operation, operation.example, problems);
+  add_dtypes(operation, example, problems);
   for (const Flag& flag : operation.flags) {
-    for (const std::string& value : flag.values) {
-      problems.push_back(operation.example.with(flag.name, value));
-    }
+    for (const std::string& value : flag.values) problems.push_back(example.with(flag.name, value));
   }
   problems.push_back(smallest_example(operation));
   return bind_all(operation, problems);
@@ -93,9 +103,9 @@ std::vector<BoundProblem> problems_to_try(const Operation& operation) {
 
 /// The problems for which whole spaces are compiled: the example and the smallest example, in every
 /// dtype.
-std::vector<BoundProblem> problems_of_all(const Operation& operation) {
+std::vector<BoundProblem> problems_of_all(const Operation& operation, const Problem& example) {
   std::vector<Problem> problems;
-  add_dtypes(operation, operation.example, problems);
+  add_dtypes(operation, example, problems);
   add_dtypes(operation, smallest_example(operation), problems);
   return bind_all(operation, problems);
 }
@@ -171,9 +181,10 @@ class TemplateChecker {
   /// that are spread evenly over the space. With `all` it adds the whole space, for fewer problems.
   void add_template(const KernelTemplate& kernel_template) {
     const Operation& operation = **catalog_.operation(kernel_template.operation);
-    std::vector<BoundProblem> problems = problems_to_try(operation);
+    const Problem example = example_for(kernel_template, operation);
+    std::vector<BoundProblem> problems = problems_to_try(operation, example);
     if (options_.all) {
-      std::vector<BoundProblem> plain = problems_of_all(operation);
+      std::vector<BoundProblem> plain = problems_of_all(operation, example);
       const DeviceProfile profile = *find_profile(options_.profiles.front());
       const bool takes_one = std::ranges::any_of(plain, [&](const BoundProblem& problem) {
         return applies(kernel_template, problem, profile).has_value();
@@ -225,7 +236,7 @@ class TemplateChecker {
   /// Adds the reference of an operation, and checks its unfused form.
   void add_operation(const Operation& operation) {
     const DeviceProfile profile = *find_profile(kReferenceProfile);
-    for (const BoundProblem& problem : problems_to_try(operation)) {
+    for (const BoundProblem& problem : problems_to_try(operation, operation.example)) {
       const Result<UnfusedForm> form = unfused_form(catalog_, problem);
       if (!form && form.error().code != ErrorCode::not_found) {
         add_defect(operation.name, form.error().message);
@@ -272,6 +283,21 @@ class TemplateChecker {
     std::string defect{};
     Json json = Json::object();
   };
+
+  /// The first of the examples that the template applies to, of which some are only for few rows.
+  /// If it applies to none, that of the operation.
+  Problem example_for(const KernelTemplate& kernel_template, const Operation& operation) const {
+    for (const BoundProblem& example : bind_all(operation, examples(operation))) {
+      for (const std::string& id : options_.profiles) {
+        const DeviceProfile profile = *find_profile(id);
+        if (kernel_template.runs_on(profile.sm_arch) &&
+            applies(kernel_template, example, profile)) {
+          return example.problem();
+        }
+      }
+    }
+    return operation.example;
+  }
 
   /// Adds samples. It walks the space in steps of the golden section, which are spread evenly and
   /// in step with no parameter's list of values.

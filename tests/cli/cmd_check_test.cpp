@@ -76,6 +76,19 @@ TEST_F(CheckToolkitTest, AllOfATemplateForOneFlagsValueIsCompiledForThat) {
   EXPECT_EQ(compiled, 19U);
 }
 
+TEST_F(CheckToolkitTest, ATemplateForFewRowsIsTriedWithEveryDtypeToo) {
+  edit("tiles/manifest.json", "\"dims\":", R"("when": ["n <= 1024"], "dims":)");
+  const Ran ran = kernwright({"check", templates(), "--samples", "0", "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const nlohmann::json report = ran.json();
+  std::set<std::string> problems;
+  for (const nlohmann::json& row : report["compiled"]) {
+    if (row["template"] == "scaled_add/tiles") problems.insert(row["problem"]);
+  }
+  EXPECT_EQ(problems,
+            (std::set<std::string>{"scaled_add n=1 dtype=bf16", "scaled_add n=1 dtype=fp32"}));
+}
+
 TEST_F(CheckToolkitTest, ADtypeThatAFlagAllowsIsTriedWithThatFlag) {
   edit("operation.json", "\"tensors\": [",
        R"("flags": {"lossy": {"values": ["refuse", "allow"], "default": "refuse"}},
@@ -202,6 +215,11 @@ TEST_F(CheckBuiltInToolkitTest, EveryBuiltInTemplatePasses) {
   const nlohmann::json report = ran.json();
   EXPECT_EQ(report["defects"], 0) << report;
   EXPECT_GE(report["templates"], 4);
+  const nlohmann::json& compiled = report["compiled"];
+  EXPECT_TRUE(std::any_of(compiled.begin(), compiled.end(), [](const nlohmann::json& row) {
+    return row["template"] == "attention/stream" &&
+           row["problem"].get<std::string>().find("cache=paged") != std::string::npos;
+  })) << "a template for few queries is compiled for its flags too";
 }
 
 }  // namespace
