@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/candidate/candidate.h"
+#include "model/catalog/unfused_form.h"
 #include "support/text.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
@@ -150,6 +151,24 @@ TEST_F(AttentionContractTest, ScaleIsThatOfTheHeadUnlessGiven) {
   ASSERT_EQ(scalars.size(), 1U);
   EXPECT_DOUBLE_EQ(scalars[0].default_value, 0.25);
   EXPECT_EQ(named("softcap=tanh").value().scalars()->size(), 2U);
+}
+
+TEST_F(AttentionContractTest, ItsUnfusedFormWritesTheScores) {
+  const auto form = unfused_form(
+      catalog(), named("layout=bhsd mask=causal head_dim_v=24", "q_len=40 kv_len=40").value());
+  ASSERT_TRUE(form) << form.error().message;
+  ASSERT_EQ(form->kernels.size(), 3U);
+  EXPECT_EQ(form->kernels[0].problem.text(), "matmul m=80 n=40 k=16 batch=4 dtype=bf16");
+  EXPECT_EQ(form->kernels[1].problem.text(), "softmax rows=320 columns=40 dtype=bf16 mask=causal");
+  EXPECT_EQ(form->kernels[2].problem.text(),
+            "matmul m=80 n=24 k=40 batch=4 dtype=bf16 b_layout=kn");
+  EXPECT_EQ(form->tensors.size(), 4U + 2);
+  for (const char* other : {"", "layout=bhsd mask=causal", "layout=bhsd mask=window window=2",
+                            "layout=bhsd lse=natural", "layout=bhsd ldk=24"}) {
+    const auto none = unfused_form(catalog(), named(other).value());
+    ASSERT_FALSE(none) << other;
+    EXPECT_EQ(none.error().code, ErrorCode::not_found) << other;
+  }
 }
 
 TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
