@@ -20,9 +20,9 @@ class Worklist : public Command {
         tokens_("tokens", llvm::cl::desc("Rows of a step, e.g. \"1:256:x2, 4096\""),
                 llvm::cl::value_desc("SIZES"), llvm::cl::init("1:256:x2, 2048, 8192"),
                 llvm::cl::sub(sub)),
-        contexts_(
-            "contexts", llvm::cl::desc("Keys in the cache, e.g. \"1024:32768:x2\""),
-            llvm::cl::value_desc("SIZES"), llvm::cl::init("1024, 8192, 32768"), llvm::cl::sub(sub)),
+        contexts_("contexts", llvm::cl::desc("Keys in the cache, e.g. \"1024:32768:x2\""),
+                  llvm::cl::value_desc("SIZES"), llvm::cl::init("1024, 8192, 32768"),
+                  llvm::cl::sub(sub)),
         tensor_parallel_("tensor-parallel", llvm::cl::desc("GPUs that share a layer, default 1"),
                          llvm::cl::init(1), llvm::cl::sub(sub)),
         dtype_("dtype", llvm::cl::desc("Of weights and activations, default bf16"),

@@ -1,5 +1,7 @@
 // Which answer is served where there is none that is exact, and what becomes of it.
 
+#include <algorithm>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -115,8 +117,13 @@ TEST_F(ServiceCoreTest, WhatCannotBeTunedInTheBackgroundIsSaidAndThePredictionSt
   ASSERT_TRUE(core) << core.error().message;
   EXPECT_TRUE((*core)->get_best_kernel(problem_));
   (*core)->wait_for_background();
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0].rfind("not tuned: no worker to measure with", 0), 0U) << said[0];
+  // A slow machine's log has other lines too.
+  EXPECT_EQ(std::ranges::count_if(said,
+                                  [](const std::string& line) {
+                                    return line.starts_with("not tuned: no worker to measure with");
+                                  }),
+            1)
+      << said.front();
   EXPECT_EQ((*core)->get_best_kernel(problem_)->match(), Match::predicted);
 }
 
