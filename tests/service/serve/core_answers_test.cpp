@@ -1,7 +1,6 @@
 // Which answer is served where there is none that is exact, and what becomes of it.
 
 #include <algorithm>
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
