@@ -210,7 +210,7 @@ TEST_F(CheckToolkitTest, AFolderWithoutTemplatesSaysWhereTheyBelong) {
 using CheckBuiltInToolkitTest = ToolkitProgramTest;
 
 TEST_F(CheckBuiltInToolkitTest, EveryBuiltInTemplatePasses) {
-  const Ran ran = kernwright({"check", "--samples", "1", "--json"});
+  const Ran ran = kernwright({"check", "--sku", "h200", "--samples", "1", "--json"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   const nlohmann::json report = ran.json();
   EXPECT_EQ(report["defects"], 0) << report;

@@ -247,7 +247,7 @@ TEST(TuningSessionTest, EvenWithNoTimeTheDefaultIsMeasured) {
 
 TEST(TuningSessionTest, ATieKeepsTheDefault) {
   ToySession toy;
-  toy.runner.time_us = [](const Candidate& c) { return is(c, 6, 4) ? 9.97 : 10.0; };
+  toy.runner.time_us = [](const Candidate& c) { return is(c, 6, 4) ? 9.995 : 10.0; };
   toy.runner.noise = [](int i) { return 0.01 * std::sin(i * 2.399); };
   const auto result = toy.run();
   ASSERT_TRUE(result);
