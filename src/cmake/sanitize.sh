@@ -6,11 +6,4 @@ export ASAN_OPTIONS=detect_container_overflow=0
 # Some tests fork while other threads run; ThreadSanitizer would end the process.
 export TSAN_OPTIONS=die_after_fork=0:halt_on_error=1
 # What NVRTC does with its memory is not ours to judge. A test that hangs fails after ten minutes.
-# Most suites have one busy thread, so two halves of the tests run side by side.
-halves=()
-for half in 0 1; do
-  GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$half \
-    timeout --verbose 600 "$1" --gtest_brief=1 --gtest_filter='-*Toolkit*' &
-  halves+=($!)
-done
-for half in "${halves[@]}"; do wait "$half"; done
+exec timeout --verbose 600 "$1" --gtest_brief=1 --gtest_filter='-*Toolkit*'
