@@ -5,8 +5,8 @@
 // Tiles give the keys that a query does not see a weight of zero. Zero times a value that is NaN or
 // infinite is NaN, so such a value reaches rows that do not see it. After the last tile a row's
 // sums show whether this may have happened (NotFinite), and those rows are computed again here.
-// This is slow and rare, and it costs the tiles nothing. For the operation attention, whose flags
-// it reads.
+// This is slow and rare. Looking costs a tile of queries up to a hundredth of its time. For the
+// operation attention, whose flags it reads.
 
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/sequences.cuh>
