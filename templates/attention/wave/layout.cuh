@@ -17,6 +17,8 @@ constexpr int kQueryBytes = kBoxesD * BM * kSwizzleBytes;
 constexpr int kKeyBytes = TileOfKeys<BN>::kKeyBytes;
 constexpr int kValueBytes = TileOfKeys<BN>::kValueBytes;
 constexpr int kResultBytes = kBoxesDv * BM * kSwizzleBytes;
+// Where o leaves through q it may be the wider of the two.
+constexpr int kQueryStageBytes = !OWN_O && kResultBytes > kQueryBytes ? kResultBytes : kQueryBytes;
 
 static_assert(BM == 64 * WGS && BN % 16 == 0);
 static_assert(OWN_O || QSTAGES == 1, "o leaves through q, whose stage nobody else may fill");
@@ -33,7 +35,7 @@ using Weights = RegisterOperand<BN / 16>;
 
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
 struct Storage {
-  unsigned char q[QSTAGES][kQueryBytes];
+  unsigned char q[QSTAGES][kQueryStageBytes];
   unsigned char k[STAGES][kKeyBytes];
   unsigned char v[STAGES][kValueBytes];
   unsigned char o[OWN_O ? kResultBytes : 8];
@@ -54,7 +56,7 @@ struct Addresses {
   static constexpr unsigned kNumbers = kNumberBarriers + NumberPipeline::kBytes;
 
   unsigned base;
-  __device__ unsigned q(int stage) const { return base + stage * kQueryBytes; }
+  __device__ unsigned q(int stage) const { return base + stage * kQueryStageBytes; }
   __device__ unsigned k(int stage) const { return base + kK + stage * kKeyBytes; }
   __device__ unsigned v(int stage) const { return base + kV + stage * kValueBytes; }
   __device__ unsigned o(int q_stage) const { return OWN_O ? base + kO : q(q_stage); }
