@@ -16,6 +16,9 @@ enum Stream {
   kKey,
   kValue,
   kSink,
+  kQueryScale,
+  kKeyScale,
+  kValueScale,
   kTarget,
   kLength,
   kOrder,
@@ -46,9 +49,10 @@ struct Sequence {
 struct Draw {
   Set set;
   unsigned long long seed;
-  dtype_t *q, *k, *v;
+  dtype_t* q;
+  kv_t *k, *v;
   int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
-  float *sinks, *slopes;
+  float *sinks, *slopes, *q_descale, *k_descale, *v_descale;
   long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
   long long page_size, all_pages, width, pitch_q, pitch_k, pitch_v;
 
@@ -94,7 +98,7 @@ struct Draw {
     if (is_nan(kNanQuery, s, i, head, d, size, 256)) return not_a_number();
     if (set == kTiming || set == kNan) return normal(bits(kQuery, s.number, i, head, d));
     if (set == kCount) {
-      // Logits around 0, and for some heads far from it on either side.
+      // Logits around 0, and for some heads far from it on either side. The largest fp8 is 448.
       const float far[] = {0, -1024, 0, 512};
       return d == 0 ? far[head % 4] : 0.0f;
     }
@@ -107,14 +111,14 @@ struct Draw {
   }
 
   // The token's heads, each of `own_size` elements, by the threads of the block.
-  template <typename Element>
-  __device__ void fill(dtype_t* to, long long entry, long long token, long long tokens,
+  template <typename T, typename Element>
+  __device__ void fill(T* to, long long entry, long long token, long long tokens,
                        long long all_heads, long long own_size, long long pitch,
                        const Element& element) const {
     for (long long e = threadIdx.x; e < all_heads * own_size; e += blockDim.x) {
       const long long head = e / own_size;
       const long long at = place_of(entry, token, head, tokens, all_heads, own_size, pitch);
-      to[at + e % own_size] = from_float<dtype_t>(element(head, e % own_size));
+      to[at + e % own_size] = from_float<T>(element(head, e % own_size));
     }
   }
 
@@ -182,12 +186,28 @@ struct Draw {
     }
   }
 
+  // One for each sequence and head of k.
+  __device__ void fill_scales(float* scales, Stream stream) const {
+    if (!scales) return;
+    for (long long i = threadIdx.x; i < sequences * k_heads; i += blockDim.x) {
+      const unsigned long long random = bits(stream, 0, 0, i, 0);
+      // Of an exact set powers of two, and not below 1: logits stay far from each other.
+      scales[i] = set == kExact ? static_cast<float>(1 << random % 3)
+                                : 0.5f + 1.5f * static_cast<float>(random >> 40) * 0x1p-24f;
+    }
+  }
+
   __device__ void run() const {
     const Order sequence_order(hash_at(seed, kOrder), sequences);
     const Order page_order(hash_at(seed, kPages), all_pages);
     const Lengths q_lengths{sequences, all_q, longest_q};
     const Lengths k_lengths{sequences, all_kv, longest_kv};
-    if (blockIdx.x == 0) fill_heads();
+    if (blockIdx.x == 0) {
+      fill_heads();
+      fill_scales(q_descale, kQueryScale);
+      fill_scales(k_descale, kKeyScale);
+      fill_scales(v_descale, kValueScale);
+    }
     Sequence s;
     for (; s.number < sequences; ++s.number) {
       const long long rank = sequence_order(s.number);
@@ -208,27 +228,29 @@ struct Draw {
   }
 };
 
-#define PARAMETERS                                                                              \
-  dtype_t *q, dtype_t *k, dtype_t *v, int *q_offsets, int *kv_offsets, int *kv_lengths,         \
-      int *page_table, float *sinks, float *slopes, long long seed, long long sequences,        \
-      long long q_heads, long long k_heads, long long longest_q, long long longest_kv,          \
-      long long size, long long size_v, long long all_q, long long all_kv, long long page_size, \
-      long long all_pages, long long width, long long pitch_q, long long pitch_k,               \
-      long long pitch_v
+#define PARAMETERS                                                                                 \
+  dtype_t *q, kv_t *k, kv_t *v, int *q_offsets, int *kv_offsets, int *kv_lengths, int *page_table, \
+      float *sinks, float *slopes, float *q_descale, float *k_descale, float *v_descale,           \
+      long long seed, long long sequences, long long q_heads, long long k_heads,                   \
+      long long longest_q, long long longest_kv, long long size, long long size_v,                 \
+      long long all_q, long long all_kv, long long page_size, long long all_pages,                 \
+      long long width, long long pitch_q, long long pitch_k, long long pitch_v
 #define DRAW(set)                                         \
   Draw{set,        static_cast<unsigned long long>(seed), \
        q,          k,                                     \
        v,          q_offsets,                             \
        kv_offsets, kv_lengths,                            \
        page_table, sinks,                                 \
-       slopes,     sequences,                             \
-       q_heads,    k_heads,                               \
-       longest_q,  longest_kv,                            \
-       size,       size_v,                                \
-       all_q,      all_kv,                                \
-       page_size,  all_pages,                             \
-       width,      pitch_q,                               \
-       pitch_k,    pitch_v}                               \
+       slopes,     q_descale,                             \
+       k_descale,  v_descale,                             \
+       sequences,  q_heads,                               \
+       k_heads,    longest_q,                             \
+       longest_kv, size,                                  \
+       size_v,     all_q,                                 \
+       all_kv,     page_size,                             \
+       all_pages,  width,                                 \
+       pitch_q,    pitch_k,                               \
+       pitch_v}                                           \
       .run()
 
 // Normal everywhere.

@@ -18,17 +18,20 @@ __device__ double warp_sum(double part) {
 // largest logit, and for the sums. What it does not see is not read. value and magnitude are
 // contiguous: o as [.., head_dim_v] in the layout's order, lse as [.., heads, tokens].
 //
+// fp8 tensors are multiplied by their scales, those of all or those of a sequence and head of k.
+//
 // o_value is the result, 0 where nothing is seen; o_magnitude = sum p |v|. lse_value is the
 // logarithm of the sum of all e^logit, the sink included, minus infinity where there is none. An
 // error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
 extern "C" __global__ void attention_reference(
-    const dtype_t* q, const dtype_t* k, const dtype_t* v, const int* q_offsets,
-    const int* kv_offsets, const int* kv_lengths, const int* page_table, const float* sinks,
-    const float* slopes, float* o_value, float* o_magnitude, float* lse_value, float* lse_magnitude,
-    long long sequences, long long q_heads, long long k_heads, long long longest_q,
-    long long longest_kv, long long size, long long size_v, long long tokens, long long k_tokens,
-    long long page_size, long long columns, long long width, long long pitch_q, long long pitch_k,
-    long long pitch_v, float scale, float cap) {
+    const dtype_t* q, const kv_t* k, const kv_t* v, const int* q_offsets, const int* kv_offsets,
+    const int* kv_lengths, const int* page_table, const float* sinks, const float* slopes,
+    const float* q_descale, const float* k_descale, const float* v_descale, float* o_value,
+    float* o_magnitude, float* lse_value, float* lse_magnitude, long long sequences,
+    long long q_heads, long long k_heads, long long longest_q, long long longest_kv, long long size,
+    long long size_v, long long tokens, long long k_tokens, long long page_size, long long columns,
+    long long width, long long pitch_q, long long pitch_k, long long pitch_v, float scale,
+    float cap, float q_scale, float k_scale, float v_scale) {
   const long long lane = threadIdx.x % 32;
   const bool is_ragged = lengths == lengths_ragged;
   const long long all_tokens = is_ragged ? tokens : sequences * tokens;
@@ -53,6 +56,19 @@ extern "C" __global__ void attention_reference(
     const Seen seen = seen_by(i, queries, keys, width);
     const long long position = i + keys - queries;
 
+    const long long scale_at = sequence * k_heads + k_head;
+    double unit_of_logits = scale;
+    double unit_of_values = 1;
+    if constexpr (descale == descale_tensor) {
+      unit_of_logits *= static_cast<double>(q_scale) * k_scale;
+      unit_of_values = v_scale;
+    }
+    if constexpr (descale == descale_head) {
+      unit_of_logits *=
+          static_cast<double>(q_descale ? q_descale[scale_at] : 1) * k_descale[scale_at];
+      unit_of_values = v_descale[scale_at];
+    }
+
     // Where the elements of a key begin, in k or in v.
     const auto key_at = [&](long long j, long long own_size, long long pitch) {
       if (cache == cache_paged) {
@@ -66,7 +82,7 @@ extern "C" __global__ void attention_reference(
     const dtype_t* const query = q + place_of(entry, token, head, tokens, q_heads, size, pitch_q);
     double terms = 0;  // of the last logit, without their signs
     const auto logit = [&](long long j) {
-      const dtype_t* const key = k + key_at(j, size, pitch_k);
+      const kv_t* const key = k + key_at(j, size, pitch_k);
       double dot = 0;
       terms = 0;
       for (long long d = lane; d < size; d += 32) {
@@ -74,8 +90,8 @@ extern "C" __global__ void attention_reference(
         dot += product;
         terms += fabs(product);
       }
-      terms = fabs(static_cast<double>(scale)) * warp_sum(terms);
-      double s = scale * warp_sum(dot);
+      terms = fabs(unit_of_logits) * warp_sum(terms);
+      double s = unit_of_logits * warp_sum(dot);
       if constexpr (softcap == softcap_tanh) s = cap * tanh(s / cap);
       if constexpr (bias == bias_alibi) {
         s -= static_cast<double>(slopes[head]) * fabs(static_cast<double>(position - j));
@@ -102,7 +118,7 @@ extern "C" __global__ void attention_reference(
         const double p = exp(logit(j) - most);
         sum += p;
         exponents += p * terms;
-        const dtype_t* const values = v + key_at(j, size_v, pitch_v);
+        const kv_t* const values = v + key_at(j, size_v, pitch_v);
         for (int c = 0; c < kPerLane; ++c) {
           const long long d = first + lane + 32 * c;
           if (d >= size_v) continue;
@@ -113,8 +129,9 @@ extern "C" __global__ void attention_reference(
       for (int c = 0; c < kPerLane; ++c) {
         const long long d = first + lane + 32 * c;
         if (d >= size_v) continue;
-        o_value[own + d] = nothing ? 0.0f : static_cast<float>(part[c] / sum);
-        o_magnitude[own + d] = nothing ? 0.0f : static_cast<float>(absolute[c] / sum);
+        o_value[own + d] = nothing ? 0.0f : static_cast<float>(unit_of_values * part[c] / sum);
+        o_magnitude[own + d] =
+            nothing ? 0.0f : static_cast<float>(fabs(unit_of_values) * absolute[c] / sum);
       }
     }
     if (lse == lse_none || lane != 0) continue;

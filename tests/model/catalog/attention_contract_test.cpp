@@ -20,12 +20,14 @@ class AttentionContractTest : public ::testing::Test {
  protected:
   const Operation& attention_ = *catalog().operation("attention").value();
 
-  /// Of few sizes unless said: two sequences, four heads and two for k and v.
+  /// Of few sizes unless said: two sequences, four heads and two for k and v; of bf16 unless `more`
+  /// has a dtype.
   Result<BoundProblem> named(std::string_view more,
                              std::string_view sizes = "q_len=3 kv_len=5") const {
+    const bool has_dtype = more.find("dtype=") != std::string_view::npos;
     return BoundProblem::bind(
         attention_, Problem::parse(concat("attention batch=2 heads=4 kv_heads=2 head_dim=16 ",
-                                          sizes, " dtype=bf16 ", more))
+                                          sizes, has_dtype ? " " : " dtype=bf16 ", more))
                         .value());
   }
   std::string refusal(std::string_view more, std::string_view sizes = "q_len=3 kv_len=5") const {
@@ -110,6 +112,70 @@ TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
             "attention batch=2 heads=4 kv_heads=2 q_len=3 kv_len=5 head_dim=16 dtype=bf16");
 }
 
+TEST_F(AttentionContractTest, ACacheMayHaveFewerBitsThanItsQueries) {
+  auto narrow = shapes("kv=fp8_e4m3");
+  EXPECT_EQ(narrow.at("q").dtype, DType::bf16);
+  EXPECT_EQ(narrow.at("k").dtype, DType::fp8_e4m3);
+  EXPECT_EQ(narrow.at("v").dtype, DType::fp8_e4m3);
+  EXPECT_EQ(narrow.at("o").dtype, DType::bf16);
+  EXPECT_EQ(narrow.at("o").intermediate, DType::bf16);
+  narrow = shapes("dtype=fp8_e4m3 out=fp16");
+  EXPECT_EQ(narrow.at("q").dtype, DType::fp8_e4m3);
+  EXPECT_EQ(narrow.at("v").dtype, DType::fp8_e4m3);
+  EXPECT_EQ(narrow.at("o").dtype, DType::fp16);
+  EXPECT_EQ(narrow.at("o").intermediate, DType::fp8_e4m3);
+  EXPECT_EQ(refusal("kv=bf16 out=bf16 descale=none"), refusal(""));
+
+  const std::int64_t tokens = std::int64_t{2} * 4 * (16 * 2 + 16 * 2);
+  const std::int64_t cache = std::int64_t{2} * 4096 * 2 * 32;
+  EXPECT_EQ(value(attention_.bytes, "kv=fp8_e4m3", "q_len=1 kv_len=4096"), tokens + cache);
+  EXPECT_EQ(value(attention_.bytes, "dtype=fp8_e4m3 out=bf16", "q_len=1 kv_len=4096"),
+            tokens * 3 / 4 + cache);
+}
+
+TEST_F(AttentionContractTest, ScalesOfFp8BelongToATensorOrToItsHeads) {
+  /// Names of the tensors between k and o, or of the scalars.
+  const auto tensors = [&](std::string_view more) {
+    std::string all;
+    for (const auto& [name, shape] : shapes(more)) {
+      if (name.size() < 2) continue;
+      all += name + " ";
+      EXPECT_EQ(shape.extent, (Sizes{2, 2})) << name;
+      EXPECT_EQ(shape.dtype, DType::fp32) << name;
+    }
+    return all;
+  };
+  const auto scalars = [&](std::string_view more) {
+    std::string all;
+    const auto known = named(more).value().scalars().value();
+    for (const auto& scalar : known) all += scalar.name + " ";
+    return all;
+  };
+  EXPECT_EQ(tensors("kv=fp8_e4m3 descale=head"), "k_descale v_descale ");
+  EXPECT_EQ(tensors("dtype=fp8_e4m3 out=bf16 descale=head"), "k_descale q_descale v_descale ");
+  EXPECT_EQ(tensors("kv=fp8_e4m3 descale=tensor"), "");
+  EXPECT_EQ(scalars("kv=fp8_e4m3"), "scale ");
+  EXPECT_EQ(scalars("kv=fp8_e4m3 descale=head"), "scale ");
+  EXPECT_EQ(scalars("kv=fp8_e4m3 descale=tensor"), "scale k_scale v_scale ");
+  EXPECT_EQ(scalars("dtype=fp8_e4m3 out=bf16 descale=tensor"), "scale q_scale k_scale v_scale ");
+}
+
+TEST_F(AttentionContractTest, DtypesThatDoNotGoTogetherAreRefused) {
+  const auto says = [&](std::string_view more, std::string_view why) {
+    const std::string message = refusal(more);
+    EXPECT_NE(message.find(why), std::string::npos) << more << ": " << message;
+  };
+  says("kv=fp16", "k and v have the dtype of q or are fp8_e4m3");
+  says("dtype=fp8_e4m3 kv=bf16 out=bf16", "k and v have the dtype of q or are fp8_e4m3");
+  says("out=fp16", "o has the dtype of q, unless that is fp8_e4m3");
+  says("dtype=fp8_e4m3", "dtype=fp8_e4m3 needs out=bf16 or out=fp16");
+  says("descale=tensor", "only fp8 tensors have scales");
+  says("kv=fp8_e4m3 head_dim_v=24", "rows are whole vectors of 16 bytes");
+  says("kv=fp8_e4m3 ldk=40", "rows are whole vectors of 16 bytes");
+  says("dtype=fp8_e4m3 out=bf16 ldq=72", "rows are whole vectors of 16 bytes");
+  EXPECT_TRUE(named("kv=fp8_e4m3 ldq=72 ldk=48 ldv=48 ldo=72"));
+}
+
 TEST_F(AttentionContractTest, OnlyWhatIsSeenIsCounted) {
   /// The pairs of one head, one by one.
   const auto pairs = [](std::int64_t queries, std::int64_t keys, std::int64_t window) {
@@ -164,7 +230,8 @@ TEST_F(AttentionContractTest, ItsUnfusedFormWritesTheScores) {
             "matmul m=80 n=24 k=40 batch=4 dtype=bf16 b_layout=kn");
   EXPECT_EQ(form->tensors.size(), 4U + 2);
   for (const char* other : {"", "layout=bhsd mask=causal", "layout=bhsd mask=window window=2",
-                            "layout=bhsd lse=natural", "layout=bhsd ldk=24"}) {
+                            "layout=bhsd lse=natural", "layout=bhsd ldk=24",
+                            "layout=bhsd kv=fp8_e4m3", "layout=bhsd dtype=fp8_e4m3 out=bf16"}) {
     const auto none = unfused_form(catalog(), named(other).value());
     ASSERT_FALSE(none) << other;
     EXPECT_EQ(none.error().code, ErrorCode::not_found) << other;
@@ -175,7 +242,8 @@ TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
   int planned = 0;
   for (const char* lengths : {"full", "kv", "ragged"}) {
     for (const char* more : {"", " cache=paged", " mask=window window=3 bias=alibi sink=head",
-                             " layout=bhsd lse=base2 softcap=tanh"}) {
+                             " layout=bhsd lse=base2 softcap=tanh", " kv=fp8_e4m3 descale=tensor",
+                             " dtype=fp8_e4m3 out=fp16 descale=head"}) {
       const BoundProblem problem = named(concat("lengths=", lengths, more)).value();
       const auto reference = make_reference_plan(problem, h200());
       EXPECT_TRUE(reference) << reference.error().message;
@@ -190,7 +258,7 @@ TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
       }
     }
   }
-  EXPECT_EQ(planned, 48);
+  EXPECT_EQ(planned, 72);
 }
 
 }  // namespace
