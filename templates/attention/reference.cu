@@ -3,8 +3,24 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kPerLane = 8;  // columns of v that a lane sums at a time
+constexpr int kWarps = 8;         // of a block, each with a query of its own
+constexpr int kKeys = 32;         // of a tile: each lane has one
+constexpr int kChunkBytes = 128;  // of a key, which a tile holds at a time
+constexpr int kVectorSize = 16 / sizeof(kv_t);
+constexpr int kVectors = kChunkBytes / 16;
+constexpr int kChunk = kVectors * kVectorSize;  // elements
+constexpr int kPitch = kChunkBytes + 16;        // keys lie in different banks
+constexpr int kPerLane = 8;                     // columns of v that a lane sums at a time
+constexpr int kSummed = 8;                      // values that are summed in fp32
 constexpr double kLn2 = 0.69314718055994530942;
+
+// What a warp shares.
+struct Shared {
+  alignas(16) unsigned char keys[kKeys * kPitch];
+  float query[kChunk];
+  float weights[kKeys];
+  long long key_places[kKeys], value_places[kKeys];
+};
 
 __device__ double minus_infinity() { return __longlong_as_double(0xfff0000000000000ll); }
 
@@ -13,17 +29,28 @@ __device__ double warp_sum(double part) {
   for (int lane = 16; lane > 0; lane /= 2) part += __shfl_xor_sync(~0u, part, lane);
   return part;
 }
+__device__ double warp_largest(double part) {
+  for (int lane = 16; lane > 0; lane /= 2) {
+    part = larger(part, __shfl_xor_sync(~0u, part, lane));
+  }
+  return part;
+}
 
-// One warp for a query of a head, all in fp64 and in two passes over the keys that it sees: for the
-// largest logit, and for the sums. What it does not see is not read. value and magnitude are
-// contiguous: o as [.., head_dim_v] in the layout's order, lse as [.., heads, tokens].
+// One warp for a query of a head, in one pass over the keys that it sees, 32 at a time: each lane
+// has the logit of a key, then columns of v. What a query does not see is not read. value and
+// magnitude are contiguous: o as [.., head_dim_v] in the layout's order, lse as [.., heads,
+// tokens].
+//
+// Sums are in fp64, but first of 8 or 16 products each in fp32: those of q and k are exact there,
+// so that a sum is off by less than 2^-20 of its terms, which is a hundredth of what a kernel may
+// be.
 //
 // fp8 tensors are multiplied by their scales, those of all or those of a sequence and head of k.
 //
 // o_value is the result, 0 where nothing is seen; o_magnitude = sum p |v|. lse_value is the
 // logarithm of the sum of all e^logit, the sink included, minus infinity where there is none. An
 // error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
-extern "C" __global__ void attention_reference(
+extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     const dtype_t* q, const kv_t* k, const kv_t* v, const int* q_offsets, const int* kv_offsets,
     const int* kv_lengths, const int* page_table, const float* sinks, const float* slopes,
     const float* q_descale, const float* k_descale, const float* v_descale, float* o_value,
@@ -32,16 +59,19 @@ extern "C" __global__ void attention_reference(
     long long size_v, long long tokens, long long k_tokens, long long page_size, long long columns,
     long long width, long long pitch_q, long long pitch_k, long long pitch_v, float scale,
     float cap, float q_scale, float k_scale, float v_scale) {
-  const long long lane = threadIdx.x % 32;
+  __shared__ Shared of_warps[kWarps];
+  Shared& shared = of_warps[threadIdx.x / 32];
+  const int lane = threadIdx.x % 32;
   const bool is_ragged = lengths == lengths_ragged;
-  const long long all_tokens = is_ragged ? tokens : sequences * tokens;
-  const long long warps = static_cast<long long>(gridDim.x) * (blockDim.x / 32);
-  for (long long row = static_cast<long long>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-       row < all_tokens * q_heads; row += warps) {
-    const long long head = row % q_heads;
+  const long long rows = (is_ragged ? tokens : sequences * tokens) * q_heads;
+  const long long warps = static_cast<long long>(gridDim.x) * kWarps;
+  // Neighbouring warps have neighbouring queries of a head, which see the same keys.
+  for (long long row = static_cast<long long>(blockIdx.x) * kWarps + threadIdx.x / 32; row < rows;
+       row += warps) {
+    const long long token = row % tokens;
+    const long long head = row / tokens % q_heads;
+    const long long entry = row / tokens / q_heads;
     const long long k_head = head / (q_heads / k_heads);
-    long long entry = row / q_heads / tokens;
-    const long long token = row / q_heads % tokens;
     long long sequence = entry;
     long long i = token;
     long long queries = longest_q;
@@ -80,52 +110,97 @@ extern "C" __global__ void attention_reference(
                       pitch);
     };
     const dtype_t* const query = q + place_of(entry, token, head, tokens, q_heads, size, pitch_q);
-    double terms = 0;  // of the last logit, without their signs
-    const auto logit = [&](long long j) {
-      const kv_t* const key = k + key_at(j, size, pitch_k);
+
+    // Of this lane's key of a tile of `count`: sum q k, and in `terms` sum |q k|.
+    const auto product = [&](int count, double& terms) {
       double dot = 0;
       terms = 0;
-      for (long long d = lane; d < size; d += 32) {
-        const double product = static_cast<double>(to_float(query[d])) * to_float(key[d]);
-        dot += product;
-        terms += fabs(product);
+      for (long long first = 0; first < size; first += kChunk) {
+        __syncwarp();
+        for (int d = lane; d < kChunk; d += 32) {
+          shared.query[d] = first + d < size ? to_float(query[first + d]) : 0;
+        }
+        for (int at = lane; at < count * kVectors; at += 32) {
+          const int j = at / kVectors, d = at % kVectors * kVectorSize;
+          if (first + d >= size) continue;
+          *reinterpret_cast<uint4*>(shared.keys + j * kPitch + at % kVectors * 16) =
+              *reinterpret_cast<const uint4*>(k + shared.key_places[j] + first + d);
+        }
+        __syncwarp();
+        if (lane >= count) continue;
+        for (int at = 0; at < kVectors && first + at * kVectorSize < size; ++at) {
+          const uint4 vector =
+              *reinterpret_cast<const uint4*>(shared.keys + lane * kPitch + at * 16);
+          const kv_t* const key = reinterpret_cast<const kv_t*>(&vector);
+          float part = 0, absolute = 0;
+#pragma unroll
+          for (int d = 0; d < kVectorSize; ++d) {
+            const float x = shared.query[at * kVectorSize + d] * to_float(key[d]);
+            part += x;
+            absolute += fabsf(x);
+          }
+          dot += part;
+          terms += absolute;
+        }
       }
-      terms = fabs(unit_of_logits) * warp_sum(terms);
-      double s = unit_of_logits * warp_sum(dot);
-      if constexpr (softcap == softcap_tanh) s = cap * tanh(s / cap);
-      if constexpr (bias == bias_alibi) {
-        s -= static_cast<double>(slopes[head]) * fabs(static_cast<double>(position - j));
-      }
-      return s;
+      return dot;
     };
-
-    double most = minus_infinity();
-    if constexpr (sink == sink_head) most = sinks[head];
-    for (long long j = seen.first; j < seen.end; ++j) most = larger(most, logit(j));
-    const bool nothing = seen.first >= seen.end && most == minus_infinity();
 
     const long long own = place_of(entry, token, head, tokens, q_heads, size_v,
                                    layout == layout_bshd ? q_heads * size_v : size_v);
-    double sum = 0;
-    double exponents = 0;
+    double most = minus_infinity(), sum = 0, exponents = 0;
+    bool nothing = false;
     for (long long first = 0; first < size_v; first += 32 * kPerLane) {
       double part[kPerLane] = {};
       double absolute[kPerLane] = {};
-      sum = 0;
+      most = minus_infinity();
+      if constexpr (sink == sink_head) most = sinks[head];
+      nothing = seen.first >= seen.end && most == minus_infinity();
+      sum = sink == sink_head && lane == 0 && !nothing ? 1 : 0;
       exponents = 0;
-      if constexpr (sink == sink_head) sum = exp(sinks[head] - most);
-      for (long long j = seen.first; j < seen.end; ++j) {
-        const double p = exp(logit(j) - most);
-        sum += p;
-        exponents += p * terms;
-        const kv_t* const values = v + key_at(j, size_v, pitch_v);
+      for (long long tile = seen.first; tile < seen.end; tile += kKeys) {
+        const int count = static_cast<int>(min(static_cast<long long>(kKeys), seen.end - tile));
+        const long long j = tile + lane;
+        const bool exists = lane < count;
+        __syncwarp();
+        if (exists) {
+          shared.key_places[lane] = key_at(j, size, pitch_k);
+          shared.value_places[lane] = key_at(j, size_v, pitch_v);
+        }
+        double terms;
+        double s = unit_of_logits * product(count, terms);
+        terms *= fabs(unit_of_logits);
+        if constexpr (softcap == softcap_tanh) s = cap * tanh(s / cap);
+        if constexpr (bias == bias_alibi) {
+          s -= static_cast<double>(slopes[head]) * fabs(static_cast<double>(position - j));
+        }
+        const double before = most;
+        most = larger(most, warp_largest(exists ? s : minus_infinity()));
+        const double factor = before == most ? 1 : exp(before - most);
+        const double p = exists ? exp(s - most) : 0;
+        sum = sum * factor + p;
+        exponents = exponents * factor + (exists ? p * terms : 0);
+        shared.weights[lane] = static_cast<float>(p);
+        __syncwarp();
         for (int c = 0; c < kPerLane; ++c) {
           const long long d = first + lane + 32 * c;
           if (d >= size_v) continue;
-          part[c] += p * to_float(values[d]);
-          absolute[c] += p * fabsf(to_float(values[d]));
+          part[c] *= factor;
+          absolute[c] *= factor;
+          for (int begin = 0; begin < count; begin += kSummed) {
+            float x = 0, size_of_x = 0;
+            for (int n = begin; n < min(begin + kSummed, count); ++n) {
+              const float value = shared.weights[n] * to_float(v[shared.value_places[n] + d]);
+              x += value;
+              size_of_x += fabsf(value);
+            }
+            part[c] += x;
+            absolute[c] += size_of_x;
+          }
         }
       }
+      sum = warp_sum(sum);
+      exponents = warp_sum(exponents);
       for (int c = 0; c < kPerLane; ++c) {
         const long long d = first + lane + 32 * c;
         if (d >= size_v) continue;

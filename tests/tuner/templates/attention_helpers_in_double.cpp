@@ -20,10 +20,12 @@ struct Order {
   }
 };
 
-/// A new token of a sequence: its place among the new tokens, and its position.
+/// A query or new token of a sequence: its place among all of them, and its position among the
+/// keys.
 struct NewToken {
   std::size_t sequence, place;
   std::ptrdiff_t position;
+  std::size_t keys;  ///< of the sequence
 };
 
 std::vector<NewToken> new_tokens(const Arrays& in, const Dims& d) {
@@ -40,7 +42,7 @@ std::vector<NewToken> new_tokens(const Arrays& in, const Dims& d) {
     if (in.contains("kv_offsets")) keys = whole("kv_offsets", s + 1) - whole("kv_offsets", s);
     for (std::size_t i = first; i < end; ++i) {
       tokens.push_back(
-          {s, i, static_cast<std::ptrdiff_t>(keys) - static_cast<std::ptrdiff_t>(end - i)});
+          {s, i, static_cast<std::ptrdiff_t>(keys) - static_cast<std::ptrdiff_t>(end - i), keys});
     }
   }
   return tokens;
@@ -58,7 +60,104 @@ std::pair<double, double> rotated(const Arrays& in, const double* head, std::siz
   return {own + other, std::fabs(own) + std::fabs(other)};
 }
 
+/// The number of a scalar or of a tensor of one for each sequence and head of k, as checks have
+/// them.
+double descale(const Arrays& in, const Problem& problem, const std::string& name, double checked,
+               std::size_t place) {
+  const std::string kind = flag(problem, "descale");
+  if (kind == "tensor") return checked;
+  const auto found = in.find(name + "_descale");
+  return kind == "head" && found != in.end() ? found->second[place] : 1;
+}
+
 }  // namespace
+
+Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  const double scale = static_cast<float>(0.11), cap = 3;  // those of checks
+  const Order order{flag(problem, "layout") == "bhsd"};
+  const std::string mask = flag(problem, "mask"), lse = flag(problem, "lse");
+  const bool ragged = in.contains("q_offsets"), paged = in.contains("page_table");
+  const bool narrow = flag(problem, "dtype") == "fp8_e4m3";
+  const std::size_t heads = d.at("heads"), kv_heads = d.at("kv_heads"), page = d.at("page");
+  const std::size_t size = d.at("head_dim"), size_v = d.at("head_dim_v");
+  const std::size_t columns = (d.at("kv_len") + page - 1) / page;
+  const std::size_t tokens = d.at(ragged ? "q_total" : "q_len");
+  const std::size_t kv_tokens = paged ? page : d.at(ragged ? "kv_total" : "kv_len");
+  const std::size_t rows = heads * (ragged ? tokens : d.at("batch") * tokens);
+  Outputs out;
+  Expected& o = out["o"];
+  o.value.resize(rows * size_v);
+  o.magnitude.resize(rows * size_v);
+  if (!lse.empty()) {
+    out["lse"].value.resize(rows);
+    out["lse"].magnitude.resize(rows);
+  }
+  for (const NewToken& token : new_tokens(in, d)) {
+    const std::size_t entry = ragged ? 0 : token.sequence, at = token.place % tokens;
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t kv_head = head / (heads / kv_heads);
+      const std::size_t of_scale = token.sequence * kv_heads + kv_head;
+      const auto place = [&](std::size_t j, std::size_t own) {
+        const std::size_t first =
+            ragged && !paged ? static_cast<std::size_t>(in.at("kv_offsets")[token.sequence]) : 0;
+        const std::size_t outer =
+            paged
+                ? static_cast<std::size_t>(in.at("page_table")[token.sequence * columns + j / page])
+                : entry;
+        return order.place(outer, paged ? j % page : first + j, head / (heads / kv_heads),
+                           kv_tokens, kv_heads, own);
+      };
+      const double unit = scale * (narrow ? descale(in, problem, "q", 0.5, of_scale) : 1) *
+                          descale(in, problem, "k", 2, of_scale);
+      const double unit_v = descale(in, problem, "v", 0.25, of_scale);
+      const double* const q = in.at("q").data() + order.place(entry, at, head, tokens, heads, size);
+      std::vector<std::tuple<std::size_t, double, double>> logits;  // key, logit, its terms
+      double most = in.contains("sinks") ? in.at("sinks")[head] : -HUGE_VAL;
+      for (std::size_t j = 0; j < token.keys; ++j) {
+        const std::ptrdiff_t behind = token.position - static_cast<std::ptrdiff_t>(j);
+        if (!mask.empty() && behind < 0) continue;
+        if (mask == "window" && behind >= static_cast<std::ptrdiff_t>(d.at("window"))) continue;
+        const double* const k = in.at("k").data() + place(j, size);
+        double dot = 0, terms = 0;
+        for (std::size_t i = 0; i < size; ++i) {
+          dot += q[i] * k[i];
+          terms += std::fabs(q[i] * k[i]);
+        }
+        double s = unit * dot;
+        if (flag(problem, "softcap") == "tanh") s = cap * std::tanh(s / cap);
+        if (in.contains("slopes")) {
+          s -= in.at("slopes")[head] * std::fabs(static_cast<double>(behind));
+        }
+        logits.emplace_back(j, s, std::fabs(unit) * terms);
+        most = std::max(most, s);
+      }
+      double sum = in.contains("sinks") ? std::exp(in.at("sinks")[head] - most) : 0;
+      double exponents = 0;
+      std::vector<double> value(size_v), magnitude(size_v);
+      for (const auto& [j, s, terms] : logits) {
+        const double p = std::exp(s - most);
+        sum += p;
+        exponents += p * terms;
+        const double* const v = in.at("v").data() + place(j, size_v);
+        for (std::size_t i = 0; i < size_v; ++i) {
+          value[i] += p * unit_v * v[i];
+          magnitude[i] += p * std::fabs(unit_v * v[i]);
+        }
+      }
+      const std::size_t to = order.place(entry, at, head, tokens, heads, size_v);
+      for (std::size_t i = 0; i < size_v; ++i) {
+        o.value[to + i] = value[i] / sum;
+        o.magnitude[to + i] = magnitude[i] / sum;
+      }
+      if (lse.empty()) continue;
+      const double out_unit = lse == "base2" ? std::log(2.0) : 1;
+      const std::size_t row = (entry * heads + head) * tokens + at;
+      out["lse"].value[row] = (most + std::log(sum)) / out_unit;
+      out["lse"].magnitude[row] = (1 + std::fabs(most) + exponents / sum) / out_unit;
+    }
+  }
+  return out;
+}
 
 Outputs attention_merge_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   const double ln2 = std::log(2.0);

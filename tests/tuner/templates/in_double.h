@@ -33,6 +33,7 @@ std::string flag(const Problem& problem, std::string_view name);
 Outputs gated_activation_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs bias_activation_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs rope_in_double(const Arrays& in, const Dims& d, const Problem& problem);
+Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs attention_merge_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 

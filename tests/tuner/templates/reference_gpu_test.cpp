@@ -285,6 +285,22 @@ std::vector<Case> cases() {
        {"rope tokens=1 heads=1 kv_heads=1 head_dim=2 dtype=fp32",
         "rope tokens=7 heads=5 kv_heads=2 head_dim=20 dtype=bf16",
         "rope tokens=7 heads=5 kv_heads=2 head_dim=20 dtype=fp16 pairs=neighbours append=cache"}},
+      // Every query sees a key.
+      {"attention",
+       attention_in_double,
+       {"attention batch=1 heads=1 q_len=1 kv_len=1 head_dim=8 dtype=bf16 lse=natural",
+        "attention batch=2 heads=6 kv_heads=2 q_len=9 kv_len=70 head_dim=72 head_dim_v=88 "
+        "dtype=fp16 mask=causal lse=base2",
+        "attention batch=2 heads=2 q_len=40 kv_len=100 head_dim=136 head_dim_v=320 ldk=288 "
+        "ldv=656 dtype=bf16 mask=window window=35 sink=head lse=natural",
+        "attention batch=2 heads=4 q_len=3 kv_len=65 head_dim=64 dtype=bf16 layout=bhsd "
+        "softcap=tanh bias=alibi lse=natural",
+        "attention batch=3 heads=4 kv_heads=2 q_len=5 kv_len=90 q_total=9 kv_total=160 head_dim=40 "
+        "dtype=fp16 lengths=ragged sink=head",
+        "attention batch=3 heads=4 kv_heads=2 q_len=5 kv_len=90 kv_total=200 page=7 head_dim=64 "
+        "dtype=bf16 kv=fp8_e4m3 descale=tensor lengths=kv cache=paged layout=bhsd lse=natural",
+        "attention batch=2 heads=4 kv_heads=2 q_len=20 kv_len=50 head_dim=144 head_dim_v=64 "
+        "dtype=fp8_e4m3 out=bf16 descale=head mask=causal lse=natural"}},
       {"attention_merge",
        attention_merge_in_double,
        {"attention_merge parts=1 batch=1 heads=1 q_len=1 head_dim_v=8 dtype=fp32 lse=natural",
