@@ -10,9 +10,14 @@ constexpr int kVectorSize = 16 / sizeof(kv_t);
 constexpr int kVectors = kChunkBytes / 16;
 constexpr int kChunk = kVectors * kVectorSize;  // elements
 constexpr int kPitch = kChunkBytes + 16;        // keys lie in different banks
-constexpr int kPerLane = 8;                     // columns of v that a lane sums at a time
-constexpr int kSummed = 8;                      // values that are summed in fp32
+constexpr int kColumns = 4;                     // of v, side by side, that a lane loads at a time
+constexpr int kGroups = 2;                      // of such columns, that a lane sums at a time
+constexpr int kSummed = 16;                     // products that are summed in fp32
 constexpr double kLn2 = 0.69314718055994530942;
+
+struct alignas(kColumns * sizeof(kv_t)) Values {
+  kv_t of[kColumns];
+};
 
 // What a warp shares.
 struct Shared {
@@ -128,20 +133,23 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
         }
         __syncwarp();
         if (lane >= count) continue;
-        for (int at = 0; at < kVectors && first + at * kVectorSize < size; ++at) {
-          const uint4 vector =
-              *reinterpret_cast<const uint4*>(shared.keys + lane * kPitch + at * 16);
+        const int end = static_cast<int>(min(static_cast<long long>(kChunk), size - first));
+        float part = 0, absolute = 0;
+        for (int at = 0; at < end; at += kVectorSize) {
+          const uint4 vector = *reinterpret_cast<const uint4*>(shared.keys + lane * kPitch +
+                                                               at * static_cast<int>(sizeof(kv_t)));
           const kv_t* const key = reinterpret_cast<const kv_t*>(&vector);
-          float part = 0, absolute = 0;
 #pragma unroll
           for (int d = 0; d < kVectorSize; ++d) {
-            const float x = shared.query[at * kVectorSize + d] * to_float(key[d]);
+            const float x = shared.query[at + d] * to_float(key[d]);
             part += x;
             absolute += fabsf(x);
           }
+          if ((at + kVectorSize) % kSummed != 0 && at + kVectorSize < end) continue;
           dot += part;
-          terms += absolute;
+          part = 0;
         }
+        terms += absolute;
       }
       return dot;
     };
@@ -150,9 +158,9 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
                                    layout == layout_bshd ? q_heads * size_v : size_v);
     double most = minus_infinity(), sum = 0, exponents = 0;
     bool nothing = false;
-    for (long long first = 0; first < size_v; first += 32 * kPerLane) {
-      double part[kPerLane] = {};
-      double absolute[kPerLane] = {};
+    for (long long first = 0; first < size_v; first += 32 * kGroups * kColumns) {
+      double part[kGroups][kColumns] = {};
+      double absolute[kGroups][kColumns] = {};
       most = minus_infinity();
       if constexpr (sink == sink_head) most = sinks[head];
       nothing = seen.first >= seen.end && most == minus_infinity();
@@ -182,31 +190,41 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
         exponents = exponents * factor + (exists ? p * terms : 0);
         shared.weights[lane] = static_cast<float>(p);
         __syncwarp();
-        for (int c = 0; c < kPerLane; ++c) {
-          const long long d = first + lane + 32 * c;
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) {
+          const long long d = first + (32 * g + lane) * kColumns;
           if (d >= size_v) continue;
-          part[c] *= factor;
-          absolute[c] *= factor;
-          for (int begin = 0; begin < count; begin += kSummed) {
-            float x = 0, size_of_x = 0;
-            for (int n = begin; n < min(begin + kSummed, count); ++n) {
-              const float value = shared.weights[n] * to_float(v[shared.value_places[n] + d]);
-              x += value;
-              size_of_x += fabsf(value);
-            }
-            part[c] += x;
-            absolute[c] += size_of_x;
+          float x[kColumns] = {}, size_of_x[kColumns] = {};
+          for (int c = 0; c < kColumns; ++c) {
+            part[g][c] *= factor;
+            absolute[g][c] *= factor;
           }
+          for (int n = 0; n < count; ++n) {
+            const Values values = *reinterpret_cast<const Values*>(v + shared.value_places[n] + d);
+            for (int c = 0; c < kColumns; ++c) {
+              const float value = shared.weights[n] * to_float(values.of[c]);
+              x[c] += value;
+              size_of_x[c] += fabsf(value);
+            }
+            if ((n + 1) % kSummed != 0 && n + 1 < count) continue;
+            for (int c = 0; c < kColumns; ++c) {
+              part[g][c] += x[c];
+              x[c] = 0;
+            }
+          }
+          for (int c = 0; c < kColumns; ++c) absolute[g][c] += size_of_x[c];
         }
       }
       sum = warp_sum(sum);
       exponents = warp_sum(exponents);
-      for (int c = 0; c < kPerLane; ++c) {
-        const long long d = first + lane + 32 * c;
+#pragma unroll
+      for (int n = 0; n < kGroups * kColumns; ++n) {
+        const int g = n / kColumns, c = n % kColumns;
+        const long long d = first + (32 * g + lane) * kColumns + c;
         if (d >= size_v) continue;
-        o_value[own + d] = nothing ? 0.0f : static_cast<float>(unit_of_values * part[c] / sum);
+        o_value[own + d] = nothing ? 0.0f : static_cast<float>(unit_of_values * part[g][c] / sum);
         o_magnitude[own + d] =
-            nothing ? 0.0f : static_cast<float>(fabs(unit_of_values) * absolute[c] / sum);
+            nothing ? 0.0f : static_cast<float>(fabs(unit_of_values) * absolute[g][c] / sum);
       }
     }
     if (lse == lse_none || lane != 0) continue;
