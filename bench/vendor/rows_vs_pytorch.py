@@ -311,6 +311,7 @@ class Contestant:
 
     def __init__(self, torch, call, sets):
         self.torch = torch
+        self.sets = sets  # the graph reads them as long as it is replayed
         torch.cuda.synchronize()
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):  # what is compiled or allocated once is so before the capture
