@@ -20,6 +20,10 @@
 namespace kernwright {
 namespace {
 
+/// However little time there is, the first choice of the strategy is measured beside the default:
+/// it is what an untuned answer would be, and a tuned one must not be worse.
+constexpr int kFewestMeasured = 2;
+
 std::optional<std::size_t> find_incumbent(const SearchInput& input, const TuningOptions& options) {
   if (!options.incumbent) return std::nullopt;
   for (std::size_t i = 0; i < input.candidates.size(); ++i) {
@@ -145,6 +149,7 @@ Result<void> Search::fill_idle_time() {
 /// Why the search is to end; empty: it goes on.
 std::string_view Search::stop_reason() {
   const int ended = book_.measured() + book_.failed();
+  if (ended < kFewestMeasured && !input_.queue.empty()) return {};
   const bool few = hardly_looked(ended, static_cast<int>(input_.candidates.size()));
   if (budget_.screened(clock_.elapsed(), few)) return "budget";
   if (input_.queue.empty()) return starts_.exhausted() ? "exhausted" : "trials";

@@ -157,6 +157,16 @@ TEST(SearchTest, TheIncumbentIsOneOfTheTrialsHoweverFew) {
   EXPECT_EQ(result->record.search.stop_reason, "trials");
 }
 
+TEST(SearchTest, TheFirstChoiceIsMeasuredBesideTheDefaultHoweverLittleTime) {
+  ToySession toy;
+  toy.runner.time_us = bowl_us;
+  toy.options.budget.seconds = 1e-3;
+  const auto result = toy.run();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->trials.size(), 2U);
+  EXPECT_EQ(result->record.search.stop_reason, "budget");
+}
+
 TEST(SearchTest, SlowDefaultsReachTheFinals) {
   ToySession toy;
   toy.runner.time_us = bowl_us;

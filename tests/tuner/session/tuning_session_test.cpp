@@ -235,12 +235,12 @@ TEST(TuningSessionTest, TheBudgetOfSecondsHoldsFinalsIncluded) {
   }
 }
 
-TEST(TuningSessionTest, EvenWithNoTimeTheDefaultIsMeasured) {
+TEST(TuningSessionTest, EvenWithNoTimeTheDefaultAndTheFirstChoiceAreMeasured) {
   ToySession toy;
   toy.options.budget.seconds = 0;
   const auto result = toy.run();
   ASSERT_TRUE(result) << result.error().message;
-  EXPECT_EQ(result.value().trials.size(), 1U);
+  EXPECT_EQ(result.value().trials.size(), 2U);
   EXPECT_EQ(result.value().record.winner.choice.configuration,
             result.value().record.baseline->choice.configuration);
 }
