@@ -12,7 +12,8 @@ and bytes are of what queries see. A peer that does not run a problem has a row 
 no time. So has one that crashes: the run goes on without it in a new process. So has a problem that
 kernwright refuses: its peer is "unsupported". What a peer needs
 besides the tensors of the problem, such as a plan or a mask, is made before the clock runs, but
-gathering pages is not: a peer reads them where they lie, or not at all.
+gathering pages is not: a peer reads them where they lie, or not at all. A peer that takes no fp8
+gets the same numbers in 16 bits, made before the clock runs, and its note says so.
 
 A line of stdout ends with the seconds that its problem took. A run continues where the last one
 stopped: problems that have rows of this commit are left out.
@@ -46,7 +47,7 @@ EVERYTHING = "everything"  # crashed, and not one way alone
 STARTED = "ATTENTION_VS_PEERS_STARTED"  # when, on the monotonic clock, the first process of a run began
 SAMPLED = 64  # queries of a sequence that are compared with the reference
 # Of the worst row. Weights and result are rounded to the dtype, which costs a row about one unit.
-TOLERANCE = {"bf16": 2e-2, "fp16": 4e-3}
+TOLERANCE = {"bf16": 2e-2, "fp16": 4e-3, "fp8_e4m3": 0.13}
 
 
 def problem_text(batch, heads, kv_heads, q_len, kv_len, head_dim, more="mask=causal", dtype="bf16"):
@@ -76,7 +77,7 @@ SHAPES = {
     15: ("H", problem_text(32, 32, 8, 4096, 4096, 128,
                            "q_total=32768 kv_total=32768 lengths=ragged mask=causal")),
     16: ("L", problem_text(8, 32, 8, 512, 4096, 128, f"{PAGED}16 mask=causal")),
-    17: ("N", problem_text(1, 64, 8, 8192, 8192, 128, dtype="fp8_e4m3")),
+    17: ("N", problem_text(1, 64, 8, 8192, 8192, 128, "out=bf16 mask=causal", "fp8_e4m3")),
     18: ("I", problem_text(16, 32, 8, 1, 4096, 128, "")),
     19: ("J", problem_text(1, 64, 8, 1, 32768, 128, "")),
     20: ("J", problem_text(1, 32, 4, 1, 4096, 128, "")),
@@ -168,6 +169,7 @@ class Shape:
             values[name] for name in ("batch", "heads", "q_len", "kv_len"))
         self.kv_heads = values.get("kv_heads", self.heads)
         self.head_dim, self.dtype = values["head_dim"], values["dtype"]
+        self.kv, self.out = values.get("kv", self.dtype), values.get("out", self.dtype)
         self.head_dim_v = values.get("head_dim_v", self.head_dim)
         self.mask, self.window = values.get("mask", "none"), values.get("window", 0)
         self.lengths, self.cache = values.get("lengths", "full"), values.get("cache", "contiguous")
@@ -182,6 +184,11 @@ class Shape:
     @property
     def is_dense(self):
         return self.lengths == "full" and self.cache == "contiguous"
+
+    @property
+    def wide_dtype(self):
+        """What peers get that take 16 bits alone."""
+        return "bf16" if self.dtype == "fp8_e4m3" else self.dtype
 
     @property
     def is_masked(self):
@@ -199,8 +206,9 @@ class Shape:
     def bytes(self):
         read = sum(min(kv, self.window + q - 1) if self.mask == "window" else kv
                    for q, kv in zip(self.q_lengths, self.kv_lengths))
-        tokens = sum(self.q_lengths) * self.heads + read * self.kv_heads
-        return tokens * (self.head_dim + self.head_dim_v) * rows.BYTES[self.dtype]
+        sizes = self.head_dim * rows.BYTES[self.dtype], self.head_dim_v * rows.BYTES[self.out]
+        return (sum(self.q_lengths) * self.heads * sum(sizes) +
+                read * self.kv_heads * (self.head_dim + self.head_dim_v) * rows.BYTES[self.kv])
 
     def sampled(self):
         """(sequence, its queries that are compared) of every sequence: the first, the last, others."""
@@ -302,6 +310,12 @@ def offsets(lengths):
     return sums
 
 
+def widened(torch, t, dtype):
+    """The inputs with those of fp8 in 16 bits."""
+    wide = rows.torch_dtype(torch, dtype)
+    return {name: x.to(wide) if x.dtype == torch.float8_e4m3fn else x for name, x in t.items()}
+
+
 def page_table(shape, pages):
     """Every sequence's pages, scattered over the pool."""
     order = random.Random(pages).sample(range(pages), pages)
@@ -378,7 +392,8 @@ def reference(torch, shape, t):
 def worst_row(torch, shape, result, expected):
     """The largest |o - r| / |r| of a row; 1e30 for NaN, and where something is not the 0 it has to be."""
     places, r = expected
-    o = result.reshape(-1, shape.heads, shape.head_dim_v)[places].double()
+    o = result.reshape(-1, shape.heads, shape.head_dim_v).to(rows.torch_dtype(torch, shape.wide_dtype))
+    o = o[places].double()
     off, size = (o - r).norm(dim=-1), r.norm(dim=-1)
     return float(torch.where(off == 0, off, off / size).nan_to_num(1e30, 1e30).max())
 
@@ -391,6 +406,10 @@ class Peer:
         self.call = call
         self.prepare = prepare or (lambda t: t)
         self.finish = finish or (lambda result: result)
+
+    def of_wide_inputs(self, torch, dtype):
+        """The same of inputs that are converted to 16 bits before the clock runs."""
+        return Peer(self.call, lambda t: self.prepare(widened(torch, t, dtype)), self.finish)
 
 
 def refuse_where(condition, reason):
@@ -611,7 +630,7 @@ def flashinfer(torch, shape, form):
     import flashinfer as library
     refuse_where(shape.has_sink, "the wrappers have no sinks")
     workspace = torch.empty(256 << 20, dtype=torch.uint8, device=DEVICE)
-    dtype = rows.torch_dtype(torch, shape.dtype)
+    dtype = rows.torch_dtype(torch, shape.wide_dtype)
     heads = shape.heads, shape.kv_heads, shape.head_dim
     options = {"window_left": shape.window - 1 if shape.mask == "window" else -1, "q_data_type": dtype,
                "kv_data_type": dtype}
@@ -653,7 +672,9 @@ def cudnn_frontend(torch, shape):
     import cudnn
     refuse_where(shape.lengths == "ragged", "offsets of this graph are not written here")
     handle = cudnn.create_handle()
-    types = {"bf16": cudnn.data_type.BFLOAT16, "fp16": cudnn.data_type.HALF}
+    narrow = shape.dtype == "fp8_e4m3"  # where o has 8 bits too, on Hopper
+    types = {"bf16": cudnn.data_type.BFLOAT16, "fp16": cudnn.data_type.HALF,
+             "fp8_e4m3": cudnn.data_type.FP8_E4M3}
     graph = cudnn.pygraph(io_data_type=types[shape.dtype], intermediate_data_type=cudnn.data_type.FLOAT,
                           compute_data_type=cudnn.data_type.FLOAT, handle=handle)
 
@@ -686,23 +707,34 @@ def cudnn_frontend(torch, shape):
     if shape.has_sink:
         nodes["sinks"] = small("sinks", [1, shape.heads, 1, 1], cudnn.data_type.FLOAT)
         options["sink_token"] = nodes["sinks"]
-    o, _ = graph.sdpa(name="sdpa", q=nodes["q"], k=nodes["k"], v=nodes["v"], generate_stats=False,
-                      attn_scale=1 / math.sqrt(shape.head_dim), **options)
+    given = dict(name="sdpa", q=nodes["q"], k=nodes["k"], v=nodes["v"], generate_stats=False,
+                 attn_scale=1 / math.sqrt(shape.head_dim), **options)
+    if narrow:
+        units = ["descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o"]
+        for label in units:
+            nodes[label] = small(label, [1, 1, 1, 1], cudnn.data_type.FLOAT)
+        o, _, *largest = graph.sdpa_fp8(**given, **{label: nodes[label] for label in units})
+        for x in largest:
+            x.set_output(True).set_dim([1, 1, 1, 1]).set_stride([1, 1, 1, 1]).set_data_type(cudnn.data_type.FLOAT)
+    else:
+        (o, _), largest, units = graph.sdpa(**given), [], []
     tokens = shape.heads * shape.head_dim_v
     o.set_output(True).set_dim([shape.batch, shape.heads, shape.q_len, shape.head_dim_v]).set_stride(
         [shape.q_len * tokens, shape.head_dim_v, tokens, 1])
     graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
     workspace = torch.empty(max(graph.get_workspace_size(), 1), dtype=torch.uint8, device=DEVICE)
+    unit = torch.ones(1, 1, 1, 1, device=DEVICE)
+    spare = {x: torch.empty(1, 1, 1, 1, device=DEVICE) for x in largest}
     counts = indices(torch, shape.q_lengths)
     keys = indices(torch, shape.kv_lengths)
 
     def call(t):
         result = torch.empty(shape.batch, shape.q_len, shape.heads, shape.head_dim_v, device=DEVICE,
                              dtype=rows.torch_dtype(torch, shape.dtype))
-        given = {"q_counts": counts, "kv_lengths": keys, **t}
+        given = {"q_counts": counts, "kv_lengths": keys, **dict.fromkeys(units, unit), **t}
         cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
-        graph.execute({**{node: given[label] for label, node in nodes.items()}, o: result}, workspace,
-                      handle=handle)
+        graph.execute({**{node: given[label] for label, node in nodes.items()}, **spare, o: result},
+                      workspace, handle=handle)
         return result
 
     return Peer(call)
@@ -787,13 +819,13 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
     description = library.describe(kernel)
     arguments = description["arguments"]
     sets = [draw(torch, shape, arguments) for _ in range(rows.set_count(rows.tensor_bytes(arguments)))]
-    expected = reference(torch, shape, sets[0])
+    expected = reference(torch, shape, widened(torch, sets[0], shape.wide_dtype))
     baked = Baked(torch, library, kernel)
     ours = {"ours:launched": library.function(torch, kernel), "ours:baked": baked,
             "first:launched": newcomer.function(torch, first)}
     made = {label: lambda call=call: Peer(call) for label, call in ours.items()}
     torch.compiler.reset()
-    contestants, errors, reasons, notes = {}, {}, {}, {}
+    contestants, errors, reasons, notes, wide = {}, {}, {}, {}, set()
     with torch.no_grad():
         for label, maker in {**made, **makers(torch, shape)}.items():
             name = label.split(":")[0]
@@ -802,6 +834,11 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
                 continue
             try:
                 peer = maker()
+                is_wide = shape.kv == "fp8_e4m3" and not label.startswith(("ours", "first")) and not (
+                    label.startswith("cudnn_frontend") and shape.dtype == shape.kv)
+                if is_wide:
+                    peer = peer.of_wide_inputs(torch, shape.wide_dtype)
+                    wide.add(label)
                 prepared = [peer.prepare(t) for t in sets]
                 result = peer.call(prepared[0])
                 result = result[0] if isinstance(result, tuple) else result
@@ -823,7 +860,7 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
     names = {contestant: label for label, contestant in contestants.items()}
     ways = {name: names[contestant] for name, contestant in chosen.items()}
     for name, label in ways.items():
-        notes[name] = label.split(":")[1]
+        notes[name] = label.split(":")[1] + (" of 16-bit inputs" if label in wide else "")
         if errors[label] > limit:
             notes[name] = f"wrong: {notes[name]}"
     result = {"samples": samples, "errors": {name: errors[label] for name, label in ways.items()},
