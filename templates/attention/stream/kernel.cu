@@ -5,15 +5,18 @@
 // heads that share it times the queries of the sequence, ROWS rows in M_TILES tiles of 16. One warp
 // loads tiles of keys and values by TMA into a ring. Every other warp takes 16 keys of each tile
 // and works on its own: scores by mma.sync, their softmax in registers, and products with the
-// values. At the end the warps of a block add up what they have, each relative to its largest
-// score.
+// values. fp8 keys and values become fp16 between shared memory and products (narrow.cuh), and
+// queries beside them too. At the end the warps of a block add up what they have, each relative to
+// its largest score.
 //
 // Where a head's keys are split, the blocks of a cluster add up such sums in one another's shared
 // memory. What more splits there are leave theirs in a workspace, and the last block of a head adds
 // them up. A counter tells who is last; that block leaves it at zero.
 
 #include <kernwright/attention/boxes.cuh>
+#include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/plain_row.cuh>
+#include <kernwright/attention/scales.cuh>
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
@@ -42,11 +45,13 @@ constexpr int kKeyBytes = TileOfKeys<kTile>::kKeyBytes;
 constexpr int kValueBytes = TileOfKeys<kTile>::kValueBytes;
 constexpr int kStageBytes = kKeyBytes + kValueBytes;
 constexpr int kRows = 16 * M_TILES;
-constexpr int kGroups = head_dim_v / 4;  // of 4 columns of a row
+constexpr int kGroups = head_dim_v / 4;      // of 4 columns of a row
+constexpr int kOfGroup = 16 / sizeof(kv_t);  // elements of 16 bytes
 constexpr int kConsumers = 32 * WARPS;
 
 static_assert(STAGES * kStageBytes >= WARPS * kRows * kColumns * 4, "sums meet in the ring");
 
+using operand_t = weight_t;
 using TilePipeline = Pipeline<STAGES>;
 using Scores = float[kKeys / 2];
 using Sums = float[kColumns / 2];
@@ -98,10 +103,10 @@ __device__ __forceinline__ void produce(const TensorMap& map_k, const TensorMap&
     if (threadIdx.x % 32 == 0) pipeline.producer_acquire(kStageBytes);
     __syncwarp();
     const int key = share.begin + i * kTile;
-    load_tokens<kBoxesD, kTile>(at.k(pipeline.stage()), map_k, pipeline.full(), of, share.sequence,
-                                key, share.kv_head);
-    load_tokens<kBoxesDv, kTile>(at.v(pipeline.stage()), map_v, pipeline.full(), of, share.sequence,
-                                 key, share.kv_head);
+    load_tokens<kBoxesD, kTile, kRowD>(at.k(pipeline.stage()), map_k, pipeline.full(), of,
+                                       share.sequence, key, share.kv_head);
+    load_tokens<kBoxesDv, kTile, kRowDv>(at.v(pipeline.stage()), map_v, pipeline.full(), of,
+                                         share.sequence, key, share.kv_head);
     pipeline.advance();
   }
 }
@@ -113,7 +118,8 @@ __device__ __forceinline__ int head_of(int row, int kv_head) {
 }
 
 // The queries as operand a of mma.sync: of step s, rows lane / 4 and 8 on, elements 2 * (lane % 4)
-// and 8 on. Rows that there are not, and elements behind the head, are zeros.
+// and 8 on, or those that meet fp8 keys. Rows that there are not, and elements behind the head, are
+// zeros.
 __device__ __forceinline__ void load_queries(unsigned (&a)[M_TILES][kStepsD][4],
                                              const dtype_t* __restrict__ q, const Share& share,
                                              int q_tokens, int ldq, int rows) {
@@ -133,36 +139,72 @@ __device__ __forceinline__ void load_queries(unsigned (&a)[M_TILES][kStepsD][4],
       for (int step = 0; step < kStepsD; ++step) {
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
-          const int element = step * 16 + part * 8 + lane % 4 * 2;
+          const int element =
+              step * 16 + (kNarrow ? narrow_element(lane % 4, part) : part * 8 + lane % 4 * 2);
           const bool is_there = is_row && (head_dim % 16 == 0 || element < head_dim);
-          a[m][step][part * 2 + half] =
-              is_there ? *reinterpret_cast<const unsigned*>(from + element) : 0u;
+          a[m][step][part * 2 + half] = is_there ? load_pair<operand_t>(from + element) : 0u;
         }
       }
     }
   }
 }
 
-// Two neighbouring boxes of 8 columns of 16 keys, as b of mma.sync of two columns of scores: keys
-// lane / 4 of the first 8 and of the others.
+// Makes bf16 queries fp16, which has more bits of fraction and fewer of exponent: they are
+// multiplied by the power of two that takes the largest of them to 2^14, and all that are not
+// smaller by 2^-28 are exact. Returns what the products have to be multiplied by.
+__device__ __forceinline__ float fit_queries(unsigned (&a)[M_TILES][kStepsD][4]) {
+  unsigned largest = 0;  // the bits of a bf16, with no sign
+#pragma unroll
+  for (int i = 0; i < M_TILES * kStepsD * 4; ++i) {
+    const unsigned word = a[i / 4 / kStepsD][i / 4 % kStepsD][i % 4];
+    const unsigned first = word & 0x7fff, second = word >> 16 & 0x7fff;
+    if (first < 0x7f80) largest = max(largest, first);
+    if (second < 0x7f80) largest = max(largest, second);
+  }
+  largest = __reduce_max_sync(~0u, largest);
+  const int exponent = max(static_cast<int>(largest >> 7) - 127, -100);
+  const float factor = __int_as_float((127 + 14 - exponent) << 23);
+#pragma unroll
+  for (int i = 0; i < M_TILES * kStepsD * 4; ++i) {
+    unsigned& word = a[i / 4 / kStepsD][i / 4 % kStepsD][i % 4];
+    const float2 pair = unpack_pair<bf16>(word);
+    word = pack_pair<fp16>(pair.x * factor, pair.y * factor);
+  }
+  return __int_as_float((127 - 14 + exponent) << 23);
+}
+
+// Where 16 bytes of a row lie, in boxes with rows of `RowBytes`.
+template <int RowBytes>
+__device__ __forceinline__ unsigned group_address(unsigned tile, int row, int group) {
+  constexpr int kOfBox = RowBytes / 16;
+  return tile + (group / kOfBox * kTile + row) * RowBytes +
+         swizzled_group<RowBytes>(row, group % kOfBox);
+}
+// Two neighbouring groups of 16 bytes of 16 keys, as b of mma.sync of two columns of scores: keys
+// lane / 4 of the first 8 and of the others. Of fp8 the groups are those of two steps.
 __device__ __forceinline__ unsigned key_address(unsigned keys, int first_key, int step) {
   const int lane = threadIdx.x % 32;
+  if constexpr (kNarrow) {
+    return group_address<kRowD>(keys, first_key + lane % 16, step + lane / 16);
+  }
   const int row = first_key + lane / 16 * 8 + lane % 8, group = step * 2 + lane / 8 % 2;
-  return keys + (group / 8 * kTile + row) * kSwizzleBytes + swizzled_group(row, group % 8);
+  return group_address<kRowD>(keys, row, group);
 }
-// 16 columns of 16 values.
+// 32 bytes of 16 values.
 __device__ __forceinline__ unsigned value_address(unsigned values, int first_key, int column) {
   const int lane = threadIdx.x % 32;
-  const int row = first_key + lane % 16, group = column / 8 + lane / 16;
-  return values + (group / 8 * kTile + row) * kSwizzleBytes + swizzled_group(row, group % 8);
+  const int row = first_key + lane % 16, group = column / kOfGroup + lane / 16;
+  return group_address<kRowDv>(values, row, group);
 }
 
 // Overwrites by zeros what no query sees of a warp's values.
 __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int begin, int end) {
-  for (int i = threadIdx.x % 32; i < kBoxesDv * kKeys * 8; i += 32) {
-    const int key = i / 8 % kKeys, row = first_key + key;
+  constexpr int kOfBox = kRowDv / 16;
+  for (int i = threadIdx.x % 32; i < kBoxesDv * kKeys * kOfBox; i += 32) {
+    const int key = i / kOfBox % kKeys, row = first_key + key;
     if (key >= begin && key < end) continue;
-    store_quad(values + (i / 8 / kKeys * kTile + row) * kSwizzleBytes + i % 8 * 16, {0, 0, 0, 0});
+    store_quad(values + (i / kOfBox / kKeys * kTile + row) * kRowDv + i % kOfBox * 16,
+               {0, 0, 0, 0});
   }
   __syncwarp();
 }
@@ -190,14 +232,26 @@ __device__ __forceinline__ void consume(Sums (&sums)[M_TILES], SoftmaxTile (&sof
 #pragma unroll
         for (float& x : s[m]) x = 0;
       }
+      unsigned narrow_keys[(kStepsD + 1) / 2][4];
+      if constexpr (kNarrow) {
+#pragma unroll
+        for (int step = 0; step < kStepsD; step += 2) {
+          ldmatrix_x4(narrow_keys[step / 2], key_address(keys, first_key, step));
+        }
+      }
 #pragma unroll
       for (int step = 0; step < kStepsD; ++step) {
         unsigned b[4];
-        ldmatrix_x4(b, key_address(keys, first_key, step));
+        if constexpr (kNarrow) {
+          const auto& words = narrow_keys[step / 2];
+          widen_keys<operand_t>(b, words[step % 2 * 2], words[step % 2 * 2 + 1]);
+        } else {
+          ldmatrix_x4(b, key_address(keys, first_key, step));
+        }
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {
-          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(s[m][0]), q[m][step], b[0], b[1]);
-          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(s[m][4]), q[m][step], b[2], b[3]);
+          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(s[m][0]), q[m][step], b[0], b[1]);
+          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(s[m][4]), q[m][step], b[2], b[3]);
         }
       }
       const int last = mask == mask_none ? share.end : min(share.end, sequence.shift() + 1);
@@ -217,20 +271,29 @@ __device__ __forceinline__ void consume(Sums (&sums)[M_TILES], SoftmaxTile (&sof
         softmax[m].exponentiate(s[m], factor);
         if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(sums[m], factor);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) p[m][j] = pack_pair<dtype_t>(s[m][2 * j], s[m][2 * j + 1]);
+        for (int j = 0; j < 4; ++j) p[m][j] = pack_pair<operand_t>(s[m][2 * j], s[m][2 * j + 1]);
       }
       if (key + kKeys > sequence.keys || key < first_seen) {
         clear_unseen(values, first_key, first_seen - key, sequence.keys - key);
       }
+      unsigned narrow[4];
 #pragma unroll
       for (int column = 0; column < kColumns; column += 16) {
         unsigned b[4];
-        ldmatrix_transposed_x4(b, value_address(values, first_key, column));
+        if constexpr (kNarrow) {
+          if (column % 32 == 0) {
+            ldmatrix_transposed_x4(narrow, value_address(values, first_key, column));
+          }
+          widen_values(b, narrow[column / 16 % 2 * 2], narrow[column / 16 % 2 * 2 + 1]);
+        } else {
+          ldmatrix_transposed_x4(b, value_address(values, first_key, column));
+        }
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {
-          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2]), p[m], b[0], b[1]);
-          mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2 + 4]), p[m], b[2],
-                             b[3]);
+          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2]), p[m], b[0],
+                               b[1]);
+          mma_m16n8<operand_t>(reinterpret_cast<float(&)[4]>(sums[m][column / 2 + 4]), p[m], b[2],
+                               b[3]);
         }
       }
     }
@@ -278,10 +341,11 @@ struct Whole {
 };
 
 struct Results {
-  dtype_t* o;
+  out_t* o;
   float* lse_out;
   const float* sinks;
   int q_tokens, ldo;
+  float value_scale;
 
   // Stores 4 columns of a row.
   __device__ __forceinline__ void store(const Share& share, int row, int group, Whole whole) const {
@@ -289,9 +353,9 @@ struct Results {
     if (query_of(row) >= sequence.queries) return;
     const int head = head_of(row, share.kv_head);
     if constexpr (sink == sink_head) whole.add({sinks[head] * kLog2E, 1}, {0, 0, 0, 0});
-    const float inverse = whole.sum == 0 ? 0.0f : 1 / whole.sum;
-    uint2 words = {pack_pair<dtype_t>(whole.values.x * inverse, whole.values.y * inverse),
-                   pack_pair<dtype_t>(whole.values.z * inverse, whole.values.w * inverse)};
+    const float inverse = whole.sum == 0 ? 0.0f : value_scale / whole.sum;
+    uint2 words = {pack_pair<out_t>(whole.values.x * inverse, whole.values.y * inverse),
+                   pack_pair<out_t>(whole.values.z * inverse, whole.values.w * inverse)};
     *reinterpret_cast<uint2*>(
         o + group * 4 + query_place(sequence, query_of(row), head, q_tokens, ldo, head_dim_v)) =
         words;
@@ -306,16 +370,18 @@ struct Results {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_stream(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
-                     const dtype_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
+    attention_stream(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
+                     const kv_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
                      const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
                      const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
                      const int* __restrict__ page_table, const float* __restrict__ sinks,
-                     const float* __restrict__ slopes, dtype_t* __restrict__ o,
-                     float* __restrict__ lse_out, int* counters, float4* partial_sums,
-                     SoftmaxPart* partials, int batch, int q_len, int kv_len, int q_tokens,
-                     int kv_tokens, int pages, int table_columns, int ldq, int ldk, int ldv,
-                     int ldo, int splits, int split_keys, float scale, float cap) {
+                     const float* __restrict__ slopes, const float* __restrict__ q_descale,
+                     const float* __restrict__ k_descale, const float* __restrict__ v_descale,
+                     out_t* __restrict__ o, float* __restrict__ lse_out, int* counters,
+                     float4* partial_sums, SoftmaxPart* partials, int batch, int q_len, int kv_len,
+                     int q_tokens, int kv_tokens, int pages, int table_columns, int ldq, int ldk,
+                     int ldv, int ldo, int splits, int split_keys, float scale, float cap,
+                     float q_scale, float k_scale, float v_scale) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -338,10 +404,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
   const int rows = kGroup * share.sequence.queries;
   Sums sums[M_TILES];
-  const Logits logits{scale, cap, slopes};
+  const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
+  const Logits logits{scale * scales.of_products(share.sequence.number, share.kv_head), cap,
+                      slopes};
   SoftmaxTile softmax[M_TILES];
-#pragma unroll
-  for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(logits.unit());
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
@@ -350,7 +416,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   {
     unsigned queries[M_TILES][kStepsD][4];
     load_queries(queries, q, share, q_tokens, ldq, rows);
-    consume(sums, softmax, queries, share, logits, at, warp);
+    Logits of_fitted = logits;
+    if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
+#pragma unroll
+    for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
+    consume(sums, softmax, queries, share, of_fitted, at, warp);
   }
   // All stages have been read, and what was loaded has landed.
   named_barrier_sync(1, kConsumers);
@@ -360,11 +430,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = m * 16 + lane / 4 + half * 8;
+      if constexpr (kNarrow) {
 #pragma unroll
-      for (int i = 0; i < kColumns / 2; i += 4) {
-        store_shared_pair(at.sums(warp, row) + (accumulator_column() + register_column(i)) * 4,
-                          __float_as_uint(sums[m][i + half * 2]),
-                          __float_as_uint(sums[m][i + half * 2 + 1]));
+        for (int column = 0; column < kColumns; column += 16) {
+          float x[4];
+          narrow_columns(x, sums[m], column, half);
+          store_quad(at.sums(warp, row) + (column + lane % 4 * 4) * 4, {x[0], x[1], x[2], x[3]});
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kColumns / 2; i += 4) {
+          store_shared_pair(at.sums(warp, row) + (accumulator_column() + register_column(i)) * 4,
+                            __float_as_uint(sums[m][i + half * 2]),
+                            __float_as_uint(sums[m][i + half * 2 + 1]));
+        }
       }
       const SoftmaxPart part = softmax[m].part(half);
       if (lane % 4 == 0) {
@@ -379,7 +458,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   }
   named_barrier_sync(1, kConsumers);
-  const Results results{o, lse_out, sinks, q_tokens, ldo};
+  const Results results{o,        lse_out, sinks,
+                        q_tokens, ldo,     scales.of_values(share.sequence.number, share.kv_head)};
   const int head = blockIdx.x / splits;
   const bool alone = share.splits <= CLUSTER;  // the cluster has all keys that are seen
   const int entries = splits / CLUSTER;        // of a head in the workspace

@@ -7,7 +7,9 @@
 
 #include "results.cuh"
 #include "tiles.cuh"
+#include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/plain_row.cuh>
+#include <kernwright/attention/scales.cuh>
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
@@ -31,12 +33,12 @@ constexpr int kMergeWarps = 4;
 using Scores = float[kBlocks][KEYS / 2];
 using Weights = RegisterOperand<KEYS / 16>[kBlocks];
 
-// Adds the products with 16 columns to those sums.
-template <int Registers>
+// Adds the products of operands of T with 16 columns to those sums.
+template <typename T, int Registers>
 __device__ __forceinline__ void multiply(float (&sums)[Registers], int column,
                                          const unsigned (&a)[4], const unsigned (&b)[4]) {
-  mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(sums[column / 2]), a, b[0], b[1]);
-  mma_m16n8<dtype_t>(reinterpret_cast<float(&)[4]>(sums[column / 2 + 4]), a, b[2], b[3]);
+  mma_m16n8<T>(reinterpret_cast<float(&)[4]>(sums[column / 2]), a, b[0], b[1]);
+  mma_m16n8<T>(reinterpret_cast<float(&)[4]>(sums[column / 2 + 4]), a, b[2], b[3]);
 }
 
 // The rows of one warp, with what it sums up.
@@ -46,13 +48,16 @@ class Warp {
   //
   // ldmatrix: matrices 0..3 of q are (rows 0, d 0), (rows 8, d 0), (rows 0, d 8), (rows 8, d 8), of
   // k (keys 0, d 0), (keys 0, d 8), (keys 8, d 0), (keys 8, d 8), and of v, transposed, (keys 0, d
-  // 0), (keys 8, d 0), (keys 0, d 8), (keys 8, d 8): the order in which mma.sync wants them.
+  // 0), (keys 8, d 0), (keys 0, d 8), (keys 8, d 8): the order in which mma.sync wants them. Of
+  // fp8, of which a row of a matrix has 16, they are (keys 0, d 0), (keys 8, d 0), (keys 0, d 16),
+  // (keys 8, d 16), in k and in v.
   __device__ __forceinline__ Warp(unsigned ring, const Share& share, const Logits& logits)
       : share_(share), logits_(logits) {
     const int lane = threadIdx.x % 32;
     lane_q_ = ring + (row_ + lane % 16) * QueryTile::kPitch + lane / 16 * 16;
-    lane_k_ = ring + kKeysAt + (first_key_ + lane / 16 * 8 + lane % 8) * KeyTile::kPitch +
-              lane / 8 % 2 * 16;
+    const int key = kNarrow ? lane % 16 : lane / 16 * 8 + lane % 8;
+    const int piece = kNarrow ? lane / 16 : lane / 8 % 2;
+    lane_k_ = ring + kKeysAt + (first_key_ + key) * KeyTile::kPitch + piece * 16;
     lane_v_ = ring + kValuesAt + (first_key_ + lane % 16) * ValueTile::kPitch + lane / 16 * 16;
     const int last = min(share.rows, row_ + WM) - 1;
     if (last >= row_) {
@@ -78,15 +83,24 @@ class Warp {
 
   __device__ __forceinline__ void multiply_keys(Scores& s, int stage) {
     const unsigned from = lane_k_ + stage * KeyTile::kBytes;
+    unsigned narrow[KEYS / 16][4];
 #pragma unroll
     for (int step = 0; step < DEPTH / 16; ++step) {
       if constexpr (!Q_IN_REGS) read_queries(step, 0);
 #pragma unroll
       for (int column = 0; column < KEYS; column += 16) {
         unsigned b[4];
-        ldmatrix_x4(b, from + column * KeyTile::kPitch + step * 32);
+        if constexpr (kNarrow) {
+          unsigned(&two_steps)[4] = narrow[column / 16];
+          if (step % 2 == 0) ldmatrix_x4(two_steps, from + column * KeyTile::kPitch + step * 16);
+          widen_keys<product_t>(b, two_steps[step % 2 * 2], two_steps[step % 2 * 2 + 1]);
+        } else {
+          ldmatrix_x4(b, from + column * KeyTile::kPitch + step * 32);
+        }
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) multiply(s[i], column, q_[Q_IN_REGS ? step : 0][i], b);
+        for (int i = 0; i < kBlocks; ++i) {
+          multiply<product_t>(s[i], column, q_[Q_IN_REGS ? step : 0][i], b);
+        }
       }
     }
   }
@@ -106,7 +120,7 @@ class Warp {
       if (!seen) hide(s[i], positions, share_.sequence.keys, key);
       softmax_[i].exponentiate(s[i], factor[i]);
       shrinks = shrinks || factor[i][0] != 1 || factor[i][1] != 1;
-      round_operand<dtype_t>(s[i], weights[i]);
+      round_operand<weight_t>(s[i], weights[i]);
     }
     if (!__any_sync(~0u, shrinks)) return;
 #pragma unroll
@@ -117,12 +131,19 @@ class Warp {
     const unsigned from = lane_v_ + stage * ValueTile::kBytes;
 #pragma unroll
     for (int step = 0; step < KEYS / 16; ++step) {
+      unsigned narrow[4];
 #pragma unroll
       for (int column = 0; column < DEPTH_V; column += 16) {
+        const unsigned at = from + step * 16 * ValueTile::kPitch + column * sizeof(kv_t);
         unsigned b[4];
-        ldmatrix_transposed_x4(b, from + step * 16 * ValueTile::kPitch + column * 2);
+        if constexpr (kNarrow) {
+          if (column % 32 == 0) ldmatrix_transposed_x4(narrow, at);
+          widen_values(b, narrow[column / 16 % 2 * 2], narrow[column / 16 % 2 * 2 + 1]);
+        } else {
+          ldmatrix_transposed_x4(b, at);
+        }
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) multiply(sums_[i], column, weights[i][step], b);
+        for (int i = 0; i < kBlocks; ++i) multiply<weight_t>(sums_[i], column, weights[i][step], b);
       }
     }
   }
@@ -137,10 +158,19 @@ class Warp {
       const int half = i % 2, row = row_ + i * 8 + accumulator_row();
       const RowResult result = to(row, softmax_[i / 2].part(half), threadIdx.x % 4 == 0);
       if (!result.exists()) continue;
+      if constexpr (kNarrow) {
 #pragma unroll
-      for (int at = 2 * half; at < head_dim_v / 2; at += 4) {
-        float pair[2] = {sums_[i / 2][at], sums_[i / 2][at + 1]};
-        result.write(accumulator_column() + register_column(at), pair);
+        for (int column = 0; column < head_dim_v; column += 16) {
+          float quad[4];
+          narrow_columns(quad, sums_[i / 2], column, half);
+          result.write(column + threadIdx.x % 4 * 4, quad);
+        }
+      } else {
+#pragma unroll
+        for (int at = 2 * half; at < head_dim_v / 2; at += 4) {
+          float pair[2] = {sums_[i / 2][at], sums_[i / 2][at + 1]};
+          result.write(accumulator_column() + register_column(at), pair);
+        }
       }
     }
     if constexpr (kMasked) store_plain_rows(to, from, of);
@@ -220,15 +250,17 @@ __device__ __forceinline__ void add_warps(const unsigned char* shared, const Sha
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    attention_tiled(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
-                    const dtype_t* __restrict__ v, const int* __restrict__ q_offsets,
+    attention_tiled(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
+                    const kv_t* __restrict__ v, const int* __restrict__ q_offsets,
                     const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
                     const int* __restrict__ page_table, const float* __restrict__ sinks,
-                    const float* __restrict__ slopes, dtype_t* __restrict__ o,
-                    float* __restrict__ lse_out, float* __restrict__ sums,
+                    const float* __restrict__ slopes, const float* __restrict__ q_descale,
+                    const float* __restrict__ k_descale, const float* __restrict__ v_descale,
+                    out_t* __restrict__ o, float* __restrict__ lse_out, float* __restrict__ sums,
                     SoftmaxPart* __restrict__ partials, int batch, int q_len, int kv_len,
                     int q_tokens, int kv_tokens, int table_columns, long long part_rows, int parts,
-                    int part_keys, float scale, float cap) {
+                    int part_keys, float scale, float cap, float q_scale, float k_scale,
+                    float v_scale) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned ring = shared_address(shared);
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
@@ -238,9 +270,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const Share share = share_of_block(of, parts, part_keys);
   if (share.rows <= 0) return;
 
-  copy_queries(ring, q, share, q_tokens);
+  // Copies are not waited for, while queries beside fp8 keys come through registers.
+  if constexpr (!kNarrow) copy_queries(ring, q, share, q_tokens);
   Copies copies(ring, reinterpret_cast<long long*>(shared + kSlotsAt), k, v, of, share);
   copies.fill();
+  if constexpr (kNarrow) copy_queries(ring, q, share, q_tokens);
+  const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
+  scale *= scales.of_products(share.sequence.number, share.kv_head());
   cp_async_wait<kPending>();
   __syncthreads();
   Warp warp(ring, share, {scale, cap, slopes});
@@ -273,7 +309,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                         is_part ? sums + share.part * part_rows * head_dim_v : nullptr,
                         is_part ? partials + share.part * part_rows : nullptr,
                         sinks,
-                        q_tokens};
+                        q_tokens,
+                        scales.of_values(share.sequence.number, share.kv_head())};
   const Operands from{q, k, v, ldq, ldk, ldv};
   if constexpr (WARPS_K == 1) {
     const auto to = [&](int row, const SoftmaxPart& part, bool writes_part) {
@@ -298,7 +335,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(kMergeWarps * 32)
     attention_tiled_merge(const float* __restrict__ sums, const SoftmaxPart* __restrict__ partials,
                           const int* __restrict__ q_offsets, const float* __restrict__ sinks,
-                          dtype_t* __restrict__ o, float* __restrict__ lse_out, int batch,
+                          out_t* __restrict__ o, float* __restrict__ lse_out, int batch,
                           int q_tokens, long long part_rows, int parts) {
   constexpr int kPieces = (head_dim_v / 4 + 31) / 32;  // of four columns, for each lane
   __shared__ __align__(16) float warp_sums[kMergeWarps][head_dim_v];

@@ -39,7 +39,7 @@ __device__ __forceinline__ float log_of(const SoftmaxPart& row) {
 
 // Where one row goes: nowhere if both are null.
 struct RowResult {
-  dtype_t* o = nullptr;
+  out_t* o = nullptr;
   float* sums = nullptr;  // instead of o, where sums are to be added to others
   float factor = 1;
 
@@ -48,23 +48,31 @@ struct RowResult {
   template <int Count>
   __device__ __forceinline__ void write(int column, float (&value)[Count]) const {
     if (sums != nullptr) {
+      if constexpr (descale != descale_none) multiply(value);
       store_elements<Store::plain>(sums + column, value);
     } else {
-#pragma unroll
-      for (int i = 0; i < Count; ++i) value[i] *= factor;
+      multiply(value);
       store_elements<Store::plain>(o + column, value);
     }
+  }
+
+ private:
+  template <int Count>
+  __device__ __forceinline__ void multiply(float (&value)[Count]) const {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) value[i] *= factor;
   }
 };
 
 // The rows of a share.
 struct Results {
-  dtype_t* o;
+  out_t* o;
   float* lse_out;
   float* sums;  // of the share's part of the keys; null where that is all
   SoftmaxPart* parts;
   const float* sinks;
   int q_tokens;
+  float value_scale;
 
   // Also stores what is known of the row or its LSE, by the one of its threads with `writes_part`.
   // Sums of no keys stay unwritten.
@@ -75,9 +83,9 @@ struct Results {
     const long long at = lse_place(share.sequence, query, head, q_tokens);
     if (sums != nullptr) {
       if (writes_part) parts[at] = part;
-      return {nullptr, share.tiles() > 0 ? sums + at * head_dim_v : nullptr};
+      return {nullptr, share.tiles() > 0 ? sums + at * head_dim_v : nullptr, value_scale};
     }
-    const float factor = finish(part, sinks, head);
+    const float factor = finish(part, sinks, head) * value_scale;
     if (lse != lse_none && writes_part) lse_out[at] = log_of(part);
     return {o + query_place(share.sequence, query, head, q_tokens, ldo, head_dim_v), nullptr,
             factor};

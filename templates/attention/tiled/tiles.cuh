@@ -1,9 +1,11 @@
 #pragma once
 // What a block works on, and the tiles of queries, keys and values that it copies to shared memory.
 
+#include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
+#include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/cp_async.cuh>
 
 namespace {
@@ -70,13 +72,14 @@ __device__ __forceinline__ Share share_of_block(const Sequences& of, int parts, 
   return share;
 }
 
-// A tile of `Rows` rows of `Columns` elements in shared memory, and the threads' shares of its copy
-// in pieces of 16 bytes. A power of two of neighbouring threads copies a row, so the pieces of a
-// thread lie at constant distances. A row is padded with zeros to a multiple of 16 elements, and by
+// A tile of `Rows` rows of `Columns` elements of T in shared memory, and the threads' shares of its
+// copy in pieces of 16 bytes. A power of two of neighbouring threads copies a row, so the pieces of
+// a thread lie at constant distances. A row is padded with zeros to a multiple of 32 bytes, and by
 // 16 bytes more: then eight consecutive rows have the same piece in eight different bank groups.
-template <int Rows, int Columns>
+template <int Rows, int Columns, typename T>
 struct Tile {
-  static constexpr int kPieces = (Columns + 15) / 16 * 2;  // in a row
+  static constexpr int kOfPiece = 16 / sizeof(T);                                  // elements
+  static constexpr int kPieces = (Columns + 2 * kOfPiece - 1) / kOfPiece / 2 * 2;  // in a row
   static constexpr int kPitch = kPieces * 16 + 16;
   static constexpr int kBytes = Rows * kPitch;
   static constexpr int kAcross = (kPieces | 16) & -(kPieces | 16);  // at most 16
@@ -104,12 +107,12 @@ struct Tile {
 
   // Whether this thread's piece `across` further holds elements, not padding.
   static __device__ __forceinline__ bool has(int across) {
-    return Columns % 16 == 0 || own_piece() + across < Columns / 8;
+    return Columns % (2 * kOfPiece) == 0 || own_piece() + across < Columns / kOfPiece;
   }
 };
-using QueryTile = Tile<BM, head_dim>;
-using KeyTile = Tile<BN, head_dim>;
-using ValueTile = Tile<BN, head_dim_v>;
+using QueryTile = Tile<BM, head_dim, product_t>;
+using KeyTile = Tile<BN, head_dim, kv_t>;
+using ValueTile = Tile<BN, head_dim_v, kv_t>;
 
 constexpr int kKeysAt = QueryTile::kBytes;
 constexpr int kValuesAt = kKeysAt + STAGES * KeyTile::kBytes;
@@ -123,7 +126,18 @@ __device__ __forceinline__ void copy_queries(unsigned to, const dtype_t* q, cons
     const dtype_t* const from =
         q + query_place(share.sequence, share.query(row), share.head(row), q_tokens, ldq, head_dim);
     const bool exists = row < share.rows && QueryTile::has(across);
-    cp_async<16>(address, from + (QueryTile::own_piece() + across) * 8, exists ? 16 : 0);
+    const int piece = QueryTile::own_piece() + across;
+    if constexpr (kNarrow) {
+      // Pieces 0 and 1 of 16 elements have the parts 0 and 1 of all lanes.
+      Packed<16> wide{};
+#pragma unroll
+      for (int c = 0; c < 4 && exists; ++c) {
+        wide.word[c] = load_pair<product_t>(from + piece / 2 * 16 + narrow_element(c, piece % 2));
+      }
+      store_shared(address, wide);
+    } else {
+      cp_async<16>(address, from + piece * 8, exists ? 16 : 0);
+    }
   });
 }
 
@@ -132,8 +146,8 @@ __device__ __forceinline__ void copy_queries(unsigned to, const dtype_t* q, cons
 // number of pending groups stays the same.
 class Copies {
  public:
-  __device__ __forceinline__ Copies(unsigned ring, long long* slots, const dtype_t* k,
-                                    const dtype_t* v, const Sequences& of, const Share& share)
+  __device__ __forceinline__ Copies(unsigned ring, long long* slots, const kv_t* k, const kv_t* v,
+                                    const Sequences& of, const Share& share)
       : ring_(ring),
         slots_(slots),
         k_(k + first_place(of, share, ldk, head_dim)),
@@ -196,17 +210,17 @@ class Copies {
 
   // Keys that no row sees are not read and become 0, because a weight of 0 does not hide a NaN.
   template <typename Shape, long long Pitch>
-  __device__ __forceinline__ void copy(unsigned to, const dtype_t* from, int tile) const {
+  __device__ __forceinline__ void copy(unsigned to, const kv_t* from, int tile) const {
     if (tile < tiles_) {
       const int own = first_key_ + tile * BN + Shape::own_row();
       const int below = keys_.end - own;  // rows that exist, from this thread's first on
-      from += Shape::own_piece() * 8;
+      from += Shape::own_piece() * Shape::kOfPiece;
       if constexpr (!kPaged) from += own * Pitch;
       Shape::each(to + tile % STAGES * Shape::kBytes, [&](int down, int across, unsigned address) {
         const bool exists =
             down < below && (!kWindow || own + down >= keys_.begin) && Shape::has(across);
         const long long row = kPaged ? slots_[tile % 2 * BN + Shape::own_row() + down] : down;
-        cp_async<16>(address, from + row * Pitch + across * 8, exists ? 16 : 0);
+        cp_async<16>(address, from + row * Pitch + across * Shape::kOfPiece, exists ? 16 : 0);
       });
     }
     cp_async_commit();
@@ -214,8 +228,8 @@ class Copies {
 
   unsigned ring_;
   long long* slots_;
-  const dtype_t* k_;
-  const dtype_t* v_;
+  const kv_t* k_;
+  const kv_t* v_;
   const int* table_;
   int first_key_, tiles_;
   Range keys_;

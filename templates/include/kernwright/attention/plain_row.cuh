@@ -66,8 +66,8 @@ __device__ __forceinline__ void each_not_finite(const float (&sums)[Registers],
 // The tensors that rows are computed from.
 struct Operands {
   const config::dtype_t* q;
-  const config::dtype_t* k;
-  const config::dtype_t* v;
+  const config::kv_t* k;
+  const config::kv_t* v;
   int ldq, ldk, ldv;
 };
 
@@ -90,8 +90,8 @@ class PlainRow {
     end = min(end, sequence.end_key(query + 1));
 #pragma unroll 1
     for (int key = begin; key < end; ++key) {
-      const dtype_t* k = from.k + key_place(sequence, key, kv_head, of, from.ldk, head_dim);
-      const dtype_t* v = from.v + key_place(sequence, key, kv_head, of, from.ldv, head_dim_v);
+      const kv_t* k = from.k + key_place(sequence, key, kv_head, of, from.ldk, head_dim);
+      const kv_t* v = from.v + key_place(sequence, key, kv_head, of, from.ldv, head_dim_v);
       float product = 0;
       for (int i = lane; i < head_dim; i += 32) product += to_float(q[i]) * to_float(k[i]);
       product = warp_reduce<Sum, 32>(product);
