@@ -1,6 +1,7 @@
 // What the templates of attention make of sizes at which kernels overflow, and of pages of any
 // size. Only plans are made.
 
+#include <algorithm>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
@@ -105,6 +106,17 @@ TEST_F(AttentionLimitsTest, NoTileOfKeysCrossesTheEndOfAPage) {
       });
       EXPECT_GE(templates, 1) << page;
     }
+  }
+}
+
+TEST_F(AttentionLimitsTest, KeysAreSplitOnEveryArchitecture) {
+  const BoundProblem decode = problem("batch=1 heads=8 q_len=1 kv_len=8192 head_dim=128");
+  for (const char* sku : {"a100_80", "rtx_4090", "h200", "b200"}) {
+    const auto all = valid_candidates(**catalog().kernel_template("attention/tiled"), decode,
+                                      *find_profile(sku));
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const Candidate& candidate) {
+      return candidate.configuration.at("SPLIT") > 0 && candidate.plan.launches.size() == 2;
+    })) << sku;
   }
 }
 
