@@ -59,14 +59,16 @@ class SoftmaxTile {
     for (int half = 0; half < 2; ++half) {
       const float largest = row_max(largest_of(scores, half));
       // A row that has seen nothing yet has weights of zero and not of NaN.
-      const float base = largest == hidden_score() ? 0.0f : largest * unit_;
-      factor[half] = exp2_fast(largest_[half] * unit_ - base);
+      const float base = largest == hidden_score() ? 0.0f : __fmul_rn(largest, unit_);
+      // What was summed is relative to a rounded product. A fused multiply-add would not round it,
+      // and its factor would not be 1 where the largest score has not grown.
+      factor[half] = exp2_fast(__fmul_rn(largest_[half], unit_) - base);
       largest_[half] = largest;
       float sums[2] = {sum_[half] * factor[half], 0};
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {
         if (register_row(i) != half * 8) continue;
-        scores[i] = exp2_fast(scores[i] * unit_ - base);
+        scores[i] = exp2_fast(fmaf(scores[i], unit_, -base));
         sums[i % 2] += scores[i];
       }
       sum_[half] = sums[0] + sums[1];
