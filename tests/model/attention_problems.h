@@ -117,9 +117,10 @@ inline std::vector<std::string> attention_problems() {
     kDtype,
     kSoftcap,
     kBias,
-    kSink
+    kSink,
+    kInvariant
   };
-  const std::vector<int> sizes{25, 14, 14, 8, 7, 6, 5, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2};
+  const std::vector<int> sizes{25, 14, 14, 8, 7, 6, 5, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2};
 
   std::vector<std::string> problems;
   for (const std::vector<int>& row : pairwise_rows(sizes)) {
@@ -166,12 +167,12 @@ inline std::vector<std::string> attention_problems() {
       const int all = q_width + k_width + v_width;
       text += concat(" ldq=", all, " ldk=", all, " ldv=", all);
     }
-    text +=
-        concat(" dtype=", row[kDtype] == 0 ? "bf16" : "fp16",
-               " layout=", heads_inside ? "bshd" : "bhsd", " lengths=", lengths[index(kLengths)],
-               " mask=", masks[index(kMask)], " softcap=", row[kSoftcap] == 0 ? "none" : "tanh",
-               " bias=", row[kBias] == 0 ? "none" : "alibi",
-               " sink=", row[kSink] == 0 ? "none" : "head", " lse=", lse[index(kLse)]);
+    text += concat(
+        " dtype=", row[kDtype] == 0 ? "bf16" : "fp16", " layout=", heads_inside ? "bshd" : "bhsd",
+        " lengths=", lengths[index(kLengths)], " mask=", masks[index(kMask)],
+        " softcap=", row[kSoftcap] == 0 ? "none" : "tanh",
+        " bias=", row[kBias] == 0 ? "none" : "alibi", " sink=", row[kSink] == 0 ? "none" : "head",
+        " lse=", lse[index(kLse)], " invariant=", row[kInvariant] == 0 ? "none" : "batch");
     problems.push_back(std::move(text));
   }
   return problems;
