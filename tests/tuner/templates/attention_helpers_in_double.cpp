@@ -263,4 +263,67 @@ Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& prob
   return out;
 }
 
+// Tile by tile: the queries of a sequence and each 128 of its keys are a unit, and a tile lies in
+// the slot of its unit. Sequences without queries lie beside the piece before them.
+Outputs attention_schedule_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
+  constexpr std::ptrdiff_t kTile = 128;
+  const auto slots = static_cast<std::ptrdiff_t>(d.at("slots"));
+  const bool window = flag(problem, "mask") == "window";
+  struct Asked {
+    std::ptrdiff_t queries, begin, end, tiles;
+  };
+  std::vector<Asked> asked;
+  std::ptrdiff_t all = 0;
+  for (std::size_t s = 0; s < d.at("batch"); ++s) {
+    const auto difference = [&](const char* name) {
+      return static_cast<std::ptrdiff_t>(in.at(name)[s + 1] - in.at(name)[s]);
+    };
+    const std::ptrdiff_t queries = in.contains("q_offsets")
+                                       ? difference("q_offsets")
+                                       : static_cast<std::ptrdiff_t>(d.at("q_len"));
+    const std::ptrdiff_t keys = in.contains("kv_offsets")
+                                    ? difference("kv_offsets")
+                                    : static_cast<std::ptrdiff_t>(in.at("kv_lengths")[s]);
+    const std::ptrdiff_t first = keys - queries - static_cast<std::ptrdiff_t>(d.at("window")) + 1;
+    const std::ptrdiff_t begin = window && first > 0 ? first / kTile * kTile : 0;
+    asked.push_back({queries, begin, keys, (keys - begin + kTile - 1) / kTile});
+    if (queries > 0) all += 1 + asked.back().tiles;
+  }
+  const std::ptrdiff_t share = std::max<std::ptrdiff_t>(1, (all + slots - 1) / slots);
+
+  std::vector<double> entries(static_cast<std::size_t>(slots) * 8, -1);
+  std::ptrdiff_t unit = 0, latest = -1;
+  for (std::size_t s = 0; s < asked.size(); ++s) {
+    const Asked& one = asked[s];
+    const auto entry = [&](std::ptrdiff_t slot) {
+      return &entries[8 * static_cast<std::size_t>(slot)];
+    };
+    const auto end_at = [&](std::ptrdiff_t slot, std::ptrdiff_t key, std::ptrdiff_t ends) {
+      entry(slot)[2] = static_cast<double>(s);
+      entry(slot)[3] = static_cast<double>(key);
+      entry(slot)[6] = static_cast<double>(ends);
+    };
+    if (one.queries == 0) {
+      if (latest >= 0) end_at(latest, 0, latest);
+      continue;
+    }
+    const std::ptrdiff_t begins = (unit + (one.tiles > 0 ? 1 : 0)) / share;
+    const std::ptrdiff_t ends = (unit + one.tiles) / share;
+    for (std::ptrdiff_t tile = 0; tile < std::max<std::ptrdiff_t>(1, one.tiles); ++tile) {
+      latest = one.tiles > 0 ? (unit + 1 + tile) / share : begins;
+      if (entry(latest)[0] < 0) {
+        entry(latest)[0] = static_cast<double>(s);
+        entry(latest)[1] = static_cast<double>(one.begin + tile * kTile);
+        entry(latest)[4] = static_cast<double>(begins);
+        entry(latest)[5] = static_cast<double>(ends);
+      }
+      end_at(latest, std::min(one.end, one.begin + (tile + 1) * kTile), ends);
+    }
+    unit += 1 + one.tiles;
+  }
+  Outputs out;
+  for (const double value : entries) out["work"].add(value, 0);
+  return out;
+}
+
 }  // namespace kernwright

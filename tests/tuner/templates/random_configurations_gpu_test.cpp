@@ -40,6 +40,11 @@ const std::map<std::string, std::vector<std::string>>& problems_of_operations() 
        {"gated_activation rows=1003 columns=1000 dtype=bf16",
         "gated_activation rows=301 columns=4104 dtype=fp32 layout=packed",
         "gated_activation rows=5003 columns=72 dtype=fp16 out=fp8_e4m3"}},
+      {"attention_schedule",
+       {"attention_schedule batch=2000 slots=264 kv_len=9000 kv_total=900000 mask=window "
+        "window=1000",
+        "attention_schedule batch=700 slots=132 q_len=9 kv_len=40000 q_total=1200 kv_total=500000 "
+        "lengths=ragged"}},
       {"kv_append",
        {"kv_append batch=3 kv_heads=8 q_len=37 kv_len=100 kv_total=200 head_dim=72 dtype=bf16 "
         "lengths=kv rope=k pairs=neighbours",

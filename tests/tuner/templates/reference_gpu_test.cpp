@@ -318,6 +318,16 @@ std::vector<Case> cases() {
         "dtype=bf16 lengths=ragged",
         "kv_append batch=3 kv_heads=2 heads=6 q_len=9 kv_len=50 q_total=15 kv_total=90 page=7 "
         "head_dim=16 dtype=bf16 kv=fp8_e4m3 lengths=ragged cache=paged rope=qk"}},
+      {"attention_schedule",
+       attention_schedule_in_double,
+       {"attention_schedule batch=1 slots=1 kv_len=1",
+        "attention_schedule batch=1 slots=40 kv_len=5000",
+        "attention_schedule batch=9 slots=1 q_len=3 kv_len=700 kv_total=3000",
+        "attention_schedule batch=300 slots=17 kv_len=9000 kv_total=90000 mask=window window=300",
+        "attention_schedule batch=5 slots=132 q_len=9 kv_len=40000 q_total=12 kv_total=50000 "
+        "lengths=ragged mask=causal",
+        "attention_schedule batch=77 slots=33 q_len=1 kv_len=4000 q_total=40 kv_total=30000 "
+        "lengths=ragged cache=paged"}},
       {"elementwise",
        elementwise_in_double,
        {"elementwise n=1001 dtype=fp32 formula=a*x+y",
@@ -372,7 +382,7 @@ void ReferenceGpuTest::check(const Case& item, std::string_view text) {
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].role == TensorRole::in) continue;
     for (auto* place : {&arguments.references, &arguments.magnitudes}) {
-      auto buffer = device_->allocate(plan.tensors[i].elements() * 4);
+      auto buffer = device_->allocate(plan.tensors[i].elements() * 8);
       ASSERT_TRUE(buffer) << buffer.error().message;
       (*place)[i] = buffer.value()->address();
       buffers.push_back(std::move(buffer).value());
@@ -390,6 +400,13 @@ void ReferenceGpuTest::check(const Case& item, std::string_view text) {
     ++compared;
     const auto count = static_cast<std::int64_t>(output.value.size());
     ASSERT_EQ(count, plan.tensors[i].elements());
+    if (plan.tensors[i].dtype == DType::int32) {
+      const auto got = download<std::int64_t>(arguments.references[i], count);
+      for (std::size_t e = 0; e < got.size(); ++e) {
+        ASSERT_EQ(static_cast<double>(got[e]), output.value[e]) << e;
+      }
+      continue;
+    }
     const auto got = download<float>(arguments.references[i], count);
     const auto terms = download<float>(arguments.magnitudes[i], count);
     for (std::size_t e = 0; e < got.size(); ++e) {

@@ -143,6 +143,23 @@ TEST_F(TemplatesGpuTest, AppendDefaultsAreRightWithEveryFlag) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, AttentionScheduleDefaultsAreRight) {
+  std::vector<std::string> problems;
+  for (const char* sizes : {"batch=1 slots=1", "batch=1 slots=132", "batch=33 slots=7",
+                            "batch=129 slots=40", "batch=1000 slots=333"}) {
+    for (const char* lengths :
+         {"kv_len=1", "kv_len=5000 q_len=3", "kv_len=700 q_len=9 lengths=ragged mask=causal",
+          "kv_len=700 q_len=9 lengths=ragged cache=paged mask=window window=130"}) {
+      problems.push_back(concat("attention_schedule ", sizes, " ", lengths));
+    }
+  }
+  problems.push_back("attention_schedule batch=64 slots=33 kv_len=16384 kv_total=100000");
+  problems.push_back(
+      "attention_schedule batch=64 slots=33 q_len=50 q_total=90 kv_len=999 kv_total=9000 "
+      "lengths=ragged");
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, ElementwiseDefaultsAreRightWithEveryFunction) {
   std::vector<std::string> problems;
   for (const char* dtype : {"bf16", "fp16", "fp32"}) {
@@ -227,6 +244,9 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "rope tokens=77 heads=5 kv_heads=1 head_dim=6 dtype=fp16 pairs=neighbours",
         "attention_merge parts=5 batch=2 heads=3 q_len=50 head_dim_v=72 dtype=bf16 lse=natural",
         "attention_merge parts=13 batch=3 heads=5 q_len=1 head_dim_v=128 dtype=fp32 out=bf16",
+        "attention_schedule batch=77 slots=33 q_len=4 kv_len=3000 kv_total=50000",
+        "attention_schedule batch=5 slots=132 q_len=9 kv_len=40000 q_total=12 kv_total=50000 "
+        "lengths=ragged",
         "kv_append batch=2 kv_heads=2 heads=4 q_len=37 kv_len=20 head_dim=72 dtype=bf16 rope=qk",
         "kv_append batch=5 kv_heads=2 q_len=40 kv_len=90 q_total=101 kv_total=260 head_dim=64 "
         "dtype=fp16 lengths=ragged",

@@ -1,0 +1,47 @@
+#include <kernwright/attention/drawing.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+// Lengths of sequences in any order. Those of `with_edges` are also lengths at which a piece ends.
+__device__ void draw(int* q_offsets, int* kv_offsets, int* kv_lengths, unsigned long long seed,
+                     long long sequences, long long longest_q, long long longest_kv,
+                     long long all_q, long long all_kv, bool with_edges) {
+  const Order order(seed, sequences);
+  const Lengths q_lengths{sequences, all_q, longest_q};
+  const Lengths k_lengths{sequences, all_kv, longest_kv};
+  long long q_first = 0;
+  long long kv_first = 0;
+  for (long long s = 0; s < sequences; ++s) {
+    const long long queries = q_lengths(order(s));
+    long long keys = k_lengths(order(s));
+    if (with_edges) {
+      keys = min(keys, edge(hash_at(seed, static_cast<unsigned long long>(s) + 2), 384, keys));
+    }
+    if (q_offsets) q_offsets[s] = static_cast<int>(q_first);
+    if (kv_offsets) kv_offsets[s] = static_cast<int>(kv_first);
+    if (kv_lengths) kv_lengths[s] = static_cast<int>(keys);
+    q_first += queries;
+    kv_first += keys;
+  }
+  if (q_offsets) q_offsets[sequences] = static_cast<int>(q_first);
+  if (kv_offsets) kv_offsets[sequences] = static_cast<int>(kv_first);
+}
+
+extern "C" __global__ void attention_schedule_timing(int* q_offsets, int* kv_offsets,
+                                                     int* kv_lengths, long long seed,
+                                                     long long sequences, long long longest_q,
+                                                     long long longest_kv, long long all_q,
+                                                     long long all_kv) {
+  draw(q_offsets, kv_offsets, kv_lengths, static_cast<unsigned long long>(seed), sequences,
+       longest_q, longest_kv, all_q, all_kv, false);
+}
+
+extern "C" __global__ void attention_schedule_exact(int* q_offsets, int* kv_offsets,
+                                                    int* kv_lengths, long long seed,
+                                                    long long sequences, long long longest_q,
+                                                    long long longest_kv, long long all_q,
+                                                    long long all_kv) {
+  draw(q_offsets, kv_offsets, kv_lengths, static_cast<unsigned long long>(seed), sequences,
+       longest_q, longest_kv, all_q, all_kv, true);
+}
