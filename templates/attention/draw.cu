@@ -1,5 +1,6 @@
 #include "sequences.cuh"
 #include <kernwright/attention/drawing.cuh>
+#include <kernwright/attention/schedule_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -53,8 +54,9 @@ struct Draw {
   kv_t *k, *v;
   int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
   float *sinks, *slopes, *q_descale, *k_descale, *v_descale;
+  int* work;
   long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
-  long long page_size, all_pages, width, pitch_q, pitch_k, pitch_v;
+  long long page_size, all_pages, width, slots, pitch_q, pitch_k, pitch_v;
 
   __device__ unsigned long long bits(Stream stream, long long sequence, long long token,
                                      long long head, long long d) const {
@@ -197,26 +199,46 @@ struct Draw {
     }
   }
 
+  // A sequence's number of queries and keys.
+  __device__ Sequence sized(long long number, const Order& order) const {
+    const long long rank = order(number);
+    Sequence s;
+    s.number = number;
+    s.queries = Lengths{sequences, all_q, longest_q}(rank);
+    s.keys = Lengths{sequences, all_kv, longest_kv}(rank);
+    if ((set == kExact || set == kCount) && (lengths == lengths_kv || cache == cache_paged) &&
+        lengths != lengths_full) {
+      s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page_size, s.keys));
+    }
+    return s;
+  }
+
+  __device__ void fill_work(const Order& order) const {
+    if (!work) return;
+    for (long long slot = threadIdx.x; slot < slots; slot += blockDim.x) {
+      write_entry(work + slot * 8, slot, slots, sequences, [&](long long number) {
+        const Sequence s = sized(number, order);
+        return Demand(static_cast<int>(s.queries), static_cast<int>(s.keys),
+                      static_cast<int>(width));
+      });
+    }
+  }
+
   __device__ void run() const {
     const Order sequence_order(hash_at(seed, kOrder), sequences);
     const Order page_order(hash_at(seed, kPages), all_pages);
-    const Lengths q_lengths{sequences, all_q, longest_q};
-    const Lengths k_lengths{sequences, all_kv, longest_kv};
     if (blockIdx.x == 0) {
       fill_heads();
       fill_scales(q_descale, kQueryScale);
       fill_scales(k_descale, kKeyScale);
       fill_scales(v_descale, kValueScale);
+      fill_work(sequence_order);
     }
     Sequence s;
     for (; s.number < sequences; ++s.number) {
-      const long long rank = sequence_order(s.number);
-      s.queries = q_lengths(rank);
-      s.keys = k_lengths(rank);
-      if ((set == kExact || set == kCount) && (lengths == lengths_kv || cache == cache_paged) &&
-          lengths != lengths_full) {
-        s.keys = min(s.keys, edge(bits(kLength, s.number, 0, 0, 0), page_size, s.keys));
-      }
+      const Sequence size_of = sized(s.number, sequence_order);
+      s.queries = size_of.queries;
+      s.keys = size_of.keys;
       const long long begin = (blockIdx.x + s.number) % gridDim.x;
       if (q) fill_queries(s, begin);
       if (k || v) fill_keys(s, page_order, begin);
@@ -231,10 +253,10 @@ struct Draw {
 #define PARAMETERS                                                                                 \
   dtype_t *q, kv_t *k, kv_t *v, int *q_offsets, int *kv_offsets, int *kv_lengths, int *page_table, \
       float *sinks, float *slopes, float *q_descale, float *k_descale, float *v_descale,           \
-      long long seed, long long sequences, long long q_heads, long long k_heads,                   \
+      int *work, long long seed, long long sequences, long long q_heads, long long k_heads,        \
       long long longest_q, long long longest_kv, long long size, long long size_v,                 \
       long long all_q, long long all_kv, long long page_size, long long all_pages,                 \
-      long long width, long long pitch_q, long long pitch_k, long long pitch_v
+      long long width, long long slots, long long pitch_q, long long pitch_k, long long pitch_v
 #define DRAW(set)                                         \
   Draw{set,        static_cast<unsigned long long>(seed), \
        q,          k,                                     \
@@ -243,12 +265,13 @@ struct Draw {
        page_table, sinks,                                 \
        slopes,     q_descale,                             \
        k_descale,  v_descale,                             \
-       sequences,  q_heads,                               \
-       k_heads,    longest_q,                             \
-       longest_kv, size,                                  \
-       size_v,     all_q,                                 \
-       all_kv,     page_size,                             \
-       all_pages,  width,                                 \
+       work,       sequences,                             \
+       q_heads,    k_heads,                               \
+       longest_q,  longest_kv,                            \
+       size,       size_v,                                \
+       all_q,      all_kv,                                \
+       page_size,  all_pages,                             \
+       width,      slots,                                 \
        pitch_q,    pitch_k,                               \
        pitch_v}                                           \
       .run()

@@ -118,9 +118,10 @@ inline std::vector<std::string> attention_problems() {
     kSoftcap,
     kBias,
     kSink,
-    kInvariant
+    kInvariant,
+    kSchedule
   };
-  const std::vector<int> sizes{25, 14, 14, 8, 7, 6, 5, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2};
+  const std::vector<int> sizes{25, 14, 14, 8, 7, 6, 5, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2};
 
   std::vector<std::string> problems;
   for (const std::vector<int>& row : pairwise_rows(sizes)) {
@@ -156,6 +157,8 @@ inline std::vector<std::string> attention_problems() {
     if (page > 0 && row[kPitches] == 2) {
       text += concat(" pages=", batch * ((kv_len + page - 1) / page) + 5);
     }
+    const bool scheduled = row[kSchedule] == 1 && row[kLengths] > 0;
+    if (scheduled) text += concat(" slots=", 1 + 5 * row[kTotals] + row[kPitches]);
     const bool heads_inside = row[kLayout] == 0;
     const int q_width = heads_inside ? heads * head_dim : head_dim;
     const int k_width = heads_inside ? kv_heads * head_dim : head_dim;
@@ -167,12 +170,14 @@ inline std::vector<std::string> attention_problems() {
       const int all = q_width + k_width + v_width;
       text += concat(" ldq=", all, " ldk=", all, " ldv=", all);
     }
-    text += concat(
-        " dtype=", row[kDtype] == 0 ? "bf16" : "fp16", " layout=", heads_inside ? "bshd" : "bhsd",
-        " lengths=", lengths[index(kLengths)], " mask=", masks[index(kMask)],
-        " softcap=", row[kSoftcap] == 0 ? "none" : "tanh",
-        " bias=", row[kBias] == 0 ? "none" : "alibi", " sink=", row[kSink] == 0 ? "none" : "head",
-        " lse=", lse[index(kLse)], " invariant=", row[kInvariant] == 0 ? "none" : "batch");
+    text +=
+        concat(" dtype=", row[kDtype] == 0 ? "bf16" : "fp16",
+               " layout=", heads_inside ? "bshd" : "bhsd", " lengths=", lengths[index(kLengths)],
+               " mask=", masks[index(kMask)], " softcap=", row[kSoftcap] == 0 ? "none" : "tanh",
+               " bias=", row[kBias] == 0 ? "none" : "alibi",
+               " sink=", row[kSink] == 0 ? "none" : "head", " lse=", lse[index(kLse)],
+               " invariant=", row[kInvariant] == 0 || scheduled ? "none" : "batch",
+               " schedule=", scheduled ? "given" : "none");
     problems.push_back(std::move(text));
   }
   return problems;

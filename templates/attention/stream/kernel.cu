@@ -12,11 +12,15 @@
 // Where a head's keys are split, the blocks of a cluster add up such sums in one another's shared
 // memory. What more splits there are leave theirs in a workspace, and the last block of a head adds
 // them up. A counter tells who is last; that block leaves it at zero.
+//
+// With a work list a block takes a slot of it for one head of k and v: pieces of one sequence after
+// another, each as if it were the SPLIT keys of a block.
 
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/plain_row.cuh>
 #include <kernwright/attention/scales.cuh>
+#include <kernwright/attention/schedule.cuh>
 #include <kernwright/attention/scores.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
@@ -72,16 +76,19 @@ struct Addresses {
   }
 };
 
-// The keys that a block takes: tiles from `first` to `last`, and of them those in [begin, end).
+// The keys that a block takes of a head: those in [begin, end), in tiles from `begin` on.
 struct Share {
   Sequence sequence;
   int kv_head, split, splits;  // of the head, those that have keys
   int begin, end;
+  int place;  // of the head in the workspace
 
+  // Each head has as many blocks.
   __device__ __forceinline__ Share(const Sequences& of, int splits_of_head, int keys_of_split)
       : sequence(blockIdx.x / splits_of_head / kv_heads, of),
         kv_head(blockIdx.x / splits_of_head % kv_heads),
-        split(blockIdx.x % splits_of_head) {
+        split(blockIdx.x % splits_of_head),
+        place(blockIdx.x / splits_of_head * (splits_of_head / CLUSTER)) {
     // Windows begin anywhere; shares of a head begin where the first key that is seen does.
     const int first = sequence.queries > 0 ? sequence.first_key(0) / kTile * kTile : 0;
     const int seen = sequence.queries > 0 ? max(0, sequence.end_key(sequence.queries) - first) : 0;
@@ -89,14 +96,38 @@ struct Share {
     begin = first + split * keys_of_split;
     end = min(first + seen, begin + keys_of_split);
   }
+  // The piece of sequence `number` that a slot of a work list has.
+  __device__ __forceinline__ Share(const Sequences& of, const ScheduleEntry& entry, int slot,
+                                   int number, int kv_head)
+      : sequence(number, of), kv_head(kv_head), split(0), splits(1), place(slot) {
+    const Demand all(sequence.queries, sequence.keys, window);
+    begin = max(number == entry.first ? entry.first_key : all.begin,
+                sequence.first_key(0) / kTile * kTile);
+    end = number == entry.last ? entry.last_end : all.end;
+    if (number == entry.first) {
+      split = slot - entry.first_begins;
+      splits = entry.first_ends - entry.first_begins + 1;
+      place = entry.first_begins;
+    } else if (number == entry.last) {
+      splits = entry.last_ends - slot + 1;
+    }
+  }
+  // The head among those of all sequences.
+  __device__ __forceinline__ int head() const { return sequence.number * kv_heads + kv_head; }
+  // Where the workspace has the sums of the head's splits from CLUSTER * i on. A slot has those of
+  // two sequences: of one that goes on in it, and of one that begins.
+  __device__ __forceinline__ long long entry(int i) const {
+    if constexpr (schedule == schedule_none) return place + i;
+    return ((place + i) * 2ll + (i == 0 ? 1 : 0)) * kv_heads + kv_head;
+  }
   __device__ __forceinline__ int tiles() const {
     return end > begin ? (end - begin + kTile - 1) / kTile : 0;
   }
 };
 
-__device__ __forceinline__ void produce(const TensorMap& map_k, const TensorMap& map_v,
-                                        const Sequences& of, const Share& share, Addresses at) {
-  TilePipeline pipeline(at.barriers());
+__device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap& map_k,
+                                        const TensorMap& map_v, const Sequences& of,
+                                        const Share& share, Addresses at) {
   const int tiles = share.tiles();
 #pragma unroll 1
   for (int i = 0; i < tiles; ++i) {
@@ -210,11 +241,11 @@ __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int
 }
 
 // A warp's keys of all tiles.
-__device__ __forceinline__ void consume(Sums (&sums)[M_TILES], SoftmaxTile (&softmax)[M_TILES],
+__device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_TILES],
+                                        SoftmaxTile (&softmax)[M_TILES],
                                         const unsigned (&q)[M_TILES][kStepsD][4],
                                         const Share& share, const Logits& logits, Addresses at,
                                         int warp) {
-  TilePipeline pipeline(at.barriers());
   const int lane = threadIdx.x % 32;
   const Sequence& sequence = share.sequence;
   const int first_key = warp * kKeys;
@@ -367,46 +398,29 @@ struct Results {
   }
 };
 
-}  // namespace
+// Sums of heads that several blocks share, what is known of them, and how many have come.
+struct Workspace {
+  int* counters;
+  float4* sums;
+  SoftmaxPart* parts;
+};
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_stream(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
-                     const kv_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
-                     const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
-                     const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
-                     const int* __restrict__ page_table, const float* __restrict__ sinks,
-                     const float* __restrict__ slopes, const float* __restrict__ q_descale,
-                     const float* __restrict__ k_descale, const float* __restrict__ v_descale,
-                     out_t* __restrict__ o, float* __restrict__ lse_out, int* counters,
-                     float4* partial_sums, SoftmaxPart* partials, int batch, int q_len, int kv_len,
-                     int q_tokens, int kv_tokens, int pages, int table_columns, int ldq, int ldk,
-                     int ldv, int ldo, int splits, int split_keys, float scale, float cap,
-                     float q_scale, float k_scale, float v_scale) {
-  extern __shared__ unsigned char memory[];
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
-                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
-  if (warp == WARPS && elect_one()) {
-    tma_prefetch(map_k);
-    tma_prefetch(map_v);
-    TilePipeline(at.barriers()).init(WARPS);
-    mbarrier_init_fence();
-  }
-  __syncthreads();
-  release_next_kernel();
-  await_previous_kernel();
-  const Share share(of, splits, split_keys);
-  if (share.split / CLUSTER * CLUSTER >= share.splits) return;  // all of the cluster
+// Run by the whole block: loads a share, multiplies it, and adds its sums to those of the head's
+// other shares. Logits and results do not have the scales of fp8 tensors yet.
+__device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& map_k,
+                                       const TensorMap& map_v, const Share& share,
+                                       const Operands& operands, const Sequences& of,
+                                       const Scales& scales, const Logits& unscaled,
+                                       Results results, const Workspace& workspace, Addresses at,
+                                       int warp) {
   if (warp == WARPS) {
-    produce(map_k, map_v, of, share, at);
+    produce(pipeline, map_k, map_v, of, share, at);
     return;
   }
   const int rows = kGroup * share.sequence.queries;
   Sums sums[M_TILES];
-  const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
-  const Logits logits{scale * scales.of_products(share.sequence.number, share.kv_head), cap,
-                      slopes};
+  Logits logits = unscaled;
+  logits.scale *= scales.of_products(share.sequence.number, share.kv_head);
   SoftmaxTile softmax[M_TILES];
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
@@ -415,12 +429,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
   {
     unsigned queries[M_TILES][kStepsD][4];
-    load_queries(queries, q, share, q_tokens, ldq, rows);
+    load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
     Logits of_fitted = logits;
     if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
     for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
-    consume(sums, softmax, queries, share, of_fitted, at, warp);
+    consume(pipeline, sums, softmax, queries, share, of_fitted, at, warp);
   }
   // All stages have been read, and what was loaded has landed.
   named_barrier_sync(1, kConsumers);
@@ -454,23 +468,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     // Queries of one position see the same keys.
     if (mask != mask_none && share.sequence.queries > 1) {
       __syncwarp();
-      add_plain_rows(sums[m], softmax[m], m, {q, k, v, ldq, ldk, ldv}, of, share, logits, at, warp);
+      add_plain_rows(sums[m], softmax[m], m, operands, of, share, logits, at, warp);
     }
   }
   named_barrier_sync(1, kConsumers);
-  const Results results{o,        lse_out, sinks,
-                        q_tokens, ldo,     scales.of_values(share.sequence.number, share.kv_head)};
-  const int head = blockIdx.x / splits;
+  results.value_scale = scales.of_values(share.sequence.number, share.kv_head);
   const bool alone = share.splits <= CLUSTER;  // the cluster has all keys that are seen
-  const int entries = splits / CLUSTER;        // of a head in the workspace
   // Gives the sums of a row's 4 columns to whoever is next: the result, or the workspace.
   const auto hand_on = [&](int row, int group, const Whole& whole) {
     if (alone) {
       results.store(share, row, group, whole);
     } else {
-      const long long line = static_cast<long long>(blockIdx.x / CLUSTER) * kRows + row;
-      partial_sums[line * kGroups + group] = whole.values;
-      if (group == 0) partials[line] = {whole.largest, whole.sum};
+      const long long line = share.entry(share.split / CLUSTER) * kRows + row;
+      workspace.sums[line * kGroups + group] = whole.values;
+      if (group == 0) workspace.parts[line] = {whole.largest, whole.sum};
     }
   };
   for (int i = threadIdx.x; i < rows * kGroups; i += kConsumers) {
@@ -517,8 +528,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   named_barrier_sync(1, kConsumers);
   if (threadIdx.x == 0) {
     const int blocks = (share.splits + CLUSTER - 1) / CLUSTER * CLUSTER;
-    const bool last = atomicAdd(counters + head, 1) == blocks - 1;
-    if (last) counters[head] = 0;
+    int* const counter = workspace.counters + share.head();
+    const bool last = atomicAdd(counter, 1) == blocks - 1;
+    if (last) *counter = 0;
     __threadfence();
     store_number(at.last(), last);
   }
@@ -528,11 +540,69 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int row = i / kGroups, group = i % kGroups;
     Whole whole;
 #pragma unroll 4
-    for (int from = 0; from * CLUSTER < share.splits; ++from) {
-      const long long line = (static_cast<long long>(head) * entries + from) * kRows + row;
-      const float2 part = __ldcg(reinterpret_cast<const float2*>(partials + line));
-      whole.add({part.x, part.y}, __ldcg(partial_sums + line * kGroups + group));
+    for (int cluster = 0; cluster * CLUSTER < share.splits; ++cluster) {
+      const long long line = share.entry(cluster) * kRows + row;
+      const float2 part = __ldcg(reinterpret_cast<const float2*>(workspace.parts + line));
+      whole.add({part.x, part.y}, __ldcg(workspace.sums + line * kGroups + group));
     }
     results.store(share, row, group, whole);
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    attention_stream(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
+                     const kv_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
+                     const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
+                     const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
+                     const int* __restrict__ page_table, const float* __restrict__ sinks,
+                     const float* __restrict__ slopes, const float* __restrict__ q_descale,
+                     const float* __restrict__ k_descale, const float* __restrict__ v_descale,
+                     const ScheduleEntry* __restrict__ work, out_t* __restrict__ o,
+                     float* __restrict__ lse_out, int* counters, float4* partial_sums,
+                     SoftmaxPart* partials, int batch, int q_len, int kv_len, int q_tokens,
+                     int kv_tokens, int pages, int table_columns, int ldq, int ldk, int ldv,
+                     int ldo, int splits, int split_keys, float scale, float cap, float q_scale,
+                     float k_scale, float v_scale) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
+                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
+  if (warp == WARPS && elect_one()) {
+    tma_prefetch(map_k);
+    tma_prefetch(map_v);
+    TilePipeline(at.barriers()).init(WARPS);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  release_next_kernel();
+  await_previous_kernel();
+  const Operands operands{q, k, v, ldq, ldk, ldv};
+  const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
+  const Logits logits{scale, cap, slopes};
+  const Results results{o, lse_out, sinks, q_tokens, ldo, 1};
+  const Workspace workspace{counters, partial_sums, partials};
+  TilePipeline pipeline(at.barriers());
+  if constexpr (schedule == schedule_none) {
+    const Share share(of, splits, split_keys);
+    if (share.split / CLUSTER * CLUSTER >= share.splits) return;  // all of the cluster
+    attend(pipeline, map_k, map_v, share, operands, of, scales, logits, results, workspace, at,
+           warp);
+  } else {
+    const int slot = blockIdx.x / kv_heads, kv_head = blockIdx.x % kv_heads;
+    const ScheduleEntry entry = work[slot];
+    if (entry.first < 0) return;
+#pragma unroll 1
+    for (int number = entry.first; number <= entry.last; ++number) {
+      const Share share(of, entry, slot, number, kv_head);
+      if (share.sequence.queries == 0) continue;
+      attend(pipeline, map_k, map_v, share, operands, of, scales, logits, results, workspace, at,
+             warp);
+      // The next keys go where sums were.
+      tma_store_fence();
+      __syncthreads();
+    }
   }
 }

@@ -1,5 +1,7 @@
 // What the operation attention_schedule promises.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <string>
@@ -42,6 +44,44 @@ TEST_F(AttentionScheduleContractTest, LengthsAreThoseOfAttention) {
       if (name.ends_with("_offsets") || name.ends_with("_lengths")) lengths.push_back(name);
     }
     EXPECT_EQ(own, lengths) << flags;
+  }
+}
+
+TEST_F(AttentionScheduleContractTest, TheListIsTheOneThatAttentionReads) {
+  const auto schedule = bind("attention_schedule batch=64 slots=33 kv_len=16384 cache=paged");
+  const auto attention = bind(
+      "attention batch=64 heads=32 kv_heads=8 q_len=1 kv_len=16384 head_dim=128 slots=33 "
+      "dtype=bf16 lengths=kv cache=paged schedule=given");
+  const std::vector<std::string> all = names(attention);
+  const auto place = std::find(all.begin(), all.end(), "work") - all.begin();
+  ASSERT_LT(place, static_cast<std::ptrdiff_t>(all.size()));
+  EXPECT_EQ(attention->shapes()[static_cast<std::size_t>(place)].extent,
+            schedule->shapes().back().extent);
+}
+
+TEST_F(AttentionScheduleContractTest, AttentionTakesAListOnlyWhereLengthsDiffer) {
+  const auto refused = [](std::string_view more, std::string_view why) {
+    const auto problem =
+        bind(concat("attention batch=2 heads=4 q_len=1 kv_len=50 head_dim=64 dtype=bf16 ", more));
+    ASSERT_FALSE(problem) << more;
+    EXPECT_NE(problem.error().message.find(why), std::string::npos) << problem.error().message;
+  };
+  refused("schedule=given slots=3", "need no work list");
+  refused("lengths=kv slots=3", "only a work list has slots");
+  refused("lengths=kv schedule=given invariant=batch", "leave room");
+}
+
+// Every block of the kernel that follows the list has a slot and a head of k and v.
+TEST_F(AttentionScheduleContractTest, TheGridOfAttentionIsThatOfTheList) {
+  const auto problem = bind(
+      "attention batch=64 heads=32 kv_heads=8 q_len=1 kv_len=16384 head_dim=128 slots=33 "
+      "dtype=bf16 lengths=kv schedule=given");
+  const auto all = valid_candidates(**catalog().kernel_template("attention/stream"), *problem,
+                                    *find_profile("h200"));
+  ASSERT_FALSE(all.empty());
+  for (const Candidate& candidate : all) {
+    EXPECT_EQ(candidate.plan.launches.front().grid[0], 33U * 8U);
+    EXPECT_EQ(candidate.plan.launches.front().cluster[0], 1U);
   }
 }
 

@@ -12,7 +12,7 @@ namespace kernwright {
 constexpr int kPieceKeys = 128;
 
 // What a slot works on, as eight integers. A sequence's pieces lie in neighbouring slots.
-struct ScheduleEntry {
+struct alignas(16) ScheduleEntry {
   int first, first_key;          // the first sequence, -1: no work; and the first key of its piece
   int last, last_end;            // the last sequence, and the key behind its piece
   int first_begins, first_ends;  // the slots that have the first and the last piece of `first`
