@@ -124,6 +124,7 @@ class Collector {
       for (const char* cache : {"contiguous", "paged"}) {
         attend(heads, batch, q_len, kv_len, {{"lengths", "kv"}, {"cache", cache}});
       }
+      append_to_pages(heads, batch, q_len, kv_len);
     };
     for (const std::int64_t tokens : use_.tokens) {
       for (const std::int64_t context : use_.contexts) {
@@ -158,14 +159,36 @@ class Collector {
     if (cuts) attend_with("window", model_.window);
   }
 
+  /// Writes the step's keys and values to pages, and rotates on the way where rope does.
+  void append_to_pages(const Heads& heads, std::int64_t batch, std::int64_t q_len,
+                       std::int64_t kv_len) {
+    Problem::Dims dims = {{"batch", batch},        {"kv_heads", heads.key_value},
+                          {"q_len", q_len},        {"kv_len", kv_len},
+                          {"head_dim", heads.dim}, {"head_dim_v", heads.value_dim}};
+    Problem::Flags flags = {{"dtype", dtype()}, {"lengths", "kv"}, {"cache", "paged"}};
+    if (rotates()) {
+      dims.emplace_back("heads", heads.query);
+      flags.emplace_back("rope", "qk");
+      flags.emplace_back("pairs", pairs());
+    }
+    add(Problem::make("kv_append", std::move(dims), std::move(flags)));
+  }
+
+  /// Whether rope has the model's rotation.
+  bool rotates() const {
+    return model_.rotation == Rotation::halves || model_.rotation == Rotation::neighbours;
+  }
+  const char* pairs() const {
+    return model_.rotation == Rotation::halves ? "halves" : "neighbours";
+  }
+
   void rope(std::int64_t heads, std::int64_t kv_heads) {
-    if (model_.rotation == Rotation::none) return;
     if (model_.rotation == Rotation::apart) {
       note(
           "the rotation of q and k is left out: it turns a part of each head's columns, and rope "
           "all of them");
-      return;
     }
+    if (!rotates()) return;
     // A cache that is contiguous is appended to in the same launch.
     for (const char* append : {"cache", "none"}) {
       for (const std::int64_t tokens : use_.tokens) {
@@ -174,9 +197,7 @@ class Collector {
                            {"heads", heads},
                            {"kv_heads", kv_heads},
                            {"head_dim", model_.head_dim}},
-                          {{"dtype", dtype()},
-                           {"pairs", model_.rotation == Rotation::halves ? "halves" : "neighbours"},
-                           {"append", append}}));
+                          {{"dtype", dtype()}, {"pairs", pairs()}, {"append", append}}));
       }
     }
   }

@@ -40,7 +40,8 @@ struct ModelWorklist {
 /// Attention is listed for what a step of t tokens may be: one prompt of t tokens; one token each
 /// of t sequences, up to `kMostSequences`, with each context; and t tokens of one sequence with
 /// each longer context, as of chunked prompts and of drafted tokens. Keys of the latter two are in
-/// a cache, for which both a contiguous one and one of pages of 16 tokens are listed. Layers with
+/// a cache, for which both a contiguous one and one of pages of 16 tokens are listed. Beside the
+/// latter stands kv_append, which rotates too; rope appends to the former. Layers with
 /// and without a window are listed where a model has both and the window is shorter than the keys.
 /// Of a latent attention there are prompts alone, with the keys and values of all heads.
 ///

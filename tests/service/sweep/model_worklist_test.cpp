@@ -138,12 +138,18 @@ class ModelWorklistTest : public ::testing::Test {
   }
   /// What it has of attention, in its order, without "attention ".
   Texts attention(std::string_view config, Sizes tokens, Sizes contexts, int parts = 1) const {
+    return problems_of("attention", config, std::move(tokens), std::move(contexts), parts);
+  }
+  /// The same of another operation.
+  Texts problems_of(std::string_view operation, std::string_view config, Sizes tokens,
+                    Sizes contexts, int parts = 1) const {
     const Result<ModelWorklist> list = make(config, parts, std::move(tokens), std::move(contexts));
     EXPECT_TRUE(list) << list.error().message;
     Texts found;
     if (!list) return found;
     for (const Problem& problem : list->problems) {
-      if (problem.operation() == "attention") found.push_back(problem.text().substr(10));
+      if (problem.operation() != operation) continue;
+      found.push_back(problem.text().substr(operation.size() + 1));
     }
     return found;
   }
@@ -605,6 +611,17 @@ TEST_F(ModelWorklistTest, AStepIsAPromptOrReadsACache) {
   EXPECT_EQ(attention(kLlama, {2}, {}, 16),
             Texts{"batch=1 heads=2 kv_heads=1 q_len=2 kv_len=2 head_dim=128 dtype=bf16 "
                   "mask=causal"});
+}
+
+TEST_F(ModelWorklistTest, StepsOfPagesAppendToThem) {
+  EXPECT_EQ(problems_of("kv_append", kLlama, {8}, {1024}),
+            (Texts{"batch=8 kv_heads=8 heads=32 q_len=1 kv_len=1024 head_dim=128 dtype=bf16 "
+                   "lengths=kv cache=paged rope=qk",
+                   "batch=1 kv_heads=8 heads=32 q_len=8 kv_len=1024 head_dim=128 dtype=bf16 "
+                   "lengths=kv cache=paged rope=qk"}));
+  EXPECT_EQ(problems_of("kv_append", kGpt2, {4}, {64}).front(),
+            "batch=4 kv_heads=12 q_len=1 kv_len=64 head_dim=64 dtype=bf16 lengths=kv cache=paged");
+  EXPECT_TRUE(problems_of("kv_append", kLlama, {8}, {}).empty());
 }
 
 TEST_F(ModelWorklistTest, StepsOfMoreSequencesThanAreDecodedAreNoDecode) {
