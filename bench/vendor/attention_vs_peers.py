@@ -707,17 +707,22 @@ def cudnn_frontend(torch, shape):
     if shape.has_sink:
         nodes["sinks"] = small("sinks", [1, shape.heads, 1, 1], cudnn.data_type.FLOAT)
         options["sink_token"] = nodes["sinks"]
-    given = dict(name="sdpa", q=nodes["q"], k=nodes["k"], v=nodes["v"], generate_stats=False,
-                 attn_scale=1 / math.sqrt(shape.head_dim), **options)
+    given = dict(name="sdpa", q=nodes["q"], k=nodes["k"], v=nodes["v"],
+                 attn_scale=1 / math.sqrt(shape.head_dim))
     if narrow:
+        refuse_where(options.keys() - {"diagonal_alignment", "diagonal_band_right_bound"},
+                     "of fp8 only full and causal attention is written here")
+        if shape.is_masked:
+            square = shape.q_len == shape.kv_len
+            given["use_causal_mask" if square else "use_causal_mask_bottom_right"] = True
         units = ["descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o"]
         for label in units:
             nodes[label] = small(label, [1, 1, 1, 1], cudnn.data_type.FLOAT)
-        o, _, *largest = graph.sdpa_fp8(**given, **{label: nodes[label] for label in units})
+        o, _, *largest = graph.sdpa_fp8(**given, is_inference=True, **{label: nodes[label] for label in units})
         for x in largest:
             x.set_output(True).set_dim([1, 1, 1, 1]).set_stride([1, 1, 1, 1]).set_data_type(cudnn.data_type.FLOAT)
     else:
-        (o, _), largest, units = graph.sdpa(**given), [], []
+        (o, _), largest, units = graph.sdpa(**given, generate_stats=False, **options), [], []
     tokens = shape.heads * shape.head_dim_v
     o.set_output(True).set_dim([shape.batch, shape.heads, shape.q_len, shape.head_dim_v]).set_stride(
         [shape.q_len * tokens, shape.head_dim_v, tokens, 1])
