@@ -49,6 +49,8 @@ std::vector<Family> families() {
       {"heads=32 kv_heads=8 head_dim=128 q_len=1", full},
       {"heads=32 kv_heads=8 head_dim=128 q_len=300 mask=causal", full},
       {"heads=16 head_dim=256 q_len=8 mask=causal", full},
+      {"heads=32 kv_heads=8 head_dim=128 q_len=1 kv=fp8_e4m3", full},
+      {"heads=32 kv_heads=8 head_dim=128 q_len=200 mask=causal kv=fp8_e4m3", full},
       {"heads=64 kv_heads=2 head_dim=256 q_len=1", full},
       {"heads=64 kv_heads=8 head_dim=64 q_len=1 mask=window window=128 sink=head lengths=kv", some},
       {"heads=32 kv_heads=8 head_dim=128 q_len=2 mask=causal lengths=kv cache=paged page=16", some},

@@ -113,7 +113,7 @@ class Batch {
       if (shape.name != name) continue;
       const std::int64_t row = shape.extent[2] * shape.extent[3];
       for (std::int64_t i = from * row; i < end * row; ++i) {
-        store_element(tensors_[name].data(), DType::bf16, first * row + i, values(name, id, i));
+        store_element(tensors_[name].data(), shape.dtype, first * row + i, values(name, id, i));
       }
     }
   }
@@ -233,6 +233,8 @@ TEST_F(AttentionInvarianceGpuTest, ASequenceHasTheSameBitsBesideAnyOthers) {
            {"stream", "heads=8 kv_heads=2 head_dim=64 lengths=kv mask=causal sink=head", 4, 2500},
            {"stream", "heads=4 head_dim=128 lengths=kv mask=window window=700", 16, 3000},
            {"stream", "heads=8 kv_heads=1 head_dim=128 lengths=kv cache=paged page=16", 1, 2333},
+           {"stream", "heads=8 kv_heads=2 head_dim=128 lengths=kv kv=fp8_e4m3", 1, 3000},
+           {"tiled", "heads=8 kv_heads=2 head_dim=128 lengths=kv kv=fp8_e4m3 mask=causal", 90, 700},
            {"wave", "heads=8 kv_heads=2 head_dim=128 lengths=ragged mask=causal lse=base2", 300,
             1500},
            {"wave", "heads=4 head_dim=64 lengths=ragged mask=window window=200", 270, 900},
