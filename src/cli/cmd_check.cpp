@@ -65,13 +65,19 @@ std::vector<Problem> examples(const Operation& operation) {
   return problems;
 }
 
-/// Binds the problem. If its dtype or flag needs another value of another flag, it gets the
-/// first value that works.
+/// Binds the problem. If its dtype or flag needs another dtype or another value of another flag, it
+/// gets the first that works.
 Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem) {
   Result<BoundProblem> given = BoundProblem::bind(operation, problem);
   for (const Flag& flag : operation.flags) {
     for (std::size_t i = 0; !given && i < flag.values.size(); ++i) {
       given = BoundProblem::bind(operation, problem.with(flag.name, flag.values[i]));
+    }
+  }
+  for (const TypeVariable& variable : operation.type_variables) {
+    for (std::size_t i = 0; !given && i < variable.dtypes.size(); ++i) {
+      const std::string dtype(to_string(variable.dtypes[i]));
+      given = BoundProblem::bind(operation, problem.with(variable.name, dtype));
     }
   }
   return given;

@@ -56,6 +56,11 @@ std::vector<BoundProblem> variations(const Operation& operation) {
       for (const Flag& flag : operation.flags) {  // some values go with others alone
         for (const std::string& other : flag.values) add_if_valid(one.with(flag.name, other));
       }
+      for (const TypeVariable& variable : operation.type_variables) {
+        for (const DType other : variable.dtypes) {
+          add_if_valid(one.with(variable.name, std::string(to_string(other))));
+        }
+      }
     }
   };
   for (const TypeVariable& variable : operation.type_variables) {

@@ -81,14 +81,21 @@ inline std::vector<std::vector<int>> pairwise_rows(const std::vector<int>& sizes
   return rows;
 }
 
-/// Problems of attention in which any two of these meet: 25 head dims of k, six relations of that
-/// of v to it, lengths around the tiles, groups, masks with windows around the tiles, pages smaller
-/// than tiles, and every value of every flag and dtype. Where a value has no meaning, such as
-/// unequal lengths with lengths=full, the problem is as if it were not there.
-inline std::vector<std::string> attention_problems() {
-  constexpr std::array<int, 14> q_lengths{1, 2, 3, 4, 9, 16, 17, 63, 64, 65, 127, 128, 129, 300};
-  constexpr std::array<int, 14> kv_lengths{1,   15,  63,  64,  65,   127,  128,
-                                           129, 257, 300, 577, 1001, 1501, 2099};
+/// What problems of attention are made of.
+struct AttentionLists {
+  std::vector<int> head_dims;  ///< of k; those of v lie around them
+  std::vector<int> q_lengths;
+  std::vector<int> kv_lengths;
+  std::vector<const char*> dtypes;
+  std::vector<const char*> descales;
+  int vector;  ///< elements of 16 bytes
+};
+
+/// Problems in which any two of these meet: head dims of k, six relations of that of v to it,
+/// lengths, groups, masks with windows around the tiles, pages smaller than tiles, and every value
+/// of every flag and dtype. Where a value has no meaning, such as unequal lengths with
+/// lengths=full, the problem is as if it were not there.
+inline std::vector<std::string> attention_problems_of(const AttentionLists& lists) {
   constexpr std::array<const char*, 8> masks{"none",
                                              "causal",
                                              "window window=1",
@@ -119,17 +126,40 @@ inline std::vector<std::string> attention_problems() {
     kBias,
     kSink,
     kInvariant,
-    kSchedule
+    kSchedule,
+    kDescale
   };
-  const std::vector<int> sizes{25, 14, 14, 8, 7, 6, 5, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2};
+  const auto count = [](const auto& list) { return static_cast<int>(list.size()); };
+  const std::vector<int> sizes{count(lists.head_dims),
+                               count(lists.q_lengths),
+                               count(lists.kv_lengths),
+                               8,
+                               7,
+                               6,
+                               5,
+                               3,
+                               3,
+                               3,
+                               3,
+                               3,
+                               3,
+                               2,
+                               count(lists.dtypes),
+                               2,
+                               2,
+                               2,
+                               2,
+                               2,
+                               count(lists.descales)};
+  const int vector = lists.vector;
 
   std::vector<std::string> problems;
   for (const std::vector<int>& row : pairwise_rows(sizes)) {
     const auto index = [&](Column column) { return static_cast<std::size_t>(row[column]); };
-    const int head_dim = 64 + 8 * row[kHeadDim];
+    const int head_dim = lists.head_dims[index(kHeadDim)];
     const std::array<int, 6> values{head_dim,
-                                    head_dim < 256 ? head_dim + 8 : head_dim - 8,
-                                    head_dim > 64 ? head_dim - 8 : head_dim + 16,
+                                    head_dim < 256 ? head_dim + vector : head_dim - vector,
+                                    head_dim > 64 ? head_dim - vector : head_dim + 2 * vector,
                                     64,
                                     128,
                                     256};
@@ -137,8 +167,8 @@ inline std::vector<std::string> attention_problems() {
     const int kv_heads = 1 + row[kKvHeads];
     const int heads = kv_heads * groups[index(kGroup)];
     const int batch = 1 + row[kBatch];
-    const int q_len = q_lengths[index(kQueries)];
-    const int kv_len = kv_lengths[index(kKeys)];
+    const int q_len = lists.q_lengths[index(kQueries)];
+    const int kv_len = lists.kv_lengths[index(kKeys)];
     const int page = pages[index(kPage)];
     constexpr std::array<std::string_view, 3> lengths{"full", "kv", "ragged"};
     constexpr std::array<std::string_view, 3> lse{"none", "natural", "base2"};
@@ -164,14 +194,15 @@ inline std::vector<std::string> attention_problems() {
     const int k_width = heads_inside ? kv_heads * head_dim : head_dim;
     const int v_width = heads_inside ? kv_heads * head_dim_v : head_dim_v;
     if (row[kPitches] == 1) {
-      text += concat(" ldq=", q_width + 8, " ldk=", k_width + 16, " ldv=", v_width + 24,
-                     " ldo=", (heads_inside ? heads * head_dim_v : head_dim_v) + 40);
+      text += concat(" ldq=", q_width + vector, " ldk=", k_width + 2 * vector,
+                     " ldv=", v_width + 3 * vector,
+                     " ldo=", (heads_inside ? heads * head_dim_v : head_dim_v) + 5 * vector);
     } else if (row[kPitches] == 2) {  // q, k and v of one product
       const int all = q_width + k_width + v_width;
       text += concat(" ldq=", all, " ldk=", all, " ldv=", all);
     }
     text +=
-        concat(" dtype=", row[kDtype] == 0 ? "bf16" : "fp16",
+        concat(" dtype=", lists.dtypes[index(kDtype)], " descale=", lists.descales[index(kDescale)],
                " layout=", heads_inside ? "bshd" : "bhsd", " lengths=", lengths[index(kLengths)],
                " mask=", masks[index(kMask)], " softcap=", row[kSoftcap] == 0 ? "none" : "tanh",
                " bias=", row[kBias] == 0 ? "none" : "alibi",
@@ -181,6 +212,36 @@ inline std::vector<std::string> attention_problems() {
     problems.push_back(std::move(text));
   }
   return problems;
+}
+
+/// Those of 16 bits: 25 head dims and lengths around the tiles.
+inline std::vector<std::string> attention_problems() {
+  AttentionLists lists{{},
+                       {1, 2, 3, 4, 9, 16, 17, 63, 64, 65, 127, 128, 129, 300},
+                       {1, 15, 63, 64, 65, 127, 128, 129, 257, 300, 577, 1001, 1501, 2099},
+                       {"bf16", "fp16"},
+                       {"none"},
+                       8};
+  for (int head_dim = 64; head_dim <= 256; head_dim += 8) lists.head_dims.push_back(head_dim);
+  return attention_problems_of(lists);
+}
+
+/// Those of fp8 keys and values: fewer, since what does not depend on the dtype is tested above.
+inline std::vector<std::string> attention_fp8_problems() {
+  return attention_problems_of(
+      {{64, 80, 96, 128, 144, 192, 256},
+       {1, 2, 3, 9, 16, 65, 129, 300},
+       {1, 15, 64, 129, 300, 1001, 2099},
+       {"bf16 kv=fp8_e4m3", "fp16 kv=fp8_e4m3", "fp8_e4m3 out=bf16", "fp8_e4m3 out=fp16"},
+       {"none", "tensor", "head"},
+       16});
+}
+
+/// Both.
+inline std::vector<std::string> all_attention_problems() {
+  std::vector<std::string> all = attention_problems();
+  for (std::string& text : attention_fp8_problems()) all.push_back(std::move(text));
+  return all;
 }
 
 }  // namespace kernwright

@@ -30,6 +30,8 @@ constexpr int kSumPitch = DEPTH_V + 8;         // floats from a staged row of su
 constexpr int kWarpSumsAt = WARPS_K * BM * 8;  // in shared memory, behind what is known of the rows
 constexpr int kMergeWarps = 4;
 
+constexpr int kSteps = kNarrow ? 2 : 1;  // of 16 elements of a key, that a lane gets at once
+
 using Scores = float[kBlocks][KEYS / 2];
 using Weights = RegisterOperand<KEYS / 16>[kBlocks];
 
@@ -83,23 +85,27 @@ class Warp {
 
   __device__ __forceinline__ void multiply_keys(Scores& s, int stage) {
     const unsigned from = lane_k_ + stage * KeyTile::kBytes;
-    unsigned narrow[KEYS / 16][4];
 #pragma unroll
-    for (int step = 0; step < DEPTH / 16; ++step) {
-      if constexpr (!Q_IN_REGS) read_queries(step, 0);
+    for (int first = 0; first < DEPTH / 16; first += kSteps) {
+      if constexpr (!Q_IN_REGS) {
+#pragma unroll
+        for (int step = first; step < min(first + kSteps, DEPTH / 16); ++step) {
+          read_queries(step, step - first);
+        }
+      }
 #pragma unroll
       for (int column = 0; column < KEYS; column += 16) {
-        unsigned b[4];
-        if constexpr (kNarrow) {
-          unsigned(&two_steps)[4] = narrow[column / 16];
-          if (step % 2 == 0) ldmatrix_x4(two_steps, from + column * KeyTile::kPitch + step * 16);
-          widen_keys<product_t>(b, two_steps[step % 2 * 2], two_steps[step % 2 * 2 + 1]);
-        } else {
-          ldmatrix_x4(b, from + column * KeyTile::kPitch + step * 32);
-        }
+        unsigned words[4];
+        ldmatrix_x4(words, from + column * KeyTile::kPitch + first * 16 * sizeof(kv_t));
 #pragma unroll
-        for (int i = 0; i < kBlocks; ++i) {
-          multiply<product_t>(s[i], column, q_[Q_IN_REGS ? step : 0][i], b);
+        for (int step = first; step < min(first + kSteps, DEPTH / 16); ++step) {
+          const int part = step - first;
+          unsigned b[4] = {words[0], words[1], words[2], words[3]};
+          if constexpr (kNarrow) widen_keys<product_t>(b, words[part * 2], words[part * 2 + 1]);
+#pragma unroll
+          for (int i = 0; i < kBlocks; ++i) {
+            multiply<product_t>(s[i], column, q_[Q_IN_REGS ? step : part][i], b);
+          }
         }
       }
     }
@@ -177,7 +183,7 @@ class Warp {
   }
 
  private:
-  // Fragments of q: all of them are kept, or those of one step.
+  // Fragments of q: all of them are kept, or those of the steps at hand.
   __device__ __forceinline__ void read_queries(int step, int to) {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
@@ -215,7 +221,7 @@ class Warp {
   int first_key_ = static_cast<int>(threadIdx.x / 32 / WARPS_M) * KEYS;  // of each tile
   unsigned lane_q_, lane_k_, lane_v_;  // shared addresses of this lane's rows
   Range seen_by_any_ = {0, 0}, seen_by_all_ = {0, 0};
-  unsigned q_[Q_IN_REGS ? DEPTH / 16 : 1][kBlocks][4];
+  unsigned q_[Q_IN_REGS ? DEPTH / 16 : kSteps][kBlocks][4];
   float sums_[kBlocks][DEPTH_V / 2] = {};
   SoftmaxTile softmax_[kBlocks];
 };

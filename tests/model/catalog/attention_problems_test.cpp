@@ -27,57 +27,63 @@ TEST(PairwiseRowsTest, EveryTwoValuesMeet) {
 
 class AttentionProblemsTest : public ::testing::Test {
  protected:
-  static std::vector<BoundProblem> problems() {
+  static std::vector<BoundProblem> bound(const std::vector<std::string>& texts) {
     std::vector<BoundProblem> all;
-    for (const std::string& text : attention_problems()) {
+    for (const std::string& text : texts) {
       const auto problem = catalog().bind(Problem::parse(text).value());
       EXPECT_TRUE(problem) << text << ": " << problem.error().message;
       if (problem) all.push_back(*problem);
     }
     return all;
   }
-};
 
-TEST_F(AttentionProblemsTest, AreFewOfAllPairs) {
-  const Operation& attention = *catalog().operation("attention").value();
-  const std::vector<BoundProblem> all = problems();
-  EXPECT_GE(all.size(), 350U);
-  EXPECT_LE(all.size(), 450U);
-  std::set<std::string> texts;
-  for (const BoundProblem& problem : all) texts.insert(problem.text());
-  EXPECT_EQ(texts.size(), all.size()) << "some are given twice";
-  std::set<std::vector<std::int64_t>> met;
-  std::vector<std::string> names{"head_dim", "dtype"};
-  for (const Flag& flag : attention.flags) {
-    if (flag.name != "descale") names.push_back(flag.name);
-  }
-  for (const BoundProblem& problem : all) {
-    const Scope& scope = problem.scope();
-    for (std::size_t a = 0; a < names.size(); ++a) {
-      for (std::size_t b = 0; b < a; ++b) {
-        met.insert({static_cast<std::int64_t>(a), static_cast<std::int64_t>(b),
-                    *scope.find(names[a]), *scope.find(names[b])});
+  /// Expects that the texts are few and different, and that all pairs of values of these names and
+  /// of the flags are there. Of those named it is given how many values they have.
+  static void expect_all_pairs(const std::vector<std::string>& texts, std::size_t most,
+                               const std::map<std::string, std::size_t>& named) {
+    const Operation& attention = *catalog().operation("attention").value();
+    const std::vector<BoundProblem> all = bound(texts);
+    EXPECT_LE(all.size(), most);
+    std::set<std::string> different;
+    for (const BoundProblem& problem : all) different.insert(problem.text());
+    EXPECT_EQ(different.size(), all.size()) << "some are given twice";
+    std::map<std::string, std::size_t> values;
+    for (const Flag& flag : attention.flags) values[flag.name] = flag.values.size();
+    for (const auto& [name, count] : named) values[name] = count;
+    for (auto a = values.begin(); a != values.end(); ++a) {
+      for (auto b = values.begin(); b != a; ++b) {
+        std::set<std::pair<std::int64_t, std::int64_t>> met;
+        for (const BoundProblem& problem : all) {
+          const Scope& scope = problem.scope();
+          met.emplace(*scope.find(a->first), *scope.find(b->first));
+        }
+        // A work list is for unequal lengths, and not where bits must not depend on others.
+        const bool has_schedule = a->first == "schedule" || b->first == "schedule";
+        const bool one_excluded =
+            has_schedule && (b->first == "lengths" || b->first == "invariant");
+        EXPECT_EQ(met.size(), a->second * b->second - (one_excluded ? 1 : 0))
+            << a->first << " and " << b->first;
       }
     }
   }
-  // Values of each: 25 head dims, two dtypes, and those of the flags.
-  std::vector<std::size_t> values{25, 2};
-  for (const Flag& flag : attention.flags) {
-    if (flag.name != "descale") values.push_back(flag.values.size());
-  }
-  std::size_t pairs = 0;
-  for (std::size_t a = 0; a < values.size(); ++a) {
-    for (std::size_t b = 0; b < a; ++b) pairs += values[a] * values[b];
-  }
-  // A work list is for unequal lengths, and not where bits must not depend on others.
-  EXPECT_EQ(met.size(), pairs - 2);
+};
+
+TEST_F(AttentionProblemsTest, AreFewOfAllPairs) {
+  const auto texts = attention_problems();
+  EXPECT_GE(texts.size(), 350U);
+  expect_all_pairs(texts, 450, {{"head_dim", 25}, {"dtype", 2}, {"descale", 1}});
+}
+
+TEST_F(AttentionProblemsTest, OfFp8AreFewOfAllPairs) {
+  expect_all_pairs(attention_fp8_problems(), 80, {{"head_dim", 7}, {"dtype", 3}});
 }
 
 TEST_F(AttentionProblemsTest, EachHasAKernelOnEveryArchitecture) {
+  const std::vector<BoundProblem> all = bound(all_attention_problems());
   std::map<std::string, int> applied;
   for (const char* device : {"a100_80", "h200"}) {
     const DeviceProfile profile = *find_profile(device);
-    for (const BoundProblem& problem : problems()) {
+    for (const BoundProblem& problem : all) {
       int kernels = 0;
       for (const KernelTemplate* made : catalog().templates_of("attention")) {
         if (!applies(*made, problem, profile)) continue;

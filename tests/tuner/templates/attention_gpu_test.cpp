@@ -49,7 +49,7 @@ class AttentionPairwiseGpuTest : public TemplateChecks, public ::testing::WithPa
 };
 
 TEST_P(AttentionPairwiseGpuTest, ACandidateOfEachTemplateIsRight) {
-  const std::vector<std::string> texts = attention_problems();
+  const std::vector<std::string> texts = all_attention_problems();
   std::deque<Chosen> waiting;
   std::size_t next = static_cast<std::size_t>(GetParam());
   std::size_t checked = 0;
@@ -87,7 +87,11 @@ TEST_F(AttentionGpuTest, FinalistsReadNothingBehindTheirTensors) {
        "attention batch=5 heads=4 q_len=90 kv_len=200 q_total=120 kv_total=300 head_dim=72 "
        "head_dim_v=88 dtype=fp16 lengths=ragged mask=window window=65 lse=base2",
        "attention batch=2 heads=3 q_len=65 kv_len=129 head_dim=64 ldq=72 ldk=80 ldv=88 ldo=96 "
-       "dtype=bf16 layout=bhsd"});
+       "dtype=bf16 layout=bhsd",
+       "attention batch=3 heads=6 kv_heads=2 q_len=5 kv_len=333 head_dim=80 head_dim_v=112 "
+       "dtype=bf16 kv=fp8_e4m3 mask=causal descale=head",
+       "attention batch=2 heads=4 q_len=70 kv_len=300 kv_total=400 page=24 head_dim=64 "
+       "dtype=fp8_e4m3 out=bf16 lengths=kv cache=paged descale=tensor"});
 }
 
 TEST_F(AttentionGpuTest, PagesOfAnySizeAreRead) {

@@ -22,7 +22,11 @@ const std::map<std::string, std::vector<std::string>>& problems_of_operations() 
         std::string("attention batch=3 heads=4 kv_heads=2 q_len=100 kv_len=200 q_total=150 ") +
             "kv_total=350 head_dim=64 dtype=fp16 lengths=ragged mask=causal",
         std::string("attention batch=3 heads=6 kv_heads=2 q_len=4 kv_len=300 kv_total=700 ") +
-            "page=16 head_dim=64 dtype=bf16 lengths=kv cache=paged mask=causal"}},
+            "page=16 head_dim=64 dtype=bf16 lengths=kv cache=paged mask=causal",
+        std::string("attention batch=3 heads=6 kv_heads=2 q_len=2 kv_len=999 head_dim=128 ") +
+            "dtype=bf16 kv=fp8_e4m3 mask=causal descale=head lse=natural",
+        std::string("attention batch=2 heads=3 q_len=70 kv_len=150 head_dim=80 head_dim_v=48 ") +
+            "dtype=fp8_e4m3 out=fp16 descale=tensor"}},
       {"attention_merge",
        {"attention_merge parts=2 batch=2 heads=3 q_len=77 head_dim_v=128 dtype=bf16 lse=natural",
         std::string("attention_merge parts=33 batch=3 heads=5 q_len=9 head_dim_v=72 ldp=360 ") +

@@ -1,7 +1,7 @@
 #pragma once
-// How TMA lays heads of k and v into shared memory: as boxes of 128 bytes along the head, or of 64
-// where a head of fp8 has no more, in the swizzle of such rows. For the operation attention, whose
-// flags and constant dims it reads.
+// How TMA lays heads of q, k and v into shared memory: as boxes of 128 bytes along the head, or of
+// 64 where a head of fp8 has no more, in the swizzle of such rows. For the operation attention,
+// whose flags and constant dims it reads.
 
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
