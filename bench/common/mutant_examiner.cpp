@@ -17,7 +17,7 @@
 namespace kernwright {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// A kernel that takes longer hangs.
 constexpr std::chrono::milliseconds kDeviceDeadline{3'000};

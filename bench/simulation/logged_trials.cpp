@@ -19,9 +19,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Reads line by line; the first defect ends it.
-class Reader {
+class TrialLogReader {
  public:
-  explicit Reader(std::string file) : lines_(std::move(file)) {}
+  explicit TrialLogReader(std::string file) : lines_(std::move(file)) {}
 
   Result<RecordedSpace> read(std::string_view text) {
     const auto object = [this](const Json& json) {
@@ -155,7 +155,7 @@ bool is_trial_log(std::string_view text) {
 }
 
 Result<RecordedSpace> read_logged_trials(std::string_view text, const std::string& file) {
-  return Reader(file).read(text);
+  return TrialLogReader(file).read(text);
 }
 
 }  // namespace kernwright

@@ -15,6 +15,7 @@
 #include "bench/simulation/json_lines.h"
 #include "bench/simulation/logged_trials.h"
 #include "support/files.h"
+#include "support/statistics.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -24,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// How `-1` reads where several templates share a file: not a parameter of this one.
-constexpr std::int64_t kAbsent = -1;
+constexpr std::int64_t kNotOfThisOne = -1;
 
 /// The text of a file that may be compressed; zlib reads plain files as they are.
 Result<std::string> read_text(const std::filesystem::path& path) {
@@ -54,16 +55,10 @@ std::optional<double> microseconds_per(std::string_view unit) {
   return std::nullopt;
 }
 
-double median(std::vector<double> values) {
-  const std::size_t middle = values.size() / 2;
-  std::sort(values.begin(), values.end());
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 /// Reads line by line; the first defect ends it.
-class Reader {
+class LandscapeReader {
  public:
-  explicit Reader(std::string file) : lines_(std::move(file)) {}
+  explicit LandscapeReader(std::string file) : lines_(std::move(file)) {}
 
   Result<RecordedSpace> read(std::string_view text) {
     const auto object = [this](const Json& json) {
@@ -162,7 +157,7 @@ class Reader {
           return defect("template ", *value, ": there are ", space_.templates.size());
         }
         one.kernel_template = static_cast<int>(*value);
-      } else if (!several_ || *value != kAbsent) {
+      } else if (!several_ || *value != kNotOfThisOne) {
         values.emplace_back(parameters_[i], *value);
       }
     }
@@ -286,7 +281,7 @@ double RecordedSpace::best_us() const {
 Result<RecordedSpace> read_recorded_space(const std::filesystem::path& path) {
   KW_ASSIGN(auto text, read_text(path));
   if (is_trial_log(text)) return read_logged_trials(text, path.string());
-  return Reader(path.string()).read(text);
+  return LandscapeReader(path.string()).read(text);
 }
 
 Result<std::vector<RecordedSpace>> read_recorded_spaces(const std::filesystem::path& folder) {

@@ -25,6 +25,7 @@
 #include "compile/compile_pool.h"
 #include "device/cuda/cuda_device.h"
 #include "service/serve/core.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 #include "tuner/check/checker.h"
 #include "tuner/data/buffer_sets.h"
@@ -49,10 +50,6 @@ constexpr struct {
                  {{1, 4096, 4096}, DType::bf16},    {{17, 264, 8200}, DType::fp16},
                  {{512, 512, 16384}, DType::bf16},  {{4096, 6144, 4096}, DType::bf16},
                  {{2048, 2048, 2048}, DType::fp16}, {{100, 1000, 40}, DType::bf16}};
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Counts of one kind of one template, for the table at the end.
 struct Tally {

@@ -43,7 +43,7 @@ std::string_view as_text(const Digest& digest) {
   return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
 }
 
-Lookup<EntryFile> corrupt(std::string detail) {
+Lookup<EntryFile> corrupt_entry(std::string detail) {
   return Lookup<EntryFile>::miss(MissReason::corrupt, std::move(detail));
 }
 
@@ -69,11 +69,11 @@ Frame read_frame(std::string_view bytes, std::uint64_t file_bytes) {
     return frame;
   };
   if (file_bytes < kPlainBytes + kDigestBytes || bytes.size() < kPlainBytes) {
-    return fail(corrupt(concat("length ", file_bytes, " is below that of an empty entry, ",
-                               kPlainBytes + kDigestBytes)));
+    return fail(corrupt_entry(concat("length ", file_bytes, " is below that of an empty entry, ",
+                                     kPlainBytes + kDigestBytes)));
   }
   if (!bytes.starts_with(kMagic)) {
-    return fail(corrupt("not a cache entry: the magic bytes are others"));
+    return fail(corrupt_entry("not a cache entry: the magic bytes are others"));
   }
   ByteReader reader(bytes.substr(kVersionAt));
   // Checked first, because another version may have other fields after it.
@@ -97,9 +97,9 @@ Frame read_frame(std::string_view bytes, std::uint64_t file_bytes) {
                     frame.body_bytes <= file_bytes &&
                     frame.bytes() + frame.body_bytes == file_bytes;
   if (!fits) {
-    return fail(corrupt(concat("key length ", frame.key_bytes, ", payload length ",
-                               frame.payload_bytes, " and body length ", frame.body_bytes,
-                               " do not add up to a file of ", file_bytes)));
+    return fail(corrupt_entry(concat("key length ", frame.key_bytes, ", payload length ",
+                                     frame.payload_bytes, " and body length ", frame.body_bytes,
+                                     " do not add up to a file of ", file_bytes)));
   }
   return frame;
 }
@@ -109,10 +109,10 @@ Lookup<EntryFile> decode_front(std::string_view bytes, const Frame& frame,
                                std::string_view expected_kind) {
   const std::string_view covered = bytes.substr(0, frame.bytes() - kDigestBytes);
   if (bytes.substr(covered.size(), kDigestBytes) != as_text(digest_of(covered))) {
-    return corrupt("the digest is not that of the content");
+    return corrupt_entry("the digest is not that of the content");
   }
   if (frame.kind != expected_kind) {
-    return corrupt(concat("kind \"", frame.kind, "\" is not \"", expected_kind, '"'));
+    return corrupt_entry(concat("kind \"", frame.kind, "\" is not \"", expected_kind, '"'));
   }
   return Lookup<EntryFile>::hit({std::string(frame.kind),
                                  std::string(covered.substr(frame.key_at, frame.key_bytes)),
@@ -175,9 +175,9 @@ Lookup<EntryFile> decode_entry(std::string_view bytes, std::string_view expected
   Lookup<EntryFile> entry = decode_front(bytes, frame, expected_kind);
   if (!entry || frame.body_digest.empty()) return entry;
   const std::string_view body = bytes.substr(frame.bytes());
-  if (body.empty()) return corrupt("a body of no bytes");
+  if (body.empty()) return corrupt_entry("a body of no bytes");
   if (frame.body_digest != as_text(digest_of(body))) {
-    return corrupt("the digest of the body is not that of its content");
+    return corrupt_entry("the digest of the body is not that of its content");
   }
   entry.value->body = body;
   return entry;
@@ -216,7 +216,8 @@ Lookup<EntryFile> read_front(const std::string& path, std::string_view expected_
   }
   bytes = file->read(0, static_cast<std::size_t>(frame.bytes()));
   if (!bytes) return unread(bytes.error());
-  if (bytes->size() < frame.bytes()) return located(corrupt("it was cut while it was read"), path);
+  if (bytes->size() < frame.bytes())
+    return located(corrupt_entry("it was cut while it was read"), path);
   return located(decode_front(*bytes, read_frame(*bytes, file->bytes()), expected_kind), path);
 }
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kUnpacking = ".unpacking-";
 constexpr std::uint64_t kMostSignatureBytes = 256;
 
-Error corrupt(std::string message) { return {ErrorCode::corrupt, std::move(message)}; }
+Error corrupt_bundle(std::string message) { return {ErrorCode::corrupt, std::move(message)}; }
 
 Error io(std::string_view what, const fs::path& path, const std::error_code& error) {
   return {ErrorCode::io, concat("cannot ", what, " ", path.native(), ": ", error.message())};
@@ -88,14 +88,17 @@ Result<void> write_below(const fs::path& folder, const fs::path& name, std::stri
 /// The next entry, which must be a plain file with the name `name`, or any name if that is empty.
 Result<TarEntry> next_file(TarReader& tar, std::string_view name) {
   KW_ASSIGN(std::optional<TarEntry> entry, tar.next());
-  if (!entry) return corrupt(concat("the bundle ends before ", name.empty() ? "its files" : name));
+  if (!entry)
+    return corrupt_bundle(concat("the bundle ends before ", name.empty() ? "its files" : name));
   TarEntry found = *std::move(entry);
   if (!name.empty() && found.name != name) {
-    return corrupt(concat("entry \"", found.name, "\" stands where \"", name, "\" should"));
+    return corrupt_bundle(concat("entry \"", found.name, "\" stands where \"", name, "\" should"));
   }
-  if (!found.regular) return corrupt(concat("entry \"", found.name, "\" is no regular file"));
+  if (!found.regular)
+    return corrupt_bundle(concat("entry \"", found.name, "\" is no regular file"));
   if (found.owner != 0) {
-    return corrupt(concat("entry \"", found.name, "\" belongs to user or group ", found.owner));
+    return corrupt_bundle(
+        concat("entry \"", found.name, "\" belongs to user or group ", found.owner));
   }
   return found;
 }
@@ -119,13 +122,14 @@ Result<std::string> find_signer(std::string_view manifest, std::string_view sign
 
 Result<void> check_content(const BundledFile& file, std::string_view bytes) {
   if (bytes.size() != file.bytes) {
-    return corrupt(concat(file.name, ": ", bytes.size(), " bytes, by the manifest ", file.bytes));
+    return corrupt_bundle(
+        concat(file.name, ": ", bytes.size(), " bytes, by the manifest ", file.bytes));
   }
   if (digest_of(bytes).hex() != file.digest) {
-    return corrupt(concat(file.name, ": the digest is not that of the manifest"));
+    return corrupt_bundle(concat(file.name, ": the digest is not that of the manifest"));
   }
   const Lookup<EntryFile> entry = decode_entry(bytes, entry_kind(file.name));
-  if (!entry) return corrupt(concat(file.name, ": ", entry.detail));
+  if (!entry) return corrupt_bundle(concat(file.name, ": ", entry.detail));
   return {};
 }
 
@@ -139,7 +143,7 @@ Result<BundleManifest> manifest_of(const fs::path& folder) {
   KW_ASSIGN(const std::string text,
             read_file(folder / kManifestName, {kManifestName, kMostManifestBytes}, folder));
   if (digest_of(text).hex() != folder.filename()) {
-    return corrupt(concat((folder / kManifestName).native(), ": it is of another bundle"));
+    return corrupt_bundle(concat((folder / kManifestName).native(), ": it is of another bundle"));
   }
   return parse_bundle_manifest(text);
 }
@@ -248,7 +252,7 @@ Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
       KW_ASSIGN(entry, next_file(tar, bundled.name));
     }
     if (entry.name != bundled.name) {
-      return corrupt(
+      return corrupt_bundle(
           concat("entry \"", entry.name, "\" stands where \"", bundled.name, "\" should"));
     }
     KW_ASSIGN(const std::string bytes, tar.read(bundled.bytes));
@@ -258,7 +262,7 @@ Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
     report.bytes += static_cast<std::int64_t>(bytes.size());
   }
   KW_ASSIGN(const std::optional<TarEntry> more, tar.next());
-  if (more) return corrupt(concat("entry \"", more->name, "\" is not in the manifest"));
+  if (more) return corrupt_bundle(concat("entry \"", more->name, "\" is not in the manifest"));
   // The manifest is kept, so that the installed files can be checked again.
   KW_TRY(write_below(unpacked.path(), kManifestName, text));
   if (!signature.empty()) KW_TRY(write_below(unpacked.path(), kSignatureName, signature));
@@ -266,8 +270,8 @@ Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
   const fs::path place = bundles / report.digest;
   KW_TRY(put_in_place(unpacked, place));
   if (const std::vector<BundleDefect> defects = bundle_defects(place); !defects.empty()) {
-    return corrupt(concat("what was unpacked is not whole: ", defects.front().path.native(), ": ",
-                          defects.front().what));
+    return corrupt_bundle(concat("what was unpacked is not whole: ", defects.front().path.native(),
+                                 ": ", defects.front().what));
   }
   KW_TRY(flip(bundles, report.digest));
   return report;

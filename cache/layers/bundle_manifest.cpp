@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cache/fields/json_fields.h"
+#include "support/hash.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -23,10 +24,6 @@ bool is_plain_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), plain);
 }
 
-bool is_digest(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 }  // namespace
 
 std::string_view entry_kind(std::string_view name) {
@@ -38,7 +35,8 @@ std::string_view entry_kind(std::string_view name) {
     if (last.ends_with(".kwo")) return "override";
   }
   const bool artifact = parts.size() == 4 && parts[1] == "artifacts" && last.ends_with(".kwa") &&
-                        is_digest(last.substr(0, last.size() - 4)) && parts[2] == last.substr(0, 2);
+                        is_hex_digest(last.substr(0, last.size() - 4)) &&
+                        parts[2] == last.substr(0, 2);
   return artifact ? "artifact" : std::string_view();
 }
 
@@ -74,7 +72,7 @@ Result<BundleManifest> parse_bundle_manifest(std::string_view json) {
       } else if (!manifest.files.empty() && manifest.files.back().name >= file.name) {
         nested.fail("name", concat('"', file.name, "\" does not come after the one before it"));
       }
-      if (!is_digest(file.digest)) nested.fail("blake3", "is no digest");
+      if (!is_hex_digest(file.digest)) nested.fail("blake3", "is no digest");
       if (file.bytes > kMostFileBytes) {
         nested.fail("bytes", concat(file.bytes, " is above ", kMostFileBytes));
       }

@@ -235,6 +235,10 @@ std::string_view to_string(RecordGrade grade) {
   return grade == RecordGrade::measured ? "measured" : "predicted";
 }
 
+std::string_view operation_of(std::string_view problem) {
+  return problem.substr(0, problem.find(' '));
+}
+
 std::string RecordKey::text() const {
   return problem + "; target=" + target + " sku=" + sku + ' ' + policy.text();
 }

@@ -14,6 +14,9 @@
 
 namespace kernwright {
 
+/// The name of the operation, with which the text of a problem begins.
+std::string_view operation_of(std::string_view problem);
+
 /// The key of a record. A difference in any field makes another key.
 struct RecordKey {
   std::string problem;  ///< canonical text

@@ -6,6 +6,7 @@
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
 #include "support/files.h"
+#include "support/hash.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -17,10 +18,6 @@ constexpr std::string_view kSuffix = ".kwa";
 
 /// Whether a text is a digest. Digests come from records, which may come from other machines, and
 /// no other text may become part of a path.
-bool is_digest(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 std::string_view to_string(OutputKind kind) {
   return kind == OutputKind::cubin ? "cubin" : "lto_ir";
 }
@@ -73,7 +70,7 @@ ArtifactStore::ArtifactStore(std::filesystem::path root) : root_(std::move(root)
 
 Lookup<CompiledKernel> ArtifactStore::get(std::string_view digest_hex) const {
   using Found = Lookup<CompiledKernel>;
-  if (!is_digest(digest_hex)) {
+  if (!is_hex_digest(digest_hex)) {
     return Found::miss(MissReason::absent, concat('"', digest_hex, "\" is no digest"));
   }
   const std::filesystem::path file = path(digest_hex);
@@ -91,7 +88,7 @@ Lookup<CompiledKernel> ArtifactStore::get(std::string_view digest_hex) const {
 }
 
 Result<void> ArtifactStore::put(std::string_view digest_hex, const CompiledKernel& kernel) const {
-  if (!is_digest(digest_hex)) {
+  if (!is_hex_digest(digest_hex)) {
     return Error{ErrorCode::invalid_argument, concat('"', digest_hex, "\" is no digest")};
   }
   if (get(digest_hex)) return {};
@@ -104,7 +101,7 @@ std::vector<std::string> ArtifactStore::list() const {
   std::vector<std::string> digests;
   for (const std::filesystem::path& file : files_below(root_ / "v1" / "artifacts", root_).files) {
     const std::string digest = file.stem().native();
-    if (is_digest(digest) && file == path(digest)) digests.push_back(digest);
+    if (is_hex_digest(digest) && file == path(digest)) digests.push_back(digest);
   }
   return digests;
 }

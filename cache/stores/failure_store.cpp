@@ -4,6 +4,7 @@
 
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
+#include "cache/records/record.h"
 #include "support/files.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -14,10 +15,6 @@ namespace {
 constexpr FileKind kList{"list of failures", std::uint64_t{16} << 20};
 // Processes that append at the same time may go beyond the limit by a line each.
 constexpr FileKind kListToRead{kList.name, 2 * kList.most_bytes};
-
-std::string_view operation_of(std::string_view problem) {
-  return problem.substr(0, problem.find(' '));
-}
 
 std::string to_json(const Failure& failure) {
   FieldWriter json;

@@ -42,10 +42,6 @@ std::string slug(std::string_view text) {
   return name.empty() ? "_" : name;
 }
 
-std::string_view operation_of(std::string_view problem) {
-  return problem.substr(0, problem.find(' '));
-}
-
 std::string_view shape_of(std::string_view problem) {
   return trim(problem.substr(operation_of(problem).size()));
 }

@@ -14,6 +14,7 @@
 #include "compile/render.h"
 #include "model/catalog/unfused_form.h"
 #include "support/find_named.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
@@ -29,10 +30,6 @@ constexpr int kLooks = 1000;
 constexpr std::size_t kMostPending = 256;
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Adds the problem, and the problem with each other dtype.
 void add_dtypes(const Operation& operation, const Problem& problem, std::vector<Problem>& to) {

@@ -22,16 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxReplacements = 2;
 
-struct Job {
-  CompileRequest request;
-  std::string digest;
-  std::promise<CompileResult> promise;
-  std::shared_future<CompileResult> future;
-  Clock::time_point deadline;
-  bool answered = false;
-};
-using JobPtr = std::shared_ptr<Job>;
-
 std::shared_future<CompileResult> ended_with(CompileResult result) {
   std::promise<CompileResult> promise;
   promise.set_value(std::move(result));
@@ -64,6 +54,16 @@ int default_threads() {
 /// Invariants, under the mutex: runners <= threads + min(overrun, kMaxReplacements), where overrun
 /// is the number of running jobs past their deadline. No job in `by_digest` is answered.
 struct CompilePool::State : std::enable_shared_from_this<State> {
+  struct Job {
+    CompileRequest request;
+    std::string digest;
+    std::promise<CompileResult> promise;
+    std::shared_future<CompileResult> future;
+    Clock::time_point deadline;
+    bool answered = false;
+  };
+  using JobPtr = std::shared_ptr<Job>;
+
   State(std::shared_ptr<Compiler> compiler_in, CompilePoolOptions options,
         std::shared_ptr<CompileCache> cache_in)
       : compiler(std::move(compiler_in)),
@@ -225,7 +225,7 @@ Build CompilePool::submit(CompileRequest request, std::string digest) {
     build.kernel = found->second->future;
     return build;
   }
-  auto job = std::make_shared<Job>();
+  auto job = std::make_shared<State::Job>();
   job->request = std::move(request);
   job->digest = build.digest;
   job->future = job->promise.get_future().share();

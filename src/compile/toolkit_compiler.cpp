@@ -10,6 +10,7 @@
 #include "compile/toolkit.h"
 #include "compile/toolkit_headers.h"
 #include "support/files.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -17,10 +18,6 @@ namespace kernwright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// A value that is made once, on first use, by the thread that comes first. An error is kept too.
 template <typename T>

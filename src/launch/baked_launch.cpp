@@ -22,7 +22,7 @@ struct BakedLaunch::State {
 
 namespace {
 
-Error moved_from() {
+Error launch_moved() {
   return {ErrorCode::invalid_argument, "the baked launch was moved to another object"};
 }
 
@@ -62,7 +62,7 @@ BakedLaunch& BakedLaunch::operator=(BakedLaunch&& other) noexcept = default;
 BakedLaunch::~BakedLaunch() = default;
 
 [[gnu::hot]] Result<void> BakedLaunch::launch(void* stream) {
-  if (!state_) return moved_from();
+  if (!state_) return launch_moved();
   const DriverStatus status = state_->graph->launch(static_cast<CUstream>(stream));
   if (!status) return launch_error(state_->api(), status, summary().problem);
   return {};
@@ -73,7 +73,7 @@ BakedLaunch::~BakedLaunch() = default;
 }
 
 [[gnu::hot]] Result<void> BakedLaunch::rebind(const Arg* arguments, std::size_t count) {
-  if (!state_) return moved_from();
+  if (!state_) return launch_moved();
   const LoadedKernel& kernel = *state_->kernel;
   BoundArguments bound;
   KW_TRY(kernel.bind(arguments, count, bound));
@@ -87,7 +87,7 @@ BakedLaunch::~BakedLaunch() = default;
 }
 
 Result<void> BakedLaunch::add_to_capture(void* stream) const {
-  if (!state_) return moved_from();
+  if (!state_) return launch_moved();
   return capture(state_->api(), *state_->graph, stream, summary().problem);
 }
 

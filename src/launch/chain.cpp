@@ -26,7 +26,7 @@ bool is_programmatic(ChainPath path) {
   return path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
 }
 
-Error moved_from() {
+Error chain_moved() {
   return {ErrorCode::invalid_argument, "the chain was moved to another object"};
 }
 
@@ -114,7 +114,7 @@ Chain& Chain::operator=(Chain&& other) noexcept = default;
 Chain::~Chain() = default;
 
 Result<void> Chain::launch(void* stream) {
-  if (!state_) return moved_from();
+  if (!state_) return chain_moved();
   return state_->result(state_->launch(static_cast<CUstream>(stream)));
 }
 
@@ -123,7 +123,7 @@ Result<void> Chain::rebind(std::initializer_list<const void*> parameters) {
 }
 
 Result<void> Chain::rebind(const void* const* parameters, std::size_t count) {
-  if (!state_) return moved_from();
+  if (!state_) return chain_moved();
   State& state = *state_;
   KW_TRY(state.wiring.check(parameters, count));
   const DriverStatus status = state.graph_of(state.path).rebind(state.wiring.connect(parameters));
@@ -134,7 +134,7 @@ Result<void> Chain::rebind(const void* const* parameters, std::size_t count) {
 }
 
 Result<void> Chain::add_to_capture(void* stream) const {
-  if (!state_) return moved_from();
+  if (!state_) return chain_moved();
   return capture(state_->api(), state_->graph_of(state_->path), stream, state_->text);
 }
 
@@ -150,7 +150,7 @@ std::vector<ChainPath> Chain::paths() const {
 ChainPath Chain::path() const { return state_->path; }
 
 Result<void> Chain::set_path(ChainPath path) {
-  if (!state_) return moved_from();
+  if (!state_) return chain_moved();
   if (is_programmatic(path) && !state_->programmatic) {
     return Error{ErrorCode::invalid_argument,
                  concat(state_->text, ": no kernel of it can be launched as ", to_string(path))};
@@ -161,7 +161,7 @@ Result<void> Chain::set_path(ChainPath path) {
 }
 
 Result<std::vector<ChainTime>> Chain::tune(void* stream) {
-  if (!state_) return moved_from();
+  if (!state_) return chain_moved();
   const auto handle = static_cast<CUstream>(stream);
   if (state_->programmatic) {
     KW_TRY(state_->choose_early(handle));

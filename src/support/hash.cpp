@@ -65,4 +65,9 @@ Digest digest_of(std::string_view bytes) {
   return finish_of(state);
 }
 
+bool is_hex_digest(std::string_view text) {
+  return text.size() == 2 * sizeof(Digest::bytes) &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 }  // namespace kernwright

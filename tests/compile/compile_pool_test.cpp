@@ -48,7 +48,7 @@ class FakeCompiler final : public Compiler {
   Function function_;
 };
 
-CompileRequest request(std::string source) {
+CompileRequest request_named(std::string source) {
   CompileRequest request;
   request.name = source + ".cu";
   request.source = std::move(source);
@@ -87,7 +87,7 @@ using Builds = std::vector<Build>;
 Builds submit_numbered(CompilePool& pool, int count) {
   Builds builds;
   builds.reserve(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; ++i) builds.push_back(pool.submit(request(std::to_string(i))));
+  for (int i = 0; i < count; ++i) builds.push_back(pool.submit(request_named(std::to_string(i))));
   return builds;
 }
 
@@ -129,8 +129,8 @@ TEST(CompilePoolTest, EqualRequestsInFlightAreCompiledOnce) {
   const auto gate = std::make_shared<Gate>();
   const auto compiler = gated(gate);
   CompilePool pool(compiler, {.threads = 2});
-  const auto first = pool.submit(request("slow"));
-  const auto second = pool.submit(request("slow"));
+  const auto first = pool.submit(request_named("slow"));
+  const auto second = pool.submit(request_named("slow"));
   gate->open();
   ASSERT_TRUE(first.get());
   EXPECT_EQ(*first.get(), *second.get());
@@ -144,7 +144,7 @@ TEST(CompilePoolTest, AFailedCompileIsItsErrorAndIsNotKept) {
       });
   CompilePool pool(compiler, {.threads = 1});
   for (int i = 0; i < 2; ++i) {
-    const CompileResult result = pool.submit(request("bad")).get();
+    const CompileResult result = pool.submit(request_named("bad")).get();
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, ErrorCode::compile);
     EXPECT_EQ(result.error().message, "line 3: nonsense");
@@ -158,7 +158,7 @@ TEST(CompilePoolTest, AnExceptionBecomesAnError) {
         throw std::runtime_error("out of luck");
       });
   CompilePool pool(compiler, {.threads = 1});
-  const CompileResult result = pool.submit(request("thrower")).get();
+  const CompileResult result = pool.submit(request_named("thrower")).get();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::internal);
   EXPECT_EQ(result.error().message, "thrower.cu: out of luck");
@@ -168,17 +168,17 @@ TEST(CompilePoolTest, PastItsDeadlineACompileIsAbandonedAndItsSlotReplaced) {
   const auto gate = std::make_shared<Gate>();
   const auto compiler = gated(gate);
   CompilePool pool(compiler, {.threads = 1, .deadline = 2000ms});
-  const CompileResult slow = pool.submit(request("slow")).get();
+  const CompileResult slow = pool.submit(request_named("slow")).get();
   ASSERT_FALSE(slow);
   EXPECT_EQ(slow.error().code, ErrorCode::timed_out);
   EXPECT_NE(slow.error().message.find("slow.cu"), std::string::npos);
   EXPECT_NE(slow.error().message.find("2000 ms"), std::string::npos);
 
-  EXPECT_TRUE(pool.submit(request("quick")).get());
+  EXPECT_TRUE(pool.submit(request_named("quick")).get());
   EXPECT_EQ(compiler->running, 1);
   gate->open();
   EXPECT_TRUE(eventually([&] { return compiler->running == 0; }));
-  EXPECT_TRUE(pool.submit(request("later")).get());
+  EXPECT_TRUE(pool.submit(request_named("later")).get());
 }
 
 TEST(CompilePoolTest, TheDeadlineCountsFromTheStartOfTheCompile) {
@@ -198,18 +198,18 @@ TEST(CompilePoolTest, AtMostTwoAbandonedCompilesAreReplaced) {
   const auto compiler = gated(gate);
   CompilePool pool(compiler, {.threads = 1, .deadline = 50ms});
   for (const char* name : {"slow 1", "slow 2", "slow 3"}) {
-    EXPECT_EQ(pool.submit(request(name)).get().error().code, ErrorCode::timed_out);
+    EXPECT_EQ(pool.submit(request_named(name)).get().error().code, ErrorCode::timed_out);
   }
   // Three threads hang, and no fourth is made: requests are refused rather than kept waiting.
   EXPECT_EQ(compiler->running, 3);
-  const CompileResult refused = pool.submit(request("quick")).get();
+  const CompileResult refused = pool.submit(request_named("quick")).get();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::timed_out);
   EXPECT_EQ(compiler->calls, 3);
 
   gate->open();
   EXPECT_TRUE(eventually([&] { return compiler->running == 0; }));
-  EXPECT_TRUE(eventually([&] { return pool.submit(request("quick")).get().has_value(); }));
+  EXPECT_TRUE(eventually([&] { return pool.submit(request_named("quick")).get().has_value(); }));
 }
 
 TEST(CompilePoolTest, ClosingDropsWhatHasNotStartedAndWaitsForWhatHas) {
@@ -219,9 +219,9 @@ TEST(CompilePoolTest, ClosingDropsWhatHasNotStartedAndWaitsForWhatHas) {
   Build waiting;
   {
     CompilePool pool(compiler, {.threads = 1});
-    started = pool.submit(request("slow"));
+    started = pool.submit(request_named("slow"));
     ASSERT_TRUE(eventually([&] { return compiler->running == 1; }));
-    waiting = pool.submit(request("quick"));
+    waiting = pool.submit(request_named("quick"));
     std::thread([gate] {
       std::this_thread::sleep_for(50ms);
       gate->open();
@@ -238,8 +238,8 @@ TEST(CompilePoolTest, ClosingDoesNotWaitForAnAbandonedCompile) {
   const auto compiler = gated(gate);
   {
     CompilePool pool(compiler, {.threads = 1, .deadline = 20ms});
-    EXPECT_FALSE(pool.submit(request("slow 1")).get());
-    pool.submit(request("slow 2"));  // started, and past its deadline only while closing
+    EXPECT_FALSE(pool.submit(request_named("slow 1")).get());
+    pool.submit(request_named("slow 2"));  // started, and past its deadline only while closing
   }
   const int left = compiler->running;
   EXPECT_GE(left, 1);
@@ -275,14 +275,14 @@ TEST(CompilePoolTest, WhatTheCacheKeepsIsNotCompiledAgain) {
   Build first;
   {
     CompilePool pool(compiler, {.threads = 1}, cache);
-    first = pool.submit(request("a"));
+    first = pool.submit(request_named("a"));
     EXPECT_FALSE(first.stored);
     ASSERT_TRUE(first.get());
     EXPECT_EQ(pool.compiled(), 1);
-    EXPECT_EQ(first.digest, *pool.digest(request("a")));
+    EXPECT_EQ(first.digest, *pool.digest(request_named("a")));
   }
   CompilePool pool(compiler, {.threads = 1}, cache);
-  const Build second = pool.submit(request("a"));
+  const Build second = pool.submit(request_named("a"));
   EXPECT_TRUE(second.stored);
   EXPECT_TRUE(second.ended());
   EXPECT_EQ(second.digest, first.digest);
@@ -295,7 +295,7 @@ TEST(CompilePoolTest, WithoutACompilerThereIsNoDigestAndNoKernel) {
   const auto compiler = std::make_shared<FakeCompiler>(kernel_of);
   compiler->missing = true;
   CompilePool pool(compiler, {.threads = 1});
-  const Build build = pool.submit(request("a"));
+  const Build build = pool.submit(request_named("a"));
   EXPECT_EQ(build.digest, "");
   EXPECT_EQ(build.get().error().code, ErrorCode::unavailable);
 }
@@ -310,7 +310,7 @@ TEST(CompilePoolTest, ManyThreadsMaySubmit) {
     threads.emplace_back([&] {
       for (int i = 0; i < 200; ++i) {
         const std::string source = std::to_string(i % 10);
-        const CompileResult result = pool.submit(request(source)).get();
+        const CompileResult result = pool.submit(request_named(source)).get();
         if (result && (*result)->bits == source) ++good;
       }
     });

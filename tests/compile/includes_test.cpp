@@ -16,7 +16,7 @@ std::string found_in(std::string_view text) {
   return all;
 }
 
-CompileRequest request(std::string source) {
+CompileRequest request_with(std::string source) {
   CompileRequest request;
   request.name = "matmul/mine/kernel.cu";
   request.source = std::move(source);
@@ -61,7 +61,7 @@ TEST(IncludesTest, WhoAsksForAHeaderIsFoundToo) {
 }
 
 TEST(IncludesTest, WhatTheRequestOffersIsNotForeign) {
-  CompileRequest offering = request("#include <kernwright/a.cuh>\n#include <cuda_fp16.h>\n");
+  CompileRequest offering = request_with("#include <kernwright/a.cuh>\n#include <cuda_fp16.h>\n");
   offering.headers = {{"kernwright/a.cuh", "#include \"b.h\"\n#include <kernwright/a.cuh>\n"},
                       {"kernwright/unused.cuh", "#include \"/etc/passwd\"\n"}};
   const auto foreign = foreign_includes(offering);
@@ -73,7 +73,7 @@ TEST(IncludesTest, WhatTheRequestOffersIsNotForeign) {
 
 TEST(IncludesTest, AbsolutePathsAndNamesOfMacrosAreRefused) {
   const auto refusal = [](std::string source) {
-    const auto foreign = foreign_includes(request(std::move(source)));
+    const auto foreign = foreign_includes(request_with(std::move(source)));
     EXPECT_FALSE(foreign);
     if (foreign) return std::string();
     EXPECT_EQ(foreign.error().code, ErrorCode::compile);
@@ -93,14 +93,15 @@ TEST(IncludesTest, AbsolutePathsAndNamesOfMacrosAreRefused) {
 
 TEST(IncludesTest, APastedQuestionIsRefused) {
   const std::string pasting = "#define P(a, b) a##b\n#if P(__has_, include)(\"/etc/passwd\")\n";
-  const auto foreign = foreign_includes(request(pasting));
+  const auto foreign = foreign_includes(request_with(pasting));
   ASSERT_FALSE(foreign);
   EXPECT_NE(foreign.error().message.find("pastes __has_include"), std::string::npos);
   EXPECT_FALSE(foreign_includes(
-      request("#define P(a, b) a##b\n#if P(__has_, /*\n*/ include)(\"/etc/passwd\")\n")));
-  EXPECT_TRUE(foreign_includes(request("#define P(a, b) a##b\n#include <x.h>\nint P(_, x);\n")));
+      request_with("#define P(a, b) a##b\n#if P(__has_, /*\n*/ include)(\"/etc/passwd\")\n")));
   EXPECT_TRUE(
-      foreign_includes(request("#define P(a, b) a##b\nint _, h, a, s, i, n, c, l, u, d, e;\n")))
+      foreign_includes(request_with("#define P(a, b) a##b\n#include <x.h>\nint P(_, x);\n")));
+  EXPECT_TRUE(foreign_includes(
+      request_with("#define P(a, b) a##b\nint _, h, a, s, i, n, c, l, u, d, e;\n")))
       << "what is in no directive is in no condition";
 }
 

@@ -28,10 +28,10 @@ std::vector<unsigned int> geometry(const Config& c) {
 }
 
 /// A kernel's handle is the address of its entry in `FakeDriver::kernels`.
-using KernelEntry = std::pair<const std::string, std::vector<std::size_t>>;
+using ScriptedKernel = std::pair<const std::string, std::vector<std::size_t>>;
 
 FakeDriver::Launch make_launch(const void* kernel, void** arguments) {
-  const auto& [name, sizes] = *static_cast<const KernelEntry*>(kernel);
+  const auto& [name, sizes] = *static_cast<const ScriptedKernel*>(kernel);
   FakeDriver::Launch launch;
   launch.kernel = name;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -326,7 +326,7 @@ FakeDriver::FakeDriver() {
   api_.kernel_get_param_info = [](CUkernel kernel, std::size_t index, std::size_t*,
                                   std::size_t* bytes) {
     if (!driver->current) return CUDA_ERROR_INVALID_CONTEXT;  // as driver 580 does
-    const auto& sizes = reinterpret_cast<const KernelEntry*>(kernel)->second;
+    const auto& sizes = reinterpret_cast<const ScriptedKernel*>(kernel)->second;
     if (index >= sizes.size()) return CUDA_ERROR_INVALID_VALUE;
     return *bytes = sizes[index], CUDA_SUCCESS;
   };

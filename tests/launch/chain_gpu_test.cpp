@@ -4,8 +4,8 @@
 namespace kernwright {
 namespace {
 
-constexpr unsigned int kBlocks = 37;
-constexpr int kEarly = 77;
+constexpr unsigned int kLateBlocks = 37;
+constexpr int kEarlyValue = 77;
 
 class ChainGpuTest : public ContextGpuTest {
  protected:
@@ -14,7 +14,7 @@ class ChainGpuTest : public ContextGpuTest {
     ExecutionPlan plan;
     plan.tensors = {tensor("counter", TensorRole::inout, DType::int32, {1})};
     plan.launches = {
-        launch("late_count", {kBlocks, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::tensor, 0)})};
+        launch("late_count", {kLateBlocks, 1, 1}, {32, 1, 1}, {refer(ArgumentKind::tensor, 0)})};
     plan.launches[0].waits = hopper();
     return kernel_of(plan, kGpuKernels);
   }
@@ -30,8 +30,9 @@ class ChainGpuTest : public ContextGpuTest {
   std::shared_ptr<LoadedKernel> note_early() {
     ExecutionPlan plan;
     plan.tensors = {tensor("out", TensorRole::out, DType::int32, {1})};
-    plan.launches = {launch("note_early", {1, 1, 1}, {32, 1, 1},
-                            {refer(ArgumentKind::tensor, 0), number(ArgumentKind::early, kEarly)})};
+    plan.launches = {
+        launch("note_early", {1, 1, 1}, {32, 1, 1},
+               {refer(ArgumentKind::tensor, 0), number(ArgumentKind::early, kEarlyValue)})};
     plan.launches[0].waits = hopper();
     return kernel_of(plan, kGpuKernels);
   }
@@ -69,14 +70,14 @@ TEST_F(ChainGpuTest, EveryPathRunsTheKernelsInOrder) {
       }
       launches += 4;
       wait(stream_.get());
-      EXPECT_EQ(read(out), launches * 3 * static_cast<int>(kBlocks)) << to_string(path);
+      EXPECT_EQ(read(out), launches * 3 * static_cast<int>(kLateBlocks)) << to_string(path);
     }
   }
   const DevicePointer other = zero();
   ASSERT_TRUE(chain->rebind({reinterpret_cast<void*>(other), reinterpret_cast<void*>(out)}));
   ASSERT_TRUE(chain->launch(stream_.get()));
   wait(stream_.get());
-  EXPECT_EQ(read(out), 3 * static_cast<int>(kBlocks));
+  EXPECT_EQ(read(out), 3 * static_cast<int>(kLateBlocks));
 }
 
 TEST_F(ChainGpuTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
@@ -95,7 +96,7 @@ TEST_F(ChainGpuTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
     const bool programmatic =
         path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
     EXPECT_EQ(read(first), 0) << to_string(path) << ": nothing is ahead";
-    EXPECT_EQ(read(second), programmatic ? kEarly : 0) << to_string(path);
+    EXPECT_EQ(read(second), programmatic ? kEarlyValue : 0) << to_string(path);
   }
 }
 
@@ -115,7 +116,7 @@ TEST_F(ChainGpuTest, IsCapturedWithItsProgrammaticEdges) {
     const GraphHandle owned(*api_, graph);
     replay(graph, 5);
     launches += 5;
-    EXPECT_EQ(read(out), launches * 3 * static_cast<int>(kBlocks)) << to_string(path);
+    EXPECT_EQ(read(out), launches * 3 * static_cast<int>(kLateBlocks)) << to_string(path);
   }
 }
 

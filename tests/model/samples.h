@@ -113,4 +113,11 @@ inline Problem scale_problem(std::int64_t m, std::int64_t n, std::string dtype =
 
 inline DeviceProfile h200() { return find_profile("h200").value(); }
 
+/// A text of a sample, what takes its place, and how that is refused.
+struct Refused {
+  const char* from;
+  const char* to;
+  const char* message;
+};
+
 }  // namespace kernwright

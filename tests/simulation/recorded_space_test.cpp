@@ -12,7 +12,7 @@
 namespace kernwright {
 namespace {
 
-constexpr const char* kHeader =
+constexpr const char* kFirstLine =
     R"({"space": "s", "device": "d", "kernel": "k", "problem_size": [4, 5], )"
     R"("parameters": ["A", "B"], "values": {"A": [1, 2], "B": ["x", "y"]}, "unit": "ms", "more": 1})";
 
@@ -23,7 +23,7 @@ class RecordedSpaceTest : public ::testing::Test {
     return folder_ / name;
   }
   Result<RecordedSpace> read(const std::string& lines) const {
-    return read_recorded_space(write(concat(kHeader, "\n", lines)));
+    return read_recorded_space(write(concat(kFirstLine, "\n", lines)));
   }
   std::string defect(const std::string& lines) const {
     const auto space = read(lines);
@@ -94,7 +94,8 @@ TEST_F(RecordedSpaceTest, ReadsSpacesOfSeveralTemplates) {
 }
 
 TEST_F(RecordedSpaceTest, ReadsGzipWhateverTheName) {
-  const std::string text = concat(kHeader, "\n", R"({"c": [1, "x"], "ok": true, "t": [1]})", "\n");
+  const std::string text =
+      concat(kFirstLine, "\n", R"({"c": [1, "x"], "ok": true, "t": [1]})", "\n");
   const std::filesystem::path path = folder_ / "z.jsonl.gz";
   const gzFile file = gzopen(path.c_str(), "wb");
   ASSERT_NE(file, nullptr);
@@ -112,8 +113,8 @@ TEST_F(RecordedSpaceTest, ReadsAFolderByName) {
   EXPECT_EQ(read_recorded_spaces(folder_).error().code, ErrorCode::not_found);
   EXPECT_EQ(read_recorded_space(folder_ / "none.jsonl").error().code, ErrorCode::not_found);
   const std::string line = R"({"c": [1, "x"], "ok": true, "t": [1]})";
-  write(concat(kHeader, "\n", line), "b.jsonl");
-  write(concat(kHeader, "\n", line), "a.jsonl");
+  write(concat(kFirstLine, "\n", line), "b.jsonl");
+  write(concat(kFirstLine, "\n", line), "a.jsonl");
   write("neither", "README.md");
   EXPECT_EQ(read_recorded_spaces(folder_)->size(), 2U);
   write("{", "c.jsonl");

@@ -21,8 +21,6 @@ constexpr int kBusyPercent = 3;
 constexpr double kStolenShare = 0.05;
 constexpr double kViolationShare = 0.01;
 constexpr double kInterruptedShare = 0.05;
-/// The share of the usual clock that counts as full. It leaves room for a few steps of 15 MHz.
-constexpr double kFullClock = 0.97;
 
 std::string number(double value) { return significant(value, 3); }
 std::string percent(double share) { return number(share * 100) + " %"; }

@@ -20,13 +20,12 @@ constexpr int kLaunches = 256;  // less than a stream's queue holds, so the host
 constexpr int kBlock = 9;
 constexpr int kMinBlocks = 4;  // together longer than the time slices of contexts
 constexpr int kMaxBlocks = 16;
-constexpr double kSteady = 0.02;
+constexpr double kSteadyBlock = 0.02;
 constexpr double kInterrupted = 1.5;  // times the median of the block
 constexpr int kStreamRuns = 9;
-constexpr double kFullClock = 0.97;    // share of the usual clock
 constexpr double kRecoveryUs = 0.5e6;  // for a clock that was held down by the power limit
 
-double median(std::vector<double> values) {
+double upper_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -86,10 +85,10 @@ Result<LaunchProbe::Block> LaunchProbe::block(Device::TimedUnits& units) {
     times.push_back(sample.us);
     clocks.push_back(sample.sm_mhz);
   }
-  const double us = median(times);
+  const double us = upper_median(times);
   const auto interrupted = std::count_if(times.begin(), times.end(),
                                          [us](double time) { return time > kInterrupted * us; });
-  return Block{us, static_cast<double>(interrupted), median(clocks)};
+  return Block{us, static_cast<double>(interrupted), upper_median(clocks)};
 }
 
 Result<void> LaunchProbe::recover(double usual_sm_mhz) {
@@ -106,7 +105,7 @@ Result<LaunchProbe::Steady> LaunchProbe::steady(Device::TimedUnits& units) {
   double interrupted = 0;
   for (int i = 0; i < kMaxBlocks; ++i) {
     KW_ASSIGN(auto now, block(units));
-    const bool steady = std::abs(now.us - result.us) <= kSteady * now.us;
+    const bool steady = std::abs(now.us - result.us) <= kSteadyBlock * now.us;
     interrupted += now.interrupted;
     result = {now.us, interrupted / (kBlock * (i + 1)), now.sm_mhz};
     if (steady && i + 1 >= kMinBlocks) break;

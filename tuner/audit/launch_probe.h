@@ -13,6 +13,9 @@
 
 namespace kernwright {
 
+/// The share of the usual clock that counts as full. It leaves room for a few steps of 15 MHz.
+inline constexpr double kFullClock = 0.97;
+
 /// The times of launches without work, in microseconds; 0 where not known. Tools that hook launches
 /// make them longer. Other processes on the GPU, with which we share time slices, interrupt some
 /// graphs.

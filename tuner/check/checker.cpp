@@ -11,6 +11,7 @@
 #include "compile/render.h"
 #include "support/text.h"
 #include "support/try.h"
+#include "tuner/data/alignment.h"
 #include "tuner/data/element.h"
 
 namespace kernwright {
@@ -21,7 +22,6 @@ constexpr double kErrorFactor = 8;
 constexpr double kIntermediateFactor = 2;
 /// The largest product of two elements of {-3..3}.
 constexpr double kLargestProduct = 9;
-constexpr std::int64_t kAlignment = 256;
 
 /// The unit of rounding of the accumulation. With 16-bit and 8-bit inputs the adders of tensor
 /// cores truncate, which loses two bits compared with fp32 arithmetic.
@@ -241,7 +241,7 @@ std::int64_t Checker::place_outputs(const BufferSets& sets) {
     const auto next = [&](DType dtype) {
       const std::int64_t size = shapes_[i].elements() * byte_size(dtype);
       const auto place = static_cast<DevicePointer>(bytes);
-      bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+      bytes += aligned(size);
       return place;
     };
     const DType dtype = reference_dtype(shapes_[i].dtype);

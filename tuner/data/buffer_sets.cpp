@@ -6,11 +6,11 @@
 #include "support/random.h"
 #include "support/text.h"
 #include "support/try.h"
+#include "tuner/data/alignment.h"
 
 namespace kernwright {
 namespace {
 
-constexpr std::int64_t kAlignment = 256;
 /// The limit of sets; more would make a rotation longer than a sample should be.
 constexpr std::int64_t kMaxSets = 512;
 /// The share of memory for buffer sets. The reference, workspaces and other processes need the
@@ -27,10 +27,6 @@ constexpr std::uint64_t kNanStream = std::uint64_t{2} << 32;
 constexpr std::int64_t kMaxNan = 64;     // in a tensor
 constexpr std::int64_t kRowsPerNan = 4;  // at least
 constexpr std::int64_t kColumnsPerNan = 64;
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 /// Whether the tensor may have NaN in the NaN set. With a draw of its own that is not continuous
 /// its values have a meaning.

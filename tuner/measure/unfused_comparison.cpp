@@ -8,6 +8,7 @@
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/check/checker.h"
+#include "tuner/data/alignment.h"
 #include "tuner/data/buffer_sets.h"
 #include "tuner/data/element.h"
 #include "tuner/data/probe_kernels.h"
@@ -18,17 +19,12 @@ namespace {
 
 constexpr int kRounds = 31;
 constexpr double kSampleUs = 1500;
-constexpr std::int64_t kAlignment = 256;
 constexpr std::uint8_t kNotANumber = 0xFF;
 /// The error from one rounding in between, in units of the magnitude. An activation multiplies an
 /// error of its argument by at most 3 (gelu_tanh far below 0), and its result is rounded once more.
 constexpr double kRoundingsInBetween = 4;
 /// A bound for factors of a value in between, which are drawn from a normal distribution up to 5.8.
 constexpr double kLargestFactor = 6;
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 /// Both sides on one device, with their programs loaded and their arguments placed.
 class Arena {

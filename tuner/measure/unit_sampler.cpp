@@ -10,8 +10,8 @@ namespace {
 
 /// Launches of the first, rough timing that the length of a sample is derived from.
 constexpr int kProbeUnits = 4;
-/// The probe kernel that fills idle time, bound by the SMs: about 0.1 ms.
-constexpr double kFillerSeconds = 1e-4;
+/// What the probe kernel takes that fills idle time, bound by the SMs.
+constexpr double kProbeSeconds = 1e-4;
 /// The time that the host needs to build a graph: a constant, and for each unit. It is estimated
 /// low, because a sample has to wait for the filler.
 constexpr double kGraphSeconds = 2e-4;
@@ -29,7 +29,7 @@ UnitSampler::UnitSampler(Device& device, DataOps& data_ops, const BufferSets& se
       flushes_(l2 != L2State::warm && !sets.passes_l2()) {}
 
 void UnitSampler::fill(double seconds) {
-  const int launches = static_cast<int>(seconds / kFillerSeconds);
+  const int launches = static_cast<int>(seconds / kProbeSeconds);
   for (int i = 0; i < launches; ++i) {
     if (!device_.enqueue(*probes_.sm(), {})) return;
   }

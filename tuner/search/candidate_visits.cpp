@@ -17,7 +17,7 @@ namespace {
 /// The first sample of a candidate this many times slower than the best ends its visit.
 constexpr double kHopeless = 2;
 /// A candidate that became this much faster than it was is checked again.
-constexpr double kSuspicious = 0.9;
+constexpr double kTooFast = 0.9;
 constexpr std::size_t kToppedUp = 8;    ///< the best so far, which fill idle time
 constexpr std::size_t kTopUpOrder = 3;  ///< candidates per call, so that no compile waits for long
 /// Spilling code is rarely the best: not where so many without are faster than the model expects
@@ -136,7 +136,7 @@ Result<void> CandidateVisits::add_sample(Survivor& survivor, const Runner::Sampl
   Runner::Step step = sampled.step;
   if (step.outcome == Outcome::ok) {
     const double us = sampled.sample.us * std::exp(-screening_.drift());
-    if (us < kSuspicious * survivor.score_us) {
+    if (us < kTooFast * survivor.score_us) {
       KW_ASSIGN(auto checked, input_.runner.check(survivor.id, Runner::CheckDepth::screening));
       step = checked.step;
     }

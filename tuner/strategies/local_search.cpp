@@ -13,7 +13,7 @@ constexpr int kFruitless = 4;  ///< descents without gain before a new chain
 /// Descents that one call may end over candidates known already.
 constexpr int kDescents = 8;
 /// Draws of a chain's start before it is left to others.
-constexpr int kDraws = 64;
+constexpr int kStartDraws = 64;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ std::optional<std::size_t> LocalSearch::begin_descent() {
   if (home_) {
     start = neighbourhood_.perturb(*home_, kPerturbed, draws_);
   } else {
-    for (int draw = 0; draw < kDraws && start == board_.size(); ++draw) {
+    for (int draw = 0; draw < kStartDraws && start == board_.size(); ++draw) {
       const std::size_t drawn = draws_.below(board_.size());
       if (!board_.taken(drawn)) start = drawn;
     }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kHashSeed = 0x6e65696768626f72U;
 /// Draws of a perturbation before it gives up finding a valid one.
-constexpr int kDraws = 200;
+constexpr int kAttempts = 200;
 
 }  // namespace
 
@@ -82,7 +82,7 @@ std::size_t Neighbourhood::perturb(std::size_t candidate, int parameters,
                                    RandomDraws& draws) const {
   const Template& own = templates_[template_[candidate]];
   if (own.values.empty()) return candidate;
-  for (int attempt = 0; attempt < kDraws; ++attempt) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
     std::uint64_t hash = hash_[candidate];
     std::vector<std::size_t> changed;
     for (int k = 0; k < parameters; ++k) {

@@ -18,7 +18,7 @@ constexpr int kPerTemplate = 4;
 /// different code; the model knows little of run-time parameters.
 constexpr double kGroupPenalty = 0.02;
 /// A group whose best measured time is this much above the best of all is left for the end.
-constexpr double kHopeless = 1.15;
+constexpr double kTooSlow = 1.15;
 
 /// Candidates in the order of their predicted times, corrected by what was measured: groups that
 /// failed or came out slow are put off, never left out.
@@ -72,7 +72,7 @@ class Ranked final : public SearchStrategy {
   /// Of the group that came out fastest so far.
   std::optional<std::size_t> propose_compiled() override {
     auto best = queue_.end();
-    double best_us = kHopeless * best_us_;
+    double best_us = kTooSlow * best_us_;
     for (auto it = queue_.begin(); it != queue_.end(); ++it) {
       if (const double us = measured_us(*it); us < best_us) {
         best = it;
@@ -93,7 +93,7 @@ class Ranked final : public SearchStrategy {
   }
   bool hopeless(std::size_t candidate) const {
     return best_of_group_.contains(space_.group_of[candidate]) &&
-           measured_us(candidate) > kHopeless * best_us_;
+           measured_us(candidate) > kTooSlow * best_us_;
   }
 
   const SearchSpace& space_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cache/stores/artifact_store.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/worker/remote_compiler.h"
@@ -14,10 +15,6 @@ namespace kernwright {
 namespace {
 
 using namespace detail;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// The length of one piece of filler work. A request may have to wait for it.
 constexpr double kFillerSeconds = 1e-4;

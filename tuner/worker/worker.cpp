@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cache/stores/artifact_store.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
 #include "tuner/audit/audit.h"
@@ -18,10 +19,6 @@ constexpr double kKillSeconds = 10;
 /// The number of compiles that are kept for the next process: those of the tuner's own kernels and
 /// of a few problems.
 constexpr std::size_t kMaxCompiled = 64;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// How a process ended, with the end of its stderr.
 std::string text_of(const ExitStatus& status, const Subprocess& process) {

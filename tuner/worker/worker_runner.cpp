@@ -20,7 +20,7 @@ namespace {
 using namespace detail;
 
 /// A deadline is this many times the expected time of the candidate.
-constexpr double kPatience = 20;
+constexpr double kPatienceFactor = 20;
 /// Units of work for deadlines: those of a check (poisoned runs, exact test and repeats), and those
 /// of building the graphs of a sample.
 constexpr double kScreeningUnits = 32;
@@ -77,7 +77,7 @@ class WorkerRunner final : public Runner {
   bool is_prepared(const Live& live) const { return problem_.is_open() && live.epoch == epoch(); }
   double floor_seconds() const { return worker_.options().floor_seconds; }
   double patience(const Live& live, double units) const {
-    return std::max(floor_seconds(), kPatience * units * live.us * 1e-6);
+    return std::max(floor_seconds(), kPatienceFactor * units * live.us * 1e-6);
   }
 
   /// Replaces the process after a failure of `live`, or, if that is null, of the runner itself.
@@ -245,7 +245,7 @@ Result<WorkerRunner::Round> WorkerRunner::sample_round(std::span<const Id> order
   SampleRequest request;
   for (const Id id : order) request.order.push_back(id < 0 ? id : live_.at(id).there);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const double usual = kPatience * 3 * problem_.sample_seconds();
+    const double usual = kPatienceFactor * 3 * problem_.sample_seconds();
     const double seconds =
         order[i] < 0 ? floor_seconds() + usual : usual + patience(live_.at(order[i]), kSampleUnits);
     Worker::Answer answer = i == 0 ? worker_.ask(request, seconds) : worker_.next(seconds);

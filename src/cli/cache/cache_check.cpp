@@ -21,9 +21,9 @@ namespace kernwright::cli {
 namespace {
 
 /// The defects that were found, by file.
-class Defects {
+class CacheDefects {
  public:
-  explicit Defects(bool json) : json_(json) {}
+  explicit CacheDefects(bool json) : json_(json) {}
 
   void note(const std::filesystem::path& path, std::string_view what) {
     rows_.push_back({{"path", path.string()}, {"defect", what}});
@@ -42,7 +42,7 @@ std::vector<FilesBelow::Unread> unread_artifacts(const TieredCache& cache) {
 }
 
 /// Checks the bundle that is in use and gives its folder; empty where there is none.
-std::filesystem::path check_bundle(const std::filesystem::path& root, Defects& defects) {
+std::filesystem::path check_bundle(const std::filesystem::path& root, CacheDefects& defects) {
   std::filesystem::path bundle = installed_bundle(root);
   if (!bundle.empty()) {
     for (const BundleDefect& defect : bundle_defects(bundle))
@@ -135,7 +135,7 @@ Status list_cache(const CacheFlags& flags) {
 
 Status verify_cache(const CacheFlags& flags) {
   const TieredCache cache(flags.root());
-  Defects defects(flags.json);
+  CacheDefects defects(flags.json);
   Recompiler recompiler(flags);
   int records = 0;
   int recompiled = 0;

@@ -67,12 +67,6 @@ TEST(ManifestTest, SpecificTargetsCarryTheSuffix) {
   EXPECT_FALSE(scale_template(operation).runs_on(100));
 }
 
-struct Refused {
-  const char* from;
-  const char* to;
-  const char* message;
-};
-
 class ManifestErrorTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(ManifestErrorTest, NamesFileLineAndField) {

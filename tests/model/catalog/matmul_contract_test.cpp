@@ -18,6 +18,8 @@
 namespace kernwright {
 namespace {
 
+using Sizes = std::vector<std::int64_t>;
+
 BoundProblem bound(std::string_view text) {
   return catalog().bind(Problem::parse(text).value()).value();
 }
@@ -73,7 +75,6 @@ TEST(MatmulContractTest, AMatmulMayBeOneOfABatchWithinWiderMatrices) {
 
   const Problem problem = *Problem::parse(apart);
   const auto shapes = matmul.tensor_shapes(problem).value();
-  using Sizes = std::vector<std::int64_t>;
   ASSERT_EQ(shapes.size(), 3U);
   EXPECT_EQ(shapes[0].extent, (Sizes{6, 7}));
   EXPECT_EQ(shapes[0].bytes(), 2 * (5 * 8 + 7));
@@ -114,7 +115,6 @@ TEST(MatmulContractTest, AMatmulMayBeSplitIntoQKAndV) {
   }
 
   const auto problem = *Problem::parse(concat(grouped, " bias=column"));
-  using Sizes = std::vector<std::int64_t>;
   const auto shapes = matmul.tensor_shapes(problem).value();
   ASSERT_EQ(shapes.size(), 6U);
   EXPECT_EQ(shapes[1].extent, (Sizes{13, 7}));

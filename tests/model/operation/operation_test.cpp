@@ -613,12 +613,6 @@ TEST(OperationTest, SizesThatOverflowAreRefused) {
             "scale: tensor a: 4611686018427387902 * 4 bytes overflow 64 bits");
 }
 
-struct Refused {
-  const char* from;
-  const char* to;
-  const char* message;
-};
-
 class OperationErrorTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(OperationErrorTest, NamesFileLineAndField) {

@@ -10,11 +10,11 @@
 namespace kernwright {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
-
 /// An auditor over facts that the test decides, on a fake device.
 class AuditorTest : public ::testing::Test {
  protected:
+  static constexpr std::int64_t kMiB = 1 << 20;
+
   AuditorTest() {
     facts_.processes.emplace();
     facts_.memory_used_bytes = 0;

@@ -8,18 +8,12 @@
 
 #include "bench/simulation/random_stream.h"
 #include "support/random.h"
+#include "tests/tuner/finals/around.h"
 
 namespace kernwright {
 namespace {
 
 using Place = Standing::Place;
-
-std::vector<double> around(double us, double noise, int phase) {
-  std::vector<double> samples;
-  samples.reserve(31);
-  for (int i = 0; i < 31; ++i) samples.push_back(us * (1 + noise * std::sin(2.399 * i + phase)));
-  return samples;
-}
 
 std::vector<double> normal(double us, double sigma, std::uint64_t seed, int count = 64) {
   RandomStream random(seed);

@@ -4,16 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "bench/simulation/random_stream.h"
+#include "tests/tuner/finals/around.h"
 
 namespace kernwright {
 namespace {
-
-std::vector<double> around(double us, double noise, int phase) {
-  std::vector<double> samples;
-  samples.reserve(31);
-  for (int i = 0; i < 31; ++i) samples.push_back(us * (1 + noise * std::sin(2.399 * i + phase)));
-  return samples;
-}
 
 Slowdown slowdown_of(std::span<const double> samples, std::span<const double> leader) {
   return paired_interval(log_times(samples), log_times(leader)).slowdown;

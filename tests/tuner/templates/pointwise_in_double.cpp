@@ -9,7 +9,7 @@ namespace kernwright {
 namespace {
 
 /// An activation's value and magnitude.
-std::pair<double, double> activate(std::string_view activation, double x) {
+std::pair<double, double> activated(std::string_view activation, double x) {
   if (activation == "none") return {x, std::fabs(x)};
   if (activation == "relu") return {std::max(x, 0.0), std::max(x, 0.0)};
   if (activation == "relu_squared") return {std::max(x, 0.0) * x, std::max(x, 0.0) * x};
@@ -41,8 +41,8 @@ Outputs gated_activation_in_double(const Arrays& in, const Dims& d, const Proble
       const std::size_t i = r * d.at("columns") + c;
       const std::size_t packed = 2 * r * d.at("columns") + c;
       const bool is_packed = in.contains("x");
-      const auto [y, terms] = activate(given.empty() ? "silu" : given,
-                                       is_packed ? in.at("x")[packed] : in.at("gate")[i]);
+      const auto [y, terms] = activated(given.empty() ? "silu" : given,
+                                        is_packed ? in.at("x")[packed] : in.at("gate")[i]);
       const double up = is_packed ? in.at("x")[packed + d.at("columns")] : in.at("up")[i];
       out["y"].add(saturates ? std::clamp(y * up, -448.0, 448.0) : y * up, terms * std::fabs(up));
     }
@@ -55,7 +55,7 @@ Outputs bias_activation_in_double(const Arrays& in, const Dims& d, const Problem
   Outputs out;
   for (std::size_t i = 0; i < in.at("x").size(); ++i) {
     const double sum = in.at("x")[i] + in.at("bias")[i % d.at("columns")];
-    const auto [y, terms] = activate(given.empty() ? "gelu_tanh" : given, sum);
+    const auto [y, terms] = activated(given.empty() ? "gelu_tanh" : given, sum);
     const double added = in.contains("residual") ? in.at("residual")[i] : 0;
     out["y"].add(y + added, terms + std::fabs(added));
   }
@@ -98,7 +98,7 @@ Outputs elementwise_in_double(const Arrays& in, const Dims& d, const Problem& pr
     if (formula == "a*x+y") {
       out["r"].add(0.75 * x + y, std::fabs(0.75 * x) + std::fabs(0.75 * x + y));
     } else if (formula == "silu(x)*y") {
-      const auto [s, terms] = activate("silu", x);
+      const auto [s, terms] = activated("silu", x);
       out["r"].add(s * y, terms * std::fabs(y) + std::fabs(s * y));
     } else {
       const double z = in.at("z")[i];

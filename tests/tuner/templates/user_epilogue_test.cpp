@@ -113,37 +113,37 @@ class UserEpilogueToolkitTest : public ToolkitWorld {
 
   /// The function in every template and the reference, without a loss of speed.
   void expect_clean() {
-    struct Case {
+    struct Use {
       const char* kernel_template;
       const char* problem;
       const char* instruction;
       Changes changes;
     };
-    for (const Case& one : {
-             Case{"matmul/persistent_wave", "m=4096 n=6144 k=4096 dtype=bf16", "HGMMA", {}},
-             Case{"matmul/persistent_wave",
-                  "m=4000 n=6144 k=4096 dtype=fp16 bias=column activation=silu residual=add",
-                  "HGMMA",
-                  {{"BN", 128}, {"STAGES", 6}}},
-             Case{"matmul/persistent_wave",
-                  "m=4096 n=6144 k=4096 dtype=bf16 gate=stacked activation=silu",
-                  "HGMMA",
-                  {}},
-             Case{"matmul/persistent_wave",
-                  "m=4096 n=6144 k=4096 dtype=fp8_e4m3 out=bf16",
-                  "QGMMA",
-                  {{"BN", 128}, {"STAGES", 6}}},
-             Case{"matmul/persistent_wave",
-                  "m=4096 n=6144 k=4096 dtype=fp32 tf32=allow",
-                  "HGMMA",
-                  {{"OVERLAP", 0}}},
-             Case{"matmul/skinny",
-                  "m=64 n=6144 k=4096 dtype=bf16",
-                  "HGMMA",
-                  {{"BM", 64}, {"STAGES", 3}}},
-             Case{"matmul/direct", "m=5 n=4096 k=4096 dtype=fp16", "HMMA", {}},
-             Case{"matmul/tiled", "m=4096 n=6144 k=4096 dtype=bf16", "HMMA", {}},
-             Case{"matmul/tiled", "m=500 n=640 k=96 dtype=bf16 gate=stacked", "HMMA", {}},
+    for (const Use& one : {
+             Use{"matmul/persistent_wave", "m=4096 n=6144 k=4096 dtype=bf16", "HGMMA", {}},
+             Use{"matmul/persistent_wave",
+                 "m=4000 n=6144 k=4096 dtype=fp16 bias=column activation=silu residual=add",
+                 "HGMMA",
+                 {{"BN", 128}, {"STAGES", 6}}},
+             Use{"matmul/persistent_wave",
+                 "m=4096 n=6144 k=4096 dtype=bf16 gate=stacked activation=silu",
+                 "HGMMA",
+                 {}},
+             Use{"matmul/persistent_wave",
+                 "m=4096 n=6144 k=4096 dtype=fp8_e4m3 out=bf16",
+                 "QGMMA",
+                 {{"BN", 128}, {"STAGES", 6}}},
+             Use{"matmul/persistent_wave",
+                 "m=4096 n=6144 k=4096 dtype=fp32 tf32=allow",
+                 "HGMMA",
+                 {{"OVERLAP", 0}}},
+             Use{"matmul/skinny",
+                 "m=64 n=6144 k=4096 dtype=bf16",
+                 "HGMMA",
+                 {{"BM", 64}, {"STAGES", 3}}},
+             Use{"matmul/direct", "m=5 n=4096 k=4096 dtype=fp16", "HMMA", {}},
+             Use{"matmul/tiled", "m=4096 n=6144 k=4096 dtype=bf16", "HMMA", {}},
+             Use{"matmul/tiled", "m=500 n=640 k=96 dtype=bf16 gate=stacked", "HMMA", {}},
          }) {
       SCOPED_TRACE(concat(one.kernel_template, ' ', one.problem));
       const Candidate with =
