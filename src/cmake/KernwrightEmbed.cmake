@@ -16,5 +16,7 @@ function(kernwright_embed layer name folder)
     DEPENDS ${files} ${list_file} ${PROJECT_SOURCE_DIR}/src/cmake/embed.cmake
     COMMENT "Embedding ${name}"
     VERBATIM)
+  # All such files name their arrays alike.
+  set_source_files_properties(${output} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set_property(GLOBAL APPEND PROPERTY kernwright_${layer}_generated ${output})
 endfunction()
