@@ -26,7 +26,11 @@ tune:
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_cli
 	@$(WITH_TOOLKIT) src/cmake/tune.sh $(BUILD)/bin/kernwright
 
-test: build
+# What tests run: neither the other benches nor what is installed alone.
+test:
+	@$(SETUP)
+	@cmake --preset $(PRESET) --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target tests
 	@$(WITH_TOOLKIT) python3 src/cmake/run_tests.py --preset $(PRESET) --jobs $(JOBS)
 
 # Accepts what the commands print today; doctor's text needs a machine without a GPU.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench.sh and the benches it cannot call: bench_test.py [BIN], the folder of the real ones."""
+"""bench.sh and the benches it cannot call: bench_test.py [PROGRAM...], the real ones."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else None
+PROGRAMS = [pathlib.Path(argument) for argument in sys.argv[1:]]
 
 
 def write_program(path, text):
@@ -50,13 +50,13 @@ class BenchTest(FolderTest):
         self.assertEqual(ran.stdout.splitlines(),
                          ["== breaks", "== works", "fine", "failed: breaks"])
 
-    @unittest.skipUnless(BIN, "no folder of benches")
+    @unittest.skipUnless(PROGRAMS, "no benches are built")
     def test_benches_that_need_arguments_say_so(self):
-        for name in ("cold_start", "finals", "record_landscape", "strategy_regret", "winners"):
-            ran = subprocess.run([BIN / name, "--json", self.folder / "out.json"],
+        for program in PROGRAMS:
+            ran = subprocess.run([program, "--json", self.folder / "out.json"],
                                  stderr=subprocess.PIPE, text=True)
-            self.assertEqual(ran.returncode, 77, name)
-            self.assertTrue(ran.stderr.startswith(f"usage: {name} "), ran.stderr)
+            self.assertEqual(ran.returncode, 77, program)
+            self.assertTrue(ran.stderr.startswith(f"usage: {program.name} "), ran.stderr)
 
 
 class PythonBenchTest(FolderTest):
@@ -91,4 +91,4 @@ class PythonBenchTest(FolderTest):
 
 
 if __name__ == "__main__":
-    sys.exit(unittest.main())
+    sys.exit(unittest.main(argv=sys.argv[:1]))
