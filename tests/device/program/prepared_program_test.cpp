@@ -5,8 +5,8 @@
 #include <string>
 
 #include "model/candidate/candidate.h"
-#include "model/catalog/catalog.h"
 #include "model/candidate/device_profile.h"
+#include "model/catalog/catalog.h"
 
 namespace kernwright {
 namespace {
