@@ -11,7 +11,6 @@
 //              warpgroup exponentiates; without, it does one thing after the other and needs
 //              registers for less
 //   PINGPONG   warpgroups take turns, so that one exponentiates while the other multiplies
-//   OWN_O      the result has a buffer of its own on its way out, else it leaves through q's
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
 //
 // Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
@@ -39,6 +38,34 @@ __device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsign
   __syncwarp();
 }
 
+// Publishes a tile for those who multiply. Run by one thread.
+__device__ __forceinline__ void publish(const WorkPipeline& work, Addresses at, const Tile& tile) {
+  const Sequence& sequence = tile.sequence;
+  const int words[kWorkWords] = {tile.head,     tile.row,        tile.first,
+                                 tile.last,     sequence.number, sequence.queries,
+                                 sequence.keys, sequence.q_first};
+  work.producer_wait();
+#pragma unroll
+  for (int i = 0; i < kWorkWords; ++i) store_number(at.work(work.stage()) + 4 * i, words[i]);
+  mbarrier_arrive(work.full());
+}
+
+// The next tile that was published. Run by whole warps.
+__device__ __forceinline__ Tile take(WorkPipeline& work, Addresses at, const Sequences& of) {
+  work.consumer_wait();
+  const unsigned from = at.work(work.stage());
+  // The compiler does not know by itself that the number is the same in all lanes.
+  const auto load = [&](int i) { return __shfl_sync(~0u, load_number(from + 4 * i), 0); };
+  const int number = load(4);
+  const Tile tile{lengths == lengths_full ? Sequence(number, of.q_len, of.kv_len, 0)
+                                          : Sequence(number, load(5), load(6), load(7)),
+                  load(0), load(1), load(2), load(3)};
+  __syncwarp();
+  work.consumer_release(work.stage());
+  work.advance();
+  return tile;
+}
+
 // Run by one warp.
 __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap& map_k,
                                         const TensorMap& map_v, const Sequences& of, Addresses at,
@@ -46,10 +73,12 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
   const int lane = threadIdx.x % 32;
   TilePipeline keys(at.key_barriers()), values(at.value_barriers());
   QueryPipeline queries(at.query_barriers());
-  NumberPipeline numbers(at.number_barriers());
+  WorkPipeline work(at.work_barriers());
   int number = blockIdx.x;
   while (number < tiles) {
     const Tile tile = tile_at(number, section, of);
+    if (lane == 0) publish(work, at, tile);
+    work.advance();
     const int kv_head = tile.head / (heads / kv_heads);
     if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
     const auto load_keys = [&](int j) {
@@ -64,20 +93,22 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
                                 j * BN, kv_head);
       values.advance();
     };
-    const bool sees = tile.last > tile.first;
-    if (sees) load_keys(tile.last - 1);
-    acquire(queries, kQueryBytes);
-    if (lane < kBoxesD) {
-      const unsigned to = at.q(queries.stage()) + lane * BM * kSwizzleBytes;
-      const int token = tile.sequence.q_first + tile.row, outer = tile.sequence.q_batch;
-      if constexpr (layout == layout_bshd) {
-        tma_load(to, map_q, {lane * kBoxElements, tile.head, token, outer}, queries.full());
-      } else {
-        tma_load(to, map_q, {lane * kBoxElements, token, tile.head, outer}, queries.full());
+    const auto load_queries = [&] {
+      acquire(queries, kQueryBytes);
+      if (lane < kBoxesD) {
+        const unsigned to = at.q(queries.stage()) + lane * BM * kSwizzleBytes;
+        const int token = tile.sequence.q_first + tile.row, outer = tile.sequence.q_batch;
+        if constexpr (layout == layout_bshd) {
+          tma_load(to, map_q, {lane * kBoxElements, tile.head, token, outer}, queries.full());
+        } else {
+          tma_load(to, map_q, {lane * kBoxElements, token, tile.head, outer}, queries.full());
+        }
       }
-    }
-    queries.advance();
-    if (sees) {
+      queries.advance();
+    };
+    if (tile.sees()) {
+      load_keys(tile.last - 1);
+      load_queries();
 #pragma unroll 1
       for (int j = tile.last - 2; j >= tile.first; --j) {
         load_keys(j);
@@ -85,15 +116,9 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
       }
       load_values(tile.first);
     }
-    // The number of the next tile, for those who multiply.
-    if (lane == 0) {
-      numbers.producer_wait();
-      store_number(at.number(numbers.stage()), number);
-      mbarrier_arrive(numbers.full());
-    }
     number = __shfl_sync(~0u, number, 0);
-    numbers.advance();
   }
+  if (lane == 0) publish(work, at, no_tile());
   // The last block leaves the counters at zero for the next launch.
   if (lane == 0 && atomicAdd(counters + 1, 1) == gridDim.x - 1) {
     counters[0] = 0;
@@ -126,36 +151,32 @@ __device__ __forceinline__ void clear_unseen(unsigned values, const Tile& tile, 
   named_barrier_sync(5 + group, 128);
 }
 
-// The warp's 16 rows of the result: rounded, through shared memory, out in vectors of 16 bytes.
+// The warp's 16 rows of the result, rounded. Of 32 columns of a row each of four lanes has a pair
+// in every 8; they exchange pairs, so that a lane has 8 columns, which it stores as 16 bytes.
 __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
-                                             unsigned staged, int row_in_tile, const Tile& tile,
+                                             int row_in_tile, const Tile& tile,
                                              dtype_t* __restrict__ o, int q_tokens, int ldo) {
-  const int lane = threadIdx.x % 32;
-  const auto place = [&](int row, int group) {
-    return staged + (group / 8 * BM + row) * kSwizzleBytes + swizzled_group(row, group % 8);
-  };
+  const int first_column = threadIdx.x % 4 * 8;
 #pragma unroll
-  for (int i = 0; i < kColumns / 16; ++i) {
-    unsigned words[4];
+  for (int half = 0; half < 2; ++half) {
+    const int query = tile.row + row_in_tile + accumulator_row() + half * 8;
+    dtype_t* to = o + query_place(tile.sequence, query, tile.head, q_tokens, ldo, head_dim_v);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float factor = inverse[j % 2];
-      words[j] = pack_pair<dtype_t>(sums[8 * i + 2 * j] * factor, sums[8 * i + 2 * j + 1] * factor);
+    for (int column = 0; column < kColumns; column += 32) {
+      unsigned words[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int i = column / 2 + 4 * j + 2 * half;
+        const bool has = i < kColumns / 2;
+        words[j] =
+            has ? pack_pair<dtype_t>(sums[i] * inverse[half], sums[i + 1] * inverse[half]) : 0;
+      }
+      transpose_of_quad(words);
+      if (query < tile.sequence.queries && column + first_column < head_dim_v) {
+        *reinterpret_cast<uint4*>(to + column + first_column) = {words[0], words[1], words[2],
+                                                                 words[3]};
+      }
     }
-    stmatrix_x4(place(row_in_tile + lane % 16, 2 * i + lane / 16), words[0], words[1], words[2],
-                words[3]);
-  }
-  __syncwarp();
-  constexpr int kGroups = head_dim_v / 8;
-  const int left = tile.sequence.queries - tile.row - row_in_tile;
-#pragma unroll 4
-  for (int i = lane; i < 16 * kGroups; i += 32) {
-    const int row = i / kGroups, group = i % kGroups;
-    if (row >= left) break;
-    dtype_t* to = o + group * 8 +
-                  query_place(tile.sequence, tile.row + row_in_tile + row, tile.head, q_tokens, ldo,
-                              head_dim_v);
-    *reinterpret_cast<float4*>(to) = load_quad(place(row_in_tile + row, group));
   }
   __syncwarp();
 }
@@ -171,7 +192,8 @@ __device__ __forceinline__ void store_plain_rows(const Sums& sums, const Softmax
     if (query >= tile.sequence.queries) return;
     const float factor = of_row(inverse, i);
     PlainRow row(part.largest);
-    row.add(from, of, tile.sequence, query, tile.head, logits, 0, tile.sequence.keys);
+    const Sequence sequence(tile.sequence.number, of);  // with the place of its keys
+    row.add(from, of, sequence, query, tile.head, logits, 0, sequence.keys);
     dtype_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
     row.each([&](int column, float x) { to[column] = from_float<dtype_t>(x * factor); });
   });
@@ -202,21 +224,26 @@ __device__ __forceinline__ void give_turn(int group) {
 class Worker {
  public:
   __device__ __forceinline__ Worker(Addresses at, int group)
-      : at_(at), group_(group), keys_(at.key_barriers()), values_(at.value_barriers()) {}
+      : at_(at),
+        group_(group),
+        keys_(at.key_barriers()),
+        values_(at.value_barriers()),
+        queries_(at.query_barriers()) {}
 
-  __device__ __forceinline__ void multiply_tile(Sums& o, SoftmaxTile& softmax, const OperandQ& q,
-                                                const Tile& tile, const Logits& logits, int row,
-                                                int first_row) {
+  __device__ __forceinline__ void multiply_tile(Sums& o, SoftmaxTile& softmax, const Tile& tile,
+                                                const Logits& logits, int row) {
     Scores s;
     Weights p;
     RowFactors factor;
     int key = (tile.last - 1) * BN;
+    const OperandQ q(at_.q(queries_.stage()), group_ * 64);
+    queries_.consumer_wait();
     keys_.consumer_wait();
     take_turn(group_);
     issue_scores(s, q);
     give_turn(group_);
-    await_scores<0>(s);
-    weigh(s, softmax, factor, tile, logits, row, first_row, key);
+    await_scores<0>(s, tile, key);
+    weigh(s, softmax, factor, tile, logits, row, key);
     round_operand<dtype_t>(s[0], p);
 #pragma unroll 1
     for (; key > tile.first * BN; key -= BN) {
@@ -227,8 +254,8 @@ class Worker {
         await_values(tile, key);
         issue_results(o, p);
         give_turn(group_);
-        await_scores<1>(s);
-        weigh(s, softmax, factor, tile, logits, row, first_row, key - BN);
+        await_scores<1>(s, tile, key - BN);
+        weigh(s, softmax, factor, tile, logits, row, key - BN);
         await_results(o, p);
       } else {
         await_values(tile, key);
@@ -236,9 +263,9 @@ class Worker {
         keys_.consumer_wait();
         await_results(o, p);
         issue_scores(s, q);
-        await_scores<0>(s);
+        await_scores<0>(s, tile, key - BN);
         take_turn(group_);
-        weigh(s, softmax, factor, tile, logits, row, first_row, key - BN);
+        weigh(s, softmax, factor, tile, logits, row, key - BN);
         give_turn(group_);
       }
       rescale(o, factor);
@@ -258,11 +285,15 @@ class Worker {
   }
 
   template <int Pending>
-  __device__ __forceinline__ void await_scores(Scores& s) {
+  __device__ __forceinline__ void await_scores(Scores& s, const Tile& tile, int key) {
     wgmma_wait<Pending>();
     wgmma_pin(s[0]);
     keys_.consumer_release(keys_.stage());
     keys_.advance();
+    if (key == tile.first * BN) {
+      queries_.consumer_release(queries_.stage());
+      queries_.advance();
+    }
   }
 
   __device__ __forceinline__ void await_values(const Tile& tile, int key) const {
@@ -288,68 +319,51 @@ class Worker {
 
   __device__ __forceinline__ void weigh(Scores& s, SoftmaxTile& softmax, RowFactors& factor,
                                         const Tile& tile, const Logits& logits, int row,
-                                        int first_row, int key) const {
+                                        int key) const {
     const int position = row + accumulator_row() + tile.sequence.shift();
     const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
     make_scores(s[0], logits, positions, head, key);
-    if (hides(tile, first_row, key)) hide(s[0], positions, tile.sequence.keys, key);
+    if (hides(tile, tile.row + group_ * 64, key)) hide(s[0], positions, tile.sequence.keys, key);
     softmax.exponentiate(s[0], factor);
   }
 
   Addresses at_;
   int group_;
   TilePipeline keys_, values_;
+  QueryPipeline queries_;
 };
 
 // Run by one warpgroup.
 __device__ __forceinline__ void consume(const Operands& from, const Sequences& of,
-                                        const Logits& logits, Addresses at, int tiles, int section,
-                                        int group, const float* __restrict__ sinks,
-                                        dtype_t* __restrict__ o, float* __restrict__ lse_out,
-                                        int ldo) {
+                                        const Logits& logits, Addresses at, int group,
+                                        const float* __restrict__ sinks, dtype_t* __restrict__ o,
+                                        float* __restrict__ lse_out, int ldo) {
   Worker worker(at, group);
-  QueryPipeline queries(at.query_barriers());
-  NumberPipeline numbers(at.number_barriers());
+  WorkPipeline work(at.work_barriers());
   const int row_in_tile = group * 64 + __shfl_sync(~0u, threadIdx.x / 32 % 4, 0) * 16;
   if (group == WGS - 1) give_turn(group);  // the first may begin
-  int number = blockIdx.x;
-  while (number < tiles) {
-    const Tile tile = tile_at(number, section, of);
-    queries.consumer_wait();
-    const int stage = queries.stage();
+#pragma unroll 1
+  for (Tile tile = take(work, at, of); tile.exists(); tile = take(work, at, of)) {
     SoftmaxTile softmax(logits.unit());
     Sums sums;
 #pragma unroll
     for (float& x : sums) x = 0;
-    if (tile.last > tile.first) {
-      worker.multiply_tile(sums, softmax, OperandQ(at.q(stage), group * 64), tile, logits,
-                           tile.row + row_in_tile, tile.row + group * 64);
+    if (tile.sees()) {
+      worker.multiply_tile(sums, softmax, tile, logits, tile.row + row_in_tile);
     }
-    if constexpr (OWN_O) queries.consumer_release(stage);
     RowFactors inverse, log2_sum;
     if constexpr (sink == sink_head) {
       softmax.finish(sinks[tile.head] * kLog2E, inverse, log2_sum);
     } else {
       softmax.finish(inverse, log2_sum);
     }
-    store_result(sums, inverse, at.o(stage), row_in_tile, tile, o, of.q_tokens, ldo);
-    if constexpr (!OWN_O) {
-      tma_store_fence();
-      __syncwarp();
-      queries.consumer_release(stage);
-    }
-    queries.advance();
+    store_result(sums, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
     if constexpr (mask != mask_none) {
       store_plain_rows(sums, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
     }
     if constexpr (lse != lse_none) {
       store_lse(log2_sum, row_in_tile, tile, lse_out, of.q_tokens);
     }
-    numbers.consumer_wait();
-    number = load_number(at.number(numbers.stage()));
-    __syncwarp();
-    numbers.consumer_release(numbers.stage());
-    numbers.advance();
   }
   if (group == 0) take_turn(group);  // the one that the last has given
 }
@@ -380,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     TilePipeline(at.key_barriers()).init(WGS * 4);
     TilePipeline(at.value_barriers()).init(WGS * 4);
     QueryPipeline(at.query_barriers()).init(WGS * 4);
-    NumberPipeline(at.number_barriers()).init(WGS * 4);
+    WorkPipeline(at.work_barriers()).init(WGS * 4);
     mbarrier_init_fence();
   }
   __syncthreads();
@@ -393,7 +407,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   } else {
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
-    consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, at, tiles, section, role - 1, sinks,
-            o, lse_out, ldo);
+    consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, at, role - 1, sinks, o, lse_out,
+            ldo);
   }
 }

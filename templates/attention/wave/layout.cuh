@@ -16,16 +16,13 @@ using namespace kernwright::config;
 constexpr int kQueryBytes = kBoxesD * BM * kSwizzleBytes;
 constexpr int kKeyBytes = TileOfKeys<BN>::kKeyBytes;
 constexpr int kValueBytes = TileOfKeys<BN>::kValueBytes;
-constexpr int kResultBytes = kBoxesDv * BM * kSwizzleBytes;
-// Where o leaves through q it may be the wider of the two.
-constexpr int kQueryStageBytes = !OWN_O && kResultBytes > kQueryBytes ? kResultBytes : kQueryBytes;
+constexpr int kWorkWords = 8;  // of a tile of queries that is published
 
 static_assert(BM == 64 * WGS && BN % 16 == 0);
-static_assert(OWN_O || QSTAGES == 1, "o leaves through q, whose stage nobody else may fill");
 
 using TilePipeline = Pipeline<STAGES>;
 using QueryPipeline = Pipeline<QSTAGES>;
-using NumberPipeline = Pipeline<2>;
+using WorkPipeline = Pipeline<2>;
 using OperandQ = WgmmaOperand<Major::k, BM, kBoxesD * kBoxElements>;
 using OperandK = WgmmaOperand<Major::k, BN, kBoxesD * kBoxElements>;
 using OperandV = WgmmaOperand<Major::mn, kBoxesDv * kBoxElements, BN>;
@@ -35,12 +32,11 @@ using Weights = RegisterOperand<BN / 16>;
 
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
 struct Storage {
-  unsigned char q[QSTAGES][kQueryStageBytes];
+  unsigned char q[QSTAGES][kQueryBytes];
   unsigned char k[STAGES][kKeyBytes];
   unsigned char v[STAGES][kValueBytes];
-  unsigned char o[OWN_O ? kResultBytes : 8];
-  unsigned char barriers[2 * TilePipeline::kBytes + QueryPipeline::kBytes + NumberPipeline::kBytes];
-  int numbers[2];
+  unsigned char barriers[2 * TilePipeline::kBytes + QueryPipeline::kBytes + WorkPipeline::kBytes];
+  int work[2][kWorkWords];
 };
 static_assert(sizeof(Storage) + 1024 <= SMEM_BYTES);
 
@@ -48,23 +44,21 @@ static_assert(sizeof(Storage) + 1024 <= SMEM_BYTES);
 struct Addresses {
   static constexpr unsigned kK = sizeof(Storage::q);
   static constexpr unsigned kV = kK + sizeof(Storage::k);
-  static constexpr unsigned kO = kV + sizeof(Storage::v);
-  static constexpr unsigned kKeyBarriers = kO + sizeof(Storage::o);
+  static constexpr unsigned kKeyBarriers = kV + sizeof(Storage::v);
   static constexpr unsigned kValueBarriers = kKeyBarriers + TilePipeline::kBytes;
   static constexpr unsigned kQueryBarriers = kValueBarriers + TilePipeline::kBytes;
-  static constexpr unsigned kNumberBarriers = kQueryBarriers + QueryPipeline::kBytes;
-  static constexpr unsigned kNumbers = kNumberBarriers + NumberPipeline::kBytes;
+  static constexpr unsigned kWorkBarriers = kQueryBarriers + QueryPipeline::kBytes;
+  static constexpr unsigned kWork = kWorkBarriers + WorkPipeline::kBytes;
 
   unsigned base;
-  __device__ unsigned q(int stage) const { return base + stage * kQueryStageBytes; }
+  __device__ unsigned q(int stage) const { return base + stage * kQueryBytes; }
   __device__ unsigned k(int stage) const { return base + kK + stage * kKeyBytes; }
   __device__ unsigned v(int stage) const { return base + kV + stage * kValueBytes; }
-  __device__ unsigned o(int q_stage) const { return OWN_O ? base + kO : q(q_stage); }
-  __device__ unsigned number(int stage) const { return base + kNumbers + 4 * stage; }
+  __device__ unsigned work(int stage) const { return base + kWork + 4 * kWorkWords * stage; }
   __device__ unsigned key_barriers() const { return base + kKeyBarriers; }
   __device__ unsigned value_barriers() const { return base + kValueBarriers; }
   __device__ unsigned query_barriers() const { return base + kQueryBarriers; }
-  __device__ unsigned number_barriers() const { return base + kNumberBarriers; }
+  __device__ unsigned work_barriers() const { return base + kWorkBarriers; }
 };
 
 // A tile of queries of one head, and the tiles of keys that it sees: [first, last).
@@ -73,7 +67,13 @@ struct Tile {
   int head;
   int row;  // its first query in the sequence
   int first, last;
+
+  __device__ bool exists() const { return head >= 0; }
+  __device__ bool sees() const { return last > first; }
 };
+
+// What follows the last tile.
+__device__ __forceinline__ Tile no_tile() { return {Sequence(0, 0, 0, 0), -1, 0, 0, 0}; }
 
 // Tiles lie in sections of `section` heads, whose keys and values fit the L2 together: all tiles of
 // a section's heads come before those of the next. In a section the tiles that see most come first,

@@ -42,6 +42,12 @@ struct Sequence {
     }
   }
 
+  // The same of which all is known but the place of its keys.
+  __device__ __forceinline__ Sequence(int number, int queries, int keys, int q_first)
+      : number(number), queries(queries), keys(keys), q_first(q_first) {
+    q_batch = kv_batch = config::lengths == config::lengths_ragged ? 0 : number;
+  }
+
   // The position among the keys of query 0.
   __device__ __forceinline__ int shift() const { return keys - queries; }
   // The keys that queries [first, end) see between them: [first_key, end_key).

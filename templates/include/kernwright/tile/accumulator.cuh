@@ -1,6 +1,6 @@
 #pragma once
 // Where a thread's elements of a product lie, for wgmma and for mma.sync of 16 rows and 8 columns,
-// and how sums become an operand of the next product.
+// and how sums become an operand of the next product, or 16 bytes of a row.
 //
 // Register i of a warp's 16 rows holds the element in row accumulator_row() + register_row(i) and
 // in column accumulator_column() + register_column(i). The first terms depend on the thread alone,
@@ -28,6 +28,19 @@ __device__ __forceinline__ void round_operand(const float (&sums)[Registers],
   for (int i = 0; i < Registers / 2; ++i) {
     a[i / 4][i % 4] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
   }
+}
+
+// Four neighbouring lanes exchange words: word j of lane i becomes word i of lane j.
+__device__ __forceinline__ void transpose_of_quad(unsigned (&words)[4]) {
+  const auto exchange = [](unsigned& first, unsigned& second, int distance) {
+    const bool upper = threadIdx.x & distance;
+    const unsigned other = __shfl_xor_sync(~0u, upper ? first : second, distance);
+    (upper ? first : second) = other;
+  };
+  exchange(words[0], words[1], 1);
+  exchange(words[2], words[3], 1);
+  exchange(words[0], words[2], 2);
+  exchange(words[1], words[3], 2);
 }
 
 }  // namespace kernwright
