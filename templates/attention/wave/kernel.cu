@@ -12,6 +12,7 @@
 //              registers for less
 //   PINGPONG   warpgroups take turns, so that one exponentiates while the other multiplies
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
+//   SLACK      sums are rescaled only where a row has a weight that would be above 2^SLACK
 //
 // Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
 // not. Values that no query sees may be anything, and zero times NaN is NaN: they are overwritten
@@ -268,7 +269,7 @@ class Worker {
         weigh(s, softmax, factor, tile, logits, row, key - BN);
         give_turn(group_);
       }
-      rescale(o, factor);
+      if (SLACK == 0 || __any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(o, factor);
       round_operand<dtype_t>(s[0], p);
     }
     await_values(tile, key);
@@ -324,7 +325,7 @@ class Worker {
     const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
     make_scores(s[0], logits, positions, head, key);
     if (hides(tile, tile.row + group_ * 64, key)) hide(s[0], positions, tile.sequence.keys, key);
-    softmax.exponentiate(s[0], factor);
+    softmax.exponentiate<SLACK>(s[0], factor);
   }
 
   Addresses at_;

@@ -22,7 +22,7 @@ std::string deciding(const Candidate& candidate) {
   std::string all = candidate.kernel_template->name;
   const std::vector<std::string_view> names =
       all == "attention/stream" ? std::vector<std::string_view>{"WARPS", "CLUSTER", "SPLIT"}
-      : all == "attention/wave" ? std::vector<std::string_view>{"BN"}
+      : all == "attention/wave" ? std::vector<std::string_view>{"BN", "SLACK"}
                                 : std::vector<std::string_view>{"BN", "WARPS_K", "SPLIT"};
   for (const std::string_view name : names) {
     all += concat(" ", name, "=", *candidate.scope.find(name));

@@ -52,12 +52,14 @@ class SoftmaxTile {
  public:
   __device__ __forceinline__ explicit SoftmaxTile(float unit = 1) : unit_(unit) {}
 
-  // Turns the scores of the next tile into weights. `factor` is for what was summed before.
-  template <int Registers>
+  // Turns the scores of the next tile into weights. `factor` is for what was summed before. It is 1
+  // as long as no weight would be above 2^Slack.
+  template <int Slack = 0, int Registers>
   __device__ __forceinline__ void exponentiate(float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float largest = row_max(largest_of(scores, half));
+      float largest = row_max(largest_of(scores, half));
+      if (Slack > 0 && (largest - largest_[half]) * unit_ <= Slack) largest = largest_[half];
       // A row that has seen nothing yet has weights of zero and not of NaN.
       const float base = largest == hidden_score() ? 0.0f : __fmul_rn(largest, unit_);
       // What was summed is relative to a rounded product. A fused multiply-add would not round it,
