@@ -36,15 +36,16 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
 
   /// The instantiations of a template, compiled. Local memory holds spills alone. So many may spill
   /// more than the manifest allows: tuning drops them.
-  std::vector<Compile> compile(const std::string& name, int most_dropped) {
+  std::vector<Compile> compile(const std::string& name, int most_dropped,
+                               std::size_t most = kMost) {
     std::vector<Compile> compiles;
     const KernelTemplate& made = **catalog_->kernel_template("attention/" + name);
-    for (const Candidate& candidate : chosen(made)) {
+    for (const Candidate& candidate : chosen(made, most)) {
       compiles.push_back({concat(candidate.problem->text(), ": ", candidate.id()),
                           pool_->submit(render(candidate, *catalog_, profile_.sm_arch)),
                           {}});
     }
-    EXPECT_EQ(compiles.size(), kMost);
+    EXPECT_EQ(compiles.size(), most);
     int dropped = 0;
     for (Compile& compile : compiles) {
       const CompileResult& result = compile.result.get();
@@ -75,8 +76,8 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
  private:
   using Row = std::vector<std::int64_t>;
 
-  /// The candidates with the most pairs of values, the best first.
-  std::vector<Candidate> chosen(const KernelTemplate& made) const {
+  /// The `most` candidates with the most pairs of values, the best first.
+  std::vector<Candidate> chosen(const KernelTemplate& made, std::size_t most) const {
     std::vector<BoundProblem> problems;
     for (const std::string& text : all_attention_problems()) {
       problems.push_back(*catalog_->bind(Problem::parse(text).value()));
@@ -105,7 +106,7 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
     }
     std::vector<Candidate> candidates;
     for (const std::size_t row : covering_set(rows)) {
-      if (candidates.size() == kMost) break;
+      if (candidates.size() == most) break;
       const auto& [problem, point] = places[row];
       candidates.push_back(*make_candidate(made, *problem, made.space.at(point), profile_));
     }
@@ -145,6 +146,15 @@ TEST_F(AttentionInstantiationsToolkitTest, ThoseOfWaveAreCleanWgmmaFedByTma) {
     EXPECT_GT(made.count.count("HGMMA"), 0) << made.label;
     EXPECT_EQ(made.count.count("HMMA"), 0) << made.label;
     EXPECT_GT(made.count.count("UTMALDG"), 0) << made.label;
+  }
+}
+
+TEST_F(AttentionInstantiationsToolkitTest, ThoseOfNarrowWaveAreCleanFp8WgmmaFedByTma) {
+  for (const Compile& made : compile("narrow_wave", 2, 8)) {
+    EXPECT_GT(made.count.count("QGMMA"), 0) << made.label;
+    EXPECT_EQ(made.count.count("HGMMA"), 0) << made.label;
+    EXPECT_GT(made.count.count("UTMALDG"), 0) << made.label;
+    EXPECT_GT(made.count.count("LDSM"), 0) << made.label;
   }
 }
 

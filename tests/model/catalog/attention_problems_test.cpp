@@ -95,7 +95,7 @@ TEST_F(AttentionProblemsTest, EachHasAKernelOnEveryArchitecture) {
     }
   }
   for (const KernelTemplate* made : catalog().templates_of("attention")) {
-    EXPECT_GT(applied[made->name], 10) << made->name;
+    EXPECT_GT(applied[made->name], 5) << made->name;
   }
 }
 

@@ -42,7 +42,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
   }
 
   /// The operation's example, or with what is matched by bucket at 1 for a template of small sizes,
-  /// or with the flag that the template is for, or with one such dim at 1.
+  /// or with the flag or the dtypes that the template is for, or with one such dim at 1.
   BoundProblem example() const {
     const BoundProblem plain = BoundProblem::bind(operation_, operation_.example).value();
     const auto suits = [&](const BoundProblem& problem) {
@@ -55,6 +55,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
         others.push_back(operation_.example.with(flag.name, value));
       }
     }
+    for (const Problem& typed : in_every_dtype(operation_.example)) others.push_back(typed);
     for (const Problem& flat : with_one_bucket_at_one(1)) others.push_back(flat);
     for (const Problem& other : others) {
       const auto problem = BoundProblem::bind(operation_, other);
@@ -88,6 +89,25 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
         if (in_buckets(name)) size = name == flat ? 1 : size * multiple;
       }
       problems.push_back(Problem::make(operation_.name, dims, operation_.example.flags()));
+    }
+    return problems;
+  }
+
+  /// The problem with each dtype of one type variable, and with those of another too that would
+  /// follow it.
+  std::vector<Problem> in_every_dtype(const Problem& problem) const {
+    std::vector<Problem> problems;
+    for (const TypeVariable& variable : operation_.type_variables) {
+      for (const DType dtype : variable.dtypes) {
+        problems.push_back(problem.with(variable.name, std::string(to_string(dtype))));
+        const Problem one = problems.back();
+        for (const TypeVariable& other : operation_.type_variables) {
+          if (other.default_variable != variable.name) continue;
+          for (const DType its : other.dtypes) {
+            problems.push_back(one.with(other.name, std::string(to_string(its))));
+          }
+        }
+      }
     }
     return problems;
   }
@@ -145,11 +165,7 @@ class TemplateContractTest : public ::testing::TestWithParam<std::string> {
     };
     for (const Problem& shape : shapes) add(shape);
     for (const Problem& shape : shapes) {
-      for (const TypeVariable& variable : operation_.type_variables) {
-        for (const DType dtype : variable.dtypes) {
-          add(shape.with(variable.name, std::string(to_string(dtype))));
-        }
-      }
+      for (const Problem& typed : in_every_dtype(shape)) add(typed);
       for (const Flag& flag : operation_.flags) {
         for (const std::string& value : flag.values) add(shape.with(flag.name, value));
       }

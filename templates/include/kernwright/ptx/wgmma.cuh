@@ -1,9 +1,9 @@
 #pragma once
 // wgmma (sm_90a): d[64, N] += a[64, K] * b[N, K]^T in fp32, where K are 32 bytes. b lies in shared
-// memory, and so does a, or a of 16 bits in registers. Register i of a thread holds row 16 * warp +
-// lane / 4 + 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators belong
-// to the hardware from wgmma_issue to the wgmma_wait that covers it. fp32 operands are taken as
-// tf32: the bits after the tenth of the fraction are cut off.
+// memory, and so does a, or a of 16 or 8 bits in registers. Register i of a thread holds row 16 *
+// warp + lane / 4 + 8 * (i / 2 % 2) and column 8 * (i / 4) + 2 * (lane % 4) + i % 2. Accumulators
+// belong to the hardware from wgmma_issue to the wgmma_wait that covers it. fp32 operands are taken
+// as tf32: the bits after the tenth of the fraction are cut off.
 //
 // An operand in shared memory has rows of 128 bytes in the 128-byte swizzle. 8 rows form a group of
 // 1024 bytes, aligned to 1024. K-major, a row is a row of the operand: the next K begins 32 bytes
@@ -227,16 +227,25 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
     static_assert(MajorA == Major::k && MajorB == Major::k);                             \
     KW_ASM(N, R, KIND, A, B, P, "", "l"(a), "l"(b), "r"(accumulate));                    \
   }
+#define KW_ISSUE_K_REGISTERS(N, R, TYPE, KIND, A0, A1, A2, A3, B, P)                       \
+  template <Major MajorB>                                                                  \
+  static __device__ __forceinline__ void issue(TYPE, float(&d)[R], const unsigned(&a)[4],  \
+                                               unsigned long long b, int accumulate) {     \
+    static_assert(MajorB == Major::k);                                                     \
+    KW_ASM(N, R, KIND, "{" A0 ", " A1 ", " A2 ", " A3 "}", B, P, "", "r"(a[0]), "r"(a[1]), \
+           "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                                 \
+  }
 // O0 to O6 name the operands after the registers of d.
-#define KW_SHAPE(N, R, O0, O1, O2, O3, O4, O5, O6)                                  \
-  template <>                                                                       \
-  struct WgmmaShape<N> {                                                            \
-    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4)                \
-    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4)                  \
-    KW_ISSUE_REGISTERS(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4, O5, O6) \
-    KW_ISSUE_REGISTERS(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4, O5, O6)   \
-    KW_ISSUE_K(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2)                     \
-    KW_ISSUE_K(N, R, float, "k8.f32.tf32.tf32", O0, O1, O2)                         \
+#define KW_SHAPE(N, R, O0, O1, O2, O3, O4, O5, O6)                                    \
+  template <>                                                                         \
+  struct WgmmaShape<N> {                                                              \
+    KW_ISSUE_16(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4)                  \
+    KW_ISSUE_16(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4)                    \
+    KW_ISSUE_REGISTERS(N, R, bf16, "k16.f32.bf16.bf16", O0, O1, O2, O3, O4, O5, O6)   \
+    KW_ISSUE_REGISTERS(N, R, fp16, "k16.f32.f16.f16", O0, O1, O2, O3, O4, O5, O6)     \
+    KW_ISSUE_K(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2)                       \
+    KW_ISSUE_K_REGISTERS(N, R, fp8_e4m3, "k32.f32.e4m3.e4m3", O0, O1, O2, O3, O4, O5) \
+    KW_ISSUE_K(N, R, float, "k8.f32.tf32.tf32", O0, O1, O2)                           \
   };
 KW_SHAPE(8, 4, "%4", "%5", "%6", "%7", "%8", "%9", "%10")
 KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
@@ -263,6 +272,7 @@ KW_SHAPE(224, 112, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
 KW_SHAPE(240, 120, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
 KW_SHAPE(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 #undef KW_SHAPE
+#undef KW_ISSUE_K_REGISTERS
 #undef KW_ISSUE_K
 #undef KW_ISSUE_REGISTERS
 #undef KW_ISSUE_16
@@ -275,10 +285,10 @@ __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], unsigned long lon
   WgmmaShape<N>::template issue<MajorA, MajorB>(T{}, d, a, b, accumulate);
 }
 
-// The same with an operand a of 16-bit elements in registers, 64 rows by 16 of k. Pair i of a
-// thread is in row 16 * warp + lane / 4 + 8 * (i % 2) at k = 8 * (i / 2) + 2 * (lane % 4). An
-// accumulator of 16 columns has registers 2 * i and 2 * i + 1 at the same place. The registers
-// belong to the hardware as long as d does.
+// The same with an operand a in registers, 64 rows by 32 bytes of k. Word i of a thread is in row
+// 16 * warp + lane / 4 + 8 * (i % 2) at byte 16 * (i / 2) + 4 * (lane % 4). Where elements have 16
+// bits, an accumulator of 16 columns has registers 2 * i and 2 * i + 1 at the same place. The
+// registers belong to the hardware as long as d does.
 template <typename T, int N, Major MajorB = Major::k>
 __device__ __forceinline__ void wgmma_issue(float (&d)[N / 2], const unsigned (&a)[4],
                                             unsigned long long b, bool accumulate) {

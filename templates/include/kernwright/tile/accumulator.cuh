@@ -15,8 +15,8 @@ __device__ __forceinline__ int accumulator_column() { return threadIdx.x % 4 * 2
 __device__ __forceinline__ constexpr int register_row(int i) { return i / 2 % 2 * 8; }
 __device__ __forceinline__ constexpr int register_column(int i) { return i / 4 * 8 + i % 2; }
 
-// An operand a of 16 * `Steps` elements of k in registers, four in each step. They hold the
-// elements at the places of accumulators 8 * step to 8 * step + 7, two in a register.
+// An operand a in registers, four in each of `Steps` steps of 32 bytes of k. With 16 bits they hold
+// the elements at the places of accumulators 8 * step to 8 * step + 7, two in a register.
 template <int Steps>
 using RegisterOperand = unsigned[Steps][4];
 
@@ -27,6 +27,20 @@ __device__ __forceinline__ void round_operand(const float (&sums)[Registers],
 #pragma unroll
   for (int i = 0; i < Registers / 2; ++i) {
     a[i / 4][i % 4] = pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
+  }
+}
+
+// The same with fp8, four in a register. Operands have four neighbours there, and accumulators two
+// and two: k 4c to 4c + 3 of each 16 are columns 2c, 2c + 1, 2c + 8 and 2c + 9, where c is lane %
+// 4. The other operand has to have its k in the same order.
+template <int Registers>
+__device__ __forceinline__ void round_narrow_operand(const float (&sums)[Registers],
+                                                     RegisterOperand<Registers / 16>& a) {
+#pragma unroll
+  for (int i = 0; i < Registers / 4; ++i) {
+    const int first = i / 2 * 8 + i % 2 * 2;
+    a[i / 4][i % 4] =
+        pack_quad_e4m3(sums[first], sums[first + 1], sums[first + 4], sums[first + 5]);
   }
 }
 

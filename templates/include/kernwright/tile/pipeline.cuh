@@ -34,10 +34,10 @@ class Pipeline {
       : barriers_(barriers), rank_m_(rank_m), rank_n_(rank_n) {}
 
   // Initialises the barriers of all stages. `readers` is the number of warps in each block that
-  // release a stage.
-  __device__ __forceinline__ void init(int readers) const {
+  // release a stage, and `writers` the number of threads that arrive at full().
+  __device__ __forceinline__ void init(int readers, int writers = 1) const {
     for (int stage = 0; stage < Stages; ++stage) {
-      mbarrier_init(full_of(stage), 1);
+      mbarrier_init(full_of(stage), writers);
       mbarrier_init(empty_of(stage), (ClusterM + ClusterN - 1) * readers);
     }
   }

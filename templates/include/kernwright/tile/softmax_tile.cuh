@@ -50,7 +50,9 @@ struct SoftmaxPart {
 
 class SoftmaxTile {
  public:
-  __device__ __forceinline__ explicit SoftmaxTile(float unit = 1) : unit_(unit) {}
+  // Weights are multiplied by 2^shift, so that an operand of few bits holds small ones too.
+  __device__ __forceinline__ explicit SoftmaxTile(float unit = 1, float shift = 0)
+      : unit_(unit), shift_(shift) {}
 
   // Turns the scores of the next tile into weights. `factor` is for what was summed before. It is 1
   // as long as no weight would be above 2^Slack.
@@ -70,7 +72,7 @@ class SoftmaxTile {
 #pragma unroll
       for (int i = 0; i < Registers; ++i) {
         if (register_row(i) != half * 8) continue;
-        scores[i] = exp2_fast(fmaf(scores[i], unit_, -base));
+        scores[i] = exp2_fast(fmaf(scores[i], unit_, -(base - shift_)));
         sums[i % 2] += scores[i];
       }
       sum_[half] = sums[0] + sums[1];
@@ -79,8 +81,7 @@ class SoftmaxTile {
 
   // What a row has, to be merged with others.
   __device__ __forceinline__ SoftmaxPart part(int half) const {
-    const float sum = row_sum(sum_[half]);
-    return {largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_, sum};
+    return {origin(half), row_sum(sum_[half])};
   }
 
   // What a row's sums are multiplied by to become its result: 0 for a row that saw nothing.
@@ -90,7 +91,7 @@ class SoftmaxTile {
     for (int half = 0; half < 2; ++half) {
       const float sum = row_sum(sum_[half]);
       inverse[half] = sum == 0 ? 0.0f : 1 / sum;
-      log2_sum[half] = sum == 0 ? hidden_score() : largest_[half] * unit_ + __log2f(sum);
+      log2_sum[half] = sum == 0 ? hidden_score() : origin(half) + __log2f(sum);
     }
   }
 
@@ -100,7 +101,7 @@ class SoftmaxTile {
                                          RowFactors& log2_sum) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float seen = largest_[half] * unit_;
+      const float seen = origin(half);
       const float largest = larger(seen, sink);
       const float base = largest == hidden_score() ? 0.0f : largest;
       const float factor = exp2_fast(seen - base);
@@ -111,6 +112,11 @@ class SoftmaxTile {
   }
 
  private:
+  // The score in base 2 whose weight is 1.
+  __device__ __forceinline__ float origin(int half) const {
+    return largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_ - shift_;
+  }
+
   // Four maxima side by side, since each waits for the one before it.
   template <int Registers>
   __device__ __forceinline__ float largest_of(const float (&scores)[Registers], int half) const {
@@ -126,7 +132,7 @@ class SoftmaxTile {
     return larger(larger(parts[0], parts[1]), larger(parts[2], parts[3]));
   }
 
-  float unit_;
+  float unit_, shift_;
   float largest_[2] = {hidden_score(), hidden_score()};
   float sum_[2] = {0, 0};  // this thread's part
 };

@@ -1,6 +1,6 @@
 #pragma once
 // Products of whole tiles on wgmma (sm_90a): d += a * b^T in fp32, d in registers, b in shared
-// memory, a in shared memory or, for 16-bit types, in registers.
+// memory, a in shared memory or in registers.
 //
 // A warpgroup holds `Blocks` blocks of 64 rows as float d[Blocks][N / 2], and a warp 16 rows of
 // each block, whose elements lie as accumulator.cuh says.

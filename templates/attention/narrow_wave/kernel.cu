@@ -1,0 +1,403 @@
+// Attention of fp8 queries, keys and values for many queries of a sequence (Hopper): o = softmax(
+// scale * q * k^T) * v, multiplied in fp8.
+//
+// A block takes tiles of BM queries of one head, one after the other, by a counter that all blocks
+// share. One warp loads by TMA: a tile's queries, and its keys and values in tiles of BN, from the
+// last key to the first. Three warps transpose each tile of values from one ring into another. WGS
+// warpgroups multiply by wgmma, 64 queries each: scores in registers, their softmax there, and
+// weights rounded to fp8 in registers as the operand of the second product.
+//
+//   OVERLAP    the products of the next tile's scores and of this one's weights run while a
+//              warpgroup exponentiates; without, it does one thing after the other and needs
+//              registers for less: tiles can be wider
+//   QSTAGES    2: the next tile's queries are loaded while this one is worked on
+//
+// The tensor cores keep about 14 bits of a sum of fp8 products. So they sum the values of one tile,
+// and what they have summed is added in fp32.
+//
+// Weights are 2^8 at most, where fp8 has its largest numbers: those below 2^-17 of the largest
+// vanish.
+//
+// Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
+// not. Values that no query sees may be anything, and zero times NaN is NaN: they are transposed to
+// zeros. A value that some queries of a tile see and others do not is NaN hardly ever: rows with
+// such sums are computed again without tiles.
+
+#include "layout.cuh"
+#include "transpose.cuh"
+#include <kernwright/attention/narrow.cuh>
+#include <kernwright/attention/plain_row.cuh>
+#include <kernwright/attention/scales.cuh>
+#include <kernwright/attention/scores.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
+#include <kernwright/tile/softmax_tile.cuh>
+
+namespace {
+
+constexpr float kShift = 8;  // of the largest weight, in base 2
+
+// Lane 0 waits for the stage and announces its bytes before the others load.
+template <int Stages>
+__device__ __forceinline__ void acquire(const Pipeline<Stages>& pipeline, unsigned bytes) {
+  if (threadIdx.x % 32 == 0) pipeline.producer_acquire(bytes);
+  __syncwarp();
+}
+
+// The number of the next tile, from the warp that loads.
+__device__ __forceinline__ int take_number(NumberPipeline& numbers, Addresses at) {
+  numbers.consumer_wait();
+  const int number = load_number(at.number(numbers.stage()));
+  __syncwarp();
+  numbers.consumer_release(numbers.stage());
+  numbers.advance();
+  return number;
+}
+
+// Run by one warp.
+__device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap& map_k,
+                                        const TensorMap& map_v, const Sequences& of, Addresses at,
+                                        int tiles, int section, int* counters) {
+  const int lane = threadIdx.x % 32;
+  TilePipeline keys(at.key_barriers()), values(at.value_barriers());
+  QueryPipeline queries(at.query_barriers());
+  NumberPipeline numbers(at.number_barriers());
+  int number = blockIdx.x;
+  while (number < tiles) {
+    const Tile tile = tile_at(number, section, of);
+    const int kv_head = tile.head / (heads / kv_heads);
+    if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
+    const auto load_keys = [&](int j) {
+      acquire(keys, kKeyBytes);
+      load_tokens<kQueryBoxes, BN>(at.k(keys.stage()), map_k, keys.full(), of, tile.sequence,
+                                   j * BN, kv_head);
+      keys.advance();
+    };
+    const auto load_values = [&](int j) {
+      acquire(values, kValueBytes);
+      load_tokens<kValueBoxes, BN>(at.v(values.stage()), map_v, values.full(), of, tile.sequence,
+                                   j * BN, kv_head);
+      values.advance();
+    };
+    const bool sees = tile.last > tile.first;
+    if (sees) load_keys(tile.last - 1);
+    acquire(queries, kQueryBytes);
+    if (lane < kQueryBoxes) {
+      const unsigned to = at.q(queries.stage()) + lane * BM * kSwizzleBytes;
+      const int token = tile.sequence.q_first + tile.row, outer = tile.sequence.q_batch;
+      if constexpr (layout == layout_bshd) {
+        tma_load(to, map_q, {lane * kSwizzleBytes, tile.head, token, outer}, queries.full());
+      } else {
+        tma_load(to, map_q, {lane * kSwizzleBytes, token, tile.head, outer}, queries.full());
+      }
+    }
+    queries.advance();
+    if (sees) {
+#pragma unroll 1
+      for (int j = tile.last - 2; j >= tile.first; --j) {
+        load_keys(j);
+        load_values(j + 1);
+      }
+      load_values(tile.first);
+    }
+    // The number of the next tile, for those who multiply.
+    if (lane == 0) {
+      numbers.producer_wait();
+      store_number(at.number(numbers.stage()), number);
+      mbarrier_arrive(numbers.full());
+    }
+    number = __shfl_sync(~0u, number, 0);
+    numbers.advance();
+  }
+  // The last block leaves the counters at zero for the next launch.
+  if (lane == 0 && atomicAdd(counters + 1, 1) == gridDim.x - 1) {
+    counters[0] = 0;
+    counters[1] = 0;
+  }
+}
+
+// Whether a query of this warpgroup does not see a key of the tile.
+__device__ __forceinline__ bool hides(const Tile& tile, int first_row, int key) {
+  const Sequence& sequence = tile.sequence;
+  const int position = first_row + sequence.shift();
+  bool hides = key + BN > sequence.keys;
+  if constexpr (mask != mask_none) hides = hides || key + BN > position + 1;
+  if constexpr (mask == mask_window) hides = hides || key < position + 64 - window;
+  return hides;
+}
+
+// Run by the warps beside the one that loads.
+__device__ __forceinline__ void transpose_values(const Sequences& of, Addresses at, int tiles,
+                                                 int section, int warp) {
+  TilePipeline values(at.value_barriers()), transposed(at.transposed_barriers());
+  NumberPipeline numbers(at.number_barriers());
+  int number = blockIdx.x;
+  while (number < tiles) {
+    const Tile tile = tile_at(number, section, of);
+#pragma unroll 1
+    for (int j = tile.last - 1; j >= tile.first; --j) {
+      const int key = j * BN;
+      values.consumer_wait();
+      transposed.producer_wait();
+      transpose(at.v(values.stage()), at.transposed(transposed.stage()),
+                tile.sequence.first_key(0) - key, tile.sequence.keys - key, warp);
+      tma_store_fence();
+      __syncwarp();
+      values.consumer_release(values.stage());
+      values.advance();
+      if (threadIdx.x % 32 == 0) mbarrier_arrive(transposed.full());
+      transposed.advance();
+    }
+    number = take_number(numbers, at);
+  }
+}
+
+// The warp's 16 rows of the result. Four lanes store 32 neighbouring bytes of a row.
+__device__ __forceinline__ void store_result(const Sums& sums, const RowFactors& inverse,
+                                             int row_in_tile, const Tile& tile,
+                                             out_t* __restrict__ o, int q_tokens, int ldo) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = tile.row + row_in_tile + accumulator_row() + half * 8;
+    if (query >= tile.sequence.queries) continue;
+    out_t* to = o + threadIdx.x % 4 * 4 +
+                query_place(tile.sequence, query, tile.head, q_tokens, ldo, head_dim_v);
+#pragma unroll
+    for (int column = 0; column < kColumns; column += 16) {
+      float quad[4];
+      narrow_columns(quad, sums, column, half);
+#pragma unroll
+      for (float& x : quad) x *= inverse[half];
+      *reinterpret_cast<uint2*>(to + column) = {pack_pair<out_t>(quad[0], quad[1]),
+                                                pack_pair<out_t>(quad[2], quad[3])};
+    }
+  }
+  __syncwarp();
+}
+
+// Computes those of the warp's rows again that a value may have reached that they do not see.
+__device__ __forceinline__ void store_plain_rows(const Sums& sums, const SoftmaxTile& softmax,
+                                                 const RowFactors& inverse, const Operands& from,
+                                                 const Sequences& of, int row_in_tile,
+                                                 const Tile& tile, const Logits& logits,
+                                                 out_t* __restrict__ o, int ldo) {
+  each_not_finite(sums, softmax, [&](int i, const SoftmaxPart& part) {
+    const int query = tile.row + row_in_tile + i;
+    if (query >= tile.sequence.queries) return;
+    const float factor = of_row(inverse, i);
+    PlainRow row(part.largest);
+    row.add(from, of, tile.sequence, query, tile.head, logits, 0, tile.sequence.keys);
+    out_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
+    row.each([&](int column, float x) { to[column] = from_float<out_t>(x * factor); });
+  });
+}
+
+// Run by one warpgroup: the tiles of keys of one tile of queries.
+class Worker {
+ public:
+  __device__ __forceinline__ explicit Worker(Addresses at)
+      : at_(at), keys_(at.key_barriers()), values_(at.transposed_barriers()) {}
+
+  __device__ __forceinline__ void multiply_tile(Sums& o, SoftmaxTile& softmax, const OperandQ& q,
+                                                const Tile& tile, const Logits& logits, int row,
+                                                int first_row) {
+    Weights p;
+    RowFactors factor;
+    int key = (tile.last - 1) * BN;
+    {
+      Scores s;
+      keys_.consumer_wait();
+      issue_scores(s, q);
+      await_scores<0>(s);
+      weigh(s, softmax, factor, tile, logits, row, first_row, key);
+      round_narrow_operand(s[0], p);
+    }
+#pragma unroll 1
+    for (; key > tile.first * BN; key -= BN) {
+      Scores s;  // of this iteration alone, so that neither keeps registers in the other's time
+      Sums part;
+      RowFactors next;
+      if constexpr (OVERLAP) {
+        keys_.consumer_wait();
+        issue_scores(s, q);
+        values_.consumer_wait();
+        issue_results(part, p);
+        await_scores<1>(s);
+        weigh(s, softmax, next, tile, logits, row, first_row, key - BN);
+        await_results(part, p);
+        add(o, factor, part);
+      } else {
+        values_.consumer_wait();
+        issue_results(part, p);
+        keys_.consumer_wait();
+        await_results(part, p);
+        if constexpr (!kAddBeside) add(o, factor, part);
+        issue_scores(s, q);
+        if constexpr (kAddBeside) add(o, factor, part);
+        await_scores<0>(s);
+        weigh(s, softmax, next, tile, logits, row, first_row, key - BN);
+      }
+      factor[0] = next[0];
+      factor[1] = next[1];
+      round_narrow_operand(s[0], p);
+    }
+    Sums part;
+    values_.consumer_wait();
+    issue_results(part, p);
+    await_results(part, p);
+    add(o, factor, part);
+  }
+
+ private:
+  // Whether sums are added while the next scores are multiplied, which takes registers for both.
+  static constexpr bool kAddBeside = BN / 2 + kColumns <= 192;
+
+  static __device__ __forceinline__ void add(Sums& o, const RowFactors& factor, const Sums& part) {
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) o[i] = fmaf(o[i], factor[register_row(i) / 8], part[i]);
+  }
+
+  __device__ __forceinline__ void issue_scores(Scores& s, const OperandQ& q) const {
+    wgmma_pin(s[0]);
+    wgmma_fence();
+    multiply<fp8_e4m3>(s, q, 0, OperandK(at_.k(keys_.stage())), 0, kSteps, false);
+    wgmma_commit();
+  }
+
+  template <int Pending>
+  __device__ __forceinline__ void await_scores(Scores& s) {
+    wgmma_wait<Pending>();
+    wgmma_pin(s[0]);
+    keys_.consumer_release(keys_.stage());
+    keys_.advance();
+  }
+
+  __device__ __forceinline__ void issue_results(Sums& part, Weights& p) const {
+    pin_operand(p);
+    wgmma_pin(part);
+    wgmma_fence();
+    multiply<fp8_e4m3>(part, p, OperandV(at_.transposed(values_.stage())), 0, false);
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void await_results(Sums& part, Weights& p) {
+    wgmma_wait<0>();
+    wgmma_pin(part);
+    pin_operand(p);
+    values_.consumer_release(values_.stage());
+    values_.advance();
+  }
+
+  __device__ __forceinline__ void weigh(Scores& s, SoftmaxTile& softmax, RowFactors& factor,
+                                        const Tile& tile, const Logits& logits, int row,
+                                        int first_row, int key) const {
+    const int position = row + accumulator_row() + tile.sequence.shift();
+    const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
+    make_scores(s[0], logits, positions, head, key);
+    if (hides(tile, first_row, key)) hide(s[0], positions, tile.sequence.keys, key);
+    softmax.exponentiate(s[0], factor);
+  }
+
+  Addresses at_;
+  TilePipeline keys_, values_;
+};
+
+// Run by one warpgroup.
+__device__ __forceinline__ void consume(const Operands& from, const Sequences& of,
+                                        const Logits& unscaled, const Scales& scales, Addresses at,
+                                        int tiles, int section, int group,
+                                        const float* __restrict__ sinks, out_t* __restrict__ o,
+                                        int ldo) {
+  Worker worker(at);
+  QueryPipeline queries(at.query_barriers());
+  NumberPipeline numbers(at.number_barriers());
+  const int row_in_tile = group * 64 + __shfl_sync(~0u, threadIdx.x / 32 % 4, 0) * 16;
+  int number = blockIdx.x;
+  while (number < tiles) {
+    const Tile tile = tile_at(number, section, of);
+    queries.consumer_wait();
+    const int stage = queries.stage();
+    const int kv_head = tile.head / (heads / kv_heads);
+    Logits logits = unscaled;
+    logits.scale *= scales.of_products(tile.sequence.number, kv_head);
+    SoftmaxTile softmax(logits.unit(), kShift);
+    Sums sums;
+#pragma unroll
+    for (float& x : sums) x = 0;
+    if (tile.last > tile.first) {
+      worker.multiply_tile(sums, softmax, OperandQ(at.q(stage), group * 64), tile, logits,
+                           tile.row + row_in_tile, tile.row + group * 64);
+    }
+    queries.consumer_release(stage);
+    queries.advance();
+    RowFactors inverse, log2_sum;
+    if constexpr (sink == sink_head) {
+      softmax.finish(sinks[tile.head] * kLog2E, inverse, log2_sum);
+    } else {
+      softmax.finish(inverse, log2_sum);
+    }
+    const float of_values = scales.of_values(tile.sequence.number, kv_head);
+    inverse[0] *= of_values;
+    inverse[1] *= of_values;
+    store_result(sums, inverse, row_in_tile, tile, o, of.q_tokens, ldo);
+    if constexpr (mask != mask_none) {
+      store_plain_rows(sums, softmax, inverse, from, of, row_in_tile, tile, logits, o, ldo);
+    }
+    number = take_number(numbers, at);
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    attention_narrow_wave(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
+                          const kv_t* __restrict__ v, const __grid_constant__ TensorMap map_q,
+                          const __grid_constant__ TensorMap map_k,
+                          const __grid_constant__ TensorMap map_v,
+                          const int* __restrict__ q_offsets, const int* __restrict__ kv_offsets,
+                          const int* __restrict__ kv_lengths, const int* __restrict__ page_table,
+                          const float* __restrict__ sinks, const float* __restrict__ slopes,
+                          const float* __restrict__ q_descale, const float* __restrict__ k_descale,
+                          const float* __restrict__ v_descale, out_t* __restrict__ o, int* counters,
+                          int batch, int q_len, int kv_len, int q_tokens, int kv_tokens, int pages,
+                          int table_columns, int ldq, int ldk, int ldv, int ldo, int section,
+                          float scale, float cap, float q_scale, float k_scale, float v_scale) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
+                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
+  const int tiles = (q_len + BM - 1) / BM * heads * batch;
+  if (warp == 0 && elect_one()) {
+    tma_prefetch(map_q);
+    tma_prefetch(map_k);
+    tma_prefetch(map_v);
+    TilePipeline(at.key_barriers()).init(WGS * 4);
+    TilePipeline(at.value_barriers()).init(kTransposers);
+    TilePipeline(at.transposed_barriers()).init(WGS * 4, kTransposers);
+    QueryPipeline(at.query_barriers()).init(WGS * 4);
+    NumberPipeline(at.number_barriers()).init(WGS * 4 + kTransposers);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  release_next_kernel();
+  await_previous_kernel();
+  if (role == 0) {
+    if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+    if (warp == 0) {
+      produce(map_q, map_k, map_v, of, at, tiles, section, counters);
+    } else {
+      transpose_values(of, at, tiles, section, warp - 1);
+    }
+  } else {
+    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
+    consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, scales, at, tiles, section,
+            role - 1, sinks, o, ldo);
+  }
+}
