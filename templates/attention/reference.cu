@@ -13,6 +13,8 @@ constexpr int kPitch = kChunkBytes + 16;        // keys lie in different banks
 constexpr int kColumns = 4;                     // of v, side by side, that a lane loads at a time
 constexpr int kGroups = 2;                      // of such columns, that a lane sums at a time
 constexpr int kSummed = 16;                     // products that are summed in fp32
+constexpr bool kVanish = sizeof(dtype_t) == 1;  // small weights
+constexpr double kFloor = 1.0 / 32768;          // of the largest weight of a row's keys
 constexpr double kLn2 = 0.69314718055994530942;
 
 struct alignas(kColumns * sizeof(kv_t)) Values {
@@ -52,7 +54,9 @@ __device__ double warp_largest(double part) {
 //
 // fp8 tensors are multiplied by their scales, those of all or those of a sequence and head of k.
 //
-// o_value is the result, 0 where nothing is seen; o_magnitude = sum p |v|. lse_value is the
+// o_value is the result, 0 where nothing is seen; o_magnitude = sum p |v|. Where weights may be
+// rounded to fp8, those below 2^-17 of the largest of a row vanish: o_magnitude has kFloor |v| of
+// each key more, so that an eighth of it is 2^-18 of the largest weight. lse_value is the
 // logarithm of the sum of all e^logit, the sink included, minus infinity where there is none. An
 // error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
 extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
@@ -156,12 +160,13 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
 
     const long long own = place_of(entry, token, head, tokens, q_heads, size_v,
                                    layout == layout_bshd ? q_heads * size_v : size_v);
-    double most = minus_infinity(), sum = 0, exponents = 0;
+    double most = minus_infinity(), of_keys = most, sum = 0, exponents = 0;
     bool nothing = false;
     for (long long first = 0; first < size_v; first += 32 * kGroups * kColumns) {
       double part[kGroups][kColumns] = {};
       double absolute[kGroups][kColumns] = {};
-      most = minus_infinity();
+      float unweighted[kGroups][kColumns] = {};
+      most = of_keys = minus_infinity();
       if constexpr (sink == sink_head) most = sinks[head];
       nothing = seen.first >= seen.end && most == minus_infinity();
       sum = sink == sink_head && lane == 0 && !nothing ? 1 : 0;
@@ -183,7 +188,8 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
           s -= static_cast<double>(slopes[head]) * fabs(static_cast<double>(position - j));
         }
         const double before = most;
-        most = larger(most, warp_largest(exists ? s : minus_infinity()));
+        of_keys = larger(of_keys, warp_largest(exists ? s : minus_infinity()));
+        most = larger(most, of_keys);
         const double factor = before == most ? 1 : exp(before - most);
         const double p = exists ? exp(s - most) : 0;
         sum = sum * factor + p;
@@ -203,6 +209,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
             const Values values = *reinterpret_cast<const Values*>(v + shared.value_places[n] + d);
             for (int c = 0; c < kColumns; ++c) {
               const float value = shared.weights[n] * to_float(values.of[c]);
+              if constexpr (kVanish) unweighted[g][c] += fabsf(to_float(values.of[c]));
               x[c] += value;
               size_of_x[c] += fabsf(value);
             }
@@ -223,8 +230,10 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
         const long long d = first + (32 * g + lane) * kColumns + c;
         if (d >= size_v) continue;
         o_value[own + d] = nothing ? 0.0f : static_cast<float>(unit_of_values * part[g][c] / sum);
+        const double floor = kVanish ? kFloor * exp(of_keys - most) * unweighted[g][c] : 0;
         o_magnitude[own + d] =
-            nothing ? 0.0f : static_cast<float>(fabs(unit_of_values) * absolute[g][c] / sum);
+            nothing ? 0.0f
+                    : static_cast<float>(fabs(unit_of_values) * (absolute[g][c] + floor) / sum);
       }
     }
     if (lse == lse_none || lane != 0) continue;
