@@ -113,6 +113,7 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
       const double* const q = in.at("q").data() + order.place(entry, at, head, tokens, heads, size);
       std::vector<std::tuple<std::size_t, double, double>> logits;  // key, logit, its terms
       double most = in.contains("sinks") ? in.at("sinks")[head] : -HUGE_VAL;
+      double of_keys = -HUGE_VAL;
       for (std::size_t j = 0; j < token.keys; ++j) {
         const std::ptrdiff_t behind = token.position - static_cast<std::ptrdiff_t>(j);
         if (!mask.empty() && behind < 0) continue;
@@ -129,8 +130,11 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
           s -= in.at("slopes")[head] * std::fabs(static_cast<double>(behind));
         }
         logits.emplace_back(j, s, std::fabs(unit) * terms);
-        most = std::max(most, s);
+        of_keys = std::max(of_keys, s);
       }
+      most = std::max(most, of_keys);
+      // Weights in fp8 may vanish.
+      const double floor = narrow ? std::exp(of_keys - most) / 32768 : 0;
       double sum = in.contains("sinks") ? std::exp(in.at("sinks")[head] - most) : 0;
       double exponents = 0;
       std::vector<double> value(size_v), magnitude(size_v);
@@ -141,7 +145,7 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
         const double* const v = in.at("v").data() + place(j, size_v);
         for (std::size_t i = 0; i < size_v; ++i) {
           value[i] += p * unit_v * v[i];
-          magnitude[i] += p * std::fabs(unit_v * v[i]);
+          magnitude[i] += (p + floor) * std::fabs(unit_v * v[i]);
         }
       }
       const std::size_t to = order.place(entry, at, head, tokens, heads, size_v);
