@@ -63,15 +63,22 @@ std::vector<Problem> examples(const Operation& operation) {
 }
 
 /// Binds the problem. If its dtype or flag needs another dtype or another value of another flag, it
-/// gets the first that works.
+/// gets the first that works; what differs from the operation's example is what is asked for.
 Result<BoundProblem> bind_one(const Operation& operation, const Problem& problem) {
   Result<BoundProblem> given = BoundProblem::bind(operation, problem);
+  const auto is_asked = [&](const std::string& name) {
+    const Problem::Flags& usual = operation.example.flags();
+    return std::ranges::any_of(problem.flags(), [&](const auto& flag) {
+      return flag.first == name && std::ranges::find(usual, flag) == usual.end();
+    });
+  };
   for (const Flag& flag : operation.flags) {
     for (std::size_t i = 0; !given && i < flag.values.size(); ++i) {
       given = BoundProblem::bind(operation, problem.with(flag.name, flag.values[i]));
     }
   }
   for (const TypeVariable& variable : operation.type_variables) {
+    if (is_asked(variable.name)) continue;
     for (std::size_t i = 0; !given && i < variable.dtypes.size(); ++i) {
       const std::string dtype(to_string(variable.dtypes[i]));
       given = BoundProblem::bind(operation, problem.with(variable.name, dtype));
