@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <map>
@@ -136,6 +137,15 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
     changed.notify_all();
   }
 
+  /// Answers what has not begun with an error and waits for what has. What is abandoned meanwhile
+  /// is waited for no longer.
+  void drain() {
+    std::unique_lock lock(mutex);
+    drop_queue(ErrorCode::unavailable, "not started, the compile pool was closed");
+    // The watchdog still runs, so a compile that does not end in time becomes overrun.
+    changed.wait(lock, [this] { return runners == overrun; });
+  }
+
   /// Abandons compiles at their deadline, until the pool closes.
   void watch() {
     std::unique_lock lock(mutex);
@@ -184,16 +194,64 @@ bool Build::ended() const {
   return kernel.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
+/// The pools that compile while the process exits. A program may exit without closing its service,
+/// as every Python program does. The exit handlers of NVRTC and nvJitLink free what a running
+/// compile uses, so one of ours has to run before them and wait.
+///
+/// Handlers run in the reverse of the order in which they were registered, and a library registers
+/// its own when it is loaded. So ours is registered once the compiler is loaded, and again once the
+/// linker is.
+class CompilePool::AtExit {
+ public:
+  static void add(const std::shared_ptr<State>& pool) {
+    const std::lock_guard lock(of_process().mutex_);
+    std::vector<std::weak_ptr<State>>& pools = of_process().pools_;
+    std::erase_if(pools, [](const std::weak_ptr<State>& one) { return one.expired(); });
+    pools.push_back(pool);
+  }
+
+  static void wait_for_compiler() {
+    static const int registered = std::atexit(drain);
+    (void)registered;
+  }
+  static void wait_for_linker() {
+    static const int registered = std::atexit(drain);
+    (void)registered;
+  }
+
+ private:
+  /// Is never destroyed, since it is used until the end.
+  static AtExit& of_process() {
+    static AtExit* const it = new AtExit;
+    return *it;
+  }
+
+  static void drain() {
+    if (!check_not_forked()) return;  // the threads are the parent's
+    std::vector<std::weak_ptr<State>> pools;
+    {
+      const std::lock_guard lock(of_process().mutex_);
+      pools = of_process().pools_;
+    }
+    for (const std::weak_ptr<State>& one : pools) {
+      if (const std::shared_ptr<State> pool = one.lock()) pool->drain();
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<State>> pools_;
+};
+
 CompilePool::CompilePool(std::shared_ptr<Compiler> compiler, CompilePoolOptions options,
                          std::shared_ptr<CompileCache> cache)
-    : state_(std::make_shared<State>(std::move(compiler), options, std::move(cache))) {}
+    : state_(std::make_shared<State>(std::move(compiler), options, std::move(cache))) {
+  AtExit::add(state_);
+}
 
 CompilePool::~CompilePool() {
+  state_->drain();
   {
-    std::unique_lock lock(state_->mutex);
-    state_->drop_queue(ErrorCode::unavailable, "not started, the compile pool was closed");
-    // The watchdog still runs, so a compile that does not end in time becomes overrun.
-    state_->changed.wait(lock, [this] { return state_->runners == state_->overrun; });
+    const std::lock_guard lock(state_->mutex);
     state_->finished = true;
     state_->changed.notify_all();
   }
@@ -202,7 +260,10 @@ CompilePool::~CompilePool() {
 
 Result<std::string> CompilePool::digest(const CompileRequest& request) {
   KW_ASSIGN(const std::string identity, state_->compiler->identity());
-  return artifact_digest(request, identity, *state_->compiler).hex();
+  AtExit::wait_for_compiler();
+  const Digest made = artifact_digest(request, identity, *state_->compiler);
+  if (!request.linked.empty()) AtExit::wait_for_linker();
+  return made.hex();
 }
 
 Build CompilePool::submit(CompileRequest request) {

@@ -57,7 +57,7 @@ struct CompilePoolOptions {
 /// the limit.
 ///
 /// Destruction drops compiles that have not started, and waits for those that have, except
-/// abandoned ones.
+/// abandoned ones. So does the exit of a process that has not destroyed its pools.
 class CompilePool {
  public:
   /// Without a `cache` nothing is kept.
@@ -82,6 +82,7 @@ class CompilePool {
   Compiler& compiler();
 
  private:
+  class AtExit;
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -1,6 +1,7 @@
 #include "compile/compile_pool.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
 #include <latch>
@@ -246,6 +247,33 @@ TEST(CompilePoolTest, ClosingDoesNotWaitForAnAbandonedCompile) {
   EXPECT_LE(left, 2);
   gate->open();
   EXPECT_TRUE(eventually([&] { return compiler->running == 0 && compiler.use_count() == 1; }));
+}
+
+// What a compile uses is freed by an exit handler of its library, which was registered before.
+std::atomic<bool> in_use = false;
+std::latch exiting{1};
+
+[[noreturn]] void exit_while_compiling() {
+  std::atexit([] { std::_Exit(in_use ? 1 : 0); });
+  const auto compiler =
+      std::make_shared<FakeCompiler>([](const CompileRequest& request) -> Result<CompiledKernel> {
+        in_use = true;
+        exiting.wait();
+        std::this_thread::sleep_for(50ms);
+        in_use = false;
+        return kernel_of(request);
+      });
+  auto* const never_destroyed = new CompilePool(compiler, {.threads = 1});
+  never_destroyed->submit(request_named("begun"));
+  never_destroyed->submit(request_named("dropped"));
+  while (!in_use) std::this_thread::sleep_for(1ms);
+  std::atexit([] { exiting.count_down(); });
+  std::exit(2);
+}
+
+TEST(CompilePoolDeathTest, AProcessExitsAfterItsCompilesHaveEnded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_while_compiling(), testing::ExitedWithCode(0), "");
 }
 
 /// Keeps everything in memory.
