@@ -13,8 +13,9 @@ constexpr int kPitch = kChunkBytes + 16;        // keys lie in different banks
 constexpr int kColumns = 4;                     // of v, side by side, that a lane loads at a time
 constexpr int kGroups = 2;                      // of such columns, that a lane sums at a time
 constexpr int kSummed = 16;                     // products that are summed in fp32
-constexpr bool kVanish = sizeof(dtype_t) == 1;  // small weights
-constexpr double kFloor = 1.0 / 32768;          // of the largest weight of a row's keys
+constexpr bool kVanish = sizeof(kv_t) == 1;     // small weights
+// Of the largest weight of a row's keys.
+constexpr double kFloor = sizeof(dtype_t) == 1 ? 1.0 / (1 << 15) : 1.0 / (1 << 17);
 constexpr double kLn2 = 0.69314718055994530942;
 
 struct alignas(kColumns * sizeof(kv_t)) Values {
@@ -54,9 +55,11 @@ __device__ double warp_largest(double part) {
 //
 // fp8 tensors are multiplied by their scales, those of all or those of a sequence and head of k.
 //
-// o_value is the result, 0 where nothing is seen; o_magnitude = sum p |v|. Where weights may be
-// rounded to fp8, those below 2^-17 of the largest of a row vanish: o_magnitude has kFloor |v| of
-// each key more, so that an eighth of it is 2^-18 of the largest weight. lse_value is the
+// o_value is the result, 0 where nothing is seen; o_magnitude = sum p |v|. Weights may be
+// rounded to fp8 where queries are, and those below 2^-17 of the largest of a row vanish then. They
+// may be rounded to fp16 where keys and values are fp8, and those below 2^-24 lose their digits.
+// There o_magnitude has kFloor |v| of each key more. Of that a weight may be off by an eighth with
+// fp8 queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value is the
 // logarithm of the sum of all e^logit, the sink included, minus infinity where there is none. An
 // error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
 extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(

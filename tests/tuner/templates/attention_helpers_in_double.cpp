@@ -133,8 +133,9 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
         of_keys = std::max(of_keys, s);
       }
       most = std::max(most, of_keys);
-      // Weights in fp8 may vanish.
-      const double floor = narrow ? std::exp(of_keys - most) / 32768 : 0;
+      // Weights in fp8 may vanish, and those in fp16 lose digits.
+      const double least = narrow ? 0x1p-15 : flag(problem, "kv") == "fp8_e4m3" ? 0x1p-17 : 0;
+      const double floor = least * std::exp(of_keys - most);
       double sum = in.contains("sinks") ? std::exp(in.at("sinks")[head] - most) : 0;
       double exponents = 0;
       std::vector<double> value(size_v), magnitude(size_v);
