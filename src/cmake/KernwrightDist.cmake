@@ -23,6 +23,8 @@ install(DIRECTORY bench/worklists DESTINATION share/kernwright COMPONENT dist EX
 install(PROGRAMS bench/tune_vs_exhaustive.py bench/vendor/attention_vs_peers.py
   bench/vendor/decode_step.py bench/vendor/rows_vs_pytorch.py bench/vendor/tuning_curve.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
+install(FILES bench/vendor/attention_peers.py bench/vendor/attention_problems.py
+  DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES LICENSE DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 
 set(dist_name ${PROJECT_NAME}-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The parts of bench/vendor/attention_vs_peers.py that need neither PyTorch nor a GPU:
+"""The parts of bench/vendor/attention_*.py that need neither PyTorch nor a GPU:
 attention_vs_peers_test.py KERNWRIGHT, the program, which says what is a problem."""
 
 import pathlib
@@ -8,6 +8,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/vendor"))
 sys.dont_write_bytecode = True
+import attention_peers as peers  # noqa: E402
+import attention_problems as problems  # noqa: E402
 import attention_vs_peers as bench  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
@@ -15,48 +17,48 @@ PROGRAM = sys.argv.pop(1)
 
 class ShapesTest(unittest.TestCase):
     def test_every_shape_is_a_problem(self):
-        for number, (_, problem) in bench.SHAPES.items():
+        for number, (_, problem) in problems.SHAPES.items():
             self.assertIsNone(bench.refusal(PROGRAM, problem), number)
-        self.assertIsNotNone(bench.refusal(PROGRAM, bench.problem_text(1, 3, 2, 8, 8, 64)))
+        self.assertIsNotNone(bench.refusal(PROGRAM, problems.problem_text(1, 3, 2, 8, 8, 64)))
 
     def test_others_are_of_the_same_classes_new_and_problems(self):
-        drawn = bench.random_shapes(60, 7)
-        self.assertEqual(drawn, bench.random_shapes(60, 7))
-        self.assertNotEqual(drawn, bench.random_shapes(60, 8))
-        self.assertEqual(len(set(drawn.values()) | set(bench.SHAPES.values())), 60 + len(bench.SHAPES))
-        self.assertLessEqual({name for name, _ in drawn.values()}, {name for name, _ in bench.SHAPES.values()})
+        drawn = problems.random_shapes(60, 7)
+        self.assertEqual(drawn, problems.random_shapes(60, 7))
+        self.assertNotEqual(drawn, problems.random_shapes(60, 8))
+        self.assertEqual(len(set(drawn.values()) | set(problems.SHAPES.values())), 60 + len(problems.SHAPES))
+        self.assertLessEqual({name for name, _ in drawn.values()}, {name for name, _ in problems.SHAPES.values()})
         for _, problem in drawn.values():
             self.assertIsNone(bench.refusal(PROGRAM, problem), problem)
 
     def test_shapes_are_chosen_by_number_and_class(self):
-        self.assertTrue(bench.wanted(3, "A", None))
-        self.assertTrue(bench.wanted(3, "A", ["J", "3"]))
-        self.assertTrue(bench.wanted(3, "A", ["A"]))
-        self.assertFalse(bench.wanted(3, "A", ["J", "30"]))
+        self.assertTrue(problems.wanted(3, "A", None))
+        self.assertTrue(problems.wanted(3, "A", ["J", "3"]))
+        self.assertTrue(problems.wanted(3, "A", ["A"]))
+        self.assertFalse(problems.wanted(3, "A", ["J", "30"]))
 
 
 class LengthsTest(unittest.TestCase):
     def test_unequal_lengths_have_their_sum_and_longest(self):
         for count, total, longest in ((32, 32768, 4096), (8, 9000, 2000), (3, 7, 5), (4, 400, 100)):
-            lengths = bench.sequence_lengths(count, total, longest)
+            lengths = problems.sequence_lengths(count, total, longest)
             self.assertEqual((len(lengths), sum(lengths)), (count, total))
             self.assertLessEqual(max(lengths), longest)
             self.assertEqual(lengths, sorted(lengths))
-        self.assertGreater(bench.sequence_lengths(32, 32768, 4096)[-1], 3500)
+        self.assertGreater(problems.sequence_lengths(32, 32768, 4096)[-1], 3500)
 
     def test_pages_are_taken_once(self):
-        shape = bench.Shape(bench.problem_text(3, 4, 4, 2, 100, 64, "kv_total=200 lengths=kv cache=paged page=8"))
-        table = bench.page_table(shape, 50)
+        shape = problems.Shape(problems.problem_text(3, 4, 4, 2, 100, 64, "kv_total=200 lengths=kv cache=paged page=8"))
+        table = problems.page_table(shape, 50)
         taken = [page for row, keys in zip(table, shape.kv_lengths) for page in row[:-(-keys // 8)]]
         self.assertEqual(len(set(taken)), len(taken))
         self.assertEqual({len(row) for row in table}, {13})
         self.assertLess(max(taken), 50)
 
     def test_the_first_and_last_queries_are_compared(self):
-        shape = bench.Shape(bench.problem_text(2, 4, 4, 1000, 1000, 64))
+        shape = problems.Shape(problems.problem_text(2, 4, 4, 1000, 1000, 64))
         for _, queries in shape.sampled():
-            self.assertEqual((queries[0], queries[-1], len(queries)), (0, 999, bench.SAMPLED))
-        shape = bench.Shape(bench.problem_text(2, 4, 4, 3, 1000, 64))
+            self.assertEqual((queries[0], queries[-1], len(queries)), (0, 999, problems.SAMPLED))
+        shape = problems.Shape(problems.problem_text(2, 4, 4, 3, 1000, 64))
         self.assertEqual([queries for _, queries in shape.sampled()], [[0, 1, 2]] * 2)
 
 
@@ -70,20 +72,20 @@ class CountsTest(unittest.TestCase):
                         position = i + keys - queries
                         for j in range(keys):
                             seen += mask == "none" or (j <= position and (not window or j > position - window))
-                    self.assertEqual(bench.visible_pairs(queries, keys, mask, window), seen,
+                    self.assertEqual(problems.visible_pairs(queries, keys, mask, window), seen,
                                      (queries, keys, mask, window))
 
     def test_decode_reads_its_cache(self):
-        shape = bench.Shape(bench.SHAPES[18][1])
+        shape = problems.Shape(problems.SHAPES[18][1])
         self.assertEqual(shape.bytes(), 2 * 16 * (32 + 4096 * 8) * 256)
-        window = bench.Shape(bench.problem_text(1, 8, 8, 1, 4096, 64, "mask=window window=128"))
+        window = problems.Shape(problems.problem_text(1, 8, 8, 1, 4096, 64, "mask=window window=128"))
         self.assertEqual(window.bytes(), 2 * 8 * (1 + 128) * 128)
-        narrow = bench.Shape(bench.SHAPES[23][1])
+        narrow = problems.Shape(problems.SHAPES[23][1])
         self.assertEqual(narrow.bytes(), 2 * 32 * 256 + 65536 * 4 * 256)
 
 
 class RowsTest(unittest.TestCase):
-    SHAPE = bench.Shape(bench.SHAPES[1][1])
+    SHAPE = problems.Shape(problems.SHAPES[1][1])
     RESULT = {"samples": {"ours": [10.0, 11.0, 12.0], "first": [20.0], "sdpa_cudnn": [22.0], "flex": [5.0]},
               "errors": {"ours": 2e-3, "first": 2e-3, "sdpa_cudnn": 3e-3, "flex": 0.9},
               "reasons": {"flashinfer": "no module", "sdpa_cudnn": "one of two ways", "first": "no"},
@@ -114,7 +116,7 @@ class RowsTest(unittest.TestCase):
         self.assertIn("unsupported: no fp8", bench.table_line(17, [row], 0))
 
     def test_reasons_are_one_line(self):
-        self.assertEqual(bench.reason_of(bench.Refused("no pages\nhere")), "Refused: no pages")
+        self.assertEqual(bench.reason_of(peers.Refused("no pages\nhere")), "Refused: no pages")
         self.assertEqual(bench.reason_of(KeyError()), "KeyError")
 
 
