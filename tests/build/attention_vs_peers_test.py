@@ -8,6 +8,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/vendor"))
 sys.dont_write_bytecode = True
+import attention_counters as counters  # noqa: E402
 import attention_peers as peers  # noqa: E402
 import attention_problems as problems  # noqa: E402
 import attention_vs_peers as bench  # noqa: E402
@@ -118,6 +119,20 @@ class RowsTest(unittest.TestCase):
     def test_reasons_are_one_line(self):
         self.assertEqual(bench.reason_of(peers.Refused("no pages\nhere")), "Refused: no pages")
         self.assertEqual(bench.reason_of(KeyError()), "KeyError")
+
+
+class CountersTest(unittest.TestCase):
+    def test_kernels_are_read_from_what_ncu_writes(self):
+        lines = ["==PROF== Connected", '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"',
+                 '"0","attention_wave(const int *)","gpu__time_duration.sum","ns","12,500"',
+                 '"0","attention_wave(const int *)","launch__grid_size","","132"',
+                 '"0","attention_wave(const int *)","a__counter.of_no_interest","%","1"',
+                 '"1","cudnn","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","n/a"']
+        self.assertEqual(counters.read_counters("\n".join(lines)),
+                         [{"kernel": "attention_wave", "us": 12.5, "blocks": 132.0},
+                          {"kernel": "cudnn", "dram_percent": None}])
+        with self.assertRaisesRegex(RuntimeError, "permission"):
+            counters.read_counters("==ERROR== no permission")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""What limits attention: counters of Nsight Compute (ncu) for our kernels and cuDNN's, one call each with
+cold caches and free clocks, of problems that attention_vs_peers.py lists by the same numbers. A call
+of several kernels has a row for each. Ours is tuned first if the cache has no exact record.
+
+Under ncu every kernel runs several times, alone: times here explain those of
+attention_vs_peers.py and do not replace them.
+
+usage: attention_counters.py --json FILE [--shapes NUMBER|CLASS,...] [--seconds N] [--cache DIR]
+                             [--bin FOLDER]
+"""
+
+import argparse
+import csv
+import datetime
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import rows_vs_pytorch as rows
+from attention_peers import Peer, cudnn_frontend, sdpa
+from attention_problems import SHAPES, Shape, draw, wanted
+
+# ncu's name -> ours. A share is of the peak that can be sustained, over the whole kernel.
+COUNTERS = {
+    "gpu__time_duration.sum": "us",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram_percent",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed": "l2_percent",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active": "l1_percent",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": "tensor_percent",
+    "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed": "xu_percent",
+    "sm__inst_issued.avg.pct_of_peak_sustained_elapsed": "issue_percent",
+    "smsp__sass_inst_executed_op_local.sum": "local_instructions",
+    "launch__grid_size": "blocks",
+    "launch__block_size": "threads",
+    "launch__registers_per_thread": "registers",
+}
+
+
+def read_counters(text):
+    """The kernels of ncu's CSV in base units, in order: {"kernel": name, counter: number or None}."""
+    lines = text.splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if begin is None:
+        raise RuntimeError(f"ncu counted nothing: {(lines or ['no output'])[-1][:300]}")
+    kernels = {}
+    for row in csv.DictReader(lines[begin:]):
+        kernel = kernels.setdefault(row["ID"], {"kernel": row["Kernel Name"].partition("(")[0]})
+        if row["Metric Name"] in COUNTERS:
+            value = row["Metric Value"].replace(",", "")
+            scale = 1e-3 if row["Metric Unit"] in ("ns", "nsecond") else 1
+            kernel[COUNTERS[row["Metric Name"]]] = None if value == "n/a" else float(value) * scale
+    return list(kernels.values())
+
+
+def call_each(program, cache, problem, seconds):
+    """One call of each contestant between the marks that ncu counts from and to. Prints their names."""
+    import torch
+
+    library = rows.Library(rows.find("libkernwright.so.0", [program.parents[1] / "lib"]), cache)
+    shape, kernel = Shape(problem), library.kernel(problem, seconds)
+    description = library.describe(kernel)
+    t = draw(torch, shape, description["arguments"])
+    made = {"ours": lambda: Peer(library.function(torch, kernel)),
+            "sdpa_cudnn": lambda: sdpa(torch, shape, "sdpa_cudnn", "dense"),
+            "cudnn_frontend": lambda: cudnn_frontend(torch, shape)}
+    ready = {}
+    with torch.no_grad():
+        for name, maker in made.items():
+            try:
+                peer = maker()
+                inputs = peer.prepare(t)
+                peer.call(inputs)
+                torch.cuda.synchronize()
+                ready[name] = (peer, inputs)
+            except Exception as error:  # what does not run is no contestant
+                sys.stderr.write(f"{name}: {str(error).splitlines()[0][:200]}\n")
+        for peer, inputs in ready.values():
+            torch.cuda.cudart().cudaProfilerStart()
+            peer.call(inputs)
+            torch.cuda.synchronize()
+            torch.cuda.cudart().cudaProfilerStop()
+    print(json.dumps({"contestants": list(ready), "template": description["template"],
+                      "configuration": description["configuration"]}))
+
+
+def count(arguments, problem):
+    """One row per kernel."""
+    own = [sys.executable, str(pathlib.Path(__file__).resolve()), "--bin", str(arguments.bin), "--call", problem,
+           "--seconds", str(arguments.seconds), *(["--cache", str(arguments.cache)] if arguments.cache else [])]
+    log = arguments.json.with_suffix(".csv")
+    ran = subprocess.run(["ncu", "--profile-from-start", "off", "--target-processes", "application-only",
+                          "--clock-control", "none", "--cache-control", "all", "--csv", "--print-units", "base",
+                          "--log-file", str(log), "--metrics", ",".join(COUNTERS), *own],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if ran.returncode != 0:
+        raise RuntimeError((ran.stderr or ran.stdout).strip()[-300:])
+    said = json.loads(ran.stdout.strip().splitlines()[-1])
+    kernels = read_counters(log.read_text())
+    log.unlink()
+    return [{"problem": problem, "ours": f"{said['template']} {said['configuration']}", **kernel}
+            for kernel in kernels]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--shapes", help="only these numbers and classes of the list, as 1,5,J")
+    parser.add_argument("--seconds", type=float, default=6, help="of tuning per problem without a record")
+    parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
+    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
+    parser.add_argument("--call", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    parents = pathlib.Path(__file__).resolve().parents[:3]
+    bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
+    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
+    arguments.bin = program.parent
+    if arguments.call:
+        return call_each(program, arguments.cache, arguments.call, arguments.seconds)
+    if arguments.json is None:
+        parser.error("--json FILE is required")
+    if not shutil.which("ncu"):
+        sys.stderr.write("ncu is not on PATH\n")
+        return 77
+    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
+    document = {"bench": "attention_counters", "command": " ".join(["attention_counters.py", *sys.argv[1:]]),
+                "date": datetime.date.today().isoformat(),
+                "kernwright": version.partition("(")[2].partition(")")[0], "rows": []}
+    failed = False
+    only = arguments.shapes and arguments.shapes.split(",")
+    for number, (name, problem) in SHAPES.items():
+        if not wanted(number, name, only):
+            continue
+        try:
+            new = [{"class": name, **row} for row in count(arguments, problem)]
+        except (RuntimeError, json.JSONDecodeError, IndexError) as error:
+            print(f"{number:4d} {name} {problem}: {error}", flush=True)
+            failed = True
+            continue
+        document["rows"] += new
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+        for row in new:
+            shares = ", ".join(f"{key.removesuffix('_percent')} {row[key]:.0f} %" for key in COUNTERS.values()
+                               if key.endswith("_percent") and row.get(key) is not None)
+            print(f"{number:4d} {name} {row['kernel'][:40]}: {row['us']:.1f} us, {shares}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
