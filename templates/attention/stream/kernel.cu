@@ -10,12 +10,15 @@
 // its largest score.
 //
 // Where a head's keys are split, the blocks of a cluster add up such sums in one another's shared
-// memory. What more splits there are leave theirs in a workspace, and the last block of a head adds
-// them up. A counter tells who is last; that block leaves it at zero.
+// memory. Where there are more splits, clusters leave theirs in a workspace, and the last cluster
+// of a head adds them up (results.cuh).
 //
 // With a work list a block takes a slot of it for one head of k and v: pieces of one sequence after
 // another, each as if it were the SPLIT keys of a block.
 
+#include "layout.cuh"
+#include "results.cuh"
+#include "share.cuh"
 #include <kernwright/attention/boxes.cuh>
 #include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/plain_row.cuh>
@@ -25,7 +28,6 @@
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
-#include <kernwright/ptx/cluster.cuh>
 #include <kernwright/ptx/ldmatrix.cuh>
 #include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/ptx/mma.cuh>
@@ -35,95 +37,15 @@
 #include <kernwright/ptx/warp_roles.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
-#include <kernwright/tile/swizzle.cuh>
 
 namespace {
 
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kGroup = heads / kv_heads;
-constexpr int kKeys = 16;             // of a warp in a tile
-constexpr int kTile = kKeys * WARPS;  // keys of a tile
-constexpr int kKeyBytes = TileOfKeys<kTile>::kKeyBytes;
-constexpr int kValueBytes = TileOfKeys<kTile>::kValueBytes;
-constexpr int kStageBytes = kKeyBytes + kValueBytes;
-constexpr int kRows = 16 * M_TILES;
-constexpr int kGroups = head_dim_v / 4;      // of 4 columns of a row
-constexpr int kOfGroup = 16 / sizeof(kv_t);  // elements of 16 bytes
-constexpr int kConsumers = 32 * WARPS;
-
-static_assert(STAGES * kStageBytes >= WARPS * kRows * kColumns * 4, "sums meet in the ring");
-
 using operand_t = weight_t;
-using TilePipeline = Pipeline<STAGES>;
 using Scores = float[kKeys / 2];
 using Sums = float[kColumns / 2];
-
-struct Addresses {
-  unsigned base;
-  __device__ unsigned k(int stage) const { return base + stage * kStageBytes; }
-  __device__ unsigned v(int stage) const { return k(stage) + kKeyBytes; }
-  __device__ unsigned barriers() const { return base + STAGES * kStageBytes; }
-  // The parts of all warps' rows, and whether this block is the last of its head.
-  __device__ unsigned parts() const { return barriers() + TilePipeline::kBytes; }
-  __device__ unsigned last() const { return parts() + WARPS * kRows * sizeof(SoftmaxPart); }
-  // The parts of the block's rows, whose sums lie where those of warp 0 do.
-  __device__ unsigned block_parts() const { return last() + 8; }
-  // Sums of a warp's row, where the ring was.
-  __device__ unsigned sums(int warp, int row) const {
-    return base + (warp * kRows + row) * kColumns * 4;
-  }
-};
-
-// The keys that a block takes of a head: those in [begin, end), in tiles from `begin` on.
-struct Share {
-  Sequence sequence;
-  int kv_head, split, splits;  // of the head, those that have keys
-  int begin, end;
-  int place;  // of the head in the workspace
-
-  // Each head has as many blocks.
-  __device__ __forceinline__ Share(const Sequences& of, int splits_of_head, int keys_of_split)
-      : sequence(blockIdx.x / splits_of_head / kv_heads, of),
-        kv_head(blockIdx.x / splits_of_head % kv_heads),
-        split(blockIdx.x % splits_of_head),
-        place(blockIdx.x / splits_of_head * (splits_of_head / CLUSTER)) {
-    // Windows begin anywhere; shares of a head begin where the first key that is seen does.
-    const int first = sequence.queries > 0 ? sequence.first_key(0) / kTile * kTile : 0;
-    const int seen = sequence.queries > 0 ? max(0, sequence.end_key(sequence.queries) - first) : 0;
-    splits = max(1, (seen + keys_of_split - 1) / keys_of_split);
-    begin = first + split * keys_of_split;
-    end = min(first + seen, begin + keys_of_split);
-  }
-  // The piece of sequence `number` that a slot of a work list has.
-  __device__ __forceinline__ Share(const Sequences& of, const ScheduleEntry& entry, int slot,
-                                   int number, int kv_head)
-      : sequence(number, of), kv_head(kv_head), split(0), splits(1), place(slot) {
-    const Demand all(sequence.queries, sequence.keys, window);
-    begin = max(number == entry.first ? entry.first_key : all.begin,
-                sequence.first_key(0) / kTile * kTile);
-    end = number == entry.last ? entry.last_end : all.end;
-    if (number == entry.first) {
-      split = slot - entry.first_begins;
-      splits = entry.first_ends - entry.first_begins + 1;
-      place = entry.first_begins;
-    } else if (number == entry.last) {
-      splits = entry.last_ends - slot + 1;
-    }
-  }
-  // The head among those of all sequences.
-  __device__ __forceinline__ int head() const { return sequence.number * kv_heads + kv_head; }
-  // Where the workspace has the sums of the head's splits from CLUSTER * i on. A slot has those of
-  // two sequences: of one that goes on in it, and of one that begins.
-  __device__ __forceinline__ long long entry(int i) const {
-    if constexpr (schedule == schedule_none) return place + i;
-    return ((place + i) * 2ll + (i == 0 ? 1 : 0)) * kv_heads + kv_head;
-  }
-  __device__ __forceinline__ int tiles() const {
-    return end > begin ? (end - begin + kTile - 1) / kTile : 0;
-  }
-};
 
 __device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap& map_k,
                                         const TensorMap& map_v, const Sequences& of,
@@ -140,12 +62,6 @@ __device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap&
                                          share.sequence, key, share.kv_head);
     pipeline.advance();
   }
-}
-
-// Row r of the block is query r / kGroup of query head r % kGroup of the group.
-__device__ __forceinline__ int query_of(int row) { return row / kGroup; }
-__device__ __forceinline__ int head_of(int row, int kv_head) {
-  return kv_head * kGroup + row % kGroup;
 }
 
 // The queries as operand a of mma.sync: of step s, rows lane / 4 and 8 on, elements 2 * (lane % 4)
@@ -202,30 +118,6 @@ __device__ __forceinline__ float fit_queries(unsigned (&a)[M_TILES][kStepsD][4])
     word = pack_pair<fp16>(pair.x * factor, pair.y * factor);
   }
   return __int_as_float((127 - 14 + exponent) << 23);
-}
-
-// Where 16 bytes of a row lie, in boxes with rows of `RowBytes`.
-template <int RowBytes>
-__device__ __forceinline__ unsigned group_address(unsigned tile, int row, int group) {
-  constexpr int kOfBox = RowBytes / 16;
-  return tile + (group / kOfBox * kTile + row) * RowBytes +
-         swizzled_group<RowBytes>(row, group % kOfBox);
-}
-// Two neighbouring groups of 16 bytes of 16 keys, as b of mma.sync of two columns of scores: keys
-// lane / 4 of the first 8 and of the others. Of fp8 the groups are those of two steps.
-__device__ __forceinline__ unsigned key_address(unsigned keys, int first_key, int step) {
-  const int lane = threadIdx.x % 32;
-  if constexpr (kNarrow) {
-    return group_address<kRowD>(keys, first_key + lane % 16, step + lane / 16);
-  }
-  const int row = first_key + lane / 16 * 8 + lane % 8, group = step * 2 + lane / 8 % 2;
-  return group_address<kRowD>(keys, row, group);
-}
-// 32 bytes of 16 values.
-__device__ __forceinline__ unsigned value_address(unsigned values, int first_key, int column) {
-  const int lane = threadIdx.x % 32;
-  const int row = first_key + lane % 16, group = column / kOfGroup + lane / 16;
-  return group_address<kRowDv>(values, row, group);
 }
 
 // Overwrites by zeros what no query sees of a warp's values.
@@ -355,56 +247,6 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
   });
 }
 
-// What several parts of a row are together.
-struct Whole {
-  float largest = hidden_score(), sum = 0;
-  float4 values = {0, 0, 0, 0};
-
-  __device__ __forceinline__ void add(const SoftmaxPart& part, const float4& x) {
-    const float next = larger(largest, part.largest);
-    if (next == hidden_score()) return;
-    const float old = exp2_fast(largest - next), scale = exp2_fast(part.largest - next);
-    largest = next;
-    sum = sum * old + part.sum * scale;
-    values = {values.x * old + x.x * scale, values.y * old + x.y * scale,
-              values.z * old + x.z * scale, values.w * old + x.w * scale};
-  }
-};
-
-struct Results {
-  out_t* o;
-  float* lse_out;
-  const float* sinks;
-  int q_tokens, ldo;
-  float value_scale;
-
-  // Stores 4 columns of a row.
-  __device__ __forceinline__ void store(const Share& share, int row, int group, Whole whole) const {
-    const Sequence& sequence = share.sequence;
-    if (query_of(row) >= sequence.queries) return;
-    const int head = head_of(row, share.kv_head);
-    if constexpr (sink == sink_head) whole.add({sinks[head] * kLog2E, 1}, {0, 0, 0, 0});
-    const float inverse = whole.sum == 0 ? 0.0f : value_scale / whole.sum;
-    uint2 words = {pack_pair<out_t>(whole.values.x * inverse, whole.values.y * inverse),
-                   pack_pair<out_t>(whole.values.z * inverse, whole.values.w * inverse)};
-    *reinterpret_cast<uint2*>(
-        o + group * 4 + query_place(sequence, query_of(row), head, q_tokens, ldo, head_dim_v)) =
-        words;
-    if (lse != lse_none && group == 0) {
-      const float log2_sum = whole.sum == 0 ? hidden_score() : whole.largest + __log2f(whole.sum);
-      lse_out[lse_place(sequence, query_of(row), head, q_tokens)] =
-          lse == lse_base2 ? log2_sum : log2_sum * kLn2;
-    }
-  }
-};
-
-// Sums of heads that several blocks share, what is known of them, and how many have come.
-struct Workspace {
-  int* counters;
-  float4* sums;
-  SoftmaxPart* parts;
-};
-
 // Run by the whole block: loads a share, multiplies it, and adds its sums to those of the head's
 // other shares. Logits and results do not have the scales of fp8 tensors yet.
 __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& map_k,
@@ -443,6 +285,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
   for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      if (m * 16 + half * 8 >= rows) continue;
       const int row = m * 16 + lane / 4 + half * 8;
       if constexpr (kNarrow) {
 #pragma unroll
@@ -461,8 +304,8 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
       }
       const SoftmaxPart part = softmax[m].part(half);
       if (lane % 4 == 0) {
-        store_shared_pair(at.parts() + (warp * kRows + row) * sizeof(SoftmaxPart),
-                          __float_as_uint(part.largest), __float_as_uint(part.sum));
+        store_shared_pair(at.part(warp, row), __float_as_uint(part.largest),
+                          __float_as_uint(part.sum));
       }
     }
     // Queries of one position see the same keys.
@@ -473,80 +316,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
   }
   named_barrier_sync(1, kConsumers);
   results.value_scale = scales.of_values(share.sequence.number, share.kv_head);
-  const bool alone = share.splits <= CLUSTER;  // the cluster has all keys that are seen
-  // Gives the sums of a row's 4 columns to whoever is next: the result, or the workspace.
-  const auto hand_on = [&](int row, int group, const Whole& whole) {
-    if (alone) {
-      results.store(share, row, group, whole);
-    } else {
-      const long long line = share.entry(share.split / CLUSTER) * kRows + row;
-      workspace.sums[line * kGroups + group] = whole.values;
-      if (group == 0) workspace.parts[line] = {whole.largest, whole.sum};
-    }
-  };
-  for (int i = threadIdx.x; i < rows * kGroups; i += kConsumers) {
-    const int row = i / kGroups, group = i % kGroups;
-    Whole whole;
-#pragma unroll
-    for (int from = 0; from < WARPS; ++from) {
-      const float2 part =
-          load_shared_pair<float>(at.parts() + (from * kRows + row) * sizeof(SoftmaxPart));
-      whole.add({part.x, part.y}, load_quad(at.sums(from, row) + group * 16));
-    }
-    if constexpr (CLUSTER == 1) {
-      hand_on(row, group, whole);
-    } else {
-      store_quad(at.sums(0, row) + group * 16, whole.values);
-      if (group == 0) {
-        store_shared_pair(at.block_parts() + row * sizeof(SoftmaxPart),
-                          __float_as_uint(whole.largest), __float_as_uint(whole.sum));
-      }
-    }
-  }
-  if constexpr (CLUSTER > 1) {
-    cluster_arrive();
-    cluster_wait();
-    // Each block adds up some of the rows' columns over all blocks.
-    for (int i = cluster_rank() * kConsumers + threadIdx.x; i < rows * kGroups;
-         i += CLUSTER * kConsumers) {
-      const int row = i / kGroups, group = i % kGroups;
-      Whole whole;
-#pragma unroll
-      for (int from = 0; from < CLUSTER; ++from) {
-        const float2 part =
-            cluster_load_pair(cluster_address(at.block_parts() + row * sizeof(SoftmaxPart), from));
-        whole.add({part.x, part.y},
-                  cluster_load_quad(cluster_address(at.sums(0, row) + group * 16, from)));
-      }
-      hand_on(row, group, whole);
-    }
-    cluster_arrive();  // before this block's memory is gone
-    cluster_wait();
-  }
-  if (alone) return;
-  __threadfence();
-  named_barrier_sync(1, kConsumers);
-  if (threadIdx.x == 0) {
-    const int blocks = (share.splits + CLUSTER - 1) / CLUSTER * CLUSTER;
-    int* const counter = workspace.counters + share.head();
-    const bool last = atomicAdd(counter, 1) == blocks - 1;
-    if (last) *counter = 0;
-    __threadfence();
-    store_number(at.last(), last);
-  }
-  named_barrier_sync(1, kConsumers);
-  if (!load_number(at.last())) return;
-  for (int i = threadIdx.x; i < rows * kGroups; i += kConsumers) {
-    const int row = i / kGroups, group = i % kGroups;
-    Whole whole;
-#pragma unroll 4
-    for (int cluster = 0; cluster * CLUSTER < share.splits; ++cluster) {
-      const long long line = share.entry(cluster) * kRows + row;
-      const float2 part = __ldcg(reinterpret_cast<const float2*>(workspace.parts + line));
-      whole.add({part.x, part.y}, __ldcg(workspace.sums + line * kGroups + group));
-    }
-    results.store(share, row, group, whole);
-  }
+  add_up(share, rows, results, workspace, at);
 }
 
 }  // namespace
@@ -560,11 +330,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                      const float* __restrict__ slopes, const float* __restrict__ q_descale,
                      const float* __restrict__ k_descale, const float* __restrict__ v_descale,
                      const ScheduleEntry* __restrict__ work, out_t* __restrict__ o,
-                     float* __restrict__ lse_out, int* counters, float4* partial_sums,
-                     SoftmaxPart* partials, int batch, int q_len, int kv_len, int q_tokens,
-                     int kv_tokens, int pages, int table_columns, int ldq, int ldk, int ldv,
-                     int ldo, int splits, int split_keys, float scale, float cap, float q_scale,
-                     float k_scale, float v_scale) {
+                     float* __restrict__ lse_out, int* counters, float4* lines, int batch,
+                     int q_len, int kv_len, int q_tokens, int kv_tokens, int pages,
+                     int table_columns, int ldq, int ldk, int ldv, int ldo, int splits,
+                     int split_keys, float scale, float cap, float q_scale, float k_scale,
+                     float v_scale) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -583,7 +353,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
   const Logits logits{scale, cap, slopes};
   const Results results{o, lse_out, sinks, q_tokens, ldo, 1};
-  const Workspace workspace{counters, partial_sums, partials};
+  const Workspace workspace{counters, lines};
   TilePipeline pipeline(at.barriers());
   if constexpr (schedule == schedule_none) {
     const Share share(of, splits, split_keys);

@@ -1,0 +1,87 @@
+#pragma once
+// Where keys, values, and at the end the sums of warps lie in shared memory, and which row of a
+// block is which query.
+
+#include <kernwright/attention/boxes.cuh>
+#include <kernwright/attention/narrow.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/tile/pipeline.cuh>
+#include <kernwright/tile/softmax_tile.cuh>
+#include <kernwright/tile/swizzle.cuh>
+
+namespace {
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kGroup = heads / kv_heads;
+constexpr int kKeys = 16;             // of a warp in a tile
+constexpr int kTile = kKeys * WARPS;  // keys of a tile
+constexpr int kKeyBytes = TileOfKeys<kTile>::kKeyBytes;
+constexpr int kValueBytes = TileOfKeys<kTile>::kValueBytes;
+constexpr int kStageBytes = kKeyBytes + kValueBytes;
+constexpr int kRows = 16 * M_TILES;
+constexpr int kGroups = head_dim_v / 4;      // of 4 columns of a row
+constexpr int kOfGroup = 16 / sizeof(kv_t);  // elements of 16 bytes
+constexpr int kConsumers = 32 * WARPS;
+
+// Clusters of which a thread copies sums at once, a multiple of 4.
+constexpr int kAtOnce = STAGES * kStageBytes / (2 * 16 * kConsumers) / 4 * 4;
+
+using TilePipeline = Pipeline<STAGES>;
+
+static_assert(STAGES * kStageBytes >= WARPS * kRows * kColumns * 4, "sums meet in the ring");
+static_assert(kAtOnce > 0);
+
+struct Addresses {
+  unsigned base;
+  __device__ unsigned k(int stage) const { return base + stage * kStageBytes; }
+  __device__ unsigned v(int stage) const { return k(stage) + kKeyBytes; }
+  __device__ unsigned barriers() const { return base + STAGES * kStageBytes; }
+  // What is known of a warp's row.
+  __device__ unsigned part(int warp, int row) const {
+    return barriers() + TilePipeline::kBytes + (warp * kRows + row) * sizeof(SoftmaxPart);
+  }
+  // What is known of the block's row, whose sums lie where those of warp 0 do.
+  __device__ unsigned block_part(int row) const { return part(WARPS, row); }
+  // Whether this block is the last of its head.
+  __device__ unsigned last() const { return part(WARPS + 1, 0); }
+  // Sums of a warp's row, where the ring was.
+  __device__ unsigned sums(int warp, int row) const {
+    return base + (warp * kRows + row) * kColumns * 4;
+  }
+  // 16 bytes that this thread copies of the workspace, where the ring and the sums were.
+  __device__ unsigned copy(int i) const { return base + (i * kConsumers + threadIdx.x) * 16; }
+};
+
+// Where 16 bytes of a row lie, in boxes with rows of `RowBytes`.
+template <int RowBytes>
+__device__ __forceinline__ unsigned group_address(unsigned tile, int row, int group) {
+  constexpr int kOfBox = RowBytes / 16;
+  return tile + (group / kOfBox * kTile + row) * RowBytes +
+         swizzled_group<RowBytes>(row, group % kOfBox);
+}
+// Two neighbouring groups of 16 bytes of 16 keys, as b of mma.sync of two columns of scores: keys
+// lane / 4 of the first 8 and of the others. Of fp8 the groups are those of two steps.
+__device__ __forceinline__ unsigned key_address(unsigned keys, int first_key, int step) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (kNarrow) {
+    return group_address<kRowD>(keys, first_key + lane % 16, step + lane / 16);
+  }
+  const int row = first_key + lane / 16 * 8 + lane % 8, group = step * 2 + lane / 8 % 2;
+  return group_address<kRowD>(keys, row, group);
+}
+// 32 bytes of 16 values.
+__device__ __forceinline__ unsigned value_address(unsigned values, int first_key, int column) {
+  const int lane = threadIdx.x % 32;
+  const int row = first_key + lane % 16, group = column / kOfGroup + lane / 16;
+  return group_address<kRowDv>(values, row, group);
+}
+
+// Row r of the block is query r / kGroup of query head r % kGroup of the group.
+__device__ __forceinline__ int query_of(int row) { return row / kGroup; }
+__device__ __forceinline__ int head_of(int row, int kv_head) {
+  return kv_head * kGroup + row % kGroup;
+}
+
+}  // namespace
