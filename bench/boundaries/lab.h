@@ -31,8 +31,8 @@ struct Arm {
   double bytes = 0;  ///< of weights, that a unit reads
   /// Checks what the last unit of a sample left. Null where there is nothing to check.
   std::function<Result<void>()> check = nullptr;
-  std::string skipped = {};          ///< why it cannot run here
-  nlohmann::ordered_json more = {};  ///< further fields of its row
+  std::string skipped = {};                                        ///< why it cannot run here
+  nlohmann::ordered_json more = nlohmann::ordered_json::object();  ///< further fields of its row
 
   std::unique_ptr<DeviceBuffer> memory = nullptr;
   std::unique_ptr<TimedGraph> graph = nullptr;

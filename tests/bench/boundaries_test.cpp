@@ -116,6 +116,13 @@ TEST(BoundariesTest, ARowHasTheMedianBetweenItsQuartiles) {
             R"("kernels_at_once":4})");
 }
 
+TEST(BoundariesTest, ARowNeedsNoFurtherFields) {
+  Arm arm;
+  arm.name = "graph";
+  arm.us = {2};
+  EXPECT_EQ(row_of("steps", arm)["us"], 2);
+}
+
 TEST(BoundariesTest, ARowSaysWhyThereIsNoTime) {
   Arm arm{.name = "start_l2"};
   arm.skipped = "needs sm_90, the GPU is sm_80";
