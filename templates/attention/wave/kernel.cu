@@ -2,8 +2,8 @@
 // writing the scores.
 //
 // A block takes tiles of BM queries of one head, one after the other, by a counter that all blocks
-// share. One warp loads by TMA: a tile's queries, and its keys and values in tiles of BN, from the
-// last key to the first, into a ring of their own each. WGS warpgroups multiply by wgmma, 64
+// share. Two warps load by TMA, from the last key to the first, into a ring each: one a tile's
+// queries, and its keys in tiles of BN, and one its values. WGS warpgroups multiply by wgmma, 64
 // queries each: scores in registers, their softmax there, and weights rounded to 16 bits in
 // registers as the operand of the second product.
 //
@@ -67,12 +67,12 @@ __device__ __forceinline__ Tile take(WorkPipeline& work, Addresses at, const Seq
   return tile;
 }
 
-// Run by one warp.
-__device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap& map_k,
-                                        const TensorMap& map_v, const Sequences& of, Addresses at,
-                                        int tiles, int section, int* counters) {
+// Finds the tiles of this block, and loads their queries and keys. Run by one warp.
+__device__ __forceinline__ void produce_keys(const TensorMap& map_q, const TensorMap& map_k,
+                                             const Sequences& of, Addresses at, int tiles,
+                                             int section, int* counters) {
   const int lane = threadIdx.x % 32;
-  TilePipeline keys(at.key_barriers()), values(at.value_barriers());
+  TilePipeline keys(at.key_barriers());
   QueryPipeline queries(at.query_barriers());
   WorkPipeline work(at.work_barriers());
   int number = blockIdx.x;
@@ -80,19 +80,12 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
     const Tile tile = tile_at(number, section, of);
     if (lane == 0) publish(work, at, tile);
     work.advance();
-    const int kv_head = tile.head / (heads / kv_heads);
     if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
     const auto load_keys = [&](int j) {
+      const TokenBoxes<kBoxesD, BN> boxes(of, tile.sequence, j * BN, tile.kv_head());
       acquire(keys, kKeyBytes);
-      load_tokens<kBoxesD, BN>(at.k(keys.stage()), map_k, keys.full(), of, tile.sequence, j * BN,
-                               kv_head);
+      boxes.load(at.k(keys.stage()), map_k, keys.full());
       keys.advance();
-    };
-    const auto load_values = [&](int j) {
-      acquire(values, kValueBytes);
-      load_tokens<kBoxesDv, BN>(at.v(values.stage()), map_v, values.full(), of, tile.sequence,
-                                j * BN, kv_head);
-      values.advance();
     };
     const auto load_queries = [&] {
       acquire(queries, kQueryBytes);
@@ -111,11 +104,7 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
       load_keys(tile.last - 1);
       load_queries();
 #pragma unroll 1
-      for (int j = tile.last - 2; j >= tile.first; --j) {
-        load_keys(j);
-        load_values(j + 1);
-      }
-      load_values(tile.first);
+      for (int j = tile.last - 2; j >= tile.first; --j) load_keys(j);
     }
     number = __shfl_sync(~0u, number, 0);
   }
@@ -124,6 +113,24 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
   if (lane == 0 && atomicAdd(counters + 1, 1) == gridDim.x - 1) {
     counters[0] = 0;
     counters[1] = 0;
+  }
+}
+
+// Loads the values of the tiles that are published. Run by one warp.
+__device__ __forceinline__ void produce_values(const TensorMap& map_v, const Sequences& of,
+                                               Addresses at) {
+  TilePipeline values(at.value_barriers());
+  WorkPipeline work(at.work_barriers());
+#pragma unroll 1
+  for (Tile tile = take(work, at, of); tile.exists(); tile = take(work, at, of)) {
+    const Sequence sequence(tile.sequence.number, of);  // with the place of its keys
+#pragma unroll 1
+    for (int j = tile.last - 1; j >= tile.first; --j) {
+      const TokenBoxes<kBoxesDv, BN> boxes(of, sequence, j * BN, tile.kv_head());
+      acquire(values, kValueBytes);
+      boxes.load(at.v(values.stage()), map_v, values.full());
+      values.advance();
+    }
   }
 }
 
@@ -384,18 +391,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const bool first_warp = __shfl_sync(~0u, threadIdx.x / 32, 0) == 0;
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
                      kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
   const int tiles = (q_len + BM - 1) / BM * heads * batch;
-  if (first_warp && elect_one()) {
+  if (warp == 0 && elect_one()) {
     tma_prefetch(map_q);
     tma_prefetch(map_k);
     tma_prefetch(map_v);
     TilePipeline(at.key_barriers()).init(WGS * 4);
     TilePipeline(at.value_barriers()).init(WGS * 4);
     QueryPipeline(at.query_barriers()).init(WGS * 4);
-    WorkPipeline(at.work_barriers()).init(WGS * 4);
+    WorkPipeline(at.work_barriers()).init(WGS * 4 + 1);
     mbarrier_init_fence();
   }
   __syncthreads();
@@ -403,9 +410,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   await_previous_kernel();
   if (role == 0) {
     if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
-    if (first_warp) {
-      produce(map_q, map_k, map_v, of, at, tiles, section, counters);
-    }
+    if (warp == 0) produce_keys(map_q, map_k, of, at, tiles, section, counters);
+    if (warp == 1) produce_values(map_v, of, at);
   } else {
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
     consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, at, role - 1, sinks, o, lse_out,

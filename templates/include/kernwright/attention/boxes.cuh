@@ -38,32 +38,68 @@ struct TileOfKeys {
   static_assert(!kPaged || config::page % kBoxKeys == 0);
 };
 
-// Loads `Boxes` boxes along the head of `Keys` tokens from `key` on, each lane of the warp some of
-// them. A box of the head lies `Keys` rows behind the one before it. Tokens behind those of the
-// tensor, and pages that a sequence does not have, load as zeros.
+// The boxes of a tile of `Keys` keys from `key` on, `Boxes` of them along the head: each lane of a
+// warp has some. A box of the head lies `Keys` rows behind the one before it. Tokens behind those
+// of the tensor, and pages that a sequence does not have, load as zeros. Pages are looked up when
+// the object is made, so that a warp can do so while it waits for room.
+template <int Boxes, int Keys, int RowBytes = kSwizzleBytes>
+class TokenBoxes {
+ public:
+  __device__ __forceinline__ TokenBoxes(const Sequences& of, const Sequence& sequence, int key,
+                                        int kv_head)
+      : kv_head_(kv_head) {
+    using namespace config;
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      int token = sequence.kv_first + key + piece(round) * Tile::kBoxKeys;
+      int outer = sequence.kv_batch;
+      if constexpr (cache == cache_paged) {
+        const long long line = static_cast<long long>(sequence.number) * of.table_columns;
+        outer = token < sequence.keys ? of.page_table[line + token / page] : of.pages;
+        token %= page;
+      }
+      token_[round] = token;
+      outer_[round] = outer;
+    }
+  }
+
+  __device__ __forceinline__ void load(unsigned destination, const TensorMap& map,
+                                       unsigned full) const {
+    using namespace config;
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      if (index(round) >= kBoxes) continue;
+      const int box = index(round) % Boxes, element = box * kElements;
+      const unsigned to = destination + (box * Keys + piece(round) * Tile::kBoxKeys) * RowBytes;
+      if constexpr (layout == layout_bshd) {
+        tma_load(to, map, {element, kv_head_, token_[round], outer_[round]}, full);
+      } else {
+        tma_load(to, map, {element, token_[round], kv_head_, outer_[round]}, full);
+      }
+    }
+  }
+
+ private:
+  using Tile = TileOfKeys<Keys>;
+  static constexpr int kElements = RowBytes / sizeof(config::kv_t);
+  static constexpr int kBoxes = Boxes * Tile::kPieces;
+  static constexpr int kRounds = (kBoxes + 31) / 32;
+
+  static __device__ __forceinline__ int index(int round) {
+    return static_cast<int>(threadIdx.x % 32) + 32 * round;
+  }
+  static __device__ __forceinline__ int piece(int round) { return index(round) / Boxes; }
+
+  int kv_head_;
+  int token_[kRounds], outer_[kRounds];
+};
+
+// The same by one call, where there is room.
 template <int Boxes, int Keys, int RowBytes = kSwizzleBytes>
 __device__ __forceinline__ void load_tokens(unsigned destination, const TensorMap& map,
                                             unsigned full, const Sequences& of,
                                             const Sequence& sequence, int key, int kv_head) {
-  using namespace config;
-  using Tile = TileOfKeys<Keys>;
-  constexpr int kElements = RowBytes / sizeof(kv_t);
-  for (int i = threadIdx.x % 32; i < Boxes * Tile::kPieces; i += 32) {
-    const int box = i % Boxes, piece = i / Boxes;
-    int token = sequence.kv_first + key + piece * Tile::kBoxKeys;
-    int outer = sequence.kv_batch;
-    if constexpr (cache == cache_paged) {
-      const long long line = static_cast<long long>(sequence.number) * of.table_columns;
-      outer = token < sequence.keys ? of.page_table[line + token / page] : of.pages;
-      token %= page;
-    }
-    const unsigned to = destination + (box * Keys + piece * Tile::kBoxKeys) * RowBytes;
-    if constexpr (layout == layout_bshd) {
-      tma_load(to, map, {box * kElements, kv_head, token, outer}, full);
-    } else {
-      tma_load(to, map, {box * kElements, token, kv_head, outer}, full);
-    }
-  }
+  TokenBoxes<Boxes, Keys, RowBytes>(of, sequence, key, kv_head).load(destination, map, full);
 }
 
 }  // namespace kernwright

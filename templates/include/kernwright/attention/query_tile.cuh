@@ -18,6 +18,7 @@ struct Tile {
 
   __device__ bool exists() const { return head >= 0; }
   __device__ bool sees() const { return last > first; }
+  __device__ int kv_head() const { return head / (heads / kv_heads); }
 };
 
 // What follows the last tile.
