@@ -336,7 +336,8 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
     queries.advance();
     RowFactors inverse, log2_sum;
     if constexpr (sink == sink_head) {
-      softmax.finish(sinks[tile.head] * kLog2E, inverse, log2_sum);
+      const float logit = sinks[tile.head] * kLog2E;
+      softmax.finish({logit, logit}, inverse, log2_sum);
     } else {
       softmax.finish(inverse, log2_sum);
     }

@@ -1,17 +1,18 @@
 // Attention for many queries of a sequence (Hopper): o = softmax(scale * q * k^T) * v without ever
 // writing the scores.
 //
-// A block takes tiles of BM queries of one head, one after the other, by a counter that all blocks
-// share. Two warps load by TMA, from the last key to the first, into a ring each: one a tile's
-// queries, and its keys in tiles of BN, and one its values. WGS warpgroups multiply by wgmma, 64
-// queries each: scores in registers, their softmax there, and weights rounded to 16 bits in
-// registers as the operand of the second product.
+// A block takes tiles of BM rows, one after the other, by a counter that all blocks share. Two
+// warps load by TMA, from the last key to the first, into a ring each: one a tile's queries, and
+// its keys in tiles of BN, and one its values. WGS warpgroups multiply by wgmma, 64 rows each:
+// scores in registers, their softmax there, and weights rounded to 16 bits in registers as the
+// operand of the second product.
 //
 //   OVERLAP    the products of the next tile's scores and of this one's weights run while a
 //              warpgroup exponentiates; without, it does one thing after the other and needs
 //              registers for less
 //   PINGPONG   warpgroups take turns, so that one exponentiates while the other multiplies
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
+//   PACK       rows are queries of all heads that share keys, not of one
 //   SLACK      sums are rescaled only where a row has a weight that would be above 2^SLACK
 //
 // Tiles of keys that some query of the warpgroup sees in part are hidden element by element, others
@@ -77,7 +78,7 @@ __device__ __forceinline__ void produce_keys(const TensorMap& map_q, const Tenso
   WorkPipeline work(at.work_barriers());
   int number = blockIdx.x;
   while (number < tiles) {
-    const Tile tile = tile_at(number, section, of);
+    const Tile tile = tile_at<kHeads>(number, section, of);
     if (lane == 0) publish(work, at, tile);
     work.advance();
     if (lane == 0) number = atomicAdd(counters, 1) + gridDim.x;
@@ -135,12 +136,14 @@ __device__ __forceinline__ void produce_values(const TensorMap& map_v, const Seq
 }
 
 // Whether a query of this warpgroup does not see a key of the tile.
-__device__ __forceinline__ bool hides(const Tile& tile, int first_row, int key) {
+__device__ __forceinline__ bool hides(const Tile& tile, int group, int key) {
   const Sequence& sequence = tile.sequence;
-  const int position = first_row + sequence.shift();
+  // Where heads lie apart it may have all queries of the tile.
+  const int first = query_of(tile, kHeadsInside ? group * 64 : 0);
+  const int last = query_of(tile, kHeadsInside ? group * 64 + 63 : kQueries - 1);
   bool hides = key + BN > sequence.keys;
-  if constexpr (mask != mask_none) hides = hides || key + BN > position + 1;
-  if constexpr (mask == mask_window) hides = hides || key < position + 64 - window;
+  if constexpr (mask != mask_none) hides = hides || key + BN > first + sequence.shift() + 1;
+  if constexpr (mask == mask_window) hides = hides || key <= last + sequence.shift() - window;
   return hides;
 }
 
@@ -167,8 +170,9 @@ __device__ __forceinline__ void store_result(const Sums& sums, const RowFactors&
   const int first_column = threadIdx.x % 4 * 8;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int query = tile.row + row_in_tile + accumulator_row() + half * 8;
-    dtype_t* to = o + query_place(tile.sequence, query, tile.head, q_tokens, ldo, head_dim_v);
+    const int row = row_in_tile + accumulator_row() + half * 8, query = query_of(tile, row);
+    dtype_t* to =
+        o + query_place(tile.sequence, query, head_of(tile, row), q_tokens, ldo, head_dim_v);
 #pragma unroll
     for (int column = 0; column < kColumns; column += 32) {
       unsigned words[4];
@@ -196,13 +200,13 @@ __device__ __forceinline__ void store_plain_rows(const Sums& sums, const Softmax
                                                  const Tile& tile, const Logits& logits,
                                                  dtype_t* __restrict__ o, int ldo) {
   each_not_finite(sums, softmax, [&](int i, const SoftmaxPart& part) {
-    const int query = tile.row + row_in_tile + i;
+    const int query = query_of(tile, row_in_tile + i), head = head_of(tile, row_in_tile + i);
     if (query >= tile.sequence.queries) return;
     const float factor = of_row(inverse, i);
     PlainRow row(part.largest);
     const Sequence sequence(tile.sequence.number, of);  // with the place of its keys
-    row.add(from, of, sequence, query, tile.head, logits, 0, sequence.keys);
-    dtype_t* to = o + query_place(tile.sequence, query, tile.head, of.q_tokens, ldo, head_dim_v);
+    row.add(from, of, sequence, query, head, logits, 0, sequence.keys);
+    dtype_t* to = o + query_place(tile.sequence, query, head, of.q_tokens, ldo, head_dim_v);
     row.each([&](int column, float x) { to[column] = from_float<dtype_t>(x * factor); });
   });
 }
@@ -213,9 +217,9 @@ __device__ __forceinline__ void store_lse(const RowFactors& log2_sum, int row_in
   if (threadIdx.x % 4 != 0) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = tile.row + row_in_tile + accumulator_row() + half * 8;
-    if (row >= tile.sequence.queries) continue;
-    lse_out[lse_place(tile.sequence, row, tile.head, q_tokens)] =
+    const int row = row_in_tile + accumulator_row() + half * 8, query = query_of(tile, row);
+    if (query >= tile.sequence.queries) continue;
+    lse_out[lse_place(tile.sequence, query, head_of(tile, row), q_tokens)] =
         lse == lse_base2 ? log2_sum[half] : log2_sum[half] * kLn2;
   }
 }
@@ -328,10 +332,11 @@ class Worker {
   __device__ __forceinline__ void weigh(Scores& s, SoftmaxTile& softmax, RowFactors& factor,
                                         const Tile& tile, const Logits& logits, int row,
                                         int key) const {
-    const int position = row + accumulator_row() + tile.sequence.shift();
-    const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
+    const int shift = tile.sequence.shift();
+    const int positions[2] = {query_of(tile, row) + shift, query_of(tile, row + 8) + shift};
+    const int head[2] = {head_of(tile, row), head_of(tile, row + 8)};
     make_scores(s[0], logits, positions, head, key);
-    if (hides(tile, tile.row + group_ * 64, key)) hide(s[0], positions, tile.sequence.keys, key);
+    if (hides(tile, group_, key)) hide(s[0], positions, tile.sequence.keys, key);
     softmax.exponentiate<SLACK>(s[0], factor);
   }
 
@@ -357,11 +362,13 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
 #pragma unroll
     for (float& x : sums) x = 0;
     if (tile.sees()) {
-      worker.multiply_tile(sums, softmax, tile, logits, tile.row + row_in_tile);
+      worker.multiply_tile(sums, softmax, tile, logits, row_in_tile + accumulator_row());
     }
     RowFactors inverse, log2_sum;
     if constexpr (sink == sink_head) {
-      softmax.finish(sinks[tile.head] * kLog2E, inverse, log2_sum);
+      const int row = row_in_tile + accumulator_row();
+      softmax.finish({sinks[head_of(tile, row)] * kLog2E, sinks[head_of(tile, row + 8)] * kLog2E},
+                     inverse, log2_sum);
     } else {
       softmax.finish(inverse, log2_sum);
     }
@@ -394,7 +401,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
                      kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
-  const int tiles = (q_len + BM - 1) / BM * heads * batch;
+  const int tiles = (q_len + kQueries - 1) / kQueries * (heads / kHeads) * batch;
   if (warp == 0 && elect_one()) {
     tma_prefetch(map_q);
     tma_prefetch(map_k);

@@ -18,7 +18,18 @@ constexpr int kKeyBytes = TileOfKeys<BN>::kKeyBytes;
 constexpr int kValueBytes = TileOfKeys<BN>::kValueBytes;
 constexpr int kWorkWords = 8;  // of a tile of queries that is published
 
-static_assert(BM == 64 * WGS && BN % 16 == 0);
+constexpr int kHeads = PACK ? GROUP : 1;  // that share a tile
+constexpr int kQueries = BM / kHeads;     // of each
+static_assert(BM == 64 * WGS && BN % 16 == 0 && BM % kHeads == 0);
+
+// Rows of a tile are the heads of each query or, where heads lie apart, the queries of each head.
+constexpr bool kHeadsInside = layout == layout_bshd;
+__device__ __forceinline__ int query_of(const Tile& tile, int row) {
+  return tile.row + (kHeadsInside ? row / kHeads : row % kQueries);
+}
+__device__ __forceinline__ int head_of(const Tile& tile, int row) {
+  return tile.head + (kHeadsInside ? row % kHeads : row / kQueries);
+}
 
 using TilePipeline = Pipeline<STAGES>;
 using QueryPipeline = Pipeline<QSTAGES>;

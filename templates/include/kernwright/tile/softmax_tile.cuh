@@ -96,16 +96,16 @@ class SoftmaxTile {
   }
 
   // The same with one more score in each sum, a sink, that has no value to add. It is given in
-  // base 2, and minus infinity is no sink.
-  __device__ __forceinline__ void finish(float sink, RowFactors& inverse,
+  // base 2 for both rows, and minus infinity is no sink.
+  __device__ __forceinline__ void finish(const RowFactors& sink, RowFactors& inverse,
                                          RowFactors& log2_sum) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float seen = origin(half);
-      const float largest = larger(seen, sink);
+      const float largest = larger(seen, sink[half]);
       const float base = largest == hidden_score() ? 0.0f : largest;
       const float factor = exp2_fast(seen - base);
-      const float sum = row_sum(sum_[half]) * factor + exp2_fast(sink - base);
+      const float sum = row_sum(sum_[half]) * factor + exp2_fast(sink[half] - base);
       inverse[half] = sum == 0 ? 0.0f : factor / sum;
       log2_sum[half] = base + __log2f(sum);
     }
