@@ -7,9 +7,9 @@
 // scores in registers, their softmax there, and weights rounded to 16 bits in registers as the
 // operand of the second product.
 //
-//   OVERLAP    the products of the next tile's scores and of this one's weights run while a
-//              warpgroup exponentiates; without, it does one thing after the other and needs
-//              registers for less
+//   OVERLAP    1: a warpgroup issues the products of the next tile's scores and of this one's
+//              weights together; 2: and exponentiates while the second runs; 0: it does one thing
+//              after the other and needs registers for less
 //   PINGPONG   warpgroups take turns, so that one exponentiates while the other multiplies
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
 //   PACK       rows are queries of all heads that share keys, not of one
@@ -268,6 +268,7 @@ class Worker {
         give_turn(group_);
         await_scores<1>(s, tile, key - BN);
         weigh(s, softmax, factor, tile, logits, row, key - BN);
+        if constexpr (OVERLAP == 2) end_softmax(s);
         await_results(o, p);
       } else {
         await_values(tile, key);
@@ -319,6 +320,14 @@ class Worker {
     wgmma_fence();
     multiply<dtype_t>(o, p, OperandV(at_.v(values_.stage())), 0, true);
     wgmma_commit();
+  }
+
+  // Keeps what follows behind the softmax. ptxas moves a wait for products up as far as it can,
+  // past all of the softmax, but not past the end of a basic block. This wait ends one, and its
+  // values have arrived.
+  __device__ __forceinline__ void end_softmax(Scores& s) const {
+    wgmma_pin(s[0]);
+    values_.consumer_wait();
   }
 
   __device__ __forceinline__ void await_results(Sums& o, Weights& p) {
