@@ -328,6 +328,11 @@ std::vector<Case> cases() {
         "lengths=ragged mask=causal",
         "attention_schedule batch=77 slots=33 q_len=1 kv_len=4000 q_total=40 kv_total=30000 "
         "lengths=ragged cache=paged"}},
+      {"embedding",
+       embedding_in_double,
+       {"embedding tokens=1 hidden=1 vocabulary=1 dtype=fp32",
+        "embedding tokens=300 hidden=40 vocabulary=77 dtype=bf16 lengths=advance",
+        "embedding tokens=7 hidden=333 vocabulary=1000 dtype=fp16"}},
       {"elementwise",
        elementwise_in_double,
        {"elementwise n=1001 dtype=fp32 formula=a*x+y",

@@ -143,6 +143,20 @@ TEST_F(TemplatesGpuTest, AppendDefaultsAreRightWithEveryFlag) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, EmbeddingDefaultsAreRight) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    for (const char* sizes :
+         {"tokens=1 hidden=1 vocabulary=1", "tokens=1 hidden=4096 vocabulary=3000",
+          "tokens=16 hidden=1024 vocabulary=151936", "tokens=2000 hidden=77 vocabulary=300"}) {
+      for (const char* lengths : {"", " lengths=advance"}) {
+        problems.push_back(concat("embedding ", sizes, " dtype=", dtype, lengths));
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, AttentionScheduleDefaultsAreRight) {
   std::vector<std::string> problems;
   for (const char* sizes : {"batch=1 slots=1", "batch=1 slots=132", "batch=33 slots=7",
@@ -247,6 +261,8 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "attention_schedule batch=77 slots=33 q_len=4 kv_len=3000 kv_total=50000",
         "attention_schedule batch=5 slots=132 q_len=9 kv_len=40000 q_total=12 kv_total=50000 "
         "lengths=ragged",
+        "embedding tokens=33 hidden=1000 vocabulary=700 dtype=bf16 lengths=advance",
+        "embedding tokens=5 hidden=333 vocabulary=50 dtype=fp16",
         "kv_append batch=2 kv_heads=2 heads=4 q_len=37 kv_len=20 head_dim=72 dtype=bf16 rope=qk",
         "kv_append batch=5 kv_heads=2 q_len=40 kv_len=90 q_total=101 kv_total=260 head_dim=64 "
         "dtype=fp16 lengths=ragged",

@@ -1,6 +1,6 @@
 #pragma once
 // What kernels draw with: numbers from a seed and a place, and sequences of different lengths in
-// pages in any order. For attention and the operations beside it.
+// pages in any order. For operations that draw their inputs themselves.
 
 #include <kernwright/config.cuh>
 
