@@ -37,6 +37,7 @@ Outputs attention_in_double(const Arrays& in, const Dims& d, const Problem& prob
 Outputs attention_merge_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs attention_schedule_in_double(const Arrays& in, const Dims& d, const Problem& problem);
+Outputs argmax_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 Outputs embedding_in_double(const Arrays& in, const Dims& d, const Problem& problem);
 
 /// Of the formulas a*x+y, silu(x)*y and max(x,y)/(1+exp(-z)).

@@ -111,6 +111,16 @@ Outputs elementwise_in_double(const Arrays& in, const Dims& d, const Problem& pr
   return out;
 }
 
+Outputs argmax_in_double(const Arrays& in, const Dims& d, const Problem&) {
+  Outputs out;
+  const std::size_t columns = d.at("columns");
+  for (std::size_t r = 0; r < d.at("rows"); ++r) {
+    const double* const row = in.at("x").data() + r * columns;
+    out["index"].add(static_cast<double>(std::max_element(row, row + columns) - row), 0);
+  }
+  return out;
+}
+
 Outputs embedding_in_double(const Arrays& in, const Dims& d, const Problem& problem) {
   Outputs out;
   for (std::size_t t = 0; t < d.at("tokens"); ++t) {

@@ -15,6 +15,9 @@ namespace {
 
 const std::map<std::string, std::vector<std::string>>& problems_of_operations() {
   static const std::map<std::string, std::vector<std::string>> problems = {
+      {"argmax",
+       {"argmax rows=1 columns=128256 dtype=fp16", "argmax rows=16 columns=50257 dtype=bf16",
+        "argmax rows=301 columns=4104 dtype=fp32"}},
       {"attention",
        {"attention batch=2 heads=3 q_len=130 kv_len=300 head_dim=64 dtype=bf16 lse=base2",
         "attention batch=3 heads=6 kv_heads=2 q_len=1 kv_len=999 head_dim=64 dtype=bf16 sink=head",

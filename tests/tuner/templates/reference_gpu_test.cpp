@@ -328,6 +328,10 @@ std::vector<Case> cases() {
         "lengths=ragged mask=causal",
         "attention_schedule batch=77 slots=33 q_len=1 kv_len=4000 q_total=40 kv_total=30000 "
         "lengths=ragged cache=paged"}},
+      {"argmax",
+       argmax_in_double,
+       {"argmax rows=1 columns=1 dtype=fp32", "argmax rows=1 columns=151936 dtype=bf16",
+        "argmax rows=300 columns=77 dtype=fp16"}},
       {"embedding",
        embedding_in_double,
        {"embedding tokens=1 hidden=1 vocabulary=1 dtype=fp32",

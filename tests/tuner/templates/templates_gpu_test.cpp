@@ -143,6 +143,18 @@ TEST_F(TemplatesGpuTest, AppendDefaultsAreRightWithEveryFlag) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, ArgmaxDefaultsAreRight) {
+  std::vector<std::string> problems;
+  for (const char* dtype : {"bf16", "fp16", "fp32"}) {
+    for (const int rows : {1, 7, 16, 1000}) {
+      for (const int columns : {1, 2, 7, 127, 1000, 50257, 128256}) {
+        problems.push_back(concat("argmax rows=", rows, " columns=", columns, " dtype=", dtype));
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, EmbeddingDefaultsAreRight) {
   std::vector<std::string> problems;
   for (const char* dtype : {"bf16", "fp16", "fp32"}) {
@@ -261,6 +273,8 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "attention_schedule batch=77 slots=33 q_len=4 kv_len=3000 kv_total=50000",
         "attention_schedule batch=5 slots=132 q_len=9 kv_len=40000 q_total=12 kv_total=50000 "
         "lengths=ragged",
+        "argmax rows=1 columns=151936 dtype=bf16",
+        "argmax rows=33 columns=1001 dtype=fp32",
         "embedding tokens=33 hidden=1000 vocabulary=700 dtype=bf16 lengths=advance",
         "embedding tokens=5 hidden=333 vocabulary=50 dtype=fp16",
         "kv_append batch=2 kv_heads=2 heads=4 q_len=37 kv_len=20 head_dim=72 dtype=bf16 rope=qk",

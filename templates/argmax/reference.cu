@@ -1,0 +1,34 @@
+#include <kernwright/config.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+// Whether a, of column i, comes before b, of column j: NaN before numbers, large before small ones,
+// low columns before high ones.
+__device__ bool comes_before(float a, long long i, float b, long long j) {
+  if (isnan(a) != isnan(b)) return isnan(a);
+  return isnan(a) || a == b ? i < j : a > b;
+}
+
+// A block has a row. Each thread takes every 256th column, and the first one compares what they
+// have found.
+extern "C" __global__ void argmax_reference(const dtype_t* x, long long* value, long long row_count,
+                                            long long column_count) {
+  __shared__ long long found[256];
+  for (long long r = blockIdx.x; r < row_count; r += gridDim.x) {
+    const auto at = [&](long long c) { return to_float(x[r * column_count + c]); };
+    long long best = threadIdx.x;
+    for (long long c = threadIdx.x; c < column_count; c += 256) {
+      if (comes_before(at(c), c, at(best), best)) best = c;
+    }
+    found[threadIdx.x] = best;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int i = 1; i < 256 && i < column_count; ++i) {
+        if (comes_before(at(found[i]), found[i], at(best), best)) best = found[i];
+      }
+      value[r] = best;
+    }
+    __syncthreads();
+  }
+}
