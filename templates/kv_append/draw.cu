@@ -5,7 +5,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-enum Set { kTiming, kExact };
+enum Set { kTiming, kExact, kNan };
 // What a number is drawn for.
 enum Stream {
   kQuery,
@@ -17,13 +17,15 @@ enum Stream {
   kValueCache,
   kLength,
   kOrder,
-  kPages
+  kPages,
+  kQueryNorm,
+  kKeyNorm
 };
 
 struct Draw {
   Set set;
   unsigned long long seed;
-  dtype_t *q, *k, *v;
+  dtype_t *q, *k, *v, *q_norm, *k_norm;
   float *cosine, *sine;
   int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
   kv_t *k_cache, *v_cache;
@@ -33,10 +35,11 @@ struct Draw {
   __device__ unsigned long long bits(Stream stream, long long place) const {
     return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
   }
-  // Normal, or a whole number of at most `largest` on either side of 0.
+  // Normal, seldom NaN, or a whole number of at most `largest` on either side of 0.
   __device__ float number(Stream stream, long long place, int largest) const {
     const unsigned long long random = bits(stream, place);
-    if (set == kTiming) return normal(random);
+    if (set == kNan && random % 1021 == 0) return NAN;
+    if (set != kExact) return normal(random);
     return static_cast<float>(random % static_cast<unsigned>(2 * largest + 1)) -
            static_cast<float>(largest);
   }
@@ -76,10 +79,20 @@ struct Draw {
     }
   }
 
+  // A weight that is NaN would leave no head a number.
+  __device__ void fill_weights(dtype_t* to, Stream stream) const {
+    if (!to || blockIdx.x > 0) return;
+    for (long long e = threadIdx.x; e < size; e += blockDim.x) {
+      to[e] = from_float<dtype_t>(normal(bits(stream, e)));
+    }
+  }
+
   __device__ void run() const {
     if (k_cache || v_cache) return fill_caches();
     fill_angles(cosine, kCosine);
     fill_angles(sine, kSine);
+    fill_weights(q_norm, kQueryNorm);
+    fill_weights(k_norm, kKeyNorm);
     const bool is_ragged = lengths == lengths_ragged;
     const Order sequence_order(hash_at(seed, kOrder), sequences);
     const Order page_order(hash_at(seed, kPages), all_pages);
@@ -125,19 +138,22 @@ struct Draw {
   }
 };
 
-#define PARAMETERS                                                                                 \
-  dtype_t *q, dtype_t *k, dtype_t *v, float *cosine, float *sine, int *q_offsets, int *kv_offsets, \
-      int *kv_lengths, int *page_table, kv_t *k_cache, kv_t *v_cache, long long seed,              \
-      long long sequences, long long q_heads, long long k_heads, long long longest_q,              \
-      long long longest_kv, long long size, long long size_v, long long all_q, long long all_kv,   \
-      long long page_size, long long all_pages, long long pitch_q, long long pitch_k,              \
-      long long pitch_v, long long pitch_k_cache, long long pitch_v_cache
+#define PARAMETERS                                                                          \
+  dtype_t *q, dtype_t *k, dtype_t *v, dtype_t *q_norm, dtype_t *k_norm, float *cosine,      \
+      float *sine, int *q_offsets, int *kv_offsets, int *kv_lengths, int *page_table,       \
+      kv_t *k_cache, kv_t *v_cache, long long seed, long long sequences, long long q_heads, \
+      long long k_heads, long long longest_q, long long longest_kv, long long size,         \
+      long long size_v, long long all_q, long long all_kv, long long page_size,             \
+      long long all_pages, long long pitch_q, long long pitch_k, long long pitch_v,         \
+      long long pitch_k_cache, long long pitch_v_cache
 #define DRAW(set)                             \
   Draw{set,                                   \
        static_cast<unsigned long long>(seed), \
        q,                                     \
        k,                                     \
        v,                                     \
+       q_norm,                                \
+       k_norm,                                \
        cosine,                                \
        sine,                                  \
        q_offsets,                             \
@@ -170,3 +186,7 @@ extern "C" __global__ void kv_append_timing(PARAMETERS) { DRAW(kTiming); }
 // Small whole numbers. Sequences have lengths at which kernels change what they do, and some have
 // fewer keys than new tokens.
 extern "C" __global__ void kv_append_exact(PARAMETERS) { DRAW(kExact); }
+
+// Normal with some NaN, and sequences of lengths as in the exact set, which normalised heads have
+// not.
+extern "C" __global__ void kv_append_nan(PARAMETERS) { DRAW(kNan); }

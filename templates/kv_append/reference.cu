@@ -5,6 +5,8 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
+constexpr bool kNormalises = kernwright::config::norm == norm_rms;  // CUDA has a norm of its own
+
 // A new token: the number of its sequence, its place among all new tokens, and its position, which
 // is negative where the sequence has fewer keys than new tokens.
 struct Token {
@@ -36,18 +38,41 @@ struct Batch {
   }
 };
 
+// A head of q or k as it is rotated: normalised, or as it is.
+struct Head {
+  __device__ Head(const dtype_t* x, const dtype_t* weight, long long size, float eps)
+      : x(x), weight(weight) {
+    if constexpr (kNormalises) {
+      double squares = 0;
+      for (long long i = 0; i < size; ++i) {
+        const double element = to_float(x[i]);
+        squares += element * element;
+      }
+      factor = static_cast<float>(1 / sqrt(squares / static_cast<double>(size) + eps));
+    }
+  }
+  __device__ float operator[](long long i) const {
+    return kNormalises ? to_float(x[i]) * factor * to_float(weight[i]) : to_float(x[i]);
+  }
+
+  const dtype_t* x;
+  const dtype_t* weight;
+  float factor = 1;
+};
+
 // Blocks go through the tokens for q_out, and then through the places of the cache, each of which
 // has a new token or what it held. value and magnitude are contiguous. What a cache of 8 bits holds
 // is divided by its scale.
 extern "C" __global__ void kv_append_reference(
-    const dtype_t* q, const dtype_t* k, const dtype_t* v, const float* cosine, const float* sine,
-    const int* q_offsets, const int* kv_offsets, const int* kv_lengths, const int* page_table,
-    const kv_t* k_cache, const kv_t* v_cache, float* q_value, float* q_magnitude, float* k_value,
-    float* k_magnitude, float* v_value, float* v_magnitude, long long sequences, long long q_heads,
-    long long k_heads, long long longest_q, long long longest_kv, long long size, long long size_v,
-    long long tokens, long long entries, long long entry_tokens, long long page_size,
-    long long columns, long long pitch_q, long long pitch_k, long long pitch_v,
-    long long pitch_k_cache, long long pitch_v_cache, float k_scale, float v_scale) {
+    const dtype_t* q, const dtype_t* k, const dtype_t* v, const dtype_t* q_norm,
+    const dtype_t* k_norm, const float* cosine, const float* sine, const int* q_offsets,
+    const int* kv_offsets, const int* kv_lengths, const int* page_table, const kv_t* k_cache,
+    const kv_t* v_cache, float* q_value, float* q_magnitude, float* k_value, float* k_magnitude,
+    float* v_value, float* v_magnitude, long long sequences, long long q_heads, long long k_heads,
+    long long longest_q, long long longest_kv, long long size, long long size_v, long long tokens,
+    long long entries, long long entry_tokens, long long page_size, long long columns,
+    long long pitch_q, long long pitch_k, long long pitch_v, long long pitch_k_cache,
+    long long pitch_v_cache, float k_scale, float v_scale, float eps) {
   const bool is_ragged = lengths == lengths_ragged;
   const Batch batch{q_offsets, kv_offsets, kv_lengths, sequences, longest_q, longest_kv};
   // Where a head of a new token begins in q, k or v.
@@ -67,8 +92,9 @@ extern "C" __global__ void kv_append_reference(
       for (long long e = threadIdx.x; e < q_heads * size; e += blockDim.x) {
         const long long to =
             from(token, e / size, q_heads, size, pitch_of(q_heads, size)) + e % size;
-        rotate(q + from(token, e / size, q_heads, size, pitch_q), cosine + angles, sine + angles,
-               size, e % size, q_value + to, q_magnitude + to);
+        const Head query(q + from(token, e / size, q_heads, size, pitch_q), q_norm, size, eps);
+        rotate(query, cosine + angles, sine + angles, size, e % size, q_value + to,
+               q_magnitude + to);
       }
     }
   }
@@ -112,7 +138,8 @@ extern "C" __global__ void kv_append_reference(
       float value = to_float(key[d]);
       float magnitude = fabsf(value);
       if constexpr (rope != rope_none) {
-        rotate(key, cosine + angles, sine + angles, size, d, &value, &magnitude);
+        rotate(Head(key, k_norm, size, eps), cosine + angles, sine + angles, size, d, &value,
+               &magnitude);
       }
       k_value[to] = kv == kv_fp8_e4m3 ? value / k_scale : value;
       k_magnitude[to] = kv == kv_fp8_e4m3 ? magnitude / k_scale : magnitude;

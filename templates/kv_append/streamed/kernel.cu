@@ -12,6 +12,7 @@ using Angles = UnitAngles<LANES, HALF, pairs == pairs_halves>;
 constexpr Store kStore = STREAMING ? Store::streaming : Store::plain;
 constexpr bool kRagged = lengths == lengths_ragged;
 constexpr bool kNarrow = kv == kv_fp8_e4m3;
+constexpr bool kNormalises = kernwright::config::norm == norm_rms;  // CUDA has a norm of its own
 constexpr int kQueryHeads = KEY_HEADS - static_cast<int>(kv_heads);
 
 // Of the heads that are not those of v, those of q come first.
@@ -100,13 +101,50 @@ __device__ __forceinline__ void copy(kv_t* to, const Vector& from, float factor)
   }
 }
 
+// A unit of the weights by which a normalised head is multiplied.
+struct Weights {
+  Vector first, second;
+
+  __device__ __forceinline__ void load_from(const dtype_t* unit) {
+    first = load_elements<Load::read_only, LANES>(unit);
+    second = load_elements<Load::read_only, LANES>(unit + HALF);
+  }
+};
+
+__device__ __forceinline__ float squares(const Vector& x) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < LANES; ++i) sum += x[i] * x[i];
+  return sum;
+}
+
+// Makes sums of a thread's part of several heads those of whole heads, in all threads of a head:
+// KEY_LANES neighbours of one warp.
+__device__ __forceinline__ void add_lanes(float (&sum)[ITEMS]) {
+  constexpr unsigned kAll = KEY_LANES == 32 ? ~0u : (1u << KEY_LANES % 32) - 1;
+  const unsigned lanes = kAll << threadIdx.x % 32 / KEY_LANES * KEY_LANES;
+#pragma unroll
+  for (int distance = KEY_LANES / 2; distance > 0; distance /= 2) {
+#pragma unroll
+    for (float& x : sum) x += __shfl_xor_sync(lanes, x, distance);
+  }
+}
+
+__device__ __forceinline__ void normalise(float (&value)[LANES], const Vector& x,
+                                          const Vector& weight, float factor) {
+#pragma unroll
+  for (int i = 0; i < LANES; ++i) value[i] = x[i] * factor * weight[i];
+}
+
 // Neighbouring threads have the units of a head, then those of the next; after those of q and k
 // come those of v. A unit is two vectors half a head apart. The heads of a thread lie as many apart
 // as there are groups of them. All its loads from q, k or v are issued before it looks for the
-// token's place.
+// token's place. Where heads are normalised, a head of q or k and a token each begin with a
+// multiple of KEY_LANES threads, so that some threads have no unit.
 extern "C" __global__ void __launch_bounds__(THREADS)
     kv_append_streamed(const dtype_t* __restrict__ q, const dtype_t* __restrict__ k,
-                       const dtype_t* __restrict__ v, const float* __restrict__ cosine,
+                       const dtype_t* __restrict__ v, const dtype_t* __restrict__ q_norm,
+                       const dtype_t* __restrict__ k_norm, const float* __restrict__ cosine,
                        const float* __restrict__ sine, const int* __restrict__ q_offsets,
                        const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
                        const int* __restrict__ page_table, dtype_t* __restrict__ q_out,
@@ -114,17 +152,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                        int q_len, int kv_len, int token_count, int cache_tokens, int table_columns,
                        long long q_pitch, long long k_pitch, long long v_pitch,
                        long long k_cache_pitch, long long v_cache_pitch, float k_scale,
-                       float v_scale) {
+                       float v_scale, float eps) {
   release_next_kernel();
   const long long task = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
   const long long token_number = task / TASKS;
   const int own = static_cast<int>(task % TASKS);
-  const bool is_value = own >= KEY_GROUPS * KEY_UNITS;
-  const int rest = own - KEY_GROUPS * KEY_UNITS;
-  const int unit = is_value ? rest % VALUE_UNITS : own % KEY_UNITS;
-  const int group = is_value ? rest / VALUE_UNITS : own / KEY_UNITS;
+  const bool is_value = own >= KEY_GROUPS * KEY_LANES;
+  const int rest = own - KEY_GROUPS * KEY_LANES;
+  const int unit = is_value ? rest % VALUE_UNITS : own % KEY_LANES;
+  const int group = is_value ? rest / VALUE_UNITS : own / KEY_LANES;
   const int groups = is_value ? VALUE_GROUPS : KEY_GROUPS;
-  const int all_heads = is_value ? static_cast<int>(kv_heads) : KEY_HEADS;
+  const bool has_unit = !kNormalises || (is_value ? group < VALUE_GROUPS : unit < KEY_UNITS);
+  const int all_heads = !has_unit ? 0 : is_value ? static_cast<int>(kv_heads) : KEY_HEADS;
   const int distance = is_value ? HALF_V : HALF;
   await_previous_kernel();
   if (token_number >= token_count) return;
@@ -154,6 +193,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     first[i] = load_elements<Load::read_only, LANES>(x + unit * LANES);
     second[i] = load_elements<Load::read_only, LANES>(x + unit * LANES + distance);
   }
+  Weights q_weights;
+  Weights k_weights;
+  if (kNormalises && has_unit && !is_value) {
+    if constexpr (kQueryHeads > 0) q_weights.load_from(q_norm + unit * LANES);
+    k_weights.load_from(k_norm + unit * LANES);
+  }
 
   const int sequence = kRagged ? sequences.sequence_of(token) : from.entry;
   const int position = sequences.position_of(token, sequence);
@@ -174,6 +219,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     return;
   }
   if constexpr (rope != rope_none) {
+    float factors[ITEMS];
+    if constexpr (kNormalises) {
+#pragma unroll
+      for (int i = 0; i < ITEMS; ++i) {
+        const bool has_head = group + i * groups < all_heads;
+        factors[i] = has_head ? squares(first[i]) + squares(second[i]) : 0;
+      }
+      add_lanes(factors);
+#pragma unroll
+      for (float& x : factors) x = rsqrtf(x * (1.0f / head_dim) + eps);
+      if (!has_unit) return;
+    }
     // Queries of a token without a position are rotated too: every element of q_out is written.
     const long long angles = static_cast<long long>(::max(position, 0)) * HALF;
     const Angles cosines(cosine + angles, unit);
@@ -185,7 +242,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       if (head >= all_heads) continue;
       float x[LANES];
       float y[LANES];
-      rotate(x, y, first[i], second[i], cosines, sines);
+      if constexpr (kNormalises) {
+        const Weights weights = is_query(head) ? q_weights : k_weights;
+        float unrotated[2][LANES];
+        normalise(unrotated[0], first[i], weights.first, factors[i]);
+        normalise(unrotated[1], second[i], weights.second, factors[i]);
+        rotate(x, y, unrotated[0], unrotated[1], cosines, sines);
+      } else {
+        rotate(x, y, first[i], second[i], cosines, sines);
+      }
       if (is_query(head)) {
         dtype_t* const place = q_out + from.head(head, heads, head_dim, kQueryPitch) + unit * LANES;
         store_elements<kStore>(place, x);

@@ -11,6 +11,7 @@
 #include "support/text.h"
 #include "tests/model/built_in_catalog.h"
 #include "tests/model/samples.h"
+#include "tests/model/valid_candidates.h"
 
 namespace kernwright {
 namespace {
@@ -77,6 +78,41 @@ TEST_F(KvAppendContractTest, OnlyWhatIsRotatedHasAngles) {
   EXPECT_EQ(both.at("q_out").extent, (Sizes{1, 4, 6, 16}));
 }
 
+TEST_F(KvAppendContractTest, WhatIsRotatedMayBeNormalisedFirst) {
+  const Shapes keys = shapes("rope=k norm=rms");
+  EXPECT_EQ(keys.at("k_norm").extent, (Sizes{16}));
+  EXPECT_FALSE(keys.contains("q_norm"));
+  const Shapes both = shapes("heads=6 rope=qk norm=rms kv=fp8_e4m3");
+  EXPECT_EQ(both.at("q_norm").extent, (Sizes{16}));
+  EXPECT_EQ(both.at("k_norm").dtype, DType::bf16);
+  const auto names_of = [&](std::string_view more) {
+    std::vector<std::string> names;
+    const Problem problem = named(more).value();
+    const std::vector<Scalar> scalars = append_.present_scalars(problem).value();
+    for (const Scalar& scalar : scalars) names.push_back(scalar.name);
+    return names;
+  };
+  EXPECT_EQ(names_of("rope=k norm=rms"), std::vector<std::string>{"eps"});
+  EXPECT_EQ(names_of("rope=k norm=rms kv=fp8_e4m3"),
+            (std::vector<std::string>{"k_scale", "v_scale", "eps"}));
+}
+
+// The threads that have a head lie in one warp, whatever the width of heads, and begin anew with
+// every token.
+TEST_F(KvAppendContractTest, NormalisedHeadsHaveCandidates) {
+  for (const int size : {8, 16, 24, 72, 80, 96, 128, 256, 512}) {
+    const auto problem = append_.normalize(
+        Problem::parse(concat("kv_append batch=2 kv_heads=2 heads=4 q_len=3 kv_len=5 head_dim=",
+                              size, " dtype=bf16 rope=qk norm=rms"))
+            .value());
+    ASSERT_TRUE(problem) << problem.error().message;
+    const auto all =
+        valid_candidates(**catalog().kernel_template("kv_append/streamed"),
+                         BoundProblem::bind(append_, *problem).value(), *find_profile("h200"));
+    EXPECT_FALSE(all.empty()) << size;
+  }
+}
+
 TEST_F(KvAppendContractTest, ACacheOfEightBitsHasScales) {
   EXPECT_TRUE(append_.present_scalars(named("").value())->empty());
   const Problem narrow = named("kv=fp8_e4m3").value();
@@ -92,6 +128,7 @@ TEST_F(KvAppendContractTest, WhatDoesNotGoTogetherIsRefused) {
   };
   says("heads=4", "only rope=qk has queries");
   says("pairs=neighbours", "only what is rotated has pairs");
+  says("norm=rms", "only what is rotated is normalised");
   says("kv=fp16", "a cache of 16 bits");
   says("page=4", "only a paged cache has pages");
   says("q_total=4", "only ragged sequences differ");
@@ -102,20 +139,21 @@ TEST_F(KvAppendContractTest, WhatDoesNotGoTogetherIsRefused) {
 TEST_F(KvAppendContractTest, EveryCombinationHasAReferenceAndItsInputs) {
   int planned = 0;
   for (const char* lengths : {"full", "kv", "ragged"}) {
-    for (const char* more : {"", " cache=paged", " rope=k layout=bhsd", " rope=qk kv=fp8_e4m3"}) {
+    for (const char* more :
+         {"", " cache=paged", " rope=k layout=bhsd", " rope=qk kv=fp8_e4m3", " rope=qk norm=rms"}) {
       const BoundProblem problem =
           BoundProblem::bind(append_, named(concat("lengths=", lengths, more)).value()).value();
       const auto reference = make_reference_plan(problem, h200());
       EXPECT_TRUE(reference) << reference.error().message;
-      for (const std::string& kernel :
-           {append_.input_kernels->timing, append_.input_kernels->exact}) {
+      for (const std::string& kernel : {append_.input_kernels->timing, append_.input_kernels->exact,
+                                        append_.input_kernels->nan}) {
         const auto inputs = make_input_plan(problem, kernel, h200());
         EXPECT_TRUE(inputs) << inputs.error().message;
         ++planned;
       }
     }
   }
-  EXPECT_EQ(planned, 24);
+  EXPECT_EQ(planned, 45);
 }
 
 }  // namespace

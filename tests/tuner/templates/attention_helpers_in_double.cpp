@@ -48,9 +48,25 @@ std::vector<NewToken> new_tokens(const Arrays& in, const Dims& d) {
   return tokens;
 }
 
+/// A head divided by its root mean square and multiplied by weights, or as it is where there are
+/// none of this name.
+std::vector<double> normalised(const Arrays& in, const char* weights, const double* head,
+                               std::size_t size) {
+  constexpr double kEps = 0.5;  // that of checks
+  std::vector<double> all(head, head + size);
+  const auto found = in.find(weights);
+  if (found == in.end()) return all;
+  double squares = 0;
+  for (const double x : all) squares += x * x;
+  const double root = std::sqrt(squares / static_cast<double>(size) + kEps);
+  for (std::size_t i = 0; i < size; ++i) all[i] *= found->second[i] / root;
+  return all;
+}
+
 /// Element `i` of a head, rotated by the angles of a position.
-std::pair<double, double> rotated(const Arrays& in, const double* head, std::size_t half,
+std::pair<double, double> rotated(const Arrays& in, const std::vector<double>& head,
                                   std::size_t position, std::size_t i, bool neighbours) {
+  const std::size_t half = head.size() / 2;
   const std::size_t pair = neighbours ? i / 2 : i % half;
   const bool is_first = neighbours ? i % 2 == 0 : i < half;
   const double x = head[neighbours ? 2 * pair : pair];
@@ -230,9 +246,10 @@ Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& prob
         static_cast<std::size_t>(std::max<std::ptrdiff_t>(token.position, 0));
     for (std::size_t head = 0; in.contains("q") && head < d.at("heads"); ++head) {
       const std::size_t from = order.place(entry, at, head, tokens, d.at("heads"), size);
+      const std::vector<double> query = normalised(in, "q_norm", in.at("q").data() + from, size);
       for (std::size_t i = 0; i < size; ++i) {
         std::tie(out["q_out"].value[from + i], out["q_out"].magnitude[from + i]) =
-            rotated(in, in.at("q").data() + from, size / 2, angles, i, neighbours);
+            rotated(in, query, angles, i, neighbours);
       }
     }
     if (token.position < 0) continue;
@@ -254,10 +271,11 @@ Outputs kv_append_in_double(const Arrays& in, const Dims& d, const Problem& prob
         const double* const from =
             in.at(name).data() + order.place(entry, at, head, tokens, kv_heads, own);
         const std::size_t to = order.place(to_entry, to_token, head, cache_tokens, kv_heads, own);
+        const std::vector<double> key = normalised(in, is_key ? "k_norm" : "", from, own);
         for (std::size_t i = 0; i < own; ++i) {
           std::pair<double, double> result{from[i], std::fabs(from[i])};
           if (is_key && !rope.empty()) {
-            result = rotated(in, from, size / 2, angles, i, neighbours);
+            result = rotated(in, key, angles, i, neighbours);
           }
           cache.value[to + i] = result.first / scale;
           cache.magnitude[to + i] = result.second / scale;

@@ -62,7 +62,11 @@ const std::map<std::string, std::vector<std::string>>& problems_of_operations() 
         "kv_append batch=5 kv_heads=2 heads=8 q_len=40 kv_len=90 head_dim=64 head_dim_v=128 "
         "q_total=101 kv_total=260 dtype=fp16 lengths=ragged rope=qk",
         "kv_append batch=4 kv_heads=8 q_len=30 kv_len=100 head_dim=80 q_total=70 kv_total=250 "
-        "page=24 dtype=bf16 kv=fp8_e4m3 layout=bhsd lengths=ragged cache=paged"}},
+        "page=24 dtype=bf16 kv=fp8_e4m3 layout=bhsd lengths=ragged cache=paged",
+        "kv_append batch=9 kv_heads=8 heads=16 q_len=1 kv_len=700 kv_total=3000 head_dim=128 "
+        "dtype=bf16 lengths=kv cache=paged rope=qk norm=rms",
+        "kv_append batch=3 kv_heads=3 heads=6 q_len=37 kv_len=100 head_dim=72 head_dim_v=40 "
+        "dtype=fp16 rope=qk pairs=neighbours norm=rms"}},
       {"matmul",
        {"matmul m=515 n=776 k=1096 dtype=bf16",
         "matmul m=200 n=333 k=517 dtype=fp16",

@@ -317,7 +317,11 @@ std::vector<Case> cases() {
         "kv_append batch=3 kv_heads=2 q_len=9 kv_len=50 q_total=15 kv_total=90 head_dim=16 "
         "dtype=bf16 lengths=ragged",
         "kv_append batch=3 kv_heads=2 heads=6 q_len=9 kv_len=50 q_total=15 kv_total=90 page=7 "
-        "head_dim=16 dtype=bf16 kv=fp8_e4m3 lengths=ragged cache=paged rope=qk"}},
+        "head_dim=16 dtype=bf16 kv=fp8_e4m3 lengths=ragged cache=paged rope=qk",
+        "kv_append batch=2 kv_heads=2 heads=4 q_len=9 kv_len=5 head_dim=16 dtype=fp16 rope=qk "
+        "norm=rms",
+        "kv_append batch=3 kv_heads=2 q_len=4 kv_len=50 kv_total=90 head_dim=24 head_dim_v=16 "
+        "ldk=56 dtype=bf16 kv=fp8_e4m3 lengths=kv layout=bhsd rope=k pairs=neighbours norm=rms"}},
       {"attention_schedule",
        attention_schedule_in_double,
        {"attention_schedule batch=1 slots=1 kv_len=1",

@@ -133,7 +133,8 @@ TEST_F(TemplatesGpuTest, AppendDefaultsAreRightWithEveryFlag) {
       for (const char* cache : {"", " cache=paged page=24", " layout=bhsd",
                                 " layout=bhsd cache=paged page=16 pages=50"}) {
         for (const char* rope :
-             {"", " rope=k", " rope=qk heads=6", " rope=qk heads=6 pairs=neighbours"}) {
+             {"", " rope=k", " rope=qk heads=6", " rope=qk heads=6 pairs=neighbours",
+              " rope=k norm=rms", " rope=qk heads=6 norm=rms"}) {
           problems.push_back(concat("kv_append batch=3 kv_heads=3 q_len=37 kv_len=130 head_dim=72 ",
                                     "head_dim_v=128 dtype=", dtype, " ", lengths, cache, rope));
         }
@@ -282,6 +283,8 @@ TEST_F(TemplatesGpuTest, DefaultsAndRandomConfigurationsTouchNoUnmappedPage) {
         "dtype=fp16 lengths=ragged",
         "kv_append batch=3 kv_heads=4 q_len=21 kv_len=150 kv_total=300 head_dim=128 dtype=bf16 "
         "kv=fp8_e4m3 lengths=kv cache=paged rope=k",
+        "kv_append batch=33 kv_heads=8 heads=16 q_len=1 kv_len=700 kv_total=9000 head_dim=128 "
+        "dtype=bf16 lengths=kv cache=paged rope=qk norm=rms",
         "vector_add n=1000003 dtype=bf16",
         "vector_add n=65536 dtype=fp32"}) {
     const BoundProblem problem = bound(text);

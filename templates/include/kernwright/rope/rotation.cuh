@@ -29,8 +29,8 @@ struct UnitAngles {
 };
 
 // Rotates a vector whose pairs are neighbours.
-template <typename T, int Lanes, int Count>
-__device__ __forceinline__ void rotate_within(float (&value)[Lanes], const Elements<T, Lanes>& x,
+template <typename Vector, int Lanes, int Count>
+__device__ __forceinline__ void rotate_within(float (&value)[Lanes], const Vector& x,
                                               const Elements<float, Count>& cosine,
                                               const Elements<float, Count>& sine) {
 #pragma unroll
@@ -40,9 +40,10 @@ __device__ __forceinline__ void rotate_within(float (&value)[Lanes], const Eleme
   }
 }
 
-template <typename T, int Lanes, int Half, bool Across>
+// Rotates the vectors x and y of a unit, which are Elements or arrays of float.
+template <typename Vector, int Lanes, int Half, bool Across>
 __device__ __forceinline__ void rotate(float (&first)[Lanes], float (&second)[Lanes],
-                                       const Elements<T, Lanes>& x, const Elements<T, Lanes>& y,
+                                       const Vector& x, const Vector& y,
                                        const UnitAngles<Lanes, Half, Across>& cosine,
                                        const UnitAngles<Lanes, Half, Across>& sine) {
   if constexpr (Across) {

@@ -5,9 +5,11 @@
 
 namespace kernwright::config {
 
-// Computes element `d` of a rotated head, and the sum of its absolute terms.
-__device__ inline void rotate(const dtype_t* head, const float* cosine, const float* sine,
-                              long long size, long long d, float* value, float* magnitude) {
+// Computes element `d` of a rotated head, and the sum of its absolute terms. `head` gives an
+// element for its number.
+template <typename Head>
+__device__ void rotate(const Head& head, const float* cosine, const float* sine, long long size,
+                       long long d, float* value, float* magnitude) {
   const bool halves = pairs == pairs_halves;
   const long long pair = halves ? d % (size / 2) : d / 2;
   const long long first = halves ? pair : 2 * pair;
