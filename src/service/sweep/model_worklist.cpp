@@ -35,6 +35,7 @@ class Collector {
       : model_(model), use_(use), catalog_(catalog) {}
 
   Result<ModelWorklist> collect(std::string_view file) {
+    embedding();
     if (model_.latent) {
       latent_attention(*model_.latent);
     } else {
@@ -43,6 +44,7 @@ class Collector {
     if (model_.intermediate > 0) feed_forward(split(model_.intermediate));
     if (model_.experts > 0) experts();
     product(split_up(model_.vocabulary), model_.hidden);
+    choice();
     norms();
     for (const std::string& text : model_.notes) note(text);
     if (model_.weights == Weights::quantized) {
@@ -79,6 +81,36 @@ class Collector {
   std::int64_t split(std::int64_t size) const { return size / use_.tensor_parallel; }
   std::int64_t split_up(std::int64_t size) const {
     return (size + use_.tensor_parallel - 1) / use_.tensor_parallel;
+  }
+
+  /// Tokens of a prompt, and one each of sequences that are decoded, which it counts on.
+  void embedding() {
+    const auto look_up = [&](std::int64_t tokens, const char* lengths) {
+      add(Problem::make(
+          "embedding",
+          {{"tokens", tokens}, {"hidden", model_.hidden}, {"vocabulary", model_.vocabulary}},
+          {{"dtype", dtype()}, {"lengths", lengths}}));
+    };
+    for (const std::int64_t tokens : use_.tokens) {
+      if (tokens > 1) look_up(tokens, "none");
+      if (tokens <= kMostSequences) look_up(tokens, "advance");
+    }
+  }
+
+  /// Of what the head gives for the last token of each sequence. More rows are of prompts.
+  void choice() {
+    if (use_.tensor_parallel > 1) {
+      note(
+          "the choice of a token is left out: each GPU has a part of the head's results, and "
+          "argmax gives no values to compare between them");
+      return;
+    }
+    for (const std::int64_t tokens : use_.tokens) {
+      add(Problem::make(
+          "argmax",
+          {{"rows", tokens <= kMostSequences ? tokens : 1}, {"columns", model_.vocabulary}},
+          {{"dtype", dtype()}}));
+    }
   }
 
   void attention() {
@@ -159,7 +191,8 @@ class Collector {
     if (cuts) attend_with("window", model_.window);
   }
 
-  /// Writes the step's keys and values to pages, and rotates on the way where rope does.
+  /// Writes the step's keys and values to pages, and normalises and rotates on the way where rope
+  /// rotates.
   void append_to_pages(const Heads& heads, std::int64_t batch, std::int64_t q_len,
                        std::int64_t kv_len) {
     Problem::Dims dims = {{"batch", batch},        {"kv_heads", heads.key_value},
@@ -170,6 +203,7 @@ class Collector {
       dims.emplace_back("heads", heads.query);
       flags.emplace_back("rope", "qk");
       flags.emplace_back("pairs", pairs());
+      flags.emplace_back("norm", model_.query_norm ? "rms" : "none");
     }
     add(Problem::make("kv_append", std::move(dims), std::move(flags)));
   }

@@ -32,18 +32,20 @@ struct ModelWorklist {
 /// Lists the problems of a model from the text of its `config.json`, as model hubs publish it
 /// (`read_model_config`).
 ///
-/// The list has everything but grouped products: attention, the products around it, of dense and
-/// shared feed-forward layers, of routers and of the head, both with what engines fuse and without,
-/// and norms, rotations and activations. Parts that are left out are in the notes, each with its
-/// reason, and so are operations that `catalog` lacks.
+/// The list has everything but grouped products: the embedding, attention, the products around it,
+/// of dense and shared feed-forward layers, of routers and of the head, both with what engines fuse
+/// and without, norms, rotations and activations, and the choice of the most probable token. Parts
+/// that are left out are in the notes, each with its reason, and so are operations that `catalog`
+/// lacks.
 ///
 /// Attention is listed for what a step of t tokens may be: one prompt of t tokens; one token each
 /// of t sequences, up to `kMostSequences`, with each context; and t tokens of one sequence with
 /// each longer context, as of chunked prompts and of drafted tokens. Keys of the latter two are in
 /// a cache, for which both a contiguous one and one of pages of 16 tokens are listed. Beside the
-/// latter stands kv_append, which rotates too; rope appends to the former. Layers with
-/// and without a window are listed where a model has both and the window is shorter than the keys.
-/// Of a latent attention there are prompts alone, with the keys and values of all heads.
+/// latter stands kv_append, which normalises and rotates heads too; rope appends to the former.
+/// Layers with and without a window are listed where a model has both and the window is shorter
+/// than the keys. Of a latent attention there are prompts alone, with the keys and values of all
+/// heads.
 ///
 /// Tensor parallelism splits the columns of the first product of a pair and the rows of the second.
 /// Key and value heads are repeated where there are fewer of them than GPUs. Routers, norms and the

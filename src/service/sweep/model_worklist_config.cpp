@@ -580,10 +580,13 @@ void read_feed_forward(Fields& fields, const ModelType& type, ModelConfig& model
 void add_notes(Fields& fields, const ModelType& type, ModelConfig& model) {
   auto& notes = model.notes;
   const bool gemma = type.name.starts_with("gemma");
-  notes.push_back(concat("the embedding", gemma ? " and its scale, the root of hidden_size," : "",
-                         type.rotation == Rotation::none ? " with that of positions" : "",
-                         " is left out: there is no operation that looks rows up"));
+  if (type.rotation == Rotation::none) {
+    notes.emplace_back("the embedding of positions is left out, which is added to that of tokens");
+  }
   if (gemma) {
+    notes.emplace_back(
+        "the scale of the embedding, the root of hidden_size, is left out: it is a factor of what "
+        "the rows of the table give");
     notes.emplace_back(
         "norms are listed with their weight as it is: those of this model multiply by 1 + weight, "
         "so add the 1 when weights are loaded");
