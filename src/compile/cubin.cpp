@@ -25,6 +25,7 @@ constexpr Opcode kOpcodes[] = {
     {0x83b, "LDSM"},    {0xfae, "LDGSTS"},     {0x983, "LDL"},     {0x387, "STL"},
     {0x2ca, "R2UR"},    {0x944, "CALL"},       {0x943, "CALL"},    {0x981, "LDG"},
     {0x986, "STG"},     {0x82d, "PREEXIT"},    {0x82e, "ACQBULK"}, {0x98f, "CCTL"},
+    {0x308, "MUFU"},
 };
 
 std::string_view opcode_name(std::uint16_t code) {
@@ -73,6 +74,7 @@ InstructionCounts count(std::string kernel, std::string_view text) {
     if (const std::string_view name = opcode_name(code); !name.empty()) {
       ++counts.by_name[std::string(name)];
       counts.first.emplace(name, counts.total);
+      counts.order.push_back(name);
     }
     ++counts.total;
   }

@@ -14,8 +14,9 @@ namespace kernwright {
 struct InstructionCounts {
   std::string kernel;
   int total = 0;
-  std::map<std::string, int> by_name;  ///< "HGMMA", "HMMA", "LDL", "STL", "UTMALDG", ...
-  std::map<std::string, int> first;    ///< place of the first of each name
+  std::map<std::string, int> by_name;   ///< "HGMMA", "HMMA", "LDL", "STL", "UTMALDG", ...
+  std::map<std::string, int> first;     ///< place of the first of each name
+  std::vector<std::string_view> order;  ///< the names of all that have one, of static storage
 
   int count(std::string_view name) const;
 };

@@ -54,6 +54,8 @@ TEST(CubinTest, CountsInstructionsByTheirLowTwelveBits) {
   EXPECT_EQ(counts->front().count("STL"), 0);
   EXPECT_EQ(counts->front().first,
             (std::map<std::string, int>{{"HGMMA", 0}, {"HMMA", 2}, {"LDL", 3}}));
+  EXPECT_EQ(counts->front().order,
+            (std::vector<std::string_view>{"HGMMA", "HGMMA", "HMMA", "LDL"}));
 }
 
 TEST(CubinTest, WhatIsNoElfFileIsCorrupt) {
