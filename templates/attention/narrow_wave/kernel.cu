@@ -8,8 +8,7 @@
 // weights rounded to fp8 in registers as the operand of the second product.
 //
 //   OVERLAP    the products of the next tile's scores and of this one's weights run while a
-//              warpgroup exponentiates; without, it does one thing after the other and needs
-//              registers for less: tiles can be wider
+//              warpgroup exponentiates; without, it does one thing after the other
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
 //
 // The tensor cores keep about 14 bits of a sum of fp8 products. So they sum the values of one tile,
@@ -213,52 +212,100 @@ class Worker {
       keys_.consumer_wait();
       issue_scores(s, q);
       await_scores<0>(s);
-      weigh(s, softmax, factor, tile, logits, row, first_row, key);
+      score(s, tile, logits, row, first_row, key);
+      softmax.exponentiate(s[0], factor);
       round_narrow_operand(s[0], p);
     }
 #pragma unroll 1
     for (; key > tile.first * BN; key -= BN) {
       Scores s;  // of this iteration alone, so that neither keeps registers in the other's time
-      Sums part;
       RowFactors next;
       if constexpr (OVERLAP) {
-        keys_.consumer_wait();
-        issue_scores(s, q);
-        values_.consumer_wait();
-        issue_results(part, p);
-        await_scores<1>(s);
-        weigh(s, softmax, next, tile, logits, row, first_row, key - BN);
-        await_results(part, p);
-        add(o, factor, part);
+        multiply_beside(o, factor, p, s, softmax, next, q, tile, logits, row, first_row, key - BN);
       } else {
+        Part<kColumns> part;
         values_.consumer_wait();
-        issue_results(part, p);
+        issue_results<0, kColumns>(part, p);
         keys_.consumer_wait();
         await_results(part, p);
-        if constexpr (!kAddBeside) add(o, factor, part);
+        release_values();
+        if constexpr (!kAddBeside) add<0, kColumns>(o, factor, part);
         issue_scores(s, q);
-        if constexpr (kAddBeside) add(o, factor, part);
+        if constexpr (kAddBeside) add<0, kColumns>(o, factor, part);
         await_scores<0>(s);
-        weigh(s, softmax, next, tile, logits, row, first_row, key - BN);
+        score(s, tile, logits, row, first_row, key - BN);
+        softmax.exponentiate(s[0], next);
       }
       factor[0] = next[0];
       factor[1] = next[1];
       round_narrow_operand(s[0], p);
     }
-    Sums part;
     values_.consumer_wait();
-    issue_results(part, p);
-    await_results(part, p);
-    add(o, factor, part);
+    Part<kFirstColumns> first;
+    issue_results<0, kFirstColumns>(first, p);
+    await_results(first, p);
+    add<0, kFirstColumns>(o, factor, first);
+    Part<kOtherColumns> other;
+    issue_results<kFirstColumns, kOtherColumns>(other, p);
+    await_results(other, p);
+    add<kFirstColumns, kOtherColumns>(o, factor, other);
+    release_values();
   }
 
  private:
   // Whether sums are added while the next scores are multiplied, which takes registers for both.
   static constexpr bool kAddBeside = BN / 2 + kColumns <= 192;
 
-  static __device__ __forceinline__ void add(Sums& o, const RowFactors& factor, const Sums& part) {
+  // The next tile's scores, and the values of this one by its weights. The first part of these runs
+  // while the largest scores are looked for, the other while weights are exponentiated.
+  __device__ __forceinline__ void multiply_beside(Sums& o, const RowFactors& factor, Weights& p,
+                                                  Scores& s, SoftmaxTile& softmax, RowFactors& next,
+                                                  const OperandQ& q, const Tile& tile,
+                                                  const Logits& logits, int row, int first_row,
+                                                  int key) {
+    keys_.consumer_wait();
+    issue_scores(s, q);
+    values_.consumer_wait();
+    Part<kFirstColumns> first;
+    issue_results<0, kFirstColumns>(first, p);
+    await_scores<1>(s);
+    score(s, tile, logits, row, first_row, key);
+    softmax.raise(s[0], next);
+    keep_before(next);
+    await_results(first, p);
+    add<0, kFirstColumns>(o, factor, first);
+    Part<kOtherColumns> other;
+    issue_results<kFirstColumns, kOtherColumns>(other, p);
+    keep_after(s[0]);
+    softmax.weigh(s[0]);
+    keep_before(s[0]);
+    await_results(other, p);
+    add<kFirstColumns, kOtherColumns>(o, factor, other);
+    release_values();
+  }
+
+  // What x is computed from stays before this point, or what is computed from x stays behind it.
+  // Otherwise ptxas moves the softmax behind the wait for products, and nothing overlaps. It moves
+  // nothing out of a basic block, and a wait for what has landed already ends one.
+  template <int Count>
+  __device__ __forceinline__ void keep_before(float (&x)[Count]) const {
+    wgmma_pin(x);
+    values_.consumer_wait();
+  }
+  template <int Count>
+  __device__ __forceinline__ void keep_after(float (&x)[Count]) const {
+    values_.consumer_wait();
+    wgmma_pin(x);
+  }
+
+  template <int First, int Columns>
+  static __device__ __forceinline__ void add(Sums& o, const RowFactors& factor,
+                                             const Part<Columns>& part) {
 #pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) o[i] = fmaf(o[i], factor[register_row(i) / 8], part[i]);
+    for (int i = 0; i < Columns / 2; ++i) {
+      float& sum = o[First / 2 + i];
+      sum = fmaf(sum, factor[register_row(i) / 8], part[i]);
+    }
   }
 
   __device__ __forceinline__ void issue_scores(Scores& s, const OperandQ& q) const {
@@ -276,30 +323,36 @@ class Worker {
     keys_.advance();
   }
 
-  __device__ __forceinline__ void issue_results(Sums& part, Weights& p) const {
-    pin_operand(p);
-    wgmma_pin(part);
-    wgmma_fence();
-    multiply<fp8_e4m3>(part, p, OperandV(at_.transposed(values_.stage())), 0, false);
-    wgmma_commit();
+  // The sums of a tile's values in `Columns` columns from `First` on.
+  template <int First, int Columns>
+  __device__ __forceinline__ void issue_results(Part<Columns>& part, Weights& p) const {
+    if constexpr (Columns > 0) {
+      pin_operand(p);
+      wgmma_pin(part);
+      wgmma_fence();
+      multiply<fp8_e4m3>(part, p, OperandV(at_.transposed(values_.stage()), First), 0, false);
+      wgmma_commit();
+    }
   }
 
-  __device__ __forceinline__ void await_results(Sums& part, Weights& p) {
+  template <int Registers>
+  __device__ __forceinline__ void await_results(float (&part)[Registers], Weights& p) const {
     wgmma_wait<0>();
     wgmma_pin(part);
     pin_operand(p);
+  }
+
+  __device__ __forceinline__ void release_values() {
     values_.consumer_release(values_.stage());
     values_.advance();
   }
 
-  __device__ __forceinline__ void weigh(Scores& s, SoftmaxTile& softmax, RowFactors& factor,
-                                        const Tile& tile, const Logits& logits, int row,
+  __device__ __forceinline__ void score(Scores& s, const Tile& tile, const Logits& logits, int row,
                                         int first_row, int key) const {
     const int position = row + accumulator_row() + tile.sequence.shift();
     const int positions[2] = {position, position + 8}, head[2] = {tile.head, tile.head};
     make_scores(s[0], logits, positions, head, key);
     if (hides(tile, first_row, key)) hide(s[0], positions, tile.sequence.keys, key);
-    softmax.exponentiate(s[0], factor);
   }
 
   Addresses at_;

@@ -38,6 +38,12 @@ using OperandK = WgmmaOperand<Major::k, BN, kQueryBoxes * kSwizzleBytes>;
 using OperandV = WgmmaOperand<Major::k, kColumns, kTransposedBoxes * kSwizzleBytes>;
 using Scores = float[1][BN / 2];
 using Sums = float[kColumns / 2];
+// With OVERLAP a tile's values are summed in two parts of their columns, so that only the sums of
+// one are in registers beside those of all tiles.
+constexpr int kFirstColumns = OVERLAP ? (kColumns / 2 + 15) / 16 * 16 : kColumns;
+constexpr int kOtherColumns = kColumns - kFirstColumns;
+template <int Columns>
+using Part = float[Columns == 0 ? 1 : Columns / 2];
 using Weights = RegisterOperand<BN / kStepBytes>;
 
 // Shared memory from the first address that is a multiple of 1024, which the swizzle needs.

@@ -60,23 +60,21 @@ class SoftmaxTile {
   __device__ __forceinline__ void exponentiate(float (&scores)[Registers], RowFactors& factor) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float largest = row_max(largest_of(scores, half));
-      if (Slack > 0 && (largest - largest_[half]) * unit_ <= Slack) largest = largest_[half];
-      // A row that has seen nothing yet has weights of zero and not of NaN.
-      const float base = largest == hidden_score() ? 0.0f : __fmul_rn(largest, unit_);
-      // What was summed is relative to a rounded product. A fused multiply-add would not round it,
-      // and its factor would not be 1 where the largest score has not grown.
-      factor[half] = exp2_fast(__fmul_rn(largest_[half], unit_) - base);
-      largest_[half] = largest;
-      float sums[2] = {sum_[half] * factor[half], 0};
-#pragma unroll
-      for (int i = 0; i < Registers; ++i) {
-        if (register_row(i) != half * 8) continue;
-        scores[i] = exp2_fast(fmaf(scores[i], unit_, -(base - shift_)));
-        sums[i % 2] += scores[i];
-      }
-      sum_[half] = sums[0] + sums[1];
+      factor[half] = raise<Slack>(scores, half);
+      weigh(scores, half);
     }
+  }
+
+  // The same in two steps, between which other work may begin: `factor`, and then the weights.
+  template <int Registers>
+  __device__ __forceinline__ void raise(const float (&scores)[Registers], RowFactors& factor) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) factor[half] = raise<0>(scores, half);
+  }
+  template <int Registers>
+  __device__ __forceinline__ void weigh(float (&scores)[Registers]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) weigh(scores, half);
   }
 
   // What a row has, to be merged with others.
@@ -112,6 +110,39 @@ class SoftmaxTile {
   }
 
  private:
+  // Raises the largest score to that of the tile too. Returns the factor.
+  template <int Slack, int Registers>
+  __device__ __forceinline__ float raise(const float (&scores)[Registers], int half) {
+    float largest = row_max(largest_of(scores, half));
+    if (Slack > 0 && (largest - largest_[half]) * unit_ <= Slack) largest = largest_[half];
+    // What was summed is relative to a rounded product. A fused multiply-add would not round it,
+    // and its factor would not be 1 where the largest score has not grown.
+    const float before = __fmul_rn(largest_[half], unit_);
+    largest_[half] = largest;
+    const float factor = exp2_fast(before - base(half));
+    sum_[half] *= factor;
+    return factor;
+  }
+
+  template <int Registers>
+  __device__ __forceinline__ void weigh(float (&scores)[Registers], int half) {
+    const float origin = base(half) - shift_;
+    float sums[2] = {sum_[half], 0};
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) {
+      if (register_row(i) != half * 8) continue;
+      scores[i] = exp2_fast(fmaf(scores[i], unit_, -origin));
+      sums[i % 2] += scores[i];
+    }
+    sum_[half] = sums[0] + sums[1];
+  }
+
+  // The largest score in base 2. A row that has seen nothing yet has weights of zero and not of
+  // NaN.
+  __device__ __forceinline__ float base(int half) const {
+    return largest_[half] == hidden_score() ? 0.0f : __fmul_rn(largest_[half], unit_);
+  }
+
   // The score in base 2 whose weight is 1.
   __device__ __forceinline__ float origin(int half) const {
     return largest_[half] == hidden_score() ? hidden_score() : largest_[half] * unit_ - shift_;
