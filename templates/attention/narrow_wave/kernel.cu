@@ -3,10 +3,12 @@
 //
 // A block takes tiles of BM queries of one head, one after the other, by a counter that all blocks
 // share. One warp loads by TMA: a tile's queries, and its keys and values in tiles of BN, from the
-// last key to the first. Three warps transpose each tile of values from one ring into another. WGS
-// warpgroups multiply by wgmma, 64 queries each: scores in registers, their softmax there, and
-// weights rounded to fp8 in registers as the operand of the second product.
+// last key to the first. WGS warpgroups multiply by wgmma, 64 queries each: scores in registers,
+// their softmax there, and weights rounded to fp8 in registers as the operand of the second
+// product.
 //
+//   TRANSPOSE  0: three warps transpose each tile of values from one ring into another. 1: a kernel
+//              before transposes all of them, once for all tiles of queries
 //   OVERLAP    the products of the next tile's scores and of this one's weights run while a
 //              warpgroup exponentiates; without, it does one thing after the other
 //   QSTAGES    2: the next tile's queries are loaded while this one is worked on
@@ -57,12 +59,25 @@ __device__ __forceinline__ int take_number(NumberPipeline& numbers, Addresses at
   return number;
 }
 
+// Where the transposed values of keys [j * BN, (j + 1) * BN) of a sequence lie, as they are to lie
+// in shared memory.
+__device__ __forceinline__ unsigned char* image(unsigned char* images, const Sequences& of,
+                                                const Sequence& sequence, int j, int kv_head) {
+  long long first = static_cast<long long>(sequence.number) * ((of.kv_len + BN - 1) / BN);
+  // Of sequences that follow each other each has at most one tile more than its keys fill.
+  constexpr bool kPacked = lengths == lengths_ragged && cache == cache_contiguous;
+  if constexpr (kPacked) first = sequence.kv_first / BN + sequence.number;
+  return images + ((first + j) * kv_heads + kv_head) * kTransposedBytes;
+}
+
 // Run by one warp.
 __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap& map_k,
                                         const TensorMap& map_v, const Sequences& of, Addresses at,
-                                        int tiles, int section, int* counters) {
+                                        int tiles, int section, int* counters,
+                                        unsigned char* images) {
   const int lane = threadIdx.x % 32;
-  TilePipeline keys(at.key_barriers()), values(at.value_barriers());
+  TilePipeline keys(at.key_barriers());
+  TilePipeline values(TRANSPOSE ? at.transposed_barriers() : at.value_barriers());
   QueryPipeline queries(at.query_barriers());
   NumberPipeline numbers(at.number_barriers());
   int number = blockIdx.x;
@@ -77,9 +92,17 @@ __device__ __forceinline__ void produce(const TensorMap& map_q, const TensorMap&
       keys.advance();
     };
     const auto load_values = [&](int j) {
-      acquire(values, kValueBytes);
-      load_tokens<kValueBoxes, BN>(at.v(values.stage()), map_v, values.full(), of, tile.sequence,
-                                   j * BN, kv_head);
+      if constexpr (TRANSPOSE) {
+        acquire(values, kTransposedBytes);
+        if (lane == 0) {
+          bulk_load(at.transposed(values.stage()), image(images, of, tile.sequence, j, kv_head),
+                    kTransposedBytes, values.full());
+        }
+      } else {
+        acquire(values, kValueBytes);
+        load_tokens<kValueBoxes, BN>(at.v(values.stage()), map_v, values.full(), of, tile.sequence,
+                                     j * BN, kv_head);
+      }
       values.advance();
     };
     const bool sees = tile.last > tile.first;
@@ -223,15 +246,10 @@ class Worker {
       if constexpr (OVERLAP) {
         multiply_beside(o, factor, p, s, softmax, next, q, tile, logits, row, first_row, key - BN);
       } else {
-        Part<kColumns> part;
         values_.consumer_wait();
-        issue_results<0, kColumns>(part, p);
+        multiply_values(o, factor, p);
         keys_.consumer_wait();
-        await_results(part, p);
-        release_values();
-        if constexpr (!kAddBeside) add<0, kColumns>(o, factor, part);
         issue_scores(s, q);
-        if constexpr (kAddBeside) add<0, kColumns>(o, factor, part);
         await_scores<0>(s);
         score(s, tile, logits, row, first_row, key - BN);
         softmax.exponentiate(s[0], next);
@@ -241,23 +259,32 @@ class Worker {
       round_narrow_operand(s[0], p);
     }
     values_.consumer_wait();
-    Part<kFirstColumns> first;
-    issue_results<0, kFirstColumns>(first, p);
-    await_results(first, p);
-    add<0, kFirstColumns>(o, factor, first);
-    Part<kOtherColumns> other;
-    issue_results<kFirstColumns, kOtherColumns>(other, p);
-    await_results(other, p);
-    add<kFirstColumns, kOtherColumns>(o, factor, other);
-    release_values();
+    multiply_values(o, factor, p);
   }
 
  private:
-  // Whether sums are added while the next scores are multiplied, which takes registers for both.
-  static constexpr bool kAddBeside = BN / 2 + kColumns <= 192;
+  // The values of a tile by its weights, one part of the columns after the other. Recursion over
+  // the parts would make ptxas spill.
+  __device__ __forceinline__ void multiply_values(Sums& o, const RowFactors& factor, Weights& p) {
+    static_assert(PARTS <= 4);
+    multiply_part<0>(o, factor, p);
+    multiply_part<PART_COLUMNS>(o, factor, p);
+    multiply_part<2 * PART_COLUMNS>(o, factor, p);
+    multiply_part<3 * PART_COLUMNS>(o, factor, p);
+    release_values();
+  }
+  template <int First>
+  __device__ __forceinline__ void multiply_part(Sums& o, const RowFactors& factor, Weights& p) {
+    if constexpr (First < kColumns) {
+      PartFrom<First> part;
+      issue_results<First>(part, p);
+      await_results(part, p);
+      add<First>(o, factor, part);
+    }
+  }
 
-  // The next tile's scores, and the values of this one by its weights. The first part of these runs
-  // while the largest scores are looked for, the other while weights are exponentiated.
+  // The next tile's scores, and the values of this one by its weights, which run while weights are
+  // exponentiated. Of two parts the first runs while the largest scores are looked for.
   __device__ __forceinline__ void multiply_beside(Sums& o, const RowFactors& factor, Weights& p,
                                                   Scores& s, SoftmaxTile& softmax, RowFactors& next,
                                                   const OperandQ& q, const Tile& tile,
@@ -266,21 +293,29 @@ class Worker {
     keys_.consumer_wait();
     issue_scores(s, q);
     values_.consumer_wait();
-    Part<kFirstColumns> first;
-    issue_results<0, kFirstColumns>(first, p);
+    PartFrom<0> first;
+    issue_results<0>(first, p);
     await_scores<1>(s);
     score(s, tile, logits, row, first_row, key);
     softmax.raise(s[0], next);
-    keep_before(next);
-    await_results(first, p);
-    add<0, kFirstColumns>(o, factor, first);
-    Part<kOtherColumns> other;
-    issue_results<kFirstColumns, kOtherColumns>(other, p);
-    keep_after(s[0]);
-    softmax.weigh(s[0]);
-    keep_before(s[0]);
-    await_results(other, p);
-    add<kFirstColumns, kOtherColumns>(o, factor, other);
+    if constexpr (PARTS == 1) {
+      softmax.weigh(s[0]);
+      keep_before(s[0]);
+      await_results(first, p);
+      add<0>(o, factor, first);
+    } else {
+      keep_before(next);
+      await_results(first, p);
+      add<0>(o, factor, first);
+      constexpr int kFirst = PARTS == 1 ? 0 : PART_COLUMNS;
+      PartFrom<kFirst> other;
+      issue_results<kFirst>(other, p);
+      keep_after(s[0]);
+      softmax.weigh(s[0]);
+      keep_before(s[0]);
+      await_results(other, p);
+      add<kFirst>(o, factor, other);
+    }
     release_values();
   }
 
@@ -298,11 +333,11 @@ class Worker {
     wgmma_pin(x);
   }
 
-  template <int First, int Columns>
+  template <int First, int Registers>
   static __device__ __forceinline__ void add(Sums& o, const RowFactors& factor,
-                                             const Part<Columns>& part) {
+                                             const float (&part)[Registers]) {
 #pragma unroll
-    for (int i = 0; i < Columns / 2; ++i) {
+    for (int i = 0; i < Registers; ++i) {
       float& sum = o[First / 2 + i];
       sum = fmaf(sum, factor[register_row(i) / 8], part[i]);
     }
@@ -323,16 +358,14 @@ class Worker {
     keys_.advance();
   }
 
-  // The sums of a tile's values in `Columns` columns from `First` on.
-  template <int First, int Columns>
-  __device__ __forceinline__ void issue_results(Part<Columns>& part, Weights& p) const {
-    if constexpr (Columns > 0) {
-      pin_operand(p);
-      wgmma_pin(part);
-      wgmma_fence();
-      multiply<fp8_e4m3>(part, p, OperandV(at_.transposed(values_.stage()), First), 0, false);
-      wgmma_commit();
-    }
+  // The sums of a tile's values in the part of the columns from `First` on.
+  template <int First, int Registers>
+  __device__ __forceinline__ void issue_results(float (&part)[Registers], Weights& p) const {
+    pin_operand(p);
+    wgmma_pin(part);
+    wgmma_fence();
+    multiply<fp8_e4m3>(part, p, OperandV(at_.transposed(values_.stage()), First), 0, false);
+    wgmma_commit();
   }
 
   template <int Registers>
@@ -407,21 +440,19 @@ __device__ __forceinline__ void consume(const Operands& from, const Sequences& o
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    attention_narrow_wave(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
-                          const kv_t* __restrict__ v, const __grid_constant__ TensorMap map_q,
-                          const __grid_constant__ TensorMap map_k,
-                          const __grid_constant__ TensorMap map_v,
-                          const int* __restrict__ q_offsets, const int* __restrict__ kv_offsets,
-                          const int* __restrict__ kv_lengths, const int* __restrict__ page_table,
-                          const float* __restrict__ sinks, const float* __restrict__ slopes,
-                          const float* __restrict__ q_descale, const float* __restrict__ k_descale,
-                          const float* __restrict__ v_descale, out_t* __restrict__ o, int* counters,
-                          int batch, int q_len, int kv_len, int q_tokens, int kv_tokens, int pages,
-                          int table_columns, int ldq, int ldk, int ldv, int ldo, int section,
-                          float scale, float cap, float q_scale, float k_scale, float v_scale) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_narrow_wave(
+    const dtype_t* __restrict__ q, const kv_t* __restrict__ k, const kv_t* __restrict__ v,
+    const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+    const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
+    const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
+    const int* __restrict__ page_table, const float* __restrict__ sinks,
+    const float* __restrict__ slopes, const float* __restrict__ q_descale,
+    const float* __restrict__ k_descale, const float* __restrict__ v_descale, out_t* __restrict__ o,
+    int* counters, unsigned char* images, int batch, int q_len, int kv_len, int q_tokens,
+    int kv_tokens, int pages, int table_columns, int ldq, int ldk, int ldv, int ldo, int section,
+    float scale, float cap, float q_scale, float k_scale, float v_scale) {
   extern __shared__ unsigned char memory[];
-  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const Addresses at{first_address(memory)};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
   const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
@@ -432,10 +463,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tma_prefetch(map_k);
     tma_prefetch(map_v);
     TilePipeline(at.key_barriers()).init(WGS * 4);
-    TilePipeline(at.value_barriers()).init(kTransposers);
-    TilePipeline(at.transposed_barriers()).init(WGS * 4, kTransposers);
+    TilePipeline(at.value_barriers()).init(TRANSPOSERS);
+    TilePipeline(at.transposed_barriers()).init(WGS * 4, TRANSPOSE ? 1 : TRANSPOSERS);
     QueryPipeline(at.query_barriers()).init(WGS * 4);
-    NumberPipeline(at.number_barriers()).init(WGS * 4 + kTransposers);
+    NumberPipeline(at.number_barriers()).init(WGS * 4 + (TRANSPOSE ? 0 : TRANSPOSERS));
     mbarrier_init_fence();
   }
   __syncthreads();
@@ -444,8 +475,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (role == 0) {
     if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
     if (warp == 0) {
-      produce(map_q, map_k, map_v, of, at, tiles, section, counters);
-    } else {
+      produce(map_q, map_k, map_v, of, at, tiles, section, counters, images);
+    } else if constexpr (!TRANSPOSE) {
       transpose_values(of, at, tiles, section, warp - 1);
     }
   } else {
@@ -453,5 +484,44 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
     consume({q, k, v, ldq, ldk, ldv}, of, {scale, cap, slopes}, scales, at, tiles, section,
             role - 1, sinks, o, ldo);
+  }
+}
+
+// Transposes values for the kernel above: a block for each tile of keys of a head. Tiles that no
+// query sees are left out.
+extern "C" __global__ void __launch_bounds__(32 * TRANSPOSERS) attention_narrow_wave_transpose(
+    const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
+    const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
+    const int* __restrict__ page_table, unsigned char* __restrict__ images, int batch, int q_len,
+    int kv_len, int q_tokens, int kv_tokens, int pages, int table_columns) {
+  extern __shared__ unsigned char memory[];
+  const unsigned from = first_address(memory), to = from + kValueBytes;
+  const unsigned full = to + kTransposedBytes;
+  const Sequences of{q_offsets, kv_offsets, kv_lengths, page_table, batch,        q_len,
+                     kv_len,    q_tokens,   kv_tokens,  pages,      table_columns};
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  release_next_kernel();
+  await_previous_kernel();
+  const int kv_head = blockIdx.x % kv_heads, tile = blockIdx.x / kv_heads;
+  const int tiles = (kv_len + BN - 1) / BN, j = tile % tiles;
+  const Sequence sequence(tile / tiles, of);
+  const int begin = sequence.first_key(0) - j * BN, end = sequence.keys - j * BN;
+  if (begin >= BN || end <= 0) return;
+  const int warp = threadIdx.x / 32;
+  if (warp == 0) {
+    if (threadIdx.x == 0) mbarrier_arrive_expect(full, kValueBytes);
+    __syncwarp();
+    load_tokens<kValueBoxes, BN>(from, map_v, full, of, sequence, j * BN, kv_head);
+  }
+  mbarrier_wait(full, 0);
+  transpose(from, to, begin, end, warp);
+  __syncthreads();
+  unsigned char* const out = image(images, of, sequence, j, kv_head);
+  for (int i = threadIdx.x * 16; i < kTransposedBytes; i += 32 * TRANSPOSERS * 16) {
+    *reinterpret_cast<float4*>(out + i) = load_quad(to + i);
   }
 }

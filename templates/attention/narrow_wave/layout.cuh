@@ -25,9 +25,6 @@ constexpr int kKeyBytes = kQueryBoxes * BN * kSwizzleBytes;
 constexpr int kValueBytes = kValueBoxes * BN * kSwizzleBytes;
 constexpr int kTransposedBytes = kTransposedBoxes * kColumns * kSwizzleBytes;
 
-// The warps beside the one that loads transpose values.
-constexpr int kTransposers = 3;
-
 static_assert(BM == 64 * WGS && BN % kStepBytes == 0);
 
 using TilePipeline = Pipeline<STAGES>;
@@ -38,36 +35,24 @@ using OperandK = WgmmaOperand<Major::k, BN, kQueryBoxes * kSwizzleBytes>;
 using OperandV = WgmmaOperand<Major::k, kColumns, kTransposedBoxes * kSwizzleBytes>;
 using Scores = float[1][BN / 2];
 using Sums = float[kColumns / 2];
-// With OVERLAP a tile's values are summed in two parts of their columns, so that only the sums of
-// one are in registers beside those of all tiles.
-constexpr int kFirstColumns = OVERLAP ? (kColumns / 2 + 15) / 16 * 16 : kColumns;
-constexpr int kOtherColumns = kColumns - kFirstColumns;
-template <int Columns>
-using Part = float[Columns == 0 ? 1 : Columns / 2];
+// A tile's values are summed in parts of their columns, so that only the sums of one part are in
+// registers beside those of all tiles.
+template <int First>
+using PartFrom = float[(kColumns - First < PART_COLUMNS ? kColumns - First : PART_COLUMNS) / 2];
 using Weights = RegisterOperand<BN / kStepBytes>;
 
-// Shared memory from the first address that is a multiple of 1024, which the swizzle needs.
-struct Storage {
-  unsigned char q[QSTAGES][kQueryBytes];
-  unsigned char k[STAGES][kKeyBytes];
-  unsigned char v[STAGES][kValueBytes];
-  unsigned char transposed[STAGES][kTransposedBytes];
-  unsigned char barriers[3 * TilePipeline::kBytes + QueryPipeline::kBytes + NumberPipeline::kBytes];
-  int numbers[2];
-};
-static_assert(sizeof(Storage) + 1024 <= SMEM_BYTES);
-
-// Storage by 32-bit shared address.
+// Storage by 32-bit shared address, from the first multiple of 1024 on, which the swizzle needs.
 struct Addresses {
-  static constexpr unsigned kK = sizeof(Storage::q);
-  static constexpr unsigned kV = kK + sizeof(Storage::k);
-  static constexpr unsigned kTransposed = kV + sizeof(Storage::v);
-  static constexpr unsigned kKeyBarriers = kTransposed + sizeof(Storage::transposed);
+  static constexpr unsigned kK = QSTAGES * kQueryBytes;
+  static constexpr unsigned kV = kK + STAGES * kKeyBytes;
+  static constexpr unsigned kTransposed = kV + (TRANSPOSE ? 0 : STAGES * kValueBytes);
+  static constexpr unsigned kKeyBarriers = kTransposed + STAGES * kTransposedBytes;
   static constexpr unsigned kValueBarriers = kKeyBarriers + TilePipeline::kBytes;
   static constexpr unsigned kTransposedBarriers = kValueBarriers + TilePipeline::kBytes;
   static constexpr unsigned kQueryBarriers = kTransposedBarriers + TilePipeline::kBytes;
   static constexpr unsigned kNumberBarriers = kQueryBarriers + QueryPipeline::kBytes;
   static constexpr unsigned kNumbers = kNumberBarriers + NumberPipeline::kBytes;
+  static constexpr unsigned kBytes = kNumbers + 2 * sizeof(int);
 
   unsigned base;
   __device__ unsigned q(int stage) const { return base + stage * kQueryBytes; }
@@ -83,5 +68,11 @@ struct Addresses {
   __device__ unsigned query_barriers() const { return base + kQueryBarriers; }
   __device__ unsigned number_barriers() const { return base + kNumberBarriers; }
 };
+static_assert(Addresses::kBytes + 1024 <= SMEM_BYTES);
+
+// The first shared address of dynamic shared memory that is a multiple of 1024.
+__device__ __forceinline__ unsigned first_address(const unsigned char* memory) {
+  return (static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u;
+}
 
 }  // namespace

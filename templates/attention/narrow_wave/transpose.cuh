@@ -27,8 +27,8 @@ __device__ __forceinline__ unsigned seen_bytes(int begin, int end) {
   return mask;
 }
 
-// Transposes a tile, of which only the keys [begin, end) are seen: others become zeros. Warp `warp`
-// of kTransposers does its share.
+// Transposes a tile, of which only the keys [begin, end) are seen: others become zeros. Run by
+// TRANSPOSERS warps: those beside the one that loads, or a block of the kernel before.
 __device__ __forceinline__ void transpose(unsigned from, unsigned to, int begin, int end,
                                           int warp) {
   constexpr int kGroups = kColumns / 16;  // of 16 columns
@@ -37,7 +37,7 @@ __device__ __forceinline__ void transpose(unsigned from, unsigned to, int begin,
   const int lane = threadIdx.x % 32;
   const bool is_whole = begin <= 0 && end >= BN;
 #pragma unroll 1
-  for (int unit = warp; unit < BN / 32 * kBatches; unit += kTransposers) {
+  for (int unit = warp; unit < BN / 32 * kBatches; unit += TRANSPOSERS) {
     const int block = unit / kBatches, first = unit % kBatches * kBatch;  // 32 keys, 16 columns
     unsigned words[kBatch][4];
 #pragma unroll
