@@ -12,13 +12,13 @@ usage: decode_step.py --json FILE [--models HIDDEN,...] [--batches N,...] [--sec
 """
 
 import argparse
-import ctypes
 import datetime
 import json
 import pathlib
 import subprocess
 import sys
 
+import chains
 import rows_vs_pytorch as rows
 
 LAYERS = 28
@@ -85,73 +85,28 @@ def make_rows(problem, samples, path, details, commit):
 
 # Ours.
 
-class ChainArg(ctypes.Structure):
-    """kw_chain_arg of kernwright/c.h."""
-    _fields_ = [("kind", ctypes.c_int), ("pointer", ctypes.c_void_p), ("scalar", ctypes.c_double),
-                ("slot", ctypes.c_size_t), ("offset_bytes", ctypes.c_longlong)]
-
-
-POINTER, _, PARAMETER, BUFFER = range(4)
-
-
-class Chain:
+def make_chain(library, kernels, hidden, batch, layers, x, y):
     """The step as a chain: `layers` are dicts of weights, x and y PyTorch's input and output."""
+    builder = chains.ChainBuilder(library)
+    slots = {"in": builder.parameter(x), "out": builder.parameter(y)}
+    for name, columns in buffer_columns(hidden).items():
+        slots[name] = builder.buffer(2 * batch * columns)
+    for i, weights in enumerate(layers):
+        slots_here = {**slots, "x": slots["in"] if i == 0 else slots["x"],
+                      "y": slots["out"] if i + 1 == len(layers) else slots["x"]}
+        for problem, names in layer_steps(hidden, batch):
+            builder.add(kernels[problem],
+                        [chains.pointer(weights[name[2:]]) if name.startswith("w:") else slots_here[name]
+                         for name in names])
+    return builder.build()
 
-    def __init__(self, library, kernels, hidden, batch, layers, x, y):
-        self.library, api = library, library.api
-        pointer = ctypes.c_void_p
-        api.kw_chain_parameter.argtypes = [pointer, pointer, ctypes.POINTER(ctypes.c_size_t)]
-        api.kw_chain_buffer.argtypes = [pointer, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)]
-        api.kw_chain_add.argtypes = [pointer, pointer, ctypes.POINTER(ChainArg), ctypes.c_size_t]
-        api.kw_chain_build.argtypes = [pointer, ctypes.POINTER(pointer)]
-        api.kw_chain_end.argtypes = [pointer]
-        api.kw_launch_chain.argtypes = [pointer, pointer]
-        api.kw_tune_chain.argtypes = [pointer, pointer]
-        api.kw_set_chain_path.argtypes = [pointer, ctypes.c_char_p]
-        api.kw_describe_chain.argtypes = [pointer]
-        api.kw_describe_chain.restype = ctypes.c_char_p
-        builder = pointer()
-        library.expect(api.kw_chain_begin(ctypes.byref(builder)))
-        slots = {"in": self.slot(api.kw_chain_parameter, builder, x.data_ptr(), PARAMETER),
-                 "out": self.slot(api.kw_chain_parameter, builder, y.data_ptr(), PARAMETER)}
-        for name, columns in buffer_columns(hidden).items():
-            slots[name] = self.slot(api.kw_chain_buffer, builder, 2 * batch * columns, BUFFER)
-        for i, weights in enumerate(layers):
-            slots_here = {**slots, "x": slots["in"] if i == 0 else slots["x"],
-                          "y": slots["out"] if i + 1 == len(layers) else slots["x"]}
-            for problem, names in layer_steps(hidden, batch):
-                arguments = [self.argument(name, weights, slots_here) for name in names]
-                library.expect(api.kw_chain_add(builder, kernels[problem],
-                                                (ChainArg * len(arguments))(*arguments), len(arguments)))
-        self.chain = pointer()
-        library.expect(api.kw_chain_build(builder, ctypes.byref(self.chain)))
-        api.kw_chain_end(builder)
 
-    def slot(self, make, builder, value, kind):
-        index = ctypes.c_size_t()
-        self.library.expect(make(builder, value, ctypes.byref(index)))
-        return ChainArg(kind, None, 0, index.value, 0)
-
-    @staticmethod
-    def argument(name, weights, slots):
-        if not name.startswith("w:"):
-            return slots[name]
-        return ChainArg(POINTER, weights[name[2:]].data_ptr(), 0, 0, 0)
-
-    def describe(self):
-        return json.loads(self.library.api.kw_describe_chain(self.chain))
-
-    def tune(self, stream):
-        self.library.expect(self.library.api.kw_tune_chain(self.chain, stream.cuda_stream))
-        return self.describe()
-
-    def launcher(self, path, stream):
-        """Launches along one path; setting a path that is set costs next to nothing."""
-        def launch():
-            self.library.expect(self.library.api.kw_launch_chain(self.chain, stream.cuda_stream))
-        launch.prepare = lambda: self.library.expect(
-            self.library.api.kw_set_chain_path(self.chain, path.encode()))
-        return launch
+def launcher(chain, path, stream):
+    """Launches along one path; setting a path that is set costs next to nothing."""
+    def launch():
+        chain.launch(stream)
+    launch.prepare = lambda: chain.set_path(path)
+    return launch
 
 
 # PyTorch's.
@@ -213,11 +168,11 @@ def measure(torch, library, kernels, hidden, batch):
     x = torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16)
     y = torch.empty_like(x)
     stream = torch.cuda.Stream()
-    chain = Chain(library, kernels, hidden, batch, layers, x, y)
+    chain = make_chain(library, kernels, hidden, batch, layers, x, y)
     description = chain.tune(stream)
     step = torch_step(torch, hidden, layers)
     torch.compiler.reset()
-    calls = {row["path"]: chain.launcher(row["path"], stream) for row in description["paths"]}
+    calls = {row["path"]: launcher(chain, row["path"], stream) for row in description["paths"]}
     with torch.no_grad():
         calls["torch_eager"] = captured(torch, step, x, stream)
         calls["torch_compile"] = captured(torch, torch.compile(step, dynamic=False), x, stream)
