@@ -40,11 +40,17 @@ class Gpu {
   /// Device memory that holds a copy of `values`.
   template <typename T>
   Address upload(const std::vector<T>& values) {
-    const std::size_t bytes = values.size() * sizeof(T);
-    const Address address = allocate(bytes);
-    check("cuMemcpyHtoD", call<Address, const void*, std::size_t>("cuMemcpyHtoD_v2", address,
-                                                                  values.data(), bytes));
+    const Address address = allocate(values.size() * sizeof(T));
+    write(address, values);
     return address;
+  }
+
+  /// Copies `values` to `address`.
+  template <typename T>
+  void write(Address address, const std::vector<T>& values) {
+    check("cuMemcpyHtoD",
+          call<Address, const void*, std::size_t>("cuMemcpyHtoD_v2", address, values.data(),
+                                                  values.size() * sizeof(T)));
   }
 
   /// `count` elements from `address`, once all work before has finished.
@@ -54,6 +60,47 @@ class Gpu {
     check("cuMemcpyDtoH", call<void*, Address, std::size_t>("cuMemcpyDtoH_v2", values.data(),
                                                             address, count * sizeof(T)));
     return values;
+  }
+
+  /// A stream. Copies wait for what is on it, and it for copies.
+  void* make_stream() {
+    void* stream = nullptr;
+    check("cuStreamCreate", call<void**, unsigned>("cuStreamCreate", &stream, 0));
+    return stream;
+  }
+
+  /// The time in microseconds that what `enqueue` puts on `stream` takes there.
+  template <typename Enqueue>
+  double elapsed_us(void* stream, const Enqueue& enqueue) {
+    void* events[2] = {};
+    for (void*& event : events) {
+      check("cuEventCreate", call<void**, unsigned>("cuEventCreate", &event, 0));
+    }
+    check("cuEventRecord", call<void*, void*>("cuEventRecord", events[0], stream));
+    enqueue();
+    check("cuEventRecord", call<void*, void*>("cuEventRecord", events[1], stream));
+    synchronize();
+    float ms = 0;
+    check("cuEventElapsedTime",
+          call<float*, void*, void*>("cuEventElapsedTime", &ms, events[0], events[1]));
+    for (void* event : events) check("cuEventDestroy", call<void*>("cuEventDestroy_v2", event));
+    return static_cast<double>(ms) * 1e3;
+  }
+
+  std::string name() {
+    char text[256] = {};
+    check("cuDeviceGetName", call<char*, int, int>("cuDeviceGetName", text, sizeof text, 0));
+    return text;
+  }
+
+  /// Bytes that the memory can give in a second: two a clock and pin.
+  double bytes_per_second() {
+    constexpr int kClockKhz = 36, kBusBits = 37;  // CU_DEVICE_ATTRIBUTE_..
+    int clock = 0, bits = 0;
+    check("cuDeviceGetAttribute",
+          call<int*, int, int>("cuDeviceGetAttribute", &clock, kClockKhz, 0));
+    check("cuDeviceGetAttribute", call<int*, int, int>("cuDeviceGetAttribute", &bits, kBusBits, 0));
+    return 2e3 * clock * bits / 8;
   }
 
   void synchronize() { check("cuCtxSynchronize", call<>("cuCtxSynchronize")); }

@@ -1,0 +1,45 @@
+#pragma once
+// Tensors of .safetensors files: 8 bytes with the length of a JSON header, the header, the data.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "numbers.h"
+#include <kernwright/result.h>
+
+namespace decode {
+
+namespace kw = kernwright;
+
+/// The tensors of one or several files, by name.
+class Safetensors {
+ public:
+  /// Opens files, and folders with files: those that model.safetensors.index.json names, or all
+  /// *.safetensors where there is no such file. Errors: `io` for what cannot be read;
+  /// `corrupt` for a header that does not describe its file, and for a tensor that is in two files.
+  /// Each names the file.
+  static kw::Result<Safetensors> open(const std::vector<std::string>& paths);
+
+  /// The tensor as bf16, of which F16 and F32 are rounded to the nearest. Errors: `not_found`;
+  /// `invalid_argument` for another shape than `shape` or a dtype that is none of the three. They
+  /// name the tensor and both values.
+  kw::Result<Tensor> read(const std::string& name, const std::vector<std::int64_t>& shape) const;
+
+ private:
+  struct Entry {
+    std::string file;
+    std::string dtype;
+    std::vector<std::int64_t> shape;
+    std::uint64_t begin = 0;  ///< in the file
+    std::uint64_t bytes = 0;
+  };
+
+  kw::Result<void> add_path(const std::string& path);
+  kw::Result<void> add_file(const std::string& file);
+
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace decode

@@ -1,0 +1,86 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/wait.h>
+
+#include "tests/temp_dir.h"
+
+namespace decode {
+namespace {
+
+/// Runs the program that lies beside the test, with a cache of its own.
+class DecodeProgramTest : public ::testing::Test {
+ protected:
+  struct Ran {
+    int exit_code = -1;
+    std::string printed;
+  };
+
+  Ran run(const std::string& arguments) const {
+    const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    const std::string line = "KERNWRIGHT_CACHE=" + (dir_ / "cache").string() + " " +
+                             (program / "kernwright_decode").string() + " " + arguments + " 2>&1";
+    Ran ran;
+    std::FILE* pipe = ::popen(line.c_str(), "r");
+    char buffer[4096];
+    while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) {
+      ran.printed.append(buffer, count);
+    }
+    const int status = ::pclose(pipe);
+    if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
+    return ran;
+  }
+
+  /// "--config FILE" for a tiny model, in which `more` are further fields.
+  std::string tiny(const std::string& more) const {
+    const std::string file = (dir_ / "config.json").string();
+    std::ofstream(file) << R"({"hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 6,
+                               "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512,
+                               "vocab_size": 1000, )"
+                        << more << "}";
+    return "--config " + file + " ";
+  }
+
+  void expect_right(const std::string& arguments) const {
+    const Ran ran = run(arguments + " --check");
+    if (ran.exit_code == 77) GTEST_SKIP() << ran.printed;
+    EXPECT_EQ(ran.exit_code, 0) << ran.printed;
+    EXPECT_NE(ran.printed.find("check     passed"), std::string::npos) << ran.printed;
+  }
+
+  const kernwright::ScopedTempDir dir_;
+};
+
+TEST_F(DecodeProgramTest, WhatIsWrongIsSaidBeforeAGpuIsLookedFor) {
+  Ran ran = run("--steps 0");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_NE(ran.printed.find("--steps: '0' is no whole number"), std::string::npos) << ran.printed;
+  ran = run("--config " + (dir_ / "none.json").string());
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.printed.find("none.json: cannot be read"), std::string::npos) << ran.printed;
+  ran = run(tiny(R"("model_type": "gpt2")"));
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.printed.find("model_type: \"gpt2\""), std::string::npos) << ran.printed;
+  ran = run(tiny(R"("model_type": "llama")") + "--prompt 3,1000");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.printed.find("token 1000 is not below vocab_size 1000"), std::string::npos);
+  ran = run(tiny(R"("model_type": "llama")") + "--weights " + dir_.path().string());
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_NE(ran.printed.find("has no .safetensors"), std::string::npos) << ran.printed;
+}
+
+using DecodeProgramGpuTest = DecodeProgramTest;
+
+TEST_F(DecodeProgramGpuTest, AQwen3IsRightWithPages) {
+  expect_right(tiny(R"("model_type": "qwen3", "tie_word_embeddings": true)") +
+               "--lengths 200,0,37 --steps 4 --cache-layout paged");
+}
+
+TEST_F(DecodeProgramGpuTest, ALlamaIsRightBehindAPrompt) {
+  expect_right(tiny(R"("model_type": "llama")") + "--prompt 5,7,900 --batch 2 --steps 20");
+}
+
+}  // namespace
+}  // namespace decode
