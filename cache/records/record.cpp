@@ -27,6 +27,7 @@ void write_ranked(FieldWriter& json, const RankedConfiguration& ranked) {
     json.write("high", ranked.slowdown.high);
   });
   json.write("is_default", ranked.traits.is_default);
+  json.write("is_predicted", ranked.traits.is_predicted);
   json.write("is_incumbent", ranked.traits.is_incumbent);
   json.write("tied", ranked.tied);
   json.write("deterministic", ranked.traits.deterministic);
@@ -142,6 +143,7 @@ void read_ranked(FieldReader& fields, RankedConfiguration& ranked) {
     fields.object("slowdown", [&](FieldReader& nested) { read_slowdown(nested, ranked.slowdown); });
   }
   fields.read_newer("is_default", ranked.traits.is_default);
+  fields.read_newer("is_predicted", ranked.traits.is_predicted);
   fields.read_newer("is_incumbent", ranked.traits.is_incumbent);
   fields.read_newer("tied", ranked.tied);
   fields.read_newer("deterministic", ranked.traits.deterministic);

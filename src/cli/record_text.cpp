@@ -9,6 +9,7 @@
 #include "cli/output.h"
 #include "service/report/sweep_report.h"
 #include "support/text.h"
+#include "tuner/candidates/candidate_list.h"
 #include "tuner/finals/decision.h"
 #include "tuner/session/predict_record.h"
 

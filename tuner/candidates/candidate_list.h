@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ struct CandidateList {
 };
 Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundProblem& problem,
                                            const DeviceProfile& profile);
+
+/// The cost model does not tell apart candidates that are closer than this, as a share.
+inline constexpr double kModelDoubt = 0.03;
+
+/// What is taken where nothing was measured: the default, which was chosen by hand, unless some
+/// candidate is predicted to be faster by more than `kModelDoubt`.
+std::size_t predicted_choice(std::span<const double> predicted_us, std::size_t default_index);
 
 /// The number of parameters in which a candidate differs from its template's default.
 int distance_from_default(const Candidate& candidate);

@@ -98,8 +98,9 @@ bool place(Standing& standing, const PairedInterval& interval, bool is_incumbent
 
 auto preference(const RankedConfiguration& finalist) {
   const Traits& t = finalist.traits;
-  return std::tuple(!t.is_incumbent, !t.is_default, !t.deterministic, t.workspace_bytes, t.warned,
-                    t.resources.registers, t.smem_bytes, digest_of(finalist.choice.id()));
+  return std::tuple(!t.is_incumbent, !t.is_default, !t.is_predicted, !t.deterministic,
+                    t.workspace_bytes, t.warned, t.resources.registers, t.smem_bytes,
+                    digest_of(finalist.choice.id()));
 }
 
 /// Chooses the winner. `barred` may be empty. Otherwise it says of each finalist whether it loses
@@ -112,17 +113,27 @@ std::size_t choose(const Finals& finals, std::span<const RankedConfiguration> fi
     return static_cast<std::size_t>(found - finalists.begin());
   };
   const std::size_t default_at = find(&Traits::is_default);
+  const std::size_t predicted_at = find(&Traits::is_predicted);
   const bool has_default = default_at < finalists.size();
   if (decision.disturbed) {
-    if (const std::size_t incumbent = find(&Traits::is_incumbent); incumbent < finalists.size()) {
-      return incumbent;
+    for (const std::size_t found : {find(&Traits::is_incumbent), predicted_at, default_at}) {
+      if (found < finalists.size()) return found;
     }
-    if (has_default) return default_at;
   }
+  // Neither the default nor the predicted choice is new. Of the two an open one yields to the other
+  // where that was measured faster.
+  const auto yields = [&](std::size_t i, std::size_t other) {
+    if (other == i || other >= finalists.size()) return false;
+    const Standing& own = decision.standings[i];
+    return own.place == Standing::Place::open && decision.standings[other].equal() &&
+           own.slowdown.estimate >= decision.standings[other].slowdown.estimate + kEquivalence;
+  };
   const auto eligible = [&](std::size_t i) {
     const Traits& traits = finalists[i].traits;
     if (!decision.standings[i].equal()) return false;
-    if (i == decision.leader || traits.is_incumbent || traits.is_default) return true;
+    if (i == decision.leader || traits.is_incumbent) return true;
+    if (traits.is_default) return !yields(i, predicted_at);
+    if (traits.is_predicted) return !yields(i, default_at);
     if (decision.standings[i].slowdown.estimate >= kEquivalence) return false;
     if (!has_default || decision.standings[default_at].equal()) return true;
     return finals.slowdown(default_at, i).slowdown.low > 0;

@@ -63,10 +63,12 @@ struct Decision {
 /// The verdict is `win` where all others are slower, `tie` where nobody is open, and `unresolved`
 /// otherwise; open finalists belong to the tie then.
 ///
-/// A tie goes to the incumbent, then to the default, then by `Traits`. But a newcomer does not win
-/// if its estimate is beyond `kEquivalence`, or if it is not clearly faster than a default that is
-/// itself slower than the leader. So a winner that is neither incumbent nor default is faster than
-/// the default beyond doubt.
+/// A tie goes to the incumbent, then to the default, then to the predicted choice, then by
+/// `Traits`. But where the default is open and the predicted choice was measured faster by
+/// `kEquivalence`, it goes to that, and the other way round. A newcomer does not win if its
+/// estimate is beyond `kEquivalence`, or if it is not clearly faster than a default that is itself
+/// slower than the leader. So a winner that is neither incumbent, default nor predicted is faster
+/// than the default beyond doubt.
 ///
 /// Finalists that have blocks are judged among themselves by these, with intervals of signed ranks.
 /// A tie of blocks goes first to a finalist that the rounds did not find slower.

@@ -61,7 +61,7 @@ class Race {
 
   double elapsed() const { return options_.clock_seconds() - start_; }
   bool always_in(std::size_t i) const {
-    return survivors_[i].traits.is_default || survivors_[i].traits.is_incumbent;
+    return survivors_[i].traits.is_known_answer();
   }
 
   Result<double> seconds_per_sample();

@@ -83,6 +83,7 @@ Result<void> CandidateVisits::measure(std::size_t index, Trial trial, CompiledCa
   survivor.choice = trial.choice;
   survivor.traits = traits_of(candidate, kernel);
   survivor.traits.is_default = index == input_.space.default_index;
+  survivor.traits.is_predicted = index == predicted_;
   survivor.traits.is_incumbent = index == incumbent_;
   survivor.traits.deterministic = visit.check.deterministic;
   survivor.compiled = std::move(compiled);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/hash.h"
+#include "tuner/candidates/candidate_list.h"
 #include "tuner/search/screening.h"
 #include "tuner/search/search.h"
 #include "tuner/search/search_clock.h"
@@ -28,6 +29,7 @@ class CandidateVisits {
       : input_(input),
         random_seed_(random_seed),
         clock_(clock),
+        predicted_(predicted_choice(input.space.predicted_us, input.space.default_index)),
         incumbent_(incumbent),
         screening_(screening),
         book_(book),
@@ -56,6 +58,7 @@ class CandidateVisits {
   const SearchInput& input_;
   std::uint64_t random_seed_;
   const SearchClock& clock_;
+  std::size_t predicted_;
   std::optional<std::size_t> incumbent_;
   Screening& screening_;
   TrialBook& book_;

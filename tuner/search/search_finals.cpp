@@ -38,8 +38,7 @@ Result<void> load_racing(Runner& runner, std::span<const Candidate> candidates,
     if (survivor.id >= 0) continue;
     const bool near = survivor.score_us <= kRaceMargin * survivors[0].score_us && i < kMostRaced &&
                       load_seconds < kLoadShare * options.seconds;
-    const bool always_in =
-        i < Survivors::kLoaded || survivor.traits.is_default || survivor.traits.is_incumbent;
+    const bool always_in = i < Survivors::kLoaded || survivor.traits.is_known_answer();
     if (!near && !always_in) continue;
     const double before = options.clock_seconds();
     KW_TRY(load(runner, candidates[survivor.candidate], survivor, book));

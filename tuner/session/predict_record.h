@@ -10,9 +10,6 @@
 
 namespace kernwright {
 
-/// The cost model does not tell apart candidates that are closer than this, as a share.
-inline constexpr double kModelDoubt = 0.03;
-
 /// Makes a record of grade `predicted`, without a device.
 ///
 /// It ranks the candidates by the cost model, compiles the first `budget.trials` of them, and drops

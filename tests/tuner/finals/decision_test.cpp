@@ -192,6 +192,23 @@ TEST(DecisionTest, WhoTiesWithTheLeaderMustBeatTheDefaultToo) {
   EXPECT_EQ(decision.winner, 0U);
 }
 
+TEST(DecisionTest, OfDefaultAndPredictedChoiceAnOpenOneYieldsToTheFaster) {
+  std::vector<RankedConfiguration> all = {finalist("predicted", normal(10, 0.08, 1)),
+                                          finalist("default", normal(10.4, 0.08, 2), true)};
+  ASSERT_EQ(decide(all, {}).standings[1].place, Place::open);
+  EXPECT_EQ(winner(all), 1U) << "a newcomer";
+  all[0].traits.is_predicted = true;
+  EXPECT_EQ(winner(all), 0U);
+  all[1].traits.is_predicted = true;
+  all[0].traits.is_predicted = false;
+  EXPECT_EQ(winner(all), 1U) << "the default is the prediction";
+  // What is tied stays the default.
+  all = {finalist("predicted", normal(10, 0.0002, 1)),
+         finalist("default", normal(10.03, 0.0002, 2), true)};
+  all[0].traits.is_predicted = true;
+  EXPECT_EQ(winner(all), 1U);
+}
+
 TEST(DecisionTest, OpenOnesBeyondAPercentDoNotWinByTheirTraits) {
   const RankedConfiguration all[] = {finalist("fast", normal(10, 0.05, 1), false, 128),
                                      finalist("small", normal(10.25, 0.05, 2), false, 32)};
