@@ -265,8 +265,11 @@ TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
       kernwright({"worklist", config, "--tokens", "1, 8:16:x2", "--tensor-parallel", "2"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   const nlohmann::json problems = ran.json()["problems"];
-  EXPECT_EQ(problems[0], "matmul m=1 n=3072 k=4096 dtype=bf16");
-  EXPECT_EQ(problems[2], "matmul m=16 n=3072 k=4096 dtype=bf16");
+  const std::string table = "hidden=4096 vocabulary=128256 dtype=bf16";
+  EXPECT_EQ(problems[0], "embedding tokens=1 " + table + " lengths=advance");
+  EXPECT_EQ(problems[3], "embedding tokens=16 " + table);
+  EXPECT_EQ(problems[5], "matmul m=1 n=3072 k=4096 dtype=bf16");
+  EXPECT_EQ(problems[7], "matmul m=16 n=3072 k=4096 dtype=bf16");
   const auto attention = [](const nlohmann::json& listed) {
     return std::count_if(listed.begin(), listed.end(), [](const nlohmann::json& problem) {
       return problem.get<std::string>().starts_with("attention ");
@@ -279,7 +282,7 @@ TEST_F(ProgramTest, AModelsConfigBecomesAWorklist) {
   EXPECT_EQ(attention(near.json()["problems"]), 1 + 2 * 3 * 2);
   const Ran half = kernwright({"worklist", config, "--tokens", "1", "--dtype", "float16"});
   ASSERT_EQ(half.exit_code, 0) << half.err;
-  EXPECT_EQ(half.json()["problems"][0], "matmul m=1 n=6144 k=4096 dtype=fp16");
+  EXPECT_EQ(half.json()["problems"][1], "matmul m=1 n=6144 k=4096 dtype=fp16");
   EXPECT_EQ(kernwright({"worklist", config, "--dtype", "float17"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--tensor-parallel", "3"}).exit_code, 2);
   EXPECT_EQ(kernwright({"worklist", config, "--tokens", "0"}).exit_code, 2);
