@@ -15,6 +15,7 @@ import csv
 import datetime
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -23,24 +24,25 @@ import rows_vs_pytorch as rows
 from attention_peers import Peer, cudnn_frontend, sdpa
 from attention_problems import SHAPES, Shape, draw, wanted
 
-# ncu's name -> ours. A share is of the peak that can be sustained, over the whole kernel.
+# What ncu's sections call a figure -> what rows call it. A share is of the peak.
 COUNTERS = {
-    "gpu__time_duration.sum": "us",
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram_percent",
-    "lts__throughput.avg.pct_of_peak_sustained_elapsed": "l2_percent",
-    "l1tex__throughput.avg.pct_of_peak_sustained_active": "l1_percent",
-    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": "tensor_percent",
-    "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed": "xu_percent",
-    "sm__inst_issued.avg.pct_of_peak_sustained_elapsed": "issue_percent",
-    "smsp__sass_inst_executed_op_local.sum": "local_instructions",
-    "launch__grid_size": "blocks",
-    "launch__block_size": "threads",
-    "launch__registers_per_thread": "registers",
+    "Duration": "us",
+    "DRAM Throughput": "dram_percent",
+    "L2 Cache Throughput": "l2_percent",
+    "L1/TEX Cache Throughput": "l1_percent",
+    "SM Busy": "busiest_pipeline_percent",
+    "Issue Slots Busy": "issue_percent",
+    "Local Memory Spilling Requests": "spilling_requests",
+    "SM Frequency": "mhz",
+    "Grid Size": "blocks",
+    "Block Size": "threads",
+    "Registers Per Thread": "registers",
 }
+SCALES = {"ns": 1e-3, "hz": 1e-6}
 
 
 def read_counters(text):
-    """The kernels of ncu's CSV in base units, in order: {"kernel": name, counter: number or None}."""
+    """The kernels of ncu's CSV in base units, in order: {"kernel": name, counter: number}."""
     lines = text.splitlines()
     begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if begin is None:
@@ -50,8 +52,10 @@ def read_counters(text):
         kernel = kernels.setdefault(row["ID"], {"kernel": row["Kernel Name"].partition("(")[0]})
         if row["Metric Name"] in COUNTERS:
             value = row["Metric Value"].replace(",", "")
-            scale = 1e-3 if row["Metric Unit"] in ("ns", "nsecond") else 1
-            kernel[COUNTERS[row["Metric Name"]]] = None if value == "n/a" else float(value) * scale
+            kernel[COUNTERS[row["Metric Name"]]] = float(value) * SCALES.get(row["Metric Unit"], 1)
+        pipeline = re.match(r"(\w+) is the highest-utilized pipeline", row.get("Rule Description") or "")
+        if pipeline:
+            kernel["busiest_pipeline"] = pipeline[1]
     return list(kernels.values())
 
 
@@ -93,7 +97,7 @@ def count(arguments, problem):
     log = arguments.json.with_suffix(".csv")
     ran = subprocess.run(["ncu", "--profile-from-start", "off", "--target-processes", "application-only",
                           "--clock-control", "none", "--cache-control", "all", "--csv", "--print-units", "base",
-                          "--log-file", str(log), "--metrics", ",".join(COUNTERS), *own],
+                          "--page", "details", "--set", "detailed", "--log-file", str(log), *own],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if ran.returncode != 0:
         raise RuntimeError((ran.stderr or ran.stdout).strip()[-300:])

@@ -123,14 +123,15 @@ class RowsTest(unittest.TestCase):
 
 class CountersTest(unittest.TestCase):
     def test_kernels_are_read_from_what_ncu_writes(self):
-        lines = ["==PROF== Connected", '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"',
-                 '"0","attention_wave(const int *)","gpu__time_duration.sum","ns","12,500"',
-                 '"0","attention_wave(const int *)","launch__grid_size","","132"',
-                 '"0","attention_wave(const int *)","a__counter.of_no_interest","%","1"',
-                 '"1","cudnn","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","n/a"']
+        head = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value","Rule Description"'
+        ours = '"0","attention_wave(const int *)",'
+        lines = ["==PROF== Connected", head, ours + '"Duration","ns","12,500",""',
+                 ours + '"Grid Size","","132",""', ours + '"Stack Size","","1,024",""',
+                 ours + '"","","","Tensor is the highest-utilized pipeline (70.0%) based on"',
+                 '"1","cudnn","DRAM Throughput","%","88.5",""']
         self.assertEqual(counters.read_counters("\n".join(lines)),
-                         [{"kernel": "attention_wave", "us": 12.5, "blocks": 132.0},
-                          {"kernel": "cudnn", "dram_percent": None}])
+                         [{"kernel": "attention_wave", "us": 12.5, "blocks": 132.0, "busiest_pipeline": "Tensor"},
+                          {"kernel": "cudnn", "dram_percent": 88.5}])
         with self.assertRaisesRegex(RuntimeError, "permission"):
             counters.read_counters("==ERROR== no permission")
 
