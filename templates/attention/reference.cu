@@ -59,9 +59,9 @@ __device__ double warp_largest(double part) {
 // rounded to fp8 where queries are, and those below 2^-17 of the largest of a row vanish then. They
 // may be rounded to fp16 where keys and values are fp8, and those below 2^-24 lose their digits.
 // There o_magnitude has kFloor |v| of each key more. Of that a weight may be off by an eighth with
-// fp8 queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value is the
-// logarithm of the sum of all e^logit, the sink included, minus infinity where there is none. An
-// error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
+// fp8 queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value is
+// the logarithm of the sum of all e^logit, the sink included, minus infinity where there is none.
+// An error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
 extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     const dtype_t* q, const kv_t* k, const kv_t* v, const int* q_offsets, const int* kv_offsets,
     const int* kv_lengths, const int* page_table, const float* sinks, const float* slopes,
