@@ -105,8 +105,9 @@ const char* kw_describe(const kw_kernel* kernel);
 int kw_launch(const kw_kernel* kernel, void* stream, const void* const* tensors,
               size_t tensor_count, const double* scalars, size_t scalar_count, void* workspace);
 
-/* The same as kw_launch, but first it asks the driver whether the GPU can reach all of the memory.
- * This is for debugging. */
+/* The same as kw_launch, but first it asks the driver whether the GPU can reach all of the memory,
+ * and copies lengths, offsets, tokens and page tables to the host and checks them, for which it
+ * waits for the stream. This is for debugging. */
 int kw_launch_checked(const kw_kernel* kernel, void* stream, const void* const* tensors,
                       size_t tensor_count, const double* scalars, size_t scalar_count,
                       void* workspace);

@@ -104,7 +104,12 @@ class KERNWRIGHT_API Kernel {
   /// Asks the driver whether the GPU can reach the first and the last byte of every tensor and of
   /// the workspace, then launches. This takes a few microseconds more, and finds a freed or a short
   /// buffer before it costs the process its context. `ServiceOptions::check_launches` makes every
-  /// launch and every rebind one of these.
+  /// launch one of these, and asks the same of every rebind.
+  ///
+  /// Lengths, offsets, tokens and page tables lie on the device, and `launch` trusts them. Here they
+  /// are copied to the host, behind what is on the stream, and checked: this waits for the stream.
+  /// A stream in a capture has no values yet, and there they are not looked at. Errors, beside those
+  /// of `launch`: `invalid_argument`, which names the element, its value and what it may be.
   Result<void> launch_checked(void* stream, std::initializer_list<Arg> arguments,
                               void* workspace = nullptr) const;
   Result<void> launch_checked(void* stream, const Arg* arguments, std::size_t count,

@@ -1,7 +1,12 @@
 #include "launch/loaded_kernel.h"
 
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <span>
 #include <utility>
 
+#include "launch/device_values.h"
 #include "support/text.h"
 #include "support/try.h"
 #include <kernwright/baked_launch.h>
@@ -141,6 +146,48 @@ Result<void> LoadedKernel::check_memory(const BoundArguments& bound,
   return {};
 }
 
+Result<std::vector<std::int64_t>> LoadedKernel::read_integers(CUstream stream, std::size_t tensor,
+                                                              DevicePointer address) const {
+  const TensorShape& shape = plan_.tensors[tensor];
+  const auto copy = [&](auto& values) -> Result<std::vector<std::int64_t>> {
+    values.resize(static_cast<std::size_t>(shape.elements()));
+    const DriverApi& api = launcher_->api();
+    for (const DriverStatus status :
+         {DriverStatus{"cuMemcpyDtoHAsync",
+                       api.memcpy_dtoh_async(values.data(), address,
+                                             values.size() * sizeof(values[0]), stream)},
+          DriverStatus{"cuStreamSynchronize", api.stream_synchronize(stream)}}) {
+      if (!status) return driver_error(api, status);
+    }
+    return std::vector<std::int64_t>(values.begin(), values.end());
+  };
+  std::vector<std::int32_t> narrow;
+  std::vector<std::int64_t> wide;
+  return shape.dtype == DType::int32 ? copy(narrow) : copy(wide);
+}
+
+Result<void> LoadedKernel::check_device_values(CUstream stream, const BoundArguments& bound) const {
+  const auto needs = [](const TensorShape& shape) { return shape.values.has_value(); };
+  if (std::none_of(plan_.tensors.begin(), plan_.tensors.end(), needs)) return {};
+  CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+  const DriverStatus asked{"cuStreamIsCapturing",
+                           launcher_->api().stream_is_capturing(stream, &state)};
+  if (!asked) return driver_error(launcher_->api(), asked);
+  if (state != CU_STREAM_CAPTURE_STATUS_NONE) return {};
+  std::map<std::string, std::vector<std::int64_t>, std::less<>> known;
+  for (std::size_t i = 0; i < bound.tensor_count_; ++i) {
+    const TensorShape& shape = plan_.tensors[i];
+    if (!shape.values) continue;
+    KW_ASSIGN(known[shape.name], read_integers(stream, i, bound.tensors_[i]));
+    const auto counts = known.find(shape.values->counted_by);
+    const Result<void> checked = check_values(
+        shape, known[shape.name],
+        counts == known.end() ? std::span<const std::int64_t>() : std::span(counts->second));
+    if (!checked) return bad_argument(i, checked.error().message);
+  }
+  return {};
+}
+
 [[gnu::hot]] Result<void> LoadedKernel::enqueue(void* stream, const BoundArguments& bound,
                                                 void* workspace) const {
   const auto handle = static_cast<CUstream>(stream);
@@ -188,6 +235,7 @@ Result<void> LoadedKernel::launch_checked(void* stream, const Arg* arguments, st
   KW_TRY(bind(arguments, count, bound));
   Result<void> reachable = check_memory(bound, reinterpret_cast<DevicePointer>(workspace));
   if (!reachable) return reachable;
+  KW_TRY(check_device_values(static_cast<CUstream>(stream), bound));
   return enqueue(stream, bound, workspace);
 }
 

@@ -62,6 +62,9 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   Result<void> check_tensor(std::size_t tensor, DevicePointer address) const;
   /// Checks that the GPU can access the first and the last byte of each buffer of a launch.
   Result<void> check_memory(const BoundArguments& bound, DevicePointer workspace) const;
+  /// Copies the tensors whose values the operation tells from the device, behind what is on
+  /// `stream`, and checks them. Where the stream is in a capture, there is nothing to look at yet.
+  Result<void> check_device_values(CUstream stream, const BoundArguments& bound) const;
 
   Result<void> launch(void* stream, const Arg* arguments, std::size_t count, void* workspace) const;
   Result<void> launch_checked(void* stream, const Arg* arguments, std::size_t count,
@@ -73,6 +76,8 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
   Error bad_count(std::size_t count) const;
   Error bad_tensor(std::size_t position, const Arg& given) const;
   Result<void> check_memory_of(std::size_t tensor, DevicePointer address) const;
+  Result<std::vector<std::int64_t>> read_integers(CUstream stream, std::size_t tensor,
+                                                  DevicePointer address) const;
   /// Launches. If the plan needs a workspace and none is given, one is taken from the pool.
   Result<void> enqueue(void* stream, const BoundArguments& bound, void* workspace) const;
   Result<void> enqueue_with_pool(CUstream stream, const BoundArguments& bound) const;

@@ -261,7 +261,10 @@ FakeDriver::FakeDriver() {
   api_.memcpy_htod_async = [](CUdeviceptr, const void*, std::size_t, CUstream) {
     return driver->enter("cuMemcpyHtoDAsync");
   };
-  api_.memcpy_dtoh_async = [](void*, CUdeviceptr, std::size_t, CUstream) {
+  api_.memcpy_dtoh_async = [](void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
+    if (const auto held = driver->integers.find(from); held != driver->integers.end()) {
+      std::memcpy(to, held->second.data(), std::min(bytes, held->second.size() * sizeof(int)));
+    }
     return driver->enter("cuMemcpyDtoHAsync");
   };
   api_.memset_d8_async = [](CUdeviceptr to, unsigned char, std::size_t bytes, CUstream) {

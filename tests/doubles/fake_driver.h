@@ -81,8 +81,9 @@ class FakeDriver {
   std::array<std::uint64_t, 2> stamp_step{0, 0};
   bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
   CUcontext current = nullptr;
-  CUdevice current_device = 0;        ///< that of `current`
-  std::set<CUdeviceptr> unreachable;  ///< addresses that no GPU can reach
+  CUdevice current_device = 0;                       ///< that of `current`
+  std::set<CUdeviceptr> unreachable;                 ///< addresses that no GPU can reach
+  std::map<CUdeviceptr, std::vector<int>> integers;  ///< what copies to the host find
   CUstreamCaptureStatus capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
 
   // Recorded calls.

@@ -105,6 +105,39 @@ TEST_F(LoadedKernelTest, KernelsShareOnePoolThatGoesWithTheLastOfThem) {
   EXPECT_EQ(driver_.alive.count("memory pool"), 0U) << "it needs no workspace";
 }
 
+TEST_F(LoadedKernelTest, ACheckedLaunchLooksAtLengthsAndTablesOnTheDevice) {
+  TensorShape lengths = tensor("lengths", TensorRole::in, DType::int32, {2});
+  lengths.values = {.least = 0, .most = 40};
+  TensorShape table = tensor("table", TensorRole::in, DType::int32, {2, 3});
+  table.values = {.least = 0, .most = 4, .counted_by = "lengths", .per = 16};
+  plan_.tensors.push_back(lengths);
+  plan_.tensors.push_back(table);
+  const auto kernel = load();
+  constexpr std::uint64_t kLengths = 0x30000;
+  constexpr std::uint64_t kTable = 0x40000;
+  const auto launched = [&](auto launch) {
+    return (kernel->handle().*launch)(stream(0x77), {kX, kY, kLengths, kTable}, nullptr);
+  };
+  using Launch = Result<void> (Kernel::*)(void*, std::initializer_list<Arg>, void*) const;
+  const Launch checked = &Kernel::launch_checked;
+  const Launch unchecked = &Kernel::launch;
+
+  driver_.integers = {{kLengths, {17, 0}}, {kTable, {4, 0, 77, 77, 77, 77}}};
+  EXPECT_TRUE(launched(checked));
+  driver_.integers[kTable][1] = 5;
+  EXPECT_EQ(message(launched(checked)),
+            "argument 3 of scale rows=32 (table): table[0,1] is 5, and may be 0 to 4");
+  driver_.integers[kLengths][1] = 41;
+  EXPECT_EQ(message(launched(checked)),
+            "argument 2 of scale rows=32 (lengths): lengths[1] is 41, and may be 0 to 40");
+  EXPECT_TRUE(launched(unchecked));
+  driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  EXPECT_TRUE(launched(checked)) << "there is nothing to look at yet";
+  driver_.capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
+  driver_.failures["cuMemcpyDtoHAsync"] = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_THAT(message(launched(checked)), HasSubstr("cuMemcpyDtoHAsync"));
+}
+
 TEST_F(LoadedKernelTest, AFailedLaunchGivesItsWorkspaceBack) {
   const auto kernel = load();
   driver_.failures["cuLaunchKernelEx"] = CUDA_ERROR_INVALID_VALUE;

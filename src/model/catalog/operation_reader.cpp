@@ -249,7 +249,7 @@ class OperationReader {
 
   void read_tensor(const JsonReader& json) {
     json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "l2",
-                      "draw", "exact", "infinite", "intermediate"});
+                      "draw", "values", "exact", "infinite", "intermediate"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
@@ -289,8 +289,37 @@ class OperationReader {
       if (tensor.role == TensorRole::out) draw.fail("an output is not drawn");
       tensor.draw = read_draw(draw);
     }
+    if (const JsonReader values = json.optional("values"); values.present()) {
+      const bool is_integer =
+          tensor.dtype_variable.empty() &&
+          (tensor.fixed_dtype == DType::int32 || tensor.fixed_dtype == DType::int64);
+      if (tensor.role != TensorRole::in || !is_integer || !tensor.pitches.empty()) {
+        values.fail("only a contiguous input of int32 or int64 has them");
+      }
+      tensor.values = read_values(values);
+    }
     read_comparison(json, tensor);
     operation_.tensors.push_back(std::move(tensor));
+  }
+
+  ValueRange<Expression> read_values(const JsonReader& json) const {
+    json.expect_keys({"from", "to", "rise", "counted_by"});
+    ValueRange<Expression> range{.least = json.required("from").expression(names_),
+                                 .most = json.required("to").expression(names_)};
+    if (const JsonReader rise = json.optional("rise"); rise.present()) {
+      range.rise = rise.expression(names_);
+    }
+    if (const JsonReader counted_by = json.optional("counted_by"); counted_by.present()) {
+      counted_by.expect_keys({"tensor", "per"});
+      const JsonReader tensor = counted_by.required("tensor");
+      range.counted_by = tensor.string();
+      if (std::none_of(operation_.tensors.begin(), operation_.tensors.end(),
+                       [&](const Tensor& known) { return known.name == range.counted_by; })) {
+        tensor.fail(concat("no tensor \"", range.counted_by, "\" before this one"));
+      }
+      range.per = counted_by.required("per").expression(names_);
+    }
+    return range;
   }
 
   bool is_type_variable(std::string_view name) const {

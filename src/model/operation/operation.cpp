@@ -64,6 +64,21 @@ Result<Draw> evaluate(const TensorDraw& draw, const TensorShape& shape, const Sc
   return Draw{draw.kind, *from, *to};
 }
 
+Result<ValueRange<std::int64_t>> evaluate(const ValueRange<Expression>& range,
+                                          const Scope& values) {
+  ValueRange<std::int64_t> found{.least = 0, .most = 0};
+  KW_ASSIGN(found.least, range.least.evaluate(values));
+  KW_ASSIGN(found.most, range.most.evaluate(values));
+  if (range.rise) {
+    KW_ASSIGN(found.rise, range.rise->evaluate(values));
+  }
+  if (range.per) {
+    found.counted_by = range.counted_by;
+    KW_ASSIGN(found.per, range.per->evaluate(values));
+  }
+  return found;
+}
+
 /// Gives `shape`, whose extents are known, the pitches of `tensor`; none where there is no gap.
 Result<void> place_entries(const Tensor& tensor, const Scope& values, TensorShape& shape) {
   const auto failed = [](const auto&... what) {
@@ -495,6 +510,11 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
     shape.exact = tensor.exact;
     shape.infinite = tensor.infinite;
     if (!tensor.intermediate.empty()) shape.intermediate = dtype(normalized, tensor.intermediate);
+    if (tensor.values) {
+      Result<ValueRange<std::int64_t>> range = evaluate(*tensor.values, values);
+      if (!range) return failed(range.error().message);
+      shape.values = *std::move(range);
+    }
     shape.draw.kind = input_kernels ? DrawKind::kernel : timing_inputs;
     if (tensor.draw) {
       const Result<Draw> draw = evaluate(*tensor.draw, shape, values);

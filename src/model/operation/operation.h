@@ -78,6 +78,19 @@ struct TensorDraw {
 
 /// A row-major tensor, whose entries need not be contiguous in any dim. The dtype is that of type
 /// variable `dtype_variable`, or `fixed_dtype` where that is empty.
+/// What the elements of an integer tensor may be, where kernels take them for sizes or places.
+template <typename Number>
+struct ValueRange {
+  Number least;
+  Number most;
+  /// Of offsets, which begin at `least`, end at `most` and never fall: the largest step.
+  std::optional<Number> rise = {};
+  /// Of a table: the tensor whose element for a row says how much of the row counts, and how much
+  /// of that an element of the table stands for. Empty: all elements count.
+  std::string counted_by = {};
+  std::optional<Number> per = {};
+};
+
 struct Tensor {
   std::string name;
   TensorRole role = TensorRole::in;
@@ -90,10 +103,11 @@ struct Tensor {
   std::optional<Expression> when;   ///< where it is 0, the problem does not have it
   bool warm = false;                ///< an input that l2=mixed finds in the L2
   std::optional<TensorDraw> draw;   ///< of an input; none: that of the operation
-  bool exact = true;                ///< an output that is exact on exact inputs
-  bool infinite = false;            ///< an output that may be infinite
-  std::string intermediate;         ///< the type variable that the terms of the output may be
-                                    ///< rounded to; empty: they are not rounded
+  std::optional<ValueRange<Expression>> values;  ///< of an integer input; none: any
+  bool exact = true;                             ///< an output that is exact on exact inputs
+  bool infinite = false;                         ///< an output that may be infinite
+  std::string intermediate;  ///< the type variable that the terms of the output may be
+                             ///< rounded to; empty: they are not rounded
 };
 
 struct Scalar {
@@ -151,6 +165,7 @@ struct TensorShape {
   bool exact = true;      ///< an output that is exact on exact inputs
   bool infinite = false;  ///< an output that may be infinite
   std::optional<DType> intermediate;  ///< what the terms of an output may be rounded to
+  std::optional<ValueRange<std::int64_t>> values;  ///< of an integer input; none: any
 
   std::int64_t columns() const { return extent.back(); }
   /// Elements from one entry of dim `dim` to the next.

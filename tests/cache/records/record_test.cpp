@@ -177,7 +177,7 @@ const std::map<std::string, std::set<std::string>> kNewer = {
       "idle_seconds", "longest_idle_ms"}},
     {"ranked",
      {"sm_mhz", "smem_bytes", "workspace_bytes", "launch_gap_us", "slowdown", "is_default",
-      "is_incumbent", "tied", "deterministic", "warned", "in_blocks"}},
+      "is_predicted", "is_incumbent", "tied", "deterministic", "warned", "in_blocks"}},
     {"/check", {"exact", "guarded", "unmapped", "repeats", "deterministic", "after_timing"}}};
 
 bool is_newer(const std::string& path, const std::string& field) {

@@ -94,6 +94,19 @@ TEST_F(AttentionContractTest, ARaggedBatchIsOneRowOfTokens) {
   EXPECT_EQ(shapes("lengths=kv").count("q_offsets"), 0U);
 }
 
+TEST_F(AttentionContractTest, WhatLiesOnTheDeviceHasARange) {
+  const auto ragged = shapes("lengths=ragged q_total=4 kv_total=9");
+  EXPECT_EQ(ragged.at("q_offsets").values->most, 4);
+  EXPECT_EQ(ragged.at("q_offsets").values->rise, 3);
+  EXPECT_EQ(ragged.at("kv_offsets").values->most, 9);
+  EXPECT_EQ(ragged.at("kv_offsets").values->rise, 5);
+  const auto paged = shapes("lengths=kv cache=paged page=4 pages=7");
+  EXPECT_EQ(paged.at("kv_lengths").values->most, 5);
+  EXPECT_EQ(paged.at("page_table").values->most, 6);
+  EXPECT_EQ(paged.at("page_table").values->counted_by, "kv_lengths");
+  EXPECT_EQ(paged.at("page_table").values->per, 4);
+}
+
 TEST_F(AttentionContractTest, SizesThatDoNotGoTogetherAreRefused) {
   const auto says = [&](std::string_view more, std::string_view why) {
     const std::string message = refusal(more);

@@ -388,6 +388,34 @@ TEST(OperationTest, AnOutputSaysHowItIsCompared) {
             "o.json:8: tensors[0].infinite: an input is not compared");
 }
 
+TEST(OperationTest, AnIntegerInputSaysItsValues) {
+  const auto with = [](std::string_view dtype, std::string_view values) {
+    return parse_operation(
+        replaced(
+            kScaleOperation, R"("name": "w", "role": "in", "dtype": "fp32")",
+            concat(R"("name": "w", "role": "in", "dtype": ")", dtype, R"(", "values": )", values)),
+        "o.json", "");
+  };
+  const auto operation = with(
+      "int32",
+      R"({"from": "0", "to": "m - 1", "rise": "n", "counted_by": {"tensor": "a", "per": "m * 2"}})");
+  ASSERT_TRUE(operation) << operation.error().message;
+  const auto shapes = operation->tensor_shapes(scale_problem(5, 3)).value();
+  EXPECT_FALSE(shapes[0].values);
+  ASSERT_TRUE(shapes[1].values);
+  EXPECT_EQ(shapes[1].values->least, 0);
+  EXPECT_EQ(shapes[1].values->most, 4);
+  EXPECT_EQ(shapes[1].values->rise, 3);
+  EXPECT_EQ(shapes[1].values->counted_by, "a");
+  EXPECT_EQ(shapes[1].values->per, 10);
+  EXPECT_EQ(with("fp32", R"({"from": "0", "to": "1"})").error().message,
+            "o.json:9: tensors[1].values: only a contiguous input of int32 or int64 has them");
+  EXPECT_EQ(with("int32", R"({"from": "0", "to": "1", "counted_by": {"tensor": "d", "per": "1"}})")
+                .error()
+                .message,
+            "o.json:9: tensors[1].values.counted_by.tensor: no tensor \"d\" before this one");
+}
+
 /// The scale operation whose inputs are drawn by kernels.
 Result<Operation> with_input_kernels(std::string_view fields, std::string_view tensor = "") {
   return parse_operation(

@@ -344,11 +344,11 @@ TEST(CandidateListTest, WhereNoTemplateAppliesTheErrorHasEveryReason) {
 }
 
 TEST(TuningSessionTest, TheDefaultIsCompiledBeforeTheRunnerIsThere) {
+  std::mutex mutex;  // outlives the compiles, which the toy's pool waits for
+  std::set<Digest> compiled;
   ToySession toy;
   const BoundProblem problem = toy.catalog.problem();
   TuningSession session(toy.input());
-  std::mutex mutex;
-  std::set<Digest> compiled;
   toy.compiler->behave = [&](const CompileRequest& request, CompiledKernel kernel) {
     const std::lock_guard lock(mutex);
     compiled.insert(request.digest(""));
