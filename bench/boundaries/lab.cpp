@@ -1,6 +1,7 @@
 #include "bench/boundaries/lab.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "support/text.h"
@@ -16,7 +17,8 @@ constexpr std::int64_t kSpareBytes = std::int64_t{2} << 30;
 
 double quantile(std::vector<double> values, double part) {
   std::ranges::sort(values);
-  return values[static_cast<std::size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<std::size_t>(
+      std::lround(part * static_cast<double>(values.size() - 1)))];
 }
 
 }  // namespace
@@ -94,7 +96,8 @@ Result<void> Lab::make_weights() {
   KW_ASSIGN(const PreparedProgram* numbering, program(shape));
   LaunchArguments arguments;
   arguments.tensors = {weights()};
-  arguments.scalars = {static_cast<double>(weights_->bytes() / 16)};
+  const auto vectors = weights_->bytes() / 16;
+  arguments.scalars = {static_cast<double>(vectors)};
   const ContextScope scope(api, gpu_.context->context());
   KW_TRY(gpu_.context->check(numbering->enqueue(gpu_.context->stream(), arguments, false)));
   return gpu_.context->wait();
