@@ -106,10 +106,11 @@ class KERNWRIGHT_API Kernel {
   /// buffer before it costs the process its context. `ServiceOptions::check_launches` makes every
   /// launch one of these, and asks the same of every rebind.
   ///
-  /// Lengths, offsets, tokens and page tables lie on the device, and `launch` trusts them. Here they
-  /// are copied to the host, behind what is on the stream, and checked: this waits for the stream.
-  /// A stream in a capture has no values yet, and there they are not looked at. Errors, beside those
-  /// of `launch`: `invalid_argument`, which names the element, its value and what it may be.
+  /// Lengths, offsets, tokens and page tables lie on the device, and `launch` trusts them. Here
+  /// they are copied to the host, behind what is on the stream, and checked: this waits for the
+  /// stream. A stream in a capture has no values yet, and there they are not looked at. Errors,
+  /// beside those of `launch`: `invalid_argument`, which names the element, its value and what it
+  /// may be.
   Result<void> launch_checked(void* stream, std::initializer_list<Arg> arguments,
                               void* workspace = nullptr) const;
   Result<void> launch_checked(void* stream, const Arg* arguments, std::size_t count,
