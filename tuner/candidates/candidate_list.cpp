@@ -221,8 +221,8 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
 
 std::size_t predicted_choice(std::span<const double> predicted_us, std::size_t default_index) {
   const auto fastest = std::min_element(predicted_us.begin(), predicted_us.end());
-  const bool in_doubt = predicted_us[default_index] <= (1 + kModelDoubt) * *fastest;
-  return in_doubt ? default_index : static_cast<std::size_t>(fastest - predicted_us.begin());
+  if (keeps_default(predicted_us[default_index], *fastest)) return default_index;
+  return static_cast<std::size_t>(fastest - predicted_us.begin());
 }
 
 }  // namespace kernwright

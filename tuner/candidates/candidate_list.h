@@ -30,8 +30,13 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
 /// The cost model does not tell apart candidates that are closer than this, as a share.
 inline constexpr double kModelDoubt = 0.03;
 
-/// What is taken where nothing was measured: the default, which was chosen by hand, unless some
-/// candidate is predicted to be faster by more than `kModelDoubt`.
+/// Whether the default, which was chosen by hand, is taken although another is predicted faster.
+inline bool keeps_default(double default_us, double fastest_us) {
+  return default_us <= (1 + kModelDoubt) * fastest_us;
+}
+
+/// What is taken where nothing was measured: the default where it is kept, else the candidate that
+/// is predicted to be the fastest.
 std::size_t predicted_choice(std::span<const double> predicted_us, std::size_t default_index);
 
 /// The number of parameters in which a candidate differs from its template's default.

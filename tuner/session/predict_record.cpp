@@ -31,8 +31,7 @@ std::vector<std::size_t> best_of_each_group(const CandidateList& list,
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return std::pair(list.predicted_us[a], a) < std::pair(list.predicted_us[b], b);
   });
-  const double default_us = list.predicted_us[list.default_index];
-  if (default_us <= (1 + kModelDoubt) * list.predicted_us[order.front()]) {
+  if (keeps_default(list.predicted_us[list.default_index], list.predicted_us[order.front()])) {
     const auto found = std::find(order.begin(), order.end(), list.default_index);
     if (found != order.end()) std::rotate(order.begin(), found, found + 1);
   }
