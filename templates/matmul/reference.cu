@@ -75,17 +75,19 @@ __device__ float spread(float x, float error, int row, int column) {
 // The products of a batch follow each other. Rows of a and b lie lda and ldb elements apart, all
 // else is contiguous. A block of 256 threads computes a tile of 64x64, 4x4 outputs per thread.
 // Products are added in fp32 over 32 of k at a time and those sums in fp64, so the error does not
-// grow with k.
+// grow with k. With a norm an element of a is multiplied by its weight and rounded to a's type,
+// and the sums of a row are divided by the root of the mean of its squares, taken in fp64.
 extern "C" __global__ void __launch_bounds__(256)
-    matmul_reference(const dtype_t* a, const dtype_t* b, const out_t* column_bias,
-                     const out_t* addend, float* value, float* magnitude, float* value_k,
-                     float* magnitude_k, float* value_v, float* magnitude_v, long long m_size,
-                     long long n_size, long long k_size, long long n_kv, long long lda,
-                     long long ldb, float alpha, float beta) {
+    matmul_reference(const dtype_t* a, const dtype_t* b, const dtype_t* norm_weight,
+                     const out_t* column_bias, const out_t* addend, float* value, float* magnitude,
+                     float* value_k, float* magnitude_k, float* value_v, float* magnitude_v,
+                     long long m_size, long long n_size, long long k_size, long long n_kv,
+                     long long lda, long long ldb, float alpha, float beta, float epsilon) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
   __shared__ float tile_a[kDepth][kTile + 4];
   __shared__ float tile_b[kDepth][kTile + 4];
+  __shared__ double factors[kTile];  // of a row's sums
   const long long tiles_n = (n_size + kTile - 1) / kTile;
   const long long tiles = (m_size + kTile - 1) / kTile * tiles_n;
   const long long batch = blockIdx.x / tiles;
@@ -99,6 +101,25 @@ extern "C" __global__ void __launch_bounds__(256)
   const int row = threadIdx.x / 16 * 4;
   const int column = threadIdx.x % 16 * 4;
 
+  double root = 1;  // of the mean square of row threadIdx.x / 4
+  if (norm == norm_rms && alpha != 0) {
+    const long long r = m_first + threadIdx.x / 4;
+    double squares = 0;
+    for (long long c = threadIdx.x % 4; c < k_size && r < m_size; c += 4) {
+      const double x = to_float(a[r * lda + c]);
+      squares += x * x;
+    }
+    squares += __shfl_xor_sync(~0u, squares, 1);
+    squares += __shfl_xor_sync(~0u, squares, 2);
+    root = sqrt(squares / static_cast<double>(k_size) + epsilon);
+  }
+  factors[threadIdx.x / 4] = alpha / root;
+  __syncthreads();
+  const auto element = [&](long long r, long long c) {
+    const float x = to_float(a[r * lda + c]);
+    return norm == norm_rms ? to_float(from_float<dtype_t>(x * to_float(norm_weight[c]))) : x;
+  };
+
   double sum[kStack][4][4] = {};
   float absolute[kStack][4][4] = {};
 #pragma unroll
@@ -111,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(256)
         const bool in_k = k_first + c < k_size;
         const bool in_a = in_k && m_first + r < m_size;
         const bool in_b = in_k && n_first + r < n_size;
-        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * lda + k_first + c]) : 0.0f;
+        tile_a[c][r] = in_a ? element(m_first + r, k_first + c) : 0.0f;
         const long long at_b = b_layout == b_layout_nk ? (b_first + r) * ldb + k_first + c
                                                        : (k_first + c) * ldb + b_first + r;
         tile_b[c][r] = in_b ? to_float(b[at_b]) : 0.0f;
@@ -153,9 +174,9 @@ extern "C" __global__ void __launch_bounds__(256)
         }
         const float shift = bias == bias_column ? to_float(column_bias[c]) : 0;
         const float added = residual != residual_none && beta != 0 ? to_float(addend[at]) : 0;
-        const double factor = alpha;
+        const double factor = factors[row + i];
         const auto uncertain = [&](int half) {
-          return fabsf(alpha) *
+          return fabsf(static_cast<float>(factor)) *
                  uncertainty(terms, absolute[half][i][j], static_cast<float>(sum[half][i][j]));
         };
         const double activated = activate(factor * sum[0][i][j] + shift);
