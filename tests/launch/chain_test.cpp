@@ -161,6 +161,114 @@ TEST_F(ChainTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
   EXPECT_EQ(driver_.executables[driver_.graph_launches.back()][0].value(4), 0U);
 }
 
+TEST_F(ChainTest, WhatAKernelInFrontWritesIsNotReadAhead) {
+  ExecutionPlan plan = plan_of("reading", true);
+  plan.launches[0].ahead = {0};
+  driver_.kernels["reading"] = parameter_sizes(plan, plan.launches[0]);
+  auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const std::shared_ptr<LoadedKernel> reading = make_kernel(plan, *std::move(launcher));
+  constexpr std::int64_t kBytes = 256;
+
+  ChainBuilder builder;
+  const ChainSlot first = builder.parameter(pointer(0x10000));
+  const ChainSlot weight = builder.parameter(pointer(0x20000));
+  const ChainSlot last = builder.parameter(pointer(0x30000));
+  const ChainSlot memory = builder.buffer(4 * kBytes);
+  builder.add(waiting_->handle(), {first, memory.at(2 * kBytes)});
+  builder.add(waiting_->handle(), {memory.at(2 * kBytes), memory});
+  builder.add(reading->handle(), {weight, memory.at(kBytes)});     // a neighbour is written
+  builder.add(reading->handle(), {memory.at(kBytes - 16), last});  // two steps wrote of it
+  builder.add(reading->handle(), {memory.at(3 * kBytes), last});   // nobody wrote it
+  builder.add(reading->handle(), {last, last});                    // written in front of it
+  Result<Chain> chain = builder.build();
+  ASSERT_TRUE(chain) << chain.error().message;
+
+  /// Which of the last four kernels read ahead, on every programmatic path.
+  const auto ahead = [&](const std::vector<const void*>& parameters) {
+    std::vector<bool> told;
+    for (const ChainPath path : {ChainPath::programmatic_graph, ChainPath::programmatic_stream}) {
+      EXPECT_TRUE(chain->set_path(path));
+      EXPECT_TRUE(chain->rebind(parameters.data(), parameters.size()));
+      driver_.launches.clear();
+      EXPECT_TRUE(chain->launch(nullptr));
+      const auto nodes = driver_.launches.empty()
+                             ? driver_.executables[driver_.graph_launches.back()]
+                             : driver_.launches;
+      EXPECT_EQ(nodes[1].value(4), kEarly)
+          << "it reads nothing ahead, and is told that it is early";
+      std::vector<bool> now;
+      for (std::size_t i = 2; i < nodes.size(); ++i) {
+        EXPECT_TRUE(nodes[i].value(4) == kEarly || nodes[i].value(4) == 0);
+        now.push_back(nodes[i].value(4) != 0);
+      }
+      if (path == ChainPath::programmatic_stream) EXPECT_EQ(now, told);
+      told = now;
+    }
+    return told;
+  };
+  const void* const in = pointer(0x10000);
+  const void* const out = pointer(0x30000);
+  const std::vector<bool> apart{true, false, true, false};
+  EXPECT_EQ(ahead({in, pointer(0x20000), out}), apart);
+
+  // Addresses of the chain's own memory, as a caller cannot know them.
+  ASSERT_TRUE(chain->set_path(ChainPath::graph));
+  const std::uint64_t own = launched(*chain)[1].value(1);
+  EXPECT_EQ(launched(*chain)[2].value(4), 0U) << "no step is early on this path";
+  const auto at = [&](std::uint64_t offset) { return pointer(own + offset); };
+  EXPECT_EQ(ahead({in, at(kBytes - 16), out}), (std::vector<bool>{false, false, true, false}));
+  EXPECT_EQ(ahead({in, at(kBytes), out}), apart) << "its own output, at another time";
+  EXPECT_EQ(ahead({in, at(3 * kBytes - 16), out}), (std::vector<bool>{false, false, true, false}));
+  EXPECT_EQ(ahead({in, at(3 * kBytes), out}), apart);
+  EXPECT_EQ(ahead({in, pointer(0x20000), at(3 * kBytes)}),
+            (std::vector<bool>{true, false, false, false}));
+  // Sets that come back, those that are ready and those that are made again.
+  for (int round = 0; round < 3; ++round) {
+    for (const std::uint64_t step : {0U, 16U, 64U, 128U, 240U}) {
+      EXPECT_EQ(ahead({in, at(step), out})[0], false);
+      EXPECT_EQ(ahead({in, at(step + 4 * kBytes), out})[0], true);
+    }
+  }
+}
+
+TEST_F(ChainTest, NothingIsReadAheadOutsideOfAChain) {
+  ExecutionPlan plan = plan_of("reading", true);
+  plan.launches[0].programmatic = true;
+  plan.launches[0].ahead = {0};
+  plan.launches.push_back(plan.launches[0]);
+  driver_.kernels["reading"] = parameter_sizes(plan, plan.launches[0]);
+  auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const std::shared_ptr<LoadedKernel> reading = make_kernel(plan, *std::move(launcher));
+  ASSERT_TRUE(reading->handle().launch(nullptr, {pointer(0x1000), pointer(0x2000)}, &plan));
+  ASSERT_EQ(driver_.launches.size(), 2U);
+  EXPECT_EQ(driver_.launches[0].value(4), 0U);
+  EXPECT_EQ(driver_.launches[1].value(4), 0U);
+  Result<BakedLaunch> baked = reading->handle().bake({pointer(0x1000), pointer(0x2000)});
+  ASSERT_TRUE(baked) << baked.error().message;
+  driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  driver_.launches.clear();
+  ASSERT_TRUE(baked->add_to_capture(nullptr));
+  EXPECT_EQ(driver_.launches[0].value(4), 0U);
+  driver_.capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
+  ASSERT_TRUE(baked->launch(nullptr));
+  EXPECT_EQ(driver_.executables[driver_.graph_launches.back()][1].value(4), 0U)
+      << "it follows a launch of its own kernel";
+
+  ChainBuilder builder;
+  builder.add(waiting_->handle(), {pointer(0x1000), pointer(0x2000)});
+  builder.add(reading->handle(), {pointer(0x3000), pointer(0x2000)});
+  Result<Chain> chain = builder.build();
+  ASSERT_TRUE(chain) << chain.error().message;
+  ASSERT_TRUE(chain->set_path(ChainPath::programmatic_graph));
+  const auto nodes = launched(*chain);
+  ASSERT_EQ(nodes.size(), 3U);
+  EXPECT_EQ(nodes[1].value(4), kEarly);
+  EXPECT_EQ(nodes[2].programmatic_after, nodes[1].node);
+  EXPECT_EQ(nodes[2].value(4), 0U) << "it follows a launch of its own kernel";
+}
+
 TEST_F(ChainTest, RebindsWhatTheCallerGivesOnEveryPath) {
   Result<Chain> chain = build();
   ASSERT_TRUE(chain);

@@ -53,9 +53,9 @@ Result<std::unique_ptr<LaunchGraph>> LaunchGraph::make(const DriverApi& api,
 }
 
 Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
-  GraphTail tail;
   State initial;
   std::vector<ArgumentView> views;
+  std::size_t written = 0;
   for (const SequenceStep& step : steps) {
     const ArgumentView view(step.arguments);
     Step& held = steps_.emplace_back(Step{.program = step.program,
@@ -63,13 +63,36 @@ Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
                                           .workspace = view.workspace,
                                           .tensors = {initial.tensors.size(), view.tensors.size()},
                                           .scalars = {initial.scalars.size(), view.scalars.size()},
+                                          .written = {},
+                                          .ahead = {},
                                           .kernels = {}});
-    const DriverStatus status =
-        step.program->append_to(graph_.get(), context_, view, tail, &held.kernels, step.early);
-    if (!status) return driver_error(api_, status);
+    const ExecutionPlan& plan = step.program->plan();
+    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+      if (plan.tensors[i].role == TensorRole::in) continue;
+      held.written.push_back({i, plan.tensors[i].bytes()});
+    }
+    // What runs in front of the graph is unknown. Only a first step that waits for its end keeps
+    // the others clear of it.
+    if (step.early && !steps.front().early) {
+      for (const std::size_t i : plan.launches.front().ahead) {
+        held.ahead.push_back({i, plan.tensors[i].bytes()});
+      }
+    }
+    any_ahead_ |= !held.ahead.empty();
+    written += held.written.size();
     views.push_back(view);
     std::ranges::copy(view.tensors, std::back_inserter(initial.tensors));
     std::ranges::copy(view.scalars, std::back_inserter(initial.scalars));
+  }
+  ahead_.resize(steps.size());
+  written_.reserve(written);
+  find_ahead(views);
+  GraphTail tail;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    const DriverStatus status = step.program->append_to(graph_.get(), context_, views[i], tail,
+                                                        &step.kernels, step.early, ahead_[i]);
+    if (!status) return driver_error(api_, status);
   }
   const std::uint64_t fingerprint = fingerprint_of(views);
   for (State& state : states_) {
@@ -79,6 +102,7 @@ Result<void> LaunchGraph::prepare(const std::vector<SequenceStep>& steps) {
     state = {.exec = GraphExecHandle(api_, exec),
              .tensors = initial.tensors,
              .scalars = initial.scalars,
+             .ahead = ahead_,
              .torn = false,
              .used = 0,
              .fingerprint = fingerprint};
@@ -122,8 +146,10 @@ ArgumentView LaunchGraph::Step::arguments(const State& state) const {
 }
 
 DriverStatus LaunchGraph::enqueue(CUstream stream) const {
-  for (const Step& step : steps_) {
-    const DriverStatus status = step.program->enqueue(stream, step.arguments(*active_), step.early);
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const DriverStatus status =
+        step.program->enqueue(stream, step.arguments(*active_), step.early, active_->ahead[i]);
     if (!status) return status;
   }
   return {};
@@ -164,19 +190,40 @@ DriverStatus LaunchGraph::enqueue(CUstream stream) const {
   return once;
 }
 
+[[gnu::hot]] void LaunchGraph::find_ahead(std::span<const ArgumentView> arguments) {
+  if (!any_ahead_) return;
+  written_.clear();
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const std::span<const DevicePointer> tensors = arguments[i].tensors;
+    const auto is_written = [&](const Tensor& tensor) {
+      return written_.overlap(tensors[tensor.index], tensor.bytes);
+    };
+    const std::vector<Tensor>& ahead = steps_[i].ahead;
+    ahead_[i] = !ahead.empty() && std::ranges::none_of(ahead, is_written);
+    for (const Tensor& tensor : steps_[i].written) {
+      written_.add(tensors[tensor.index], tensor.bytes);
+    }
+  }
+}
+
 [[gnu::hot]] DriverStatus LaunchGraph::change(State& state,
-                                              std::span<const ArgumentView> arguments) const {
+                                              std::span<const ArgumentView> arguments) {
+  find_ahead(arguments);
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     const ArgumentView& wanted = arguments[i];
-    if (!state.torn && same(step.arguments(state), wanted)) continue;
-    const DriverStatus status = step.program->change(state.exec.get(), step.kernels, wanted);
+    if (!state.torn && state.ahead[i] == ahead_[i] && same(step.arguments(state), wanted)) {
+      continue;
+    }
+    const DriverStatus status =
+        step.program->change(state.exec.get(), step.kernels, wanted, ahead_[i]);
     if (!status) {
       state.torn = true;
       return status;
     }
     std::ranges::copy(wanted.tensors, state.tensors.data() + step.tensors.first);
     std::ranges::copy(wanted.scalars, state.scalars.data() + step.scalars.first);
+    state.ahead[i] = ahead_[i];
   }
   state.torn = false;
   return {};

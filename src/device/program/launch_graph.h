@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "device/driver/handles.h"
 #include "device/program/prepared_program.h"
+#include "device/program/written_bytes.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -19,8 +20,7 @@ struct SequenceStep {
   const PreparedProgram* program = nullptr;
   LaunchArguments arguments;
   /// Whether it may start before the previous step has ended; the program then `can_start_early`.
-  /// All steps before the previous one have ended by then: that step waited for them or started
-  /// later.
+  /// The previous step may itself still wait for the one in front of it then.
   bool early = false;
 };
 
@@ -34,6 +34,10 @@ struct SequenceStep {
 ///
 /// It belongs to the context that was current when it was made, and is used by one thread at a
 /// time. Programs and workspaces must outlive it.
+///
+/// A step that starts early reads the tensors which its launch names as `ahead` before the wait,
+/// but only if no step in front of it writes a byte of them: several steps may run at the same
+/// time then. Steps behind it follow it, and so does the next launch of the graph.
 class LaunchGraph {
  public:
   static constexpr std::size_t kStates = 4;
@@ -66,13 +70,19 @@ class LaunchGraph {
     GraphExecHandle exec;
     std::vector<DevicePointer> tensors;  ///< those of all steps, one after the other
     std::vector<double> scalars;
-    bool torn = false;       ///< a change failed: some nodes have other arguments
-    std::uint64_t used = 0;  ///< when it became active; 0: never
+    std::vector<bool> ahead;  ///< by step, whether it reads ahead
+    bool torn = false;        ///< a change failed: some nodes have other arguments
+    std::uint64_t used = 0;   ///< when it became active; 0: never
     std::uint64_t fingerprint = 0;
   };
   struct Range {
     std::size_t first;
     std::size_t count;
+  };
+  /// A tensor of a step, with all bytes from its first element to its last.
+  struct Tensor {
+    std::size_t index;
+    std::int64_t bytes;
   };
   struct Step {
     const PreparedProgram* program;
@@ -80,6 +90,8 @@ class LaunchGraph {
     DevicePointer workspace;
     Range tensors;  ///< the step's part of State::tensors
     Range scalars;
+    std::vector<Tensor> written;
+    std::vector<Tensor> ahead;  ///< those that it reads ahead, where it starts early
     std::vector<KernelNode> kernels;
 
     ArgumentView arguments(const State& state) const;
@@ -94,7 +106,9 @@ class LaunchGraph {
   /// back, the one that was not used for longest; or else the state of sets that come once.
   State& place_for(std::uint64_t fingerprint);
   bool holds(const State& state, std::span<const ArgumentView> arguments) const;
-  DriverStatus change(State& state, std::span<const ArgumentView> arguments) const;
+  DriverStatus change(State& state, std::span<const ArgumentView> arguments);
+  /// Finds in `ahead_` which steps read ahead with these arguments. Allocates nothing.
+  void find_ahead(std::span<const ArgumentView> arguments);
   void activate(State& state) {
     active_ = &state;
     state.used = ++clock_;
@@ -108,6 +122,9 @@ class LaunchGraph {
   /// Fingerprints of the sets that were last in the state of sets that come once.
   std::array<std::uint64_t, kStates - 1> passed_{};
   std::size_t next_passed_ = 0;
+  WrittenBytes written_;     ///< of the steps that `find_ahead` has passed
+  std::vector<bool> ahead_;  ///< by step; stays false where no step has something to read ahead
+  bool any_ahead_ = false;
   State* active_ = nullptr;
   std::uint64_t clock_ = 0;
 };

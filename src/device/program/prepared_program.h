@@ -85,14 +85,17 @@ class PreparedProgram {
   /// Zeroes the workspaces that the plan says are to be zeroed or are kept zero, and launches, all
   /// on `stream`. `arguments` must have passed `check_arguments`. With `early` the first launch may
   /// start before the previous work of the stream has ended; its kernel then waits itself
-  /// (`can_start_early`).
-  DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early) const;
+  /// (`can_start_early`). With `ahead` nothing that still runs then writes the tensors which that
+  /// launch reads ahead of its wait, so it does.
+  DriverStatus enqueue(CUstream stream, const ArgumentView& arguments, bool early,
+                       bool ahead = false) const;
 
   /// Appends the same work to the graph that ends in `tail`. `context` must be current. `kernels`,
   /// if it is not null, gets one node per launch. Whoever launches the graph calls `zero_kept`
   /// before the first launch.
   DriverStatus append_to(CUgraph graph, CUcontext context, const ArgumentView& arguments,
-                         GraphTail& tail, std::vector<KernelNode>* kernels, bool early) const;
+                         GraphTail& tail, std::vector<KernelNode>* kernels, bool early,
+                         bool ahead = false) const;
 
   /// Zeroes those workspaces in the buffer at `workspace` that are kept zero.
   DriverStatus zero_kept(CUstream stream, DevicePointer workspace) const;
@@ -106,7 +109,7 @@ class PreparedProgram {
   /// nodes of the graph that `exec` was made from; that graph is not changed. The workspace must be
   /// that of `append_to`.
   DriverStatus change(CUgraphExec exec, std::span<const KernelNode> kernels,
-                      const ArgumentView& arguments) const;
+                      const ArgumentView& arguments, bool ahead = false) const;
 
   /// Makes the destructor leave the library loaded, see `DriverHandle::abandon`.
   void abandon() { library_.abandon(); }
@@ -168,6 +171,11 @@ class PreparedProgram {
   std::size_t argument_bytes(const ArgumentPlan& argument) const;
 
   DriverStatus place_tensor_maps(Frame& frame) const;
+  /// Whether launch number `launch` gets its arguments `early`. What one that reads ahead would
+  /// read may come from the launches ahead of it in this program, so only the first does.
+  bool tells_early(std::size_t launch, bool programmatic, bool ahead) const {
+    return programmatic && (plan_.launches[launch].ahead.empty() || (ahead && launch == 0));
+  }
   void place_parameters(const PreparedLaunch& launch, Frame& frame, bool early) const;
   std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
                         bool early) const;

@@ -97,7 +97,7 @@ DriverStatus PreparedProgram::zero_kept(CUstream stream, DevicePointer workspace
 }
 
 [[gnu::hot]] DriverStatus PreparedProgram::enqueue(CUstream stream, const ArgumentView& arguments,
-                                                   bool early) const {
+                                                   bool early, bool ahead) const {
   for (const auto* parts : {&zeroed_, &kept_zero_}) {
     const DriverStatus status = zero(stream, arguments.workspace, *parts);
     if (!status) return status;
@@ -107,7 +107,7 @@ DriverStatus PreparedProgram::zero_kept(CUstream stream, DevicePointer workspace
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const PreparedLaunch& launch = launches_[i];
     const bool programmatic = i == 0 ? early : launch.programmatic;
-    place_parameters(launch, frame, programmatic);
+    place_parameters(launch, frame, tells_early(i, programmatic, ahead));
     CUlaunchConfig config = launch.config;
     config.hStream = stream;
     config.numAttrs = launch.node_attributes + (programmatic ? 1 : 0);
@@ -126,7 +126,8 @@ DriverStatus PreparedProgram::zero_kept(CUstream stream, DevicePointer workspace
 
 DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
                                         const ArgumentView& arguments, GraphTail& tail,
-                                        std::vector<KernelNode>* kernels, bool early) const {
+                                        std::vector<KernelNode>* kernels, bool early,
+                                        bool ahead) const {
   for (const ZeroedWorkspace& workspace : zeroed_) {
     const bool words = workspace.bytes % 4 == 0;
     CUDA_MEMSET_NODE_PARAMS fill{};
@@ -147,7 +148,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
     const PreparedLaunch& launch = launches_[i];
     // In a graph a programmatic launch is an edge between two kernels, which is added afterwards.
     const bool programmatic = (i == 0 ? early : launch.programmatic) && tail.is_kernel;
-    place_parameters(launch, frame, programmatic);
+    place_parameters(launch, frame, tells_early(i, programmatic, ahead));
     CUDA_KERNEL_NODE_PARAMS params = node_params(launch.config);
     DriverStatus status{"cuKernelGetFunction",
                         api_.kernel_get_function(&params.func, launch.kernel)};
@@ -181,11 +182,11 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
 
 [[gnu::hot]] DriverStatus PreparedProgram::change(CUgraphExec exec,
                                                   std::span<const KernelNode> kernels,
-                                                  const ArgumentView& arguments) const {
+                                                  const ArgumentView& arguments, bool ahead) const {
   Frame frame(arguments);
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    place_parameters(launches_[i], frame, kernels[i].early);
+    place_parameters(launches_[i], frame, tells_early(i, kernels[i].early, ahead));
     CUDA_KERNEL_NODE_PARAMS params = kernels[i].params;
     params.kernelParams = frame.parameters.data();
     const DriverStatus status{

@@ -48,6 +48,8 @@ struct LaunchPlan {
   bool cooperative = false;
   bool programmatic = false;
   bool waits = false;  ///< its blocks wait for the previous kernel before they touch its memory
+  /// Indices of the tensors that are read before the wait where the argument `early` is not 0.
+  std::vector<std::size_t> ahead;
   std::vector<ArgumentPlan> arguments;
 };
 

@@ -109,6 +109,10 @@ class PlanBuilder {
     launch.programmatic = flag("programmatic", spec.programmatic);
     launch.waits = flag("waits", spec.waits) && profile_.sm_arch >= kClusterArch;
     check_launch(launch);
+    for (const std::string& name : spec.ahead) {
+      const std::size_t tensor = tensor_index(name);
+      if (tensor != ArgumentPlan::kAbsent) launch.ahead.push_back(tensor);
+    }
     for (const ArgumentSpec& argument : spec.arguments) {
       launch.arguments.push_back(make_argument(argument));
     }

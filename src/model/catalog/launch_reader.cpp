@@ -51,6 +51,27 @@ ArgumentSpec read_argument(const JsonReader& json, std::span<const std::string> 
   return argument;
 }
 
+/// Reads the tensors that `launch`, whose arguments have been read, reads ahead.
+std::vector<std::string> read_ahead(const JsonReader& json, const LaunchSpec& launch, bool waits,
+                                    const ArgumentNames& arguments) {
+  std::vector<std::string> ahead;
+  if (!json.present()) return ahead;
+  for (const JsonReader& element : json.elements()) {
+    const std::string name = element.string();
+    if (std::ranges::find(arguments.read, name) == arguments.read.end()) {
+      element.fail(
+          concat("no tensor \"", name, "\" that is read, there are: ", join(arguments.read)));
+    }
+    ahead.push_back(name);
+  }
+  if (!waits) json.fail("only a launch that \"waits\" can read ahead of its wait");
+  if (std::ranges::find(launch.arguments, ArgumentKind::early, &ArgumentSpec::kind) ==
+      launch.arguments.end()) {
+    json.fail("no argument {\"early\": ...} tells the kernel when it may read ahead");
+  }
+  return ahead;
+}
+
 std::vector<Expression> read_extent(const JsonReader& json, std::span<const std::string> names) {
   std::vector<Expression> extent;
   if (!json.present()) return extent;
@@ -66,7 +87,7 @@ std::vector<Expression> read_extent(const JsonReader& json, std::span<const std:
 LaunchSpec read_launch(const JsonReader& json, std::span<const std::string> names,
                        const ArgumentNames& arguments) {
   json.expect_keys({"kernel", "grid", "block", "cluster", "dynamic_smem", "cooperative",
-                    "programmatic", "waits", "when", "arguments"});
+                    "programmatic", "waits", "ahead", "when", "arguments"});
   std::string kernel = json.required("kernel").value_name();
   LaunchSpec launch = read_geometry(json, names, arguments);
   launch.kernel = std::move(kernel);
@@ -85,14 +106,15 @@ LaunchSpec read_geometry(const JsonReader& json, std::span<const std::string> na
   launch.programmatic = json.optional("programmatic").expression_or("0", names);
   launch.waits = json.optional("waits").expression_or("0", names);
   launch.when = json.optional("when").expression_or("1", names);
-  const bool may_be_early =
-      json.optional("programmatic").present() || json.optional("waits").present();
+  const bool waits = json.optional("waits").present();
+  const bool may_be_early = waits || json.optional("programmatic").present();
   for (const JsonReader& argument : json.required("arguments").elements()) {
     launch.arguments.push_back(read_argument(argument, names, arguments));
     if (launch.arguments.back().kind == ArgumentKind::early && !may_be_early) {
       argument.fail("the launch never starts early: it is not programmatic and does not wait");
     }
   }
+  launch.ahead = read_ahead(json.optional("ahead"), launch, waits, arguments);
   return launch;
 }
 

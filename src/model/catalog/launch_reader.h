@@ -12,6 +12,7 @@ namespace kernwright::detail {
 /// The names that the arguments of a launch may refer to.
 struct ArgumentNames {
   std::vector<std::string> tensors;
+  std::vector<std::string> read;  ///< those of the tensors that are read, for `ahead`
   std::vector<std::string> tensor_maps;
   std::vector<std::string> workspaces;
   std::vector<std::string> scalars;

@@ -335,7 +335,10 @@ class ManifestReader {
 
   void read_launches(const JsonReader& json) {
     detail::ArgumentNames arguments;
-    for (const Tensor& tensor : operation_.tensors) arguments.tensors.push_back(tensor.name);
+    for (const Tensor& tensor : operation_.tensors) {
+      arguments.tensors.push_back(tensor.name);
+      if (tensor.role != TensorRole::out) arguments.read.push_back(tensor.name);
+    }
     for (const Scalar& scalar : operation_.scalars) arguments.scalars.push_back(scalar.name);
     for (const TensorMapSpec& map : made_.tensor_maps) arguments.tensor_maps.push_back(map.name);
     for (const WorkspaceSpec& space : made_.workspaces) {

@@ -40,6 +40,8 @@ struct LaunchSpec {
   Expression programmatic;          ///< 1: programmatic dependent launch
   Expression waits;                 ///< 1: every block waits for the previous kernel
   Expression when;                  ///< 0: this launch is left out for the problem
+  /// Tensors that are read before the wait, where the argument `early` is not 0.
+  std::vector<std::string> ahead;
   std::vector<ArgumentSpec> arguments;
   JsonPlace place;
 };

@@ -102,6 +102,21 @@ TEST_F(CandidateTest, ArgumentsOfEarlyLaunchesKeepTheirValueInThePlan) {
             "launch scale_tail: argument \"n * 16777216\" is 4294967296, not an int32");
 }
 
+TEST_F(CandidateTest, LaunchesKnowWhichOfTheirTensorsTheyReadAhead) {
+  template_ =
+      scale_template(operation_, replaced(kScaleManifest, "\"arguments\": [{\"int32\": \"GROUP\"}]",
+                                          "\"waits\": \"1\", \"ahead\": [\"w\", \"a\"], "
+                                          "\"arguments\": [{\"early\": \"GROUP\"}]"));
+  const Result<Candidate> made = make(configuration(8, 2, 4));
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->plan.launches[0].ahead, std::vector<std::size_t>{});
+  EXPECT_EQ(made->plan.launches[1].ahead, (std::vector<std::size_t>{1, 0}));
+  const Result<Candidate> without =
+      make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none"));
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_EQ(without->plan.launches[1].ahead, std::vector<std::size_t>{0});
+}
+
 TEST_F(CandidateTest, AbsentTensorsArePassedAsAbsent) {
   const Result<Candidate> made =
       make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none"));
