@@ -19,6 +19,7 @@
 #include "bench/common/command.h"
 #include "bench/common/contest.h"
 #include "bench/common/cublaslt.h"
+#include "bench/common/random_shapes.h"
 #include "service/serve/core.h"
 #include "service/sweep/worklist.h"
 #include "support/files.h"
@@ -30,8 +31,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
-    "usage: matmul_vs_cublaslt [--shapes MxNxK,... | --shapes WORKLIST.json] [--seconds N]\n"
-    "                          [--json FILE] [--cache DIR]\n";
+    "usage: matmul_vs_cublaslt [--shapes MxNxK,... | --shapes WORKLIST.json |\n"
+    "                           --random N --seed S [--dtype bf16|fp16|fp8_e4m3]]\n"
+    "                          [--seconds N] [--json FILE] [--cache DIR]\n";
 constexpr const char* kShapes =
     "8192x8192x8192,4096x4096x4096,2048x2048x2048,1024x1024x1024,4096x6144x4096,4096x28672x4096,"
     "4096x4096x14336,2048x10240x8192,2048x8192x28672,512x28672x4096";
@@ -63,6 +65,24 @@ Result<std::vector<Problem>> parse_shapes(const std::string& text) {
       return Error{ErrorCode::invalid_argument, concat("shape ", shape, ": MxNxK expected")};
     }
     problems.push_back(matmul(size, DType::bf16));
+  }
+  return problems;
+}
+
+/// Products of random sizes. Those of fp8 have 16-bit results, and sizes that cuBLASLt takes.
+/// Errors: a dtype that has no such list.
+Result<std::vector<Problem>> random_problems(int count, std::uint64_t seed,
+                                             const std::string& dtype) {
+  const std::optional<DType> type = parse_dtype(dtype);
+  if (!type || (*type != DType::bf16 && *type != DType::fp16 && *type != DType::fp8_e4m3)) {
+    return Error{ErrorCode::invalid_argument,
+                 concat("--dtype ", dtype, ": bf16, fp16 or fp8_e4m3 expected")};
+  }
+  const bool narrow = *type == DType::fp8_e4m3;
+  std::vector<Problem> problems;
+  for (const MatmulSize& size : random_shapes(count, seed, narrow ? 16 : 8)) {
+    const Problem problem = matmul(size, *type);
+    problems.push_back(narrow ? problem.with("out", "bf16").with("accumulate", "fast") : problem);
   }
   return problems;
 }
@@ -199,6 +219,8 @@ class Bench {
   /// Tunes if need be, measures, keeps and prints the rows of one problem. Errors: among others,
   /// that our result is wrong; there is no row then.
   Result<void> run(const Problem& problem);
+  /// Keeps and prints how the ratios to cuBLASLt's best are spread over all problems so far.
+  Result<void> report_spread(const std::string& name);
 
  private:
   Result<void> enter_ours(Field& field, const Contest& contest, const Kernel& kernel,
@@ -218,6 +240,7 @@ class Bench {
   std::shared_ptr<const CublasLt> cublaslt_;
   double seconds_;
   BenchJson& json_;
+  std::vector<double> ratios_, waiting_ratios_;  ///< cuBLASLt's best time over ours, by problem
 };
 
 Result<Competitor*> Bench::enter_other(Field& field, const Contest& contest, const Answer& answer,
@@ -419,6 +442,8 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Matmu
                             {"note", note}});
     if (!added) return added;
   }
+  ratios_.push_back(best.median_us() / ours.median_us());
+  waiting_ratios_.push_back(best.median_us() / (field.waiting ? *field.waiting : ours).median_us());
   std::printf("%-22s %9.2f %9.2f %9.2f   %5.3f  %5.3f   %s\n",
               concat(size.m, "x", size.n, "x", size.k).c_str(), ours.median_us(), first.median_us(),
               best.median_us(), first.median_us() / ours.median_us(),
@@ -427,8 +452,27 @@ Result<void> Bench::report(const Field& field, const Answer& answer, const Matmu
   return {};
 }
 
-int run_all(ServiceCore& core, const std::vector<Problem>& problems, double seconds,
-            const std::string& json_file, std::string command) {
+Result<void> Bench::report_spread(const std::string& name) {
+  Json row{{"problem", name}};
+  for (const auto& [what, ratios] :
+       {std::pair{"with_early_starts", &ratios_}, std::pair{"all_waiting", &waiting_ratios_}}) {
+    const RatioSpread spread = spread_of(*ratios);
+    std::printf("%s, %s: %s\n", name.c_str(), what, spread.text().c_str());
+    row[what] = {{"count", spread.count},
+                 {"lowest", spread.lowest},
+                 {"p1", spread.p1},
+                 {"p5", spread.p5},
+                 {"median", spread.median},
+                 {"mean", spread.mean},
+                 {"geometric_mean", spread.geometric_mean},
+                 {"share_below_0.97", spread.share_below}};
+  }
+  return json_.add(std::move(row));
+}
+
+/// `random` names the list of problems where it was drawn, and is empty else.
+int run_all(ServiceCore& core, const std::vector<Problem>& problems, const std::string& random,
+            double seconds, const std::string& json_file, std::string command) {
   auto device = BenchDevice::open(core.builder().pool());
   if (!device) return report(device.error());
   const ContextScope scope(device->context->api(), device->context->context());
@@ -454,12 +498,31 @@ int run_all(ServiceCore& core, const std::vector<Problem>& problems, double seco
       if (device->context->lost() || device->device->lost()) break;
     }
   }
+  if (!random.empty()) {
+    if (auto done = bench.report_spread(random); !done) return report(done.error());
+  }
   return status;
+}
+
+/// The problems that the command line asks for, and the name of the list if it was drawn.
+Result<std::pair<std::vector<Problem>, std::string>> chosen_problems(int argc, char** argv) {
+  if (!option_value(argc, argv, "--random")) {
+    auto problems = parse_shapes(option_value(argc, argv, "--shapes").value_or(kShapes));
+    if (!problems) return problems.error();
+    return std::pair{*std::move(problems), std::string()};
+  }
+  const std::int64_t count = integer_option(argc, argv, "--random", 0);
+  const std::int64_t seed = integer_option(argc, argv, "--seed", 0);
+  const std::string dtype = option_value(argc, argv, "--dtype").value_or("bf16");
+  auto problems = random_problems(static_cast<int>(count), static_cast<std::uint64_t>(seed), dtype);
+  if (!problems) return problems.error();
+  return std::pair{*std::move(problems),
+                   concat("random count=", count, " seed=", seed, " dtype=", dtype)};
 }
 
 int run(int argc, char** argv) {
   expect_options(argc, argv, kUsage);
-  const auto problems = parse_shapes(option_value(argc, argv, "--shapes").value_or(kShapes));
+  const auto problems = chosen_problems(argc, argv);
   const double seconds =
       std::strtod(option_value(argc, argv, "--seconds").value_or("20").c_str(), nullptr);
   if (!problems || seconds <= 0) {
@@ -473,8 +536,8 @@ int run(int argc, char** argv) {
   options.cache = option_value(argc, argv, "--cache").value_or("");
   const auto core = ServiceCore::open(std::move(options));
   if (!core) return report(core.error());
-  return run_all(**core, *problems, seconds, option_value(argc, argv, "--json").value_or(""),
-                 command_line(argc, argv));
+  return run_all(**core, problems->first, problems->second, seconds,
+                 option_value(argc, argv, "--json").value_or(""), command_line(argc, argv));
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kernwright/problem.h>
+
+namespace kernwright {
+
+/// `count` sizes of products that nobody chose: m of 1 to 8,192, n of 256 to 65,536 and k of 256 to
+/// 32,768, each evenly over its logarithm, of at most 2e12 operations. n and k are multiples of
+/// `multiple`. Every tenth has odd sizes instead, if `multiple` is at most 8. The same `seed` gives
+/// the same sizes everywhere, and more of them begin with the same.
+std::vector<MatmulSize> random_shapes(int count, std::uint64_t seed, int multiple);
+
+/// How ratios are spread: `p1` and `p5` are those that one and five of a hundred do not exceed.
+struct RatioSpread {
+  std::size_t count = 0;
+  double lowest = 0, p1 = 0, p5 = 0, median = 0, mean = 0, geometric_mean = 0;
+  double share_below = 0;  ///< of those below `kNotBehind`
+
+  static constexpr double kNotBehind = 0.97;
+  /// "60 shapes: lowest 0.93, p1 0.93, ..."
+  std::string text() const;
+};
+
+/// All zeros for no ratios.
+RatioSpread spread_of(std::vector<double> ratios);
+
+}  // namespace kernwright
