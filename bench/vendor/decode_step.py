@@ -2,9 +2,9 @@
 """Compares one decode step of a transformer without its attention, as one chain of tuned kernels, with
 PyTorch eager and torch.compile, each captured in a CUDA graph, in one process and in turn.
 
-28 layers with their own weights, in bf16: rmsnorm, product with qkv, product of its first columns
-with o and residual, rmsnorm, gated product with gate and up (one weight, SwiGLU in the same kernel),
-product with down and residual. Every launch path of the chain is timed; "ours_us" is the one
+28 layers with their own weights, in bf16, of four kernels each: product of the normalised rows with
+qkv, product of its first columns with o and residual, gated product of the normalised rows with gate
+and up (one weight, SwiGLU in the same kernel), product with down and residual. Every launch path of the chain is timed; "ours_us" is the one
 that Chain::tune chose. Times are of one step between two events, on an idle stream.
 
 usage: decode_step.py --json FILE [--models HIDDEN,...] [--batches N,...] [--seconds N]
@@ -40,27 +40,21 @@ def weight_shapes(hidden):
 def buffer_columns(hidden):
     """What passes between the kernels, as columns per row."""
     qkv, _, inner = MODELS[hidden]
-    return {"normal": hidden, "qkv": qkv, "between": hidden, "inner": inner, "x": hidden}
+    return {"qkv": qkv, "between": hidden, "inner": inner, "x": hidden}
 
 
 def layer_steps(hidden, batch):
     """Problems of one layer in order, each with its arguments: "w:NAME" a weight, any other word a
     buffer, "x" being the layer's input and "y" its output."""
     qkv, o, inner = MODELS[hidden]
-
-    def norm(weight, source):
-        return (f"rmsnorm rows={batch} columns={hidden} dtype=bf16", [source, f"w:{weight}", "normal"])
-
     # Of more than one row the first o columns of qkv are rows with gaps.
     gaps = f" lda={qkv}" if batch > 1 else ""
     return [
-        norm("norm1", "x"),
-        (f"matmul m={batch} n={qkv} k={hidden} dtype=bf16", ["normal", "w:qkv", "qkv"]),
+        (f"matmul m={batch} n={qkv} k={hidden} dtype=bf16 norm=rms", ["x", "w:qkv", "w:norm1", "qkv"]),
         (f"matmul m={batch} n={hidden} k={o}{gaps} dtype=bf16 residual=add",
          ["qkv", "w:o", "x", "between"]),
-        norm("norm2", "between"),
-        (f"matmul m={batch} n={inner} k={hidden} dtype=bf16 activation=silu gate=stacked",
-         ["normal", "w:gate_up", "inner"]),
+        (f"matmul m={batch} n={inner} k={hidden} dtype=bf16 norm=rms activation=silu gate=stacked",
+         ["between", "w:gate_up", "w:norm2", "inner"]),
         (f"matmul m={batch} n={hidden} k={inner} dtype=bf16 residual=add",
          ["inner", "w:down", "between", "y"])]
 

@@ -28,8 +28,7 @@ class StepsTest(unittest.TestCase):
                     self.assertLessEqual({name for name in read if not name.startswith("w:")}, written)
                     written.add(result)
                     name, _, values = problem.partition(" ")
-                    if name != "matmul":
-                        continue
+                    self.assertEqual(name, "matmul")
                     sizes = {k: v for k, v in (word.split("=") for word in values.split())}
                     n, k = int(sizes["n"]), int(sizes["k"])
                     rows = 2 * n if "gate" in sizes else n
@@ -38,7 +37,11 @@ class StepsTest(unittest.TestCase):
                     if batch > 1:
                         self.assertEqual(columns[arguments[0]], int(sizes.get("lda", k)))
                     self.assertEqual(columns[result], n)
-                    self.assertEqual("residual" in sizes, len(arguments) == 4)
+                    self.assertEqual(["norm" in sizes, "residual" in sizes],
+                                     [arguments[2].startswith("w:norm"), len(arguments) == 4 and
+                                      arguments[2] in written])
+                    if "norm" in sizes:
+                        self.assertEqual(shapes[arguments[2][2:]], [k])
                 self.assertIn("y", written)
 
 
