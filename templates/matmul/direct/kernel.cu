@@ -17,9 +17,14 @@
 // such blocks and k is long, the SPLIT blocks of a cluster take a tile together: all their warps
 // take batches in turn, and the first block adds the sums of all blocks in the order of the ranks.
 //
+// With norm=rms the rows of A are multiplied by the norm's weights in registers. A product of rows
+// of A with themselves has the squares of each row on its diagonal: one more mma for each load,
+// whose sums go the way of the others. The root of a row is a factor of its finished sums.
+//
 // The products of a batch take a row of the grid each. Where the launch starts early, while the
-// kernel ahead still runs, the blocks of the first wave prefetch the first columns of their rows of
-// B into the L2 before they wait. Later blocks have nothing to wait for.
+// kernel ahead still runs, a warp loads its first batch of B before it waits (EARLY=2), and the
+// blocks of the first wave prefetch the next columns of their rows of B into the L2. Later blocks
+// have nothing to wait for.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
@@ -36,18 +41,21 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
+constexpr bool kNorm = config::norm == norm_rms;
 constexpr int kColumns = BN / 8;                           // groups of 8 columns of D
 constexpr int kRowsA = BM / 8, kRowsB = kColumns * STACK;  // rows of a tile that a lane reads
 constexpr int kGroups = kRowsA * kColumns;                 // of 8 x 8 elements of D
+constexpr int kSums = kRowsB + kNorm;                      // of a row of A; the last are squares
 constexpr int kLaneK = 8;                                  // elements in a load
 constexpr int kLoadK = 4 * kLaneK;                         // elements in the loads of a row's lanes
-static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kRowsB);
+static_assert(BATCH_K == UNROLL * kLoadK && FRAGMENTS == kRowsA * kSums);
 
 // What a lane loads before it multiplies: `Loads` loads of each of its rows.
 template <int Loads>
 struct Batch {
   Packed<16> a[Loads][kRowsA];
   Packed<16> b[Loads][kRowsB];
+  Packed<16> weights[Loads];  // of the norm
 };
 
 // The rows that a lane reads. In place of rows beyond the last one of A or B it reads the last one
@@ -55,6 +63,7 @@ struct Batch {
 struct Rows {
   const dtype_t* a[kRowsA];
   const dtype_t* b[kRowsB];
+  const dtype_t* weights;
 };
 
 __device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row, int rows,
@@ -62,18 +71,18 @@ __device__ __forceinline__ const dtype_t* row_of(const dtype_t* matrix, int row,
   return matrix + static_cast<long long>(min(row, rows - 1)) * pitch;
 }
 
-// Prefetches the first `columns` of a block's rows of b into the L2; in a cluster each block takes
-// a share of them. The kernel ahead may still run. If it writes b after all, its writes go through
-// the L2 too and replace the prefetched lines.
+// Prefetches columns `from` to `to` of a block's rows of b into the L2; in a cluster each block
+// takes a share of them. The kernel ahead may still run. If it writes b after all, its writes go
+// through the L2 too and replace the prefetched lines.
 __device__ __forceinline__ void prefetch_rows(const dtype_t* b, int first_b, int n, int ldb,
-                                              int columns, int rank) {
+                                              int from, int to, int rank) {
   constexpr int kLine = 128 / sizeof(dtype_t);
 #pragma unroll 1
   for (int i = threadIdx.x / 32; i < BN * STACK; i += WARPS) {
     const int row = first_b + i % BN;
     const dtype_t* const first = b + (static_cast<long long>(i / BN) * n + row) * ldb;
 #pragma unroll 1
-    for (int at = (rank * 32 + threadIdx.x % 32) * kLine; at < columns && row < n;
+    for (int at = from + (rank * 32 + threadIdx.x % 32) * kLine; at < to && row < n;
          at += SPLIT * 32 * kLine) {
       prefetch_line(first + at);
     }
@@ -101,6 +110,18 @@ struct Elements {
   }
 };
 
+// Loads the weights of the norm, from load to load `distance` elements apart.
+template <int Loads>
+__device__ __forceinline__ void load_weights(Batch<Loads>& batch, const dtype_t* weights,
+                                             int distance) {
+  if constexpr (kNorm) {
+#pragma unroll
+    for (int u = 0; u < Loads; ++u) {
+      batch.weights[u] = load<Load::no_allocate, 16>(weights + u * distance);
+    }
+  }
+}
+
 __device__ __forceinline__ void load_anywhere(Batch<UNROLL>& batch, const Rows& rows, int first) {
   Elements a[kRowsA], b[kRowsB];
   first += threadIdx.x % 4 * (UNROLL * 8);
@@ -108,6 +129,7 @@ __device__ __forceinline__ void load_anywhere(Batch<UNROLL>& batch, const Rows& 
   for (int i = 0; i < kRowsB; ++i) b[i].read(rows.b[i] + first);
 #pragma unroll
   for (int i = 0; i < kRowsA; ++i) a[i].read(rows.a[i] + first);
+  load_weights(batch, rows.weights + first, kLaneK);
 #pragma unroll
   for (int i = 0; i < kRowsB; ++i) {
     b[i].align();
@@ -122,7 +144,7 @@ __device__ __forceinline__ void load_anywhere(Batch<UNROLL>& batch, const Rows& 
   }
 }
 
-__device__ __forceinline__ void load_aligned(Batch<UNROLL>& batch, const Rows& rows, int first) {
+__device__ __forceinline__ void load_aligned_b(Batch<UNROLL>& batch, const Rows& rows, int first) {
   first += threadIdx.x % 4 * kLaneK;
 #pragma unroll
   for (int u = 0; u < UNROLL; ++u) {
@@ -130,9 +152,18 @@ __device__ __forceinline__ void load_aligned(Batch<UNROLL>& batch, const Rows& r
     for (int i = 0; i < kRowsB; ++i) {
       batch.b[u][i] = load<Load::no_allocate, 16>(rows.b[i] + first + u * kLoadK);
     }
+  }
+  load_weights(batch, rows.weights + first, kLoadK);
+}
+
+__device__ __forceinline__ void load_aligned_a(Batch<UNROLL>& batch, const Rows& rows, int first) {
+  first += threadIdx.x % 4 * kLaneK;
 #pragma unroll
-    for (int i = 0; i < kRowsA; ++i) {
-      batch.a[u][i] = load<Load::read_only, 16>(rows.a[i] + first + u * kLoadK);
+  for (int i = 0; i < kRowsA; ++i) {
+    const dtype_t* const from = rows.a[i] + first;
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+      batch.a[u][i] = load<Load::read_only, 16>(from + u * kLoadK);
     }
   }
 }
@@ -157,12 +188,33 @@ __device__ __forceinline__ void load_end(Batch<1>& batch, const Rows& rows, int 
   for (int i = 0; i < kRowsB; ++i) batch.b[0][i] = load_eight(rows.b[i], first, k);
 #pragma unroll
   for (int i = 0; i < kRowsA; ++i) batch.a[0][i] = load_eight(rows.a[i], first, k);
+  if constexpr (kNorm) batch.weights[0] = load_eight(rows.weights, first, k);
+}
+
+// Adds the squares of the upper or the lower 8 rows of a, and multiplies these by the weights of
+// the norm.
+template <bool Upper>
+__device__ __forceinline__ void weigh(float (&squares)[4], Packed<16>& a,
+                                      const Packed<16>& weights) {
+#pragma unroll
+  for (int half = 0; half < 4; half += 2) {
+    const unsigned first = a.word[half], second = a.word[half + 1];
+    const unsigned rows[4] = {Upper ? first : 0, Upper ? 0 : first, Upper ? second : 0,
+                              Upper ? 0 : second};
+    mma_m16n8<dtype_t>(squares, rows, first, second);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) a.word[i] = multiply_words<dtype_t>(a.word[i], weights.word[i]);
 }
 
 template <int Loads>
-__device__ __forceinline__ void multiply(float (&sums)[kRowsB][4], const Batch<Loads>& batch) {
+__device__ __forceinline__ void multiply(float (&sums)[kSums][4], Batch<Loads>& batch) {
 #pragma unroll
   for (int u = 0; u < Loads; ++u) {
+    if constexpr (kNorm) {
+      weigh<true>(sums[kRowsB], batch.a[u][0], batch.weights[u]);
+      if constexpr (kRowsA > 1) weigh<false>(sums[kRowsB], batch.a[u][1], batch.weights[u]);
+    }
     const unsigned(&upper)[4] = batch.a[u][0].word;
     const unsigned(&lower)[4] = batch.a[u][kRowsA - 1].word;
 #pragma unroll
@@ -177,31 +229,25 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowsB][4], const Batch<L
   }
 }
 
-// A lane's sums of a group of D and, with a gate, of the same group of the other half.
-struct Sums {
-  float2 of[STACK];
+// The fragment of `parts` with the sums of a group of D, of those the upper or, with a gate, the
+// lower half, and the one with the squares of the group's rows of a.
+__device__ __forceinline__ int fragment_of(int group, int half) {
+  return group / kColumns * kSums + half * kColumns + group % kColumns;
+}
+__device__ __forceinline__ int squares_of(int group) { return group / kColumns * kSums + kRowsB; }
 
-  static __device__ __forceinline__ int fragment(int group, int half) {
-    return group / kColumns * kRowsB + half * kColumns + group % kColumns;
-  }
-  // Adds the sums of `Count` parts in their order.
-  template <int Count>
-  static __device__ __forceinline__ Sums add_up(const float2 (*parts)[FRAGMENTS][32], int group) {
-    const int lane = threadIdx.x % 32;
-    Sums sums;
+// Adds the sums of `Count` parts in their order.
+template <int Count>
+__device__ __forceinline__ float2 add_up(const float2 (*parts)[FRAGMENTS][32], int fragment,
+                                         int lane) {
+  float2 sum = parts[0][fragment][lane];
 #pragma unroll
-    for (int half = 0; half < STACK; ++half) {
-      float2& sum = sums.of[half];
-      sum = parts[0][fragment(group, half)][lane];
-#pragma unroll
-      for (int from = 1; from < Count; ++from) {
-        const float2 x = parts[from][fragment(group, half)][lane];
-        sum = {sum.x + x.x, sum.y + x.y};
-      }
-    }
-    return sums;
+  for (int from = 1; from < Count; ++from) {
+    const float2 x = parts[from][fragment][lane];
+    sum = {sum.x + x.x, sum.y + x.y};
   }
-};
+  return sum;
+}
 
 }  // namespace
 
@@ -209,10 +255,10 @@ struct Sums {
 // compiler delays loads to save them.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     matmul_direct(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
-                  out_t* __restrict__ d, int m, int n, int k, int lda, int ldb, int ldd,
-                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
-                  float alpha, float beta, int early_k, unsigned early_blocks,
-                  out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
+                  const dtype_t* __restrict__ norm_weight, out_t* __restrict__ d, int m, int n,
+                  int k, int lda, int ldb, int ldd, const out_t* __restrict__ column_bias,
+                  const out_t* __restrict__ addend, float alpha, float beta, float eps, int early_k,
+                  unsigned early_blocks, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
   // The sums of the block's warps and, in the first block of a cluster, those of its blocks.
   __shared__ float2 parts[WARPS + (SPLIT > 1 ? SPLIT : 0)][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -234,53 +280,58 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const dtype_t* const half = b + static_cast<long long>(i / kColumns) * n * ldb;
     rows.b[i] = row_of(half, first_b + i % kColumns * 8 + lane / 4, n, ldb);
   }
-  if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
-    prefetch_rows(b, first_b, n, ldb, early_k, rank);
-  }
-  release_next_kernel();
-  await_previous_kernel();
-
-  float sums[kRowsB][4] = {};
+  rows.weights = norm_weight;
   if (!reads_operands(alpha)) k = 0;
   const int batched = ALIGNED_K ? k : max(k - 8, 0);  // shifted rows read up to 8 more elements
   const int whole = batched - batched % BATCH_K;
   constexpr int kTurns = SPLIT * WARPS;
   const int turn = rank * WARPS + warp;
+
+  Batch<UNROLL> batch;
+  bool has_b = false;
+  if constexpr (EARLY == 2) {
+    has_b = early_blocks > 0 && turn * BATCH_K < whole;
+    if (has_b) load_aligned_b(batch, rows, turn * BATCH_K);
+  }
+  if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
+    prefetch_rows(b, first_b, n, ldb, EARLY == 2 ? kTurns * BATCH_K : 0, early_k, rank);
+  }
+  release_next_kernel();
+  await_previous_kernel();
+
+  float sums[kSums][4] = {};
 #pragma unroll 1
   for (int first = turn * BATCH_K; first < whole; first += kTurns * BATCH_K) {
-    Batch<UNROLL> batch;
     if constexpr (ALIGNED_K) {
-      load_aligned(batch, rows, first);
+      if (!has_b) load_aligned_b(batch, rows, first);
+      load_aligned_a(batch, rows, first);
     } else {
       load_anywhere(batch, rows, first);
     }
     multiply(sums, batch);
+    has_b = false;
   }
 #pragma unroll 1
   for (int first = whole + turn * kLoadK; first < k; first += kTurns * kLoadK) {
-    Batch<1> batch;
-    load_end(batch, rows, first, k);
-    multiply(sums, batch);
+    Batch<1> end;
+    load_end(end, rows, first, k);
+    multiply(sums, end);
   }
 
 #pragma unroll
   for (int i = 0; i < kRowsA; ++i) {
 #pragma unroll
-    for (int j = 0; j < kRowsB; ++j) {
-      parts[warp][i * kRowsB + j][lane] = {sums[j][2 * i], sums[j][2 * i + 1]};
+    for (int j = 0; j < kSums; ++j) {
+      parts[warp][i * kSums + j][lane] = {sums[j][2 * i], sums[j][2 * i + 1]};
     }
   }
   __syncthreads();
   if constexpr (SPLIT > 1) {
     cluster_wait();  // the first block runs, so its memory may be written
 #pragma unroll 1
-    for (int group = warp; group < kGroups; group += WARPS) {
-      const Sums sums = Sums::add_up<WARPS>(parts, group);
-#pragma unroll
-      for (int half = 0; half < STACK; ++half) {
-        const void* const place = &parts[WARPS + rank][Sums::fragment(group, half)][lane];
-        cluster_put(cluster_address(shared_address(place), 0), sums.of[half]);
-      }
+    for (int fragment = warp; fragment < FRAGMENTS; fragment += WARPS) {
+      const void* const place = &parts[WARPS + rank][fragment][lane];
+      cluster_put(cluster_address(shared_address(place), 0), add_up<WARPS>(parts, fragment, lane));
     }
     cluster_arrive();
     if (rank != 0) return;
@@ -289,9 +340,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
 #pragma unroll 1
   for (int group = warp; group < kGroups; group += WARPS) {
-    const Sums sums =
-        SPLIT == 1 ? Sums::add_up<WARPS>(parts, group) : Sums::add_up<SPLIT>(parts + WARPS, group);
-    const float2 sum = sums.of[0], other = sums.of[STACK - 1];
+    const auto sum_of = [&](int fragment, int place) {
+      return SPLIT == 1 ? add_up<WARPS>(parts, fragment, place)
+                        : add_up<SPLIT>(parts + WARPS, fragment, place);
+    };
+    float2 sum = sum_of(fragment_of(group, 0), lane);
+    float2 other = STACK == 1 ? sum : sum_of(fragment_of(group, 1), lane);
+    if constexpr (kNorm) {
+      const int row = lane / 4;
+      const float2 squares = sum_of(squares_of(group), row * 4 + row / 2);
+      const float square = row % 2 == 0 ? squares.x : squares.y;
+      const float root = k == 0 ? 1 : rsqrtf(__fdividef(square, static_cast<float>(k)) + eps);
+      sum = {sum.x * root, sum.y * root};
+      other = {other.x * root, other.y * root};
+    }
     const int row_a = group / kColumns * 8 + lane / 4;
     const int row_b = first_b + group % kColumns * 8 + lane % 4 * 2;
     target.store(row_a, row_b, sum.x, other.x);

@@ -215,6 +215,22 @@ __device__ __forceinline__ unsigned add_words<fp16>(unsigned a, unsigned b) {
   return sum;
 }
 
+// The products of two words of 16-bit elements, each rounded once.
+template <typename T>
+__device__ __forceinline__ unsigned multiply_words(unsigned a, unsigned b);
+template <>
+__device__ __forceinline__ unsigned multiply_words<bf16>(unsigned a, unsigned b) {
+  unsigned product;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000));
+  return product;
+}
+template <>
+__device__ __forceinline__ unsigned multiply_words<fp16>(unsigned a, unsigned b) {
+  unsigned product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+
 // The four fp8_e4m3 of a word as fp16, which holds them exactly: the first two in `low`, the others
 // in `high`.
 __device__ __forceinline__ void widen_e4m3(unsigned word, unsigned& low, unsigned& high) {
