@@ -134,6 +134,40 @@ TEST(MatmulContractTest, AMatmulMayBeSplitIntoQKAndV) {
   }
 }
 
+TEST(MatmulContractTest, AMatmulMayNormaliseItsFewRows) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto refused = [&](std::string_view text, std::string_view why) {
+    const auto problem =
+        matmul.normalize(Problem::parse(concat("matmul norm=rms k=64 ", text)).value());
+    ASSERT_FALSE(problem) << text;
+    EXPECT_NE(problem.error().message.find(why), std::string::npos) << problem.error().message;
+  };
+  refused("m=4 n=64 dtype=fp16", "may leave the range");
+  refused("m=17 n=64 dtype=bf16", "a norm of many rows");
+  refused("m=4 n=3 dtype=bf16", "the few of a product");
+  refused("m=4 n=64 dtype=bf16 b_layout=kn", "lie as the rows of b do");
+  refused("m=4 n=64 dtype=bf16 batch=2", "belong to one product");
+
+  const BoundProblem problem = bound("matmul m=3 n=5 k=7 dtype=bf16 norm=rms residual=scaled");
+  const std::vector<TensorShape>& shapes = problem.shapes();
+  ASSERT_EQ(shapes.size(), 5U);
+  EXPECT_EQ(shapes[2].name, "norm_weight");
+  EXPECT_EQ(shapes[2].extent, (Sizes{7}));
+  const auto scalars = problem.scalars();
+  ASSERT_TRUE(scalars);
+  ASSERT_EQ(scalars->size(), 2U);
+  EXPECT_EQ(scalars->back().name, "eps");
+  EXPECT_EQ(scalars->back().default_value, 1e-6);
+  EXPECT_EQ(matmul.flops.evaluate(problem.scope()).value(), 2 * 3 * 5 * 7 + 3 * 3 * 7);
+  EXPECT_EQ(matmul.bytes.evaluate(problem.scope()).value(), 2 * (3 * 7 + 5 * 7 + 7 + 2 * 3 * 5));
+  for (const char* more : {"activation=silu gate=stacked", "bias=column activation=gelu_erf",
+                           "residual=add out=fp32", "out=fp8_e4m3"}) {
+    EXPECT_TRUE(
+        unfused_form(catalog(), bound(concat("matmul m=3 n=5 k=7 dtype=bf16 norm=rms ", more))))
+        << more;
+  }
+}
+
 // By TMA only where no box has columns of two tensors.
 TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
   const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
