@@ -7,8 +7,8 @@ using namespace kernwright::config;
 
 // Every kernel goes through the sequences and their tokens, and fills those tensors that are given.
 // What no query sees is left as it is: the tails of pages, unused pages, keys ahead of every
-// window. An element depends on the seed and on what it stands for, so that the tensors of a set go
-// together.
+// window. With append it is filled too, because all of the cache is a result. An element depends on
+// the seed and on what it stands for, so that the tensors of a set go together.
 
 enum Set { kTiming, kExact, kCount, kNan };
 // What an element stands for.
@@ -27,11 +27,19 @@ enum Stream {
   kNanQuery,
   kNanKey,
   kNanValue,
+  kTurn,
+  kCosine,
+  kSine,
+  kQueryNorm,
+  kKeyNorm,
   kStreams
 };
 
 // A query is a key times this: its own logit is then far above all others.
 constexpr float kLead = 16;
+constexpr bool kAppends = append != append_none;
+// What lies where no query sees it, in a cache that is a result: sums with it are far off.
+constexpr float kUnseen = 16384;
 // Keys at the end of a sequence among which the NaN set has NaN: few enough that most rows of a
 // long sequence see none.
 constexpr int kNanKeys = 256;
@@ -52,11 +60,14 @@ struct Draw {
   unsigned long long seed;
   dtype_t* q;
   kv_t *k, *v;
+  dtype_t *k_new, *v_new, *q_norm, *k_norm;
+  float *cosine, *sine;
   int *q_offsets, *kv_offsets, *kv_lengths, *page_table;
   float *sinks, *slopes, *q_descale, *k_descale, *v_descale;
   int* work;
   long long sequences, q_heads, k_heads, longest_q, longest_kv, size, size_v, all_q, all_kv;
   long long page_size, all_pages, width, slots, pitch_q, pitch_k, pitch_v;
+  long long pitch_k_new, pitch_v_new;
 
   __device__ unsigned long long bits(Stream stream, long long sequence, long long token,
                                      long long head, long long d) const {
@@ -96,6 +107,29 @@ struct Draw {
     return normal(random);
   }
 
+  // The cosine or the sine of a pair at a position. Of an exact set and of a count angles are
+  // quarter turns, which are exact.
+  __device__ float angle(Stream stream, long long position, long long pair) const {
+    if (set == kTiming || set == kNan) return normal(bits(stream, 0, position, 0, pair));
+    const auto quarters = static_cast<int>(bits(kTurn, 0, position, 0, pair) % 4);
+    return static_cast<float>((stream == kCosine ? 1 - quarters : 2 - quarters) % 2);
+  }
+
+  // Element d of what turns into `head` at the sequence's last position. Of the other sets any head
+  // will do.
+  template <typename Head>
+  __device__ float unturned(const Sequence& s, const Head& head, long long d) const {
+    if (!kAppends || set == kTiming || set == kNan) return head(d);
+    const bool halves = pairs == pairs_halves;
+    const long long pair = halves ? d % (size / 2) : d / 2;
+    const long long first = halves ? pair : 2 * pair;
+    const long long second = halves ? pair + size / 2 : 2 * pair + 1;
+    const long long position = max(0ll, s.keys - 1);
+    const float c = angle(kCosine, position, pair), sine_of = angle(kSine, position, pair);
+    return d == first ? head(first) * c + head(second) * sine_of
+                      : head(second) * c - head(first) * sine_of;
+  }
+
   __device__ float query(const Sequence& s, long long i, long long head, long long d) const {
     if (is_nan(kNanQuery, s, i, head, d, size, 256)) return not_a_number();
     if (set == kTiming || set == kNan) return normal(bits(kQuery, s.number, i, head, d));
@@ -128,16 +162,55 @@ struct Draw {
     const bool is_ragged = lengths == lengths_ragged;
     for (long long i = begin; i < s.queries; i += gridDim.x) {
       fill(q, is_ragged ? 0 : s.number, is_ragged ? s.q_first + i : i,
-           is_ragged ? all_q : longest_q, q_heads, size, pitch_q,
-           [&](long long head, long long d) { return query(s, i, head, d); });
+           is_ragged ? all_q : longest_q, q_heads, size, pitch_q, [&](long long head, long long d) {
+             return unturned(s, [&](long long e) { return query(s, i, head, e); }, d);
+           });
     }
   }
+
+  // The key and the value of the sequence's last token.
+  __device__ void fill_new_token(const Sequence& s) const {
+    const long long j = s.keys - 1;
+    if (j < 0) return;
+    if (k_new) {
+      fill(k_new, s.number, 0, 1, k_heads, size, pitch_k_new, [&](long long head, long long d) {
+        return unturned(s, [&](long long e) { return key(s, j, head, e); }, d);
+      });
+    }
+    if (v_new) {
+      fill(v_new, s.number, 0, 1, k_heads, size_v, pitch_v_new,
+           [&](long long head, long long d) { return value(s, j, head, d); });
+    }
+  }
+
+  __device__ void fill_angles(float* to, Stream stream) const {
+    if (!to) return;
+    for (long long i = blockIdx.x; i < longest_kv; i += gridDim.x) {
+      for (long long e = threadIdx.x; e < size / 2; e += blockDim.x) {
+        to[i * (size / 2) + e] = angle(stream, i, e);
+      }
+    }
+  }
+
+  // A weight that is NaN would leave no head a number.
+  __device__ void fill_weights(dtype_t* to, Stream stream) const {
+    if (!to) return;
+    for (long long e = threadIdx.x; e < size; e += blockDim.x) {
+      to[e] = from_float<dtype_t>(normal(bits(stream, 0, 0, 0, e)));
+    }
+  }
+
+  __device__ float unseen() const { return set == kNan ? not_a_number() : kUnseen; }
 
   __device__ void fill_keys(const Sequence& s, const Order& order, long long begin) const {
     if (s.queries == 0) return;
     const bool is_ragged = lengths == lengths_ragged;
     const long long first = seen_by(max(0ll, s.queries - s.keys), s.queries, s.keys, width).first;
-    for (long long j = first + begin; j < s.keys; j += gridDim.x) {
+    const long long last = !kAppends              ? s.keys
+                           : cache == cache_paged ? ceil_div(s.keys, page_size) * page_size
+                                                  : longest_kv;
+    for (long long j = (kAppends ? 0 : first) + begin; j < last; j += gridDim.x) {
+      const bool is_seen = !kAppends || (j >= first && j < s.keys - 1);
       long long entry = is_ragged ? 0 : s.number;
       long long token = is_ragged ? s.kv_first + j : j;
       long long tokens = is_ragged ? all_kv : longest_kv;
@@ -148,11 +221,23 @@ struct Draw {
       }
       if (k) {
         fill(k, entry, token, tokens, k_heads, size, pitch_k,
-             [&](long long head, long long d) { return key(s, j, head, d); });
+             [&](long long head, long long d) { return is_seen ? key(s, j, head, d) : unseen(); });
       }
       if (v) {
-        fill(v, entry, token, tokens, k_heads, size_v, pitch_v,
-             [&](long long head, long long d) { return value(s, j, head, d); });
+        fill(v, entry, token, tokens, k_heads, size_v, pitch_v, [&](long long head, long long d) {
+          return is_seen ? value(s, j, head, d) : unseen();
+        });
+      }
+    }
+  }
+
+  // The pages of the pool from the `first` of those that no table names.
+  __device__ void fill_unused_pages(const Order& order, long long first) const {
+    const auto element = [&](long long, long long) { return unseen(); };
+    for (long long i = first + blockIdx.x; i < all_pages; i += gridDim.x) {
+      for (long long token = 0; token < page_size; ++token) {
+        if (k) fill(k, order(i), token, page_size, k_heads, size, pitch_k, element);
+        if (v) fill(v, order(i), token, page_size, k_heads, size_v, pitch_v, element);
       }
     }
   }
@@ -233,7 +318,11 @@ struct Draw {
       fill_scales(k_descale, kKeyScale);
       fill_scales(v_descale, kValueScale);
       fill_work(sequence_order);
+      fill_weights(q_norm, kQueryNorm);
+      fill_weights(k_norm, kKeyNorm);
     }
+    fill_angles(cosine, kCosine);
+    fill_angles(sine, kSine);
     Sequence s;
     for (; s.number < sequences; ++s.number) {
       const Sequence size_of = sized(s.number, sequence_order);
@@ -242,25 +331,32 @@ struct Draw {
       const long long begin = (blockIdx.x + s.number) % gridDim.x;
       if (q) fill_queries(s, begin);
       if (k || v) fill_keys(s, page_order, begin);
+      if (begin == 0) fill_new_token(s);
       if (blockIdx.x == 0 && threadIdx.x == 0) fill_tables(s, page_order);
       s.q_first += s.queries;
       s.kv_first += s.keys;
       s.page_first += ceil_div(s.keys, page_size);
     }
+    if (kAppends && cache == cache_paged) fill_unused_pages(page_order, s.page_first);
   }
 };
 
 #define PARAMETERS                                                                                 \
-  dtype_t *q, kv_t *k, kv_t *v, int *q_offsets, int *kv_offsets, int *kv_lengths, int *page_table, \
-      float *sinks, float *slopes, float *q_descale, float *k_descale, float *v_descale,           \
-      int *work, long long seed, long long sequences, long long q_heads, long long k_heads,        \
-      long long longest_q, long long longest_kv, long long size, long long size_v,                 \
-      long long all_q, long long all_kv, long long page_size, long long all_pages,                 \
-      long long width, long long slots, long long pitch_q, long long pitch_k, long long pitch_v
+  dtype_t *q, kv_t *k, kv_t *v, dtype_t *k_new, dtype_t *v_new, dtype_t *q_norm, dtype_t *k_norm,  \
+      float *cosine, float *sine, int *q_offsets, int *kv_offsets, int *kv_lengths,                \
+      int *page_table, float *sinks, float *slopes, float *q_descale, float *k_descale,            \
+      float *v_descale, int *work, long long seed, long long sequences, long long q_heads,         \
+      long long k_heads, long long longest_q, long long longest_kv, long long size,                \
+      long long size_v, long long all_q, long long all_kv, long long page_size,                    \
+      long long all_pages, long long width, long long slots, long long pitch_q, long long pitch_k, \
+      long long pitch_v, long long pitch_k_new, long long pitch_v_new
 #define DRAW(set)                                         \
   Draw{set,        static_cast<unsigned long long>(seed), \
        q,          k,                                     \
-       v,          q_offsets,                             \
+       v,          k_new,                                 \
+       v_new,      q_norm,                                \
+       k_norm,     cosine,                                \
+       sine,       q_offsets,                             \
        kv_offsets, kv_lengths,                            \
        page_table, sinks,                                 \
        slopes,     q_descale,                             \
@@ -273,7 +369,8 @@ struct Draw {
        page_size,  all_pages,                             \
        width,      slots,                                 \
        pitch_q,    pitch_k,                               \
-       pitch_v}                                           \
+       pitch_v,    pitch_k_new,                           \
+       pitch_v_new}                                       \
       .run()
 
 // Normal everywhere.

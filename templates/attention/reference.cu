@@ -1,4 +1,5 @@
 #include "sequences.cuh"
+#include <kernwright/rope/rotation_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
@@ -16,6 +17,7 @@ constexpr int kSummed = 16;                     // products that are summed in f
 constexpr bool kVanish = sizeof(kv_t) == 1;     // small weights
 // Of the largest weight of a row's keys.
 constexpr double kFloor = sizeof(dtype_t) == 1 ? 1.0 / (1 << 15) : 1.0 / (1 << 17);
+constexpr bool kAppends = append != append_none;
 constexpr double kLn2 = 0.69314718055994530942;
 
 struct alignas(kColumns * sizeof(kv_t)) Values {
@@ -44,6 +46,30 @@ __device__ double warp_largest(double part) {
   return part;
 }
 
+// A head of a new token as it meets keys and goes to the cache: rotated by the angles of its
+// position, and rounded.
+struct NewHead {
+  __device__ NewHead(const dtype_t* x, const dtype_t* weight, const float* cosine,
+                     const float* sine, long long position, long long size, float eps)
+      : head(x, weight, kAppends ? size : 0, eps),
+        cosine(cosine + position * (size / 2)),
+        sine(sine + position * (size / 2)),
+        size(size) {}
+  __device__ dtype_t operator[](long long d) const {
+    float value = 0, magnitude = 0;
+    rotated(d, &value, &magnitude);
+    return from_float<dtype_t>(value);
+  }
+  // Element d before it is rounded, and the sum of its absolute terms.
+  __device__ void rotated(long long d, float* value, float* magnitude) const {
+    rotate(head, cosine, sine, size, d, value, magnitude);
+  }
+
+  HeadToRotate<append == append_norm_rope> head;
+  const float *cosine, *sine;
+  long long size;
+};
+
 // One warp for a query of a head, in one pass over the keys that it sees, 32 at a time: each lane
 // has the logit of a key, then columns of v. What a query does not see is not read. value and
 // magnitude are contiguous: o as [.., head_dim_v] in the layout's order, lse as [.., heads,
@@ -62,15 +88,22 @@ __device__ double warp_largest(double part) {
 // fp8 queries, which is 2^-18 of the largest, and by a 128th with bf16 ones, 2^-24. lse_value is
 // the logarithm of the sum of all e^logit, the sink included, minus infinity where there is none.
 // An error of a logit is one of the result, so lse_magnitude = 1 + |max| + sum p scale sum |q k|.
+//
+// With append the query and the last key are those of NewHead, and blocks then go through the
+// places of the cache, each of which has a new token or what it held: k_value and v_value are
+// contiguous.
 extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
-    const dtype_t* q, const kv_t* k, const kv_t* v, const int* q_offsets, const int* kv_offsets,
-    const int* kv_lengths, const int* page_table, const float* sinks, const float* slopes,
-    const float* q_descale, const float* k_descale, const float* v_descale, float* o_value,
-    float* o_magnitude, float* lse_value, float* lse_magnitude, long long sequences,
-    long long q_heads, long long k_heads, long long longest_q, long long longest_kv, long long size,
-    long long size_v, long long tokens, long long k_tokens, long long page_size, long long columns,
-    long long width, long long pitch_q, long long pitch_k, long long pitch_v, float scale,
-    float cap, float q_scale, float k_scale, float v_scale) {
+    const dtype_t* q, const kv_t* k, const kv_t* v, const dtype_t* k_new, const dtype_t* v_new,
+    const dtype_t* q_norm, const dtype_t* k_norm, const float* cosine, const float* sine,
+    const int* q_offsets, const int* kv_offsets, const int* kv_lengths, const int* page_table,
+    const float* sinks, const float* slopes, const float* q_descale, const float* k_descale,
+    const float* v_descale, float* o_value, float* o_magnitude, float* lse_value,
+    float* lse_magnitude, float* k_value, float* k_magnitude, float* v_value, float* v_magnitude,
+    long long sequences, long long q_heads, long long k_heads, long long longest_q,
+    long long longest_kv, long long size, long long size_v, long long tokens, long long entries,
+    long long k_tokens, long long page_size, long long columns, long long width, long long pitch_q,
+    long long pitch_k, long long pitch_v, long long pitch_k_new, long long pitch_v_new, float scale,
+    float cap, float q_scale, float k_scale, float v_scale, float eps) {
   __shared__ Shared of_warps[kWarps];
   Shared& shared = of_warps[threadIdx.x / 32];
   const int lane = threadIdx.x % 32;
@@ -122,20 +155,37 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
                       pitch);
     };
     const dtype_t* const query = q + place_of(entry, token, head, tokens, q_heads, size, pitch_q);
+    const long long turned = max(0ll, position);
+    const NewHead new_query(query, q_norm, cosine, sine, turned, size, eps);
+    const NewHead new_key(k_new + place_of(entry, 0, k_head, 1, k_heads, size, pitch_k_new), k_norm,
+                          cosine, sine, turned, size, eps);
+    const dtype_t* const new_value =
+        v_new + place_of(entry, 0, k_head, 1, k_heads, size_v, pitch_v_new);
+    // Whether a key is the one that is appended.
+    const auto is_new = [&](long long j) { return kAppends && j == keys - 1; };
 
     // Of this lane's key of a tile of `count`: sum q k, and in `terms` sum |q k|.
-    const auto product = [&](int count, double& terms) {
+    const auto product = [&](long long tile, int count, double& terms) {
       double dot = 0;
       terms = 0;
       for (long long first = 0; first < size; first += kChunk) {
         __syncwarp();
         for (int d = lane; d < kChunk; d += 32) {
-          shared.query[d] = first + d < size ? to_float(query[first + d]) : 0;
+          shared.query[d] = 0;
+          if (first + d >= size) continue;
+          shared.query[d] = to_float(kAppends ? new_query[first + d] : query[first + d]);
         }
         for (int at = lane; at < count * kVectors; at += 32) {
           const int j = at / kVectors, d = at % kVectors * kVectorSize;
           if (first + d >= size) continue;
-          *reinterpret_cast<uint4*>(shared.keys + j * kPitch + at % kVectors * 16) =
+          unsigned char* const to = shared.keys + j * kPitch + at % kVectors * 16;
+          if (is_new(tile + j)) {
+            for (int n = 0; n < kVectorSize; ++n) {
+              reinterpret_cast<dtype_t*>(to)[n] = new_key[first + d + n];
+            }
+            continue;
+          }
+          *reinterpret_cast<uint4*>(to) =
               *reinterpret_cast<const uint4*>(k + shared.key_places[j] + first + d);
         }
         __syncwarp();
@@ -184,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
           shared.value_places[lane] = key_at(j, size_v, pitch_v);
         }
         double terms;
-        double s = unit_of_logits * product(count, terms);
+        double s = unit_of_logits * product(tile, count, terms);
         terms *= fabs(unit_of_logits);
         if constexpr (softcap == softcap_tanh) s = cap * tanh(s / cap);
         if constexpr (bias == bias_alibi) {
@@ -209,7 +259,9 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
             absolute[g][c] *= factor;
           }
           for (int n = 0; n < count; ++n) {
-            const Values values = *reinterpret_cast<const Values*>(v + shared.value_places[n] + d);
+            const Values values =
+                is_new(tile + n) ? *reinterpret_cast<const Values*>(new_value + d)
+                                 : *reinterpret_cast<const Values*>(v + shared.value_places[n] + d);
             for (int c = 0; c < kColumns; ++c) {
               const float value = shared.weights[n] * to_float(values.of[c]);
               if constexpr (kVanish) unweighted[g][c] += fabsf(to_float(values.of[c]));
@@ -245,5 +297,54 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps) attention_reference(
     lse_value[place] = static_cast<float>(nothing ? minus_infinity() : (most + log(sum)) / unit);
     lse_magnitude[place] =
         nothing ? 1.0f : static_cast<float>((1 + fabs(most) + exponents / sum) / unit);
+  }
+
+  if constexpr (kAppends) {
+    const auto pitch_of = [&](long long own_size) {
+      return layout == layout_bshd ? k_heads * own_size : own_size;
+    };
+    __shared__ long long shared_sequence;
+    for (long long place = blockIdx.x; place < entries * k_tokens; place += gridDim.x) {
+      const long long entry = place / k_tokens, entry_token = place % k_tokens;
+      __syncthreads();
+      if (threadIdx.x == 0) shared_sequence = -1;
+      __syncthreads();
+      for (long long s = threadIdx.x; s < sequences; s += blockDim.x) {
+        const long long last = kv_lengths[s] - 1ll;
+        if (last < 0) continue;
+        const bool here = cache == cache_paged
+                              ? page_table[s * columns + last / page_size] == entry &&
+                                    last % page_size == entry_token
+                              : s == entry && last == entry_token;
+        if (here) shared_sequence = s;
+      }
+      __syncthreads();
+      const long long s = shared_sequence;
+      for (long long e = threadIdx.x; e < k_heads * size; e += blockDim.x) {
+        const long long head = e / size, d = e % size;
+        const long long to =
+            place_of(entry, entry_token, head, k_tokens, k_heads, size, pitch_of(size)) + d;
+        if (s < 0) {
+          k_value[to] =
+              to_float(k[place_of(entry, entry_token, head, k_tokens, k_heads, size, pitch_k) + d]);
+          k_magnitude[to] = 0;
+        } else {
+          const NewHead key(k_new + place_of(s, 0, head, 1, k_heads, size, pitch_k_new), k_norm,
+                            cosine, sine, kv_lengths[s] - 1, size, eps);
+          key.rotated(d, k_value + to, k_magnitude + to);
+        }
+      }
+      for (long long e = threadIdx.x; e < k_heads * size_v; e += blockDim.x) {
+        const long long head = e / size_v, d = e % size_v;
+        const long long to =
+            place_of(entry, entry_token, head, k_tokens, k_heads, size_v, pitch_of(size_v)) + d;
+        v_value[to] =
+            s < 0
+                ? to_float(
+                      v[place_of(entry, entry_token, head, k_tokens, k_heads, size_v, pitch_v) + d])
+                : to_float(v_new[place_of(s, 0, head, 1, k_heads, size_v, pitch_v_new) + d]);
+        v_magnitude[to] = 0;
+      }
+    }
   }
 }

@@ -5,7 +5,7 @@
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr bool kNormalises = kernwright::config::norm == norm_rms;  // CUDA has a norm of its own
+using Head = HeadToRotate<kernwright::config::norm == norm_rms>;  // CUDA has a norm of its own
 
 // A new token: the number of its sequence, its place among all new tokens, and its position, which
 // is negative where the sequence has fewer keys than new tokens.
@@ -36,28 +36,6 @@ struct Batch {
     const bool is_new = position >= 0 && position < keys(sequence) && place >= first(sequence);
     return {sequence, place, is_new ? position : -1};
   }
-};
-
-// A head of q or k as it is rotated: normalised, or as it is.
-struct Head {
-  __device__ Head(const dtype_t* x, const dtype_t* weight, long long size, float eps)
-      : x(x), weight(weight) {
-    if constexpr (kNormalises) {
-      double squares = 0;
-      for (long long i = 0; i < size; ++i) {
-        const double element = to_float(x[i]);
-        squares += element * element;
-      }
-      factor = static_cast<float>(1 / sqrt(squares / static_cast<double>(size) + eps));
-    }
-  }
-  __device__ float operator[](long long i) const {
-    return kNormalises ? to_float(x[i]) * factor * to_float(weight[i]) : to_float(x[i]);
-  }
-
-  const dtype_t* x;
-  const dtype_t* weight;
-  float factor = 1;
 };
 
 // Blocks go through the tokens for q_out, and then through the places of the cache, each of which

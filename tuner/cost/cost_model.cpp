@@ -77,7 +77,8 @@ Demands even_shares(const Candidate& candidate, std::int64_t bytes) {
 std::int64_t written_bytes(const Candidate& candidate) {
   std::int64_t bytes = 0;
   for (const TensorShape& tensor : candidate.plan.tensors) {
-    if (tensor.role != TensorRole::in) bytes += tensor.elements() * byte_size(tensor.dtype);
+    if (tensor.role == TensorRole::in) continue;
+    bytes += tensor.written.value_or(tensor.elements()) * byte_size(tensor.dtype);
   }
   return bytes;
 }

@@ -248,8 +248,8 @@ class OperationReader {
   }
 
   void read_tensor(const JsonReader& json) {
-    json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "l2",
-                      "draw", "values", "exact", "infinite", "intermediate"});
+    json.expect_keys({"name", "role", "dtype", "extent", "pitches", "alignment", "when", "written",
+                      "l2", "draw", "values", "exact", "infinite", "intermediate"});
     Tensor tensor;
     tensor.name = json.required("name").value_name();
     expect_new(json, operation_.tensors, tensor.name);
@@ -280,6 +280,10 @@ class OperationReader {
     }
     if (const JsonReader when = json.optional("when"); when.present()) {
       tensor.when = when.expression(names_);
+    }
+    if (const JsonReader written = json.optional("written"); written.present()) {
+      tensor.written = written.expression(names_);
+      if (tensor.role != TensorRole::inout) written.fail("only of a tensor of role \"inout\"");
     }
     if (const JsonReader l2 = json.optional("l2"); l2.present()) {
       tensor.warm = read_enum<bool>(l2, {{"warm", true}});

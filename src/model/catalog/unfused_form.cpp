@@ -113,11 +113,14 @@ class Former {
     const auto wire = std::ranges::find_if(
         step.tensors, [&](const auto& entry) { return entry.first == shape.name; });
     if (wire == step.tensors.end()) return wrong("the step does not say what it is");
-    if (shape.role == TensorRole::inout) return wrong("it is changed in place");
     const std::vector<std::string>& names = wire->second;
     std::size_t place = kNone;
     for (std::size_t i = 0; i < names.size() && place == kNone; ++i) place = find(names[i]);
-    const bool writes = shape.role == TensorRole::out;
+    const bool in_place = shape.role == TensorRole::inout;
+    if (in_place && (place == kNone || form_.tensors[place].role != TensorRole::inout)) {
+      return wrong("it is changed in place, unlike the problem's own");
+    }
+    const bool writes = shape.role != TensorRole::in;
     if (place == kNone) {
       if (!writes) return wrong(concat("there is no ", detail::join(names), " yet"));
       if (find_named(operation_.tensors, names.front())) {

@@ -489,6 +489,12 @@ Result<std::vector<TensorShape>> Operation::tensor_shapes(const Problem& normali
     TensorShape shape;
     shape.name = tensor.name;
     shape.role = tensor.role;
+    if (tensor.written) {
+      const Result<std::int64_t> written = tensor.written->evaluate(values);
+      if (!written) return failed(written.error().message);
+      if (*written == 0) shape.role = TensorRole::in;
+      if (*written != 0) shape.written = *written;
+    }
     shape.dtype = tensor.dtype_variable.empty() ? tensor.fixed_dtype
                                                 : dtype(normalized, tensor.dtype_variable);
     shape.alignment = tensor.alignment;

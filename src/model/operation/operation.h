@@ -101,6 +101,9 @@ struct Tensor {
                                     ///< none if the tensor is contiguous
   std::int64_t alignment = 16;      ///< of the caller's pointer, in bytes
   std::optional<Expression> when;   ///< where it is 0, the problem does not have it
+  /// Elements of an inout tensor that a launch writes; none: all. Where it is 0, the tensor of the
+  /// problem is an input.
+  std::optional<Expression> written;
   bool warm = false;                ///< an input that l2=mixed finds in the L2
   std::optional<TensorDraw> draw;   ///< of an input; none: that of the operation
   std::optional<ValueRange<Expression>> values;  ///< of an integer input; none: any
@@ -155,6 +158,7 @@ struct InputKernels {
 struct TensorShape {
   std::string name;
   TensorRole role = TensorRole::in;
+  std::optional<std::int64_t> written;  ///< elements of an inout that a launch writes; none: all
   DType dtype = DType::fp32;
   std::vector<std::int64_t> extent;
   std::int64_t alignment = 16;

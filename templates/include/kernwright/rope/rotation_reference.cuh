@@ -5,6 +5,29 @@
 
 namespace kernwright::config {
 
+// A head of q or k as it is rotated: divided by its root mean square, or as it is.
+template <bool Normalises>
+struct HeadToRotate {
+  __device__ HeadToRotate(const dtype_t* x, const dtype_t* weight, long long size, float eps)
+      : x(x), weight(weight) {
+    if constexpr (Normalises) {
+      double squares = 0;
+      for (long long i = 0; i < size; ++i) {
+        const double element = to_float(x[i]);
+        squares += element * element;
+      }
+      factor = static_cast<float>(1 / sqrt(squares / static_cast<double>(size) + eps));
+    }
+  }
+  __device__ float operator[](long long i) const {
+    return Normalises ? to_float(x[i]) * factor * to_float(weight[i]) : to_float(x[i]);
+  }
+
+  const dtype_t* x;
+  const dtype_t* weight;
+  float factor = 1;
+};
+
 // Computes element `d` of a rotated head, and the sum of its absolute terms. `head` gives an
 // element for its number.
 template <typename Head>
