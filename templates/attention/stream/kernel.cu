@@ -16,6 +16,7 @@
 // With a work list a block takes a slot of it for one head of k and v: pieces of one sequence after
 // another, each as if it were the SPLIT keys of a block.
 
+#include "append.cuh"
 #include "layout.cuh"
 #include "results.cuh"
 #include "share.cuh"
@@ -47,21 +48,56 @@ using operand_t = weight_t;
 using Scores = float[kKeys / 2];
 using Sums = float[kColumns / 2];
 
+__device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const TensorMap& map_k,
+                                          const TensorMap& map_v, const Sequences& of,
+                                          const Sequence& sequence, int key, int kv_head,
+                                          Addresses at) {
+  if (threadIdx.x % 32 == 0) pipeline.producer_acquire(kStageBytes);
+  __syncwarp();
+  load_tokens<kBoxesD, kTile, kRowD>(at.k(pipeline.stage()), map_k, pipeline.full(), of, sequence,
+                                     key, kv_head);
+  load_tokens<kBoxesDv, kTile, kRowDv>(at.v(pipeline.stage()), map_v, pipeline.full(), of, sequence,
+                                       key, kv_head);
+}
+
+// Loads those tiles of a share that were not loaded ahead. `passed` tiles at least pass the ring:
+// the last of a share that has fewer are empty.
 __device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap& map_k,
                                         const TensorMap& map_v, const Sequences& of,
-                                        const Share& share, Addresses at) {
+                                        const Share& share, int loaded, int passed, Addresses at) {
   const int tiles = share.tiles();
 #pragma unroll 1
-  for (int i = 0; i < tiles; ++i) {
-    if (threadIdx.x % 32 == 0) pipeline.producer_acquire(kStageBytes);
-    __syncwarp();
-    const int key = share.begin + i * kTile;
-    load_tokens<kBoxesD, kTile, kRowD>(at.k(pipeline.stage()), map_k, pipeline.full(), of,
-                                       share.sequence, key, share.kv_head);
-    load_tokens<kBoxesDv, kTile, kRowDv>(at.v(pipeline.stage()), map_v, pipeline.full(), of,
-                                         share.sequence, key, share.kv_head);
+  for (int i = 0; i < (kReadsAhead ? max(tiles, passed) : tiles); ++i) {
+    if (!kReadsAhead || (i >= loaded && i < tiles)) {
+      load_tile(pipeline, map_k, map_v, of, share.sequence, share.begin + i * kTile, share.kv_head,
+                at);
+    } else if (i >= loaded && threadIdx.x % 32 == 0) {
+      mbarrier_arrive(pipeline.full());
+    }
     pipeline.advance();
   }
+}
+
+// Loads the first tiles of this block's share ahead of the kernel before this one, which changes no
+// key that they have but the new one. Returns how many. What kv_lengths says is at most out of date
+// here, so that it only tells which tiles are worth it: pages behind it are looked up too.
+__device__ __forceinline__ int produce_ahead(TilePipeline pipeline, const TensorMap& map_k,
+                                             const TensorMap& map_v, const Sequences& of,
+                                             int splits, int split_keys, int most, Addresses at) {
+  const int head = blockIdx.x / splits, begin = blockIdx.x % splits * split_keys;
+  const Sequence sequence(head / kv_heads, 1, of.kv_len, 0);
+  int likely;  // lanes may read different numbers
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];"
+               : "=r"(likely)
+               : "l"(of.kv_lengths + sequence.number));
+  likely = min(__shfl_sync(~0u, likely, 0), of.kv_len);
+  int tiles = 0;
+#pragma unroll 1
+  for (; tiles < most && begin + tiles * kTile < likely; ++tiles) {
+    load_tile(pipeline, map_k, map_v, of, sequence, begin + tiles * kTile, head % kv_heads, at);
+    pipeline.advance();
+  }
+  return tiles;
 }
 
 // The queries as operand a of mma.sync: of step s, rows lane / 4 and 8 on, elements 2 * (lane % 4)
@@ -136,19 +172,20 @@ __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int
 __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_TILES],
                                         SoftmaxTile (&softmax)[M_TILES],
                                         const unsigned (&q)[M_TILES][kStepsD][4],
-                                        const Share& share, const Logits& logits, Addresses at,
-                                        int warp) {
+                                        const Share& share, const Logits& logits,
+                                        const NewKey& new_key, int passed, Addresses at, int warp) {
   const int lane = threadIdx.x % 32;
   const Sequence& sequence = share.sequence;
   const int first_key = warp * kKeys;
   const int first_seen = sequence.first_key(0);
-  const int tiles = share.tiles();
+  const int tiles = kReadsAhead ? max(share.tiles(), passed) : share.tiles();
 #pragma unroll 1
   for (int i = 0; i < tiles; ++i) {
     const int key = share.begin + i * kTile + first_key;
     pipeline.consumer_wait();
     const unsigned keys = at.k(pipeline.stage()), values = at.v(pipeline.stage());
     if (key < share.end) {
+      if constexpr (kAppends) new_key.put(keys, values, first_key, key);
       Scores s[M_TILES];
 #pragma unroll
       for (int m = 0; m < M_TILES; ++m) {
@@ -251,14 +288,16 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
 // other shares. Logits and results do not have the scales of fp8 tensors yet.
 __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& map_k,
                                        const TensorMap& map_v, const Share& share,
-                                       const Operands& operands, const Sequences& of,
-                                       const Scales& scales, const Logits& unscaled,
-                                       Results results, const Workspace& workspace, Addresses at,
-                                       int warp) {
+                                       const Operands& operands, const NewTokens& new_tokens,
+                                       const Sequences& of, const Scales& scales,
+                                       const Logits& unscaled, Results results,
+                                       const Workspace& workspace, int loaded, int passed,
+                                       Addresses at, int warp) {
   if (warp == WARPS) {
-    produce(pipeline, map_k, map_v, of, share, at);
+    produce(pipeline, map_k, map_v, of, share, loaded, passed, at);
     return;
   }
+  NewKey new_key(new_tokens, share, warp);
   const int rows = kGroup * share.sequence.queries;
   Sums sums[M_TILES];
   Logits logits = unscaled;
@@ -272,14 +311,19 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
   {
     unsigned queries[M_TILES][kStepsD][4];
     load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
+    if constexpr (kAppends) {
+      renew_queries(queries, new_tokens, share.sequence.keys - 1);
+      new_key.append(new_tokens, of, share);
+    }
     Logits of_fitted = logits;
     if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
     for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
-    consume(pipeline, sums, softmax, queries, share, of_fitted, at, warp);
+    consume(pipeline, sums, softmax, queries, share, of_fitted, new_key, passed, at, warp);
   }
   // All stages have been read, and what was loaded has landed.
   named_barrier_sync(1, kConsumers);
+  if constexpr (CLUSTER > 1) cluster_arrive();
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
@@ -309,7 +353,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
       }
     }
     // Queries of one position see the same keys.
-    if (mask != mask_none && share.sequence.queries > 1) {
+    if (mask != mask_none && !kAppends && share.sequence.queries > 1) {
       __syncwarp();
       add_plain_rows(sums[m], softmax[m], m, operands, of, share, logits, at, warp);
     }
@@ -322,9 +366,12 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    attention_stream(const dtype_t* __restrict__ q, const kv_t* __restrict__ k,
-                     const kv_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
-                     const __grid_constant__ TensorMap map_v, const int* __restrict__ q_offsets,
+    attention_stream(const dtype_t* __restrict__ q, cache_t* __restrict__ k,
+                     cache_t* __restrict__ v, const __grid_constant__ TensorMap map_k,
+                     const __grid_constant__ TensorMap map_v, const dtype_t* __restrict__ k_new,
+                     const dtype_t* __restrict__ v_new, const dtype_t* __restrict__ q_norm,
+                     const dtype_t* __restrict__ k_norm, const float* __restrict__ cosine,
+                     const float* __restrict__ sine, const int* __restrict__ q_offsets,
                      const int* __restrict__ kv_offsets, const int* __restrict__ kv_lengths,
                      const int* __restrict__ page_table, const float* __restrict__ sinks,
                      const float* __restrict__ slopes, const float* __restrict__ q_descale,
@@ -332,9 +379,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                      const ScheduleEntry* __restrict__ work, out_t* __restrict__ o,
                      float* __restrict__ lse_out, int* counters, float4* lines, int batch,
                      int q_len, int kv_len, int q_tokens, int kv_tokens, int pages,
-                     int table_columns, int ldq, int ldk, int ldv, int ldo, int splits,
-                     int split_keys, float scale, float cap, float q_scale, float k_scale,
-                     float v_scale) {
+                     int table_columns, int ldq, int ldk, int ldv, int ldo, int ldk_new,
+                     int ldv_new, int splits, int split_keys, int early, float scale, float cap,
+                     float q_scale, float k_scale, float v_scale, float eps) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -344,22 +391,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     tma_prefetch(map_k);
     tma_prefetch(map_v);
     TilePipeline(at.barriers()).init(WARPS);
+    if constexpr (CLUSTER > 1) mbarrier_init(at.landed(), 1);
     mbarrier_init_fence();
   }
   __syncthreads();
   release_next_kernel();
+  TilePipeline pipeline(at.barriers());
+  // Tiles that may be loaded ahead, and that are.
+  const int passed = kReadsAhead && early ? min(STAGES, ceil_div(split_keys, kTile)) : 0;
+  int loaded = 0;
+  if constexpr (kReadsAhead) {
+    if (warp == WARPS && passed > 0) {
+      loaded = produce_ahead(pipeline, map_k, map_v, of, splits, split_keys, passed, at);
+    }
+  }
   await_previous_kernel();
   const Operands operands{q, k, v, ldq, ldk, ldv};
+  const NewTokens new_tokens{k,    v,   k_new, v_new,   q_norm,  k_norm, cosine,
+                             sine, ldk, ldv,   ldk_new, ldv_new, eps};
   const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
   const Logits logits{scale, cap, slopes};
   const Results results{o, lse_out, sinks, q_tokens, ldo, 1};
   const Workspace workspace{counters, lines};
-  TilePipeline pipeline(at.barriers());
   if constexpr (schedule == schedule_none) {
     const Share share(of, splits, split_keys);
-    if (share.split / CLUSTER * CLUSTER >= share.splits) return;  // all of the cluster
-    attend(pipeline, map_k, map_v, share, operands, of, scales, logits, results, workspace, at,
-           warp);
+    if (share.split / CLUSTER * CLUSTER >= share.splits) {  // all of the cluster
+      for (; loaded > 0; --loaded) {
+        pipeline.consumer_wait();  // what lands may not land in another block's memory
+        pipeline.advance();
+      }
+      return;
+    }
+    attend(pipeline, map_k, map_v, share, operands, new_tokens, of, scales, logits, results,
+           workspace, loaded, passed, at, warp);
   } else {
     const int slot = blockIdx.x / kv_heads, kv_head = blockIdx.x % kv_heads;
     const ScheduleEntry entry = work[slot];
@@ -368,8 +432,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int number = entry.first; number <= entry.last; ++number) {
       const Share share(of, entry, slot, number, kv_head);
       if (share.sequence.queries == 0) continue;
-      attend(pipeline, map_k, map_v, share, operands, of, scales, logits, results, workspace, at,
-             warp);
+      attend(pipeline, map_k, map_v, share, operands, new_tokens, of, scales, logits, results,
+             workspace, 0, 0, at, warp);
       // The next keys go where sums were.
       tma_store_fence();
       __syncthreads();

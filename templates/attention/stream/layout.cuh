@@ -42,13 +42,21 @@ struct Addresses {
   __device__ unsigned part(int warp, int row) const {
     return barriers() + TilePipeline::kBytes + (warp * kRows + row) * sizeof(SoftmaxPart);
   }
-  // What is known of the block's row, whose sums lie where those of warp 0 do.
-  __device__ unsigned block_part(int row) const { return part(WARPS, row); }
   // Whether this block is the last of its head.
-  __device__ unsigned last() const { return part(WARPS + 1, 0); }
+  __device__ unsigned last() const { return part(WARPS, 0); }
+  // Completes when the sums of the cluster's other blocks have landed.
+  __device__ unsigned landed() const { return last() + 8; }
   // Sums of a warp's row, where the ring was.
   __device__ unsigned sums(int warp, int row) const {
     return base + (warp * kRows + row) * kColumns * 4;
+  }
+  // What block `block` of the cluster has of group `i` of those that this block adds up, `groups`
+  // in all: the sums of 4 columns, and what is known of their row.
+  __device__ unsigned landing(int block, int i, int groups) const {
+    return sums(WARPS, 0) + (block * groups + i) * 16;
+  }
+  __device__ unsigned landing_part(int block, int i, int groups) const {
+    return landing(CLUSTER, 0, groups) + (block * groups + i) * sizeof(SoftmaxPart);
   }
   // 16 bytes that this thread copies of the workspace, where the ring and the sums were.
   __device__ unsigned copy(int i) const { return base + (i * kConsumers + threadIdx.x) * 16; }

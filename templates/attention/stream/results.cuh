@@ -10,6 +10,7 @@
 #include <kernwright/math/types.cuh>
 #include <kernwright/ptx/cluster.cuh>
 #include <kernwright/ptx/cp_async.cuh>
+#include <kernwright/ptx/mbarrier.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/ptx/warp_roles.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
@@ -120,7 +121,9 @@ __device__ __forceinline__ void each_group(int begin, int end, const Body& body)
 }
 
 // Run by all consumers: adds up the sums of the block's warps, which lie in shared memory, and
-// those of other blocks. Each block of a cluster does so for some of the groups of columns.
+// those of other blocks. Each block of a cluster does so for some of the groups of columns, which
+// the others send to it. All threads have arrived at the cluster's barrier since their block read
+// the ring for the last time.
 __device__ __forceinline__ void add_up(const Share& share, int rows, const Results& results,
                                        const Workspace& workspace, Addresses at) {
   const bool alone = share.splits <= CLUSTER;  // the cluster has all keys that are seen
@@ -138,6 +141,13 @@ __device__ __forceinline__ void add_up(const Share& share, int rows, const Resul
       if (is_first) line[kGroups + rank] = {whole.largest, whole.sum, 0, 0};
     }
   };
+  if constexpr (CLUSTER > 1) {
+    if (threadIdx.x == 0) {
+      mbarrier_arrive_expect(at.landed(),
+                             CLUSTER * max(0, end - begin) * (16 + sizeof(SoftmaxPart)));
+    }
+    cluster_wait();  // where sums land, no block reads its ring any more
+  }
   each_group(0, groups, [&](int row, int group) {
     Whole whole;
     whole.add(WARPS, [&](int warp, SoftmaxPart& part, float4& values) {
@@ -148,34 +158,30 @@ __device__ __forceinline__ void add_up(const Share& share, int rows, const Resul
     if constexpr (CLUSTER == 1) {
       hand_on(row, group, whole);
     } else {
-      store_quad(at.sums(0, row) + group * 16, whole.values);
-      if (group == 0) {
-        store_shared_pair(at.block_part(row), __float_as_uint(whole.largest),
-                          __float_as_uint(whole.sum));
-      }
+      const int place = row * kGroups + group, to = place / of_block, i = place % of_block;
+      const unsigned landed = cluster_address(at.landed(), to);
+      cluster_store(cluster_address(at.landing(rank, i, of_block), to), whole.values, landed);
+      cluster_store(cluster_address(at.landing_part(rank, i, of_block), to),
+                    float2{whole.largest, whole.sum}, landed);
     }
   });
   if constexpr (CLUSTER > 1) {
-    cluster_arrive();
-    cluster_wait();
+    mbarrier_wait(at.landed(), 0);
     each_group(begin, end, [&](int row, int group) {
+      const int i = row * kGroups + group - begin;
       Whole whole;
       whole.add(CLUSTER, [&](int block, SoftmaxPart& part, float4& values) {
-        const float2 pair = cluster_load_pair(cluster_address(at.block_part(row), block));
+        const float2 pair = load_shared_pair<float>(at.landing_part(block, i, of_block));
         part = {pair.x, pair.y};
-        values = cluster_load_quad(cluster_address(at.sums(0, row) + group * 16, block));
+        values = load_quad(at.landing(block, i, of_block));
       });
       hand_on(row, group, whole);
     });
-    cluster_arrive();
   }
-  const int clusters = (share.splits + CLUSTER - 1) / CLUSTER;
-  if (!alone) {
-    named_barrier_sync(1, kConsumers);
-    if (threadIdx.x == 0) store_number(at.last(), workspace.is_last(share.head(), rank, clusters));
-  }
-  if constexpr (CLUSTER > 1) cluster_wait();  // no other block reads this one's memory any more
   if (alone) return;
+  const int clusters = (share.splits + CLUSTER - 1) / CLUSTER;
+  named_barrier_sync(1, kConsumers);
+  if (threadIdx.x == 0) store_number(at.last(), workspace.is_last(share.head(), rank, clusters));
   named_barrier_sync(1, kConsumers);
   if (!load_number(at.last())) return;
   each_group(begin, end, [&](int row, int group) {

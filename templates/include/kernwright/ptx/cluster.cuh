@@ -36,13 +36,21 @@ __device__ __forceinline__ void cluster_put(unsigned address, float2 x) {
                : "memory");
 }
 
-// Stores 16 bytes, or a word, to a mapped address. They are counted as landed on the mapped
+// Stores 16 or 8 bytes, or a word, to a mapped address. They are counted as landed on the mapped
 // mbarrier of the same block, which must have announced them, and are visible after a wait for it.
 __device__ __forceinline__ void cluster_store(unsigned address, const float4& x, unsigned barrier) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32"
       " [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
       "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void cluster_store(unsigned address, const float2& x, unsigned barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::
+          "r"(address),
+      "f"(x.x), "f"(x.y), "r"(barrier)
       : "memory");
 }
 

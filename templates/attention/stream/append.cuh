@@ -1,0 +1,264 @@
+#pragma once
+// The new token of a sequence: its queries and its key are normalised and rotated in registers, and
+// its key and value go to the cache and to the tile that has their place (flag append).
+
+#include "layout.cuh"
+#include "share.cuh"
+#include <kernwright/attention/sequences.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/math/types.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/tile/softmax_tile.cuh>
+
+namespace {
+
+constexpr bool kAppends = append != append_none;
+constexpr bool kNormalises = append == append_norm_rope;
+constexpr bool kAcross = pairs == pairs_halves;  // the elements of a pair lie half a head apart
+constexpr int kHalf = head_dim / 2;
+// Whether tiles may be loaded ahead of the kernel before this one. Where a window begins depends on
+// a length.
+constexpr bool kReadsAhead = kAppends && mask != mask_window;
+
+// Keys and values as they lie in global memory.
+template <bool Changed>
+struct CacheElement {
+  using Type = const kv_t;
+};
+template <>
+struct CacheElement<true> {
+  using Type = kv_t;
+};
+using cache_t = CacheElement<kAppends>::Type;
+
+// What a launch is given of new tokens.
+struct NewTokens {
+  cache_t *k, *v;
+  const dtype_t *k_new, *v_new, *q_norm, *k_norm;
+  const float *cosine, *sine;
+  int ldk, ldv, ldk_new, ldv_new;
+  float eps;
+
+  // The factor of a head whose elements have this sum of squares.
+  __device__ __forceinline__ float factor(float squares) const {
+    return rsqrtf(squares * (1.0f / head_dim) + eps);
+  }
+};
+
+__device__ __forceinline__ unsigned load_word(const dtype_t* from) {
+  return __ldg(reinterpret_cast<const unsigned*>(from));
+}
+
+// Two neighbours of a head, which may be one pair, or one of two pairs each.
+struct Neighbours {
+  float2 x;
+
+  __device__ __forceinline__ Neighbours(float2 x) : x(x) {}
+  __device__ __forceinline__ float squares() const { return x.x * x.x + x.y * x.y; }
+  __device__ __forceinline__ void normalise(float factor, unsigned weights) {
+    const float2 weight = unpack_pair<dtype_t>(weights);
+    x = {x.x * factor * weight.x, x.y * factor * weight.y};
+  }
+  __device__ __forceinline__ void turn(float cosine, float sine) {
+    x = {x.x * cosine - x.y * sine, x.y * cosine + x.x * sine};
+  }
+  __device__ __forceinline__ unsigned packed() const { return pack_pair<dtype_t>(x.x, x.y); }
+};
+
+// The cosines or sines of two such, `first` in the first and `second` in the second half of a head.
+struct Angles {
+  float2 of;
+
+  // `element` is that of the first.
+  __device__ __forceinline__ void load_from(const float* table, int element) {
+    if constexpr (kAcross) {
+      of = __ldg(reinterpret_cast<const float2*>(table + element));
+    } else {
+      of = {__ldg(table + element / 2), __ldg(table + kHalf / 2 + element / 2)};
+    }
+  }
+};
+
+__device__ __forceinline__ void rotate(Neighbours& first, Neighbours& second, const Angles& cosine,
+                                       const Angles& sine) {
+  if constexpr (kAcross) {
+    const float2 x = first.x, y = second.x;
+    first.x = {x.x * cosine.of.x - y.x * sine.of.x, x.y * cosine.of.y - y.y * sine.of.y};
+    second.x = {y.x * cosine.of.x + x.x * sine.of.x, y.y * cosine.of.y + x.y * sine.of.y};
+  } else {
+    first.turn(cosine.of.x, sine.of.x);
+    second.turn(cosine.of.y, sine.of.y);
+  }
+}
+
+// Normalises and rotates the queries of the token at `position`, which lie as operand a of
+// mma.sync: a lane has two neighbours of every 8 elements of a row, and those half a head behind
+// them. Four lanes share a row.
+__device__ __forceinline__ void renew_queries(unsigned (&a)[M_TILES][kStepsD][4],
+                                              const NewTokens& tokens, int position) {
+  static_assert(!kAppends || head_dim % 16 == 0);
+  constexpr int kUnits = kHalf < 8 ? 1 : kHalf / 8;
+  const int lane_element = threadIdx.x % 4 * 2;
+  const long long row_of_table = static_cast<long long>(max(0, position)) * kHalf;
+  Angles cosines[kUnits], sines[kUnits];
+  unsigned weights[2 * kUnits];
+#pragma unroll
+  for (int unit = 0; unit < kUnits; ++unit) {
+    const int element = unit * 8 + lane_element;
+    cosines[unit].load_from(tokens.cosine + row_of_table, element);
+    sines[unit].load_from(tokens.sine + row_of_table, element);
+  }
+  if constexpr (kNormalises) {
+#pragma unroll
+    for (int unit = 0; unit < 2 * kUnits; ++unit) {
+      weights[unit] = load_word(tokens.q_norm + unit * 8 + lane_element);
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (m * 16 + half * 8 >= kGroup) continue;
+      const auto word = [&](int unit) -> unsigned& { return a[m][unit / 2][unit % 2 * 2 + half]; };
+      float factor = 1;
+      if constexpr (kNormalises) {
+        float squares = 0;
+#pragma unroll
+        for (int unit = 0; unit < 2 * kUnits; ++unit) {
+          squares += Neighbours(unpack_pair<dtype_t>(word(unit))).squares();
+        }
+        factor = tokens.factor(row_sum(squares));
+      }
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit) {
+        unsigned &one = word(unit), &other = word(unit + kUnits);
+        Neighbours first(unpack_pair<dtype_t>(one)), second(unpack_pair<dtype_t>(other));
+        if constexpr (kNormalises) {
+          first.normalise(factor, weights[unit]);
+          second.normalise(factor, weights[unit + kUnits]);
+        }
+        rotate(first, second, cosines[unit], sines[unit]);
+        one = first.packed();
+        other = second.packed();
+      }
+    }
+  }
+}
+
+// The key and the value of the new token of a sequence, which a warp has between its lanes.
+class NewKey {
+ public:
+  // Issues all loads. The warp has its place among the keys of `share` or not.
+  __device__ __forceinline__ NewKey(const NewTokens& tokens, const Share& share, int warp)
+      : position_(share.sequence.keys - 1) {
+    if constexpr (!kAppends) return;
+    has_ = position_ >= share.begin && position_ < share.end &&
+           (position_ - share.begin) % kTile / kKeys == warp;
+    if (!has_) return;
+    const long long row_of_table = static_cast<long long>(position_) * kHalf;
+    const int sequence = share.sequence.number;
+    const dtype_t* const key =
+        tokens.k_new + place_of(sequence, 0, share.kv_head, 1, kv_heads, tokens.ldk_new, head_dim);
+    const dtype_t* const value = tokens.v_new + place_of(sequence, 0, share.kv_head, 1, kv_heads,
+                                                         tokens.ldv_new, head_dim_v);
+    each_key_unit([&](int i, int element) {
+      key_[i][0] = load_word(key + element);
+      key_[i][1] = load_word(key + element + kHalf);
+      if constexpr (kNormalises) {
+        weights_[i][0] = load_word(tokens.k_norm + element);
+        weights_[i][1] = load_word(tokens.k_norm + element + kHalf);
+      }
+      cosines_[i].load_from(tokens.cosine + row_of_table, element);
+      sines_[i].load_from(tokens.sine + row_of_table, element);
+    });
+    each_value_unit([&](int i, int element) {
+      value_[i] = __ldg(reinterpret_cast<const uint2*>(value + element));
+    });
+  }
+
+  // Makes the key, and writes both to the cache.
+  __device__ __forceinline__ void append(const NewTokens& tokens, const Sequences& of,
+                                         const Share& share) {
+    if (!has_) return;
+    float factor = 1;
+    if constexpr (kNormalises) {
+      float squares = 0;
+      each_key_unit([&](int i, int) {
+        squares += Neighbours(unpack_pair<dtype_t>(key_[i][0])).squares() +
+                   Neighbours(unpack_pair<dtype_t>(key_[i][1])).squares();
+      });
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
+        squares += __shfl_xor_sync(~0u, squares, distance);
+      }
+      factor = tokens.factor(squares);
+    }
+    kv_t* const key = const_cast<kv_t*>(
+        tokens.k + key_place(share.sequence, position_, share.kv_head, of, tokens.ldk, head_dim));
+    kv_t* const value = const_cast<kv_t*>(
+        tokens.v + key_place(share.sequence, position_, share.kv_head, of, tokens.ldv, head_dim_v));
+    each_key_unit([&](int i, int element) {
+      Neighbours first(unpack_pair<dtype_t>(key_[i][0])), second(unpack_pair<dtype_t>(key_[i][1]));
+      if constexpr (kNormalises) {
+        first.normalise(factor, weights_[i][0]);
+        second.normalise(factor, weights_[i][1]);
+      }
+      rotate(first, second, cosines_[i], sines_[i]);
+      key_[i][0] = first.packed();
+      key_[i][1] = second.packed();
+      *reinterpret_cast<unsigned*>(key + element) = key_[i][0];
+      *reinterpret_cast<unsigned*>(key + element + kHalf) = key_[i][1];
+    });
+    each_value_unit(
+        [&](int i, int element) { *reinterpret_cast<uint2*>(value + element) = value_[i]; });
+  }
+
+  // Puts both in place of what the ring loaded, if the warp's 16 keys from `key` on have their
+  // place. `keys` and `values` are the tile's addresses.
+  __device__ __forceinline__ void put(unsigned keys, unsigned values, int first_key,
+                                      int key) const {
+    if (!has_ || position_ < key || position_ >= key + kKeys) return;
+    const int row = first_key + position_ - key;
+    each_key_unit([&](int i, int element) {
+      store_number(place<kRowD>(keys, row, element), static_cast<int>(key_[i][0]));
+      store_number(place<kRowD>(keys, row, element + kHalf), static_cast<int>(key_[i][1]));
+    });
+    each_value_unit([&](int i, int element) {
+      store_shared_pair(place<kRowDv>(values, row, element), value_[i].x, value_[i].y);
+    });
+    __syncwarp();
+  }
+
+ private:
+  static constexpr int kKeyUnits = (kHalf / 2 + 31) / 32;  // of two neighbours in each half
+  static constexpr int kValueUnits = (head_dim_v / 4 + 31) / 32;
+
+  template <typename Body>
+  static __device__ __forceinline__ void each_key_unit(const Body& body) {
+#pragma unroll
+    for (int i = 0; i < kKeyUnits; ++i) {
+      const int element = (threadIdx.x % 32 + 32 * i) * 2;
+      if (kHalf % 64 == 0 || element < kHalf) body(i, element);
+    }
+  }
+  template <typename Body>
+  static __device__ __forceinline__ void each_value_unit(const Body& body) {
+#pragma unroll
+    for (int i = 0; i < kValueUnits; ++i) {
+      const int element = (threadIdx.x % 32 + 32 * i) * 4;
+      if (head_dim_v % 128 == 0 || element < head_dim_v) body(i, element);
+    }
+  }
+  template <int RowBytes>
+  static __device__ __forceinline__ unsigned place(unsigned tile, int row, int element) {
+    return group_address<RowBytes>(tile, row, element / 8) + element % 8 * 2;
+  }
+
+  int position_;
+  bool has_;
+  unsigned key_[kKeyUnits][2], weights_[kKeyUnits][2];
+  Angles cosines_[kKeyUnits], sines_[kKeyUnits];
+  uint2 value_[kValueUnits];
+};
+
+}  // namespace
