@@ -79,8 +79,10 @@ class AttentionInstantiationsToolkitTest : public ToolkitWorld {
   /// The `most` candidates with the most pairs of values, the best first.
   std::vector<Candidate> chosen(const KernelTemplate& made, std::size_t most) const {
     std::vector<BoundProblem> problems;
-    for (const std::string& text : all_attention_problems()) {
-      problems.push_back(*catalog_->bind(Problem::parse(text).value()));
+    for (const auto& texts : {all_attention_problems(), attention_append_problems()}) {
+      for (const std::string& text : texts) {
+        problems.push_back(*catalog_->bind(Problem::parse(text).value()));
+      }
     }
     std::vector<Row> rows;
     std::vector<std::pair<const BoundProblem*, std::int64_t>> places;

@@ -237,7 +237,61 @@ inline std::vector<std::string> attention_fp8_problems() {
        16});
 }
 
-/// Both.
+/// Those with a new token of each sequence, which only Hopper has a kernel for.
+inline std::vector<std::string> attention_append_problems() {
+  constexpr std::array<int, 7> head_dims{16, 64, 80, 96, 128, 192, 256};
+  constexpr std::array<int, 6> kv_lengths{1, 17, 129, 544, 1001, 2099};
+  constexpr std::array<int, 6> pages{0, 8, 16, 32, 64, 128};  // 0: contiguous
+  constexpr std::array<int, 6> groups{1, 2, 4, 7, 8, 16};
+  constexpr std::array<const char*, 3> masks{"none", "causal", "window window=65"};
+  enum Column {
+    kHeadDim,
+    kKeys,
+    kPage,
+    kGroup,
+    kAppend,
+    kValues,
+    kMask,
+    kBatch,
+    kTotals,
+    kPitches,
+    kLayout,
+    kDtype,
+    kSink,
+    kInvariant
+  };
+  std::vector<std::string> problems;
+  for (const std::vector<int>& row : pairwise_rows({7, 6, 6, 6, 4, 3, 3, 3, 2, 2, 2, 2, 2, 2})) {
+    const auto index = [&](Column column) { return static_cast<std::size_t>(row[column]); };
+    const int head_dim = head_dims[index(kHeadDim)];
+    const int head_dim_v = row[kValues] == 0 ? head_dim : row[kValues] == 1 ? 64 : head_dim + 8;
+    const int kv_heads = 1 + row[kLayout];
+    const int heads = kv_heads * groups[index(kGroup)];
+    const int batch = 1 + 2 * row[kBatch];
+    const int kv_len = kv_lengths[index(kKeys)];
+    const int total = row[kTotals] == 0 ? kv_len * batch : (kv_len * (batch + 1) + 1) / 2;
+    const int page = pages[index(kPage)];
+    const bool heads_inside = row[kLayout] == 0;
+    std::string text = concat("attention batch=", batch, " heads=", heads, " kv_heads=", kv_heads,
+                              " q_len=1 kv_len=", kv_len, " head_dim=", head_dim,
+                              " head_dim_v=", std::min(head_dim_v, 256), " kv_total=", total);
+    if (page > 0) text += concat(" cache=paged page=", page);
+    if (row[kPitches] == 1) {  // q, k and v of one product
+      const int all = (heads + 2 * kv_heads) * (head_dim + head_dim_v);
+      text += concat(" ldq=", all, " ldk_new=", all, " ldv_new=", all);
+    }
+    text += concat(
+        " dtype=", row[kDtype] == 0 ? "bf16" : "fp16", " layout=", heads_inside ? "bshd" : "bhsd",
+        " lengths=kv mask=", masks[index(kMask)], " sink=", row[kSink] == 0 ? "none" : "head",
+        " invariant=", row[kInvariant] == 0 ? "none" : "batch",
+        " append=", row[kAppend] % 2 == 0 ? "rope" : "norm_rope",
+        " pairs=", row[kAppend] < 2 ? "halves" : "neighbours");
+    problems.push_back(std::move(text));
+  }
+  return problems;
+}
+
+/// All of 16 bits and of fp8, without new tokens.
 inline std::vector<std::string> all_attention_problems() {
   std::vector<std::string> all = attention_problems();
   for (std::string& text : attention_fp8_problems()) all.push_back(std::move(text));

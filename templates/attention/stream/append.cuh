@@ -7,6 +7,7 @@
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
+#include <kernwright/math/vector.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
 #include <kernwright/tile/softmax_tile.cuh>
 
@@ -145,6 +146,13 @@ __device__ __forceinline__ void renew_queries(unsigned (&a)[M_TILES][kStepsD][4]
   }
 }
 
+// Brings the weights of heads to the L2.
+__device__ __forceinline__ void prefetch_weights(const dtype_t* q_norm, const dtype_t* k_norm) {
+  constexpr int kOfLine = 128 / sizeof(dtype_t);
+  const int element = threadIdx.x / 2 * kOfLine;
+  if (element < head_dim) prefetch_line((threadIdx.x % 2 == 0 ? q_norm : k_norm) + element);
+}
+
 // The key and the value of the new token of a sequence, which a warp has between its lanes.
 class NewKey {
  public:
@@ -176,9 +184,9 @@ class NewKey {
     });
   }
 
-  // Makes the key, and writes both to the cache.
+  // Makes the key, and writes both to the cache and where put() finds them.
   __device__ __forceinline__ void append(const NewTokens& tokens, const Sequences& of,
-                                         const Share& share) {
+                                         const Share& share, Addresses at) const {
     if (!has_) return;
     float factor = 1;
     if constexpr (kNormalises) {
@@ -204,27 +212,31 @@ class NewKey {
         second.normalise(factor, weights_[i][1]);
       }
       rotate(first, second, cosines_[i], sines_[i]);
-      key_[i][0] = first.packed();
-      key_[i][1] = second.packed();
-      *reinterpret_cast<unsigned*>(key + element) = key_[i][0];
-      *reinterpret_cast<unsigned*>(key + element + kHalf) = key_[i][1];
-    });
-    each_value_unit(
-        [&](int i, int element) { *reinterpret_cast<uint2*>(value + element) = value_[i]; });
-  }
-
-  // Puts both in place of what the ring loaded, if the warp's 16 keys from `key` on have their
-  // place. `keys` and `values` are the tile's addresses.
-  __device__ __forceinline__ void put(unsigned keys, unsigned values, int first_key,
-                                      int key) const {
-    if (!has_ || position_ < key || position_ >= key + kKeys) return;
-    const int row = first_key + position_ - key;
-    each_key_unit([&](int i, int element) {
-      store_number(place<kRowD>(keys, row, element), static_cast<int>(key_[i][0]));
-      store_number(place<kRowD>(keys, row, element + kHalf), static_cast<int>(key_[i][1]));
+      const unsigned words[2] = {first.packed(), second.packed()};
+      store_shared_pair(at.new_key(element), words[0], words[1]);
+      *reinterpret_cast<unsigned*>(key + element) = words[0];
+      *reinterpret_cast<unsigned*>(key + element + kHalf) = words[1];
     });
     each_value_unit([&](int i, int element) {
-      store_shared_pair(place<kRowDv>(values, row, element), value_[i].x, value_[i].y);
+      store_shared_pair(at.new_value(element), value_[i].x, value_[i].y);
+      *reinterpret_cast<uint2*>(value + element) = value_[i];
+    });
+  }
+
+  // Puts both in place of what the ring loaded, if `row` is one of the warp's 16 keys of the tile
+  // at `keys` and `values`, by the warp that has appended them: a lane reads what it has written.
+  static __device__ __forceinline__ void put(unsigned keys, unsigned values, int row, int first_key,
+                                             Addresses at) {
+    if (row < first_key || row >= first_key + kKeys) return;
+    each_key_unit([&](int, int element) {
+      const float2 words = load_shared_pair<float>(at.new_key(element));
+      store_number(place<kRowD>(keys, row, element), __float_as_int(words.x));
+      store_number(place<kRowD>(keys, row, element + kHalf), __float_as_int(words.y));
+    });
+    each_value_unit([&](int, int element) {
+      const float2 words = load_shared_pair<float>(at.new_value(element));
+      store_shared_pair(place<kRowDv>(values, row, element), __float_as_uint(words.x),
+                        __float_as_uint(words.y));
     });
     __syncwarp();
   }

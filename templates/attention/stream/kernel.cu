@@ -172,8 +172,8 @@ __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int
 __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_TILES],
                                         SoftmaxTile (&softmax)[M_TILES],
                                         const unsigned (&q)[M_TILES][kStepsD][4],
-                                        const Share& share, const Logits& logits,
-                                        const NewKey& new_key, int passed, Addresses at, int warp) {
+                                        const Share& share, const Logits& logits, int passed,
+                                        Addresses at, int warp) {
   const int lane = threadIdx.x % 32;
   const Sequence& sequence = share.sequence;
   const int first_key = warp * kKeys;
@@ -185,7 +185,9 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
     pipeline.consumer_wait();
     const unsigned keys = at.k(pipeline.stage()), values = at.v(pipeline.stage());
     if (key < share.end) {
-      if constexpr (kAppends) new_key.put(keys, values, first_key, key);
+      if constexpr (kAppends) {
+        NewKey::put(keys, values, sequence.keys - 1 - (key - first_key), first_key, at);
+      }
       Scores s[M_TILES];
 #pragma unroll
       for (int m = 0; m < M_TILES; ++m) {
@@ -297,7 +299,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
     produce(pipeline, map_k, map_v, of, share, loaded, passed, at);
     return;
   }
-  NewKey new_key(new_tokens, share, warp);
+  const NewKey new_key(new_tokens, share, warp);
   const int rows = kGroup * share.sequence.queries;
   Sums sums[M_TILES];
   Logits logits = unscaled;
@@ -313,13 +315,13 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
     load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
     if constexpr (kAppends) {
       renew_queries(queries, new_tokens, share.sequence.keys - 1);
-      new_key.append(new_tokens, of, share);
+      new_key.append(new_tokens, of, share, at);
     }
     Logits of_fitted = logits;
     if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
     for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
-    consume(pipeline, sums, softmax, queries, share, of_fitted, new_key, passed, at, warp);
+    consume(pipeline, sums, softmax, queries, share, of_fitted, passed, at, warp);
   }
   // All stages have been read, and what was loaded has landed.
   named_barrier_sync(1, kConsumers);
@@ -394,6 +396,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if constexpr (CLUSTER > 1) mbarrier_init(at.landed(), 1);
     mbarrier_init_fence();
   }
+  // Weights are not in the L2 yet, and the kernel before this one does not change them.
+  if constexpr (kNormalises) prefetch_weights(q_norm, k_norm);
   __syncthreads();
   release_next_kernel();
   TilePipeline pipeline(at.barriers());

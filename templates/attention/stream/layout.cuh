@@ -46,6 +46,10 @@ struct Addresses {
   __device__ unsigned last() const { return part(WARPS, 0); }
   // Completes when the sums of the cluster's other blocks have landed.
   __device__ unsigned landed() const { return last() + 8; }
+  // Of the new token two elements of its key, with the two that lie half a head behind them, and
+  // four of its value.
+  __device__ unsigned new_key(int element) const { return landed() + 8 + element * 4; }
+  __device__ unsigned new_value(int element) const { return new_key(head_dim / 2) + element * 2; }
   // Sums of a warp's row, where the ring was.
   __device__ unsigned sums(int warp, int row) const {
     return base + (warp * kRows + row) * kColumns * 4;

@@ -251,27 +251,112 @@ TEST_F(AttentionContractTest, ItsUnfusedFormWritesTheScores) {
   }
 }
 
+/// One new token of each of two sequences.
+constexpr std::string_view kDecode = "q_len=1 kv_len=40 lengths=kv";
+
+TEST_F(AttentionContractTest, ANewTokenChangesTheCache) {
+  const auto by_name = [&](std::string_view more) {
+    const auto problem = named(more, kDecode);
+    EXPECT_TRUE(problem) << problem.error().message;
+    std::map<std::string, TensorShape> all;
+    for (const TensorShape& shape : problem->shapes()) all.emplace(shape.name, shape);
+    return all;
+  };
+  const auto without = by_name("");
+  EXPECT_EQ(without.at("k").role, TensorRole::in);
+  EXPECT_EQ(without.at("v").role, TensorRole::in);
+  EXPECT_EQ(without.count("k_new") + without.count("cosine"), 0U);
+
+  // q, k and v of one product: rows of (4 + 2 * 2) * 16 elements.
+  const auto rope = by_name("append=rope head_dim_v=8 ldq=128 ldk_new=128 ldv_new=128");
+  EXPECT_EQ(rope.at("k").role, TensorRole::inout);
+  EXPECT_EQ(rope.at("k").written, 2 * 2 * 16);
+  EXPECT_EQ(rope.at("v").role, TensorRole::inout);
+  EXPECT_EQ(rope.at("v").written, 2 * 2 * 8);
+  EXPECT_EQ(rope.at("k_new").extent, (Sizes{2, 1, 2, 16}));
+  EXPECT_EQ(rope.at("k_new").pitches, (Sizes{128, 128, 16}));
+  EXPECT_EQ(rope.at("v_new").extent, (Sizes{2, 1, 2, 8}));
+  EXPECT_EQ(rope.at("cosine").extent, (Sizes{40, 8}));
+  EXPECT_EQ(rope.at("sine").dtype, DType::fp32);
+  EXPECT_EQ(rope.count("q_norm"), 0U);
+  const auto norm = by_name("append=norm_rope layout=bhsd cache=paged page=8");
+  EXPECT_EQ(norm.at("k_new").extent, (Sizes{2, 2, 1, 16}));
+  EXPECT_EQ(norm.at("q_norm").extent, Sizes{16});
+  EXPECT_EQ(norm.at("k_norm").dtype, DType::bf16);
+  EXPECT_EQ(named("append=norm_rope", kDecode)->scalars()->back().name, "eps");
+  EXPECT_EQ(named("append=rope", kDecode)->scalars()->size(), 1U);
+
+  // New keys and values are read and written, and so are the angles of two positions.
+  const std::int64_t bare = value(attention_.bytes, "", kDecode);
+  EXPECT_EQ(value(attention_.bytes, "append=rope", kDecode),
+            bare + std::int64_t{2} * (2 * (16 + 16) * 2 + 2 * 8 * 4));
+}
+
+TEST_F(AttentionContractTest, WhatDoesNotGoWithANewTokenIsRefused) {
+  const auto says = [&](std::string_view more, std::string_view sizes, std::string_view why) {
+    const std::string message = refusal(more, sizes);
+    EXPECT_NE(message.find(why), std::string::npos) << more << ": " << message;
+  };
+  says("append=rope", "q_len=2 kv_len=40 lengths=kv", "one new token of each sequence");
+  says("append=rope", "q_len=1 kv_len=40", "one new token of each sequence");
+  says("append=rope kv=fp8_e4m3", kDecode, "a new key of 16 bits");
+  says("append=rope dtype=fp8_e4m3 out=bf16", kDecode, "a new key of 16 bits");
+  says("append=rope schedule=given slots=4", kDecode, "which a work list shares out");
+  says("pairs=neighbours", kDecode, "only what is rotated has pairs");
+  says("ldk_new=64", kDecode, "only a token that is appended has new keys");
+  says("append=rope ldk_new=24", kDecode, "a token of k_new has so many elements");
+  says("append=rope ldv_new=36", kDecode, "a token of v_new has so many elements");
+}
+
+TEST_F(AttentionContractTest, ItsUnfusedFormAppendsFirst) {
+  const auto form = unfused_form(
+      catalog(),
+      named("append=norm_rope pairs=neighbours cache=paged page=8 ldq=128 ldk_new=128 ldv_new=128 "
+            "sink=head lse=natural",
+            kDecode)
+          .value());
+  ASSERT_TRUE(form) << form.error().message;
+  ASSERT_EQ(form->kernels.size(), 2U);
+  EXPECT_EQ(form->kernels[0].problem.text(),
+            "kv_append batch=2 kv_heads=2 heads=4 q_len=1 kv_len=40 head_dim=16 page=8 ldq=128 "
+            "ldk=128 ldv=128 dtype=bf16 lengths=kv cache=paged rope=qk pairs=neighbours norm=rms");
+  EXPECT_EQ(form->kernels[1].problem.text(),
+            "attention batch=2 heads=4 kv_heads=2 q_len=1 kv_len=40 head_dim=16 page=8 dtype=bf16 "
+            "lengths=kv cache=paged sink=head lse=natural");
+  const auto rope = unfused_form(catalog(), named("append=rope layout=bhsd", kDecode).value());
+  ASSERT_TRUE(rope) << rope.error().message;
+  EXPECT_EQ(rope->kernels.size(), 2U);
+}
+
 TEST_F(AttentionContractTest, EveryCombinationHasAReferenceAndItsInputs) {
   int planned = 0;
+  std::vector<BoundProblem> problems;
   for (const char* lengths : {"full", "kv", "ragged"}) {
     for (const char* more : {"", " cache=paged", " mask=window window=3 bias=alibi sink=head",
                              " layout=bhsd lse=base2 softcap=tanh", " kv=fp8_e4m3 descale=tensor",
                              " dtype=fp8_e4m3 out=fp16 descale=head"}) {
-      const BoundProblem problem = named(concat("lengths=", lengths, more)).value();
-      const auto reference = make_reference_plan(problem, h200());
-      EXPECT_TRUE(reference) << reference.error().message;
-      for (const std::string& kernel :
-           {attention_.input_kernels->timing, attention_.input_kernels->exact,
-            attention_.input_kernels->count, attention_.input_kernels->nan}) {
-        const auto inputs = make_input_plan(problem, kernel, h200());
-        EXPECT_TRUE(inputs) << inputs.error().message;
-        EXPECT_NE(attention_.input_kernels->source.find(concat("void ", kernel, "(")),
-                  std::string::npos);
-        ++planned;
-      }
+      problems.push_back(named(concat("lengths=", lengths, more)).value());
     }
   }
-  EXPECT_EQ(planned, 72);
+  for (const char* append : {"rope", "norm_rope"}) {
+    for (const char* more : {"", " cache=paged layout=bhsd pairs=neighbours lse=base2"}) {
+      problems.push_back(named(concat("append=", append, more), kDecode).value());
+    }
+  }
+  for (const BoundProblem& problem : problems) {
+    const auto reference = make_reference_plan(problem, h200());
+    EXPECT_TRUE(reference) << reference.error().message;
+    for (const std::string& kernel :
+         {attention_.input_kernels->timing, attention_.input_kernels->exact,
+          attention_.input_kernels->count, attention_.input_kernels->nan}) {
+      const auto inputs = make_input_plan(problem, kernel, h200());
+      EXPECT_TRUE(inputs) << inputs.error().message;
+      EXPECT_NE(attention_.input_kernels->source.find(concat("void ", kernel, "(")),
+                std::string::npos);
+      ++planned;
+    }
+  }
+  EXPECT_EQ(planned, 88);
 }
 
 }  // namespace

@@ -48,7 +48,10 @@ class AttentionProblemsTest : public ::testing::Test {
     for (const BoundProblem& problem : all) different.insert(problem.text());
     EXPECT_EQ(different.size(), all.size()) << "some are given twice";
     std::map<std::string, std::size_t> values;
-    for (const Flag& flag : attention.flags) values[flag.name] = flag.values.size();
+    for (const Flag& flag : attention.flags) {
+      if (flag.name == "append" || flag.name == "pairs") continue;  // problems of their own
+      values[flag.name] = flag.values.size();
+    }
     for (const auto& [name, count] : named) values[name] = count;
     for (auto a = values.begin(); a != values.end(); ++a) {
       for (auto b = values.begin(); b != a; ++b) {
@@ -76,6 +79,20 @@ TEST_F(AttentionProblemsTest, AreFewOfAllPairs) {
 
 TEST_F(AttentionProblemsTest, OfFp8AreFewOfAllPairs) {
   expect_all_pairs(attention_fp8_problems(), 80, {{"head_dim", 7}, {"dtype", 3}});
+}
+
+TEST_F(AttentionProblemsTest, EachWithANewTokenHasAKernelOnHopper) {
+  const std::vector<BoundProblem> all = bound(attention_append_problems());
+  EXPECT_LE(all.size(), 70U);
+  const KernelTemplate& stream = **catalog().kernel_template("attention/stream");
+  for (const BoundProblem& problem : all) {
+    EXPECT_FALSE(valid_candidates(stream, problem, *find_profile("h200"), 1).empty())
+        << problem.text();
+    for (const KernelTemplate* made : catalog().templates_of("attention")) {
+      EXPECT_EQ(applies(*made, problem, *find_profile("h200")).has_value(), made == &stream)
+          << made->name;
+    }
+  }
 }
 
 TEST_F(AttentionProblemsTest, EachHasAKernelOnEveryArchitecture) {

@@ -49,7 +49,10 @@ class AttentionPairwiseGpuTest : public TemplateChecks, public ::testing::WithPa
 };
 
 TEST_P(AttentionPairwiseGpuTest, ACandidateOfEachTemplateIsRight) {
-  const std::vector<std::string> texts = all_attention_problems();
+  std::vector<std::string> texts = all_attention_problems();
+  if (device_->profile().sm_arch == 90) {
+    for (std::string& text : attention_append_problems()) texts.push_back(std::move(text));
+  }
   std::deque<Chosen> waiting;
   std::size_t next = static_cast<std::size_t>(GetParam());
   std::size_t checked = 0;
@@ -92,6 +95,16 @@ TEST_F(AttentionGpuTest, FinalistsReadNothingBehindTheirTensors) {
        "dtype=bf16 kv=fp8_e4m3 mask=causal descale=head",
        "attention batch=2 heads=4 q_len=70 kv_len=300 kv_total=400 page=24 head_dim=64 "
        "dtype=fp8_e4m3 out=bf16 lengths=kv cache=paged descale=tensor"});
+}
+
+// The caches end where their memory does, and so do the tables of angles.
+TEST_F(AttentionGpuTest, FinalistsAppendWithinTheirTensors) {
+  if (device_->profile().sm_arch != 90) GTEST_SKIP() << "only Hopper has a kernel that appends";
+  check_finalists(
+      {"attention batch=3 heads=4 kv_heads=2 q_len=1 kv_len=300 kv_total=700 head_dim=128 "
+       "dtype=bf16 lengths=kv append=norm_rope",
+       "attention batch=4 heads=14 kv_heads=2 q_len=1 kv_len=300 kv_total=600 page=16 head_dim=64 "
+       "dtype=fp16 lengths=kv cache=paged layout=bhsd append=rope pairs=neighbours lse=natural"});
 }
 
 TEST_F(AttentionGpuTest, PagesOfAnySizeAreRead) {

@@ -56,6 +56,11 @@ class TokenBoxes {
       if constexpr (cache == cache_paged) {
         const long long line = static_cast<long long>(sequence.number) * of.table_columns;
         outer = token < sequence.keys ? of.page_table[line + token / page] : of.pages;
+        // With append tiles are loaded ahead, and an entry behind the last page may be anything.
+        if constexpr (append != append_none) {
+          outer = static_cast<int>(
+              ::min(static_cast<unsigned>(outer), static_cast<unsigned>(of.pages)));
+        }
         token %= page;
       }
       token_[round] = token;
