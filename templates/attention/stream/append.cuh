@@ -4,6 +4,7 @@
 
 #include "layout.cuh"
 #include "share.cuh"
+#include <kernwright/attention/narrow.cuh>
 #include <kernwright/attention/sequences.cuh>
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
@@ -57,13 +58,13 @@ struct Neighbours {
   __device__ __forceinline__ Neighbours(float2 x) : x(x) {}
   __device__ __forceinline__ float squares() const { return x.x * x.x + x.y * x.y; }
   __device__ __forceinline__ void normalise(float factor, unsigned weights) {
-    const float2 weight = unpack_pair<dtype_t>(weights);
+    const float2 weight = unpack_pair<weight_t>(weights);
     x = {x.x * factor * weight.x, x.y * factor * weight.y};
   }
   __device__ __forceinline__ void turn(float cosine, float sine) {
     x = {x.x * cosine - x.y * sine, x.y * cosine + x.x * sine};
   }
-  __device__ __forceinline__ unsigned packed() const { return pack_pair<dtype_t>(x.x, x.y); }
+  __device__ __forceinline__ unsigned packed() const { return pack_pair<weight_t>(x.x, x.y); }
 };
 
 // The cosines or sines of two such, `first` in the first and `second` in the second half of a head.
@@ -126,14 +127,14 @@ __device__ __forceinline__ void renew_queries(unsigned (&a)[M_TILES][kStepsD][4]
         float squares = 0;
 #pragma unroll
         for (int unit = 0; unit < 2 * kUnits; ++unit) {
-          squares += Neighbours(unpack_pair<dtype_t>(word(unit))).squares();
+          squares += Neighbours(unpack_pair<weight_t>(word(unit))).squares();
         }
         factor = tokens.factor(row_sum(squares));
       }
 #pragma unroll
       for (int unit = 0; unit < kUnits; ++unit) {
         unsigned &one = word(unit), &other = word(unit + kUnits);
-        Neighbours first(unpack_pair<dtype_t>(one)), second(unpack_pair<dtype_t>(other));
+        Neighbours first(unpack_pair<weight_t>(one)), second(unpack_pair<weight_t>(other));
         if constexpr (kNormalises) {
           first.normalise(factor, weights[unit]);
           second.normalise(factor, weights[unit + kUnits]);
@@ -192,8 +193,8 @@ class NewKey {
     if constexpr (kNormalises) {
       float squares = 0;
       each_key_unit([&](int i, int) {
-        squares += Neighbours(unpack_pair<dtype_t>(key_[i][0])).squares() +
-                   Neighbours(unpack_pair<dtype_t>(key_[i][1])).squares();
+        squares += Neighbours(unpack_pair<weight_t>(key_[i][0])).squares() +
+                   Neighbours(unpack_pair<weight_t>(key_[i][1])).squares();
       });
 #pragma unroll
       for (int distance = 16; distance > 0; distance /= 2) {
@@ -206,7 +207,7 @@ class NewKey {
     kv_t* const value = const_cast<kv_t*>(
         tokens.v + key_place(share.sequence, position_, share.kv_head, of, tokens.ldv, head_dim_v));
     each_key_unit([&](int i, int element) {
-      Neighbours first(unpack_pair<dtype_t>(key_[i][0])), second(unpack_pair<dtype_t>(key_[i][1]));
+      Neighbours first(unpack_pair<weight_t>(key_[i][0])), second(unpack_pair<weight_t>(key_[i][1]));
       if constexpr (kNormalises) {
         first.normalise(factor, weights_[i][0]);
         second.normalise(factor, weights_[i][1]);
