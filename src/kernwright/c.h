@@ -73,6 +73,12 @@ void kw_close(kw_service* service);
 /* Gives the best kernel for a problem in text form, "matmul m=4096 n=6144 k=4096 dtype=bf16". */
 int kw_get_best_kernel(kw_service* service, const char* problem, kw_kernel** kernel);
 
+/* Gives the best kernel and what may take its place in a chain, for kw_chain_add_alternatives, the
+ * most promising first. `kernels` has room for `count`; `found` gets how many were written. Each of
+ * them is released. */
+int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** kernels, size_t count,
+                        size_t* found);
+
 /* Tunes the problem for about `seconds` and gives the winner. */
 int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
 
@@ -161,6 +167,10 @@ int kw_chain_parameter(kw_chain_builder* builder, const void* address, size_t* s
 int kw_chain_buffer(kw_chain_builder* builder, size_t bytes, size_t* slot);
 int kw_chain_add(kw_chain_builder* builder, const kw_kernel* kernel, const kw_chain_arg* arguments,
                  size_t count);
+/* The same with several kernels of one problem. The chain begins with the first of them, and
+ * kw_tune_chain chooses. */
+int kw_chain_add_alternatives(kw_chain_builder* builder, kw_kernel* const* kernels,
+                              size_t kernel_count, const kw_chain_arg* arguments, size_t count);
 int kw_chain_build(const kw_chain_builder* builder, kw_chain** chain);
 void kw_chain_end(kw_chain_builder* builder);
 
@@ -178,13 +188,15 @@ int kw_add_chain_to_capture(const kw_chain* chain, void* stream);
  * a "graph". */
 int kw_set_chain_path(kw_chain* chain, const char* path);
 
-/* Finds the kernels that gain by an early start. Then it times every path on `stream` and stays
- * with the path of the shortest period. Of paths that tie it takes the one that costs the host
- * least. The chain's results are overwritten. */
+/* Finds the kernels that make the chain fastest, where it has alternatives, and those that gain by
+ * an early start. Then it times every path on `stream` and stays with the path of the shortest
+ * period. Of paths that tie it takes the one that costs the host least. The chain's results are
+ * overwritten. Alternatives may differ in the last bits of their results. */
 int kw_tune_chain(kw_chain* chain, void* stream);
 
 /* A JSON object: kernels, memory_bytes, early_kernels (the places of those that start early on
- * programmatic paths), path, and every path with host_us and period_us once tuned. The text is
+ * programmatic paths), chosen (template and configuration by place), path, and every path with
+ * host_us and period_us once tuned. The text is
  * valid until the next kw_set_chain_path, kw_tune_chain or kw_release_chain. NULL where `chain` is
  * NULL. */
 const char* kw_describe_chain(const kw_chain* chain);

@@ -88,17 +88,28 @@ class KERNWRIGHT_API Chain {
   /// Errors: `invalid_argument` for a path that `paths` does not name; `device`.
   Result<void> set_path(ChainPath path);
 
-  /// Finds the kernels that gain by an early start on programmatic paths. Then it times every path
-  /// on `stream` in turn, and stays with the path that has the shortest period. Of paths that tie
-  /// it takes the one that costs the host least. It launches the chain up to some ten thousand
-  /// times on the present addresses, so the chain's results are overwritten.
+  /// Where the builder was given several kernels for a step, finds those that make the chain
+  /// fastest, together with the kernels that gain by an early start on programmatic paths. Steps
+  /// with the same kernels to choose from are changed together, and what takes most of the time is
+  /// tried first, for at most 8 s. Then it times every path on `stream` in turn, and stays with the
+  /// path that has the shortest period. Of paths that tie it takes the one that costs the host
+  /// least. It launches the chain up to some ten thousand times on the present addresses, so the
+  /// chain's results are overwritten. After an error the kernels stay what they were.
+  ///
+  /// Kernels of one problem may differ in the last bits of their results. All paths of a chain run
+  /// the same kernels, so only another call of `tune` can change these bits.
   Result<std::vector<ChainTime>> tune(void* stream);
+
+  /// What runs at this place, of those that the builder was given for it: the first, until `tune`
+  /// has chosen.
+  const KernelSummary& summary(std::size_t kernel) const;
 
   /// The kernels, by their place, that start before their predecessor has ended on programmatic
   /// paths. These are all that can, until `tune` has found those that gain by it.
   std::vector<std::size_t> early_kernels() const;
 
-  /// The device bytes of all buffers and workspaces.
+  /// The device bytes of all buffers and workspaces, those of kernels that were not chosen
+  /// included.
   std::int64_t memory_bytes() const;
   std::size_t kernels() const;
 
@@ -132,10 +143,15 @@ class KERNWRIGHT_API ChainBuilder {
   /// Adds the next kernel, with its arguments as `Kernel::launch` takes them.
   void add(const Kernel& kernel, std::initializer_list<ChainArg> arguments);
   void add(const Kernel& kernel, const ChainArg* arguments, std::size_t count);
+  /// The same with several kernels of one problem, such as `Service::get_best_kernels` gives. The
+  /// chain begins with the first of them, and `Chain::tune` chooses.
+  void add(const std::vector<Kernel>& kernels, std::initializer_list<ChainArg> arguments);
+  void add(const std::vector<Kernel>& kernels, const ChainArg* arguments, std::size_t count);
 
   /// Makes the chain, which is launched as a graph until another path is set. Errors:
   /// `invalid_argument` for an argument that does not fit (it names the kernel and the argument), a
-  /// slot of another builder, a buffer that is too small, or a chain without kernels; `device`.
+  /// slot of another builder, a buffer that is too small, kernels of several problems for one step,
+  /// or a chain or a step without kernels; `device`.
   Result<Chain> build() const;
 
  private:

@@ -1,14 +1,16 @@
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <chrono>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "device/program/context_memory.h"
 #include "device/program/launch_graph.h"
 #include "device/timing/path_timer.h"
 #include "launch/capture.h"
+#include "launch/chain_choice.h"
 #include "launch/chain_plan.h"
-#include "launch/early_steps.h"
 #include "support/text.h"
 #include "support/try.h"
 #include <kernwright/chain.h>
@@ -17,10 +19,27 @@ namespace kernwright {
 namespace {
 
 constexpr int kTuneRounds = 5;
-/// The timing of chains that start other steps early. Trains are short because there are many
-/// chains to compare. A smaller gain than kEarlyGain counts as none.
-constexpr PathTiming kEarlyTiming{.rounds = 7, .train_us = 5'000};
-constexpr double kEarlyGain = 0.005;
+/// The timing of chains that run other kernels or start other steps early. Trains are short because
+/// there are many chains to compare. A chain is faster if it gains kLeastGain, and in all rounds
+/// but kMostLost of them. One that loses kClearLoss at a glance is not timed in full.
+constexpr PathTiming kGlance{.rounds = 2, .train_us = 5'000};
+constexpr PathTiming kTrialTiming{.rounds = 7, .seconds = 0.4, .train_us = 5'000};
+constexpr double kLeastGain = 0.005;
+constexpr double kMostLost = 1.0 / 7;
+constexpr double kClearLoss = 0.03;
+/// How long the search for kernels and early starts may take. The comparison that runs then ends.
+constexpr std::chrono::seconds kSearchTime{8};
+
+/// Whether the first is faster than the second by more than chance, of calls that were timed in
+/// turn.
+bool is_faster(const TimedCall& one, const TimedCall& other) {
+  std::size_t lost = 0;
+  for (std::size_t i = 0; i < one.period_us.size(); ++i) {
+    if (one.period_us[i] >= other.period_us[i]) ++lost;
+  }
+  return one.median_period_us() < (1 - kLeastGain) * other.median_period_us() &&
+         static_cast<double>(lost) <= kMostLost * static_cast<double>(one.period_us.size());
+}
 
 bool is_programmatic(ChainPath path) {
   return path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
@@ -40,17 +59,18 @@ std::string_view to_string(ChainPath path) {
 
 /// In this order, so that kernels and memory outlive the graphs that refer to them.
 struct Chain::State {
-  std::vector<std::shared_ptr<const LoadedKernel>> kernels;
+  std::vector<std::vector<StepKernel>> kernels;  ///< by step, those to choose from
   ContextMemory memory;
   std::int64_t memory_bytes = 0;
   ChainWiring wiring;
   std::string text;
-  std::vector<SequenceStep> steps;  ///< those that start early on programmatic paths marked
+  ChainChoice chosen;  ///< with the early starts of programmatic paths
   std::unique_ptr<LaunchGraph> plain;
   std::unique_ptr<LaunchGraph> programmatic;  ///< null where no kernel waits
   ChainPath path = ChainPath::graph;
 
-  const DriverApi& api() const { return kernels.front()->launcher()->api(); }
+  const DriverApi& api() const { return kernels.front().front().kernel->launcher()->api(); }
+  const StepKernel& kernel(std::size_t step) const { return kernels[step][chosen[step].kernel]; }
   LaunchGraph& graph_of(ChainPath which) const {
     return is_programmatic(which) ? *programmatic : *plain;
   }
@@ -63,49 +83,122 @@ struct Chain::State {
     if (!status) return launch_error(api(), status, text);
     return {};
   }
-  /// A graph in which these steps start early, with the addresses that the builder was given.
-  Result<std::unique_ptr<LaunchGraph>> graph_with(const EarlySteps& early) const {
-    std::vector<SequenceStep> marked = steps;
-    for (std::size_t i = 0; i < marked.size(); ++i) marked[i].early = early[i];
-    auto graph = LaunchGraph::make(api(), marked);
-    if (!graph) return Error{graph.error().code, concat(text, ": ", graph.error().message)};
-    return graph;
+  bool has_choice() const {
+    return programmatic ||
+           std::ranges::any_of(kernels, [](const auto& of_step) { return of_step.size() > 1; });
   }
-  Result<void> choose_early(CUstream stream);
+  ChainOptions options() const;
+  Result<std::unique_ptr<LaunchGraph>> graph_with(const ChainChoice& choice) const;
+  Result<void> adopt(ChainChoice choice);
+  Result<void> choose(CUstream stream);
 };
 
-/// Finds the steps that gain by an early start and makes the programmatic graph again with these.
-/// If no step gains, the graph stays as it is; on the other paths no step starts early.
-Result<void> Chain::State::choose_early(CUstream stream) {
-  std::vector<std::size_t> groups;
-  EarlySteps can;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    can.push_back(i > 0 && steps[i].program->can_start_early());
-    groups.push_back(static_cast<std::size_t>(
-        std::ranges::find(steps, steps[i].program, &SequenceStep::program) - steps.begin()));
-  }
-  const auto faster = [&](const EarlySteps& a, const EarlySteps& b) -> Result<bool> {
-    std::vector<std::unique_ptr<LaunchGraph>> graphs;
-    std::vector<TimedCall> timed;
-    for (const EarlySteps* early : {&a, &b}) {
-      KW_ASSIGN(graphs.emplace_back(), graph_with(*early));
-      KW_TRY(result(graphs.back()->rebind(wiring.views())));
-      timed.push_back(
-          {text,
-           [this, graph = graphs.back().get(), stream] { return result(graph->launch(stream)); },
-           {},
-           {}});
+/// The groups of steps with the kernels that they may run, those that take most of the time first.
+ChainOptions Chain::State::options() const {
+  ChainOptions options{
+      .steps = kernels.size(), .groups = {}, .has_room = {}, .faster = {}, .time_is_up = [] {
+        return false;
+      }};
+  std::map<std::vector<const LoadedKernel*>, std::size_t> numbers;
+  for (std::size_t step = 0; step < kernels.size(); ++step) {
+    std::vector<const LoadedKernel*> key;
+    for (const StepKernel& one : kernels[step]) key.push_back(one.kernel.get());
+    const auto [found, fresh] = numbers.emplace(std::move(key), options.groups.size());
+    if (!fresh) {
+      options.groups[found->second].steps.push_back(step);
+      continue;
     }
-    KW_TRY(time_paths(api(), stream, timed, kEarlyTiming));
-    return timed[0].median_period_us() < (1 - kEarlyGain) * timed[1].median_period_us();
+    StepGroup& group = options.groups.emplace_back();
+    group.steps.push_back(step);
+    for (std::size_t i = 0; i < kernels[step].size(); ++i) {
+      const PreparedProgram& program = kernels[step][i].program();
+      const bool late_as_another =
+          std::any_of(kernels[step].begin(), kernels[step].begin() + static_cast<std::ptrdiff_t>(i),
+                      [&](const StepKernel& before) {
+                        return before.kernel->summary().artifact ==
+                                   kernels[step][i].kernel->summary().artifact &&
+                               same_when_late(before.program().plan(), program.plan());
+                      });
+      group.kernels.push_back({program.can_start_early(), late_as_another});
+    }
+  }
+  const auto time_us = [this](const StepGroup& group) {
+    const KernelSummary& summary = kernels[group.steps.front()].front().kernel->summary();
+    const double us = summary.measured_us > 0 ? summary.measured_us : summary.predicted_us;
+    return us * static_cast<double>(group.steps.size());
   };
-  KW_ASSIGN(const EarlySteps chosen, choose_early_steps(can, groups, faster));
-  if (std::ranges::find(chosen, true) == chosen.end()) return {};
-  KW_ASSIGN(auto graph, graph_with(chosen));
-  KW_TRY(result(graph->rebind(wiring.views())));
-  programmatic = std::move(graph);
-  for (std::size_t i = 0; i < steps.size(); ++i) steps[i].early = chosen[i];
+  std::ranges::stable_sort(options.groups, std::greater<>(), time_us);
+  return options;
+}
+
+/// A graph with the present addresses.
+Result<std::unique_ptr<LaunchGraph>> Chain::State::graph_with(const ChainChoice& choice) const {
+  std::vector<SequenceStep> sequence;
+  for (std::size_t i = 0; i < choice.size(); ++i) {
+    const StepKernel& one = kernels[i][choice[i].kernel];
+    SequenceStep& step =
+        sequence.emplace_back(SequenceStep{&one.program(), wiring.arguments()[i], choice[i].early});
+    step.arguments.workspace = one.workspace;
+  }
+  auto graph = LaunchGraph::make(api(), sequence);
+  if (!graph) return Error{graph.error().code, concat(text, ": ", graph.error().message)};
+  return graph;
+}
+
+/// Makes both graphs from the kernels that were chosen. If none of them is to start early, all do
+/// on the programmatic paths that can.
+Result<void> Chain::State::adopt(ChainChoice choice) {
+  ChainChoice late = choice;
+  for (StepChoice& step : late) step.early = false;
+  if (choice == late) {
+    for (std::size_t i = 1; i < choice.size(); ++i) {
+      choice[i].early = kernels[i][choice[i].kernel].program().can_start_early();
+    }
+  }
+  KW_ASSIGN(std::unique_ptr<LaunchGraph> without, graph_with(late));
+  std::unique_ptr<LaunchGraph> with;
+  if (choice != late) {
+    KW_ASSIGN(with, graph_with(choice));
+  }
+  plain = std::move(without);
+  programmatic = std::move(with);
+  chosen = std::move(choice);
+  if (!programmatic && is_programmatic(path)) path = ChainPath::graph;
   return {};
+}
+
+/// Finds the kernels and the early starts that gain, and makes the graphs again with these.
+Result<void> Chain::State::choose(CUstream stream) {
+  std::unique_ptr<LaunchGraph> best;  // of the best choice so far
+  const auto until = std::chrono::steady_clock::now() + kSearchTime;
+  ChainOptions from = options();
+  from.time_is_up = [until] { return std::chrono::steady_clock::now() >= until; };
+  const Multiprocessors gpu = kernels.front().front().program().multiprocessors();
+  from.has_room = [&](const ChainChoice& choice, std::size_t step, std::size_t kernel) {
+    if (step == 0) return true;
+    const StepKernel& ahead = kernels[step - 1][choice[step - 1].kernel];
+    return fits_beside(ahead.program().last_demand(),
+                       kernels[step][kernel].program().first_demand(), gpu);
+  };
+  from.faster = [&](const ChainChoice& a, const ChainChoice& b) -> Result<bool> {
+    if (!best) {
+      KW_ASSIGN(best, graph_with(b));
+    }
+    KW_ASSIGN(std::unique_ptr<LaunchGraph> trial, graph_with(a));
+    std::vector<TimedCall> timed;
+    for (const LaunchGraph* graph : {trial.get(), best.get()}) {
+      timed.push_back(
+          {text, [this, graph, stream] { return result(graph->launch(stream)); }, {}, {}});
+    }
+    KW_TRY(time_paths(api(), stream, timed, kGlance));
+    if (timed[0].median_period_us() > (1 + kClearLoss) * timed[1].median_period_us()) return false;
+    KW_TRY(time_paths(api(), stream, timed, kTrialTiming));
+    if (!is_faster(timed[0], timed[1])) return false;
+    best = std::move(trial);
+    return true;
+  };
+  KW_ASSIGN(ChainChoice found, choose_steps(from));
+  return adopt(std::move(found));
 }
 
 Chain::Chain(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -163,8 +256,8 @@ Result<void> Chain::set_path(ChainPath path) {
 Result<std::vector<ChainTime>> Chain::tune(void* stream) {
   if (!state_) return chain_moved();
   const auto handle = static_cast<CUstream>(stream);
-  if (state_->programmatic) {
-    KW_TRY(state_->choose_early(handle));
+  if (state_->has_choice()) {
+    KW_TRY(state_->choose(handle));
   }
   const std::vector<ChainPath> candidates = paths();
   std::vector<TimedCall> timed;
@@ -188,10 +281,14 @@ Result<std::vector<ChainTime>> Chain::tune(void* stream) {
 
 std::vector<std::size_t> Chain::early_kernels() const {
   std::vector<std::size_t> early;
-  for (std::size_t i = 0; i < state_->steps.size(); ++i) {
-    if (state_->steps[i].early) early.push_back(i);
+  for (std::size_t i = 0; i < state_->chosen.size(); ++i) {
+    if (state_->chosen[i].early) early.push_back(i);
   }
   return early;
+}
+
+const KernelSummary& Chain::summary(std::size_t kernel) const {
+  return state_->kernel(kernel).kernel->summary();
 }
 
 std::int64_t Chain::memory_bytes() const { return state_->memory_bytes; }
@@ -219,30 +316,37 @@ void ChainBuilder::add(const Kernel& kernel, std::initializer_list<ChainArg> arg
 }
 
 void ChainBuilder::add(const Kernel& kernel, const ChainArg* arguments, std::size_t count) {
+  add(std::vector{kernel}, arguments, count);
+}
+
+void ChainBuilder::add(const std::vector<Kernel>& kernels,
+                       std::initializer_list<ChainArg> arguments) {
+  add(kernels, arguments.begin(), arguments.size());
+}
+
+void ChainBuilder::add(const std::vector<Kernel>& kernels, const ChainArg* arguments,
+                       std::size_t count) {
   // Not in braces, where two addresses would be taken for two arguments.
   std::vector<ChainArg> kept(arguments, arguments + count);
-  plan_->steps.push_back({LoadedKernel::of(kernel), std::move(kept)});
+  ChainPlan::Step& step = plan_->steps.emplace_back(ChainPlan::Step{{}, std::move(kept)});
+  for (const Kernel& kernel : kernels) step.kernels.push_back(LoadedKernel::of(kernel));
 }
 
 Result<Chain> ChainBuilder::build() const {
   KW_TRY(plan_->check());
   auto state = std::make_unique<Chain::State>();
   state->text = plan_->text();
-  for (const ChainPlan::Step& step : plan_->steps) state->kernels.push_back(step.kernel);
   const ChainPlan::Layout layout = plan_->layout();
-  Result<ContextMemory> memory = ContextMemory::allocate(state->api(), layout.bytes);
+  const DriverApi& api = plan_->steps.front().kernels.front()->launcher()->api();
+  Result<ContextMemory> memory = ContextMemory::allocate(api, layout.bytes);
   if (!memory) {
     return Error{memory.error().code, concat(state->text, ": ", memory.error().message)};
   }
   state->memory = *std::move(memory);
   state->memory_bytes = layout.bytes;
-  KW_ASSIGN(state->steps, plan_->sequence(layout, state->memory.address(), state->wiring));
-  EarlySteps early;
-  for (const SequenceStep& step : state->steps) early.push_back(step.early);
-  if (std::ranges::find(early, true) != early.end()) {
-    KW_ASSIGN(state->programmatic, state->graph_with(early));
-  }
-  KW_ASSIGN(state->plain, state->graph_with(EarlySteps(early.size(), false)));
+  KW_ASSIGN(state->wiring, plan_->wire(layout, state->memory.address()));
+  state->kernels = plan_->kernels(layout, state->memory.address());
+  KW_TRY(state->adopt(first_choice(state->options())));
   return Chain(std::move(state));
 }
 

@@ -1,6 +1,7 @@
 #include "launch/chain_plan.h"
 
 #include "support/text.h"
+#include "support/try.h"
 
 namespace kernwright {
 namespace {
@@ -68,16 +69,34 @@ std::span<const ArgumentView> ChainWiring::views() {
 
 std::string ChainPlan::text() const { return concat("chain of ", steps.size(), " kernels"); }
 
+Result<void> ChainPlan::check_kernels(std::size_t step) const {
+  const auto& kernels = steps[step].kernels;
+  if (kernels.empty()) {
+    return Error{ErrorCode::invalid_argument, concat("step ", step, " of the chain has no kernel")};
+  }
+  const std::string& problem = kernels.front()->summary().problem;
+  for (const auto& kernel : kernels) {
+    if (!kernel->launcher()) return kernel->why_not();
+    if (kernel->summary().problem != problem) {
+      return Error{ErrorCode::invalid_argument,
+                   concat("kernel ", step, " of the chain is for ", problem, "; ",
+                          kernel->summary().problem, " cannot take its place")};
+    }
+  }
+  return {};
+}
+
 Result<void> ChainPlan::check() const {
   if (steps.empty()) return Error{ErrorCode::invalid_argument, "the chain has no kernel"};
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const std::vector<ArgumentInfo>& expected = steps[i].kernel->arguments();
-    if (!steps[i].kernel->launcher()) return steps[i].kernel->why_not();
+    KW_TRY(check_kernels(i));
+    const LoadedKernel& kernel = *steps[i].kernels.front();
+    const std::vector<ArgumentInfo>& expected = kernel.arguments();
     for (std::size_t j = 0; j < steps[i].arguments.size(); ++j) {
       if (!steps[i].arguments[j].is_slot()) continue;
       const ChainSlot& slot = steps[i].arguments[j].slot();
       const std::string where =
-          concat("argument ", j, " of kernel ", i, " (", steps[i].kernel->summary().problem, ")");
+          concat("argument ", j, " of kernel ", i, " (", kernel.summary().problem, ")");
       const std::size_t count = slot.is_buffer ? buffers.size() : parameters.size();
       if (slot.index >= count) {
         return Error{ErrorCode::invalid_argument,
@@ -85,7 +104,7 @@ Result<void> ChainPlan::check() const {
                             "; the chain has ", count)};
       }
       if (!slot.is_buffer || j >= expected.size() || expected[j].is_scalar) continue;
-      const std::int64_t bytes = steps[i].kernel->launcher()->plan().tensors[j].bytes();
+      const std::int64_t bytes = kernel.launcher()->plan().tensors[j].bytes();
       if (slot.offset_bytes < 0 || slot.offset_bytes + bytes > buffers[slot.index]) {
         return Error{ErrorCode::invalid_argument,
                      concat(where, " needs ", bytes, " bytes from byte ", slot.offset_bytes,
@@ -104,21 +123,20 @@ ChainPlan::Layout ChainPlan::layout() const {
     return offset;
   };
   for (const std::int64_t bytes : buffers) layout.buffers.push_back(place(bytes));
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    std::size_t first = 0;
-    while (steps[first].kernel != steps[i].kernel) ++first;
-    layout.workspaces.push_back(first < i ? layout.workspaces[first]
-                                          : place(steps[i].kernel->workspace_bytes()));
+  for (const Step& step : steps) {
+    for (const auto& kernel : step.kernels) {
+      if (layout.workspaces.contains(kernel.get())) continue;
+      layout.workspaces.emplace(kernel.get(), place(kernel->workspace_bytes()));
+    }
   }
   return layout;
 }
 
-Result<std::vector<SequenceStep>> ChainPlan::sequence(const Layout& layout, DevicePointer memory,
-                                                      ChainWiring& wiring) const {
-  std::vector<SequenceStep> sequence;
+Result<ChainWiring> ChainPlan::wire(const Layout& layout, DevicePointer memory) const {
+  ChainWiring wiring;
   wiring.set_parameters(parameters.size());
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const LoadedKernel& kernel = *steps[i].kernel;
+    const LoadedKernel& kernel = *steps[i].kernels.front();
     std::vector<Arg> arguments;
     for (std::size_t j = 0; j < steps[i].arguments.size(); ++j) {
       const ChainArg& argument = steps[i].arguments[j];
@@ -145,19 +163,28 @@ Result<std::vector<SequenceStep>> ChainPlan::sequence(const Layout& layout, Devi
       return Error{fits.error().code,
                    concat("kernel ", i, " of the chain: ", fits.error().message)};
     }
-    const std::int64_t workspace = kernel.workspace_bytes() > 0 ? layout.workspaces[i] : -1;
-    const ArgumentView view =
-        bound.view(workspace < 0 ? 0 : memory + static_cast<DevicePointer>(workspace));
-    LaunchArguments launched{.tensors = {view.tensors.begin(), view.tensors.end()},
-                             .scalars = {view.scalars.begin(), view.scalars.end()},
-                             .workspace = view.workspace,
-                             .references = {},
-                             .magnitudes = {}};
-    wiring.add_step(launched, steps[i].kernel);
-    const PreparedProgram& program = kernel.launcher()->program();
-    sequence.push_back({&program, std::move(launched), i > 0 && program.can_start_early()});
+    const ArgumentView view = bound.view(0);
+    wiring.add_step({.tensors = {view.tensors.begin(), view.tensors.end()},
+                     .scalars = {view.scalars.begin(), view.scalars.end()},
+                     .workspace = 0,
+                     .references = {},
+                     .magnitudes = {}},
+                    steps[i].kernels.front());
   }
-  return sequence;
+  return wiring;
+}
+
+std::vector<std::vector<StepKernel>> ChainPlan::kernels(const Layout& layout,
+                                                        DevicePointer memory) const {
+  std::vector<std::vector<StepKernel>> kernels;
+  for (const Step& step : steps) {
+    std::vector<StepKernel>& made = kernels.emplace_back();
+    for (const auto& kernel : step.kernels) {
+      const auto offset = static_cast<DevicePointer>(layout.workspaces.at(kernel.get()));
+      made.push_back({kernel, kernel->workspace_bytes() > 0 ? memory + offset : 0});
+    }
+  }
+  return kernels;
 }
 
 }  // namespace kernwright

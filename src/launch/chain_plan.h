@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,8 +35,9 @@ class ChainWiring {
   /// called. Allocates nothing.
   std::span<const ArgumentView> connect(const void* const* parameters);
   void commit();
-  /// The arguments of every step that were committed last.
+  /// The arguments of every step that were committed last. Those of `views` have no workspace.
   std::span<const ArgumentView> views();
+  const std::vector<LaunchArguments>& arguments() const { return arguments_; }
 
  private:
   std::size_t parameters_ = 0;
@@ -46,16 +48,26 @@ class ChainWiring {
   std::vector<ArgumentView> views_;
 };
 
+/// A kernel that a step of a chain may run, with the workspace that it has in the chain.
+struct StepKernel {
+  std::shared_ptr<const LoadedKernel> kernel;
+  DevicePointer workspace = 0;
+
+  const PreparedProgram& program() const { return kernel->launcher()->program(); }
+};
+
 /// The steps, slots and connections that a `ChainBuilder` was given.
 struct ChainPlan {
   struct Step {
-    std::shared_ptr<const LoadedKernel> kernel;
+    std::vector<std::shared_ptr<const LoadedKernel>> kernels;  ///< to choose from
     std::vector<ChainArg> arguments;
   };
   /// Offsets in the chain's memory.
   struct Layout {
     std::vector<std::int64_t> buffers;
-    std::vector<std::int64_t> workspaces;  ///< by step; steps of one kernel share theirs
+    /// By kernel. Steps share that of their kernel, which may keep zeros in it, and no kernels
+    /// share one.
+    std::map<const LoadedKernel*, std::int64_t> workspaces;
     std::int64_t bytes = 0;
   };
 
@@ -63,14 +75,19 @@ struct ChainPlan {
   std::vector<std::int64_t> buffers;  ///< bytes
   std::vector<Step> steps;
 
-  /// Errors: `invalid_argument` where there are no steps, or a slot does not exist or is too small.
+  /// Errors: `invalid_argument` where there are no steps, a step has no kernel or kernels of
+  /// several problems, or a slot does not exist or is too small.
   Result<void> check() const;
   Layout layout() const;
-  /// The steps, with addresses in memory that begins at `memory`. Fills `wiring`.
-  Result<std::vector<SequenceStep>> sequence(const Layout& layout, DevicePointer memory,
-                                             ChainWiring& wiring) const;
+  /// The arguments of all steps, with addresses in memory that begins at `memory`.
+  Result<ChainWiring> wire(const Layout& layout, DevicePointer memory) const;
+  /// The kernels of every step, with their workspaces there.
+  std::vector<std::vector<StepKernel>> kernels(const Layout& layout, DevicePointer memory) const;
   /// A name for messages, "chain of 6 kernels".
   std::string text() const;
+
+ private:
+  Result<void> check_kernels(std::size_t step) const;
 };
 
 }  // namespace kernwright

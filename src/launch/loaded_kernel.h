@@ -46,6 +46,7 @@ class LoadedKernel : public std::enable_shared_from_this<LoadedKernel> {
 
   const KernelSummary& summary() const { return summary_; }
   const std::vector<ArgumentInfo>& arguments() const { return arguments_; }
+  const ExecutionPlan& plan() const { return plan_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   /// Null without a device.
   const Launcher* launcher() const { return launcher_.get(); }

@@ -430,6 +430,12 @@ FakeDriver::FakeDriver() {
   api_.graph_upload = [](CUgraphExec, CUstream) { return driver->enter("cuGraphUpload"); };
   api_.graph_launch = [](CUgraphExec exec, CUstream) {
     driver->graph_launches.push_back(exec);
+    auto ends = std::chrono::steady_clock::now();
+    for (const Launch& launch : driver->executables[exec]) {
+      if (driver->takes) ends += driver->takes(launch);
+    }
+    while (std::chrono::steady_clock::now() < ends) {
+    }
     const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
     while (driver->launches_wait && driver->gate_word &&
            std::atomic_ref(*driver->gate_word).load() < driver->gate_value) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <set>
@@ -79,6 +80,8 @@ class FakeDriver {
   /// `stamp_step` each time.
   std::array<std::uint64_t, 2> stamp{1'000, 1'000};
   std::array<std::uint64_t, 2> stamp_step{0, 0};
+  /// How long launches of graphs take the calling thread, by kernel. Null: no time.
+  std::function<std::chrono::microseconds(const Launch&)> takes;
   bool launches_wait = false;  ///< as under compute-sanitizer: a launch returns when it has run
   CUcontext current = nullptr;
   CUdevice current_device = 0;                       ///< that of `current`

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -342,6 +343,123 @@ TEST_F(ChainTest, TuningFailsWithTheDriversWords) {
   EXPECT_THAT(message(chain->tune(nullptr)), HasSubstr("chain of 3 kernels: cuGraphInstantiate"));
   driver_.failures.clear();
   EXPECT_EQ(launched(*chain).size(), 3U);
+}
+
+/// A chain whose kernels have alternatives, on a driver whose launches take time.
+class ChainOfAlternativesTest : public ChainTest {
+ protected:
+  ChainOfAlternativesTest() {
+    for (const char* name : {"first", "second", "third"}) alternatives_.push_back(load(name, true));
+    driver_.takes = [this](const FakeDriver::Launch& launch) {
+      const auto found = takes_.find(launch.kernel);
+      const int us = found == takes_.end() ? 20 : found->second;
+      return std::chrono::microseconds(launch.programmatic_after ? us - gain_ : us);
+    };
+  }
+  std::vector<Kernel> alternatives() const {
+    std::vector<Kernel> kernels;
+    for (const auto& kernel : alternatives_) kernels.push_back(kernel->handle());
+    return kernels;
+  }
+  Result<Chain> build_with_alternatives() {
+    ChainBuilder builder;
+    const ChainSlot in = builder.parameter(pointer(0x1000));
+    const ChainSlot out = builder.parameter(pointer(0x2000));
+    builder.add(plain_->handle(), {in, out});
+    builder.add(alternatives(), {out, in});
+    builder.add(alternatives(), {in, out, 3.0});
+    return builder.build();
+  }
+  std::vector<std::string> kernels(Chain& chain) {
+    std::vector<std::string> names;
+    for (const auto& node : launched(chain)) names.push_back(node.kernel);
+    return names;
+  }
+
+  std::vector<std::shared_ptr<LoadedKernel>> alternatives_;
+  std::map<std::string, int> takes_;  ///< us by kernel; 20 for others
+  int gain_ = 0;                      ///< us, by an early start
+};
+
+TEST_F(ChainOfAlternativesTest, BeginsWithTheFirst) {
+  Result<Chain> chain = build_with_alternatives();
+  ASSERT_TRUE(chain) << chain.error().message;
+  EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "first", "first"}));
+  EXPECT_EQ(chain->memory_bytes(), 4 * 256) << "each has a workspace of its own";
+  EXPECT_EQ(&chain->summary(1), &alternatives_[0]->summary());
+}
+
+TEST_F(ChainOfAlternativesTest, TuningTakesWhatIsFasterInTheChain) {
+  takes_ = {{"first", 100}, {"second", 300}, {"third", 30}};
+  gain_ = 10;
+  Result<Chain> chain = build_with_alternatives();
+  ASSERT_TRUE(chain) << chain.error().message;
+  const std::uint64_t workspace = launched(*chain)[1].value(2);
+  ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
+  const auto times = chain->tune(nullptr);
+  ASSERT_TRUE(times) << times.error().message;
+  EXPECT_EQ(chain->early_kernels(), (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(&chain->summary(2), &alternatives_[2]->summary());
+  for (const ChainPath path : {ChainPath::graph, ChainPath::programmatic_graph}) {
+    ASSERT_TRUE(chain->set_path(path));
+    EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "third", "third"}));
+    const auto nodes = launched(*chain);
+    EXPECT_EQ(nodes[1].value(0), 0x6000U);
+    EXPECT_EQ(nodes[2].value(0), 0x5000U);
+    EXPECT_EQ(nodes[2].value(3), std::bit_cast<std::uint64_t>(3.0));
+    EXPECT_EQ(nodes[1].value(2), nodes[2].value(2)) << "steps of one kernel share its workspace";
+    EXPECT_NE(nodes[1].value(2), workspace);
+    // Addresses that come later reach the kernels that were chosen, and leave their workspaces.
+    ASSERT_TRUE(chain->rebind({pointer(0x7000), pointer(0x6000)}));
+    const auto bound = launched(*chain);
+    EXPECT_EQ(bound[2].value(0), 0x7000U);
+    EXPECT_EQ(bound[2].value(2), nodes[2].value(2));
+    ASSERT_TRUE(chain->rebind({pointer(0x5000), pointer(0x6000)}));
+  }
+  EXPECT_EQ(driver_.alive.count("graph"), 2U) << "those of the two paths";
+}
+
+TEST_F(ChainOfAlternativesTest, TuningKeepsTheFirstWhereNoneIsFaster) {
+  takes_ = {{"first", 100}, {"second", 140}, {"third", 120}};
+  Result<Chain> chain = build_with_alternatives();
+  ASSERT_TRUE(chain) << chain.error().message;
+  ASSERT_TRUE(chain->tune(nullptr));
+  EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "first", "first"}));
+}
+
+TEST_F(ChainOfAlternativesTest, AnErrorWhileTuningLeavesTheChainAsItWas) {
+  takes_ = {{"first", 100}, {"second", 50}, {"third", 30}};
+  Result<Chain> chain = build_with_alternatives();
+  ASSERT_TRUE(chain) << chain.error().message;
+  int launches = 0;
+  driver_.takes = [&](const FakeDriver::Launch& launch) {
+    if (launch.kernel == "third" && ++launches == 20) {
+      driver_.failures["cuGraphLaunch"] = CUDA_ERROR_LAUNCH_FAILED;
+    }
+    return std::chrono::microseconds(takes_[launch.kernel]);
+  };
+  EXPECT_THAT(message(chain->tune(nullptr)), HasSubstr("chain of 3 kernels"));
+  driver_.failures.clear();
+  EXPECT_EQ(kernels(*chain), (std::vector<std::string>{"plain", "first", "first"}));
+  EXPECT_EQ(driver_.alive.count("graph"), 2U);
+}
+
+TEST_F(ChainOfAlternativesTest, ThoseOfOneStepAreForOneProblem) {
+  KernelSummary summary;
+  summary.problem = "scale rows=64";
+  const ExecutionPlan plan = plan_of("other", true);
+  driver_.kernels["other"] = parameter_sizes(plan, plan.launches[0]);
+  auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
+  ASSERT_TRUE(launcher) << launcher.error().message;
+  const auto other =
+      std::make_shared<LoadedKernel>(std::move(summary), plan, *std::move(launcher), Error{});
+  ChainBuilder builder;
+  builder.add({plain_->handle(), other->handle()}, {pointer(0x1000), pointer(0x2000)});
+  EXPECT_EQ(message(builder.build()),
+            "kernel 0 of the chain is for scale rows=32; scale rows=64 cannot take its place");
+  ChainBuilder none;
+  none.add(std::vector<Kernel>{}, {pointer(0x1000), pointer(0x2000)});
+  EXPECT_EQ(message(none.build()), "step 0 of the chain has no kernel");
 }
 
 TEST_F(ChainTest, IsAddedToACaptureAsItsKernels) {

@@ -216,7 +216,8 @@ DriverStatus LaunchGraph::enqueue(CUstream stream) const {
       continue;
     }
     const DriverStatus status =
-        step.program->change(state.exec.get(), step.kernels, wanted, ahead_[i]);
+        step.program->change(state.exec.get(), step.kernels,
+                             {wanted.tensors, wanted.scalars, step.workspace}, ahead_[i]);
     if (!status) {
       state.torn = true;
       return status;

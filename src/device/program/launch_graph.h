@@ -57,8 +57,8 @@ class LaunchGraph {
   /// Enqueues the same work as single launches, which a stream capture can record.
   DriverStatus enqueue(CUstream stream) const;
 
-  /// Changes the arguments from the next launch on. There is one entry per step, each with the
-  /// step's workspace. Allocates nothing. After a failure the old arguments stay.
+  /// Changes the tensors and scalars from the next launch on. There is one entry per step; each
+  /// step keeps its workspace. Allocates nothing. After a failure the old arguments stay.
   DriverStatus rebind(std::span<const ArgumentView> arguments);
 
   /// Makes the destructor leave the driver's graphs as they are, see `DriverHandle::abandon`.

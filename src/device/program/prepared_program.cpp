@@ -308,6 +308,34 @@ Result<void> PreparedProgram::set_kernel_attributes(const LaunchPlan& launch, CU
   return {};
 }
 
+BlockDemand PreparedProgram::demand(std::size_t launch) const {
+  const auto attribute = [&](CUfunction_attribute id) {
+    int value = 0;
+    static_cast<void>(api_.kernel_get_attribute(&value, id, launches_[launch].kernel, device_));
+    return value;
+  };
+  const LaunchPlan& plan = plan_.launches[launch];
+  return {.blocks = static_cast<std::int64_t>(volume(plan.grid)),
+          .threads = static_cast<std::int64_t>(volume(plan.block)),
+          .registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS),
+          .smem_bytes =
+              attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) + std::int64_t{plan.dynamic_smem}};
+}
+
+Multiprocessors PreparedProgram::multiprocessors() const {
+  const auto attribute = [&](CUdevice_attribute id) {
+    int value = 0;
+    static_cast<void>(api_.device_get_attribute(&value, id, device_));
+    return value;
+  };
+  return {.count = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+          .blocks = attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR),
+          .threads = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+          .registers = attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR),
+          .smem_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+          .reserved_smem_bytes = attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)};
+}
+
 std::size_t PreparedProgram::argument_bytes(const ArgumentPlan& argument) const {
   switch (argument.kind) {
     case ArgumentKind::tensor_map:

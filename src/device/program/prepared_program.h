@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "device/driver/driver.h"
 #include "device/driver/handles.h"
+#include "device/program/residency.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
@@ -105,6 +106,13 @@ class PreparedProgram {
   /// Whether its plan makes it start early outside of a chain too.
   bool starts_early() const { return !launches_.empty() && launches_.front().programmatic; }
 
+  /// What the blocks of its first launch take, and those of its last. Zeros where the driver does
+  /// not say.
+  BlockDemand first_demand() const { return demand(0); }
+  BlockDemand last_demand() const { return demand(launches_.size() - 1); }
+  /// The multiprocessors of the GPU that it is loaded for.
+  Multiprocessors multiprocessors() const;
+
   /// Changes the tensors and scalars of later launches of `exec`. `kernels` are this program's
   /// nodes of the graph that `exec` was made from; that graph is not changed. The workspace must be
   /// that of `append_to`.
@@ -158,6 +166,7 @@ class PreparedProgram {
   PreparedProgram(const DriverApi& api, CUdevice device, const ExecutionPlan& plan)
       : api_(api), device_(device), plan_(plan) {}
 
+  BlockDemand demand(std::size_t launch) const;
   Result<void> prepare(std::string_view cubin, DriverStatus& status);
   Result<void> prepare_launch(const LaunchPlan& launch, DriverStatus& status);
   void prepare_parameters(const LaunchPlan& launch, std::size_t declared,

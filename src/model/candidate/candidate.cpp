@@ -23,6 +23,19 @@ Error rejected_at(const KernelTemplate& kernel_template, JsonPlace place,
   return rejected(concat(place.in(kernel_template.manifests), ": ", message));
 }
 
+/// The launches without what a chain decides about the first of them.
+std::vector<LaunchPlan> in_chain(std::vector<LaunchPlan> launches) {
+  launches.front().programmatic = false;
+  return launches;
+}
+
+std::vector<LaunchPlan> when_late(std::vector<LaunchPlan> launches) {
+  for (ArgumentPlan& argument : launches.front().arguments) {
+    if (argument.kind == ArgumentKind::early) argument.value = 0;
+  }
+  return in_chain(std::move(launches));
+}
+
 }  // namespace
 
 std::int64_t ExecutionPlan::workspace_bytes() const { return workspace_offset(workspaces.size()); }
@@ -44,6 +57,16 @@ std::vector<WorkspacePart> ExecutionPlan::kept_zero() const {
     parts.push_back({workspace.name, workspace_offset(i), workspace.bytes});
   }
   return parts;
+}
+
+bool same_in_chain(const ExecutionPlan& a, const ExecutionPlan& b) {
+  return a.tensor_maps == b.tensor_maps && a.workspaces == b.workspaces &&
+         in_chain(a.launches) == in_chain(b.launches);
+}
+
+bool same_when_late(const ExecutionPlan& a, const ExecutionPlan& b) {
+  return a.tensor_maps == b.tensor_maps && a.workspaces == b.workspaces &&
+         when_late(a.launches) == when_late(b.launches);
 }
 
 Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,

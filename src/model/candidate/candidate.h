@@ -29,6 +29,8 @@ struct TensorMapPlan {
   std::int64_t swizzle = 0;
   std::int64_t l2_promotion = 0;
   static constexpr std::size_t kInTensor = ~std::size_t{0};
+
+  friend bool operator==(const TensorMapPlan&, const TensorMapPlan&) = default;
 };
 
 /// One argument of a kernel: its value, or the index of what it refers to.
@@ -37,6 +39,8 @@ struct ArgumentPlan {
   std::size_t index = 0;   ///< in tensors, tensor_maps, workspaces or scalars; or kAbsent
   std::int64_t value = 0;  ///< for int32, int64 and early
   static constexpr std::size_t kAbsent = ~std::size_t{0};
+
+  friend bool operator==(const ArgumentPlan&, const ArgumentPlan&) = default;
 };
 
 struct LaunchPlan {
@@ -51,6 +55,8 @@ struct LaunchPlan {
   /// Indices of the tensors that are read before the wait where the argument `early` is not 0.
   std::vector<std::size_t> ahead;
   std::vector<ArgumentPlan> arguments;
+
+  friend bool operator==(const LaunchPlan&, const LaunchPlan&) = default;
 };
 
 struct WorkspacePlan {
@@ -59,6 +65,8 @@ struct WorkspacePlan {
   bool zeroed = false;     ///< zeros on entry to each launch
   /// Zeros on entry, and again when the launch has ended: in a graph they are made once.
   bool kept_zero = false;
+
+  friend bool operator==(const WorkspacePlan&, const WorkspacePlan&) = default;
 };
 
 /// A part of the buffer that holds all workspaces.
@@ -84,6 +92,12 @@ struct ExecutionPlan {
   /// The workspaces in it that are kept zero.
   std::vector<WorkspacePart> kept_zero() const;
 };
+
+/// Whether two plans for one problem launch the same in a chain, from the same code. Whether the
+/// first launch starts early counts as no difference: the chain decides that.
+bool same_in_chain(const ExecutionPlan& a, const ExecutionPlan& b);
+/// The same for steps that do not start early, whose arguments `early` are 0.
+bool same_when_late(const ExecutionPlan& a, const ExecutionPlan& b);
 
 /// A template with a configuration that is valid for one problem on one device profile.
 struct Candidate {

@@ -11,6 +11,18 @@
 #include "support/version.h"
 
 namespace kernwright {
+namespace {
+
+/// The sum of the arguments `early` of the first launch.
+std::int64_t early_value(const ExecutionPlan& plan) {
+  std::int64_t sum = 0;
+  for (const ArgumentPlan& argument : plan.launches.front().arguments) {
+    if (argument.kind == ArgumentKind::early) sum += argument.value;
+  }
+  return sum;
+}
+
+}  // namespace
 
 RecordEnvironment AnswerFinder::environment() const {
   return {.template_digest = {},
@@ -82,6 +94,77 @@ Result<Candidate> AnswerFinder::candidate(const BoundProblem& problem, const Hea
   refused = MissReason::rule_violated;
   KW_TRY(applies(*found, problem, site_.profile));
   return make_candidate(*found, problem, winner.choice.configuration, site_.profile);
+}
+
+std::vector<Choice> AnswerFinder::early_variants(const BoundProblem& problem,
+                                                 const Choice& choice) const {
+  MissReason refused = MissReason::none;
+  const Result<Candidate> own = candidate(problem, {.choice = choice, .artifact = {}}, refused);
+  if (!own) return {};
+  std::vector<std::pair<std::int64_t, Choice>> found;
+  for (const Parameter& parameter : own->kernel_template->space.parameters()) {
+    if (parameter.binding != Binding::runtime) continue;
+    for (const std::int64_t value : parameter.values) {
+      auto values = choice.configuration.values();
+      std::ranges::find(values, parameter.name, &std::pair<std::string, std::int64_t>::first)
+          ->second = value;
+      const Choice other{choice.kernel_template, Configuration(std::move(values))};
+      const Result<Candidate> made = candidate(problem, {.choice = other, .artifact = {}}, refused);
+      if (!made || same_in_chain(made->plan, own->plan) || !same_when_late(made->plan, own->plan)) {
+        continue;
+      }
+      found.emplace_back(-early_value(made->plan), other);
+    }
+  }
+  std::ranges::stable_sort(found, {}, &std::pair<std::int64_t, Choice>::first);
+  std::vector<Choice> choices;
+  for (auto& [order, other] : found) choices.push_back(std::move(other));
+  return choices;
+}
+
+std::vector<GradedRecord> AnswerFinder::next_best(const BoundProblem& problem,
+                                                  const KernelSummary& served) const {
+  const Answers answers = look_up_with_neighbours(problem);
+  const auto own = std::ranges::find_if(answers.records, [&](const GradedRecord& record) {
+    const Choice& choice = record.head.winner.choice;
+    return choice.kernel_template == served.kernel_template &&
+           choice.configuration.text() == served.configuration;
+  });
+  if (own == answers.records.end()) return {};
+  const Choice& winner = own->head.winner.choice;
+  std::vector<HeadWinner> runners_up;
+  if (!own->file.empty()) {
+    const Lookup<TuningRecord> record = read_record(own->file);
+    if (record) {
+      for (const RankedConfiguration& ranked : record.value->runners_up) {
+        HeadWinner& next = runners_up.emplace_back(winner_of(ranked, record.value->rounds));
+        // The record has the digest of the winner's template alone, so the artifact of another
+        // template may be of an older text.
+        if (next.choice.kernel_template != winner.kernel_template) next.artifact.clear();
+      }
+    }
+  }
+  std::vector<HeadWinner> variants;
+  for (Choice& choice : early_variants(problem, winner)) {
+    HeadWinner& variant = variants.emplace_back(own->head.winner);
+    variant.choice = std::move(choice);
+  }
+  std::vector<GradedRecord> found;
+  for (std::size_t i = 0; i < std::max(variants.size(), runners_up.size()); ++i) {
+    for (std::vector<HeadWinner>* kind : {&variants, &runners_up}) {
+      if (i >= kind->size() || answers.decisions.banned((*kind)[i].choice.id())) continue;
+      if ((*kind)[i].choice == winner) continue;
+      found.push_back(*own);
+      found.back().head.winner = std::move((*kind)[i]);
+    }
+  }
+  return found;
+}
+
+Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecord& record,
+                                  Bits bits) const {
+  MissReason lacks = MissReason::none;
+  return offer(problem, record, bits, lacks);
 }
 
 /// The winner with its bits; `lacks` says why there are none, where that is known better than from

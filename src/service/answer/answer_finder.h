@@ -11,6 +11,7 @@
 #include "model/candidate/candidate.h"
 #include "service/answer/builder.h"
 #include "service/answer/site.h"
+#include <kernwright/kernel.h>
 #include <kernwright/match.h>
 #include <kernwright/result.h>
 
@@ -48,6 +49,15 @@ class AnswerFinder {
   /// worse than `worst` is offered.
   Coverage find(const BoundProblem& problem, Match worst, Bits bits, const Take& take) const;
 
+  /// What may take the place of `served`, a kernel that `find` took: kernels of the record that it
+  /// came from, as records that they had won. They are its runners-up, which were checked as
+  /// the winner was, and what differs from `served` in arguments `early` alone, which is the same
+  /// kernel outside of chains. The best come first, the two kinds in turn. None is banned.
+  std::vector<GradedRecord> next_best(const BoundProblem& problem,
+                                      const KernelSummary& served) const;
+  /// The winner of a record as a kernel for the problem. Errors: why it is none.
+  Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits) const;
+
   /// The winner as a candidate for this problem; `refused` says why it is none.
   Result<Candidate> candidate(const BoundProblem& problem, const HeadWinner& winner,
                               MissReason& refused) const;
@@ -61,6 +71,9 @@ class AnswerFinder {
   Answers look_up_with_neighbours(const BoundProblem& problem) const;
   Result<Offer> offer(const BoundProblem& problem, const GradedRecord& record, Bits bits,
                       MissReason& lacks) const;
+  /// The choices that differ from this one in arguments `early` alone, those of the largest
+  /// arguments first.
+  std::vector<Choice> early_variants(const BoundProblem& problem, const Choice& choice) const;
   bool has_own_bits(const BoundProblem& problem, const GradedRecord& record) const;
   TieredCache::Now now() const;
 

@@ -1,3 +1,4 @@
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -64,10 +65,14 @@ std::string describe(const Kernel& kernel) {
   return json.dump();
 }
 
-// Gives out `kernel`, pinned so that it outlives the service.
+// `kernel` as it is given out, pinned so that it outlives the service.
+std::unique_ptr<kw_kernel> given_out(const Kernel& kernel) {
+  return std::unique_ptr<kw_kernel>(new kw_kernel{kernel.pin(), describe(kernel)});
+}
+
 std::string give(const Result<Kernel>& kernel, kw_kernel** out) {
   if (!kernel) return kernel.error().message;
-  *out = new kw_kernel{kernel->pin(), describe(*kernel)};
+  *out = given_out(*kernel).release();
   return {};
 }
 
@@ -113,6 +118,27 @@ KERNWRIGHT_API int kw_get_best_kernel(kw_service* service, const char* problem,
                    Result<Problem> parsed = Problem::parse(problem);
                    if (!parsed) return parsed.error().message;
                    return give(service->service.get_best_kernel(*parsed), kernel);
+                 });
+}
+
+KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
+                                       kw_kernel** kernels, size_t count, size_t* found) {
+  return guarded("kw_get_best_kernels",
+                 {{"service", service},
+                  {"problem", problem},
+                  {"kernels", kernels, count > 0},
+                  {"found", found}},
+                 [&]() -> std::string {
+                   Result<Problem> parsed = Problem::parse(problem);
+                   if (!parsed) return parsed.error().message;
+                   Result<std::vector<Kernel>> best =
+                       service->service.get_best_kernels(*parsed, count);
+                   if (!best) return best.error().message;
+                   std::vector<std::unique_ptr<kw_kernel>> given;
+                   for (const Kernel& kernel : *best) given.push_back(given_out(kernel));
+                   for (size_t i = 0; i < given.size(); ++i) kernels[i] = given[i].release();
+                   *found = given.size();
+                   return {};
                  });
 }
 

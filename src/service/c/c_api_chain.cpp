@@ -43,6 +43,18 @@ Result<ChainArg> read(const kw_chain_arg& given) {
   }
 }
 
+std::string add(kw_chain_builder& builder, const std::vector<Kernel>& kernels,
+                const kw_chain_arg* arguments, size_t count) {
+  std::vector<ChainArg> read_arguments;
+  for (size_t i = 0; i < count; ++i) {
+    Result<ChainArg> argument = read(arguments[i]);
+    if (!argument) return argument.error().message;
+    read_arguments.push_back(*argument);
+  }
+  builder.builder.add(kernels, read_arguments.data(), read_arguments.size());
+  return {};
+}
+
 void describe(kw_chain& chain) {
   nlohmann::ordered_json paths = nlohmann::ordered_json::array();
   for (const ChainPath path : chain.chain.paths()) {
@@ -54,9 +66,16 @@ void describe(kw_chain& chain) {
     }
     paths.push_back(std::move(row));
   }
+  nlohmann::ordered_json chosen = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < chain.chain.kernels(); ++i) {
+    const KernelSummary& summary = chain.chain.summary(i);
+    chosen.push_back(
+        {{"template", summary.kernel_template}, {"configuration", summary.configuration}});
+  }
   const nlohmann::ordered_json json = {{"kernels", chain.chain.kernels()},
                                        {"memory_bytes", chain.chain.memory_bytes()},
                                        {"early_kernels", chain.chain.early_kernels()},
+                                       {"chosen", std::move(chosen)},
                                        {"path", to_string(chain.chain.path())},
                                        {"paths", std::move(paths)}};
   chain.description = json.dump();
@@ -93,16 +112,23 @@ KERNWRIGHT_API int kw_chain_add(kw_chain_builder* builder, const kw_kernel* kern
                                 const kw_chain_arg* arguments, size_t count) {
   return guarded("kw_chain_add",
                  {{"builder", builder}, {"kernel", kernel}, {"arguments", arguments, count > 0}},
+                 [&] { return add(*builder, {kernel->kernel}, arguments, count); });
+}
+
+KERNWRIGHT_API int kw_chain_add_alternatives(kw_chain_builder* builder, kw_kernel* const* kernels,
+                                             size_t kernel_count, const kw_chain_arg* arguments,
+                                             size_t count) {
+  return guarded("kw_chain_add_alternatives",
+                 {{"builder", builder},
+                  {"kernels", kernels, kernel_count > 0},
+                  {"arguments", arguments, count > 0}},
                  [&]() -> std::string {
-                   std::vector<ChainArg> read_arguments;
-                   for (size_t i = 0; i < count; ++i) {
-                     Result<ChainArg> argument = read(arguments[i]);
-                     if (!argument) return argument.error().message;
-                     read_arguments.push_back(*argument);
+                   std::vector<Kernel> alternatives;
+                   for (size_t i = 0; i < kernel_count; ++i) {
+                     if (kernels[i] == nullptr) return "kernels[" + std::to_string(i) + "] is null";
+                     alternatives.push_back(kernels[i]->kernel);
                    }
-                   builder->builder.add(kernel->kernel, read_arguments.data(),
-                                        read_arguments.size());
-                   return {};
+                   return add(*builder, alternatives, arguments, count);
                  });
 }
 

@@ -111,6 +111,53 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
   return kernel->handle();
 }
 
+Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem,
+                                                          std::size_t count) {
+  KW_ASSIGN(const Kernel best, get_best_kernel(problem));
+  KW_ASSIGN(const BoundProblem bound, bind(problem));
+  const std::shared_ptr<const LoadedKernel> served = LoadedKernel::of(best);
+  std::vector<Kernel> kernels;
+  if (count > 0) kernels.push_back(best);
+  const std::lock_guard lock(next_best_mutex_);
+  const auto [place, fresh] = next_best_.try_emplace(served.get());
+  NextBest& next = place->second;
+  if (fresh) {
+    for (GradedRecord& record : answers_.next_best(bound, served->summary())) {
+      next.untried.push_back(std::move(record));
+    }
+  }
+  while (next.loaded.size() + 1 < count && !next.untried.empty()) load_one(bound, *served, next);
+  for (const auto& kernel : next.loaded) {
+    if (kernels.size() < count) kernels.push_back(kernel->handle());
+  }
+  return kernels;
+}
+
+void ServiceCore::load_one(const BoundProblem& problem, const LoadedKernel& best,
+                           NextBest& next) const {
+  const GradedRecord record = std::move(next.untried.front());
+  next.untried.pop_front();
+  const auto is_same = [&](const LoadedKernel& other, const Offer& offer) {
+    return other.summary().artifact == offer.artifact.digest &&
+           same_in_chain(other.plan(), offer.candidate.plan);
+  };
+  const Loaded loaded = [&]() -> Loaded {
+    KW_ASSIGN(Offer offer, answers_.offer(problem, record, bits()));
+    for (const auto& other : next.loaded) {
+      if (is_same(*other, offer)) return other;
+    }
+    if (is_same(best, offer)) return best.shared_from_this();
+    return load(problem, record.head, record.match, record.reason, std::move(offer));
+  }();
+  if (!loaded) {
+    site_.say(LogLevel::warning, concat(record.head.winner.choice.id(), " for ", problem.text(),
+                                        " is passed over: ", loaded.error().message));
+    return;
+  }
+  const auto known = std::ranges::find(next.loaded, *loaded);
+  if (loaded->get() != &best && known == next.loaded.end()) next.loaded.push_back(*loaded);
+}
+
 ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
   Coverage coverage;
   if (auto served = serve_from_cache(problem, coverage)) {

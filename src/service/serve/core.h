@@ -2,9 +2,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "compile/compiler.h"
 #include "device/cuda/cuda_device.h"
@@ -49,6 +54,9 @@ class ServiceCore {
                                                    Surroundings surroundings = {});
 
   Result<Kernel> get_best_kernel(const Problem& problem);
+
+  /// At most `count` kernels: the best, and what may take its place in a chain, the best first.
+  Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count);
 
   /// `TuningDesk::tune`. The winner replaces what get_best_kernel returned so far.
   Result<TuningResult> tune(const Problem& problem, TuningOptions options,
@@ -99,6 +107,14 @@ class ServiceCore {
   /// The winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;
+  /// What is next best after a kernel that is served: what was loaded so far, and what was not
+  /// tried yet.
+  struct NextBest {
+    std::vector<std::shared_ptr<const LoadedKernel>> loaded;
+    std::deque<GradedRecord> untried;
+  };
+  /// Loads the first of `next.untried` that can be loaded and differs from what is there.
+  void load_one(const BoundProblem& problem, const LoadedKernel& best, NextBest& next) const;
   void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);
 
@@ -114,6 +130,8 @@ class ServiceCore {
   AnswerFinder answers_;
   TuningDesk desk_;
   KernelTable table_;
+  std::mutex next_best_mutex_;
+  std::map<const LoadedKernel*, NextBest> next_best_;
   LookupCounters counters_;
   OfThisProcess<BackgroundTuner> background_;  ///< last: its thread uses all others
 };

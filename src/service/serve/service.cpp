@@ -27,6 +27,11 @@ Result<Kernel> Service::get_best_kernel(const Problem& problem) const {
   return guarded([&] { return core_->get_best_kernel(problem); });
 }
 
+Result<std::vector<Kernel>> Service::get_best_kernels(const Problem& problem,
+                                                      std::size_t count) const {
+  return guarded([&] { return core_->get_best_kernels(problem, count); });
+}
+
 Result<void> Service::prewarm(const std::vector<Problem>& problems) const {
   return guarded([&]() -> Result<void> {
     std::string missing;

@@ -117,6 +117,25 @@ TEST_F(CandidateTest, LaunchesKnowWhichOfTheirTensorsTheyReadAhead) {
   EXPECT_EQ(without->plan.launches[1].ahead, std::vector<std::size_t>{0});
 }
 
+TEST_F(CandidateTest, PlansDifferInAChainByMoreThanHowTheFirstLaunchStarts) {
+  const auto plan = [&](std::string_view programmatic, std::string_view early, int group) {
+    template_ = scale_template(
+        operation_,
+        replaced(replaced(kScaleManifest, "\"grid\": [\"min(tiles, sm_count)\"]",
+                          concat("\"programmatic\": \"", programmatic,
+                                 "\", \"waits\": \"1\", \"grid\": [\"min(tiles, sm_count)\"]")),
+                 "{\"workspace\": \"counters\"}", concat("{\"early\": \"", early, "\"}")));
+    Result<Candidate> made = make(configuration(8, 2, group));
+    EXPECT_TRUE(made) << made.error().message;
+    return made->plan;
+  };
+  const ExecutionPlan base = plan("0", "1", 4);
+  EXPECT_TRUE(same_in_chain(base, plan("1", "1", 4)));
+  EXPECT_FALSE(same_in_chain(base, plan("0", "2", 4)));
+  EXPECT_TRUE(same_when_late(base, plan("1", "2", 4)));
+  EXPECT_FALSE(same_when_late(base, plan("1", "2", 2))) << "another argument of the last launch";
+}
+
 TEST_F(CandidateTest, AbsentTensorsArePassedAsAbsent) {
   const Result<Candidate> made =
       make(configuration(8, 2, 4), scale_problem(100, 256).with("weight", "none"));

@@ -180,6 +180,63 @@ TEST_F(CompiledInTest, BitsOfANeighbourServeUnlessItsSizeIsCompiledIn) {
   }
 }
 
+/// A template whose depth counts only where a launch starts early.
+class EarlyTemplateTest : private ScaleTemplates, public AnswerFinderTest {
+ protected:
+  EarlyTemplateTest() : AnswerFinderTest({early_folder()}) {}
+
+  std::filesystem::path early_folder() {
+    write("scale/early/kernel.cu", "// kernel");
+    write("scale/early/manifest.json", R"json({
+  "operation": "scale", "description": "one element per thread", "source": "kernel.cu",
+  "arch": {"min": 80},
+  "dims": {"n": "runtime"},
+  "parameters": {"THREADS": [128, 256], "DEPTH": {"values": [0, 1, 2], "bind": "runtime"},
+                 "ROUNDS": {"values": [1, 2], "bind": "runtime"}},
+  "default": {"THREADS": 256, "DEPTH": 1, "ROUNDS": 1},
+  "rules": [{"rule": "DEPTH < 2 || ROUNDS == 1", "why": "no more fits"}],
+  "launches": [{
+    "kernel": "scale", "grid": ["ceil_div(n, THREADS)"], "block": ["THREADS"],
+    "waits": "1", "ahead": ["x"],
+    "arguments": [{"tensor": "x"}, {"tensor": "y"}, {"int64": "n"}, {"int32": "ROUNDS"},
+                  {"early": "DEPTH"}]
+    }]
+    })json");
+    return folder_.path();
+  }
+  RankedConfiguration ranked(const BoundProblem& problem, const ParameterValues& values) {
+    const Candidate made = *site_.candidate(problem, "scale/early", values);
+    RankedConfiguration ranked;
+    ranked.choice = made.choice();
+    ranked.artifact = builder_->build(made)->digest;
+    return ranked;
+  }
+};
+
+TEST_F(EarlyTemplateTest, TheNextBestAreRunnersUpAndOtherEarlyArgumentsInTurn) {
+  const BoundProblem problem =
+      *site_.bind(Problem::make("scale", {{"n", 1000}}, {{"dtype", "fp32"}}));
+  TuningRecord made = record(problem, "scale/early", RecordGrade::measured);
+  made.runners_up = {ranked(problem, {{"THREADS", 128}}), ranked(problem, {{"ROUNDS", 2}})};
+  ASSERT_TRUE(site_.cache.put_record(made));
+  KernelSummary served;
+  served.kernel_template = made.winner.choice.kernel_template;
+  served.configuration = made.winner.choice.configuration.text();
+  std::vector<std::string> found;
+  for (const GradedRecord& record : finder_.next_best(problem, served)) {
+    EXPECT_EQ(record.match, Match::exact);
+    found.push_back(record.head.winner.choice.configuration.text());
+    const int compiles = world_.compiles;
+    EXPECT_TRUE(finder_.offer(problem, record, AnswerFinder::Bits::stored));
+    EXPECT_EQ(world_.compiles, compiles);
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{
+                       "THREADS=256 DEPTH=2 ROUNDS=1", "THREADS=128 DEPTH=1 ROUNDS=1",
+                       "THREADS=256 DEPTH=0 ROUNDS=1", "THREADS=256 DEPTH=1 ROUNDS=2"}));
+  served.configuration = "THREADS=128 DEPTH=0 ROUNDS=1";
+  EXPECT_TRUE(finder_.next_best(problem, served).empty()) << "it is no record's winner";
+}
+
 TEST_F(AnswerFinderTest, LostBitsAreCompiledAgainOnlyWhereThatIsAllowed) {
   const TuningRecord made = put(bound(4096));
   std::filesystem::remove(site_.cache.artifacts().path(made.winner.artifact));

@@ -82,6 +82,26 @@ TEST_F(CApiChainTest, AFailedTuningLeavesTheDriversWords) {
   EXPECT_FALSE(described()["paths"][0].contains("host_us"));
 }
 
+TEST_F(CApiChainTest, AKernelMayHaveAlternatives) {
+  kw_chain_builder* builder = nullptr;
+  ASSERT_EQ(kw_chain_begin(&builder), 0);
+  kw_chain_arg arguments[2] = {};
+  for (std::size_t i = 0; i < 2; ++i) arguments[i].pointer = kTensors[i];
+  kw_kernel* kernels[2] = {kernel_, nullptr};
+  EXPECT_EQ(kw_chain_add_alternatives(builder, kernels, 2, arguments, 2), -1);
+  EXPECT_STREQ(kw_last_error(), "kernels[1] is null");
+  kernels[1] = kernel_;
+  ASSERT_EQ(kw_chain_add_alternatives(builder, kernels, 2, arguments, 2), 0) << kw_last_error();
+  kw_chain* chain = nullptr;
+  ASSERT_EQ(kw_chain_build(builder, &chain), 0) << kw_last_error();
+  const nlohmann::json chosen = nlohmann::json::parse(kw_describe_chain(chain))["chosen"];
+  ASSERT_EQ(chosen.size(), 1U);
+  EXPECT_TRUE(chosen[0].contains("template"));
+  EXPECT_TRUE(chosen[0].contains("configuration"));
+  kw_release_chain(chain);
+  kw_chain_end(builder);
+}
+
 TEST_F(CApiChainTest, MoreMemoryThanThereIsIsRefused) {
   kw_chain_builder* builder = nullptr;
   ASSERT_EQ(kw_chain_begin(&builder), 0);

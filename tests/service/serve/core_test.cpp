@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -121,6 +123,75 @@ TEST_F(ServiceCoreTest, ATunedWinnerIsServedHereAndInTheNextServiceWithoutAToolk
   EXPECT_EQ(kernel->best_path(), KernelPath::graph);
   EXPECT_EQ(world_.compiles, 0);
   EXPECT_EQ(world_.identities, 0) << "the toolkit was asked for on a hit";
+}
+
+TEST_F(ServiceCoreTest, TheBestKernelsAreTheWinnerAndTheNextOfItsRecord) {
+  std::vector<std::string> given;
+  {
+    const auto core = open();
+    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    ASSERT_TRUE(tuned) << tuned.error().message;
+    const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 3);
+    ASSERT_TRUE(kernels) << kernels.error().message;
+    ASSERT_EQ(kernels->size(), 3U);
+    EXPECT_EQ(&(*kernels)[0].summary(), &core->get_best_kernel(problem_)->summary());
+    std::set<std::string> runners_up;
+    for (const RankedConfiguration& ranked : tuned->record.runners_up) {
+      runners_up.insert(ranked.choice.configuration.text());
+    }
+    for (std::size_t i = 1; i < kernels->size(); ++i) {
+      EXPECT_TRUE(runners_up.contains((*kernels)[i].summary().configuration));
+      EXPECT_EQ((*kernels)[i].match(), Match::exact);
+      EXPECT_GT((*kernels)[i].summary().measured_us, 0);
+    }
+    const Result<std::vector<Kernel>> more = core->get_best_kernels(problem_, 100);
+    ASSERT_TRUE(more) << more.error().message;
+    EXPECT_LE(more->size(), 1 + tuned->record.runners_up.size());
+    ASSERT_GE(more->size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(&(*more)[i].summary(), &(*kernels)[i].summary()) << "the same, not loaded again";
+    }
+    EXPECT_EQ(core->get_best_kernels(problem_, 0)->size(), 0U);
+    for (const Kernel& kernel : *more) given.push_back(kernel.summary().configuration);
+    EXPECT_EQ(std::set<std::string>(given.begin(), given.end()).size(), given.size());
+  }
+  world_.toolkit_missing = true;
+  const auto next = open(MissPolicy::fail);
+  const Result<std::vector<Kernel>> kernels = next->get_best_kernels(problem_, 100);
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  std::vector<std::string> again;
+  for (const Kernel& kernel : *kernels) again.push_back(kernel.summary().configuration);
+  EXPECT_EQ(again, given) << "all from the cache";
+}
+
+TEST_F(ServiceCoreTest, WhatCannotBeLoadedIsNoAlternative) {
+  {
+    const auto core = open();
+    const Result<TuningResult> tuned = core->tune(problem_, few_trials());
+    ASSERT_TRUE(tuned) << tuned.error().message;
+    for (const RankedConfiguration& ranked : tuned->record.runners_up) {
+      if (ranked.artifact == tuned->record.winner.artifact) continue;
+      std::filesystem::remove(core->cache().artifacts().path(ranked.artifact));
+    }
+  }
+  world_.toolkit_missing = true;
+  const auto core = open(MissPolicy::fail);
+  const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 100);
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ASSERT_GE(kernels->size(), 1U);
+  for (const Kernel& kernel : *kernels) {
+    EXPECT_EQ(kernel.summary().artifact, kernels->front().summary().artifact);
+  }
+}
+
+TEST_F(ServiceCoreTest, WithoutARecordTheBestKernelsArePredictions) {
+  const auto core = open();
+  const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 3);
+  ASSERT_TRUE(kernels) << kernels.error().message;
+  ASSERT_GE(kernels->size(), 1U);
+  for (const Kernel& kernel : *kernels) EXPECT_EQ(kernel.match(), Match::predicted);
+  const Problem wrong = Problem::make("vector_add", {{"n", 0}}, {{"dtype", "bf16"}});
+  EXPECT_EQ(core->get_best_kernels(wrong, 2).error().code, ErrorCode::invalid_argument);
 }
 
 TEST_F(ServiceCoreTest, TuningReplacesAPredictionThatWasServed) {
