@@ -19,6 +19,9 @@ namespace {
 // A prediction that is to be launched compiles one candidate that does: tuning can follow.
 constexpr TuningBudget kPredictAtLaunch{.trials = 1};
 
+// As many as a record keeps.
+constexpr std::size_t kMostPredicted = 8;
+
 // How long a miss that is tuned waits for another process that tunes the same.
 constexpr std::chrono::minutes kPatienceToTune{2};
 
@@ -121,22 +124,30 @@ Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem
   const std::lock_guard lock(next_best_mutex_);
   const auto [place, fresh] = next_best_.try_emplace(served.get());
   NextBest& next = place->second;
-  if (fresh) {
-    for (GradedRecord& record : answers_.next_best(bound, served->summary())) {
-      next.untried.push_back(std::move(record));
-    }
+  if (fresh) next.records = next_best(bound, *served, count);
+  while (next.loaded.size() + 1 < count && next.tried < next.records.size()) {
+    load_one(bound, *served, next);
   }
-  while (next.loaded.size() + 1 < count && !next.untried.empty()) load_one(bound, *served, next);
   for (const auto& kernel : next.loaded) {
     if (kernels.size() < count) kernels.push_back(kernel->handle());
   }
   return kernels;
 }
 
+std::vector<GradedRecord> ServiceCore::next_best(const BoundProblem& problem,
+                                                 const LoadedKernel& best, std::size_t count) {
+  std::vector<GradedRecord> found = answers_.next_best(problem, best.summary());
+  // The prediction that is made at a miss compiles one candidate alone.
+  if (best.summary().match == Match::predicted && may_compile() && found.size() + 1 < count &&
+      desk_.predict(problem, {.trials = static_cast<int>(std::min(count, kMostPredicted))})) {
+    found = answers_.next_best(problem, best.summary());
+  }
+  return found;
+}
+
 void ServiceCore::load_one(const BoundProblem& problem, const LoadedKernel& best,
                            NextBest& next) const {
-  const GradedRecord record = std::move(next.untried.front());
-  next.untried.pop_front();
+  const GradedRecord& record = next.records[next.tried++];
   const auto is_same = [&](const LoadedKernel& other, const Offer& offer) {
     return other.summary().artifact == offer.artifact.digest &&
            same_in_chain(other.plan(), offer.candidate.plan);

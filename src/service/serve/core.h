@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -107,13 +106,17 @@ class ServiceCore {
   /// The winner of a record that was made just now.
   Loaded load(const BoundProblem& problem, const TuningResult& made, Match match,
               MissReason reason) const;
-  /// What is next best after a kernel that is served: what was loaded so far, and what was not
-  /// tried yet.
+  /// What is next best after a kernel that is served, and what of it was loaded so far.
   struct NextBest {
+    std::vector<GradedRecord> records;
+    std::size_t tried = 0;  ///< of the records
     std::vector<std::shared_ptr<const LoadedKernel>> loaded;
-    std::deque<GradedRecord> untried;
   };
-  /// Loads the first of `next.untried` that can be loaded and differs from what is there.
+  /// What is known to be next best. Of a prediction that is `count` predictions, made now where
+  /// there are fewer.
+  std::vector<GradedRecord> next_best(const BoundProblem& problem, const LoadedKernel& best,
+                                      std::size_t count);
+  /// Tries the next record: its kernel is loaded, unless it launches as one that is there.
   void load_one(const BoundProblem& problem, const LoadedKernel& best, NextBest& next) const;
   void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);

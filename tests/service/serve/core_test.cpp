@@ -188,8 +188,11 @@ TEST_F(ServiceCoreTest, WithoutARecordTheBestKernelsArePredictions) {
   const auto core = open();
   const Result<std::vector<Kernel>> kernels = core->get_best_kernels(problem_, 3);
   ASSERT_TRUE(kernels) << kernels.error().message;
-  ASSERT_GE(kernels->size(), 1U);
+  EXPECT_EQ(kernels->size(), 3U);
   for (const Kernel& kernel : *kernels) EXPECT_EQ(kernel.match(), Match::predicted);
+  const std::size_t records = core->cache().records().list().size();
+  EXPECT_EQ(open()->get_best_kernels(problem_, 3)->size(), 3U);
+  EXPECT_EQ(core->cache().records().list().size(), records) << "predicted once";
   const Problem wrong = Problem::make("vector_add", {{"n", 0}}, {{"dtype", "bf16"}});
   EXPECT_EQ(core->get_best_kernels(wrong, 2).error().code, ErrorCode::invalid_argument);
 }
