@@ -50,6 +50,21 @@ extern "C" __global__ void late_count(int* counter) {
   if (threadIdx.x == 0) atomicAdd(counter, 1);
 }
 
+// Reads before its wait where it may, and lets its dependents start at once.
+extern "C" __global__ void read_ahead(const int* in, int* out, int early) {
+  int value = 0;
+  if (early) value = *(const volatile int*)in;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  if (!early) value = *(const volatile int*)in;
+  if (threadIdx.x == 0) {
+    out[0] = value;
+    out[1] = early;
+  }
+}
+
 // The value that it gets where its launch starts early.
 extern "C" __global__ void note_early(int* out, int early) {
 #if __CUDA_ARCH__ >= 900

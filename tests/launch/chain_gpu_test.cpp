@@ -100,6 +100,52 @@ TEST_F(ChainGpuTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
   }
 }
 
+TEST_F(ChainGpuTest, WhatAKernelInFrontWritesIsNotReadAhead) {
+  ExecutionPlan plan;
+  plan.tensors = {tensor("in", TensorRole::in, DType::int32, {1}),
+                  tensor("out", TensorRole::out, DType::int32, {2})};
+  plan.launches = {launch("read_ahead", {1, 1, 1}, {32, 1, 1},
+                          {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::tensor, 1),
+                           number(ArgumentKind::early, kEarlyValue)})};
+  plan.launches[0].waits = hopper();
+  plan.launches[0].ahead = {0};
+  const auto reading = kernel_of(plan, kGpuKernels);
+  const DevicePointer counter = zero();
+  const DevicePointer settled = allocate(16);
+  upload(settled, std::vector<int>(4, 5));
+  const DevicePointer counted = zero();
+  const DevicePointer copied = zero();
+  const auto at = [](DevicePointer address) { return reinterpret_cast<const void*>(address); };
+  ChainBuilder builder;
+  const ChainSlot first = builder.parameter(at(counter));
+  const ChainSlot second = builder.parameter(at(settled));
+  builder.add(late_count()->handle(), {at(counter)});
+  builder.add(reading->handle(), {first, at(counted)});
+  builder.add(reading->handle(), {second, at(copied)});
+  Result<Chain> chain = builder.build();
+  ASSERT_TRUE(chain) << chain.error().message;
+  int launches = 0;
+  for (const ChainPath path : chain->paths()) {
+    ASSERT_TRUE(chain->set_path(path));
+    const bool programmatic =
+        path == ChainPath::programmatic_stream || path == ChainPath::programmatic_graph;
+    // With the two exchanged, the last kernel is the one that reads what is written.
+    for (const bool exchanged : {false, true}) {
+      ASSERT_TRUE(exchanged ? chain->rebind({at(settled), at(counter)})
+                            : chain->rebind({at(counter), at(settled)}));
+      for (int i = 0; i < 10; ++i) ASSERT_TRUE(chain->launch(stream_.get()));
+      launches += 10;
+      wait(stream_.get());
+      const int sum = launches * static_cast<int>(kLateBlocks);
+      const int early = programmatic ? kEarlyValue : 0;
+      EXPECT_EQ(download<int>(exchanged ? copied : counted, 2), (std::vector<int>{sum, 0}))
+          << to_string(path);
+      EXPECT_EQ(download<int>(exchanged ? counted : copied, 2), (std::vector<int>{5, early}))
+          << to_string(path);
+    }
+  }
+}
+
 TEST_F(ChainGpuTest, IsCapturedWithItsProgrammaticEdges) {
   const DevicePointer counter = zero();
   const DevicePointer out = zero();
