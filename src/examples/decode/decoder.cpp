@@ -100,15 +100,16 @@ StepMemory Decoder::allocate(const ModelWeights& weights, const Ints& lengths, s
   }
 
   const auto bytes = [&](std::int64_t columns) { return 2 * shape_.batch * columns; };
-  for (kw::ChainArg* hidden : {&memory.x, &memory.between}) {
-    *hidden = builder.buffer(bytes(config_.hidden));
+  memory.between = builder.buffer(bytes(config_.hidden));
+  for (kw::ChainArg* heads : {&memory.q, &memory.attended}) {
+    *heads = builder.buffer(bytes(config_.query_columns()));
   }
-  memory.qkv = builder.buffer(bytes(config_.qkv_columns()));
-  memory.rotated = builder.buffer(bytes(config_.query_columns()));
-  memory.attended = builder.buffer(bytes(config_.query_columns()));
+  for (kw::ChainArg* heads : {&memory.k_new, &memory.v_new}) {
+    *heads = builder.buffer(bytes(config_.kv_columns()));
+  }
   memory.inner = builder.buffer(bytes(config_.intermediate));
   // The host reads these.
-  memory.normal = normal_ = gpu_->allocate(at(bytes(config_.hidden)));
+  memory.x = x_ = gpu_->allocate(at(bytes(config_.hidden)));
   memory.logits = logits_ = gpu_->allocate(at(2 * bytes(config_.vocabulary)));
   return memory;
 }
@@ -157,7 +158,7 @@ StepResult Decoder::result(const Ints& lengths) const {
   };
   StepResult result;
   result["logits"] = {gpu_->download<float>(logits_, at(shape_.batch * config_.vocabulary))};
-  result["hidden"] = {floats(normal_, shape_.batch * config_.hidden)};
+  result["hidden"] = {floats(x_, shape_.batch * config_.hidden)};
   const std::int64_t columns = config_.kv_columns();
   for (const auto& [part, caches] : {std::pair("keys", &keys_), std::pair("values", &values_)}) {
     for (const Address cache : *caches) {

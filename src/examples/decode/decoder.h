@@ -72,7 +72,7 @@ class Decoder {
   DecodeShape shape_;
   Ints page_table_;
   Address tokens_ = 0, lengths_ = 0, other_lengths_ = 0;
-  Address normal_ = 0, logits_ = 0;
+  Address x_ = 0, logits_ = 0;
   std::vector<Address> keys_, values_;  ///< of each layer
   std::map<std::string, KernelUse> kernels_;
   std::optional<kw::Chain> chain_;

@@ -35,14 +35,19 @@ Rows product(const Rows& x, std::int64_t batch, const Tensor& weight, std::int64
   return y;
 }
 
+/// What the `columns` elements of a row are multiplied by to have a mean square of one.
+double norm_factor(const float* row, std::int64_t columns, double epsilon) {
+  double squares = 0;
+  for (std::int64_t c = 0; c < columns; ++c) squares += static_cast<double>(row[c]) * row[c];
+  return 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
+}
+
 /// Divides rows of `columns` elements by their root mean square and multiplies by `weight`.
 void normalise(float* rows, std::int64_t count, std::int64_t columns, const Tensor& weight,
                double epsilon) {
   for (std::int64_t i = 0; i < count; ++i) {
     float* row = rows + i * columns;
-    double squares = 0;
-    for (std::int64_t c = 0; c < columns; ++c) squares += static_cast<double>(row[c]) * row[c];
-    const double factor = 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
+    const double factor = norm_factor(row, columns, epsilon);
     for (std::int64_t c = 0; c < columns; ++c) {
       row[c] = static_cast<float>(row[c] * factor) * to_float(weight[at(c)]);
     }
@@ -140,19 +145,33 @@ StepResult reference_step(const ModelConfig& config, const ModelWeights& weights
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
     round(x);
   };
-  const auto normal_of_x = [&](const Tensor& weight) {
-    Rows normal = x;
-    normalise(normal.data(), batch, hidden, weight, config.norm_epsilon);
-    round(normal);
-    return normal;
+  // The products of the normalised x with parts of a weight, each so many rows. Elements of x are
+  // multiplied by the norm's weights before a product, and by their row's factor behind it.
+  const auto normal_products = [&](const Tensor& norm, const Tensor& weight,
+                                   const std::vector<std::int64_t>& parts) {
+    Rows weighted = x;
+    for (std::size_t i = 0; i < x.size(); ++i) weighted[i] *= to_float(norm[i % at(hidden)]);
+    round(weighted);
+    std::vector<Rows> products;
+    std::int64_t first = 0;
+    for (const std::int64_t n : parts) {
+      Rows& y = products.emplace_back(product(weighted, batch, weight, first, n, hidden));
+      first += n;
+      for (std::int64_t i = 0; i < batch; ++i) {
+        const double factor = norm_factor(x.data() + i * hidden, hidden, config.norm_epsilon);
+        for (std::int64_t c = 0; c < n; ++c) {
+          y[at(i * n + c)] = static_cast<float>(y[at(i * n + c)] * factor);
+        }
+      }
+    }
+    return products;
   };
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     const LayerWeights& layer = weights.layers[l];
-    Rows normal = normal_of_x(layer.input_norm);
-    Rows q = product(normal, batch, layer.qkv, 0, config.query_columns(), hidden);
-    Rows k = product(normal, batch, layer.qkv, config.query_columns(), config.kv_columns(), hidden);
-    Rows v = product(normal, batch, layer.qkv, config.query_columns() + config.kv_columns(),
-                     config.kv_columns(), hidden);
+    std::vector<Rows> qkv =
+        normal_products(layer.input_norm, layer.qkv,
+                        {config.query_columns(), config.kv_columns(), config.kv_columns()});
+    Rows &q = qkv[0], &k = qkv[1], &v = qkv[2];
     for (Rows* rows : {&q, &k, &v}) round(*rows);
     if (config.query_norm) {
       normalise(q.data(), batch * config.heads, dim, layer.query_norm, config.norm_epsilon);
@@ -175,20 +194,18 @@ StepResult reference_step(const ModelConfig& config, const ModelWeights& weights
     result["keys"].push_back(std::move(k));
     result["values"].push_back(std::move(v));
     add_to_x(product(o, batch, layer.output, 0, hidden, config.query_columns()));
-    normal = normal_of_x(layer.inner_norm);
-    Rows inner = product(normal, batch, layer.gate_up, 0, config.intermediate, hidden);
-    const Rows up =
-        product(normal, batch, layer.gate_up, config.intermediate, config.intermediate, hidden);
+    std::vector<Rows> gate_up = normal_products(layer.inner_norm, layer.gate_up,
+                                                {config.intermediate, config.intermediate});
+    Rows &inner = gate_up[0], &up = gate_up[1];
     for (std::size_t i = 0; i < inner.size(); ++i) {
       inner[i] = inner[i] / (1 + std::exp(-inner[i])) * up[i];
     }
     round(inner);
     add_to_x(product(inner, batch, layer.down, 0, hidden, config.intermediate));
   }
-  Rows last = normal_of_x(weights.final_norm);
-  result["logits"] = {
-      product(last, batch, weights.head_or_embedding(), 0, config.vocabulary, hidden)};
-  result["hidden"] = {std::move(last)};
+  result["logits"] =
+      normal_products(weights.final_norm, weights.head_or_embedding(), {config.vocabulary});
+  result["hidden"] = {std::move(x)};
   return result;
 }
 

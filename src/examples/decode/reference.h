@@ -20,9 +20,9 @@ struct StepState {
   std::vector<Tensor> keys, values;
 };
 
-/// What a step makes, in fp32: "logits" [batch, vocabulary], "hidden" [batch, hidden] behind the
-/// last norm, and the new rows of the cache, "keys" and "values" [batch, kv_heads, head_dim], of
-/// each layer.
+/// What a step makes, in fp32: "logits" [batch, vocabulary], "hidden" [batch, hidden] in front of
+/// the last norm, and the new rows of the cache, "keys" and "values" [batch, kv_heads, head_dim],
+/// of each layer.
 using StepResult = std::map<std::string, std::vector<std::vector<float>>>;
 
 /// With `rounded` results are rounded to bf16 wherever the kernels of a step round theirs.

@@ -1,6 +1,7 @@
 #include "step.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace decode {
 namespace {
@@ -8,12 +9,6 @@ namespace {
 using Dims = kw::Problem::Dims;
 using Flags = kw::Problem::Flags;
 using Arguments = std::vector<std::pair<std::string, kw::ChainArg>>;
-
-/// The same memory from `bytes` behind its beginning on.
-kw::ChainArg behind(const kw::ChainArg& memory, std::int64_t bytes) {
-  if (memory.is_slot()) return memory.slot().at(bytes);
-  return static_cast<const void*>(static_cast<const char*>(memory.fixed().pointer()) + bytes);
-}
 
 /// Makes problems of one model and appends their kernels.
 class Step {
@@ -34,9 +29,8 @@ class Step {
       attention(layer);
       feed_forward(layer);
     }
-    norm(memory_.x, memory_.final_norm);
-    product(config_.vocabulary, config_.hidden, {{"out", "fp32"}},
-            {{"a", memory_.normal}, {"b", memory_.head}, {"d", memory_.logits}});
+    normal_product(memory_.x, memory_.final_norm, {{"n", config_.vocabulary}}, {{"out", "fp32"}},
+                   {{"b", memory_.head}, {"d", memory_.logits}});
     kernels_.push_back(
         {kw::Problem::make("argmax", {{"rows", shape_.batch}, {"columns", config_.vocabulary}},
                            {{"dtype", "fp32"}}),
@@ -52,62 +46,31 @@ class Step {
         {kw::Problem::make(operation, std::move(dims), std::move(all)), std::move(arguments)});
   }
 
-  void norm(const kw::ChainArg& x, const kw::ChainArg& weight) {
-    add("rmsnorm", {{"rows", shape_.batch}, {"columns", config_.hidden}}, {},
-        {{"x", x}, {"w", weight}, {"y", memory_.normal}, {"eps", config_.norm_epsilon}});
+  /// Of the rows of x, normalised.
+  void normal_product(const kw::ChainArg& x, const kw::ChainArg& norm_weight, Dims dims,
+                      Flags flags, Arguments arguments) {
+    dims.insert(dims.begin(), {"m", shape_.batch});
+    dims.emplace_back("k", config_.hidden);
+    flags.emplace_back("norm", "rms");
+    arguments.insert(arguments.end(),
+                     {{"a", x}, {"norm_weight", norm_weight}, {"eps", config_.norm_epsilon}});
+    add("matmul", std::move(dims), flags, std::move(arguments));
   }
 
-  void product(std::int64_t n, std::int64_t k, const Flags& flags, Arguments arguments) {
-    add("matmul", {{"m", shape_.batch}, {"n", n}, {"k", k}}, flags, std::move(arguments));
+  /// Adds to the rows of x.
+  void added_product(std::int64_t k, const kw::ChainArg& a, const kw::ChainArg& weight,
+                     const kw::ChainArg& x, const kw::ChainArg& sum) {
+    add("matmul", {{"m", shape_.batch}, {"n", config_.hidden}, {"k", k}}, {{"residual", "add"}},
+        {{"a", a}, {"b", weight}, {"residual", x}, {"d", sum}});
   }
 
-  /// x to between. q, k and v are columns of one product, and kv_append takes them from its rows.
+  /// x to between. Attention takes q, k and v as they come out of the product.
   void attention(const LayerMemory& layer) {
-    const std::int64_t columns = config_.qkv_columns();
-    norm(memory_.x, layer.input_norm);
-    product(columns, config_.hidden, {},
-            {{"a", memory_.normal}, {"b", layer.qkv}, {"d", memory_.qkv}});
+    normal_product(
+        memory_.x, layer.input_norm, {{"n", config_.qkv_columns()}, {"n_kv", config_.kv_columns()}},
+        {{"split", "qkv"}},
+        {{"b", layer.qkv}, {"d", memory_.q}, {"d_k", memory_.k_new}, {"d_v", memory_.v_new}});
 
-    const kw::ChainArg k = behind(memory_.qkv, 2 * config_.query_columns());
-    const kw::ChainArg v = behind(k, 2 * config_.kv_columns());
-    Dims dims = sizes_of_attention();
-    Flags flags = flags_of_attention();
-    Arguments arguments{{"q", memory_.qkv},
-                        {"k", k},
-                        {"v", v},
-                        {"cosine", memory_.cosine},
-                        {"sine", memory_.sine},
-                        {"kv_lengths", memory_.lengths},
-                        {"q_out", memory_.rotated},
-                        {"k_cache", layer.k_cache},
-                        {"v_cache", layer.v_cache}};
-    for (const char* pitch : {"ldq", "ldk", "ldv"}) dims.emplace_back(pitch, columns);
-    flags.emplace_back("rope", "qk");
-    if (config_.query_norm) {
-      flags.emplace_back("norm", "rms");
-      arguments.emplace_back("q_norm", layer.query_norm);
-      arguments.emplace_back("k_norm", layer.key_norm);
-      arguments.emplace_back("eps", config_.norm_epsilon);
-    }
-    if (shape_.paged) arguments.emplace_back("page_table", memory_.page_table);
-    add("kv_append", std::move(dims), flags, std::move(arguments));
-
-    arguments = {{"q", memory_.rotated},
-                 {"k", layer.k_cache},
-                 {"v", layer.v_cache},
-                 {"kv_lengths", memory_.lengths},
-                 {"o", memory_.attended}};
-    if (shape_.paged) arguments.emplace_back("page_table", memory_.page_table);
-    add("attention", sizes_of_attention(), flags_of_attention(), std::move(arguments));
-
-    product(config_.hidden, config_.query_columns(), {{"residual", "add"}},
-            {{"a", memory_.attended},
-             {"b", layer.output},
-             {"residual", memory_.x},
-             {"d", memory_.between}});
-  }
-
-  Dims sizes_of_attention() const {
     Dims dims{{"batch", shape_.batch},        {"heads", config_.heads},
               {"kv_heads", config_.kv_heads}, {"q_len", 1},
               {"kv_len", shape_.capacity},    {"head_dim", config_.head_dim}};
@@ -115,22 +78,37 @@ class Step {
     if (shape_.all_tokens != shape_.batch * shape_.capacity) {
       dims.emplace_back("kv_total", shape_.all_tokens);
     }
-    if (shape_.paged) dims.emplace_back("page", DecodeShape::kPage);
-    return dims;
-  }
+    Arguments arguments{
+        {"q", memory_.q},         {"k", layer.k_cache},
+        {"v", layer.v_cache},     {"k_new", memory_.k_new},
+        {"v_new", memory_.v_new}, {"cosine", memory_.cosine},
+        {"sine", memory_.sine},   {"kv_lengths", memory_.lengths},
+        {"o", memory_.attended},  {"scale", 1 / std::sqrt(static_cast<double>(config_.head_dim))}};
+    if (config_.query_norm) {
+      arguments.insert(arguments.end(), {{"q_norm", layer.query_norm},
+                                         {"k_norm", layer.key_norm},
+                                         {"eps", config_.norm_epsilon}});
+    }
+    if (shape_.paged) {
+      dims.emplace_back("page", DecodeShape::kPage);
+      arguments.emplace_back("page_table", memory_.page_table);
+    }
+    add("attention", std::move(dims),
+        {{"lengths", "kv"},
+         {"cache", shape_.paged ? "paged" : "contiguous"},
+         {"append", config_.query_norm ? "norm_rope" : "rope"}},
+        std::move(arguments));
 
-  Flags flags_of_attention() const {
-    return {{"lengths", "kv"}, {"cache", shape_.paged ? "paged" : "contiguous"}};
+    added_product(config_.query_columns(), memory_.attended, layer.output, memory_.x,
+                  memory_.between);
   }
 
   /// between to x.
   void feed_forward(const LayerMemory& layer) {
-    norm(memory_.between, layer.inner_norm);
-    product(config_.intermediate, config_.hidden, {{"activation", "silu"}, {"gate", "stacked"}},
-            {{"a", memory_.normal}, {"b", layer.gate_up}, {"d", memory_.inner}});
-    product(
-        config_.hidden, config_.intermediate, {{"residual", "add"}},
-        {{"a", memory_.inner}, {"b", layer.down}, {"residual", memory_.between}, {"d", memory_.x}});
+    normal_product(memory_.between, layer.inner_norm, {{"n", config_.intermediate}},
+                   {{"activation", "silu"}, {"gate", "stacked"}},
+                   {{"b", layer.gate_up}, {"d", memory_.inner}});
+    added_product(config_.intermediate, memory_.inner, layer.down, memory_.between, memory_.x);
   }
 
   const ModelConfig& config_;

@@ -57,15 +57,14 @@ struct StepMemory {
   kw::ChainArg embedding = nullptr, final_norm = nullptr, head = nullptr;
   std::vector<LayerMemory> layers;
   // What passes between the kernels, [batch, ..].
-  kw::ChainArg x = nullptr, between = nullptr;         ///< hidden: what layers add to, in turn
-  kw::ChainArg normal = nullptr;                       ///< hidden; at the end the last hidden state
-  kw::ChainArg qkv = nullptr;                          ///< columns of q, k and v
-  kw::ChainArg rotated = nullptr, attended = nullptr;  ///< heads * head_dim
-  kw::ChainArg inner = nullptr;                        ///< intermediate
-  kw::ChainArg logits = nullptr;                       ///< fp32, vocabulary
+  kw::ChainArg x = nullptr, between = nullptr;    ///< hidden: what layers add to, in turn
+  kw::ChainArg q = nullptr, attended = nullptr;   ///< heads * head_dim
+  kw::ChainArg k_new = nullptr, v_new = nullptr;  ///< kv_heads * head_dim, not yet in the cache
+  kw::ChainArg inner = nullptr;                   ///< intermediate
+  kw::ChainArg logits = nullptr;                  ///< fp32, vocabulary
 };
 
-/// The kernels of a step in order: nine for a layer or fewer, and five around the layers.
+/// The kernels of a step in order: five for each layer, and three around the layers.
 std::vector<StepKernel> decode_step(const ModelConfig& config, const DecodeShape& shape,
                                     const StepMemory& memory);
 

@@ -19,9 +19,7 @@ class HostKernel {
   void run() {
     const std::string& operation = kernel_.problem.operation();
     if (operation == "embedding") return embedding();
-    if (operation == "rmsnorm") return rmsnorm();
     if (operation == "matmul") return matmul();
-    if (operation == "kv_append") return kv_append();
     if (operation == "attention") return attention();
     if (operation == "argmax") return argmax();
     ADD_FAILURE() << operation;
@@ -69,28 +67,19 @@ class HostKernel {
     return 1 / std::sqrt(squares / static_cast<double>(columns) + epsilon);
   }
 
-  void rmsnorm() const {
-    const std::int64_t columns = dim("columns");
-    for (std::int64_t i = 0; i < dim("rows"); ++i) {
-      const std::uint16_t* row = bf16("x") + i * columns;
-      const double by = factor(row, columns, argument("eps").scalar());
-      for (std::int64_t c = 0; c < columns; ++c) {
-        bf16("y")[i * columns + c] =
-            to_bf16(static_cast<float>(to_float(row[c]) * by * to_float(bf16("w")[c])));
-      }
-    }
-  }
-
   void matmul() const {
     const std::int64_t n = dim("n"), k = dim("k");
+    const bool norm = has("norm", "rms");
     const auto sum = [&](std::int64_t i, std::int64_t row) {
       double all = 0;
       for (std::int64_t l = 0; l < k; ++l) {
-        all +=
-            static_cast<double>(to_float(bf16("a")[i * k + l])) * to_float(bf16("b")[row * k + l]);
+        float a = to_float(bf16("a")[i * k + l]);
+        if (norm) a = to_float(to_bf16(a * to_float(bf16("norm_weight")[l])));
+        all += static_cast<double>(a) * to_float(bf16("b")[row * k + l]);
       }
-      return all;
+      return norm ? all * factor(bf16("a") + i * k, k, argument("eps").scalar()) : all;
     };
+    const std::int64_t n_kv = has("split", "qkv") ? dim("n_kv") : 0, n_d = n - 2 * n_kv;
     for (std::int64_t i = 0; i < dim("m"); ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         double value = sum(i, j);
@@ -99,8 +88,12 @@ class HostKernel {
         if (has("residual", "add")) value += to_float(bf16("residual")[i * n + j]);
         if (has("out", "fp32")) {
           tensor<float>("d")[i * n + j] = static_cast<float>(value);
+        } else if (j < n_d) {
+          bf16("d")[i * n_d + j] = to_bf16(static_cast<float>(value));
         } else {
-          bf16("d")[i * n + j] = to_bf16(static_cast<float>(value));
+          const std::int64_t column = j - n_d;
+          bf16(column < n_kv ? "d_k" : "d_v")[i * n_kv + column % n_kv] =
+              to_bf16(static_cast<float>(value));
         }
       }
     }
@@ -118,12 +111,11 @@ class HostKernel {
     return (row * dim("kv_heads") + head) * dim("head_dim");
   }
 
-  void append_head(const char* from, const char* weight, std::int64_t i, std::int64_t pitch,
-                   std::int64_t head, std::uint16_t* to) const {
+  /// A head of the last token, rotated by its position, and normalised where the step says so.
+  void append_head(const std::uint16_t* row, const char* weight, std::int64_t position,
+                   std::uint16_t* to) const {
     const std::int64_t columns = dim("head_dim"), half = columns / 2;
-    const std::int64_t position = tensor<std::int32_t>("kv_lengths")[i] - 1;
-    const std::uint16_t* row = bf16(from) + i * pitch + head * columns;
-    const bool norm = has("norm", "rms");
+    const bool norm = has("append", "norm_rope");
     const double by = norm ? factor(row, columns, argument("eps").scalar()) : 1;
     const auto value = [&](std::int64_t c) {
       return to_float(row[c]) * by * (norm ? to_float(bf16(weight)[c]) : 1);
@@ -136,48 +128,43 @@ class HostKernel {
     }
   }
 
-  void kv_append() const {
-    const std::int64_t columns = dim("head_dim"), heads = dim("heads");
+  void attention() const {
+    const std::int64_t columns = dim("head_dim"), heads = dim("heads"), kv_heads = dim("kv_heads");
     for (std::int64_t i = 0; i < dim("batch"); ++i) {
-      const std::int64_t position = tensor<std::int32_t>("kv_lengths")[i] - 1;
-      for (std::int64_t head = 0; head < heads; ++head) {
-        append_head("q", "q_norm", i, dim("ldq"), head,
-                    bf16("q_out") + (i * heads + head) * columns);
+      const std::int64_t length = tensor<std::int32_t>("kv_lengths")[i];
+      for (std::int64_t head = 0; head < kv_heads; ++head) {
+        const std::int64_t own = (i * kv_heads + head) * columns;
+        const std::int64_t to = place(i, length - 1, head);
+        append_head(bf16("k_new") + own, "k_norm", length - 1, bf16("k") + to);
+        std::copy_n(bf16("v_new") + own, columns, bf16("v") + to);
       }
-      for (std::int64_t head = 0; head < dim("kv_heads"); ++head) {
-        append_head("k", "k_norm", i, dim("ldk"), head, bf16("k_cache") + place(i, position, head));
-        for (std::int64_t c = 0; c < columns; ++c) {
-          bf16("v_cache")[place(i, position, head) + c] =
-              bf16("v")[i * dim("ldv") + head * columns + c];
-        }
+      for (std::int64_t head = 0; head < heads; ++head) {
+        const std::int64_t own = (i * heads + head) * columns;
+        std::vector<std::uint16_t> q(static_cast<std::size_t>(columns));
+        append_head(bf16("q") + own, "q_norm", length - 1, q.data());
+        attend(i, length, head * kv_heads / heads, q, bf16("o") + own);
       }
     }
   }
 
-  void attention() const {
-    const std::int64_t columns = dim("head_dim"), heads = dim("heads");
-    for (std::int64_t index = 0; index < dim("batch") * heads; ++index) {
-      const std::int64_t i = index / heads;
-      const std::int64_t kv_head = index % heads * dim("kv_heads") / heads;
-      std::vector<double> sums(static_cast<std::size_t>(columns));
-      double all = 0;
-      for (std::int64_t token = 0; token < tensor<std::int32_t>("kv_lengths")[i]; ++token) {
-        const std::int64_t at = place(i, token, kv_head);
-        double logit = 0;
-        for (std::int64_t c = 0; c < columns; ++c) {
-          logit += static_cast<double>(to_float(bf16("q")[index * columns + c])) *
-                   to_float(bf16("k")[at + c]);
-        }
-        const double weight = std::exp(logit / std::sqrt(static_cast<double>(columns)));
-        all += weight;
-        for (std::int64_t c = 0; c < columns; ++c) {
-          sums[static_cast<std::size_t>(c)] += weight * to_float(bf16("v")[at + c]);
-        }
+  /// One head of a query over all tokens of its sequence.
+  void attend(std::int64_t i, std::int64_t length, std::int64_t kv_head,
+              const std::vector<std::uint16_t>& q, std::uint16_t* o) const {
+    std::vector<double> sums(q.size());
+    double all = 0;
+    for (std::int64_t token = 0; token < length; ++token) {
+      const std::int64_t at = place(i, token, kv_head);
+      const std::uint16_t *k = bf16("k") + at, *v = bf16("v") + at;
+      double logit = 0;
+      for (std::size_t c = 0; c < q.size(); ++c) {
+        logit += static_cast<double>(to_float(q[c])) * to_float(k[c]);
       }
-      for (std::int64_t c = 0; c < columns; ++c) {
-        bf16("o")[index * columns + c] =
-            to_bf16(static_cast<float>(sums[static_cast<std::size_t>(c)] / all));
-      }
+      const double weight = std::exp(logit * argument("scale").scalar());
+      all += weight;
+      for (std::size_t c = 0; c < q.size(); ++c) sums[c] += weight * to_float(v[c]);
+    }
+    for (std::size_t c = 0; c < q.size(); ++c) {
+      o[c] = to_bf16(static_cast<float>(sums[c] / all));
     }
   }
 

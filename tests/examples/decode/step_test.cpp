@@ -43,7 +43,7 @@ class HostDecoder {
     StepResult result;
     result["logits"] = {logits_};
     std::vector<float>& hidden = result["hidden"].emplace_back();
-    for (const std::uint16_t bits : buffers_["normal"]) hidden.push_back(to_float(bits));
+    for (const std::uint16_t bits : buffers_["x"]) hidden.push_back(to_float(bits));
     for (std::size_t l = 0; l < keys_.size(); ++l) {
       result["keys"].push_back(new_rows(keys_[l], state.lengths));
       result["values"].push_back(new_rows(values_[l], state.lengths));
@@ -115,10 +115,10 @@ class HostDecoder {
     }
     memory_.x = buffer("x", config_.hidden);
     memory_.between = buffer("between", config_.hidden);
-    memory_.normal = buffer("normal", config_.hidden);
-    memory_.qkv = buffer("qkv", config_.qkv_columns());
-    memory_.rotated = buffer("rotated", config_.query_columns());
+    memory_.q = buffer("q", config_.query_columns());
     memory_.attended = buffer("attended", config_.query_columns());
+    memory_.k_new = buffer("k_new", config_.kv_columns());
+    memory_.v_new = buffer("v_new", config_.kv_columns());
     memory_.inner = buffer("inner", config_.intermediate);
     logits_.resize(at(shape_.batch * config_.vocabulary));
     memory_.logits = static_cast<const void*>(logits_.data());
@@ -206,30 +206,24 @@ TEST(DecodeStepTest, AModelsProblemsAreThoseOfItsConfig) {
   shape.capacity = 576;
   shape.all_tokens = 2304;
   const std::string sizes = "batch=4 heads=6 kv_heads=2 q_len=1 kv_len=576 head_dim=16";
-  const std::string flags = "dtype=bf16 lengths=kv cache=contiguous";
   EXPECT_EQ(problems(config, shape),
             (std::vector<std::string>{
                 "embedding tokens=4 hidden=64 vocabulary=100 dtype=bf16 lengths=advance",
-                "rmsnorm rows=4 columns=64 dtype=bf16",
-                "matmul m=4 n=160 k=64 dtype=bf16",
-                "kv_append " + sizes + " ldq=160 ldk=160 ldv=160 " + flags + " rope=qk norm=rms",
-                "attention " + sizes + " " + flags,
+                "matmul m=4 n=160 n_kv=32 k=64 dtype=bf16 split=qkv norm=rms",
+                "attention " + sizes + " dtype=bf16 lengths=kv cache=contiguous append=norm_rope",
                 "matmul m=4 n=64 k=96 dtype=bf16 residual=add",
-                "rmsnorm rows=4 columns=64 dtype=bf16",
-                "matmul m=4 n=96 k=64 dtype=bf16 activation=silu gate=stacked",
+                "matmul m=4 n=96 k=64 dtype=bf16 activation=silu gate=stacked norm=rms",
                 "matmul m=4 n=64 k=96 dtype=bf16 residual=add",
-                "rmsnorm rows=4 columns=64 dtype=bf16",
-                "matmul m=4 n=100 k=64 dtype=bf16 out=fp32",
+                "matmul m=4 n=100 k=64 dtype=bf16 out=fp32 norm=rms",
                 "argmax rows=4 columns=100 dtype=fp32",
             }));
   config = tiny_model(false, 2);
   shape.paged = true;
   shape.all_tokens = 1000;
   const std::vector<std::string> paged = problems(config, shape);
-  EXPECT_EQ(paged.size(), 20U);
-  EXPECT_EQ(paged[3],
-            "kv_append batch=4 heads=6 kv_heads=2 q_len=1 kv_len=576 head_dim=16 kv_total=1000 "
-            "page=16 ldq=160 ldk=160 ldv=160 dtype=bf16 lengths=kv cache=paged rope=qk");
+  EXPECT_EQ(paged.size(), 13U);
+  EXPECT_EQ(paged[2], "attention " + sizes +
+                          " kv_total=1000 page=16 dtype=bf16 lengths=kv cache=paged append=rope");
 }
 
 TEST(DecodeStepToolkitTest, AServiceHasAKernelWithTheseArgumentsForEveryProblem) {
