@@ -46,6 +46,7 @@ class Collector {
     product(split_up(model_.vocabulary), model_.hidden);
     choice();
     norms();
+    fused_step();
     for (const std::string& text : model_.notes) note(text);
     if (model_.weights == Weights::quantized) {
       note(concat("the products of the layers are left out: their weights are quantised, ",
@@ -113,9 +114,14 @@ class Collector {
     }
   }
 
+  Heads heads_of_gpu() const {
+    return {split(model_.heads), std::max<std::int64_t>(split(model_.kv_heads), 1), model_.head_dim,
+            model_.head_dim};
+  }
+
   void attention() {
-    const std::int64_t heads = split(model_.heads);
-    const std::int64_t kv_heads = std::max<std::int64_t>(split(model_.kv_heads), 1);
+    const Heads of_gpu = heads_of_gpu();
+    const std::int64_t heads = of_gpu.query, kv_heads = of_gpu.key_value;
     const std::int64_t head_dim = model_.head_dim;
     const std::int64_t columns = (heads + 2 * kv_heads) * head_dim;
     // An engine reads q, k and v where the product left them, or wants three tensors.
@@ -129,7 +135,6 @@ class Collector {
       norm("rmsnorm", kv_heads, head_dim);
     }
     rope(heads, kv_heads);
-    const Heads of_gpu{heads, kv_heads, head_dim, head_dim};
     if (model_.causal) {
       prompts(of_gpu);
       cached_steps(of_gpu);
@@ -168,7 +173,7 @@ class Collector {
   }
 
   void attend(const Heads& heads, std::int64_t batch, std::int64_t q_len, std::int64_t kv_len,
-              const Problem::Flags& more = {}) {
+              const Problem::Flags& more = {}, const char* full_mask = "causal") {
     const auto attend_with = [&](const char* mask, std::int64_t window) {
       Problem::Flags flags = {{"dtype", dtype()}, {"mask", mask}};
       if (model_.softcap) flags.emplace_back("softcap", "tanh");
@@ -187,7 +192,7 @@ class Collector {
     };
     // A window that is no shorter than the keys leaves none of them out.
     const bool cuts = model_.window > 0 && model_.window < kv_len;
-    if (model_.full_layers || !cuts) attend_with("causal", 1);
+    if (model_.full_layers || !cuts) attend_with(full_mask, 1);
     if (cuts) attend_with("window", model_.window);
   }
 
@@ -206,6 +211,84 @@ class Collector {
       flags.emplace_back("norm", model_.query_norm ? "rms" : "none");
     }
     add(Problem::make("kv_append", std::move(dims), std::move(flags)));
+  }
+
+  /// A step of decoding in as few kernels as there are operations for, five a layer: products that
+  /// normalise their rows, that give q, k and v apart and that add to the sum of the layers, and an
+  /// attention that takes q, k and v as they come out of a product.
+  void fused_step() {
+    if (!model_.latent && model_.weights == Weights::plain) {
+      const Heads heads = heads_of_gpu();
+      const std::int64_t kv_columns = heads.key_value * heads.dim;
+      Problem::Flags three = with_bias(model_.qkv_bias);
+      three.emplace_back("split", "qkv");
+      product_of_normal(heads.query * heads.dim + 2 * kv_columns, three, kv_columns);
+      if (model_.causal && rotates()) append_and_attend(heads);
+      product_added(heads.query * heads.dim, model_.output_bias);
+      if (model_.intermediate > 0) fused_dense_layer(split(model_.intermediate));
+    }
+    product_of_normal(split_up(model_.vocabulary), {{"out", "fp32"}});
+    if (use_.tensor_parallel > 1) return;
+    for_each_decode([&](std::int64_t tokens) {
+      add(Problem::make("argmax", {{"rows", tokens}, {"columns", model_.vocabulary}},
+                        {{"dtype", "fp32"}}));
+    });
+  }
+
+  void fused_dense_layer(std::int64_t intermediate) {
+    const std::string activation(activation_of(model_.activation));
+    if (!has_value("matmul", "activation", activation)) return;
+    if (model_.gated && !model_.mlp_bias) {
+      product_of_normal(intermediate, {{"activation", activation}, {"gate", "stacked"}});
+    }
+    product_added(intermediate, model_.mlp_bias);
+  }
+
+  /// Of rows that the product normalises itself where matmul can, and that come normalised
+  /// elsewhere.
+  void product_of_normal(std::int64_t n, Problem::Flags flags, std::int64_t n_kv = 0) {
+    flags.emplace_back("dtype", dtype());
+    for_each_decode([&](std::int64_t tokens) {
+      Problem::Dims dims = {{"m", tokens}, {"n", n}, {"k", model_.hidden}};
+      if (n_kv > 0) dims.emplace_back("n_kv", n_kv);
+      Problem::Flags own = flags;
+      own.emplace_back("norm", "rms");
+      Problem normalising = Problem::make("matmul", dims, std::move(own));
+      const bool can_be = !model_.layer_norm && is_possible(normalising);
+      add(can_be ? std::move(normalising) : Problem::make("matmul", std::move(dims), flags));
+    });
+  }
+
+  void product_added(std::int64_t k, bool bias) {
+    if (use_.tensor_parallel > 1 || model_.result_norms) return;
+    Problem::Flags flags = with_bias(bias);
+    flags.insert(flags.end(), {{"dtype", dtype()}, {"residual", "add"}});
+    for_each_decode([&](std::int64_t tokens) {
+      add(Problem::make("matmul", {{"m", tokens}, {"n", model_.hidden}, {"k", k}}, flags));
+    });
+  }
+
+  /// The one query of a sequence sees all keys without a mask.
+  void append_and_attend(const Heads& heads) {
+    const char* append = model_.query_norm ? "norm_rope" : "rope";
+    for_each_decode([&](std::int64_t tokens) {
+      for (const std::int64_t context : use_.contexts) {
+        for (const char* cache : {"contiguous", "paged"}) {
+          if (full()) return;
+          attend(heads, tokens, 1, context,
+                 {{"lengths", "kv"}, {"cache", cache}, {"append", append}, {"pairs", pairs()}},
+                 "none");
+        }
+      }
+    });
+  }
+
+  /// Calls `work` with each number of sequences that a step may decode.
+  template <typename Work>
+  void for_each_decode(const Work& work) const {
+    for (const std::int64_t tokens : use_.tokens) {
+      if (tokens <= kMostSequences) work(tokens);
+    }
   }
 
   /// Whether rope has the model's rotation.
@@ -406,6 +489,11 @@ class Collector {
       if (each.name == flag) return std::ranges::find(each.values, value) != each.values.end();
     }
     return false;
+  }
+
+  bool is_possible(const Problem& problem) const {
+    const Result<const Operation*> found = catalog_.operation(problem.operation());
+    return found && (*found)->normalize(problem);
   }
 
   void note(std::string text) {

@@ -42,7 +42,10 @@ struct ModelWorklist {
 /// of t sequences, up to `kMostSequences`, with each context; and t tokens of one sequence with
 /// each longer context, as of chunked prompts and of drafted tokens. Keys of the latter two are in
 /// a cache, for which both a contiguous one and one of pages of 16 tokens are listed. Beside the
-/// latter stands kv_append, which normalises and rotates heads too; rope appends to the former.
+/// latter stands kv_append, which normalises and rotates heads too; rope appends to the former. A
+/// step of up to `kMostSequences` is listed once more in as few kernels as there can be: products
+/// with a norm in front (where `matmul` has that for so many rows), a split or a sum behind, and
+/// attention that appends. These are the problems of kernwright_decode, among the examples.
 /// Layers with and without a window are listed where a model has both and the window is shorter
 /// than the keys. Of a latent attention there are prompts alone, with the keys and values of all
 /// heads.

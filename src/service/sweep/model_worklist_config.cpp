@@ -64,6 +64,7 @@ struct ModelType {
   bool latent = false;
   bool gated = true;
   bool layer_norm = false;
+  bool result_norms = false;
   Names hidden_names = {"hidden_size"};
   Names heads_names = {"num_attention_heads"};
   Names experts_names = {"num_local_experts", "num_experts"};
@@ -153,6 +154,7 @@ constexpr ModelType kTypes[] = {
      .windowed_layers = WindowedLayers::alternate,
      .window = 4096,
      .softcap = 50,
+     .result_norms = true,
      .activation_name = {"hidden_activation"}},
     {.name = "gemma3_text",
      .around = "gemma3",
@@ -169,6 +171,7 @@ constexpr ModelType kTypes[] = {
      .layers = 26,
      .windowed_layers = WindowedLayers::most,
      .window = 4096,
+     .result_norms = true,
      .activation_name = {"hidden_activation"}},
     {.name = "glm4",
      .hidden = 4096,
@@ -179,7 +182,8 @@ constexpr ModelType kTypes[] = {
      .vocabulary = 151552,
      .qkv_bias = Bias::yes_unless_said,
      .rotation = Rotation::neighbours,
-     .rotated_share = 0.5},
+     .rotated_share = 0.5,
+     .result_norms = true},
     {.name = "deepseek_v2",
      .hidden = 4096,
      .heads = 32,
@@ -780,6 +784,7 @@ Result<ModelConfig> read_model_config(std::string_view config, std::string_view 
   Fields fields(text, file);
   ModelConfig model;
   model.layer_norm = type->layer_norm;
+  model.result_norms = type->result_norms;
   model.hidden = fields.size(type->hidden_names, type->hidden);
   model.heads = fields.size(type->heads_names, type->heads);
   model.vocabulary = fields.size({"vocab_size"}, type->vocabulary);

@@ -57,7 +57,8 @@ struct ModelConfig {
   bool mlp_bias = false;
   std::string activation;  ///< as transformers spells it
 
-  bool layer_norm = false;  ///< layernorm with a bias, not rmsnorm
+  bool layer_norm = false;    ///< layernorm with a bias, not rmsnorm
+  bool result_norms = false;  ///< what is added to the sum of the layers is normalised, too
   std::int64_t vocabulary = 0;
 
   Weights weights = Weights::plain;

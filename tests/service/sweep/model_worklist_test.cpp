@@ -166,8 +166,17 @@ class ModelWorklistTest : public ::testing::Test {
     }
     return found;
   }
+  /// Whether a problem is one of those alone that a step of decoding has in few kernels.
+  static bool is_fused(const Problem& problem) {
+    const std::string text = problem.text();
+    if (problem.operation() == "matmul") {
+      return has(text, " norm=rms") || has(text, " residual=add");
+    }
+    return problem.operation() == "attention" ? has(text, " append=")
+                                              : text.starts_with("argmax") && has(text, "=fp32");
+  }
   /// The list for 16 tokens and no context, sorted, without what stands at both ends of every
-  /// model: the embedding and the choice of a token.
+  /// model, the embedding and the choice of a token, and without what is fused.
   Texts texts(std::string_view config, std::int64_t parts = 1) const {
     const Result<ModelWorklist> list = make(config, parts);
     EXPECT_TRUE(list) << list.error().message;
@@ -175,9 +184,21 @@ class ModelWorklistTest : public ::testing::Test {
     if (!list) return found;
     for (const Problem& problem : list->problems) {
       if (problem.operation() == "embedding" || problem.operation() == "argmax") continue;
-      found.push_back(problem.text());
+      if (!is_fused(problem)) found.push_back(problem.text());
     }
     return sorted(std::move(found));
+  }
+  /// What is fused, in its order.
+  Texts fused(std::string_view config, Sizes tokens = {16}, Sizes contexts = {},
+              std::int64_t parts = 1) const {
+    const Result<ModelWorklist> list = make(config, parts, std::move(tokens), std::move(contexts));
+    EXPECT_TRUE(list) << list.error().message;
+    Texts found;
+    if (!list) return found;
+    for (const Problem& problem : list->problems) {
+      if (is_fused(problem)) found.push_back(problem.text());
+    }
+    return found;
   }
   /// What holds for `list` from its first to its last note, for messages too.
   std::string notes(std::string_view config, std::int64_t parts = 1) const {
@@ -235,7 +256,8 @@ TEST_F(ModelWorklistTest, AStepBeginsWithTokensAndEndsWithTheirChoice) {
                    "tokens=8 " + table + " lengths=advance", "tokens=513 " + table}));
   // A prompt of 513 tokens has one row, which a step of one token has too.
   EXPECT_EQ(problems_of("argmax", kLlama, steps, {}),
-            (Texts{"rows=1 columns=128256 dtype=bf16", "rows=8 columns=128256 dtype=bf16"}));
+            (Texts{"rows=1 columns=128256 dtype=bf16", "rows=8 columns=128256 dtype=bf16",
+                   "rows=1 columns=128256 dtype=fp32", "rows=8 columns=128256 dtype=fp32"}));
   EXPECT_EQ(problems_of("embedding", kLlama, {8}, {}, 2),
             (Texts{"tokens=8 " + table, "tokens=8 " + table + " lengths=advance"}));
   EXPECT_TRUE(problems_of("argmax", kLlama, {8}, {}, 2).empty());
@@ -564,13 +586,12 @@ TEST_F(ModelWorklistTest, Gpt2) {
       "attention batch=1 heads=12 q_len=16 kv_len=16 head_dim=64 dtype=bf16 mask=causal",
       "matmul m=16 n=2304 k=768 dtype=bf16 bias=column",
       "matmul m=16 n=2304 k=768 dtype=bf16 bias=column split=qkv",
-      "matmul m=16 n=768 k=768 dtype=bf16 bias=column",
-      "matmul m=16 n=3072 k=768 dtype=bf16",
+      "matmul m=16 n=768 k=768 dtype=bf16 bias=column", "matmul m=16 n=3072 k=768 dtype=bf16",
       "matmul m=16 n=3072 k=768 dtype=bf16 bias=column activation=gelu_tanh",
       "bias_activation rows=16 columns=3072 dtype=bf16",
-      "matmul m=16 n=768 k=3072 dtype=bf16 bias=column",
-      "matmul m=16 n=50257 k=768 dtype=bf16",
-      "layernorm rows=16 columns=768 dtype=bf16",
+      "matmul m=16 n=768 k=3072 dtype=bf16 bias=column", "matmul m=16 n=50257 k=768 dtype=bf16",
+      // Of a step of decoding, whose norms no product has.
+      "matmul m=16 n=50257 k=768 dtype=bf16 out=fp32", "layernorm rows=16 columns=768 dtype=bf16",
       "layernorm rows=16 columns=768 dtype=bf16 residual=add"};
   EXPECT_EQ(texts(kGpt2), sorted(expected));
   EXPECT_EQ(texts(with(kGpt2, "\"n_inner\": null")), sorted(expected));
@@ -648,6 +669,57 @@ TEST_F(ModelWorklistTest, StepsOfPagesAppendToThem) {
 TEST_F(ModelWorklistTest, StepsOfMoreSequencesThanAreDecodedAreNoDecode) {
   EXPECT_EQ(attention(kLlama, {kMostSequences}, {64}).size(), 3U);
   EXPECT_EQ(attention(kLlama, {kMostSequences + 1}, {64}).size(), 1U);
+}
+
+TEST_F(ModelWorklistTest, AStepOfDecodingIsListedInFewKernels) {
+  const std::string attention =
+      "attention batch=16 heads=32 kv_heads=8 q_len=1 kv_len=1024 "
+      "head_dim=128 dtype=bf16 lengths=kv ";
+  EXPECT_EQ(fused(kQwen3, {16}, {1024}),
+            (Texts{"matmul m=16 n=6144 k=4096 n_kv=1024 dtype=bf16 norm=rms split=qkv",
+                   attention + "append=norm_rope", attention + "cache=paged append=norm_rope",
+                   "matmul m=16 n=4096 k=4096 dtype=bf16 residual=add",
+                   "matmul m=16 n=12288 k=4096 dtype=bf16 norm=rms activation=silu gate=stacked",
+                   "matmul m=16 n=4096 k=12288 dtype=bf16 residual=add",
+                   "matmul m=16 n=151936 k=4096 dtype=bf16 out=fp32 norm=rms",
+                   "argmax rows=16 columns=151936 dtype=fp32"}));
+  EXPECT_EQ(fused(kLlama, {1}, {64})[1],
+            "attention batch=1 heads=32 kv_heads=8 q_len=1 kv_len=64 head_dim=128 dtype=bf16 "
+            "lengths=kv append=rope");
+  // One GPU of several adds nothing: the sums over all GPUs stand between.
+  EXPECT_EQ(fused(kQwen2, {16}, {}, 2),
+            (Texts{"matmul m=16 n=2304 k=3584 n_kv=256 dtype=bf16 norm=rms bias=column split=qkv",
+                   "matmul m=16 n=9472 k=3584 dtype=bf16 norm=rms activation=silu gate=stacked",
+                   "matmul m=16 n=76032 k=3584 dtype=bf16 out=fp32 norm=rms"}));
+  // The results of these layers are normalised in front of the sum.
+  EXPECT_EQ(fused(kGemma2).size(), 4U);
+  // GPT-2 has layernorm, biases, and no gate.
+  EXPECT_EQ(fused(kGpt2), (Texts{"matmul m=16 n=768 k=768 dtype=bf16 bias=column residual=add",
+                                 "matmul m=16 n=768 k=3072 dtype=bf16 bias=column residual=add",
+                                 "argmax rows=16 columns=50257 dtype=fp32"}));
+  EXPECT_TRUE(fused(kLlama, {kMostSequences + 1}).empty());
+}
+
+TEST_F(ModelWorklistTest, RowsThatAProductCannotNormaliseComeNormalised) {
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    const Result<ModelWorklist> list = model_worklist(
+        kLlama, "config.json", {.tokens = {1, 32}, .contexts = {}, .dtype = dtype}, *catalog_);
+    ASSERT_TRUE(list) << list.error().message;
+    const auto listed = [&](const std::string& text) {
+      return std::ranges::any_of(list->problems,
+                                 [&](const Problem& problem) { return problem.text() == text; });
+    };
+    const std::string name(to_string(dtype));
+    const bool can_be = dtype == DType::bf16;
+    const std::string one = "matmul m=1 n=128256 k=4096 dtype=" + name + " out=fp32";
+    const std::string many = "matmul m=32 n=128256 k=4096 dtype=" + name + " out=fp32";
+    EXPECT_EQ(listed(one + " norm=rms"), can_be);
+    EXPECT_EQ(listed(one), !can_be);
+    EXPECT_FALSE(listed(many + " norm=rms"));
+    EXPECT_TRUE(listed(many));
+    EXPECT_TRUE(listed("rmsnorm rows=32 columns=4096 dtype=" + name));
+    EXPECT_TRUE(list->notes.empty()) << list->notes.front();
+  }
 }
 
 TEST_F(ModelWorklistTest, GptOssHasSinksAndEveryOtherLayerAWindow) {
@@ -781,7 +853,7 @@ TEST_F(ModelWorklistTest, AttentionOfHeadsThatItCannotHaveIsLeftOutOnce) {
 TEST_F(ModelWorklistTest, EveryTokenCountIsARowCount) {
   const Result<ModelWorklist> list = make(kLlama, 1, {1, 8, 8192});
   ASSERT_TRUE(list);
-  EXPECT_EQ(list->problems.size(), 44U) << "a single token is no prompt";
+  EXPECT_EQ(list->problems.size(), 56U) << "a single token is no prompt";
 }
 
 TEST_F(ModelWorklistTest, StepsAndContextsThatCannotBeAreNamed) {
@@ -810,7 +882,7 @@ TEST_F(ModelWorklistTest, MoreProblemsThanAWorklistMayHaveAreRefused) {
             "config.json: 9000 token counts and 0 contexts give more than 100000 problems, the "
             "most of a worklist");
   EXPECT_TRUE(has(refused(many, many), "9000 token counts and 9000 contexts")) << "at once";
-  // Two caches of a decode and of a chunk for each context make 36 000 a token count.
+  // Eight problems of a decode and of a chunk for each context make 72 000 a token count.
   EXPECT_TRUE(has(refused({16, 17, 18}, many), "3 token counts and 9000 contexts"));
   EXPECT_EQ(refused({8'000, 9'000}, many), "accepted");
 }
