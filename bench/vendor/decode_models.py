@@ -35,15 +35,25 @@ class Sizes:
     def has_query_norm(self):
         return self.family == "qwen3"
 
-    def weight_bytes(self, batch):
-        """All weights once in 16 bits; of the embedding a row per sequence, whole as the head."""
-        layer = (self.qkv + self.heads * self.head_dim + 3 * self.inner + 2) * self.hidden
-        layer += 2 * self.head_dim if self.has_query_norm else 0
-        return 2 * (self.layers * layer + self.hidden + (self.vocabulary + batch) * self.hidden)
+    def count(self, kernel):
+        """How often a step has the kernel."""
+        return self.layers if kernel in ("qkv", "attention", "o", "gate_up", "down") else 1
 
-    def cache_bytes(self, batch, context):
-        """K and V of `context` positions read, and of one written."""
-        return 4 * self.layers * batch * (context + 1) * self.kv_heads * self.head_dim
+    def kernel_bytes(self, batch, context):
+        """What each kernel of a step cannot do without, by its name: weights and norms once in 16 bits,
+        of the embedding a row per sequence, K and V of `context` positions of each sequence and of one
+        more, which is written."""
+        q = self.heads * self.head_dim
+        cache = 2 * batch * (context + 1) * self.kv_heads * self.head_dim
+        head_norms = 2 * self.head_dim if self.has_query_norm else 0
+        elements = {"embedding": batch * self.hidden, "qkv": (self.qkv + 1) * self.hidden,
+                    "attention": cache + head_norms, "o": q * self.hidden,
+                    "gate_up": (2 * self.inner + 1) * self.hidden, "down": self.inner * self.hidden,
+                    "head": (self.vocabulary + 1) * self.hidden, "argmax": 0}
+        return {name: 2 * count for name, count in elements.items()}
+
+    def step_bytes(self, batch, context):
+        return sum(self.count(name) * moved for name, moved in self.kernel_bytes(batch, context).items())
 
 
 LLAMA3 = (32.0, 1.0, 4.0, 8192)
