@@ -2,15 +2,19 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <sys/wait.h>
 
+#include "examples/decode/config.h"
+#include "examples/decode/step.h"
 #include "tests/temp_dir.h"
 
 namespace decode {
 namespace {
 
-/// Runs the program that lies beside the test, with a cache of its own.
+/// Runs the program that lies beside the test, and kernwright, with a cache of its own.
 class DecodeProgramTest : public ::testing::Test {
  protected:
   struct Ran {
@@ -18,10 +22,10 @@ class DecodeProgramTest : public ::testing::Test {
     std::string printed;
   };
 
-  Ran run(const std::string& arguments) const {
-    const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  Ran run(const std::string& arguments, const char* program = "kernwright_decode") const {
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     const std::string line = "KERNWRIGHT_CACHE=" + (dir_ / "cache").string() + " " +
-                             (program / "kernwright_decode").string() + " " + arguments + " 2>&1";
+                             (folder / program).string() + " " + arguments + " 2>&1";
     Ran ran;
     std::FILE* pipe = ::popen(line.c_str(), "r");
     char buffer[4096];
@@ -69,6 +73,35 @@ TEST_F(DecodeProgramTest, WhatIsWrongIsSaidBeforeAGpuIsLookedFor) {
   ran = run(tiny(R"("model_type": "llama")") + "--weights " + dir_.path().string());
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_NE(ran.printed.find("has no .safetensors"), std::string::npos) << ran.printed;
+}
+
+TEST_F(DecodeProgramTest, TheModelsWorklistHasEveryProblemOfAStep) {
+  for (const char* type : {"llama", "qwen3"}) {
+    const std::string file = tiny(R"("model_type": ")" + std::string(type) + "\"").substr(9);
+    std::stringstream text;
+    text << std::ifstream(file.substr(0, file.size() - 1)).rdbuf();
+    const kw::Result<ModelConfig> config = parse_config(text.str(), file);
+    ASSERT_TRUE(config) << config.error().message;
+    const std::string listed =
+        run("worklist " + file + "--tokens 1,16 --contexts 96", "kernwright").printed;
+    for (const std::int64_t batch : {1, 16}) {
+      for (const bool paged : {false, true}) {
+        const DecodeShape shape{batch, 96, batch * 96, paged};
+        StepMemory memory;
+        memory.layers.resize(at(config->layers));
+        for (const StepKernel& kernel : decode_step(*config, shape, memory)) {
+          const std::string asked =
+              run("show --sku h100 " + kernel.problem.text(), "kernwright").printed;
+          constexpr std::string_view kBefore = "no record for ", kBehind = " on h100";
+          const std::size_t begin = asked.find(kBefore), end = asked.find(kBehind);
+          ASSERT_NE(begin, std::string::npos) << asked;
+          const std::string problem =
+              asked.substr(begin + kBefore.size(), end - begin - kBefore.size());
+          EXPECT_NE(listed.find("\"" + problem + "\""), std::string::npos) << problem;
+        }
+      }
+    }
+  }
 }
 
 using DecodeProgramGpuTest = DecodeProgramTest;
