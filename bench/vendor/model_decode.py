@@ -418,6 +418,7 @@ class Bench:
         token, position = first.clone(), torch.tensor([self.context], device=DEVICE)
         cache = self.filled_cache(self.context, list(range(self.batch)), torch.bfloat16)
         if name == "hugging_face_compiled":
+            self.model.set_attn_implementation("sdpa")  # its default; the gate's reference is plainer
             step = models.hugging_face_step(self.model, cache)
         else:
             pairs = [(layer.keys, layer.values) for layer in cache.layers]

@@ -145,33 +145,24 @@ StepResult reference_step(const ModelConfig& config, const ModelWeights& weights
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
     round(x);
   };
-  // The products of the normalised x with parts of a weight, each so many rows. Elements of x are
-  // multiplied by the norm's weights before a product, and by their row's factor behind it.
-  const auto normal_products = [&](const Tensor& norm, const Tensor& weight,
-                                   const std::vector<std::int64_t>& parts) {
-    Rows weighted = x;
-    for (std::size_t i = 0; i < x.size(); ++i) weighted[i] *= to_float(norm[i % at(hidden)]);
-    round(weighted);
-    std::vector<Rows> products;
-    std::int64_t first = 0;
-    for (const std::int64_t n : parts) {
-      Rows& y = products.emplace_back(product(weighted, batch, weight, first, n, hidden));
-      first += n;
-      for (std::int64_t i = 0; i < batch; ++i) {
-        const double factor = norm_factor(x.data() + i * hidden, hidden, config.norm_epsilon);
-        for (std::int64_t c = 0; c < n; ++c) {
-          y[at(i * n + c)] = static_cast<float>(y[at(i * n + c)] * factor);
-        }
-      }
+  // A kernel rounds an element times its weight. What normalises a row is a factor of its products.
+  const auto normal_of_x = [&](const Tensor& weight) {
+    Rows normal = x;
+    for (std::size_t i = 0; i < x.size(); ++i) normal[i] *= to_float(weight[i % at(hidden)]);
+    round(normal);
+    for (std::int64_t i = 0; i < batch * hidden; i += hidden) {
+      const auto factor = static_cast<float>(norm_factor(&x[at(i)], hidden, config.norm_epsilon));
+      for (std::int64_t c = 0; c < hidden; ++c) normal[at(i + c)] *= factor;
     }
-    return products;
+    return normal;
   };
   for (std::size_t l = 0; l < weights.layers.size(); ++l) {
     const LayerWeights& layer = weights.layers[l];
-    std::vector<Rows> qkv =
-        normal_products(layer.input_norm, layer.qkv,
-                        {config.query_columns(), config.kv_columns(), config.kv_columns()});
-    Rows &q = qkv[0], &k = qkv[1], &v = qkv[2];
+    Rows normal = normal_of_x(layer.input_norm);
+    Rows q = product(normal, batch, layer.qkv, 0, config.query_columns(), hidden);
+    Rows k = product(normal, batch, layer.qkv, config.query_columns(), config.kv_columns(), hidden);
+    Rows v = product(normal, batch, layer.qkv, config.query_columns() + config.kv_columns(),
+                     config.kv_columns(), hidden);
     for (Rows* rows : {&q, &k, &v}) round(*rows);
     if (config.query_norm) {
       normalise(q.data(), batch * config.heads, dim, layer.query_norm, config.norm_epsilon);
@@ -194,17 +185,18 @@ StepResult reference_step(const ModelConfig& config, const ModelWeights& weights
     result["keys"].push_back(std::move(k));
     result["values"].push_back(std::move(v));
     add_to_x(product(o, batch, layer.output, 0, hidden, config.query_columns()));
-    std::vector<Rows> gate_up = normal_products(layer.inner_norm, layer.gate_up,
-                                                {config.intermediate, config.intermediate});
-    Rows &inner = gate_up[0], &up = gate_up[1];
+    normal = normal_of_x(layer.inner_norm);
+    Rows inner = product(normal, batch, layer.gate_up, 0, config.intermediate, hidden);
+    const Rows up =
+        product(normal, batch, layer.gate_up, config.intermediate, config.intermediate, hidden);
     for (std::size_t i = 0; i < inner.size(); ++i) {
       inner[i] = inner[i] / (1 + std::exp(-inner[i])) * up[i];
     }
     round(inner);
     add_to_x(product(inner, batch, layer.down, 0, hidden, config.intermediate));
   }
-  result["logits"] =
-      normal_products(weights.final_norm, weights.head_or_embedding(), {config.vocabulary});
+  result["logits"] = {product(normal_of_x(weights.final_norm), batch, weights.head_or_embedding(),
+                              0, config.vocabulary, hidden)};
   result["hidden"] = {std::move(x)};
   return result;
 }
