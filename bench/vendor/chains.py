@@ -11,6 +11,7 @@ class ChainArg(ctypes.Structure):
 
 
 POINTER, SCALAR, PARAMETER, BUFFER = range(4)
+ALTERNATIVES = 6  # kernels of a problem that Chain.tune chooses from
 
 
 def pointer(tensor, offset_bytes=0):
@@ -22,6 +23,19 @@ def scalar(value):
     return ChainArg(SCALAR, None, value, 0, 0)
 
 
+def alternatives(library, problem, seconds):
+    """The best kernel of a problem, tuned for so many seconds unless a record is exact, and behind it
+    what may take its place in a chain."""
+    api, held = library.api, ctypes.c_void_p
+    api.kw_get_best_kernels.argtypes = [held, ctypes.c_char_p, ctypes.POINTER(held), ctypes.c_size_t,
+                                        ctypes.POINTER(ctypes.c_size_t)]
+    api.kw_release(library.kernel(problem, seconds))
+    kernels, found = (held * ALTERNATIVES)(), ctypes.c_size_t()
+    library.expect(api.kw_get_best_kernels(library.service, problem.encode(), kernels, ALTERNATIVES,
+                                           ctypes.byref(found)))
+    return [held(kernel) for kernel in kernels[:found.value]]
+
+
 class ChainBuilder:
     """`library` is a Library of rows_vs_pytorch.py."""
 
@@ -29,7 +43,8 @@ class ChainBuilder:
         self.library, api, held = library, library.api, ctypes.c_void_p
         api.kw_chain_parameter.argtypes = [held, held, ctypes.POINTER(ctypes.c_size_t)]
         api.kw_chain_buffer.argtypes = [held, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)]
-        api.kw_chain_add.argtypes = [held, held, ctypes.POINTER(ChainArg), ctypes.c_size_t]
+        api.kw_chain_add_alternatives.argtypes = [held, ctypes.POINTER(held), ctypes.c_size_t,
+                                                  ctypes.POINTER(ChainArg), ctypes.c_size_t]
         api.kw_chain_build.argtypes = [held, ctypes.POINTER(held)]
         api.kw_chain_end.argtypes = [held]
         self.builder = held()
@@ -46,9 +61,11 @@ class ChainBuilder:
     def buffer(self, size_bytes):
         return self._slot(self.library.api.kw_chain_buffer, size_bytes, BUFFER)
 
-    def add(self, kernel, arguments):
-        self.library.expect(self.library.api.kw_chain_add(
-            self.builder, kernel, (ChainArg * len(arguments))(*arguments), len(arguments)))
+    def add(self, kernels, arguments):
+        """A step that each of `kernels` computes, such as `alternatives` gives."""
+        held = (ctypes.c_void_p * len(kernels))(*[kernel.value for kernel in kernels])
+        self.library.expect(self.library.api.kw_chain_add_alternatives(
+            self.builder, held, len(kernels), (ChainArg * len(arguments))(*arguments), len(arguments)))
 
     def build(self):
         chain = ctypes.c_void_p()

@@ -219,7 +219,7 @@ def main():
         for batch in map(int, arguments.batches.split(",")):
             torch.cuda.empty_cache()
             problems = dict.fromkeys(problem for problem, _ in layer_steps(hidden, batch))
-            kernels = {problem: library.kernel(problem, arguments.seconds) for problem in problems}
+            kernels = {problem: chains.alternatives(library, problem, arguments.seconds) for problem in problems}
             samples, description, error = measure(torch, library, kernels, hidden, batch)
             # Both round every result to bf16, and 28 layers pass that on.
             wrong = wrong or error > 0.05
@@ -228,8 +228,8 @@ def main():
             early = {steps[i % len(steps)][0] for i in description["early_kernels"]}
             details = {"kernels": description["kernels"], "relative_error": error,
                        "early": sorted(early),
-                       "winners": {name: "{template} {configuration}".format(**library.describe(kernel))
-                                     for name, kernel in kernels.items()}}
+                       "winners": {steps[i % len(steps)][0]: "{template} {configuration}".format(**chosen)
+                                   for i, chosen in enumerate(description["chosen"])}}
             for row in make_rows(problem, samples, description["path"], details, commit):
                 document["rows"] = rows.merge(document["rows"], row)
                 print(f"{problem}: {row['ours_us']:.1f} us ({row['path']}), {row['peer']} "

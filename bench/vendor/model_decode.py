@@ -204,9 +204,9 @@ class Ours:
         k_new, v_new = (empty(batch, sizes.kv_heads * d) for _ in range(2))
         inner = empty(batch, sizes.inner)
         self.cache = [tuple(empty(batch, longest, sizes.kv_heads, d) for _ in range(2)) for _ in range(sizes.layers)]
-        self.kernels = {name: library.kernel(problem, seconds)
+        self.kernels = {name: chains.alternatives(library, problem, seconds)
                         for name, problem in step_problems(sizes, batch, longest).items()}
-        self.described = {name: library.describe(kernel) for name, kernel in self.kernels.items()}
+        self.arguments = {name: library.describe(kernels[0])["arguments"] for name, kernels in self.kernels.items()}
 
         epsilon = {"eps": sizes.epsilon}
         halves = {"d_k": v_new, "d_v": k_new} if fault == "heads" else {"d_k": k_new, "d_v": v_new}
@@ -234,15 +234,26 @@ class Ours:
         parameter = builder.parameter(new_lengths)
         for name, given in steps:
             arguments = []
-            for argument in self.described[name]["arguments"]:
+            for argument in self.arguments[name]:
                 value = given[argument["name"]]
                 arguments.append(parameter if value is NEW_LENGTHS else chains.scalar(value) if argument["scalar"]
                                  else chains.pointer(value))
             builder.add(self.kernels[name], arguments)
         return builder.build()
 
+    def keep_chosen(self):
+        """Leaves of each kind the one kernel that the chain has, and gives what it is."""
+        chosen = {}
+        for (name, _), is_now in zip(self.steps, self.chain.describe()["chosen"]):
+            chosen[name] = f"{is_now['template']} {is_now['configuration']}"
+        for name, kernels in self.kernels.items():
+            self.kernels[name] = [kernel for kernel in kernels
+                                  if "{template} {configuration}".format(**self.library.describe(kernel))
+                                  == chosen[name]][:1]
+        return chosen
+
     def tune(self, stream):
-        """Launches the chain thousands of times: the lengths that it counts to are others meanwhile,
+        """Launches the chain thousands of times, and chooses its kernels: the lengths that it counts to are others meanwhile,
         so that none grows beyond the cache."""
         spare = self.lengths.clone()
         self.chain.rebind(spare)
@@ -461,19 +472,19 @@ class Bench:
 
     def parts(self, ours, bandwidth):
         """Each kind of kernel by itself, on the path of the whole step where it has that."""
-        path, spare = ours.chain.describe()["path"], ours.lengths.clone()
+        path, chosen, spare = ours.chain.describe()["path"], ours.keep_chosen(), ours.lengths.clone()
         self.contestant(ours)[0]()
         spare.fill_(self.context + 1)
         moved, found = self.sizes.kernel_bytes(self.batch, self.context), {}
-        for name, description in ours.described.items():
+        for name, kernel in chosen.items():
             chain = ours.chain_of([step for step in ours.steps if step[0] == name], spare)
             if path in [row["path"] for row in chain.describe()["paths"]]:
                 chain.set_path(path)
             launch = lambda: chain.launch(self.stream)  # noqa: E731
             launches = max(1, round(PART_US / max(self.elapsed_us(launch, 2) / 2, 1)))
             times = [self.elapsed_us(launch, launches) / launches for _ in range(5)]
-            found[name] = {"kernel": f"{description['template']} {description['configuration']}",
-                           "times": self.sizes.count(name), "us": statistics.median(times) / self.sizes.count(name),
+            found[name] = {"kernel": kernel, "times": self.sizes.count(name),
+                           "us": statistics.median(times) / self.sizes.count(name),
                            "floor_us": moved[name] / bandwidth * 1e6}
         return found
 
@@ -495,10 +506,13 @@ class Rows:
 
 
 def run_one(bench, key, peers, peer_seconds, faults, bandwidth, commit, kept):
-    """Gate, then ours, then each peer. Returns whether all that has to be right was."""
+    """Gate of the tuned chain, then its time, then each peer. Returns whether all that has to be right
+    was."""
     bench.expect()
-    ours = bench.make_ours()
-    gate, right = bench.gate(ours), True
+    ours, right = bench.make_ours(), True
+    bench.contestant(ours)[0]()
+    ours.tune(bench.stream)
+    gate = bench.gate(ours)
     for fault in ("theta", "heads", "late") if faults else ():
         for case, found in bench.gate(bench.make_ours(fault)).items():
             print(f"fault {fault}, {case}: {', '.join(found['off']) or 'NOT FOUND'}", flush=True)
@@ -506,8 +520,6 @@ def run_one(bench, key, peers, peer_seconds, faults, bandwidth, commit, kept):
     if any(case["off"] for case in gate.values()):
         print(f"{key['problem']}: the gate is shut: {json.dumps(gate)}", flush=True)
         return False
-    bench.contestant(ours)[0]()
-    ours.tune(bench.stream)
     contestants = {"ours": bench.contestant(ours)}
     described = ours.chain.describe()
     alone = bench.measure(contestants)["ours"]

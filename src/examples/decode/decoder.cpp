@@ -1,13 +1,17 @@
 #include "decoder.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
+#include <string>
 
 namespace decode {
 namespace {
 
 constexpr std::uint16_t kNan = 0x7fc0;
+/// Kernels of a problem that `Chain::tune` chooses from.
+constexpr std::size_t kAlternatives = 6;
 
 Ints shuffled_pages(std::int64_t count, std::uint64_t seed) {
   Ints pages(at(count));
@@ -24,16 +28,20 @@ kw::Result<Decoder> Decoder::make(Gpu& gpu, const kw::Service& service, const Mo
   Decoder decoder(gpu, config, shape);
   kw::ChainBuilder builder;
   const StepMemory memory = decoder.allocate(weights, lengths, seed, builder);
+  // A problem is looked up or tuned the first time; all layers have the same kernels.
+  std::map<std::string, std::vector<kw::Kernel>> kernels;
   for (const StepKernel& step : decode_step(config, shape, memory)) {
-    // A problem is looked up or tuned the first time; all layers have the same kernels.
-    const kw::Result<kw::Kernel> kernel = service.get_best_kernel(step.problem);
-    if (!kernel) return kernel.error();
-    const kw::Result<std::vector<kw::ChainArg>> arguments = arguments_in_order(step, *kernel);
+    std::vector<kw::Kernel>& alternatives = kernels[step.problem.text()];
+    if (alternatives.empty()) {
+      kw::Result<std::vector<kw::Kernel>> found =
+          service.get_best_kernels(step.problem, kAlternatives);
+      if (!found) return found.error();
+      alternatives = std::move(*found);
+    }
+    const kw::Result<std::vector<kw::ChainArg>> arguments =
+        arguments_in_order(step, alternatives.front());
     if (!arguments) return arguments.error();
-    builder.add(*kernel, arguments->data(), arguments->size());
-    KernelUse& use = decoder.kernels_[step.problem.text()];
-    use.kernel = kernel->summary();
-    ++use.count;
+    builder.add(alternatives, arguments->data(), arguments->size());
   }
   kw::Result<kw::Chain> chain = builder.build();
   if (!chain) return chain.error();

@@ -2,9 +2,7 @@
 // The model on the GPU: weights, caches, and the chain that makes one step.
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "../device_memory.h"
@@ -17,25 +15,19 @@
 
 namespace decode {
 
-/// A problem of a step, the kernel that computes it, and how often.
-struct KernelUse {
-  kw::KernelSummary kernel;
-  int count = 0;
-};
-
 /// Decodes one token of each sequence after the other. Everything between two steps stays on the
 /// device: the lengths advance there, and the tokens of a step are the next one's input. So the
 /// same graph is launched for every step.
 class Decoder {
  public:
   /// Sequences begin with `lengths` tokens, whose keys and values are random. All else of the
-  /// caches is NaN, so that what reads it shows. Errors: those of `Service::get_best_kernel` and of
-  /// `ChainBuilder::build`; `invalid_argument` where a kernel has other arguments than the step.
+  /// caches is NaN, so that what reads it shows. Errors: those of `Service::get_best_kernels` and
+  /// of `ChainBuilder::build`; `invalid_argument` where a kernel has other arguments than the step.
   static kw::Result<Decoder> make(Gpu& gpu, const kw::Service& service, const ModelConfig& config,
                                   const ModelWeights& weights, const DecodeShape& shape,
                                   const Ints& lengths, std::uint64_t seed);
 
-  /// Chooses the fastest way to launch a step with sequences of `lengths`.
+  /// Chooses the fastest kernels and way to launch a step with sequences of `lengths`.
   kw::Result<std::vector<kw::ChainTime>> tune(const Ints& lengths);
   kw::Chain& chain() { return *chain_; }
 
@@ -53,7 +45,6 @@ class Decoder {
   StepResult result(const Ints& lengths) const;
 
   const Ints& page_table() const { return page_table_; }
-  const std::map<std::string, KernelUse>& kernels() const { return kernels_; }
 
  private:
   using Address = Gpu::Address;
@@ -74,7 +65,6 @@ class Decoder {
   Address tokens_ = 0, lengths_ = 0, other_lengths_ = 0;
   Address x_ = 0, logits_ = 0;
   std::vector<Address> keys_, values_;  ///< of each layer
-  std::map<std::string, KernelUse> kernels_;
   std::optional<kw::Chain> chain_;
 };
 

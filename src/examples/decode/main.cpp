@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -76,8 +77,8 @@ class Run {
                {"steps", options_.steps},
                {"cache", shape_.paged ? "paged" : "contiguous"},
                {"lengths", options_.lengths}};
-    report_kernels(*decoder);
     kw::Result<void> done = choose_path(*decoder);
+    report_kernels(decoder->chain());
     if (done) done = decode(*decoder);
     if (done && options_.check) report_errors();
     if (done) done = time(gpu, *decoder);
@@ -87,17 +88,21 @@ class Run {
   }
 
  private:
-  void report_kernels(Decoder& decoder) {
-    std::printf("%-9s %zu in a step\n", "kernels", decoder.chain().kernels());
-    for (const auto& [problem, use] : decoder.kernels()) {
-      const kw::KernelSummary& kernel = use.kernel;
+  void report_kernels(const kw::Chain& chain) {
+    std::printf("%-9s %zu in a step\n", "kernels", chain.kernels());
+    std::map<std::string, int> counts;
+    for (std::size_t i = 0; i < chain.kernels(); ++i) ++counts[chain.summary(i).problem];
+    for (std::size_t i = 0; i < chain.kernels(); ++i) {
+      const kw::KernelSummary& kernel = chain.summary(i);
+      const auto use = counts.extract(kernel.problem);
+      if (use.empty()) continue;  // it was told at an earlier place
       const bool measured = kernel.measured_us > 0;
       const double us = measured ? kernel.measured_us : kernel.predicted_us;
-      std::printf("%5d of %7.2f us %s, %s: %s\n", use.count, us,
+      std::printf("%5d of %7.2f us %s, %s: %s\n", use.mapped(), us,
                   measured ? "measured" : "predicted", kernel.kernel_template.c_str(),
-                  problem.c_str());
-      report_["kernels"].push_back({{"problem", problem},
-                                    {"count", use.count},
+                  kernel.problem.c_str());
+      report_["kernels"].push_back({{"problem", kernel.problem},
+                                    {"count", use.mapped()},
                                     {"template", kernel.kernel_template},
                                     {"configuration", kernel.configuration},
                                     {"match", kw::to_string(kernel.match)},
