@@ -434,7 +434,6 @@ class Bench:
         else:
             pairs = [(layer.keys, layer.values) for layer in cache.layers]
             step = models.lean_step(torch, self.sizes, self.weights, self.tables, pairs, self.batch)
-        torch.compiler.reset()
         if name.endswith("_compiled"):
             step = torch.compile(step, mode="max-autotune-no-cudagraphs", fullgraph=True, dynamic=False)
         begun = time.monotonic()
@@ -523,7 +522,8 @@ def run_one(bench, key, peers, peer_seconds, faults, bandwidth, commit, kept):
     contestants = {"ours": bench.contestant(ours)}
     described = ours.chain.describe()
     alone = bench.measure(contestants)["ours"]
-    row = make_row(key, commit, {"gate": gate, "path": described["path"], "kernels": described["kernels"],
+    row = make_row(key, commit, {"gate": gate, "seconds": bench.seconds, "path": described["path"],
+                                 "kernels": described["kernels"],
                                  "early_kernels": len(described["early_kernels"]),
                                  "parts": bench.parts(ours, bandwidth)}, alone)
     kept.keep(row)
@@ -541,6 +541,7 @@ def run_one(bench, key, peers, peer_seconds, faults, bandwidth, commit, kept):
             row = make_row(key, commit, {"reason": reason}, alone, peer)
             print(f"{key['problem']}: {peer}: {reason}", flush=True)
         kept.keep(row)
+        bench.torch.compiler.reset()  # what is compiled holds its cache
         gc.collect()
         bench.torch.cuda.empty_cache()
     return right
