@@ -47,8 +47,17 @@ struct NewTokens {
   }
 };
 
+// Loads that stay where they are written: behind the wait for the kernel before this one, and not
+// behind what else is waited for.
 __device__ __forceinline__ unsigned load_word(const dtype_t* from) {
-  return __ldg(reinterpret_cast<const unsigned*>(from));
+  unsigned word;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(from));
+  return word;
+}
+__device__ __forceinline__ uint2 load_words(const dtype_t* from) {
+  uint2 words;
+  asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "l"(from));
+  return words;
 }
 
 // Two neighbours of a head, which may be one pair, or one of two pairs each.
@@ -93,59 +102,69 @@ __device__ __forceinline__ void rotate(Neighbours& first, Neighbours& second, co
   }
 }
 
-// Normalises and rotates the queries of the token at `position`, which lie as operand a of
-// mma.sync: a lane has two neighbours of every 8 elements of a row, and those half a head behind
-// them. Four lanes share a row.
-__device__ __forceinline__ void renew_queries(unsigned (&a)[M_TILES][kStepsD][4],
-                                              const NewTokens& tokens, int position) {
-  static_assert(!kAppends || head_dim % 16 == 0);
-  constexpr int kUnits = kHalf < 8 ? 1 : kHalf / 8;
-  const int lane_element = threadIdx.x % 4 * 2;
-  const long long row_of_table = static_cast<long long>(max(0, position)) * kHalf;
-  Angles cosines[kUnits], sines[kUnits];
-  unsigned weights[2 * kUnits];
+// The weights and angles of a lane's elements of queries, which lie as operand a of mma.sync: a
+// lane has two neighbours of every 8 elements of a row, and those half a head behind them. Four
+// lanes share a row.
+class QueryTables {
+ public:
+  __device__ __forceinline__ void load(const NewTokens& tokens, int position) {
+    const int lane_element = threadIdx.x % 4 * 2;
+    const long long row_of_table = static_cast<long long>(position) * kHalf;
 #pragma unroll
-  for (int unit = 0; unit < kUnits; ++unit) {
-    const int element = unit * 8 + lane_element;
-    cosines[unit].load_from(tokens.cosine + row_of_table, element);
-    sines[unit].load_from(tokens.sine + row_of_table, element);
-  }
-  if constexpr (kNormalises) {
-#pragma unroll
-    for (int unit = 0; unit < 2 * kUnits; ++unit) {
-      weights[unit] = load_word(tokens.q_norm + unit * 8 + lane_element);
-    }
-  }
-#pragma unroll
-  for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (m * 16 + half * 8 >= kGroup) continue;
-      const auto word = [&](int unit) -> unsigned& { return a[m][unit / 2][unit % 2 * 2 + half]; };
-      float factor = 1;
+    for (int unit = 0; unit < kUnits; ++unit) {
+      const int element = unit * 8 + lane_element;
+      cosines_[unit].load_from(tokens.cosine + row_of_table, element);
+      sines_[unit].load_from(tokens.sine + row_of_table, element);
       if constexpr (kNormalises) {
-        float squares = 0;
-#pragma unroll
-        for (int unit = 0; unit < 2 * kUnits; ++unit) {
-          squares += Neighbours(unpack_pair<weight_t>(word(unit))).squares();
-        }
-        factor = tokens.factor(row_sum(squares));
-      }
-#pragma unroll
-      for (int unit = 0; unit < kUnits; ++unit) {
-        unsigned &one = word(unit), &other = word(unit + kUnits);
-        Neighbours first(unpack_pair<weight_t>(one)), second(unpack_pair<weight_t>(other));
-        if constexpr (kNormalises) {
-          first.normalise(factor, weights[unit]);
-          second.normalise(factor, weights[unit + kUnits]);
-        }
-        rotate(first, second, cosines[unit], sines[unit]);
-        one = first.packed();
-        other = second.packed();
+        weights_[unit] = load_word(tokens.q_norm + element);
+        weights_[unit + kUnits] = load_word(tokens.q_norm + element + kHalf);
       }
     }
   }
-}
+
+  // Normalises and rotates queries.
+  __device__ __forceinline__ void renew(unsigned (&a)[M_TILES][kStepsD][4],
+                                        const NewTokens& tokens) const {
+    static_assert(!kAppends || head_dim % 16 == 0);
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (m * 16 + half * 8 >= kGroup) continue;
+        const auto word = [&](int unit) -> unsigned& {
+          return a[m][unit / 2][unit % 2 * 2 + half];
+        };
+        float factor = 1;
+        if constexpr (kNormalises) {
+          float squares = 0;
+#pragma unroll
+          for (int unit = 0; unit < 2 * kUnits; ++unit) {
+            squares += Neighbours(unpack_pair<weight_t>(word(unit))).squares();
+          }
+          factor = tokens.factor(row_sum(squares));
+        }
+#pragma unroll
+        for (int unit = 0; unit < kUnits; ++unit) {
+          unsigned &one = word(unit), &other = word(unit + kUnits);
+          Neighbours first(unpack_pair<weight_t>(one)), second(unpack_pair<weight_t>(other));
+          if constexpr (kNormalises) {
+            first.normalise(factor, weights_[unit]);
+            second.normalise(factor, weights_[unit + kUnits]);
+          }
+          rotate(first, second, cosines_[unit], sines_[unit]);
+          one = first.packed();
+          other = second.packed();
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int kUnits = kHalf < 8 ? 1 : kHalf / 8;
+
+  unsigned weights_[2 * kUnits];
+  Angles cosines_[kUnits], sines_[kUnits];
+};
 
 // Brings the weights of heads to the L2.
 __device__ __forceinline__ void prefetch_weights(const dtype_t* q_norm, const dtype_t* k_norm) {
@@ -154,25 +173,20 @@ __device__ __forceinline__ void prefetch_weights(const dtype_t* q_norm, const dt
   if (element < head_dim) prefetch_line((threadIdx.x % 2 == 0 ? q_norm : k_norm) + element);
 }
 
-// The key and the value of the new token of a sequence, which a warp has between its lanes.
-class NewKey {
+// The new token of a warp's sequence: what its queries are renewed by, and its key and its value,
+// which one warp of a head has between its lanes.
+class NewToken {
  public:
-  // Issues all loads. The warp has its place among the keys of `share` or not.
-  __device__ __forceinline__ NewKey(const NewTokens& tokens, const Share& share, int warp)
-      : position_(share.sequence.keys - 1) {
-    if constexpr (!kAppends) return;
-    has_ = position_ >= share.begin && position_ < share.end &&
-           (position_ - share.begin) % kTile / kKeys == warp;
+  // Loads what the length of the sequence says: weights and angles. The warp has the token's place
+  // among the keys of `share` or not.
+  __device__ __forceinline__ void expect(const NewTokens& tokens, const Share& share, int warp) {
+    const int position = share.sequence.keys - 1;
+    queries_.load(tokens, max(0, position));
+    has_ = position >= share.begin && position < share.end &&
+           (position - share.begin) % kTile / kKeys == warp;
     if (!has_) return;
-    const long long row_of_table = static_cast<long long>(position_) * kHalf;
-    const int sequence = share.sequence.number;
-    const dtype_t* const key =
-        tokens.k_new + place_of(sequence, 0, share.kv_head, 1, kv_heads, tokens.ldk_new, head_dim);
-    const dtype_t* const value = tokens.v_new + place_of(sequence, 0, share.kv_head, 1, kv_heads,
-                                                         tokens.ldv_new, head_dim_v);
+    const long long row_of_table = static_cast<long long>(position) * kHalf;
     each_key_unit([&](int i, int element) {
-      key_[i][0] = load_word(key + element);
-      key_[i][1] = load_word(key + element + kHalf);
       if constexpr (kNormalises) {
         weights_[i][0] = load_word(tokens.k_norm + element);
         weights_[i][1] = load_word(tokens.k_norm + element + kHalf);
@@ -180,15 +194,37 @@ class NewKey {
       cosines_[i].load_from(tokens.cosine + row_of_table, element);
       sines_[i].load_from(tokens.sine + row_of_table, element);
     });
-    each_value_unit([&](int i, int element) {
-      value_[i] = __ldg(reinterpret_cast<const uint2*>(value + element));
+  }
+
+  // Loads the token's key and value where the warp has its place.
+  __device__ __forceinline__ void load(const NewTokens& tokens, const Share& share) {
+    if (!has_) return;
+    const int sequence = share.sequence.number, kv_head = share.kv_head;
+    const dtype_t* const key =
+        tokens.k_new + place_of(sequence, 0, kv_head, 1, kv_heads, tokens.ldk_new, head_dim);
+    const dtype_t* const value =
+        tokens.v_new + place_of(sequence, 0, kv_head, 1, kv_heads, tokens.ldv_new, head_dim_v);
+    each_key_unit([&](int i, int element) {
+      key_[i][0] = load_word(key + element);
+      key_[i][1] = load_word(key + element + kHalf);
     });
+    each_value_unit([&](int i, int element) { value_[i] = load_words(value + element); });
+  }
+
+  __device__ __forceinline__ void renew(unsigned (&queries)[M_TILES][kStepsD][4],
+                                        const NewTokens& tokens) const {
+    queries_.renew(queries, tokens);
   }
 
   // Makes the key, and writes both to the cache and where put() finds them.
   __device__ __forceinline__ void append(const NewTokens& tokens, const Sequences& of,
                                          const Share& share, Addresses at) const {
     if (!has_) return;
+    const int position = share.sequence.keys - 1;
+    kv_t* const key = const_cast<kv_t*>(
+        tokens.k + key_place(share.sequence, position, share.kv_head, of, tokens.ldk, head_dim));
+    kv_t* const value = const_cast<kv_t*>(
+        tokens.v + key_place(share.sequence, position, share.kv_head, of, tokens.ldv, head_dim_v));
     float factor = 1;
     if constexpr (kNormalises) {
       float squares = 0;
@@ -202,12 +238,9 @@ class NewKey {
       }
       factor = tokens.factor(squares);
     }
-    kv_t* const key = const_cast<kv_t*>(
-        tokens.k + key_place(share.sequence, position_, share.kv_head, of, tokens.ldk, head_dim));
-    kv_t* const value = const_cast<kv_t*>(
-        tokens.v + key_place(share.sequence, position_, share.kv_head, of, tokens.ldv, head_dim_v));
     each_key_unit([&](int i, int element) {
-      Neighbours first(unpack_pair<weight_t>(key_[i][0])), second(unpack_pair<weight_t>(key_[i][1]));
+      Neighbours first(unpack_pair<weight_t>(key_[i][0])),
+          second(unpack_pair<weight_t>(key_[i][1]));
       if constexpr (kNormalises) {
         first.normalise(factor, weights_[i][0]);
         second.normalise(factor, weights_[i][1]);
@@ -267,8 +300,8 @@ class NewKey {
     return group_address<RowBytes>(tile, row, element / 8) + element % 8 * 2;
   }
 
-  int position_;
   bool has_;
+  QueryTables queries_;
   unsigned key_[kKeyUnits][2], weights_[kKeyUnits][2];
   Angles cosines_[kKeyUnits], sines_[kKeyUnits];
   uint2 value_[kValueUnits];

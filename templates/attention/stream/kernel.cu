@@ -47,6 +47,7 @@ using namespace kernwright::config;
 using operand_t = weight_t;
 using Scores = float[kKeys / 2];
 using Sums = float[kColumns / 2];
+using Queries = unsigned[M_TILES][kStepsD][4];
 
 __device__ __forceinline__ void load_tile(const TilePipeline& pipeline, const TensorMap& map_k,
                                           const TensorMap& map_v, const Sequences& of,
@@ -78,23 +79,25 @@ __device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap&
   }
 }
 
-// Loads the first tiles of this block's share ahead of the kernel before this one, which changes no
-// key that they have but the new one. Returns how many. What kv_lengths says is at most out of date
-// here, so that it only tells which tiles are worth it: pages behind it are looked up too.
+// The keys of a sequence as kv_lengths has them before the wait, where they may be out of date.
+__device__ __forceinline__ int likely_keys(const Sequences& of, int sequence) {
+  int keys;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(keys) : "l"(of.kv_lengths + sequence));
+  // Lanes may have read different numbers.
+  return max(0, min(__shfl_sync(~0u, keys, 0), of.kv_len));
+}
+
+// Loads the first tiles of a share ahead of the kernel before this one, which changes no key that
+// they have but the new one. Returns how many. The share has the likely keys, which only tell which
+// tiles are worth it: pages behind them are looked up too.
 __device__ __forceinline__ int produce_ahead(TilePipeline pipeline, const TensorMap& map_k,
                                              const TensorMap& map_v, const Sequences& of,
-                                             int splits, int split_keys, int most, Addresses at) {
-  const int head = blockIdx.x / splits, begin = blockIdx.x % splits * split_keys;
-  const Sequence sequence(head / kv_heads, 1, of.kv_len, 0);
-  int likely;  // lanes may read different numbers
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];"
-               : "=r"(likely)
-               : "l"(of.kv_lengths + sequence.number));
-  likely = min(__shfl_sync(~0u, likely, 0), of.kv_len);
-  int tiles = 0;
+                                             const Share& share, int most, Addresses at) {
+  const Sequence sequence(share.sequence.number, 1, of.kv_len, 0);
+  const int tiles = min(most, share.tiles());
 #pragma unroll 1
-  for (; tiles < most && begin + tiles * kTile < likely; ++tiles) {
-    load_tile(pipeline, map_k, map_v, of, sequence, begin + tiles * kTile, head % kv_heads, at);
+  for (int i = 0; i < tiles; ++i) {
+    load_tile(pipeline, map_k, map_v, of, sequence, share.begin + i * kTile, share.kv_head, at);
     pipeline.advance();
   }
   return tiles;
@@ -103,9 +106,8 @@ __device__ __forceinline__ int produce_ahead(TilePipeline pipeline, const Tensor
 // The queries as operand a of mma.sync: of step s, rows lane / 4 and 8 on, elements 2 * (lane % 4)
 // and 8 on, or those that meet fp8 keys. Rows that there are not, and elements behind the head, are
 // zeros.
-__device__ __forceinline__ void load_queries(unsigned (&a)[M_TILES][kStepsD][4],
-                                             const dtype_t* __restrict__ q, const Share& share,
-                                             int q_tokens, int ldq, int rows) {
+__device__ __forceinline__ void load_queries(Queries& a, const dtype_t* __restrict__ q,
+                                             const Share& share, int q_tokens, int ldq, int rows) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
@@ -125,7 +127,9 @@ __device__ __forceinline__ void load_queries(unsigned (&a)[M_TILES][kStepsD][4],
           const int element =
               step * 16 + (kNarrow ? narrow_element(lane % 4, part) : part * 8 + lane % 4 * 2);
           const bool is_there = is_row && (head_dim % 16 == 0 || element < head_dim);
-          a[m][step][part * 2 + half] = is_there ? load_pair<operand_t>(from + element) : 0u;
+          a[m][step][part * 2 + half] = !is_there  ? 0u
+                                        : kAppends ? load_word(from + element)
+                                                   : load_pair<operand_t>(from + element);
         }
       }
     }
@@ -135,7 +139,7 @@ __device__ __forceinline__ void load_queries(unsigned (&a)[M_TILES][kStepsD][4],
 // Makes bf16 queries fp16, which has more bits of fraction and fewer of exponent: they are
 // multiplied by the power of two that takes the largest of them to 2^14, and all that are not
 // smaller by 2^-28 are exact. Returns what the products have to be multiplied by.
-__device__ __forceinline__ float fit_queries(unsigned (&a)[M_TILES][kStepsD][4]) {
+__device__ __forceinline__ float fit_queries(Queries& a) {
   unsigned largest = 0;  // the bits of a bf16, with no sign
 #pragma unroll
   for (int i = 0; i < M_TILES * kStepsD * 4; ++i) {
@@ -170,8 +174,7 @@ __device__ __forceinline__ void clear_unseen(unsigned values, int first_key, int
 
 // A warp's keys of all tiles.
 __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_TILES],
-                                        SoftmaxTile (&softmax)[M_TILES],
-                                        const unsigned (&q)[M_TILES][kStepsD][4],
+                                        SoftmaxTile (&softmax)[M_TILES], const Queries& q,
                                         const Share& share, const Logits& logits, int passed,
                                         Addresses at, int warp) {
   const int lane = threadIdx.x % 32;
@@ -186,7 +189,7 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
     const unsigned keys = at.k(pipeline.stage()), values = at.v(pipeline.stage());
     if (key < share.end) {
       if constexpr (kAppends) {
-        NewKey::put(keys, values, sequence.keys - 1 - (key - first_key), first_key, at);
+        NewToken::put(keys, values, sequence.keys - 1 - (key - first_key), first_key, at);
       }
       Scores s[M_TILES];
 #pragma unroll
@@ -291,16 +294,21 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
 __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& map_k,
                                        const TensorMap& map_v, const Share& share,
                                        const Operands& operands, const NewTokens& new_tokens,
-                                       const Sequences& of, const Scales& scales,
-                                       const Logits& unscaled, Results results,
-                                       const Workspace& workspace, int loaded, int passed,
-                                       Addresses at, int warp) {
+                                       NewToken& token, Queries& queries, const Sequences& of,
+                                       const Scales& scales, const Logits& unscaled,
+                                       Results results, const Workspace& workspace, int loaded,
+                                       int passed, Addresses at, int warp) {
   if (warp == WARPS) {
     produce(pipeline, map_k, map_v, of, share, loaded, passed, at);
     return;
   }
-  const NewKey new_key(new_tokens, share, warp);
   const int rows = kGroup * share.sequence.queries;
+  if constexpr (kAppends) {
+    token.renew(queries, new_tokens);
+    token.append(new_tokens, of, share, at);
+  } else {
+    load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
+  }
   Sums sums[M_TILES];
   Logits logits = unscaled;
   logits.scale *= scales.of_products(share.sequence.number, share.kv_head);
@@ -310,22 +318,14 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
 #pragma unroll
     for (float& x : sums[m]) x = 0;
   }
-  {
-    unsigned queries[M_TILES][kStepsD][4];
-    load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
-    if constexpr (kAppends) {
-      renew_queries(queries, new_tokens, share.sequence.keys - 1);
-      new_key.append(new_tokens, of, share, at);
-    }
-    Logits of_fitted = logits;
-    if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
+  Logits of_fitted = logits;
+  if constexpr (kNarrow && dtype == dtype_bf16) of_fitted.scale *= fit_queries(queries);
 #pragma unroll
-    for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
-    consume(pipeline, sums, softmax, queries, share, of_fitted, passed, at, warp);
-  }
+  for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
+  consume(pipeline, sums, softmax, queries, share, of_fitted, passed, at, warp);
   // All stages have been read, and what was loaded has landed.
-  named_barrier_sync(1, kConsumers);
   if constexpr (CLUSTER > 1) cluster_arrive();
+  named_barrier_sync(1, kConsumers);
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
@@ -333,6 +333,8 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
     for (int half = 0; half < 2; ++half) {
       if (m * 16 + half * 8 >= rows) continue;
       const int row = m * 16 + lane / 4 + half * 8;
+      const SoftmaxPart part = softmax[m].part(half);
+      if (row >= rows) continue;
       if constexpr (kNarrow) {
 #pragma unroll
         for (int column = 0; column < kColumns; column += 16) {
@@ -348,7 +350,6 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
                             __float_as_uint(sums[m][i + half * 2 + 1]));
         }
       }
-      const SoftmaxPart part = softmax[m].part(half);
       if (lane % 4 == 0) {
         store_shared_pair(at.part(warp, row), __float_as_uint(part.largest),
                           __float_as_uint(part.sum));
@@ -360,6 +361,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
       add_plain_rows(sums[m], softmax[m], m, operands, of, share, logits, at, warp);
     }
   }
+  __syncwarp();
   named_barrier_sync(1, kConsumers);
   results.value_scale = scales.of_values(share.sequence.number, share.kv_head);
   add_up(share, rows, results, workspace, at);
@@ -404,21 +406,42 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   // Tiles that may be loaded ahead, and that are.
   const int passed = kReadsAhead && early ? min(STAGES, ceil_div(split_keys, kTile)) : 0;
   int loaded = 0;
-  if constexpr (kReadsAhead) {
-    if (warp == WARPS && passed > 0) {
-      loaded = produce_ahead(pipeline, map_k, map_v, of, splits, split_keys, passed, at);
-    }
-  }
-  await_previous_kernel();
-  const Operands operands{q, k, v, ldq, ldk, ldv};
   const NewTokens new_tokens{k,    v,   k_new, v_new,   q_norm,  k_norm, cosine,
                              sine, ldk, ldv,   ldk_new, ldv_new, eps};
+  NewToken token;
+  Queries queries;
+  const Operands operands{q, k, v, ldq, ldk, ldv};
+  if constexpr (kAppends) {
+    if (passed == 0) await_previous_kernel();
+    const int number = blockIdx.x / splits / kv_heads;
+    int keys = likely_keys(of, number);
+    if (warp == WARPS) {
+      const Share share(Sequence(number, 1, keys, 0), splits, split_keys);
+      if (passed > 0) loaded = produce_ahead(pipeline, map_k, map_v, of, share, passed, at);
+      await_previous_kernel();
+    } else {
+      // Once, unless the kernels before this one have counted the keys on meanwhile.
+      int expected;
+#pragma unroll 1
+      do {
+        expected = keys;
+        const Share share(Sequence(number, 1, keys, 0), splits, split_keys);
+        token.expect(new_tokens, share, warp);
+        await_previous_kernel();
+        load_queries(queries, q, share, q_tokens, ldq, kGroup);
+        token.load(new_tokens, share);
+        keys = kv_lengths[number];
+      } while (keys != expected);
+    }
+  } else {
+    await_previous_kernel();
+  }
   const Scales scales{q_descale, k_descale, v_descale, q_scale, k_scale, v_scale};
   const Logits logits{scale, cap, slopes};
   const Results results{o, lse_out, sinks, q_tokens, ldo, 1};
   const Workspace workspace{counters, lines};
   if constexpr (schedule == schedule_none) {
-    const Share share(of, splits, split_keys);
+    const Share share(Sequence(blockIdx.x / splits / kv_heads, of), splits, split_keys);
     if (share.split / CLUSTER * CLUSTER >= share.splits) {  // all of the cluster
       for (; loaded > 0; --loaded) {
         pipeline.consumer_wait();  // what lands may not land in another block's memory
@@ -426,8 +449,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       }
       return;
     }
-    attend(pipeline, map_k, map_v, share, operands, new_tokens, of, scales, logits, results,
-           workspace, loaded, passed, at, warp);
+    attend(pipeline, map_k, map_v, share, operands, new_tokens, token, queries, of, scales, logits,
+           results, workspace, loaded, passed, at, warp);
   } else {
     const int slot = blockIdx.x / kv_heads, kv_head = blockIdx.x % kv_heads;
     const ScheduleEntry entry = work[slot];
@@ -436,8 +459,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int number = entry.first; number <= entry.last; ++number) {
       const Share share(of, entry, slot, number, kv_head);
       if (share.sequence.queries == 0) continue;
-      attend(pipeline, map_k, map_v, share, operands, new_tokens, of, scales, logits, results,
-             workspace, 0, 0, at, warp);
+      attend(pipeline, map_k, map_v, share, operands, new_tokens, token, queries, of, scales,
+             logits, results, workspace, 0, 0, at, warp);
       // The next keys go where sums were.
       tma_store_fence();
       __syncthreads();

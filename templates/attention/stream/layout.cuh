@@ -25,6 +25,11 @@ constexpr int kGroups = head_dim_v / 4;      // of 4 columns of a row
 constexpr int kOfGroup = 16 / sizeof(kv_t);  // elements of 16 bytes
 constexpr int kConsumers = 32 * WARPS;
 
+// Bytes of the sums of a row. Where there is room, four rows lie in different banks.
+constexpr int kLandingBytes = CLUSTER == 1 ? 0 : (kRows * kGroups + CLUSTER) * 24;
+constexpr bool kApart = STAGES * kStageBytes >= WARPS * kRows * (kColumns * 4 + 32) + kLandingBytes;
+constexpr int kSumsPitch = kColumns * 4 + (kApart ? 32 : 0);
+
 // Clusters of which a thread copies sums at once, a multiple of 4.
 constexpr int kAtOnce = STAGES * kStageBytes / (2 * 16 * kConsumers) / 4 * 4;
 
@@ -52,7 +57,7 @@ struct Addresses {
   __device__ unsigned new_value(int element) const { return new_key(head_dim / 2) + element * 2; }
   // Sums of a warp's row, where the ring was.
   __device__ unsigned sums(int warp, int row) const {
-    return base + (warp * kRows + row) * kColumns * 4;
+    return base + (warp * kRows + row) * kSumsPitch;
   }
   // What block `block` of the cluster has of group `i` of those that this block adds up, `groups`
   // in all: the sums of 4 columns, and what is known of their row.

@@ -15,9 +15,9 @@ struct Share {
   int begin, end;
   int place;  // of the head in the workspace
 
-  // Each head has as many blocks.
-  __device__ __forceinline__ Share(const Sequences& of, int splits_of_head, int keys_of_split)
-      : sequence(blockIdx.x / splits_of_head / kv_heads, of),
+  // Each head has as many blocks; `sequence` is that of this one.
+  __device__ __forceinline__ Share(const Sequence& sequence, int splits_of_head, int keys_of_split)
+      : sequence(sequence),
         kv_head(blockIdx.x / splits_of_head % kv_heads),
         split(blockIdx.x % splits_of_head),
         place(blockIdx.x / splits_of_head * (splits_of_head / CLUSTER)) {
