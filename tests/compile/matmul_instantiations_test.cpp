@@ -310,6 +310,11 @@ TEST_F(MatmulInstantiationsToolkitTest, ThoseOfDirectAreCleanMma) {
   expect_mma();
 }
 
+TEST_F(MatmulInstantiationsToolkitTest, ThoseOfStreamAreCleanMma) {
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/stream", 0.2));
+  expect_mma();
+}
+
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfTiledAreCleanMma) {
   // 4 of 43: fp8 16x128 with bias, SiLU and residual, fp32 16x256 gated, and 256x32, of fp32 with
   // odd k and of fp16 as kn with odd n, split.

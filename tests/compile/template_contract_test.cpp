@@ -155,7 +155,8 @@ TEST_F(TemplateContractToolkitTest, DefaultConfigurationsCompileCleanly) {
 }
 
 // griddepcontrol.wait is ACQBULK. Where TMA loads the operands, one thread waits for all, and its
-// code comes after that of the others. A prefetch (CCTL) before it depends on the early start.
+// code comes after that of the others. What depends on the early start comes before it: prefetches
+// (CCTL), and loads of the tensors that are read ahead.
 TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
   const DeviceProfile profile = *find_profile("h200");
   int early = 0;
@@ -177,19 +178,20 @@ TEST_F(TemplateContractToolkitTest, LaunchesThatWaitDoSoBeforeTheyTouchMemory) {
         ASSERT_EQ(count.count("ACQBULK"), 1) << made.name << ' ' << launch.kernel;
         EXPECT_EQ(count.count("PREEXIT"), 1) << made.name << ' ' << launch.kernel;
         const bool by_tma = count.count("UTMALDG") > 0;
-        for (const char* access : {"UTMALDG", "UBLKCP", "LDGSTS", "LDG", "STG"}) {
-          if (count.count(access) == 0 || (by_tma && access != std::string_view("UTMALDG"))) {
-            continue;
-          }
-          EXPECT_LT(count.first.at("ACQBULK"), count.first.at(access))
-              << made.name << ' ' << launch.kernel << ' ' << access;
+        bool any_ahead = false;
+        for (const char* access : {"CCTL", "UTMALDG", "UBLKCP", "LDGSTS", "LDG", "STG"}) {
+          if (count.count(access) == 0) continue;
+          const bool before = count.first.at(access) < count.first.at("ACQBULK");
+          any_ahead = any_ahead || before;
+          if (access == std::string_view("CCTL")) continue;
+          if (access != std::string_view("STG") && !launch.ahead.empty()) continue;
+          if (by_tma && access != std::string_view("UTMALDG")) continue;
+          EXPECT_FALSE(before) << made.name << ' ' << launch.kernel << ' ' << access;
         }
         // What is read ahead depends on the problem; what is only asked for does not.
         if (launch.ahead.empty() &&
             std::ranges::count(launch.arguments, ArgumentKind::early, &ArgumentPlan::kind) > 0) {
-          ASSERT_GT(count.count("CCTL"), 0) << made.name << ' ' << launch.kernel;
-          EXPECT_LT(count.first.at("CCTL"), count.first.at("ACQBULK"))
-              << made.name << ' ' << launch.kernel;
+          EXPECT_TRUE(any_ahead) << made.name << ' ' << launch.kernel;
           ++early;
         }
         ++checked;

@@ -222,9 +222,12 @@ TEST(MatmulContractTest, MatmulTemplatesTakeWhatTheyCanAddress) {
   EXPECT_EQ(takers("matmul m=13 n=511 k=515 batch=3 lda=1537 ldb=529 ldd=1025 dtype=bf16"),
             "direct persistent_wave skinny tiled");
   EXPECT_EQ(takers("matmul m=13 n=511 k=512 n_kv=101 dtype=bf16 bias=column split=qkv"),
-            "direct skinny tiled");
+            "direct skinny stream tiled");
   EXPECT_EQ(takers("matmul m=13 n=511 k=512 n_kv=101 dtype=bf16 split=qkv"),
-            "direct persistent_wave skinny tiled");
+            "direct persistent_wave skinny stream tiled");
+  EXPECT_EQ(takers("matmul m=16 n=512 k=512 lda=1536 ldb=520 dtype=bf16 norm=rms"),
+            "direct stream");
+  EXPECT_EQ(takers("matmul m=16 n=512 k=512 lda=1537 dtype=bf16 norm=rms"), "direct");
   EXPECT_EQ(takers("matmul m=300 n=512 k=512 batch=3 ldb=1024 dtype=bf16 b_layout=kn"),
             "persistent_wave skinny tiled");
   EXPECT_EQ(takers("matmul m=300 n=512 k=512 ldb=1023 dtype=bf16 b_layout=kn"), "tiled");

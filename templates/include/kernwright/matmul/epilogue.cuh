@@ -69,9 +69,27 @@ class Epilogue {
     for (int i = 0; i < Count; ++i) x[i] = user_epilogue(x[i], row, column + i);
   }
   __device__ __forceinline__ float apply(float x, long long row, int column) const {
-    float one[1] = {x};
-    apply(one, row, column);
-    return one[0];
+    return apply(x, row, column, addends(row, column));
+  }
+
+  // The same in two steps: what is added to an element, which may be loaded before its sum is
+  // known, and the element.
+  struct Addends {
+    float bias, residual;
+  };
+  __device__ __forceinline__ Addends addends(long long row, int column) const {
+    Addends addends{};
+    if constexpr (kBias) addends.bias = one(bias_ + column);
+    if (reads_residual(beta_)) addends.residual = one(residual_ + row * n_ + column);
+    return addends;
+  }
+  __device__ __forceinline__ float apply(float x, long long row, int column,
+                                         const Addends& addends) const {
+    x = scale(alpha_, x);
+    if constexpr (kBias) x += addends.bias;
+    x = activate(x);
+    if (reads_residual(beta_)) x += residual_factor(beta_) * addends.residual;
+    return user_epilogue(x, row, column);
   }
 
   // An element of a gated product from its sums.
@@ -104,6 +122,9 @@ class Epilogue {
     const auto packed = load<Load::read_only, Count * sizeof(Element)>(from);
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] += factor * lane<Element>(packed, i);
+  }
+  static __device__ __forceinline__ float one(const Element* from) {
+    return lane<Element>(load<Load::read_only, sizeof(Element)>(from), 0);
   }
 
   const Element* bias_;

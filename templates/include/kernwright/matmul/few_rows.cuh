@@ -14,6 +14,7 @@ namespace kernwright {
 class FewRows {
  public:
   using Element = config::out_t;
+  using Addends = Epilogue::Addends;
   static constexpr bool kTransposed = config::TRANSPOSED;
 
   __device__ FewRows(Element* d, float alpha, const Element* bias, float beta,
@@ -29,10 +30,13 @@ class FewRows {
   // The finished element of a row of a and a row of b, from its sum x; 0 if there are no such rows.
   // With a gate, x is the sum of the gate and `other` that of what it opens.
   __device__ __forceinline__ float finished(int row_a, int row_b, float x, float other) const {
-    if (!has(row_a, row_b)) return 0;
-    const long long row = kTransposed ? row_b : row_a;
-    const int column = kTransposed ? row_a : row_b;
-    return kGated ? epilogue_.gated(x, other, row, column) : epilogue_.apply(x, row, column);
+    return finished(row_a, row_b, x, other, addends(row_a, row_b));
+  }
+  // What is added to that element, which may be loaded before its sum is known; none if there are
+  // no such rows.
+  __device__ __forceinline__ Addends addends(int row_a, int row_b) const {
+    if (kGated || !has(row_a, row_b)) return {};
+    return kTransposed ? epilogue_.addends(row_b, row_a) : epilogue_.addends(row_a, row_b);
   }
   // The address of that element.
   __device__ __forceinline__ Element* at(int row_a, int row_b) const {
@@ -40,8 +44,12 @@ class FewRows {
   }
   // Finishes, rounds and stores that element.
   __device__ __forceinline__ void store(int row_a, int row_b, float x, float other) const {
+    store(row_a, row_b, x, other, addends(row_a, row_b));
+  }
+  __device__ __forceinline__ void store(int row_a, int row_b, float x, float other,
+                                        const Addends& addends) const {
     if (!has(row_a, row_b)) return;
-    *at(row_a, row_b) = from_float<Element>(finished(row_a, row_b, x, other));
+    *at(row_a, row_b) = from_float<Element>(finished(row_a, row_b, x, other, addends));
   }
   // Whether each `count` rows of b, a power of two, are aligned neighbours in d.
   __device__ __forceinline__ bool in_groups_of(int count) const {
@@ -61,6 +69,15 @@ class FewRows {
   }
 
  private:
+  __device__ __forceinline__ float finished(int row_a, int row_b, float x, float other,
+                                            const Addends& addends) const {
+    if (!has(row_a, row_b)) return 0;
+    const long long row = kTransposed ? row_b : row_a;
+    const int column = kTransposed ? row_a : row_b;
+    return kGated ? epilogue_.gated(x, other, row, column)
+                  : epilogue_.apply(x, row, column, addends);
+  }
+
   Epilogue epilogue_;
   Output<int> output_;
   int m_, n_;
