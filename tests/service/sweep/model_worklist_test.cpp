@@ -136,11 +136,13 @@ class ModelWorklistTest : public ::testing::Test {
     const Result<ModelWorklist> list = make(config, parts);
     return list ? std::string("accepted") : list.error().message;
   }
-  /// What it has of attention, in its order, without "attention ".
+  /// What it has of attention that does not append, in its order, without "attention ".
   Texts attention(std::string_view config, Sizes tokens, Sizes contexts, int parts = 1) const {
-    return problems_of("attention", config, std::move(tokens), std::move(contexts), parts);
+    Texts found = problems_of("attention", config, std::move(tokens), std::move(contexts), parts);
+    std::erase_if(found, [](const std::string& text) { return has(text, " append="); });
+    return found;
   }
-  /// The same of another operation.
+  /// All that it has of an operation, without its name.
   Texts problems_of(std::string_view operation, std::string_view config, Sizes tokens,
                     Sizes contexts, int parts = 1) const {
     const Result<ModelWorklist> list = make(config, parts, std::move(tokens), std::move(contexts));
@@ -693,6 +695,11 @@ TEST_F(ModelWorklistTest, AStepOfDecodingIsListedInFewKernels) {
                    "matmul m=16 n=76032 k=3584 dtype=bf16 out=fp32 norm=rms"}));
   // The results of these layers are normalised in front of the sum.
   EXPECT_EQ(fused(kGemma2).size(), 4U);
+  // Both caches of layers with a window and of those without.
+  EXPECT_EQ(fused(kGemma2, {1}, {8192}).size(), 8U);
+  EXPECT_EQ(fused(kGptOss, {1}, {129})[2],
+            "attention batch=1 heads=64 kv_heads=8 q_len=1 kv_len=129 head_dim=64 window=128 "
+            "dtype=bf16 lengths=kv mask=window sink=head append=rope");
   // GPT-2 has layernorm, biases, and no gate.
   EXPECT_EQ(fused(kGpt2), (Texts{"matmul m=16 n=768 k=768 dtype=bf16 bias=column residual=add",
                                  "matmul m=16 n=768 k=3072 dtype=bf16 bias=column residual=add",
