@@ -17,14 +17,13 @@
 // such blocks and k is long, the SPLIT blocks of a cluster take a tile together: all their warps
 // take batches in turn, and the first block adds the sums of all blocks in the order of the ranks.
 //
-// With norm=rms the rows of A are multiplied by the norm's weights in registers. A product of rows
-// of A with themselves has the squares of each row on its diagonal: one more mma for each load,
+// With norm=rms the rows of A are multiplied by the norm's weights in registers. A product of 8
+// rows of A with themselves has the square of each row on its diagonal: one more mma for each load,
 // whose sums go the way of the others. The root of a row is a factor of its finished sums.
 //
 // The products of a batch take a row of the grid each. Where the launch starts early, while the
-// kernel ahead still runs, a warp loads its first batch of B before it waits (EARLY=2), and the
-// blocks of the first wave prefetch the next columns of their rows of B into the L2. Later blocks
-// have nothing to wait for.
+// kernel ahead still runs, a warp loads its first batch of B before it waits, and the blocks of the
+// first wave prefetch the columns behind these into the L2. Later blocks have nothing to wait for.
 
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
@@ -191,43 +190,64 @@ __device__ __forceinline__ void load_end(Batch<1>& batch, const Rows& rows, int 
   if constexpr (kNorm) batch.weights[0] = load_eight(rows.weights, first, k);
 }
 
-// Adds the squares of the upper or the lower 8 rows of a, and multiplies these by the weights of
-// the norm.
-template <bool Upper>
-__device__ __forceinline__ void weigh(float (&squares)[4], Packed<16>& a,
-                                      const Packed<16>& weights) {
-#pragma unroll
-  for (int half = 0; half < 4; half += 2) {
-    const unsigned first = a.word[half], second = a.word[half + 1];
-    const unsigned rows[4] = {Upper ? first : 0, Upper ? 0 : first, Upper ? second : 0,
-                              Upper ? 0 : second};
-    mma_m16n8<dtype_t>(squares, rows, first, second);
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) a.word[i] = multiply_words<dtype_t>(a.word[i], weights.word[i]);
-}
+// A lane's sums: products of rows of a with rows of b, and with a norm those of 8 rows of a with
+// themselves, which have the squares of the rows on their diagonals.
+struct Sums {
+  float products[kRowsB][4] = {};
+  float squares[kRowsA][4] = {};
 
-template <int Loads>
-__device__ __forceinline__ void multiply(float (&sums)[kSums][4], Batch<Loads>& batch) {
+  template <int Loads>
+  __device__ __forceinline__ void add(Batch<Loads>& batch) {
 #pragma unroll
-  for (int u = 0; u < Loads; ++u) {
-    if constexpr (kNorm) {
-      weigh<true>(sums[kRowsB], batch.a[u][0], batch.weights[u]);
-      if constexpr (kRowsA > 1) weigh<false>(sums[kRowsB], batch.a[u][1], batch.weights[u]);
+    for (int u = 0; u < Loads; ++u) {
+      if constexpr (kNorm) {
+        add_rows(squares, batch.a[u], batch.a[u]);
+        weigh(batch.a[u], batch.weights[u]);
+      }
+      add_rows(products, batch.a[u], batch.b[u]);
     }
-    const unsigned(&upper)[4] = batch.a[u][0].word;
-    const unsigned(&lower)[4] = batch.a[u][kRowsA - 1].word;
+  }
+  // Stores the sums as fragments of 8 x 8.
+  __device__ __forceinline__ void store(float2 (*fragments)[32], int lane) const {
 #pragma unroll
-    for (int half = 0; half < 4; half += 2) {
-      const unsigned a[4] = {upper[half], kRowsA == 1 ? 0 : lower[half], upper[half + 1],
-                             kRowsA == 1 ? 0 : lower[half + 1]};
+    for (int i = 0; i < kRowsA; ++i) {
 #pragma unroll
-      for (int i = 0; i < kRowsB; ++i) {
-        mma_m16n8<dtype_t>(sums[i], a, batch.b[u][i].word[half], batch.b[u][i].word[half + 1]);
+      for (int j = 0; j < kRowsB; ++j) {
+        fragments[i * kSums + j][lane] = {products[j][2 * i], products[j][2 * i + 1]};
+      }
+      if constexpr (kNorm) {
+        fragments[i * kSums + kRowsB][lane] = {squares[i][2 * i], squares[i][2 * i + 1]};
       }
     }
   }
-}
+
+ private:
+  template <int RowsB>
+  static __device__ __forceinline__ void add_rows(float (&sums)[RowsB][4],
+                                                  const Packed<16> (&a)[kRowsA],
+                                                  const Packed<16> (&b)[RowsB]) {
+    const unsigned(&upper)[4] = a[0].word;
+    const unsigned(&lower)[4] = a[kRowsA - 1].word;
+#pragma unroll
+    for (int half = 0; half < 4; half += 2) {
+      const unsigned words[4] = {upper[half], kRowsA == 1 ? 0 : lower[half], upper[half + 1],
+                                 kRowsA == 1 ? 0 : lower[half + 1]};
+#pragma unroll
+      for (int i = 0; i < RowsB; ++i) {
+        mma_m16n8<dtype_t>(sums[i], words, b[i].word[half], b[i].word[half + 1]);
+      }
+    }
+  }
+  static __device__ __forceinline__ void weigh(Packed<16> (&a)[kRowsA], const Packed<16>& weights) {
+#pragma unroll
+    for (Packed<16>& row : a) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        row.word[i] = multiply_words<dtype_t>(row.word[i], weights.word[i]);
+      }
+    }
+  }
+};
 
 // The fragment of `parts` with the sums of a group of D, of those the upper or, with a gate, the
 // lower half, and the one with the squares of the group's rows of a.
@@ -286,45 +306,55 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int whole = batched - batched % BATCH_K;
   constexpr int kTurns = SPLIT * WARPS;
   const int turn = rank * WARPS + warp;
+  int first = turn * BATCH_K;
 
-  Batch<UNROLL> batch;
-  bool has_b = false;
-  if constexpr (EARLY == 2) {
-    has_b = early_blocks > 0 && turn * BATCH_K < whole;
-    if (has_b) load_aligned_b(batch, rows, turn * BATCH_K);
-  }
+  Batch<UNROLL> ahead;
+  const bool reads_ahead = AHEAD_K > 0 && early_blocks > 0 && first < whole;
+  if (reads_ahead) load_aligned_b(ahead, rows, first);
   if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
-    prefetch_rows(b, first_b, n, ldb, EARLY == 2 ? kTurns * BATCH_K : 0, early_k, rank);
+    prefetch_rows(b, first_b, n, ldb, AHEAD_K, early_k, rank);
   }
+  // What follows the wait needs these at once, so they are computed before it.
+#pragma unroll
+  for (int i = 0; i < kRowsA; ++i) asm volatile("" : "+l"(rows.a[i]));
   release_next_kernel();
   await_previous_kernel();
+  if (reads_ahead) load_aligned_a(ahead, rows, first);
 
-  float sums[kSums][4] = {};
+  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
+  // The elements of D that a lane finishes of a group: of a row of a and two rows of b.
+  const auto row_a_of = [&](int group) { return group / kColumns * 8 + lane / 4; };
+  const auto row_b_of = [&](int group) { return first_b + group % kColumns * 8 + lane % 4 * 2; };
+  FewRows::Addends addends[2] = {};
+  const auto load_addends = [&](int group) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) addends[i] = target.addends(row_a_of(group), row_b_of(group) + i);
+  };
+  if (warp < kGroups && rank == 0) load_addends(warp);
+
+  Sums sums;
+  if (reads_ahead) {
+    sums.add(ahead);
+    first += kTurns * BATCH_K;
+  }
 #pragma unroll 1
-  for (int first = turn * BATCH_K; first < whole; first += kTurns * BATCH_K) {
+  for (; first < whole; first += kTurns * BATCH_K) {
+    Batch<UNROLL> batch;
     if constexpr (ALIGNED_K) {
-      if (!has_b) load_aligned_b(batch, rows, first);
+      load_aligned_b(batch, rows, first);
       load_aligned_a(batch, rows, first);
     } else {
       load_anywhere(batch, rows, first);
     }
-    multiply(sums, batch);
-    has_b = false;
+    sums.add(batch);
   }
 #pragma unroll 1
-  for (int first = whole + turn * kLoadK; first < k; first += kTurns * kLoadK) {
-    Batch<1> end;
-    load_end(end, rows, first, k);
-    multiply(sums, end);
+  for (int end = whole + turn * kLoadK; end < k; end += kTurns * kLoadK) {
+    Batch<1> batch;
+    load_end(batch, rows, end, k);
+    sums.add(batch);
   }
-
-#pragma unroll
-  for (int i = 0; i < kRowsA; ++i) {
-#pragma unroll
-    for (int j = 0; j < kSums; ++j) {
-      parts[warp][i * kSums + j][lane] = {sums[j][2 * i], sums[j][2 * i + 1]};
-    }
-  }
+  sums.store(parts[warp], lane);
   __syncthreads();
   if constexpr (SPLIT > 1) {
     cluster_wait();  // the first block runs, so its memory may be written
@@ -337,7 +367,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (rank != 0) return;
     cluster_wait();
   }
-  const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);
 #pragma unroll 1
   for (int group = warp; group < kGroups; group += WARPS) {
     const auto sum_of = [&](int fragment, int place) {
@@ -354,9 +383,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       sum = {sum.x * root, sum.y * root};
       other = {other.x * root, other.y * root};
     }
-    const int row_a = group / kColumns * 8 + lane / 4;
-    const int row_b = first_b + group % kColumns * 8 + lane % 4 * 2;
-    target.store(row_a, row_b, sum.x, other.x);
-    target.store(row_a, row_b + 1, sum.y, other.y);
+    if (group != warp) load_addends(group);
+    target.store(row_a_of(group), row_b_of(group), sum.x, other.x, addends[0]);
+    target.store(row_a_of(group), row_b_of(group) + 1, sum.y, other.y, addends[1]);
   }
 }

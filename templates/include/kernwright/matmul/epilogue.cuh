@@ -73,22 +73,22 @@ class Epilogue {
   }
 
   // The same in two steps: what is added to an element, which may be loaded before its sum is
-  // known, and the element.
+  // known, and the element. It is kept as it lies in memory, since a conversion waits for the load.
   struct Addends {
-    float bias, residual;
+    Element bias, residual;
   };
   __device__ __forceinline__ Addends addends(long long row, int column) const {
     Addends addends{};
-    if constexpr (kBias) addends.bias = one(bias_ + column);
-    if (reads_residual(beta_)) addends.residual = one(residual_ + row * n_ + column);
+    if constexpr (kBias) addends.bias = bias_[column];
+    if (reads_residual(beta_)) addends.residual = residual_[row * n_ + column];
     return addends;
   }
   __device__ __forceinline__ float apply(float x, long long row, int column,
                                          const Addends& addends) const {
     x = scale(alpha_, x);
-    if constexpr (kBias) x += addends.bias;
+    if constexpr (kBias) x += converted(addends.bias);
     x = activate(x);
-    if (reads_residual(beta_)) x += residual_factor(beta_) * addends.residual;
+    if (reads_residual(beta_)) x += residual_factor(beta_) * converted(addends.residual);
     return user_epilogue(x, row, column);
   }
 
@@ -117,14 +117,17 @@ class Epilogue {
   }
 
  private:
+  // The conversion stays where it stands: the compiler would move it up to the load.
+  template <typename T>
+  static __device__ __forceinline__ float converted(T x) {
+    if constexpr (sizeof(T) == 2) asm volatile("" : "+h"(x.bits));
+    return to_float(x);
+  }
   template <int Count>
   static __device__ __forceinline__ void add(float (&x)[Count], float factor, const Element* from) {
     const auto packed = load<Load::read_only, Count * sizeof(Element)>(from);
 #pragma unroll
     for (int i = 0; i < Count; ++i) x[i] += factor * lane<Element>(packed, i);
-  }
-  static __device__ __forceinline__ float one(const Element* from) {
-    return lane<Element>(load<Load::read_only, sizeof(Element)>(from), 0);
   }
 
   const Element* bias_;
