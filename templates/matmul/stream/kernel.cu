@@ -51,6 +51,8 @@ constexpr int kHalves = BM / 8;                    // of the rows of a
 constexpr int kUnits = kPairs * kHalves;           // of 16 x 8 sums
 // Products that follow each other add to different sums, so that none waits for the one before.
 constexpr int kChains = kUnits >= 4 ? 1 : 4 / kUnits;
+constexpr int kSumsAtOnce =
+    kUnits >= 8 ? 1 : 8 / kUnits;  // consumers whose sums are loaded at once
 constexpr int kUnroll = kPairs == 1 ? 2 : kPairs >= 4 ? 1 : 4 / kPairs;
 constexpr int kLanesOfRow = 32 / A_ROWS;  // that copy a row of a, PIECES pieces each
 constexpr int kAtOnce =
@@ -347,17 +349,15 @@ __device__ __forceinline__ void finish(const FewRows& d, const Shape& shape, flo
       addends[unit][i] = d.addends(row_a, column);
     });
     results.consumer_wait();
-    float sums[kUnits][4];
+    float sums[kUnits][4] = {};
+#pragma unroll kSumsAtOnce
+    for (int warp = 0; warp < WARPS; ++warp) {
 #pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) {
-#pragma unroll
-      for (int warp = 0; warp < WARPS; ++warp) {
+      for (int unit = 0; unit < kUnits; ++unit) {
         const float4 part = load_quad(at.sums(results.stage(), warp, unit));
         const float of_warp[4] = {part.x, part.y, part.z, part.w};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          sums[unit][i] = warp == 0 ? of_warp[i] : sums[unit][i] + of_warp[i];
-        }
+        for (int i = 0; i < 4; ++i) sums[unit][i] += of_warp[i];
       }
     }
     __syncwarp();
@@ -398,8 +398,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
       mbarrier_init_fence();
     }
     __syncwarp();
-    named_barrier_arrive(1, THREADS);
+    // The others come to the wait after these requests, which they would hold up there.
     if (elect_one()) loader.fill(early_stages);
+    __syncwarp();
+    named_barrier_arrive(1, THREADS);
   } else {
     if (kNorm && is_consumer && early) activations.load_first_weights();
     named_barrier_sync(1, THREADS);
