@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256)
   const int column = threadIdx.x % 16 * 4;
 
   double root = 1;  // of the mean square of row threadIdx.x / 4
-  if (norm == norm_rms && alpha != 0) {
+  if (config::norm == norm_rms && alpha != 0) {
     const long long r = m_first + threadIdx.x / 4;
     double squares = 0;
     for (long long c = threadIdx.x % 4; c < k_size && r < m_size; c += 4) {
@@ -117,7 +117,8 @@ extern "C" __global__ void __launch_bounds__(256)
   __syncthreads();
   const auto element = [&](long long r, long long c) {
     const float x = to_float(a[r * lda + c]);
-    return norm == norm_rms ? to_float(from_float<dtype_t>(x * to_float(norm_weight[c]))) : x;
+    return config::norm == norm_rms ? to_float(from_float<dtype_t>(x * to_float(norm_weight[c])))
+                                    : x;
   };
 
   double sum[kStack][4][4] = {};
