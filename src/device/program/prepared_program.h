@@ -67,7 +67,7 @@ struct KernelNode {
 /// graphs.
 class PreparedProgram {
  public:
-  static constexpr std::size_t kMaxArguments = 48;  ///< of one kernel, and its parameters
+  static constexpr std::size_t kMaxArguments = 64;  ///< of one kernel, and its parameters
   static constexpr std::size_t kMaxTensorMaps = 8;  ///< of one plan
 
   /// Loads for `device`. If the plan has tensor maps, a context must be current. Errors:
