@@ -79,8 +79,8 @@ __device__ __forceinline__ void produce(TilePipeline& pipeline, const TensorMap&
   }
 }
 
-// The keys of a sequence as kv_lengths has them before the wait, where they may be out of date.
-__device__ __forceinline__ int likely_keys(const Sequences& of, int sequence) {
+// The keys of a sequence. Before the wait they may be out of date; so they are not kept in the L1.
+__device__ __forceinline__ int keys_of(const Sequences& of, int sequence) {
   int keys;
   asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(keys) : "l"(of.kv_lengths + sequence));
   // Lanes may have read different numbers.
@@ -408,17 +408,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   int loaded = 0;
   const NewTokens new_tokens{k,    v,   k_new, v_new,   q_norm,  k_norm, cosine,
                              sine, ldk, ldv,   ldk_new, ldv_new, eps};
+  const int number = blockIdx.x / splits / kv_heads;
+  int keys = 0;
   NewToken token;
   Queries queries;
   const Operands operands{q, k, v, ldq, ldk, ldv};
   if constexpr (kAppends) {
     if (passed == 0) await_previous_kernel();
-    const int number = blockIdx.x / splits / kv_heads;
-    int keys = likely_keys(of, number);
+    keys = keys_of(of, number);
     if (warp == WARPS) {
       const Share share(Sequence(number, 1, keys, 0), splits, split_keys);
       if (passed > 0) loaded = produce_ahead(pipeline, map_k, map_v, of, share, passed, at);
       await_previous_kernel();
+      keys = keys_of(of, number);
     } else {
       // Once, unless the kernels before this one have counted the keys on meanwhile.
       int expected;
@@ -430,7 +432,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         await_previous_kernel();
         load_queries(queries, q, share, q_tokens, ldq, kGroup);
         token.load(new_tokens, share);
-        keys = kv_lengths[number];
+        keys = keys_of(of, number);
       } while (keys != expected);
     }
   } else {
@@ -441,7 +443,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const Results results{o, lse_out, sinks, q_tokens, ldo, 1};
   const Workspace workspace{counters, lines};
   if constexpr (schedule == schedule_none) {
-    const Share share(Sequence(blockIdx.x / splits / kv_heads, of), splits, split_keys);
+    const Share share(kAppends ? Sequence(number, 1, keys, 0) : Sequence(number, of), splits,
+                      split_keys);
     if (share.split / CLUSTER * CLUSTER >= share.splits) {  // all of the cluster
       for (; loaded > 0; --loaded) {
         pipeline.consumer_wait();  // what lands may not land in another block's memory
