@@ -131,12 +131,12 @@ class KERNWRIGHT_API Service {
   /// The best kernel as `get_best_kernel` gives it, and then what may take its place in a chain, at
   /// most `count` kernels in all, the most promising first. They are for `ChainBuilder::add`: alone
   /// none is faster than the first, but a chain also counts what a kernel hides behind the one in
-  /// front of it. They are the winner with other values of what only an early start makes use of,
-  /// and the runners-up of its record, which passed the same checks as the winner. A prediction has
-  /// other predictions behind it, which were checked as little as it was itself. Kernels that
-  /// launch the same in a chain are given once. What is not in the cache is compiled, where the
-  /// service may compile, and left out where it fails. Later calls give the same kernels. They may
-  /// differ in the last bits of their results. Errors: those of `get_best_kernel`.
+  /// front of it. They are the runners-up of the winner's record, which passed the same checks, and
+  /// beside each kernel the same with other arguments that only an early start makes use of. A
+  /// prediction has other predictions behind it, which were checked as little as it was itself.
+  /// Kernels that launch the same in a chain are given once. What is not in the cache is compiled,
+  /// where the service may compile, and left out where it fails. Later calls give the same kernels.
+  /// They may differ in the last bits of their results. Errors: those of `get_best_kernel`.
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count) const;
 
   /// Gets the best kernel of every problem, so that later calls find it in memory. Errors:

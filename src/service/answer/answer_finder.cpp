@@ -1,6 +1,7 @@
 #include "service/answer/answer_finder.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -13,6 +14,12 @@
 namespace kernwright {
 namespace {
 
+/// Whether the first launch takes an argument `early`.
+bool takes_early(const ExecutionPlan& plan) {
+  return std::ranges::find(plan.launches.front().arguments, ArgumentKind::early,
+                           &ArgumentPlan::kind) != plan.launches.front().arguments.end();
+}
+
 /// The sum of the arguments `early` of the first launch.
 std::int64_t early_value(const ExecutionPlan& plan) {
   std::int64_t sum = 0;
@@ -20,6 +27,28 @@ std::int64_t early_value(const ExecutionPlan& plan) {
     if (argument.kind == ArgumentKind::early) sum += argument.value;
   }
   return sum;
+}
+
+/// The configuration with every value of every run-time parameter: what shares its compile.
+std::vector<Configuration> runtime_neighbours(const KernelTemplate& kernel_template,
+                                              const Configuration& configuration) {
+  std::vector<std::vector<std::pair<std::string, std::int64_t>>> made{configuration.values()};
+  for (const Parameter& parameter : kernel_template.space.parameters()) {
+    if (parameter.binding != Binding::runtime) continue;
+    const std::size_t before = made.size();
+    for (const std::int64_t value : parameter.values) {
+      if (value == configuration.at(parameter.name)) continue;
+      for (std::size_t i = 0; i < before; ++i) {
+        auto values = made[i];
+        std::ranges::find(values, parameter.name, &std::pair<std::string, std::int64_t>::first)
+            ->second = value;
+        made.push_back(std::move(values));
+      }
+    }
+  }
+  std::vector<Configuration> neighbours;
+  for (auto& values : made) neighbours.emplace_back(std::move(values));
+  return neighbours;
 }
 
 }  // namespace
@@ -97,28 +126,20 @@ Result<Candidate> AnswerFinder::candidate(const BoundProblem& problem, const Hea
 }
 
 std::vector<Choice> AnswerFinder::early_variants(const BoundProblem& problem,
-                                                 const Choice& choice) const {
-  MissReason refused = MissReason::none;
-  const Result<Candidate> own = candidate(problem, {.choice = choice, .artifact = {}}, refused);
-  if (!own) return {};
-  std::vector<std::pair<std::int64_t, Choice>> found;
-  for (const Parameter& parameter : own->kernel_template->space.parameters()) {
-    if (parameter.binding != Binding::runtime) continue;
-    for (const std::int64_t value : parameter.values) {
-      auto values = choice.configuration.values();
-      std::ranges::find(values, parameter.name, &std::pair<std::string, std::int64_t>::first)
-          ->second = value;
-      const Choice other{choice.kernel_template, Configuration(std::move(values))};
-      const Result<Candidate> made = candidate(problem, {.choice = other, .artifact = {}}, refused);
-      if (!made || same_in_chain(made->plan, own->plan) || !same_when_late(made->plan, own->plan)) {
-        continue;
-      }
-      found.emplace_back(-early_value(made->plan), other);
-    }
+                                                 const Candidate& own) const {
+  if (!takes_early(own.plan)) return {};
+  std::vector<Candidate> found;
+  for (const Configuration& other : runtime_neighbours(*own.kernel_template, own.configuration)) {
+    Result<Candidate> made = make_candidate(*own.kernel_template, problem, other, site_.profile);
+    if (!made || !same_when_late(made->plan, own.plan)) continue;
+    const auto is_same = [&](const Candidate& one) { return same_in_chain(one.plan, made->plan); };
+    if (is_same(own) || std::ranges::any_of(found, is_same)) continue;
+    found.push_back(*std::move(made));
   }
-  std::ranges::stable_sort(found, {}, &std::pair<std::int64_t, Choice>::first);
+  std::ranges::stable_sort(found, std::greater<>(),
+                           [](const Candidate& one) { return early_value(one.plan); });
   std::vector<Choice> choices;
-  for (auto& [order, other] : found) choices.push_back(std::move(other));
+  for (const Candidate& one : found) choices.push_back(one.choice());
   return choices;
 }
 
@@ -131,34 +152,46 @@ std::vector<GradedRecord> AnswerFinder::next_best(const BoundProblem& problem,
            choice.configuration.text() == served.configuration;
   });
   if (own == answers.records.end()) return {};
-  const Choice& winner = own->head.winner.choice;
-  std::vector<HeadWinner> runners_up;
+  std::vector<HeadWinner> ranked{own->head.winner};
   if (!own->file.empty()) {
-    const Lookup<TuningRecord> record = read_record(own->file);
-    if (record) {
-      for (const RankedConfiguration& ranked : record.value->runners_up) {
-        HeadWinner& next = runners_up.emplace_back(winner_of(ranked, record.value->rounds));
+    if (const Lookup<TuningRecord> record = read_record(own->file)) {
+      for (const RankedConfiguration& one : record.value->runners_up) {
+        HeadWinner& next = ranked.emplace_back(winner_of(one, record.value->rounds));
         // The record has the digest of the winner's template alone, so the artifact of another
         // template may be of an older text.
-        if (next.choice.kernel_template != winner.kernel_template) next.artifact.clear();
+        if (next.choice.kernel_template != ranked.front().choice.kernel_template) {
+          next.artifact.clear();
+        }
       }
     }
   }
-  std::vector<HeadWinner> variants;
-  for (Choice& choice : early_variants(problem, winner)) {
-    HeadWinner& variant = variants.emplace_back(own->head.winner);
-    variant.choice = std::move(choice);
-  }
-  std::vector<GradedRecord> found;
-  for (std::size_t i = 0; i < std::max(variants.size(), runners_up.size()); ++i) {
-    for (std::vector<HeadWinner>* kind : {&variants, &runners_up}) {
-      if (i >= kind->size() || answers.decisions.banned((*kind)[i].choice.id())) continue;
-      if ((*kind)[i].choice == winner) continue;
-      found.push_back(*own);
-      found.back().head.winner = std::move((*kind)[i]);
+  std::vector<HeadWinner> found;
+  std::vector<HeadWinner> further;  // variants beyond the first of each
+  const auto is_known = [&](const Choice& choice) {
+    const auto is = [&](const HeadWinner& one) { return one.choice == choice; };
+    return std::ranges::any_of(found, is) || std::ranges::any_of(further, is);
+  };
+  for (const HeadWinner& one : ranked) {
+    MissReason refused = MissReason::none;
+    const Result<Candidate> made = candidate(problem, one, refused);
+    if (!made || is_known(one.choice)) continue;
+    found.push_back(one);
+    std::vector<HeadWinner>* place = &found;
+    for (Choice& variant : early_variants(problem, *made)) {
+      if (is_known(variant)) continue;
+      HeadWinner& other = place->emplace_back(one);
+      other.choice = std::move(variant);
+      place = &further;
     }
   }
-  return found;
+  found.insert(found.end(), further.begin(), further.end());
+  std::vector<GradedRecord> records;
+  for (HeadWinner& one : found) {
+    if (one.choice == ranked.front().choice || answers.decisions.banned(one.choice.id())) continue;
+    records.push_back(*own);
+    records.back().head.winner = std::move(one);
+  }
+  return records;
 }
 
 Result<Offer> AnswerFinder::offer(const BoundProblem& problem, const GradedRecord& record,

@@ -50,9 +50,9 @@ class AnswerFinder {
   Coverage find(const BoundProblem& problem, Match worst, Bits bits, const Take& take) const;
 
   /// What may take the place of `served`, a kernel that `find` took: kernels of the record that it
-  /// came from, as records that they had won. They are its runners-up, which were checked as
-  /// the winner was, and what differs from `served` in arguments `early` alone, which is the same
-  /// kernel outside of chains. The best come first, the two kinds in turn. None is banned.
+  /// came from, as records that they had won. These are its runners-up, which were checked as the
+  /// winner was. Beside each stands what differs from it in arguments `early` alone, which is the
+  /// same kernel outside of chains. The best come first. None is banned.
   std::vector<GradedRecord> next_best(const BoundProblem& problem,
                                       const KernelSummary& served) const;
   /// The winner of a record as a kernel for the problem. Errors: why it is none.
@@ -73,7 +73,7 @@ class AnswerFinder {
                       MissReason& lacks) const;
   /// The choices that differ from this one in arguments `early` alone, those of the largest
   /// arguments first.
-  std::vector<Choice> early_variants(const BoundProblem& problem, const Choice& choice) const;
+  std::vector<Choice> early_variants(const BoundProblem& problem, const Candidate& own) const;
   bool has_own_bits(const BoundProblem& problem, const GradedRecord& record) const;
   TieredCache::Now now() const;
 

@@ -192,12 +192,13 @@ class EarlyTemplateTest : private ScaleTemplates, public AnswerFinderTest {
   "arch": {"min": 80},
   "dims": {"n": "runtime"},
   "parameters": {"THREADS": [128, 256], "DEPTH": {"values": [0, 1, 2], "bind": "runtime"},
-                 "ROUNDS": {"values": [1, 2], "bind": "runtime"}},
-  "default": {"THREADS": 256, "DEPTH": 1, "ROUNDS": 1},
-  "rules": [{"rule": "DEPTH < 2 || ROUNDS == 1", "why": "no more fits"}],
+                 "ROUNDS": {"values": [1, 2], "bind": "runtime"},
+                 "PROGRAMMATIC": {"values": [0, 1], "bind": "runtime"}},
+  "default": {"THREADS": 256, "DEPTH": 0, "ROUNDS": 1, "PROGRAMMATIC": 0},
+  "rules": [{"rule": "DEPTH == 0 || PROGRAMMATIC == 1", "why": "nothing else starts early"}],
   "launches": [{
     "kernel": "scale", "grid": ["ceil_div(n, THREADS)"], "block": ["THREADS"],
-    "waits": "1", "ahead": ["x"],
+    "waits": "1", "ahead": ["x"], "programmatic": "PROGRAMMATIC",
     "arguments": [{"tensor": "x"}, {"tensor": "y"}, {"int64": "n"}, {"int32": "ROUNDS"},
                   {"early": "DEPTH"}]
     }]
@@ -213,11 +214,12 @@ class EarlyTemplateTest : private ScaleTemplates, public AnswerFinderTest {
   }
 };
 
-TEST_F(EarlyTemplateTest, TheNextBestAreRunnersUpAndOtherEarlyArgumentsInTurn) {
+TEST_F(EarlyTemplateTest, TheNextBestAreRunnersUpEachWithOtherEarlyArguments) {
   const BoundProblem problem =
       *site_.bind(Problem::make("scale", {{"n", 1000}}, {{"dtype", "fp32"}}));
   TuningRecord made = record(problem, "scale/early", RecordGrade::measured);
-  made.runners_up = {ranked(problem, {{"THREADS", 128}}), ranked(problem, {{"ROUNDS", 2}})};
+  made.runners_up = {ranked(problem, {{"PROGRAMMATIC", 1}}), ranked(problem, {{"THREADS", 128}}),
+                     ranked(problem, {{"ROUNDS", 2}})};
   ASSERT_TRUE(site_.cache.put_record(made));
   KernelSummary served;
   served.kernel_template = made.winner.choice.kernel_template;
@@ -230,10 +232,18 @@ TEST_F(EarlyTemplateTest, TheNextBestAreRunnersUpAndOtherEarlyArgumentsInTurn) {
     EXPECT_TRUE(finder_.offer(problem, record, AnswerFinder::Bits::stored));
     EXPECT_EQ(world_.compiles, compiles);
   }
-  EXPECT_EQ(found, (std::vector<std::string>{
-                       "THREADS=256 DEPTH=2 ROUNDS=1", "THREADS=128 DEPTH=1 ROUNDS=1",
-                       "THREADS=256 DEPTH=0 ROUNDS=1", "THREADS=256 DEPTH=1 ROUNDS=2"}));
-  served.configuration = "THREADS=128 DEPTH=0 ROUNDS=1";
+  EXPECT_EQ(found, (std::vector<std::string>{"THREADS=256 DEPTH=2 ROUNDS=1 PROGRAMMATIC=1",
+                                             "THREADS=256 DEPTH=0 ROUNDS=1 PROGRAMMATIC=1",
+                                             "THREADS=128 DEPTH=0 ROUNDS=1 PROGRAMMATIC=0",
+                                             "THREADS=128 DEPTH=2 ROUNDS=1 PROGRAMMATIC=1",
+                                             "THREADS=256 DEPTH=0 ROUNDS=2 PROGRAMMATIC=0",
+                                             "THREADS=256 DEPTH=2 ROUNDS=2 PROGRAMMATIC=1",
+                                             "THREADS=256 DEPTH=1 ROUNDS=1 PROGRAMMATIC=1",
+                                             "THREADS=128 DEPTH=1 ROUNDS=1 PROGRAMMATIC=1",
+                                             "THREADS=256 DEPTH=1 ROUNDS=2 PROGRAMMATIC=1"}))
+      << "what starts early in another way alone is the same in a chain, and found when it is "
+         "loaded";
+  served.configuration = "THREADS=128 DEPTH=0 ROUNDS=1 PROGRAMMATIC=0";
   EXPECT_TRUE(finder_.next_best(problem, served).empty()) << "it is no record's winner";
 }
 
