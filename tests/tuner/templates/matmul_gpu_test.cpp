@@ -114,6 +114,21 @@ TEST_F(MatmulGpuTest, GatesAreRightAtOddSizes) {
   check_defaults(problems);
 }
 
+TEST_F(MatmulGpuTest, NormalisedRowsAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const char* sizes :
+       {"m=1 n=7 k=8", "m=5 n=1001 k=4104", "m=13 n=1001 k=24", "m=8 n=264 k=72", "m=16 n=127 k=7",
+        "m=9 n=1000 k=1033", "m=3 n=501 k=520 lda=530 ldb=528", "m=16 n=4096 k=1024",
+        "m=2 n=1024 k=3072"}) {
+    for (const char* kinds :
+         {"", "residual=add", "activation=silu gate=stacked", "bias=column activation=gelu_tanh",
+          "scaling=alpha residual=scaled", "out=fp32", "out=fp8_e4m3", "split=qkv n_kv=2"}) {
+      problems.push_back(concat("matmul ", sizes, " dtype=bf16 norm=rms ", kinds));
+    }
+  }
+  check_defaults(problems);
+}
+
 // More tiles than multiprocessors, so that tiles wait; k that ends before they have left and after.
 TEST_F(MatmulGpuTest, TilesFinishedDuringTheNextAreRight) {
   if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
@@ -161,7 +176,7 @@ TEST_F(MatmulGpuTest, DirectIsRightWhereAClusterSharesK) {
        "matmul m=13 n=120 k=4104 dtype=bf16 bias=column activation=silu",
        "matmul m=100 n=7 k=5000 dtype=bf16",
        "matmul m=8 n=60 k=4096 dtype=fp16 activation=silu gate=stacked",
-       "matmul m=3 n=40 k=2056 batch=3 dtype=bf16"},
+       "matmul m=3 n=40 k=2056 batch=3 dtype=bf16", "matmul m=13 n=120 k=4104 dtype=bf16 norm=rms"},
       "matmul/direct", {"BM", "BN", "UNROLL", "WARPS"}, 2,
       [](const Candidate& candidate) { return candidate.configuration.at("SPLIT") > 1; });
 }
