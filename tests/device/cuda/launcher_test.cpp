@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "device/cuda/driver_device.h"
+#include "device/program/prepared_program.h"
+#include "support/text.h"
 #include "tests/device/plans.h"
 #include "tests/doubles/fake_driver.h"
 
@@ -172,10 +174,11 @@ TEST_F(LauncherTest, ParametersThatThePlanDoesNotGiveAreZeros) {
   EXPECT_EQ(arguments[1], std::vector<std::byte>(8));
   EXPECT_EQ(arguments[2], std::vector<std::byte>(300));
 
-  driver_.kernels["second"] = std::vector<std::size_t>(48, 4);
+  driver_.kernels["second"] = std::vector<std::size_t>(PreparedProgram::kMaxArguments, 4);
   EXPECT_TRUE(load(plan));
   driver_.kernels["second"].push_back(4);
-  EXPECT_THAT(refusal(plan), HasSubstr("kernel second: takes more than 48 parameters"));
+  EXPECT_THAT(refusal(plan), HasSubstr(concat("kernel second: takes more than ",
+                                              PreparedProgram::kMaxArguments, " parameters")));
 }
 
 TEST_F(LauncherTest, ATensorMapOfACopyLiesInItsWorkspace) {
@@ -289,8 +292,11 @@ TEST_F(LauncherTest, RefusesWhatTheGpuCannotCarryWithBothValues) {
 TEST_F(LauncherTest, RefusesMoreThanALaunchCanKeepOnItsStack) {
   ExecutionPlan plan;
   plan.launches = {launch("second", {1, 1, 1}, {32, 1, 1},
-                          std::vector<ArgumentPlan>(49, number(ArgumentKind::int32, 1)))};
-  EXPECT_THAT(refusal(plan), HasSubstr("49 arguments; at most 48"));
+                          std::vector<ArgumentPlan>(PreparedProgram::kMaxArguments + 1,
+                                                    number(ArgumentKind::int32, 1)))};
+  EXPECT_THAT(refusal(plan),
+              HasSubstr(concat(PreparedProgram::kMaxArguments + 1, " arguments; at most ",
+                               PreparedProgram::kMaxArguments)));
   plan = full_plan();
   plan.tensor_maps.resize(9, plan.tensor_maps[0]);
   EXPECT_THAT(refusal(plan), HasSubstr("9 tensor maps; at most 8"));
