@@ -62,9 +62,9 @@ TEST(CandidateListTest, AGpuThatNoTemplateIsMadeForIsToldOf) {
   };
   const char* product = "matmul m=8 n=64 k=64 dtype=bf16";
   EXPECT_EQ(told(product, "b200"),
-            "no template of matmul is made for sm_100; matmul/persistent_wave, matmul/skinny, "
-            "matmul/stream are for sm_90 alone, so what runs here is written for any GPU from sm_80 "
-            "on, and slower than this one can be");
+            "no template of matmul is made for sm_100; matmul/persistent_wave, matmul/skinny are "
+            "for sm_90 alone, so what runs here is written for any GPU from sm_80 on, and slower "
+            "than this one can be");
   for (const char* sku : {"h200", "a100_80", "l40s"}) EXPECT_EQ(told(product, sku), "") << sku;
   EXPECT_EQ(told("vector_add n=4096 dtype=bf16", "b200"), "") << "has none for one generation";
 }
