@@ -430,7 +430,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const Share share(Sequence(number, 1, keys, 0), splits, split_keys);
         token.expect(new_tokens, share, warp);
         await_previous_kernel();
-        load_queries(queries, q, share, q_tokens, ldq, kGroup);
+        // Rows that are known not to be there would be zeros in registers of their own.
+        load_queries(queries, q, share, q_tokens, ldq, kGroup * q_len);
         token.load(new_tokens, share);
         keys = keys_of(of, number);
       } while (keys != expected);
