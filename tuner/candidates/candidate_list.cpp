@@ -52,8 +52,19 @@ std::vector<Part> in_parts(std::int64_t count, Work work) {
   return parts;
 }
 
-/// The numbers of the points that obey the rules, in the order of the sample.
-std::vector<std::int64_t> points_that_obey(const CandidateMaker& maker, const PointSample& sample) {
+/// Whether the parameters that count in chains alone have their default.
+bool counts_alone(const KernelTemplate& kernel_template, const Configuration& configuration) {
+  return std::ranges::all_of(kernel_template.space.parameters(), [&](const Parameter& parameter) {
+    return parameter.binding != Binding::chain ||
+           configuration.at(parameter.name) ==
+               kernel_template.default_configuration.at(parameter.name);
+  });
+}
+
+/// The numbers of the points that obey the rules and that a tuning can tell apart, in the order of
+/// the sample.
+std::vector<std::int64_t> points_to_try(const KernelTemplate& kernel_template,
+                                        const CandidateMaker& maker, const PointSample& sample) {
   using Points = std::vector<std::int64_t>;
   const auto parts =
       in_parts<Points>(sample.count(), [&](std::int64_t begin, std::int64_t end, Points& points) {
@@ -64,6 +75,14 @@ std::vector<std::int64_t> points_that_obey(const CandidateMaker& maker, const Po
       });
   Points all;
   for (const Points& part : parts) all.insert(all.end(), part.begin(), part.end());
+  const auto is_for_chains = [](const Parameter& parameter) {
+    return parameter.binding == Binding::chain;
+  };
+  if (std::ranges::any_of(kernel_template.space.parameters(), is_for_chains)) {
+    std::erase_if(all, [&](std::int64_t point) {
+      return !counts_alone(kernel_template, kernel_template.space.at(point));
+    });
+  }
   return all;
 }
 
@@ -167,7 +186,7 @@ Result<CandidateList> enumerate_candidates(const Catalog& catalog, const BoundPr
     }
     const PointSample sample(kernel_template->space.size());
     const CandidateMaker maker(*kernel_template, problem, profile);
-    std::vector<std::int64_t> points = points_that_obey(maker, sample);
+    std::vector<std::int64_t> points = points_to_try(*kernel_template, maker, sample);
     const std::size_t obeying = points.size();
     thin_out(points);
     std::size_t valid = 0;

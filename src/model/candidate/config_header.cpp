@@ -201,7 +201,7 @@ class PastedNames {
             late_names(candidate.problem->operation(), candidate.kernel_template->constant_dims)) {
     const KernelTemplate& made = *candidate.kernel_template;
     for (const Parameter& parameter : made.space.parameters()) {
-      if (parameter.binding == Binding::runtime) host_only_.push_back(parameter.name);
+      if (parameter.binding != Binding::compile) host_only_.push_back(parameter.name);
     }
     for (const std::string_view field : device_field_names()) host_only_.push_back(field);
     for (const Derived& derived : made.derived) {

@@ -10,8 +10,10 @@
 namespace kernwright {
 
 /// Whether a parameter is compiled into the kernel, or only used by launch expressions. Candidates
-/// that differ only in run-time parameters share one compile.
-enum class Binding { compile, runtime };
+/// that differ only in the latter share one compile. One that makes a difference in a `chain`
+/// alone, such as how much is read ahead there, keeps its default in a tuning; chains try its
+/// values.
+enum class Binding { compile, runtime, chain };
 
 /// A named list of integer values.
 struct Parameter {

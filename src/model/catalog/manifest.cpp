@@ -169,8 +169,10 @@ class ManifestReader {
         const std::string binding = bind.string();
         if (binding == "runtime") {
           parameter.binding = Binding::runtime;
+        } else if (binding == "chain") {
+          parameter.binding = Binding::chain;
         } else if (binding != "compile") {
-          bind.fail(concat("\"", binding, "\" is not one of compile, runtime"));
+          bind.fail(concat("\"", binding, "\" is not one of compile, runtime, chain"));
         }
       }
       std::set<std::int64_t> listed;
@@ -186,7 +188,7 @@ class ManifestReader {
         return;
       }
       add_name(entry, name, parameter.binding == Binding::compile);
-      if (parameter.binding == Binding::runtime) runtime_names_.push_back(name);
+      if (parameter.binding != Binding::compile) runtime_names_.push_back(name);
       parameters.push_back(std::move(parameter));
     }
     made_.space = ParameterSpace(std::move(parameters));

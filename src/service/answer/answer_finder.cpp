@@ -34,7 +34,7 @@ std::vector<Configuration> runtime_neighbours(const KernelTemplate& kernel_templ
                                               const Configuration& configuration) {
   std::vector<std::vector<std::pair<std::string, std::int64_t>>> made{configuration.values()};
   for (const Parameter& parameter : kernel_template.space.parameters()) {
-    if (parameter.binding != Binding::runtime) continue;
+    if (parameter.binding == Binding::compile) continue;
     const std::size_t before = made.size();
     for (const std::int64_t value : parameter.values) {
       if (value == configuration.at(parameter.name)) continue;

@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "m.json:9: parameters.dtype_t: the name is taken by the problem, the device or an "
                 "earlier field"},
         Refused{"\"bind\": \"runtime\"", "\"bind\": \"late\"",
-                "m.json:11: parameters.GROUP.bind: \"late\" is not one of compile, runtime"},
+                "m.json:11: parameters.GROUP.bind: \"late\" is not one of compile, runtime, chain"},
         Refused{"\"ROWS\": 8", "\"ROWS\": 16",
                 "m.json:13: default.ROWS: 16 is not one of its values, 1, 8, 64"},
         Refused{"\"ROWS\": 8, ", "", "m.json:13: default.ROWS: missing"},

@@ -121,6 +121,14 @@ TEST_F(WideSpaceTest, OfHalfAMillionValuesOfOneParameterAStatedNumberIsKept) {
   EXPECT_EQ(list_.candidates[list_.default_index].configuration.at("B"), 377'777);
 }
 
+TEST_F(WideSpaceTest, WhatCountsInChainsAloneKeepsItsDefault) {
+  list(R"("B": [1, 2], "DEPTH": {"values": [0, 1, 2], "bind": "chain"})", R"("B": 1, "DEPTH": 1)");
+  EXPECT_EQ(list_.candidates.size(), 4U);
+  for (const Candidate& candidate : list_.candidates) {
+    EXPECT_EQ(candidate.configuration.at("DEPTH"), 1) << candidate.id();
+  }
+}
+
 TEST_F(WideSpaceTest, WhatIsNotSampledIsThinnedOutAllTheSame) {
   std::string values;
   for (int i = 1; i <= 30'000; ++i) values += concat(i == 1 ? "" : ", ", i);
