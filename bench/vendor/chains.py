@@ -11,7 +11,7 @@ class ChainArg(ctypes.Structure):
 
 
 POINTER, SCALAR, PARAMETER, BUFFER = range(4)
-ALTERNATIVES = 6  # kernels of a problem that Chain.tune chooses from
+ALTERNATIVES = 8
 
 
 def pointer(tensor, offset_bytes=0):

@@ -60,7 +60,9 @@ class Race {
   using Indices = std::vector<std::size_t>;
 
   double elapsed() const { return options_.clock_seconds() - start_; }
-  bool always_in(std::size_t i) const { return survivors_[i].traits.is_known_answer(); }
+  bool always_in(std::size_t i) const {
+    return survivors_[i].traits.is_known_answer() || survivors_[i].is_for_chains;
+  }
 
   Result<double> seconds_per_sample();
   Indices keep_near(Indices live, std::span<const double> scores, const Rung& rung,

@@ -24,6 +24,9 @@ struct Survivor {
   std::size_t trial = 0;  ///< index into the search's trials
   Choice choice;
   Traits traits;
+  /// Among the fastest of a template that reads ahead of its wait. Alone it gains nothing by that,
+  /// but in a chain it may, so it stays in the race for its proof and its place in the record.
+  bool is_for_chains = false;
   CompiledCandidate compiled;
   Runner::Id id = -1;  ///< of the runner, where it is prepared and checked; -1: not loaded
   std::vector<double> samples_us;

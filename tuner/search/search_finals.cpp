@@ -1,5 +1,7 @@
 #include "tuner/search/search_finals.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "support/try.h"
@@ -13,6 +15,11 @@ constexpr double kRaceMargin = 1.2;
 constexpr std::size_t kMostRaced = 96;
 /// The share of the race's time in which candidates that are not loaded may be loaded.
 constexpr double kLoadShare = 0.2;
+
+/// Of each template that reads ahead, so many race whatever they take alone, if they are within
+/// this factor of the best.
+constexpr int kMostForChains = 2;
+constexpr double kChainMargin = 1.25;
 
 constexpr std::string_view kInTheFinals = "in the finals: ";
 
@@ -29,6 +36,22 @@ Result<void> load(Runner& runner, const Candidate& candidate, Survivor& survivor
   return {};
 }
 
+bool reads_ahead(const Candidate& candidate) {
+  return std::ranges::any_of(candidate.plan.launches,
+                             [](const LaunchPlan& launch) { return !launch.ahead.empty(); });
+}
+
+void mark_those_for_chains(std::span<const Candidate> candidates, Survivors& survivors) {
+  std::map<const KernelTemplate*, int> marked;
+  for (std::size_t i = 0; i < survivors.size(); ++i) {
+    Survivor& survivor = survivors[i];
+    if (survivor.score_us > kChainMargin * survivors[0].score_us) return;
+    const Candidate& candidate = candidates[survivor.candidate];
+    if (!reads_ahead(candidate) || marked[candidate.kernel_template]++ >= kMostForChains) continue;
+    survivor.is_for_chains = true;
+  }
+}
+
 /// Loads those that may race, and drops the others.
 Result<void> load_racing(Runner& runner, std::span<const Candidate> candidates,
                          const RaceOptions& options, Survivors& survivors, TrialBook& book) {
@@ -38,7 +61,8 @@ Result<void> load_racing(Runner& runner, std::span<const Candidate> candidates,
     if (survivor.id >= 0) continue;
     const bool near = survivor.score_us <= kRaceMargin * survivors[0].score_us && i < kMostRaced &&
                       load_seconds < kLoadShare * options.seconds;
-    const bool always_in = i < Survivors::kLoaded || survivor.traits.is_known_answer();
+    const bool always_in =
+        i < Survivors::kLoaded || survivor.traits.is_known_answer() || survivor.is_for_chains;
     if (!near && !always_in) continue;
     const double before = options.clock_seconds();
     KW_TRY(load(runner, candidates[survivor.candidate], survivor, book));
@@ -53,6 +77,7 @@ Result<void> load_racing(Runner& runner, std::span<const Candidate> candidates,
 Result<FinalsResult> run_finals(Runner& runner, std::span<const Candidate> candidates,
                                 const RaceOptions& options, Survivors& survivors, TrialBook& book) {
   FinalsResult result;
+  mark_those_for_chains(candidates, survivors);
   KW_TRY(load_racing(runner, candidates, options, survivors, book));
   if (survivors.empty()) return result;
   KW_ASSIGN(result.race, race(runner, survivors.all(), options));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint16_t kNan = 0x7fc0;
 /// Kernels of a problem that `Chain::tune` chooses from.
-constexpr std::size_t kAlternatives = 6;
+constexpr std::size_t kAlternatives = 8;
 
 Ints shuffled_pages(std::int64_t count, std::uint64_t seed) {
   Ints pages(at(count));

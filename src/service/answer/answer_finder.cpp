@@ -165,6 +165,13 @@ std::vector<GradedRecord> AnswerFinder::next_best(const BoundProblem& problem,
       }
     }
   }
+  // Runners-up that can read ahead gain most in a chain.
+  const auto can_read_ahead = [&](const HeadWinner& one) {
+    MissReason refused = MissReason::none;
+    const Result<Candidate> made = candidate(problem, one, refused);
+    return made && takes_early(made->plan);
+  };
+  std::stable_partition(ranked.begin() + 1, ranked.end(), can_read_ahead);
   std::vector<HeadWinner> found;
   std::vector<HeadWinner> further;  // variants beyond the first of each
   const auto is_known = [&](const Choice& choice) {

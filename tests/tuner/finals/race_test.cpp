@@ -66,6 +66,17 @@ TEST(RaceTest, ManySurvivorsDropOutRungByRung) {
   EXPECT_LT(race.runner.seconds, 5);
 }
 
+TEST(RaceTest, WhatIsForChainsStaysHoweverSlowItIsAlone) {
+  ScriptedRace race(ramp(60, 0.002));
+  race.runner.noise = 0.003;
+  race.survivors[55].is_for_chains = true;
+  const auto result = race.run();
+  ASSERT_TRUE(result);
+  EXPECT_TRUE(is_finalist(result.value(), 55));
+  EXPECT_FALSE(is_finalist(result.value(), 54));
+  EXPECT_LE(result.value().finalists[result.value().decision.leader].survivor, 4U);
+}
+
 TEST(RaceTest, LittleTimeMeansFewSurvivorsAndRounds) {
   ScriptedRace race(ramp(200, 0.001));
   race.runner.noise = 0.02;
