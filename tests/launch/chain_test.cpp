@@ -203,7 +203,9 @@ TEST_F(ChainTest, WhatAKernelInFrontWritesIsNotReadAhead) {
         EXPECT_TRUE(nodes[i].value(4) == kEarly || nodes[i].value(4) == 0);
         now.push_back(nodes[i].value(4) != 0);
       }
-      if (path == ChainPath::programmatic_stream) EXPECT_EQ(now, told);
+      if (path == ChainPath::programmatic_stream) {
+        EXPECT_EQ(now, told);
+      }
       told = now;
     }
     return told;
