@@ -104,8 +104,8 @@ struct Tensor {
   /// Elements of an inout tensor that a launch writes; none: all. Where it is 0, the tensor of the
   /// problem is an input.
   std::optional<Expression> written;
-  bool warm = false;                ///< an input that l2=mixed finds in the L2
-  std::optional<TensorDraw> draw;   ///< of an input; none: that of the operation
+  bool warm = false;                             ///< an input that l2=mixed finds in the L2
+  std::optional<TensorDraw> draw;                ///< of an input; none: that of the operation
   std::optional<ValueRange<Expression>> values;  ///< of an integer input; none: any
   bool exact = true;                             ///< an output that is exact on exact inputs
   bool infinite = false;                         ///< an output that may be infinite
