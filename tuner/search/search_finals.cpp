@@ -1,6 +1,5 @@
 #include "tuner/search/search_finals.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -36,19 +35,14 @@ Result<void> load(Runner& runner, const Candidate& candidate, Survivor& survivor
   return {};
 }
 
-bool reads_ahead(const Candidate& candidate) {
-  return std::ranges::any_of(candidate.plan.launches,
-                             [](const LaunchPlan& launch) { return !launch.ahead.empty(); });
-}
-
 void mark_those_for_chains(std::span<const Candidate> candidates, Survivors& survivors) {
   std::map<const KernelTemplate*, int> marked;
   for (std::size_t i = 0; i < survivors.size(); ++i) {
     Survivor& survivor = survivors[i];
     if (survivor.score_us > kChainMargin * survivors[0].score_us) return;
     const Candidate& candidate = candidates[survivor.candidate];
-    if (!reads_ahead(candidate) || marked[candidate.kernel_template]++ >= kMostForChains) continue;
-    survivor.is_for_chains = true;
+    survivor.is_for_chains =
+        reads_ahead(candidate.plan) && marked[candidate.kernel_template]++ < kMostForChains;
   }
 }
 

@@ -69,6 +69,11 @@ bool same_when_late(const ExecutionPlan& a, const ExecutionPlan& b) {
          when_late(a.launches) == when_late(b.launches);
 }
 
+bool reads_ahead(const ExecutionPlan& plan) {
+  // Candidates of a recorded space have no launches.
+  return !plan.launches.empty() && !plan.launches.front().ahead.empty();
+}
+
 Result<void> applies(const KernelTemplate& kernel_template, const BoundProblem& problem,
                      const DeviceProfile& profile) {
   return detail::applies_in(kernel_template, problem.scope(), profile);

@@ -99,6 +99,9 @@ bool same_in_chain(const ExecutionPlan& a, const ExecutionPlan& b);
 /// The same for steps that do not start early, whose arguments `early` are 0.
 bool same_when_late(const ExecutionPlan& a, const ExecutionPlan& b);
 
+/// Whether the first launch, in a chain that allows it, reads tensors ahead of its wait.
+bool reads_ahead(const ExecutionPlan& plan);
+
 /// A template with a configuration that is valid for one problem on one device profile.
 struct Candidate {
   const KernelTemplate* kernel_template = nullptr;

@@ -165,26 +165,28 @@ std::vector<GradedRecord> AnswerFinder::next_best(const BoundProblem& problem,
       }
     }
   }
-  // Runners-up that can read ahead gain most in a chain.
-  const auto can_read_ahead = [&](const HeadWinner& one) {
+  std::vector<std::pair<HeadWinner, Candidate>> valid;
+  for (const HeadWinner& one : ranked) {
     MissReason refused = MissReason::none;
-    const Result<Candidate> made = candidate(problem, one, refused);
-    return made && takes_early(made->plan);
-  };
-  std::stable_partition(ranked.begin() + 1, ranked.end(), can_read_ahead);
+    if (Result<Candidate> made = candidate(problem, one, refused)) {
+      valid.emplace_back(one, *std::move(made));
+    }
+  }
+  // Those that read ahead gain most in a chain. The served one is left out below wherever it is.
+  std::ranges::stable_partition(valid, [&](const auto& one) {
+    return one.first.choice == ranked.front().choice || reads_ahead(one.second.plan);
+  });
   std::vector<HeadWinner> found;
   std::vector<HeadWinner> further;  // variants beyond the first of each
   const auto is_known = [&](const Choice& choice) {
     const auto is = [&](const HeadWinner& one) { return one.choice == choice; };
     return std::ranges::any_of(found, is) || std::ranges::any_of(further, is);
   };
-  for (const HeadWinner& one : ranked) {
-    MissReason refused = MissReason::none;
-    const Result<Candidate> made = candidate(problem, one, refused);
-    if (!made || is_known(one.choice)) continue;
+  for (const auto& [one, made] : valid) {
+    if (is_known(one.choice)) continue;
     found.push_back(one);
     std::vector<HeadWinner>* place = &found;
-    for (Choice& variant : early_variants(problem, *made)) {
+    for (Choice& variant : early_variants(problem, made)) {
       if (is_known(variant)) continue;
       HeadWinner& other = place->emplace_back(one);
       other.choice = std::move(variant);

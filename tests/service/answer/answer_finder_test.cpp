@@ -205,8 +205,9 @@ class EarlyTemplateTest : private ScaleTemplates, public AnswerFinderTest {
     })json");
     return folder_.path();
   }
-  RankedConfiguration ranked(const BoundProblem& problem, const ParameterValues& values) {
-    const Candidate made = *site_.candidate(problem, "scale/early", values);
+  RankedConfiguration ranked(const BoundProblem& problem, const ParameterValues& values,
+                             const char* kernel_template = "scale/early") {
+    const Candidate made = *site_.candidate(problem, kernel_template, values);
     RankedConfiguration ranked;
     ranked.choice = made.choice();
     ranked.artifact = builder_->build(made)->digest;
@@ -245,6 +246,26 @@ TEST_F(EarlyTemplateTest, TheNextBestAreRunnersUpEachWithOtherEarlyArguments) {
          "loaded";
   served.configuration = "THREADS=128 DEPTH=0 ROUNDS=1 PROGRAMMATIC=0";
   EXPECT_TRUE(finder_.next_best(problem, served).empty()) << "it is no record's winner";
+}
+
+TEST_F(EarlyTemplateTest, RunnersUpThatReadAheadComeFirst) {
+  const BoundProblem problem =
+      *site_.bind(Problem::make("scale", {{"n", 1000}}, {{"dtype", "fp32"}}));
+  TuningRecord made = record(problem, "scale/runtime", RecordGrade::measured);
+  made.runners_up = {ranked(problem, {}, "scale/constant"), ranked(problem, {{"THREADS", 128}}),
+                     ranked(problem, {})};
+  ASSERT_TRUE(site_.cache.put_record(made));
+  KernelSummary served;
+  served.kernel_template = made.winner.choice.kernel_template;
+  served.configuration = made.winner.choice.configuration.text();
+  std::vector<std::string> templates;
+  for (const GradedRecord& record : finder_.next_best(problem, served)) {
+    templates.push_back(record.head.winner.choice.kernel_template);
+  }
+  ASSERT_GE(templates.size(), 5U);
+  EXPECT_EQ(std::vector(templates.begin(), templates.begin() + 5),
+            (std::vector<std::string>{"scale/early", "scale/early", "scale/early", "scale/early",
+                                      "scale/constant"}));
 }
 
 TEST_F(AnswerFinderTest, LostBitsAreCompiledAgainOnlyWhereThatIsAllowed) {
