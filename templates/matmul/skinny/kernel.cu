@@ -236,7 +236,10 @@ __device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addr
     }
     pipeline.advance();
   }
-  if constexpr (AHEAD) finish_products(sums);
+  if constexpr (AHEAD) {
+    finish_products(sums);
+    pipeline.consumer_release(previous);
+  }
 }
 
 __device__ __forceinline__ Unit unit_of(const Sums& sums, int index) {

@@ -169,6 +169,18 @@ TEST_F(MatmulGpuTest, PersistentWaveIsRightAtEveryWidthAndCluster) {
       "matmul/persistent_wave", {"BN", "CM", "CN"}, 12);
 }
 
+// The last tiles of a cluster may lie beyond the last row, and its producers wait for all stages.
+TEST_F(MatmulGpuTest, SkinnyIsRightWhereAClusterSharesRows) {
+  if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
+  check_one_of_each(
+      {"matmul m=986 n=328 k=17160 dtype=bf16", "matmul m=1392 n=536 k=680 dtype=bf16",
+       "matmul m=200 n=1000 k=440 dtype=fp16 b_layout=kn",
+       "matmul m=200 n=1000 k=1033 dtype=fp16 bias=column activation=silu",
+       "matmul m=300 n=1000 k=1040 dtype=fp8_e4m3 out=bf16 accumulate=fast"},
+      "matmul/skinny", {"STAGES", "AHEAD"}, 2,
+      [](const Candidate& candidate) { return candidate.configuration.at("CM") > 1; });
+}
+
 TEST_F(MatmulGpuTest, DirectIsRightWhereAClusterSharesK) {
   if (arch() < 90) GTEST_SKIP() << "clusters need sm_90";
   check_one_of_each(
