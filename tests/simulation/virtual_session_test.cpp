@@ -106,6 +106,24 @@ TEST(VirtualSessionTest, FewSecondsGoToTheCostModelsFirstChoicesAndClaimLittle) 
   EXPECT_GT(record.search.regret_estimate, 0.02);
 }
 
+TEST(VirtualSessionTest, TheSearchDoesNotEndBeforeThePredictedChoiceWasMeasured) {
+  RecordedSpace space = slow_to_compile();
+  const auto predicted = std::min_element(
+      space.configurations.begin(), space.configurations.end(),
+      [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  for (RecordedConfiguration& one : space.configurations) one.compile_seconds = 0.1;
+  predicted->compile_seconds = 5;
+  const Configuration expected = predicted->configuration;
+  VirtualSession session(std::move(space), parse_noise(kUsual).value());
+  session.options.strategy = "portfolio";
+  session.options.budget.seconds = 2;
+  const auto found = session.run();
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_TRUE(std::ranges::any_of(found->trials, [&](const Trial& trial) {
+    return trial.choice.configuration == expected && trial.outcome == Outcome::ok;
+  }));
+}
+
 TEST(VirtualSessionTest, FewCandidatesLeaveTimeOfTheFinalsToLookAtMore) {
   // The default alone is compiled when the usual share of the race begins; the others follow it
   // within the first half of that share.

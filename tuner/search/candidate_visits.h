@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "support/hash.h"
-#include "tuner/candidates/candidate_list.h"
 #include "tuner/search/screening.h"
 #include "tuner/search/search.h"
 #include "tuner/search/search_clock.h"
@@ -22,14 +21,14 @@ namespace kernwright {
 /// is not loaded. Code that is equal to what was measured shares its samples.
 class CandidateVisits {
  public:
-  /// All of them outlive it. `incumbent` is a candidate of the input.
+  /// All of them outlive it. `predicted` and `incumbent` are candidates of the input.
   CandidateVisits(const SearchInput& input, std::uint64_t random_seed, const SearchClock& clock,
-                  std::optional<std::size_t> incumbent, Screening& screening, TrialBook& book,
-                  Survivors& survivors, TimeShares& shares)
+                  std::size_t predicted, std::optional<std::size_t> incumbent, Screening& screening,
+                  TrialBook& book, Survivors& survivors, TimeShares& shares)
       : input_(input),
         random_seed_(random_seed),
         clock_(clock),
-        predicted_(predicted_choice(input.space.predicted_us, input.space.default_index)),
+        predicted_(predicted),
         incumbent_(incumbent),
         screening_(screening),
         book_(book),

@@ -25,10 +25,10 @@ class CompileStarts {
   bool start_compiled();
   /// Whether the strategy has nothing more to propose.
   bool exhausted() const { return exhausted_; }
-
- private:
+  /// Whether the budget has trials left.
   bool may_start() const { return started_.size() < most_; }
 
+ private:
   const SearchInput& input_;
   TrialBook& book_;
   std::size_t most_;

@@ -5,6 +5,7 @@
 
 #include "support/text.h"
 #include "support/try.h"
+#include "tuner/candidates/candidate_list.h"
 #include "tuner/finals/decision.h"
 #include "tuner/search/candidate_visits.h"
 #include "tuner/search/compile_starts.h"
@@ -20,8 +21,7 @@
 namespace kernwright {
 namespace {
 
-/// However little time there is, the first choice of the strategy is measured beside the default:
-/// it is what an untuned answer would be, and a tuned one must not be worse.
+/// However little time there is, another candidate is measured beside the default.
 constexpr int kFewestMeasured = 2;
 
 std::optional<std::size_t> find_incumbent(const SearchInput& input, const TuningOptions& options) {
@@ -40,14 +40,15 @@ class Search {
         options_(options),
         clock_{options.clock_seconds, input.started},
         incumbent_(find_incumbent(input, options)),
+        predicted_(predicted_choice(input.space.predicted_us, input.space.default_index)),
         budget_(options.budget.seconds),
         stop_rule_(options.budget.seconds, input.roofline_us),
         survivors_(input.runner),
         book_(input.strategy, input.runner, input.log, options.failed),
         starts_(input, options, book_),
         screening_(input.runner, clock_.seconds, budget_.settle_seconds()),
-        visits_(input, options.random_seed, clock_, incumbent_, screening_, book_, survivors_,
-                shares_) {}
+        visits_(input, options.random_seed, clock_, predicted_, incumbent_, screening_, book_,
+                survivors_, shares_) {}
 
   Result<TuningResult> run();
 
@@ -66,6 +67,10 @@ class Search {
   const TuningOptions& options_;
   SearchClock clock_;
   std::optional<std::size_t> incumbent_;
+  std::size_t predicted_;
+  /// The predicted choice is compiled and was not visited. The search does not end before: it is
+  /// what an untuned answer would be, and a tuned one must not be worse.
+  bool awaits_predicted_ = false;
   SearchBudget budget_;
   StopRule stop_rule_;
   std::size_t told_ = 0;  ///< results that the stop rule knows
@@ -114,6 +119,7 @@ void Search::report_progress() {
 Result<void> Search::screen() {
   const bool has_default = starts_.start(input_.space.default_index);
   if (incumbent_) starts_.start(*incumbent_);
+  awaits_predicted_ = starts_.may_start() && starts_.start(predicted_);
   starts_.start_more();
   KW_ASSIGN(shares_.settle_seconds, screening_.settle());
   if (has_default) KW_TRY(visit_default());
@@ -136,6 +142,7 @@ Result<void> Search::visit_default() {
 }
 
 Result<void> Search::visit(CompileQueue::Ready ready) {
+  if (ready.candidate == predicted_) awaits_predicted_ = false;
   KW_TRY(visits_.visit(std::move(ready)));
   report_progress();
   return {};
@@ -149,7 +156,7 @@ Result<void> Search::fill_idle_time() {
 /// Why the search is to end; empty: it goes on.
 std::string_view Search::stop_reason() {
   const int ended = book_.measured() + book_.failed();
-  if (ended < kFewestMeasured && !input_.queue.empty()) return {};
+  if (awaits_predicted_ || (ended < kFewestMeasured && !input_.queue.empty())) return {};
   const bool few = hardly_looked(ended, static_cast<int>(input_.candidates.size()));
   if (budget_.screened(clock_.elapsed(), few)) return "budget";
   if (input_.queue.empty()) return starts_.exhausted() ? "exhausted" : "trials";

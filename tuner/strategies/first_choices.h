@@ -14,10 +14,11 @@ bool has_predictions(const SearchSpace& space);
 /// All candidates, the fastest predicted first; equal predictions in the order of the space.
 std::vector<std::size_t> by_prediction(const SearchSpace& space);
 
-/// The cost model's first choices, at most `count`, one for each shared compile: the best of each
-/// template, since the model may be wrong about a whole template, then of all templates in the
-/// order of the predictions. None is predicted to be `kHopeless` times slower than the fastest.
-/// Empty where the model does not tell candidates apart.
+/// The cost model's first choices, at most `count`, one for each shared compile. The fastest
+/// predicted comes first. Each choice then holds the others of its template back, and more so those
+/// that are nearly the same, since the model may be wrong about all of them. None is predicted to
+/// be `kHopeless` times slower than the fastest. Empty where the model does not tell candidates
+/// apart.
 std::vector<std::size_t> first_choices(const SearchSpace& space, std::size_t count);
 
 }  // namespace kernwright::detail

@@ -18,6 +18,10 @@ namespace {
 constexpr std::size_t kMostWarmStarts = 12;
 constexpr std::size_t kFirstChoices = 12;
 constexpr std::size_t kStratified = 16;
+/// Warm starts that are predicted to be this much slower than the fastest wait for the first
+/// choices. Winners of shapes with another number of waves are twice as slow here, while the model
+/// is rarely off by more than this.
+constexpr double kDoubted = 1.3;
 /// A shared compile whose best is slower than the best of all by this is not worth more trials.
 constexpr double kSlowGroupLog = 0.14;  // ln 1.15
 
@@ -35,10 +39,7 @@ class Portfolio final : public SearchStrategy {
     RandomDraws draws(hash_at(seed, 2));
     const bool predicted = has_predictions(space);
     if (!predicted) draws.shuffle(order_);
-    for (std::size_t i = 0; i < std::min(space.warm_starts.size(), kMostWarmStarts); ++i) {
-      opening_.push_back(space.warm_starts[i]);
-    }
-    for (const std::size_t i : first_choices(space, kFirstChoices)) opening_.push_back(i);
+    open();
     if (!predicted) open_evenly(draws);
   }
 
@@ -64,6 +65,7 @@ class Portfolio final : public SearchStrategy {
   std::optional<std::size_t> propose_compiled() override;
 
  private:
+  void open();
   void open_evenly(RandomDraws& draws);
   std::size_t pick();
 
@@ -78,6 +80,25 @@ class Portfolio final : public SearchStrategy {
   std::size_t at_ = 0;                   ///< in `order_`: all before it are taken
   std::map<int, double> best_of_group_;  ///< log times
 };
+
+/// First choices and warm starts in turn: few seconds should not go to the one kind alone.
+void Portfolio::open() {
+  const std::vector<std::size_t> choices = first_choices(space_, kFirstChoices);
+  std::deque<std::size_t> doubted;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < std::min(space_.warm_starts.size(), kMostWarmStarts); ++i) {
+    const std::size_t warm = space_.warm_starts[i];
+    if (!choices.empty() &&
+        space_.predicted_us[warm] > kDoubted * space_.predicted_us[choices.front()]) {
+      doubted.push_back(warm);
+      continue;
+    }
+    if (at < choices.size()) opening_.push_back(choices[at++]);
+    opening_.push_back(warm);
+  }
+  for (; at < choices.size(); ++at) opening_.push_back(choices[at]);
+  opening_.insert(opening_.end(), doubted.begin(), doubted.end());
+}
 
 void Portfolio::open_evenly(RandomDraws& draws) {
   StratifiedDraws stratified(neighbourhood_, board_.size());

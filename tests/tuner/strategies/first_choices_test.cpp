@@ -1,5 +1,6 @@
 #include "tuner/strategies/first_choices.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include "tests/tuner/strategies/small_space.h"
@@ -21,9 +22,23 @@ TEST_F(FirstChoicesTest, GoInTheOrderOfThePredictions) {
   EXPECT_EQ(first_choices(grid_.space, 100), by_prediction(grid_.space));
 }
 
-TEST_F(FirstChoicesTest, BeginWithTheBestOfEachTemplate) {
-  grid_.space.template_of = {0, 0, 0, 1, 1, 2};
-  EXPECT_EQ(first_choices(grid_.space, 5), (Indices{1, 4, 5, 2, 0}));
+TEST_F(FirstChoicesTest, TryAnotherTemplateBeforeMuchOfTheSame) {
+  // The best of template 1 is 10 % slower than those of template 0, which differ by nearly nothing.
+  grid_.space.template_of = {0, 0, 0, 0, 0, 1};
+  grid_.space.predicted_us = {100, 100.1, 100.2, 100.3, 100.4, 110};
+  const Indices choices = first_choices(grid_.space, 6);
+  EXPECT_EQ((Indices{choices.begin(), choices.begin() + 2}), (Indices{0, 1}));
+  const auto other = std::find(choices.begin(), choices.end(), 5U);
+  EXPECT_LT(other - choices.begin(), 4) << "before the last of the same";
+  grid_.space.predicted_us[5] = 300;
+  EXPECT_EQ(first_choices(grid_.space, 6).back(), 5U) << "but not whatever it is predicted to take";
+}
+
+TEST_F(FirstChoicesTest, SpreadOverWhatIsNotAlike) {
+  SmallSpace grid({3, 3});
+  // Candidates 1 and 2 differ from candidate 0 in one parameter, 4 differs in both.
+  grid.space.predicted_us = {100, 100.5, 101, 120, 102, 121, 122, 123, 124};
+  EXPECT_EQ(first_choices(grid.space, 2), (Indices{0, 4}));
 }
 
 TEST_F(FirstChoicesTest, TakeOneOfThoseThatShareACompile) {

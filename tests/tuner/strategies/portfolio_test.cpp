@@ -103,6 +103,25 @@ TEST_F(PortfolioTest, GoodWarmStartsAreWorthTheirPlace) {
   EXPECT_LE(median_proposals("portfolio", warm, us, best() / 0.99, 1000), 80U);
 }
 
+TEST_F(PortfolioTest, TheFirstChoiceComesBeforeAnyWarmStart) {
+  SearchSpace space = grid_.space;
+  for (std::size_t i = 0; i < space.predicted_us.size(); ++i) {
+    space.predicted_us[i] = 100 + static_cast<double>(i);
+  }
+  space.default_index = 3;
+  space.predicted_us[40] = 90;
+  space.predicted_us[50] = 91;  // near the fastest
+  space.predicted_us[60] = 180;
+  space.warm_starts = {60, 50};
+  const auto strategy = make_strategy("portfolio", space, 3).value();
+  const std::vector<std::size_t> proposal = strategy->propose(14);
+  EXPECT_EQ(proposal[0], 40U);
+  EXPECT_EQ(proposal[1], 50U);
+  const auto slow = std::find(proposal.begin(), proposal.end(), 60U);
+  ASSERT_NE(slow, proposal.end());
+  EXPECT_GT(slow - proposal.begin(), 10) << "a warm start that is predicted to be slow waits";
+}
+
 TEST_F(PortfolioTest, MisleadingWarmStartsCostLittle) {
   const Times us = [this](std::size_t i) { return rough(i); };
   SearchSpace warm = grid_.space;
