@@ -1,6 +1,6 @@
 #pragma once
-// The new token of a sequence: its queries and its key are normalised and rotated in registers, and
-// its key and value go to the cache and to the tile that has their place (flag append).
+// The new token of a sequence: its queries and its key are normalised and rotated, and its key and
+// value go to the cache and to the tile that has their place (flag append).
 
 #include "layout.cuh"
 #include "share.cuh"
@@ -36,7 +36,7 @@ using cache_t = CacheElement<kAppends>::Type;
 // What a launch is given of new tokens.
 struct NewTokens {
   cache_t *k, *v;
-  const dtype_t *k_new, *v_new, *q_norm, *k_norm;
+  const dtype_t *q, *k_new, *v_new, *q_norm, *k_norm;
   const float *cosine, *sine;
   int ldk, ldv, ldk_new, ldv_new;
   float eps;
@@ -47,123 +47,56 @@ struct NewTokens {
   }
 };
 
-// Loads that stay where they are written: behind the wait for the kernel before this one, and not
-// behind what else is waited for.
-__device__ __forceinline__ unsigned load_word(const dtype_t* from) {
-  unsigned word;
-  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(from));
-  return word;
-}
+// Loads that stay where they are written: ahead of the wait for the kernel before this one, or
+// behind it, and not behind what else is waited for.
 __device__ __forceinline__ uint2 load_words(const dtype_t* from) {
   uint2 words;
   asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "l"(from));
   return words;
 }
-
-// Two neighbours of a head, which may be one pair, or one of two pairs each.
-struct Neighbours {
+__device__ __forceinline__ float2 load_floats(const float* from) {
   float2 x;
-
-  __device__ __forceinline__ Neighbours(float2 x) : x(x) {}
-  __device__ __forceinline__ float squares() const { return x.x * x.x + x.y * x.y; }
-  __device__ __forceinline__ void normalise(float factor, unsigned weights) {
-    const float2 weight = unpack_pair<weight_t>(weights);
-    x = {x.x * factor * weight.x, x.y * factor * weight.y};
-  }
-  __device__ __forceinline__ void turn(float cosine, float sine) {
-    x = {x.x * cosine - x.y * sine, x.y * cosine + x.x * sine};
-  }
-  __device__ __forceinline__ unsigned packed() const { return pack_pair<weight_t>(x.x, x.y); }
-};
-
-// The cosines or sines of two such, `first` in the first and `second` in the second half of a head.
-struct Angles {
-  float2 of;
-
-  // `element` is that of the first.
-  __device__ __forceinline__ void load_from(const float* table, int element) {
-    if constexpr (kAcross) {
-      of = __ldg(reinterpret_cast<const float2*>(table + element));
-    } else {
-      of = {__ldg(table + element / 2), __ldg(table + kHalf / 2 + element / 2)};
-    }
-  }
-};
-
-__device__ __forceinline__ void rotate(Neighbours& first, Neighbours& second, const Angles& cosine,
-                                       const Angles& sine) {
-  if constexpr (kAcross) {
-    const float2 x = first.x, y = second.x;
-    first.x = {x.x * cosine.of.x - y.x * sine.of.x, x.y * cosine.of.y - y.y * sine.of.y};
-    second.x = {y.x * cosine.of.x + x.x * sine.of.x, y.y * cosine.of.y + x.y * sine.of.y};
-  } else {
-    first.turn(cosine.of.x, sine.of.x);
-    second.turn(cosine.of.y, sine.of.y);
-  }
+  asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "l"(from));
+  return x;
 }
 
-// The weights and angles of a lane's elements of queries, which lie as operand a of mma.sync: a
-// lane has two neighbours of every 8 elements of a row, and those half a head behind them. Four
-// lanes share a row.
-class QueryTables {
- public:
-  __device__ __forceinline__ void load(const NewTokens& tokens, int position) {
-    const int lane_element = threadIdx.x % 4 * 2;
-    const long long row_of_table = static_cast<long long>(position) * kHalf;
+// Four neighbours of the first half of a head, and the four that lie half a head behind them.
+struct Elements {
+  float x[8];
+
+  __device__ __forceinline__ Elements(uint2 first, uint2 second) {
+    const unsigned words[4] = {first.x, first.y, second.x, second.y};
 #pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) {
-      const int element = unit * 8 + lane_element;
-      cosines_[unit].load_from(tokens.cosine + row_of_table, element);
-      sines_[unit].load_from(tokens.sine + row_of_table, element);
-      if constexpr (kNormalises) {
-        weights_[unit] = load_word(tokens.q_norm + element);
-        weights_[unit + kUnits] = load_word(tokens.q_norm + element + kHalf);
-      }
+    for (int i = 0; i < 4; ++i) {
+      const float2 pair = unpack_pair<weight_t>(words[i]);
+      x[2 * i] = pair.x;
+      x[2 * i + 1] = pair.y;
     }
   }
-
-  // Normalises and rotates queries.
-  __device__ __forceinline__ void renew(unsigned (&a)[M_TILES][kStepsD][4],
-                                        const NewTokens& tokens) const {
-    static_assert(!kAppends || head_dim % 16 == 0);
+  __device__ __forceinline__ float squares() const {
+    float sum = 0;
 #pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
+    for (const float of : x) sum += of * of;
+    return sum;
+  }
+  __device__ __forceinline__ void normalise(float factor, const Elements& weights) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (m * 16 + half * 8 >= kGroup) continue;
-        const auto word = [&](int unit) -> unsigned& {
-          return a[m][unit / 2][unit % 2 * 2 + half];
-        };
-        float factor = 1;
-        if constexpr (kNormalises) {
-          float squares = 0;
+    for (int i = 0; i < 8; ++i) x[i] = x[i] * factor * weights.x[i];
+  }
+  __device__ __forceinline__ void rotate(const float (&cosine)[4], const float (&sine)[4]) {
 #pragma unroll
-          for (int unit = 0; unit < 2 * kUnits; ++unit) {
-            squares += Neighbours(unpack_pair<weight_t>(word(unit))).squares();
-          }
-          factor = tokens.factor(row_sum(squares));
-        }
-#pragma unroll
-        for (int unit = 0; unit < kUnits; ++unit) {
-          unsigned &one = word(unit), &other = word(unit + kUnits);
-          Neighbours first(unpack_pair<weight_t>(one)), second(unpack_pair<weight_t>(other));
-          if constexpr (kNormalises) {
-            first.normalise(factor, weights_[unit]);
-            second.normalise(factor, weights_[unit + kUnits]);
-          }
-          rotate(first, second, cosines_[unit], sines_[unit]);
-          one = first.packed();
-          other = second.packed();
-        }
-      }
+    for (int pair = 0; pair < 4; ++pair) {
+      float &one = x[kAcross ? pair : 2 * pair], &other = x[kAcross ? pair + 4 : 2 * pair + 1];
+      const float before = one;
+      one = before * cosine[pair] - other * sine[pair];
+      other = other * cosine[pair] + before * sine[pair];
     }
   }
-
- private:
-  static constexpr int kUnits = kHalf < 8 ? 1 : kHalf / 8;
-
-  unsigned weights_[2 * kUnits];
-  Angles cosines_[kUnits], sines_[kUnits];
+  // Words of the first half, or of the second.
+  __device__ __forceinline__ uint2 packed(int half) const {
+    const float* const of = x + 4 * half;
+    return {pack_pair<weight_t>(of[0], of[1]), pack_pair<weight_t>(of[2], of[3])};
+  }
 };
 
 // Brings the weights of heads to the L2.
@@ -173,138 +106,138 @@ __device__ __forceinline__ void prefetch_weights(const dtype_t* q_norm, const dt
   if (element < head_dim) prefetch_line((threadIdx.x % 2 == 0 ? q_norm : k_norm) + element);
 }
 
-// The new token of a warp's sequence: what its queries are renewed by, and its key and its value,
-// which one warp of a head has between its lanes.
+// The new token of a sequence, run by the consumers of a block. Its rows are the heads of q that
+// the block has, and then its key. As many lanes share a row as have Elements of it, and all rows
+// are loaded at once. What becomes of them lies in shared memory for the warps that multiply.
 class NewToken {
  public:
-  // Loads what the length of the sequence says: weights and angles. The warp has the token's place
-  // among the keys of `share` or not.
-  __device__ __forceinline__ void expect(const NewTokens& tokens, const Share& share, int warp) {
+  // Loads what the length of the sequence says: weights, angles, and where the cache has the token.
+  __device__ __forceinline__ void expect(const NewTokens& tokens, const Sequences& of,
+                                         const Share& share) {
     const int position = share.sequence.keys - 1;
-    queries_.load(tokens, max(0, position));
-    has_ = position >= share.begin && position < share.end &&
-           (position - share.begin) % kTile / kKeys == warp;
-    if (!has_) return;
-    const long long row_of_table = static_cast<long long>(position) * kHalf;
-    each_key_unit([&](int i, int element) {
-      if constexpr (kNormalises) {
-        weights_[i][0] = load_word(tokens.k_norm + element);
-        weights_[i][1] = load_word(tokens.k_norm + element + kHalf);
-      }
-      cosines_[i].load_from(tokens.cosine + row_of_table, element);
-      sines_[i].load_from(tokens.sine + row_of_table, element);
-    });
-  }
-
-  // Loads the token's key and value where the warp has its place.
-  __device__ __forceinline__ void load(const NewTokens& tokens, const Share& share) {
-    if (!has_) return;
-    const int sequence = share.sequence.number, kv_head = share.kv_head;
-    const dtype_t* const key =
-        tokens.k_new + place_of(sequence, 0, kv_head, 1, kv_heads, tokens.ldk_new, head_dim);
-    const dtype_t* const value =
-        tokens.v_new + place_of(sequence, 0, kv_head, 1, kv_heads, tokens.ldv_new, head_dim_v);
-    each_key_unit([&](int i, int element) {
-      key_[i][0] = load_word(key + element);
-      key_[i][1] = load_word(key + element + kHalf);
-    });
-    each_value_unit([&](int i, int element) { value_[i] = load_words(value + element); });
-  }
-
-  __device__ __forceinline__ void renew(unsigned (&queries)[M_TILES][kStepsD][4],
-                                        const NewTokens& tokens) const {
-    queries_.renew(queries, tokens);
-  }
-
-  // Makes the key, and writes both to the cache and where put() finds them.
-  __device__ __forceinline__ void append(const NewTokens& tokens, const Sequences& of,
-                                         const Share& share, Addresses at) const {
-    if (!has_) return;
-    const int position = share.sequence.keys - 1;
-    kv_t* const key = const_cast<kv_t*>(
-        tokens.k + key_place(share.sequence, position, share.kv_head, of, tokens.ldk, head_dim));
-    kv_t* const value = const_cast<kv_t*>(
-        tokens.v + key_place(share.sequence, position, share.kv_head, of, tokens.ldv, head_dim_v));
-    float factor = 1;
-    if constexpr (kNormalises) {
-      float squares = 0;
-      each_key_unit([&](int i, int) {
-        squares += Neighbours(unpack_pair<weight_t>(key_[i][0])).squares() +
-                   Neighbours(unpack_pair<weight_t>(key_[i][1])).squares();
-      });
-#pragma unroll
-      for (int distance = 16; distance > 0; distance /= 2) {
-        squares += __shfl_xor_sync(~0u, squares, distance);
-      }
-      factor = tokens.factor(squares);
+    has_place_ = position >= share.begin && position < share.end;
+    if (has_place_) {
+      key_to_ = const_cast<kv_t*>(tokens.k) +
+                key_place(share.sequence, position, share.kv_head, of, tokens.ldk, head_dim);
+      value_to_ = const_cast<kv_t*>(tokens.v) +
+                  key_place(share.sequence, position, share.kv_head, of, tokens.ldv, head_dim_v);
     }
-    each_key_unit([&](int i, int element) {
-      Neighbours first(unpack_pair<weight_t>(key_[i][0])),
-          second(unpack_pair<weight_t>(key_[i][1]));
-      if constexpr (kNormalises) {
-        first.normalise(factor, weights_[i][0]);
-        second.normalise(factor, weights_[i][1]);
-      }
-      rotate(first, second, cosines_[i], sines_[i]);
-      const unsigned words[2] = {first.packed(), second.packed()};
-      store_shared_pair(at.new_key(element), words[0], words[1]);
-      *reinterpret_cast<unsigned*>(key + element) = words[0];
-      *reinterpret_cast<unsigned*>(key + element + kHalf) = words[1];
-    });
-    each_value_unit([&](int i, int element) {
-      store_shared_pair(at.new_value(element), value_[i].x, value_[i].y);
-      *reinterpret_cast<uint2*>(value + element) = value_[i];
-    });
+    if (!is_lane()) return;
+    const long long row_of_table = static_cast<long long>(max(0, position)) * kHalf;
+    load_angles(cosine_, tokens.cosine + row_of_table);
+    load_angles(sine_, tokens.sine + row_of_table);
+    if constexpr (kNormalises) {
+      const dtype_t* const last = is_key(kRounds - 1) ? tokens.k_norm : tokens.q_norm;
+      load_row(last_weights_, last + element());
+      if constexpr (kRounds > 1) load_row(weights_, tokens.q_norm + element());
+    }
   }
 
-  // Puts both in place of what the ring loaded, if `row` is one of the warp's 16 keys of the tile
-  // at `keys` and `values`, by the warp that has appended them: a lane reads what it has written.
+  // Loads the token itself.
+  __device__ __forceinline__ void load(const NewTokens& tokens, const Share& share, int ldq) {
+    const int number = share.sequence.number, kv_head = share.kv_head;
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      if (!is_lane() || !(row(round) < kGroup || (is_key(round) && has_place_))) continue;
+      const dtype_t* const from =
+          is_key(round)
+              ? tokens.k_new + place_of(number, 0, kv_head, 1, kv_heads, tokens.ldk_new, head_dim)
+              : tokens.q +
+                    place_of(number, 0, head_of(row(round), kv_head), 1, heads, ldq, head_dim);
+      load_row(rows_[round], from + element());
+    }
+    if (has_place_ && has_value()) {
+      value_ = load_words(tokens.v_new + threadIdx.x * 4 +
+                          place_of(number, 0, kv_head, 1, kv_heads, tokens.ldv_new, head_dim_v));
+    }
+  }
+
+  // Normalises and rotates queries and key, and appends key and value to the cache. All are there
+  // for put() and the products behind a barrier.
+  __device__ __forceinline__ void append(const NewTokens& tokens, Addresses at) const {
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      Elements of(rows_[round][0], rows_[round][1]);
+      if constexpr (kNormalises) {
+        float squares = of.squares();
+#pragma unroll
+        for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+          squares += __shfl_xor_sync(~0u, squares, distance);
+        }
+        const auto& weights = round == kRounds - 1 ? last_weights_ : weights_;
+        of.normalise(tokens.factor(squares), Elements(weights[0], weights[1]));
+      }
+      of.rotate(cosine_, sine_);
+      if (!is_lane() || row(round) > kGroup) continue;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint2 words = of.packed(half);
+        store_shared_pair(at.new_row(row(round)) + (element() + half * kHalf) * 2, words.x,
+                          words.y);
+        if (is_key(round) && has_place_) {
+          *reinterpret_cast<uint2*>(key_to_ + element() + half * kHalf) = words;
+        }
+      }
+    }
+    if (has_place_ && has_value()) {
+      store_shared_pair(at.new_value() + threadIdx.x * 8, value_.x, value_.y);
+      *reinterpret_cast<uint2*>(value_to_ + threadIdx.x * 4) = value_;
+    }
+  }
+
+  // Puts key and value in place of what the ring loaded, if `row` is one of the warp's 16 keys of
+  // the tile at `keys` and `values`.
   static __device__ __forceinline__ void put(unsigned keys, unsigned values, int row, int first_key,
                                              Addresses at) {
     if (row < first_key || row >= first_key + kKeys) return;
-    each_key_unit([&](int, int element) {
-      const float2 words = load_shared_pair<float>(at.new_key(element));
-      store_number(place<kRowD>(keys, row, element), __float_as_int(words.x));
-      store_number(place<kRowD>(keys, row, element + kHalf), __float_as_int(words.y));
-    });
-    each_value_unit([&](int, int element) {
-      const float2 words = load_shared_pair<float>(at.new_value(element));
-      store_shared_pair(place<kRowDv>(values, row, element), __float_as_uint(words.x),
-                        __float_as_uint(words.y));
-    });
+    const int group = threadIdx.x % 32;
+    static_assert(head_dim <= 256 && head_dim_v <= 256, "a lane has one group of each");
+    if (group < head_dim / 8) {
+      store_quad(group_address<kRowD>(keys, row, group),
+                 load_quad(at.new_row(kGroup) + group * 16));
+    }
+    if (group < head_dim_v / 8) {
+      store_quad(group_address<kRowDv>(values, row, group), load_quad(at.new_value() + group * 16));
+    }
     __syncwarp();
   }
 
  private:
-  static constexpr int kKeyUnits = (kHalf / 2 + 31) / 32;  // of two neighbours in each half
-  static constexpr int kValueUnits = (head_dim_v / 4 + 31) / 32;
+  static constexpr int kUnits = kHalf < 4 ? 1 : kHalf / 4;
+  static constexpr int kLanes = kUnits <= 2    ? 2
+                                : kUnits <= 4  ? 4
+                                : kUnits <= 8  ? 8
+                                : kUnits <= 16 ? 16
+                                               : 32;
+  static constexpr int kAtOnce = kConsumers / kLanes;  // rows
+  static constexpr int kRounds = kGroup / kAtOnce + 1;
 
-  template <typename Body>
-  static __device__ __forceinline__ void each_key_unit(const Body& body) {
-#pragma unroll
-    for (int i = 0; i < kKeyUnits; ++i) {
-      const int element = (threadIdx.x % 32 + 32 * i) * 2;
-      if (kHalf % 64 == 0 || element < kHalf) body(i, element);
-    }
+  static __device__ __forceinline__ int element() { return threadIdx.x % kLanes * 4; }
+  static __device__ __forceinline__ bool is_lane() { return kLanes == kUnits || element() < kHalf; }
+  static __device__ __forceinline__ int row(int round) {
+    return round * kAtOnce + static_cast<int>(threadIdx.x) / kLanes;
   }
-  template <typename Body>
-  static __device__ __forceinline__ void each_value_unit(const Body& body) {
-#pragma unroll
-    for (int i = 0; i < kValueUnits; ++i) {
-      const int element = (threadIdx.x % 32 + 32 * i) * 4;
-      if (head_dim_v % 128 == 0 || element < head_dim_v) body(i, element);
-    }
+  static __device__ __forceinline__ bool is_key(int round) { return row(round) == kGroup; }
+  static __device__ __forceinline__ bool has_value() { return threadIdx.x * 4 < head_dim_v; }
+
+  static __device__ __forceinline__ void load_row(uint2 (&row)[2], const dtype_t* from) {
+    row[0] = load_words(from);
+    row[1] = load_words(from + kHalf);
   }
-  template <int RowBytes>
-  static __device__ __forceinline__ unsigned place(unsigned tile, int row, int element) {
-    return group_address<RowBytes>(tile, row, element / 8) + element % 8 * 2;
+  // The angles of the pairs that Elements has.
+  static __device__ __forceinline__ void load_angles(float (&angles)[4], const float* table) {
+    const float* const first = table + (kAcross ? element() : element() / 2);
+    const float2 one = load_floats(first), other = load_floats(first + (kAcross ? 2 : kHalf / 2));
+    angles[0] = one.x;
+    angles[1] = one.y;
+    angles[2] = other.x;
+    angles[3] = other.y;
   }
 
-  bool has_;
-  QueryTables queries_;
-  unsigned key_[kKeyUnits][2], weights_[kKeyUnits][2];
-  Angles cosines_[kKeyUnits], sines_[kKeyUnits];
-  uint2 value_[kValueUnits];
+  bool has_place_;  // the token's is among the keys of the block
+  kv_t *key_to_, *value_to_;
+  uint2 rows_[kRounds][2] = {}, weights_[2], last_weights_[2], value_;
+  float cosine_[4] = {}, sine_[4] = {};
 };
 
 }  // namespace

@@ -127,11 +127,22 @@ __device__ __forceinline__ void load_queries(Queries& a, const dtype_t* __restri
           const int element =
               step * 16 + (kNarrow ? narrow_element(lane % 4, part) : part * 8 + lane % 4 * 2);
           const bool is_there = is_row && (head_dim % 16 == 0 || element < head_dim);
-          a[m][step][part * 2 + half] = !is_there  ? 0u
-                                        : kAppends ? load_word(from + element)
-                                                   : load_pair<operand_t>(from + element);
+          a[m][step][part * 2 + half] = is_there ? load_pair<operand_t>(from + element) : 0u;
         }
       }
+    }
+  }
+}
+
+// The same of a new token, from shared memory. Rows that there are not are like the last.
+__device__ __forceinline__ void load_new_queries(Queries& a, Addresses at) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < M_TILES; ++m) {
+    const unsigned row = at.new_row(min(m * 16 + lane % 16, kGroup - 1));
+#pragma unroll
+    for (int step = 0; step < kStepsD; ++step) {
+      ldmatrix_x4(a[m][step], row + (step * 2 + lane / 16) * 16);
     }
   }
 }
@@ -234,7 +245,7 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
         if (!whole) hide(s[m], positions, share.end, key);
         RowFactors factor;
         softmax[m].exponentiate(s[m], factor);
-        if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(sums[m], factor);
+        if (i > 0 && __any_sync(~0u, factor[0] != 1 || factor[1] != 1)) rescale(sums[m], factor);
 #pragma unroll
         for (int j = 0; j < 4; ++j) p[m][j] = pack_pair<operand_t>(s[m][2 * j], s[m][2 * j + 1]);
       }
@@ -262,9 +273,11 @@ __device__ __forceinline__ void consume(TilePipeline& pipeline, Sums (&sums)[M_T
         }
       }
     }
-    tma_store_fence();
-    __syncwarp();
-    pipeline.consumer_release(pipeline.stage());
+    if (schedule == schedule_given || i + STAGES < tiles) {  // the stage is loaded again
+      tma_store_fence();
+      __syncwarp();
+      pipeline.consumer_release(pipeline.stage());
+    }
     pipeline.advance();
   }
 }
@@ -294,7 +307,7 @@ __device__ __forceinline__ void add_plain_rows(const Sums& sums, const SoftmaxTi
 __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& map_k,
                                        const TensorMap& map_v, const Share& share,
                                        const Operands& operands, const NewTokens& new_tokens,
-                                       NewToken& token, Queries& queries, const Sequences& of,
+                                       const NewToken& token, const Sequences& of,
                                        const Scales& scales, const Logits& unscaled,
                                        Results results, const Workspace& workspace, int loaded,
                                        int passed, Addresses at, int warp) {
@@ -302,10 +315,12 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
     produce(pipeline, map_k, map_v, of, share, loaded, passed, at);
     return;
   }
-  const int rows = kGroup * share.sequence.queries;
+  const int rows = kAppends ? kGroup : kGroup * share.sequence.queries;
+  Queries queries;
   if constexpr (kAppends) {
-    token.renew(queries, new_tokens);
-    token.append(new_tokens, of, share, at);
+    token.append(new_tokens, at);
+    named_barrier_sync(1, kConsumers);
+    load_new_queries(queries, at);
   } else {
     load_queries(queries, operands.q, share, of.q_tokens, operands.ldq, rows);
   }
@@ -323,9 +338,7 @@ __device__ __forceinline__ void attend(TilePipeline& pipeline, const TensorMap& 
 #pragma unroll
   for (SoftmaxTile& of_tile : softmax) of_tile = SoftmaxTile(of_fitted.unit());
   consume(pipeline, sums, softmax, queries, share, of_fitted, passed, at, warp);
-  // All stages have been read, and what was loaded has landed.
-  if constexpr (CLUSTER > 1) cluster_arrive();
-  named_barrier_sync(1, kConsumers);
+  named_barrier_sync(1, kConsumers);  // all stages have been read, and what was loaded has landed
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int m = 0; m < M_TILES; ++m) {
@@ -401,17 +414,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   // Weights are not in the L2 yet, and the kernel before this one does not change them.
   if constexpr (kNormalises) prefetch_weights(q_norm, k_norm);
   __syncthreads();
+  if constexpr (CLUSTER > 1) cluster_arrive_relaxed();
   release_next_kernel();
   TilePipeline pipeline(at.barriers());
   // Tiles that may be loaded ahead, and that are.
   const int passed = kReadsAhead && early ? min(STAGES, ceil_div(split_keys, kTile)) : 0;
   int loaded = 0;
-  const NewTokens new_tokens{k,    v,   k_new, v_new,   q_norm,  k_norm, cosine,
-                             sine, ldk, ldv,   ldk_new, ldv_new, eps};
+  const NewTokens new_tokens{k,      v,    q,   k_new, v_new,   q_norm,  k_norm,
+                             cosine, sine, ldk, ldv,   ldk_new, ldv_new, eps};
   const int number = blockIdx.x / splits / kv_heads;
   int keys = 0;
   NewToken token;
-  Queries queries;
   const Operands operands{q, k, v, ldq, ldk, ldv};
   if constexpr (kAppends) {
     if (passed == 0) await_previous_kernel();
@@ -428,11 +441,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       do {
         expected = keys;
         const Share share(Sequence(number, 1, keys, 0), splits, split_keys);
-        token.expect(new_tokens, share, warp);
+        token.expect(new_tokens, of, share);
         await_previous_kernel();
-        // Rows that are known not to be there would be zeros in registers of their own.
-        load_queries(queries, q, share, q_tokens, ldq, kGroup * q_len);
-        token.load(new_tokens, share);
+        token.load(new_tokens, share, ldq);
         keys = keys_of(of, number);
       } while (keys != expected);
     }
@@ -453,8 +464,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       }
       return;
     }
-    attend(pipeline, map_k, map_v, share, operands, new_tokens, token, queries, of, scales, logits,
-           results, workspace, loaded, passed, at, warp);
+    attend(pipeline, map_k, map_v, share, operands, new_tokens, token, of, scales, logits, results,
+           workspace, loaded, passed, at, warp);
   } else {
     const int slot = blockIdx.x / kv_heads, kv_head = blockIdx.x % kv_heads;
     const ScheduleEntry entry = work[slot];
@@ -463,8 +474,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int number = entry.first; number <= entry.last; ++number) {
       const Share share(of, entry, slot, number, kv_head);
       if (share.sequence.queries == 0) continue;
-      attend(pipeline, map_k, map_v, share, operands, new_tokens, token, queries, of, scales,
-             logits, results, workspace, 0, 0, at, warp);
+      attend(pipeline, map_k, map_v, share, operands, new_tokens, token, of, scales, logits,
+             results, workspace, 0, 0, at, warp);
       // The next keys go where sums were.
       tma_store_fence();
       __syncthreads();

@@ -26,8 +26,7 @@ constexpr int kOfGroup = 16 / sizeof(kv_t);  // elements of 16 bytes
 constexpr int kConsumers = 32 * WARPS;
 
 // Bytes of the sums of a row. Where there is room, four rows lie in different banks.
-constexpr int kLandingBytes = CLUSTER == 1 ? 0 : (kRows * kGroups + CLUSTER) * 24;
-constexpr bool kApart = STAGES * kStageBytes >= WARPS * kRows * (kColumns * 4 + 32) + kLandingBytes;
+constexpr bool kApart = STAGES * kStageBytes >= WARPS * kRows * (kColumns * 4 + 32);
 constexpr int kSumsPitch = kColumns * 4 + (kApart ? 32 : 0);
 
 // Clusters of which a thread copies sums at once, a multiple of 4.
@@ -51,10 +50,14 @@ struct Addresses {
   __device__ unsigned last() const { return part(WARPS, 0); }
   // Completes when the sums of the cluster's other blocks have landed.
   __device__ unsigned landed() const { return last() + 8; }
-  // Of the new token two elements of its key, with the two that lie half a head behind them, and
-  // four of its value.
-  __device__ unsigned new_key(int element) const { return landed() + 8 + element * 4; }
-  __device__ unsigned new_value(int element) const { return new_key(head_dim / 2) + element * 2; }
+  // Of a new token the queries of the block's heads, and behind them its key. Eight rows lie in
+  // different banks.
+  __device__ unsigned new_row(int row) const { return landed() + 8 + row * (head_dim * 2 + 16); }
+  __device__ unsigned new_value() const { return new_row(kGroup + 1); }
+  // Where sums of the cluster's blocks land.
+  __device__ unsigned landing() const {
+    return append == append_none ? landed() + 8 : new_value() + head_dim_v * 2;
+  }
   // Sums of a warp's row, where the ring was.
   __device__ unsigned sums(int warp, int row) const {
     return base + (warp * kRows + row) * kSumsPitch;
@@ -62,7 +65,7 @@ struct Addresses {
   // What block `block` of the cluster has of group `i` of those that this block adds up, `groups`
   // in all: the sums of 4 columns, and what is known of their row.
   __device__ unsigned landing(int block, int i, int groups) const {
-    return sums(WARPS, 0) + (block * groups + i) * 16;
+    return landing() + (block * groups + i) * 16;
   }
   __device__ unsigned landing_part(int block, int i, int groups) const {
     return landing(CLUSTER, 0, groups) + (block * groups + i) * sizeof(SoftmaxPart);

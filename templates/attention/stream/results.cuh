@@ -122,8 +122,7 @@ __device__ __forceinline__ void each_group(int begin, int end, const Body& body)
 
 // Run by all consumers: adds up the sums of the block's warps, which lie in shared memory, and
 // those of other blocks. Each block of a cluster does so for some of the groups of columns, which
-// the others send to it. All threads have arrived at the cluster's barrier since their block read
-// the ring for the last time.
+// the others send to it. All threads have arrived at the cluster's barrier.
 __device__ __forceinline__ void add_up(const Share& share, int rows, const Results& results,
                                        const Workspace& workspace, Addresses at) {
   const bool alone = share.splits <= CLUSTER;  // the cluster has all keys that are seen
@@ -146,7 +145,7 @@ __device__ __forceinline__ void add_up(const Share& share, int rows, const Resul
       mbarrier_arrive_expect(at.landed(),
                              CLUSTER * max(0, end - begin) * (16 + sizeof(SoftmaxPart)));
     }
-    cluster_wait();  // where sums land, no block reads its ring any more
+    cluster_wait();  // all blocks of the cluster have begun, and can be sent sums
   }
   each_group(0, groups, [&](int row, int group) {
     Whole whole;
