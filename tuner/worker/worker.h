@@ -20,7 +20,7 @@
 namespace kernwright {
 
 struct WorkerOptions {
-  std::filesystem::path program;  ///< see `find_worker`
+  std::filesystem::path program;  ///< see `find_tool`
   std::vector<std::string> arguments = {"worker"};
   int device = 0;
   std::string uuid = {};                  ///< of the device, for the audit

@@ -2,9 +2,10 @@
 
 #include <utility>
 
+#include "support/processes/find_tool.h"
+#include "support/text.h"
 #include "support/try.h"
 #include "tuner/audit/auditor.h"
-#include "tuner/worker/find_worker.h"
 #include "tuner/worker/worker.h"
 #include "tuner/worker/worker_runner.h"
 
@@ -60,9 +61,13 @@ class ProcessMeasuring final : public Measuring {
 
 Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
                                                      const std::filesystem::path& worker) {
-  KW_ASSIGN(auto program, find_worker(worker));
+  Result<std::filesystem::path> program = find_tool(worker);
+  if (!program) {
+    return Error{program.error().code,
+                 concat("no worker to measure with: ", program.error().message)};
+  }
   WorkerOptions options;
-  options.program = std::move(program);
+  options.program = *std::move(program);
   options.device = context.identity.ordinal;
   options.uuid = context.identity.uuid;
   options.cache_root = context.cache_root;

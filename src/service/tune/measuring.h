@@ -40,7 +40,7 @@ struct MeasuringContext {
 };
 
 /// Measures in a process of its own, which is replaced when a candidate poisons it. Errors: the
-/// program `worker` (see `find_worker`) cannot be found or started.
+/// program `worker` (see `find_tool`) cannot be found or started.
 Result<std::unique_ptr<Measuring>> measure_in_worker(MeasuringContext context,
                                                      const std::filesystem::path& worker);
 

@@ -10,10 +10,10 @@
 
 #include "compile/render.h"
 #include "device/cuda/cuda_device.h"
+#include "support/processes/find_tool.h"
 #include "support/text.h"
 #include "tests/temp_dir.h"
 #include "tests/tuner/worker/faulty_template.h"
-#include "tuner/worker/find_worker.h"
 #include "tuner/worker/worker_runner.h"
 
 namespace kernwright {
@@ -73,7 +73,7 @@ class WorkerGpuTest : public ::testing::Test {
     if (auto toolkit = compiler->identity(); !toolkit) GTEST_SKIP() << toolkit.error().message;
     profile_ = info->profile;
     candidates_ = std::make_unique<FaultyCandidates>(std::move(compiler));
-    const auto program = find_worker({});
+    const auto program = find_tool({});
     ASSERT_TRUE(program) << program.error().message;
     WorkerOptions options;
     options.program = *program;

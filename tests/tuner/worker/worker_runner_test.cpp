@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "device/cuda/cuda_device.h"
+#include "support/processes/find_tool.h"
 #include "support/processes/subprocess.h"
 #include "tests/tuner/toy.h"
-#include "tuner/worker/find_worker.h"
 
 namespace kernwright {
 namespace {
@@ -384,7 +384,7 @@ TEST_F(WorkerRunnerTest, AProblemThatEndsTheWorkerCostsThatProblem) {
 TEST_F(WorkerRunnerTest, WithoutADeviceTheRealWorkerSaysWhy) {
   const auto gpu = describe_cuda_device(0);
   if (gpu) GTEST_SKIP() << "there is a GPU";
-  const auto program = find_worker({});
+  const auto program = find_tool({});
   ASSERT_TRUE(program) << program.error().message;
   const auto worker = Worker::start({.program = *program}, pool_);
   ASSERT_FALSE(worker);

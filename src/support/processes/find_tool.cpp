@@ -1,4 +1,4 @@
-#include "tuner/worker/find_worker.h"
+#include "support/processes/find_tool.h"
 
 #include <dlfcn.h>
 #include <string>
@@ -25,7 +25,7 @@ std::vector<fs::path> own_folders() {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) folders.push_back(program.parent_path());
   Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&find_worker), &info) != 0 && info.dli_fname) {
+  if (::dladdr(reinterpret_cast<const void*>(&find_tool), &info) != 0 && info.dli_fname) {
     const fs::path library = fs::canonical(info.dli_fname, error).parent_path();
     if (!error && (folders.empty() || folders.back() != library)) folders.push_back(library);
   }
@@ -34,7 +34,7 @@ std::vector<fs::path> own_folders() {
 
 }  // namespace
 
-Result<fs::path> find_worker(const fs::path& given) {
+Result<fs::path> find_tool(const fs::path& given) {
   std::vector<fs::path> places;
   if (!given.empty()) {
     places.push_back(given);
@@ -49,8 +49,8 @@ Result<fs::path> find_worker(const fs::path& given) {
     if (is_program(place)) return place;
     tried += concat(tried.empty() ? "" : ", ", place.native());
   }
-  return Error{ErrorCode::unavailable, concat("no worker to measure with: no program ", tried,
-                                              "; name the path of the program kernwright")};
+  return Error{ErrorCode::unavailable,
+               concat("no program ", tried, "; name the path of the program kernwright")};
 }
 
 }  // namespace kernwright
