@@ -1,5 +1,6 @@
-// Measures how many of a fixed set of candidates are compiled per second, with 1 to all cores, and
-// the time of a single compile. NVRTC's own disk cache is off, as always. Needs no GPU.
+// Measures how many candidates are compiled per second by 1 to all cores, and how long the first of
+// them takes meanwhile: in processes, and on threads of one process. Also the time of a single
+// compile. NVRTC's own disk cache is off, as always. Needs no GPU, and the tool beside it.
 
 #include <algorithm>
 #include <array>
@@ -13,30 +14,59 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/command.h"
 #include "compile/compile_pool.h"
+#include "compile/process_compiler.h"
 #include "compile/render.h"
+#include "support/processes/find_tool.h"
+#include "support/processes/threads.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 
 namespace kernwright {
 namespace {
 
 constexpr const char* kUsage = "usage: compile_throughput [--json FILE]\n";
-constexpr const char* kTemplates[] = {"vector_add/vectorized", "matmul/tiled",
-                                      "matmul/persistent_wave"};
-constexpr std::size_t kPerTemplate = 32;
 constexpr const char* kProfile = "h200";
+/// How many different candidates of a template are compiled, spread over its space.
+constexpr std::size_t kCandidates = 16;
+/// What each core has to do at least, in seconds of single compiles.
+constexpr double kSecondsPerCore = 1.5;
+/// More threads of one process than this gain nothing.
+constexpr int kMostThreads = 16;
 
-/// One compile on one core must take less.
-struct Bar {
+struct Subject {
   const char* kernel_template;
-  double seconds;
+  double bar_seconds;  ///< one compile on one core must take less; 0: no bar
 };
-constexpr Bar kBars[] = {{"vector_add/vectorized", 0.060}, {"matmul/persistent_wave", 0.5}};
+constexpr Subject kSubjects[] = {
+    {"vector_add/vectorized", 0.060}, {"matmul/tiled", 0}, {"matmul/persistent_wave", 0.5}};
 
 /// Makes requests for candidates of the operations' examples.
 class Requests {
  public:
   Requests() : catalog_(take(Catalog::load({}))), profile_(take(find_profile(kProfile))) {}
 
+  CompileRequest of_default(const char* name) const {
+    const KernelTemplate& made = *take(catalog_->kernel_template(name));
+    return take(request(made, made.default_configuration));
+  }
+
+  /// `kCandidates` different requests, spread over the template's space by the golden ratio: the
+  /// same on every machine.
+  std::vector<CompileRequest> spread(const char* name) const {
+    const KernelTemplate& made = *take(catalog_->kernel_template(name));
+    std::vector<CompileRequest> list;
+    std::set<Digest> seen;
+    const double size = static_cast<double>(made.space.size());
+    for (double step = 0; list.size() < kCandidates && step < size; ++step) {
+      const double fraction = std::fmod(step * 0.6180339887498949, 1.0);
+      const auto index = static_cast<std::int64_t>(fraction * size);
+      Result<CompileRequest> next = request(made, made.space.at(index));
+      if (next && seen.insert(next->digest({})).second) list.push_back(std::move(*next));
+    }
+    return list;
+  }
+
+ private:
   Result<CompileRequest> request(const KernelTemplate& made, const Configuration& point) const {
     const Operation& operation = *take(catalog_->operation(made.operation));
     const Result<Candidate> candidate = make_candidate(
@@ -45,37 +75,6 @@ class Requests {
     return render(*candidate, *catalog_, profile_.sm_arch);
   }
 
-  const KernelTemplate& named(const char* name) const {
-    return *take(catalog_->kernel_template(name));
-  }
-
-  /// `kPerTemplate` different requests of each template, spread over its space by the golden ratio,
-  /// the templates in turn: the same set on every machine.
-  std::vector<CompileRequest> fixed_set() const {
-    std::vector<std::vector<CompileRequest>> lists;
-    for (const char* name : kTemplates) {
-      const KernelTemplate& made = named(name);
-      std::vector<CompileRequest> list;
-      std::set<Digest> seen;
-      const double size = static_cast<double>(made.space.size());
-      for (double step = 0; list.size() < kPerTemplate && step < size; ++step) {
-        const double fraction = std::fmod(step * 0.6180339887498949, 1.0);
-        const auto index = static_cast<std::int64_t>(fraction * size);
-        Result<CompileRequest> next = request(made, made.space.at(index));
-        if (next && seen.insert(next->digest({})).second) list.push_back(std::move(*next));
-      }
-      lists.push_back(std::move(list));
-    }
-    std::vector<CompileRequest> all;
-    for (std::size_t i = 0; i < kPerTemplate; ++i) {
-      for (std::vector<CompileRequest>& list : lists) {
-        if (i < list.size()) all.push_back(std::move(list[i]));
-      }
-    }
-    return all;
-  }
-
- private:
   std::shared_ptr<const Catalog> catalog_;
   DeviceProfile profile_;
 };
@@ -89,24 +88,43 @@ double single_compile_seconds(Compiler& compiler, const CompileRequest& request)
   return samples[samples.size() / 2];
 }
 
-/// Wall seconds of all `requests` on `threads` threads.
-double wall_seconds(const std::shared_ptr<Compiler>& compiler,
-                    const std::vector<CompileRequest>& requests, int threads) {
-  CompilePool pool(compiler, {.threads = threads});
+struct Load {
+  std::size_t compiles = 0;
+  double seconds = 0;        ///< of all
+  double first_seconds = 0;  ///< until the one that was asked for first is there
+  double each_seconds = 0;   ///< that a compile took meanwhile, the mean
+};
+
+/// Compiles `kSecondsPerCore` of the candidates for each of `count` threads, and each candidate at
+/// least once. A pool begins with neither threads nor processes.
+Load compile_all(std::unique_ptr<Compiler> compiler, const std::vector<CompileRequest>& candidates,
+                 double single_seconds, int count) {
+  Load load;
+  const double wanted = std::ceil(kSecondsPerCore / single_seconds) * count;
+  load.compiles = std::max(candidates.size(), static_cast<std::size_t>(wanted));
+  CompilePool pool(std::move(compiler), {.threads = count});
+  take(pool.digest(candidates.front()));  // loads the toolkit
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Build> futures;
-  futures.reserve(requests.size());
-  for (const CompileRequest& request : requests) futures.push_back(pool.submit(request));
-  for (const auto& future : futures) {
-    if (!future.get()) fail(future.get().error());
+  std::vector<Build> builds;
+  builds.reserve(load.compiles);
+  for (std::size_t i = 0; i < load.compiles; ++i) {
+    CompileRequest request = candidates[i % candidates.size()];
+    request.source += concat("// ", i / candidates.size(), '\n');  // equal ones are compiled once
+    builds.push_back(pool.submit(std::move(request)));
   }
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  take(builds.front().get());
+  load.first_seconds = seconds_since(start);
+  double sum = 0;
+  for (const Build& build : builds) sum += take(build.get())->seconds;
+  load.seconds = seconds_since(start);
+  load.each_seconds = sum / static_cast<double>(load.compiles);
+  return load;
 }
 
 /// 1, 2, 4, ... and all cores.
-std::vector<int> thread_counts(int cores) {
+std::vector<int> counts_up_to(int cores) {
   std::vector<int> counts;
-  for (int threads = 1; threads < cores; threads *= 2) counts.push_back(threads);
+  for (int count = 1; count < cores; count *= 2) counts.push_back(count);
   counts.push_back(cores);
   return counts;
 }
@@ -115,6 +133,7 @@ int run(int argc, const char* const* argv) {
   expect_options(argc, argv, kUsage);
   const std::shared_ptr<Compiler> compiler = make_toolkit_compiler();
   const std::string identity = take(compiler->identity());
+  const std::filesystem::path tool = take(find_tool({}));
   BenchJson json =
       take(BenchJson::open(option_value(argc, argv, "--json").value_or(""), "compile_throughput",
                            command_line(argc, argv), cpu_device()));
@@ -123,32 +142,43 @@ int run(int argc, const char* const* argv) {
     row["compiler"] = identity.substr(0, identity.rfind(' '));
     if (const Result<void> added = json.add(std::move(row)); !added) fail(added.error());
   };
+  const int cores = available_cores();
 
-  for (const Bar& bar : kBars) {
-    const KernelTemplate& made = requests.named(bar.kernel_template);
-    const double seconds =
-        single_compile_seconds(*compiler, take(requests.request(made, made.default_configuration)));
-    std::printf("%-24s one compile %7.1f ms (bar %.0f ms)\n", bar.kernel_template, seconds * 1e3,
-                bar.seconds * 1e3);
-    record({{"problem", concat("one compile of ", bar.kernel_template)},
-            {"seconds", seconds},
-            {"bar_seconds", bar.seconds}});
-  }
+  for (const auto& [name, bar_seconds] : kSubjects) {
+    const double single = single_compile_seconds(*compiler, requests.of_default(name));
+    std::printf("%s: one compile %.1f ms", name, single * 1e3);
+    if (bar_seconds > 0) std::printf(" (bar %.0f ms)", bar_seconds * 1e3);
+    std::printf("\n");
+    record({{"problem", concat("one compile of ", name)},
+            {"seconds", single},
+            {"bar_seconds", bar_seconds}});
 
-  const std::vector<CompileRequest> set = requests.fixed_set();
-  double one_thread = 0;
-  for (const int threads : thread_counts(static_cast<int>(std::thread::hardware_concurrency()))) {
-    const double seconds = wall_seconds(compiler, set, threads);
-    if (threads == 1) one_thread = seconds;
-    const double rate = static_cast<double>(set.size()) / seconds;
-    std::printf("%3d threads: %zu candidates in %6.2f s, %6.1f candidates/s, speedup %.2f\n",
-                threads, set.size(), seconds, rate, one_thread / seconds);
-    std::fflush(stdout);
-    record({{"problem", concat(set.size(), " candidates, threads=", threads)},
-            {"threads", threads},
-            {"seconds", seconds},
-            {"candidates_per_second", rate},
-            {"speedup", one_thread / seconds}});
+    const std::vector<CompileRequest> candidates = requests.spread(name);
+    double rate_of_one = 0;
+    const auto measure = [&](const char* where, std::unique_ptr<Compiler> made, int count) {
+      const Load load = compile_all(std::move(made), candidates, single, count);
+      const double rate = static_cast<double>(load.compiles) / load.seconds;
+      if (rate_of_one == 0) rate_of_one = rate;
+      std::printf(
+          "%4d %-9s %5zu compiles in %6.2f s, %7.1f /s, speedup %5.2f; first %6.0f ms, each %6.0f "
+          "ms\n",
+          count, where, load.compiles, load.seconds, rate, rate / rate_of_one,
+          load.first_seconds * 1e3, load.each_seconds * 1e3);
+      std::fflush(stdout);
+      record({{"problem", concat(name, ", ", count, ' ', where)},
+              {"count", count},
+              {"where", where},
+              {"compiles", load.compiles},
+              {"seconds", load.seconds},
+              {"candidates_per_second", rate},
+              {"speedup", rate / rate_of_one},
+              {"first_seconds", load.first_seconds},
+              {"each_seconds", load.each_seconds}});
+    };
+    for (const int count : counts_up_to(cores)) {
+      measure("processes", make_toolkit_compiler_in_processes(tool), count);
+    }
+    measure("threads", make_toolkit_compiler(), std::min(cores, kMostThreads));
   }
   return 0;
 }

@@ -11,6 +11,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "compile/compile_pool.h"
+#include "compile/process_compiler.h"
 #include "compile/render.h"
 #include "model/catalog/unfused_form.h"
 #include "support/find_named.h"
@@ -185,7 +187,7 @@ class TemplateChecker {
   TemplateChecker(const Catalog& catalog, CheckOptions options)
       : catalog_(catalog),
         options_(std::move(options)),
-        pool_(std::shared_ptr<Compiler>(make_toolkit_compiler()), {}) {}
+        pool_(std::shared_ptr<Compiler>(make_toolkit_compiler_in_processes()), {}) {}
 
   /// Adds compiles for every profile: the default configuration for every problem, and `samples`
   /// that are spread evenly over the space. With `all` it adds the whole space, for fewer problems.

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "compile/compile_pool.h"
+#include "compile/process_compiler.h"
 #include "device/cuda/cuda_device.h"
 #include "support/text.h"
 #include "support/version.h"
@@ -77,23 +78,26 @@ class Doctor : public Command {
     }
 
     const Result<std::string> compiler = pool.compiler().identity();
+    const Result<void> compile_process = try_compile_process();
     const TieredCache cache(root);
 
-    const Json report = {{"kernwright", std::string(kernwright_version())},
-                         {"commit", std::string(kernwright_commit())},
-                         {"device", devices.empty() ? Json() : devices.front()},
-                         {"devices", devices},
-                         {"no_device", no_device},
-                         {"driver", driver},
-                         {"compiler", compiler ? Json(*compiler) : Json()},
-                         {"no_compiler", compiler ? "" : compiler.error().message},
-                         {"cache",
-                          {{"root", root.string()},
-                           {"records", cache.records().list().size()},
-                           {"artifacts", cache.artifacts().list().size()}}},
-                         {"cores", std::thread::hardware_concurrency()},
-                         {"audit", devices.empty() ? audit_json(audit_of(nullptr, root, pool))
-                                                   : devices.front()["audit"]}};
+    const Json report = {
+        {"kernwright", std::string(kernwright_version())},
+        {"commit", std::string(kernwright_commit())},
+        {"device", devices.empty() ? Json() : devices.front()},
+        {"devices", devices},
+        {"no_device", no_device},
+        {"driver", driver},
+        {"compiler", compiler ? Json(*compiler) : Json()},
+        {"no_compiler", compiler ? "" : compiler.error().message},
+        {"no_compile_processes", compile_process ? "" : compile_process.error().message},
+        {"cache",
+         {{"root", root.string()},
+          {"records", cache.records().list().size()},
+          {"artifacts", cache.artifacts().list().size()}}},
+        {"cores", std::thread::hardware_concurrency()},
+        {"audit",
+         devices.empty() ? audit_json(audit_of(nullptr, root, pool)) : devices.front()["audit"]}};
     if (json) {
       print_json(report);
     } else {
@@ -122,6 +126,11 @@ class Doctor : public Command {
     page.print(report["compiler"].is_null()
                    ? concat("no compiler: ", word(report["no_compiler"]))
                    : concat("compiler ", page.abridged(word(report["compiler"]))),
+               2);
+    const std::string no_processes = word(report["no_compile_processes"]);
+    page.print(no_processes.empty()
+                   ? "compiles run in processes of their own"
+                   : concat("compiles run on threads of one process: ", no_processes),
                2);
     const Json& cache = report["cache"];
     page.print(concat("cache ", word(cache["root"]), ": ", cache["records"].get<int>(),

@@ -102,6 +102,7 @@ std::unique_ptr<Command> make_show();
 std::unique_ptr<Command> make_cache();
 std::unique_ptr<Command> make_dispatch();
 std::unique_ptr<Command> make_operations();
+std::unique_ptr<Command> make_compiler();
 std::unique_ptr<Command> make_worker();
 std::unique_ptr<Command> make_sweeper();
 

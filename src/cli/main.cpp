@@ -25,7 +25,8 @@ struct Process {
   std::string_view name;
   std::unique_ptr<Command> (*make)();
 };
-constexpr Process kProcesses[] = {{"worker", make_worker}, {"sweeper", make_sweeper}};
+constexpr Process kProcesses[] = {
+    {"compiler", make_compiler}, {"worker", make_worker}, {"sweeper", make_sweeper}};
 
 constexpr const char* kEnvironment = R"(
 ENVIRONMENT:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,16 @@
 #include <kernwright/result.h>
 
 namespace kernwright {
+
+/// Full paths of the toolkit's libraries. An empty one is looked for where it is needed.
+struct ToolkitFiles {
+  std::string nvrtc;
+  std::string nvjitlink;
+  friend bool operator==(const ToolkitFiles&, const ToolkitFiles&) = default;
+};
+
+/// How long a compile may take.
+inline constexpr std::chrono::milliseconds kCompileDeadline{60'000};
 
 /// Compiles CUDA source. The real implementation loads NVRTC and nvJitLink by dlopen on first use;
 /// tests have fakes. Thread-safe.
@@ -28,6 +39,10 @@ class Compiler {
   /// none, and then nothing can be linked.
   virtual std::string linker_identity() { return {}; }
 
+  /// The libraries that compile `request` here, so that another process can take the same. Loads
+  /// them. Empty where there are none.
+  virtual ToolkitFiles files(const CompileRequest&) { return {}; }
+
   /// Compiles a request. Sources see the headers of the request and those of the toolkit; no other
   /// file is read, and nothing depends on the working directory. Errors: `compile` with the log
   /// where the source is refused, or with the line where it asks for another file; `unavailable`
@@ -45,7 +60,7 @@ class Compiler {
 Digest artifact_digest(const CompileRequest& request, std::string_view identity,
                        Compiler& compiler);
 
-/// The compiler that loads NVRTC and nvJitLink by dlopen.
-std::unique_ptr<Compiler> make_toolkit_compiler();
+/// The compiler that loads NVRTC and nvJitLink by dlopen: those of `files`, or those that it finds.
+std::unique_ptr<Compiler> make_toolkit_compiler(ToolkitFiles files = {});
 
 }  // namespace kernwright

@@ -32,6 +32,11 @@ class Binder {
   std::string missing_;
 };
 
+Result<DynamicLibrary> open_library(const std::string& file, std::string_view stem,
+                                    const std::vector<std::string>& majors) {
+  return file.empty() ? open_toolkit_library(stem, majors) : DynamicLibrary::open({file});
+}
+
 /// The path of the library that has `function`. The library may have been opened by a bare soname,
 /// so only the loader knows the path.
 template <typename Function>
@@ -43,8 +48,8 @@ std::string file_of(Function* function, const DynamicLibrary& library) {
 
 }  // namespace
 
-Result<Nvrtc> Nvrtc::load() {
-  KW_ASSIGN(const auto library, open_toolkit_library("libnvrtc.so", {"13", "12"}));
+Result<Nvrtc> Nvrtc::load(const std::string& file) {
+  KW_ASSIGN(const auto library, open_library(file, "libnvrtc.so", {"13", "12"}));
   Nvrtc api;
   KW_TRY(Binder(library)
              .bind(api.version, "nvrtcVersion")
@@ -73,8 +78,8 @@ Result<Nvrtc> Nvrtc::load() {
   return api;
 }
 
-Result<NvJitLink> NvJitLink::load(int major) {
-  KW_ASSIGN(const auto library, open_toolkit_library("libnvJitLink.so", {std::to_string(major)}));
+Result<NvJitLink> NvJitLink::load(const std::string& file, int major) {
+  KW_ASSIGN(const auto library, open_library(file, "libnvJitLink.so", {std::to_string(major)}));
   NvJitLink api;
   KW_TRY(Binder(library)
              .bind(api.create, "nvJitLinkCreate")

@@ -26,8 +26,9 @@ struct Nvrtc {
   int minor = 0;
   std::string file;  ///< full path of the library
 
-  /// Loads the newest NVRTC that is found. Errors: `unavailable` with what was tried.
-  static Result<Nvrtc> load();
+  /// Loads `file`, or the newest NVRTC that is found where that is empty. Errors: `unavailable`
+  /// with what was tried.
+  static Result<Nvrtc> load(const std::string& file);
 };
 
 /// nvJitLink's functions, loaded by dlopen by their names without the version suffix.
@@ -45,9 +46,9 @@ struct NvJitLink {
 
   std::string file;  ///< full path of the library
 
-  /// Loads the newest nvJitLink of CUDA version `major`, because LTO-IR of another major version
-  /// cannot be read. Errors: `unavailable` with what was tried.
-  static Result<NvJitLink> load(int major);
+  /// Loads `file`, or where that is empty the newest nvJitLink of CUDA version `major`, because
+  /// LTO-IR of another major version cannot be read. Errors: `unavailable` with what was tried.
+  static Result<NvJitLink> load(const std::string& file, int major);
 };
 
 }  // namespace kernwright

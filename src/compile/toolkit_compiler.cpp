@@ -145,6 +145,8 @@ void read_log(CompiledKernel& kernel, std::string log) {
 /// afterwards. The functions of NVRTC and nvJitLink may be called from many threads.
 class ToolkitCompiler final : public Compiler {
  public:
+  explicit ToolkitCompiler(ToolkitFiles files) : given_(std::move(files)) {}
+
   Result<std::string> identity() override {
     return identity_.get([this]() -> Result<std::string> {
       const Result<Nvrtc>& nvrtc = this->nvrtc();
@@ -175,17 +177,28 @@ class ToolkitCompiler final : public Compiler {
     return known ? *known : std::string();
   }
 
+  ToolkitFiles files(const CompileRequest& request) override {
+    ToolkitFiles files;
+    if (const Result<Nvrtc>& loaded = nvrtc()) files.nvrtc = loaded->file;
+    if (!request.linked.empty()) {
+      if (const Result<NvJitLink>& loaded = linker()) files.nvjitlink = loaded->file;
+    }
+    return files;
+  }
+
   Result<CompiledKernel> compile(const CompileRequest& request) override;
   Result<CompiledKernel> link(const std::vector<std::string>& lto_ir,
                               const std::string& target) override;
 
  private:
-  const Result<Nvrtc>& nvrtc() { return nvrtc_.get(&Nvrtc::load); }
+  const Result<Nvrtc>& nvrtc() {
+    return nvrtc_.get([this] { return Nvrtc::load(given_.nvrtc); });
+  }
   const Result<NvJitLink>& linker() {
     return linker_.get([this]() -> Result<NvJitLink> {
       const Result<Nvrtc>& nvrtc = this->nvrtc();
       if (!nvrtc) return nvrtc.error();
-      return NvJitLink::load(nvrtc->major);
+      return NvJitLink::load(given_.nvjitlink, nvrtc->major);
     });
   }
   ToolkitHeaders* headers() {
@@ -202,6 +215,7 @@ class ToolkitCompiler final : public Compiler {
   }
   Result<CompiledKernel> compile_and_link(const CompileRequest& request);
 
+  const ToolkitFiles given_;
   Lazy<Nvrtc> nvrtc_;
   Lazy<NvJitLink> linker_;
   Lazy<std::string> identity_;
@@ -352,6 +366,8 @@ Result<CompiledKernel> ToolkitCompiler::link(const std::vector<std::string>& lto
 
 }  // namespace
 
-std::unique_ptr<Compiler> make_toolkit_compiler() { return std::make_unique<ToolkitCompiler>(); }
+std::unique_ptr<Compiler> make_toolkit_compiler(ToolkitFiles files) {
+  return std::make_unique<ToolkitCompiler>(std::move(files));
+}
 
 }  // namespace kernwright

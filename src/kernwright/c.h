@@ -42,7 +42,7 @@ typedef struct kw_options {
   int device;          /* the GPU's number */
   double tune_seconds; /* the budget of one tuning; 0: 30 */
   const char* l2;     /* the L2 that kernels are tuned for: "cold", "warm", "mixed"; NULL: "cold" */
-  const char* worker; /* the program that tuning measures in, or NULL to look for it */
+  const char* worker; /* the program that tuning runs, or NULL to look for it */
   int measure_in_process; /* not 0: no worker; a candidate that faults costs the process the GPU */
   const char* epilogue;   /* a file with a function that problems name as their epilogue, or NULL */
   /* The worst match that is served: "exact", "recheck", "seed", "bucket", "predicted" or "none".

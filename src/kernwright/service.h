@@ -63,8 +63,9 @@ struct ServiceOptions {
   /// With any other value a worse match is `not_found`, and the service never compiles anything. A
   /// fleet that has a complete bundle says `recheck`.
   Match min_match = Match::none;
-  /// The program that tuning measures in, `kernwright`. Empty: it is looked for beside this library
-  /// or the running program, or in the `bin` folder next to either.
+  /// The program that tuning measures and compiles in, `kernwright`. Empty: it is looked for beside
+  /// this library or the running program, or in the `bin` folder next to either. Without it
+  /// compiles run on threads of this process, and tuning needs `measure_in_process`.
   std::string worker = {};
   /// True: tuning measures in this process instead. A candidate that faults then costs the process
   /// the GPU.

@@ -249,7 +249,7 @@ TEST_F(TuneIncludesToolkitTest, AFileBesideTheSourceIsPartOfWhatIsCompiled) {
 
 TEST_F(TuneIncludesToolkitTest, AHeaderOfTheToolkitIsPartOfWhatIsCompiled) {
   // A toolkit of links to the real one, with a header more.
-  const std::filesystem::path library = Nvrtc::load()->file;
+  const std::filesystem::path library = Nvrtc::load({})->file;
   const std::filesystem::path toolkit = dir_ / "toolkit";
   std::filesystem::create_directories(toolkit / "include");
   std::filesystem::create_directory(toolkit / "lib64");

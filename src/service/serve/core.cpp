@@ -59,7 +59,10 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
     : options_(std::move(options)),
       surroundings_(std::move(surroundings)),
       site_(std::move(site)),
-      builder_(*site_.catalog, site_.profile.sm_arch, site_.cache, surroundings_.make_compiler(),
+      builder_(*site_.catalog, site_.profile.sm_arch, site_.cache,
+               surroundings_.make_compiler(
+                   options_.worker,
+                   [this](std::string_view line) { site_.say(LogLevel::warning, line); }),
                {.threads = options_.compile_threads, .patience = surroundings_.patience}),
       answers_(site_, builder_),
       desk_(site_, builder_, answers_,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "compile/compiler.h"
+#include "compile/process_compiler.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/launcher.h"
 #include "device/device.h"
@@ -36,7 +38,9 @@ struct Surroundings {
   /// How long a lookup waits for another process that makes the same artifact or record, before it
   /// does the work itself.
   std::chrono::milliseconds patience{2'000};
-  std::function<std::unique_ptr<Compiler>()> make_compiler = make_toolkit_compiler;
+  std::function<std::unique_ptr<Compiler>(const std::filesystem::path& tool,
+                                          std::function<void(std::string_view)> log)>
+      make_compiler = make_toolkit_compiler_in_processes;
   std::function<Result<CudaDeviceInfo>(int ordinal)> describe_device = describe_cuda_device;
   OpenDevice open_device = [](int ordinal) { return open_cuda_device(ordinal); };
   MakeDataOps make_data_ops = make_device_data_ops;
