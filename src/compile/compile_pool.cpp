@@ -21,8 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMaxReplacements = 2;
-
 std::shared_future<CompileResult> ended_with(CompileResult result) {
   std::promise<CompileResult> promise;
   promise.set_value(std::move(result));
@@ -52,14 +50,15 @@ int default_threads() {
 /// only this alive and not the pool. A runner is a thread that compiles one job after another until
 /// none is left.
 ///
-/// Invariants, under the mutex: runners <= threads + min(overrun, kMaxReplacements), where overrun
-/// is the number of running jobs past their deadline. No job in `by_digest` is answered.
+/// Invariants, under the mutex: overrun <= runners <= threads, where overrun is the number of
+/// running jobs past their deadline. No job in `by_digest` is answered.
 struct CompilePool::State : std::enable_shared_from_this<State> {
   struct Job {
     CompileRequest request;
     std::string digest;
     std::promise<CompileResult> promise;
     std::shared_future<CompileResult> future;
+    std::weak_ptr<const void> wanted;  ///< that of its `Build`s
     Clock::time_point deadline;
     bool answered = false;
   };
@@ -72,8 +71,12 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
         threads(options.threads > 0 ? options.threads : default_threads()),
         deadline(options.deadline) {}
 
-  int limit() const { return threads + std::min(overrun, kMaxReplacements); }
-  bool is_stuck() const { return overrun == threads + kMaxReplacements; }
+  /// A `Build` of the job.
+  static Build build_of(Job& job) {
+    std::shared_ptr<const void> wanted = job.wanted.lock();
+    if (wanted == nullptr) job.wanted = wanted = std::make_shared<char>();
+    return {.digest = job.digest, .kernel = job.future, .wanted = std::move(wanted)};
+  }
 
   void answer(Job& job, CompileResult result) {
     if (job.answered) return;
@@ -92,7 +95,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
 
   /// Starts as many runners as the queue may have; fewer where no more threads can be started.
   void add_runners() {
-    for (std::size_t waiting = queue.size(); waiting > 0 && runners < limit(); --waiting) {
+    for (std::size_t waiting = queue.size(); waiting > 0 && runners < threads; --waiting) {
       Result<Thread> runner = Thread::start([self = shared_from_this()] { self->work(); });
       if (!runner) {
         if (runners == overrun) drop_queue(runner.error().code, runner.error().message);
@@ -101,7 +104,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
       runner->detach();  // an abandoned compile may outlive the pool
       ++runners;
     }
-    if (is_stuck()) {
+    if (overrun == threads) {
       drop_queue(ErrorCode::timed_out, "not started, every thread runs an abandoned compile");
     }
   }
@@ -120,9 +123,14 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
 
   void work() {
     std::unique_lock lock(mutex);
-    while (!queue.empty() && runners <= limit()) {
+    while (!queue.empty()) {
       const JobPtr job = queue.front();
       queue.pop_front();
+      if (job->wanted.expired()) {
+        answer(*job, Error{ErrorCode::unavailable,
+                           concat(job->request.name, ": not started, nobody waits for it")});
+        continue;
+      }
       job->deadline = Clock::now() + deadline;
       running.push_back(job);
       changed.notify_all();
@@ -268,29 +276,30 @@ Result<std::string> CompilePool::digest(const CompileRequest& request) {
 
 Build CompilePool::submit(CompileRequest request) {
   Result<std::string> digest_of_it = digest(request);
-  if (!digest_of_it) return {.digest = {}, .kernel = ended_with(std::move(digest_of_it).error())};
+  if (!digest_of_it) {
+    return {.digest = {}, .kernel = ended_with(std::move(digest_of_it).error()), .wanted = {}};
+  }
   return submit(std::move(request), *std::move(digest_of_it));
 }
 
 Build CompilePool::submit(CompileRequest request, std::string digest) {
-  Build build{.digest = std::move(digest), .kernel = {}};
   if (state_->cache) {
-    if (auto kept = state_->cache->find(build.digest)) {
-      build.kernel = ended_with(std::move(kept));
-      build.stored = true;
-      return build;
+    if (auto kept = state_->cache->find(digest)) {
+      return {.digest = std::move(digest),
+              .kernel = ended_with(std::move(kept)),
+              .stored = true,
+              .wanted = {}};
     }
   }
   const std::lock_guard lock(state_->mutex);
-  if (const auto found = state_->by_digest.find(build.digest); found != state_->by_digest.end()) {
-    build.kernel = found->second->future;
-    return build;
+  if (const auto found = state_->by_digest.find(digest); found != state_->by_digest.end()) {
+    return State::build_of(*found->second);
   }
   auto job = std::make_shared<State::Job>();
   job->request = std::move(request);
-  job->digest = build.digest;
+  job->digest = std::move(digest);
   job->future = job->promise.get_future().share();
-  build.kernel = job->future;
+  Build build = State::build_of(*job);
   state_->by_digest.emplace(job->digest, job);
   state_->queue.push_back(job);
   if (!state_->watched) {

@@ -29,11 +29,13 @@ class CompileCache {
                                         const std::function<CompileResult()>& compile) = 0;
 };
 
-/// What becomes of a request.
+/// What becomes of a request. A compile that has not started is dropped once every `Build` of it is
+/// gone.
 struct Build {
   std::string digest;  ///< of the artifact, in hex; empty where there is no compiler
   std::shared_future<CompileResult> kernel;  ///< never throws
   bool stored = false;                       ///< the artifact was kept, so nothing is compiled
+  std::shared_ptr<const void> wanted;        ///< what the pool knows by that this is not gone
 
   bool ended() const;
   /// Waits.
@@ -42,19 +44,20 @@ struct Build {
 
 struct CompilePoolOptions {
   int threads = 0;  ///< 0: max(1, cores - 2), at least 2 where there are 2 cores
-  std::chrono::milliseconds deadline{60'000};  ///< per compile, from its start
+  /// Per compile, from its start. It is longer than a compile process gets, so that only what this
+  /// process compiles is abandoned.
+  std::chrono::milliseconds deadline = kCompileDeadline + std::chrono::seconds(10);
 };
 
-/// Gives the kernels of requests: those that its cache keeps, and others by compiling them, in
-/// parallel, on threads that it starts when there is work. It is the only way from a request to a
-/// kernel: the digest of a request is computed once, and equal requests that are in flight are
-/// compiled once. Thread-safe.
+/// Gives the kernels of requests: those that its cache keeps, and others by having its compiler
+/// compile them, several at a time and the oldest first, on threads that it starts when there is
+/// work. It is the only way from a request to a kernel: the digest of a request is computed once,
+/// and equal requests that are in flight are compiled once. Thread-safe.
 ///
-/// A compile cannot be stopped. At its deadline it is abandoned: its waiters get `timed_out`, its
-/// result is dropped, and another thread takes its place. That happens for at most two abandoned
-/// compiles at a time. Once every thread runs an abandoned compile, requests fail with `timed_out`
-/// until one ends. Where no thread can be started, requests fail with `unavailable`, which names
-/// the limit.
+/// A compile of this process cannot be stopped. At its deadline it is abandoned: its waiters get
+/// `timed_out`, its result is dropped, and its thread compiles nothing else until it ends. Once
+/// every thread runs an abandoned compile, requests fail with `timed_out`. Where no thread can be
+/// started, requests fail with `unavailable`, which names the limit.
 ///
 /// Destruction drops compiles that have not started, and waits for those that have, except
 /// abandoned ones. So does the exit of a process that has not destroyed its pools.

@@ -165,10 +165,10 @@ TEST(CompilePoolTest, AnExceptionBecomesAnError) {
   EXPECT_EQ(result.error().message, "thrower.cu: out of luck");
 }
 
-TEST(CompilePoolTest, PastItsDeadlineACompileIsAbandonedAndItsSlotReplaced) {
+TEST(CompilePoolTest, PastItsDeadlineACompileIsAbandoned) {
   const auto gate = std::make_shared<Gate>();
   const auto compiler = gated(gate);
-  CompilePool pool(compiler, {.threads = 1, .deadline = 2000ms});
+  CompilePool pool(compiler, {.threads = 2, .deadline = 2000ms});
   const CompileResult slow = pool.submit(request_named("slow")).get();
   ASSERT_FALSE(slow);
   EXPECT_EQ(slow.error().code, ErrorCode::timed_out);
@@ -194,23 +194,58 @@ TEST(CompilePoolTest, TheDeadlineCountsFromTheStartOfTheCompile) {
   for (const auto& future : submit_numbered(pool, 50)) EXPECT_TRUE(future.get());
 }
 
-TEST(CompilePoolTest, AtMostTwoAbandonedCompilesAreReplaced) {
+TEST(CompilePoolTest, WhereEveryThreadRunsAnAbandonedCompileRequestsAreRefused) {
   const auto gate = std::make_shared<Gate>();
   const auto compiler = gated(gate);
-  CompilePool pool(compiler, {.threads = 1, .deadline = 50ms});
-  for (const char* name : {"slow 1", "slow 2", "slow 3"}) {
+  CompilePool pool(compiler, {.threads = 2, .deadline = 50ms});
+  for (const char* name : {"slow 1", "slow 2"}) {
     EXPECT_EQ(pool.submit(request_named(name)).get().error().code, ErrorCode::timed_out);
   }
-  // Three threads hang, and no fourth is made: requests are refused rather than kept waiting.
-  EXPECT_EQ(compiler->running, 3);
+  EXPECT_EQ(compiler->running, 2);
   const CompileResult refused = pool.submit(request_named("quick")).get();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::timed_out);
-  EXPECT_EQ(compiler->calls, 3);
+  EXPECT_EQ(compiler->calls, 2);
 
   gate->open();
   EXPECT_TRUE(eventually([&] { return compiler->running == 0; }));
   EXPECT_TRUE(eventually([&] { return pool.submit(request_named("quick")).get().has_value(); }));
+}
+
+TEST(CompilePoolTest, TheOldestRequestIsCompiledFirst) {
+  const auto gate = std::make_shared<Gate>();
+  std::vector<std::string> order;
+  const auto compiler =
+      std::make_shared<FakeCompiler>([&](const CompileRequest& request) -> Result<CompiledKernel> {
+        if (request.source == "slow") gate->pass();
+        order.push_back(request.source);
+        return kernel_of(request);
+      });
+  CompilePool pool(compiler, {.threads = 1});
+  const Build slow = pool.submit(request_named("slow"));
+  const Builds builds = submit_numbered(pool, 3);
+  gate->open();
+  for (const Build& build : builds) EXPECT_TRUE(build.get());
+  EXPECT_EQ(order, (std::vector<std::string>{"slow", "0", "1", "2"}));
+}
+
+TEST(CompilePoolTest, WhatNobodyWaitsForAnyMoreIsNotStarted) {
+  const auto gate = std::make_shared<Gate>();
+  const auto compiler = gated(gate);
+  CompilePool pool(compiler, {.threads = 1});
+  const Build slow = pool.submit(request_named("slow"));
+  ASSERT_TRUE(eventually([&] { return compiler->running == 1; }));
+  Builds left = submit_numbered(pool, 10);
+  const Build joined = pool.submit(request_named("3"));
+  const std::shared_future<CompileResult> dropped = left.front().kernel;
+  left.clear();
+  const Build asked_again = pool.submit(request_named("7"));
+  gate->open();
+  ASSERT_TRUE(joined.get());
+  EXPECT_EQ((*joined.get())->bits, "3");
+  ASSERT_TRUE(asked_again.get());
+  EXPECT_EQ(dropped.get().error().code, ErrorCode::unavailable);
+  EXPECT_EQ(compiler->calls, 3);
 }
 
 TEST(CompilePoolTest, ClosingDropsWhatHasNotStartedAndWaitsForWhatHas) {
@@ -238,9 +273,10 @@ TEST(CompilePoolTest, ClosingDoesNotWaitForAnAbandonedCompile) {
   const auto gate = std::make_shared<Gate>();
   const auto compiler = gated(gate);
   {
-    CompilePool pool(compiler, {.threads = 1, .deadline = 20ms});
+    CompilePool pool(compiler, {.threads = 2, .deadline = 20ms});
     EXPECT_FALSE(pool.submit(request_named("slow 1")).get());
-    pool.submit(request_named("slow 2"));  // started, and past its deadline only while closing
+    // Started, and past its deadline only while the pool closes.
+    const Build second = pool.submit(request_named("slow 2"));
   }
   const int left = compiler->running;
   EXPECT_GE(left, 1);
@@ -264,8 +300,8 @@ std::latch exiting{1};
         return kernel_of(request);
       });
   auto* const never_destroyed = new CompilePool(compiler, {.threads = 1});
-  never_destroyed->submit(request_named("begun"));
-  never_destroyed->submit(request_named("dropped"));
+  const Build begun = never_destroyed->submit(request_named("begun"));
+  const Build dropped = never_destroyed->submit(request_named("dropped"));
   while (!in_use) std::this_thread::sleep_for(1ms);
   std::atexit([] { exiting.count_down(); });
   std::exit(2);

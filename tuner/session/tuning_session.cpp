@@ -44,8 +44,7 @@ Result<void> TuningSession::compile_first_choices() {
     }
   }
   for (const std::size_t choice : choices) {
-    // Nobody waits: the search asks again.
-    static_cast<void>(
+    first_choices_.push_back(
         in_.pool.submit(render(list_->candidates[choice], in_.catalog, in_.profile.sm_arch)));
   }
   return {};

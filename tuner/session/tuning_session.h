@@ -2,7 +2,9 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "compile/compile_pool.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/runner.h"
 #include "tuner/search/search.h"
@@ -31,6 +33,7 @@ class TuningSession {
 
   const TuningInput in_;
   std::optional<CandidateList> list_;
+  std::vector<Build> first_choices_;  ///< until the search asks again
 };
 
 }  // namespace kernwright

@@ -6,11 +6,6 @@
 #include "support/try.h"
 
 namespace kernwright {
-namespace {
-
-constexpr std::chrono::milliseconds kCompileDeadline{60'000};
-
-}  // namespace
 
 Builder::Builder(const Catalog& catalog, int sm_arch, const TieredCache& cache,
                  std::unique_ptr<Compiler> compiler, Options options)
@@ -18,9 +13,7 @@ Builder::Builder(const Catalog& catalog, int sm_arch, const TieredCache& cache,
       sm_arch_(sm_arch),
       cache_(cache),
       artifacts_(std::make_shared<ArtifactCache>(cache, options.patience)),
-      pool_(new CompilePool(std::move(compiler),
-                            {.threads = options.threads, .deadline = kCompileDeadline},
-                            artifacts_)) {}
+      pool_(new CompilePool(std::move(compiler), {.threads = options.threads}, artifacts_)) {}
 
 Result<Artifact> Builder::build(const Candidate& candidate) {
   KW_TRY(check_not_forked());

@@ -72,9 +72,9 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
       stop);
   if (!gpu) return gpu.error();
   const auto opening = std::chrono::steady_clock::now();
+  std::vector<Build> of_opening;  // whatever opens asks again
   for (CompileRequest& request : opening_requests(problem, *site_.catalog, site_.profile.sm_arch)) {
-    // Nobody waits: whatever opens asks again.
-    static_cast<void>(builder_.pool().submit(std::move(request)));
+    of_opening.push_back(builder_.pool().submit(std::move(request)));
   }
   TuningSession session(subject);
   KW_TRY(session.compile_first_choices());
