@@ -34,19 +34,25 @@ __device__ float error_of_tf32(float terms, float absolute, float sum) {
 // The same for fp8: tensor cores keep about 14 bits when they add its products. Sums of 128 terms,
 // which are added in fp32, may be off by 2^-12 each, and the signs of many differ. A sum that stays
 // in the tensor cores may be off by 2^-11 of its terms. It is also cut off towards 0 after every 32
-// of them, by 2^-14 of its final value.
-__device__ float error_of_fp8(float terms, float absolute, float sum) {
-  return accumulate == accumulate_fast
-             ? 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum)
-             : 0x1p-12f * smaller(1.0f, 1.5f / sqrtf(terms / 128)) * absolute;
+// of them, by 2^-14 of its final value. Where blocks have scales, a few may outweigh all others:
+// `squares` is the sum of the squares of each 32 terms' absolute values, of which 3 times the root
+// is 1.5 times that of 128 terms or more.
+__device__ float error_of_fp8(float terms, float absolute, float sum, double squares) {
+  if (accumulate == accumulate_fast) {
+    return 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum);
+  }
+  if (scaling == scaling_block) {
+    return 0x1p-12f * smaller(absolute, 3 * static_cast<float>(sqrt(squares)));
+  }
+  return 0x1p-12f * smaller(1.0f, 1.5f / sqrtf(terms / 128)) * absolute;
 }
 
 // The magnitude to which the error of a sum is relative: that of its absolute terms, or more.
-__device__ float uncertainty(float terms, float absolute, float sum) {
+__device__ float uncertainty(float terms, float absolute, float sum, double squares) {
   const float added = kAdded / kAccepted * absolute;
   if (dtype == dtype_fp32) return added + error_of_tf32(terms, absolute, sum) / unit(terms);
   if (dtype != dtype_fp8_e4m3) return added;
-  return larger(error_of_fp8(terms, absolute, sum) / unit(terms), added);
+  return larger(error_of_fp8(terms, absolute, sum, squares) / unit(terms), added);
 }
 
 // How far the problem's function spreads an error of `error` in `x`: the largest difference to its
@@ -72,17 +78,21 @@ __device__ float spread(float x, float error, int row, int column) {
 // A problem's function is applied to the value. The error is then its spread over the error so far,
 // and a share of the result. Split, the last columns are those of value_k and value_v, n_kv each.
 //
-// The products of a batch follow each other. Rows of a and b lie lda and ldb elements apart, all
-// else is contiguous. A block of 256 threads computes a tile of 64x64, 4x4 outputs per thread.
-// Products are added in fp32 over 32 of k at a time and those sums in fp64, so the error does not
-// grow with k. With a norm an element of a is multiplied by its weight and rounded to a's type,
-// and the sums of a row are divided by the root of the mean of its squares, taken in fp64.
+// With scales of blocks, the terms of each 128 of k are multiplied by those of a row of a,
+// scale_a[k / 128, m], and of 128 rows of b, scale_b[n / 128, k / 128].
+//
+// The products of a batch follow each other. Rows of a, b and scale_b lie lda, ldb and lds elements
+// apart, all else is contiguous. A block of 256 threads computes a tile of 64x64, 4x4 outputs per
+// thread. Products are added in fp32 over 32 of k at a time and those sums in fp64, so the error
+// does not grow with k. With a norm an element of a is multiplied by its weight and rounded to a's
+// type, and the sums of a row are divided by the root of the mean of its squares, taken in fp64.
 extern "C" __global__ void __launch_bounds__(256)
-    matmul_reference(const dtype_t* a, const dtype_t* b, const dtype_t* norm_weight,
-                     const out_t* column_bias, const out_t* addend, float* value, float* magnitude,
-                     float* value_k, float* magnitude_k, float* value_v, float* magnitude_v,
-                     long long m_size, long long n_size, long long k_size, long long n_kv,
-                     long long lda, long long ldb, float alpha, float beta, float epsilon) {
+    matmul_reference(const dtype_t* a, const dtype_t* b, const float* scale_a, const float* scale_b,
+                     const dtype_t* norm_weight, const out_t* column_bias, const out_t* addend,
+                     float* value, float* magnitude, float* value_k, float* magnitude_k,
+                     float* value_v, float* magnitude_v, long long m_size, long long n_size,
+                     long long k_size, long long n_kv, long long lda, long long ldb, long long lds,
+                     float alpha, float beta, float epsilon) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
   __shared__ float tile_a[kDepth][kTile + 4];
@@ -95,6 +105,9 @@ extern "C" __global__ void __launch_bounds__(256)
   const long long n_first = blockIdx.x % tiles % tiles_n * kTile;
   a += batch * m_size * lda;
   b += batch * (b_layout == b_layout_nk ? kStack * n_size : k_size) * ldb;
+  constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
+  scale_a += batch * ((k_size + kBlock - 1) / kBlock) * m_size;
+  scale_b += batch * ((kStack * n_size + kBlock - 1) / kBlock) * lds;
   addend += batch * m_size * n_size;
   value += batch * m_size * n_size;
   magnitude += batch * m_size * n_size;
@@ -120,9 +133,14 @@ extern "C" __global__ void __launch_bounds__(256)
     return config::norm == norm_rms ? to_float(from_float<dtype_t>(x * to_float(norm_weight[c])))
                                     : x;
   };
+  const auto scale_of = [&](long long r, long long row_b, long long c) {
+    if (scaling != scaling_block || r >= m_size || row_b >= kStack * n_size) return 1.0f;
+    return scale_a[c / kBlock * m_size + r] * scale_b[row_b / kBlock * lds + c / kBlock];
+  };
 
   double sum[kStack][4][4] = {};
   float absolute[kStack][4][4] = {};
+  double squares[kStack][4][4] = {};  // of the absolute terms of each kDepth of k
 #pragma unroll
   for (int half = 0; half < kStack; ++half) {
     const long long b_first = half * n_size + n_first;
@@ -139,19 +157,29 @@ extern "C" __global__ void __launch_bounds__(256)
         tile_b[c][r] = in_b ? to_float(b[at_b]) : 0.0f;
       }
       __syncthreads();
-      float part[4][4] = {};
+      float part[4][4] = {}, factor[4][4], before[4][4];
+      for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) {
+          factor[i][j] = scale_of(m_first + row + i, b_first + column + j, k_first);
+          before[i][j] = absolute[half][i][j];
+        }
+      }
       for (int c = 0; c < kDepth; ++c) {
         for (int i = 0; i < 4; ++i) {
           for (int j = 0; j < 4; ++j) {
             const float x = tile_a[c][row + i];
             const float y = tile_b[c][column + j];
             part[i][j] += x * y;
-            absolute[half][i][j] += fabsf(x) * fabsf(y);
+            absolute[half][i][j] += fabsf(x) * fabsf(y) * fabsf(factor[i][j]);
           }
         }
       }
       for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) sum[half][i][j] += part[i][j];
+        for (int j = 0; j < 4; ++j) {
+          const double added = absolute[half][i][j] - before[i][j];
+          squares[half][i][j] += added * added;
+          sum[half][i][j] += static_cast<double>(factor[i][j]) * part[i][j];
+        }
       }
       __syncthreads();
     }
@@ -178,7 +206,8 @@ extern "C" __global__ void __launch_bounds__(256)
         const double factor = factors[row + i];
         const auto uncertain = [&](int half) {
           return fabsf(static_cast<float>(factor)) *
-                 uncertainty(terms, absolute[half][i][j], static_cast<float>(sum[half][i][j]));
+                 uncertainty(terms, absolute[half][i][j], static_cast<float>(sum[half][i][j]),
+                             squares[half][i][j]);
         };
         const double activated = activate(factor * sum[0][i][j] + shift);
         const float steep = kSteepest * (uncertain(0) + fabsf(shift));

@@ -21,6 +21,9 @@
 //           tile, the other multiplies the next.
 // PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum one stage,
 //           and the result is added to sums in fp32. One consumer adds while others multiply.
+// scaling   With scales of blocks, a second warp of the producer copies a stage's scales, and the
+//           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds those
+//           of one stage while it multiplies the next.
 // gate      A stage holds BN / 2 rows of B's gates and the same rows of its other half. A consumer
 //           thread has both sums of an element, and a tile has COLUMNS = BN / 2 columns of D.
 //
@@ -142,6 +145,24 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   if constexpr (kCluster > 1) pipeline.producer_drain();
 }
 
+// With scales of blocks, one warp beside the producer: copies those of each stage.
+__device__ __forceinline__ void produce_scales(const ScaleTensors& scales, Schedule& schedule,
+                                               TilePipeline& pipeline, Addresses at, int steps) {
+  await_previous_kernel();
+  while (schedule.next()) {
+    const ScaleTensors from = scales_of(scales, batch == 1 ? 0 : schedule.product());
+#pragma unroll 1
+    for (int step = 0; step < steps + kAddendStages; ++step) {
+      pipeline.producer_wait();
+      if (step < steps) {
+        at.scales(pipeline.stage()).load(from, schedule.row(), schedule.column(), step);
+      }
+      arrive_with_scales(pipeline.full());
+      pipeline.advance();
+    }
+  }
+}
+
 // With PINGPONG: lets the other consumer begin its tile. All stages of this tile have landed by
 // then, those of its addends too. If not, the other consumer might wait for a stage whose barrier
 // is a phase behind, which looks as if the stage had landed.
@@ -184,7 +205,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
     }
     Sums d;
     if constexpr (PROMOTED) {
-      multiply_promoted(d, pipeline, at, first_row, steps, store_waiting);
+      multiply_promoted(d, pipeline, at, first_row, schedule.column(), steps, store_waiting);
     } else {
       multiply_tile(d, pipeline, at, first_row, steps, store_waiting, [&] {
         if (PINGPONG && !schedule.is_last()) hand_over(pipeline, consumer);
@@ -230,17 +251,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     int group, int b_once, const __grid_constant__ TensorMap map_residual,
     const out_t* __restrict__ column_bias, float alpha, float beta, out_t* __restrict__ d_k,
     out_t* __restrict__ d_v, const __grid_constant__ TensorMap map_d_k,
-    const __grid_constant__ TensorMap map_d_v) {
+    const __grid_constant__ TensorMap map_d_v, const float* __restrict__ scale_a,
+    const float* __restrict__ scale_b, int lds) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  const bool first_warp = __shfl_sync(~0u, threadIdx.x / 32, 0) == 0;
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const bool first_warp = warp == 0;
+  constexpr int kStarters = (kScaled ? 64 : 32) + 128 * CONSUMERS;  // await the barriers
   const int steps = (k + DEPTH - 1) / DEPTH;
 
   if (first_warp && elect_one()) {
     tma_prefetch(map_a);
     tma_prefetch(map_b);
-    TilePipeline(at.barriers()).init(TEAM * 4);
+    TilePipeline(at.barriers()).init(TEAM * 4, kScaled ? 1 + kScaleWriters : 1);
     mbarrier_init_fence();
     if constexpr (ALIGNED_D) {
       tma_prefetch(map_d);
@@ -262,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
   if (role == 0) {
     if (first_warp) {
       __syncwarp();
-      if constexpr (kCluster == 1) named_barrier_arrive(1, 32 + 128 * CONSUMERS);
+      if constexpr (kCluster == 1) named_barrier_arrive(1, kStarters);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
       if (elect_one()) {
         produce(map_a, map_b, addends, schedule, pipeline, at, k, steps, b_once != 0);
@@ -270,9 +294,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
       __syncwarp();
     } else {
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+      if (kScaled && warp == 1) {
+        if constexpr (kCluster == 1) named_barrier_sync(1, kStarters);
+        produce_scales({scale_a, scale_b, m, n, lds, steps}, schedule, pipeline, at, steps);
+      }
     }
   } else {
-    if constexpr (kCluster == 1) named_barrier_sync(1, 32 + 128 * CONSUMERS);
+    if constexpr (kCluster == 1) named_barrier_sync(1, kStarters);
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
     const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, m};
     consume(target, addends, schedule, pipeline, at, steps, role - 1);

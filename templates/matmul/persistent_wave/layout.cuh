@@ -3,6 +3,7 @@
 // memory.
 
 #include <kernwright/config.cuh>
+#include <kernwright/matmul/block_scales.cuh>
 #include <kernwright/matmul/wgmma_epilogue.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/tile_schedule.cuh>
@@ -23,6 +24,7 @@ constexpr int kChunks =
     (COLUMNS + CHUNK - 1) / CHUNK;  // per block; the last one overlaps its neighbour if need be
 constexpr int kStores = kBlocks * kChunks;
 constexpr int kAddendStages = (kBias ? 1 : 0) + (kResidual ? kChunks : 0);  // after the operands
+constexpr bool kScaled = scaling == scaling_block;
 // B as [k, n] is loaded in boxes of 64 columns and the whole depth of a stage; a cluster shares it
 // in slices of k. B as [n, k] is loaded in SLICES boxes of rows for each kBoxK of k. If SLICES is
 // less than CM, the blocks that share B take turns: block r loads all of B in every CM-th stage
@@ -33,14 +35,16 @@ constexpr bool kTurns = kMajorB == Major::k && SLICES < CM;
 using TilePipeline = Pipeline<STAGES, CM, CN>;
 using Schedule = TileSchedule<BM, COLUMNS, CM, CN>;
 
-// Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs.
+// Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs. The scales of each
+// stage follow it.
 struct Storage {
   unsigned char a[STAGES][kBoxes][BM * kRowBytes];
   unsigned char b[STAGES][kBoxes][BN * kRowBytes];
   unsigned char staging[CONSUMERS * 4][Staging::kBytes];
   unsigned char barriers[TilePipeline::kBytes];
 };
-static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
+static_assert(sizeof(Storage) + STAGES * SCALE_BYTES + 1024 == SMEM_BYTES);
+static_assert(!kScaled || (SCALE_BYTES == StageScales<BM>::kBytes && DEPTH == kScaleBlock));
 static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
 static_assert(BM % (64 * TEAM) == 0 && COLUMNS % 8 == 0 && DEPTH % kBoxK == 0);
 static_assert(BN % (8 * SLICES) == 0 && SLICES % STACK == 0 && COLUMNS >= CHUNK);
@@ -69,6 +73,9 @@ struct Addresses {
     return base + kStaging + warp * sizeof(Storage::staging[0]);
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
+  __device__ StageScales<BM> scales(int stage) const {
+    return {base + static_cast<unsigned>(sizeof(Storage)) + stage * SCALE_BYTES};
+  }
 };
 
 // A warp stores its rows in kStores chunks of 16 rows and CHUNK columns, one block of 64 rows after

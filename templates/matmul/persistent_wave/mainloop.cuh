@@ -2,6 +2,7 @@
 // From the stages of a tile to its sums. Run by one consumer warpgroup.
 
 #include "layout.cuh"
+#include <kernwright/matmul/promotion.cuh>
 
 namespace {
 
@@ -52,36 +53,26 @@ __device__ __forceinline__ void multiply_tile(Sums& d, TilePipeline& pipeline, A
   pipeline.consumer_release(previous);
 }
 
-// The same for PROMOTED sums: the tensor cores sum one stage, which is then added to d in fp32.
+// The same for PROMOTED sums. `first_column` is the tile's.
 template <typename Meanwhile>
 __device__ __forceinline__ void multiply_promoted(Sums& d, TilePipeline& pipeline, Addresses at,
-                                                  int first_row, int steps,
+                                                  int first_row, int first_column, int steps,
                                                   const Meanwhile& meanwhile) {
-#pragma unroll
-  for (int i = 0; i < kBlocks; ++i) {
-#pragma unroll
-    for (float& x : d[i]) x = 0;
-  }
-  int step = 0;
-#pragma unroll 1
-  do {  // a loop that may run no step costs registers: LATE would spill
-    const Operands operands = await_operands(pipeline, at, first_row);
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) {
-      float part[1][BN / 2];
-      wgmma_pin(part[0]);
-      wgmma_fence();
-      multiply<dtype_t>(part, operands.a.from(i * 64), 0, operands.b, 0, kProducts, false);
-      wgmma_commit();
-      if (i == 0) meanwhile();
-      wgmma_wait<0>();
-      wgmma_pin(part[0]);
-      if (i == kBlocks - 1) pipeline.consumer_release(pipeline.stage());
-#pragma unroll
-      for (int j = 0; j < BN / 2; ++j) d[i][j] += part[0][j];
+  const auto operands = [&](int stage) { return Operands(at, stage, first_row); };
+  const int row = first_row + threadIdx.x / 32 % 4 * 16;
+  const auto factors = [&](int stage, int block) {
+    if constexpr (kScaled) {
+      return RowFactors<BN>(at.scales(stage), row + block * 64, first_column);
+    } else {
+      return NoFactors{};
     }
-    pipeline.advance();
-  } while (++step < steps);
+  };
+  if constexpr (AHEAD) {
+    multiply_promoted_ahead<dtype_t, kProducts>(d, pipeline, steps, operands, factors);
+  } else {
+    kernwright::multiply_promoted<dtype_t, kProducts>(d, pipeline, steps, operands, factors,
+                                                      meanwhile);
+  }
 }
 
 }  // namespace

@@ -19,6 +19,8 @@
 //         b that they share in parts, and multicast them.
 // PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum 128 of k at a
 //         time, and these sums are added in fp32.
+// scaling With scales of blocks, a second warp copies a stage's scales, and the sums of each 128 of
+//         k are multiplied by them on their way.
 // gate    A stage holds BN rows of b's gates and the same rows of its other half, and a consumer
 //         has 64 of either. A unit of its sums is then two float4 that make one unit of elements.
 //
@@ -31,6 +33,7 @@
 #include <kernwright/config.cuh>
 #include <kernwright/math/types.cuh>
 #include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/block_scales.cuh>
 #include <kernwright/matmul/few_rows.cuh>
 #include <kernwright/matmul/pad_rows.cuh>
 #include <kernwright/ptx/cluster.cuh>
@@ -59,8 +62,9 @@ constexpr int kRowsB = BN * STACK;                     // of a stage
 constexpr int kFragments = BM / 8;                     // units per consumer thread
 constexpr int kUnits = kFragments * CONSUMER_THREADS;  // of a tile: 2 x 2 elements each
 constexpr int kOwned = kUnits / SPLIT;                 // of these, summed by one block
-constexpr int kParts = SPLIT * SLICES;                 // of k
-constexpr int kFinishThreads = 128;                    // each adds up a unit
+constexpr bool kScaled = scaling == scaling_block;
+constexpr int kParts = SPLIT * SLICES;  // of k
+constexpr int kFinishThreads = 128;     // each adds up a unit
 static_assert(kUnits % SPLIT == 0 && kOwned * SPLIT * 16 == BM * BN * 4);
 static_assert(kUnits % kFinishThreads == 0);
 static_assert(BN % 64 == 0 && DEPTH % kBoxK == 0 && BM % 8 == 0);
@@ -88,7 +92,8 @@ struct Addresses {
   static constexpr unsigned kPartial = SUMS_IN_RING ? 0 : STAGES * STAGE_BYTES;
   static constexpr unsigned kBarriers = STAGES * STAGE_BYTES + (SUMS_IN_RING ? 0 : PARTIAL_BYTES);
   static constexpr unsigned kReceived = kBarriers + TilePipeline::kBytes;
-  static_assert(kReceived + 16 + 1024 == SMEM_BYTES);
+  static constexpr unsigned kScales = kReceived + 16;
+  static_assert(kScales + STAGES * SCALE_BYTES + 1024 == SMEM_BYTES);
   static_assert(!SUMS_IN_RING || PARTIAL_BYTES <= STAGES * STAGE_BYTES);
 
   unsigned base;
@@ -99,6 +104,10 @@ struct Addresses {
     return base + kPartial + ((rank * STACK + half) * kOwned + unit) * 16;
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
+  // Of a stage's 128 of k number `box`.
+  __device__ StageScales<BM> scales(int stage, int box) const {
+    return {base + kScales + stage * SCALE_BYTES + box * StageScales<BM>::kBytes};
+  }
   __device__ unsigned received() const {
     return base + kReceived;
   }  // barrier: all partial sums have arrived
@@ -175,6 +184,24 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   if constexpr (CM > 1) pipeline.producer_drain();
 }
 
+// With scales of blocks, one warp: copies those of each stage.
+__device__ __forceinline__ void produce_scales(const ScaleTensors& scales, TilePipeline& pipeline,
+                                               Addresses at, int row_a, int row_b, int first,
+                                               int last) {
+  const ScaleTensors from = scales_of(scales, batch == 1 ? 0 : blockIdx.z);
+  await_previous_kernel();
+#pragma unroll 1
+  for (int step = first; step < last; ++step) {
+    pipeline.producer_wait();
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      at.scales(pipeline.stage(), box).load(from, row_a, row_b, step * kBoxes + box);
+    }
+    arrive_with_scales(pipeline.full());
+    pipeline.advance();
+  }
+}
+
 // Issues `count` steps of 32 bytes of k of a stage, from step `first` on. They are added to d or,
 // unless `add`, replace it.
 __device__ __forceinline__ void start_products(Sums& d, const OperandB& b, const OperandA& a,
@@ -216,12 +243,17 @@ __device__ __forceinline__ void consume(Sums& sums, TilePipeline& pipeline, Addr
         Sums part;
         start_products(part, b, a, box * kStepsOfBox, kStepsOfBox, false);
         finish_products(part);
+        if constexpr (kScaled) {
+          ColumnFactors<BM>(at.scales(pipeline.stage(), box)).add(sums[0], part[0]);
+        } else {
 #pragma unroll
-        for (int half = 0; half < STACK; ++half) {
+          for (int half = 0; half < STACK; ++half) {
 #pragma unroll
-          for (int i = 0; i < BM / 2; ++i) sums[half][i] += part[half][i];
+            for (int i = 0; i < BM / 2; ++i) sums[half][i] += part[half][i];
+          }
         }
       }
+      if constexpr (kScaled) __syncwarp();  // all lanes have read the scales
       pipeline.consumer_release(pipeline.stage());
     } else {
       start_products(sums, b, a, 0, kProducts, step != first);
@@ -421,7 +453,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                   out_t* __restrict__ d, int m, int n, int k, int ldb, int ldd,
                   const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
                   float alpha, float beta, const dtype_t* b, float4* slices,
-                  out_t* __restrict__ d_k, out_t* __restrict__ d_v, int b_once, int a_first) {
+                  out_t* __restrict__ d_k, out_t* __restrict__ d_v, int b_once, int a_first,
+                  const float* __restrict__ scale_a, const float* __restrict__ scale_b, int lds) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
@@ -438,7 +471,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (elect_one()) {
       tma_prefetch(map_b);
       tma_prefetch(map_a);
-      pipeline.init(CONSUMER_THREADS / 32);
+      pipeline.init(CONSUMER_THREADS / 32, kScaled ? 1 + kScaleWriters : 1);
       mbarrier_init(at.received(), 1);
       mbarrier_init_fence();
       if constexpr (SPLIT > 1) mbarrier_arrive_expect(at.received(), PARTIAL_BYTES);
@@ -453,6 +486,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     __syncwarp();
     if constexpr (SPLIT > 1) cluster_wait();
+    if constexpr (SUMS_IN_RING) {
+      cluster_arrive_relaxed();
+      cluster_wait();
+    }
+  } else if (kScaled && warp > CONSUMER_THREADS / 32) {
+    named_barrier_sync(1, THREADS);
+    if constexpr (SPLIT * CM > 1) {
+      cluster_arrive_relaxed();
+      cluster_wait();
+    }
+    const ScaleTensors scales{scale_a, scale_b, m, n, lds, (k + kScaleBlock - 1) / kScaleBlock};
+    produce_scales(scales, pipeline, at, tile.row_a, tile.row_b, first, last);
     if constexpr (SUMS_IN_RING) {
       cluster_arrive_relaxed();
       cluster_wait();

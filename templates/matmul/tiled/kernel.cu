@@ -122,6 +122,48 @@ __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
   }
 }
 
+// The scales of a tile for one block of 128 of k: of a's rows, and of b's columns by their blocks.
+constexpr bool kScaled = scaling == scaling_block;
+constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
+struct Scales {
+  const float* a;  // [ceil(k / 128), m]
+  const float* b;  // [ceil(rows of b / 128), lds]
+  long long m_size, row;
+  int n_first;
+
+  // Adds to `sum` what was summed over a stage, multiplied by the scales of its block of k.
+  __device__ __forceinline__ void promote(float (&sum)[kMmaM][kMmaN][4],
+                                          const float (&part)[kMmaM][kMmaN][4], int block,
+                                          int column) const {
+    float of_a[kMmaM][2];
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const long long r = row + i * 16 + h * 8;
+        of_a[i][h] = r < m_size ? a[block * m_size + r] : 0.0f;
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kMmaN; ++j) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const int its_column = column + j * 8 + c;
+        const int in_matrix = n_first + its_column % COLUMNS;
+        const int row_b = its_column / COLUMNS * n + in_matrix;
+        const float of_b = in_matrix < n ? b[row_b / kBlock * lds + block] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < kMmaM; ++i) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            sum[i][j][2 * h + c] += of_a[i][h] * of_b * part[i][j][2 * h + c];
+          }
+        }
+      }
+    }
+  }
+};
+
 // Stages two neighbours of the result: rounded to 16 bits or, where an epilogue follows or the
 // result has another width, as fp32.
 template <typename Out>
@@ -163,6 +205,7 @@ __device__ __forceinline__ Packed<Count * sizeof(Out)> finish_piece(const unsign
 // operands in the L2. The blocks of a batch's products follow each other, as the products do.
 extern "C" __global__ void __launch_bounds__(THREADS)
     matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
+                 const float* __restrict__ scale_a, const float* __restrict__ scale_b,
                  out_t* __restrict__ d, long long m_size, int group,
                  const out_t* __restrict__ column_bias, const out_t* __restrict__ addend,
                  float alpha, float beta, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
@@ -181,6 +224,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     b += index * (kNk ? STACK * kN : kK) * kPitchB;
     d += index * m_size * kPitchD;
     if constexpr (kResidual) addend += index * m_size * kN;
+    if constexpr (kScaled) {
+      scale_a += index * ceil_div(k, kBlock) * m_size;
+      scale_b += index * ceil_div(STACK * n, kBlock) * lds;
+    }
   }
   const unsigned band = tile / (group * kTilesN) * group;
   const unsigned in_band = tile % (group * kTilesN);
@@ -255,7 +302,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
   };
 
+  const int first_row = warp_m * WM + lane_id / 4;
+  const int first_column = warp_n * WN + lane_id % 4 * 2;
+  const Scales scales{scale_a, scale_b, m_size, m_first + first_row, static_cast<int>(n_first)};
   float sum[kMmaM][kMmaN][4] = {};
+  float part[kMmaM][kMmaN][4] = {};  // of a stage, where it has scales
 #pragma unroll
   for (int s = 0; s < STAGES - 1; ++s) copy_stage(s);
   cp_async_wait<STAGES - 2>();
@@ -278,7 +329,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         read_fragments((step + 1) % 2, next_slot, 0);
       }
       if (step == 0) copy_stage(free_slot);
-      multiply<dtype_t>(sum, fragment_a[step % 2], fragment_b[step % 2]);
+      multiply<dtype_t>(kScaled ? part : sum, fragment_a[step % 2], fragment_b[step % 2]);
+    }
+    if constexpr (kScaled) {
+      scales.promote(sum, part, stage * DEPTH / kBlock, first_column);
+#pragma unroll
+      for (int i = 0; i < kMmaM * kMmaN * 4; ++i) part[i / (kMmaN * 4)][i / 4 % kMmaN][i % 4] = 0;
     }
     free_slot = slot;
     slot = next_slot;
@@ -313,15 +369,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
 
   if (warp_k == 0) {
-    const int row = warp_m * WM + lane_id / 4;
-    const int column = warp_n * WN + lane_id % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const int at = (row + i * 16 + h * 8) * kStoreStride + column + j * 8;
+          const int at = (first_row + i * 16 + h * 8) * kStoreStride + first_column + j * 8;
           stage_pair<out_t>(shared + at * STAGED_BYTES, sum[i][j][2 * h], sum[i][j][2 * h + 1]);
         }
       }
