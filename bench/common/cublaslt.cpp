@@ -22,6 +22,9 @@ constexpr int kComputeFp32ByTf32 = 77;
 constexpr int kTransposed = 1;
 constexpr int kTransposeA = 3;  // attributes of a product
 constexpr int kFastAccumulate = 25;
+constexpr int kScaleOfA = 17, kScaleOfB = 18;  // of the library's a and b, which are ours in turn
+constexpr int kScalesOfA = 31, kScalesOfB = 32;
+constexpr int kScaleEach128 = 4, kScaleEachBlock = 5;
 constexpr int kMaxWorkspaceBytes = 1;  // attribute of a preference
 constexpr int kRequested = 32;
 /// Attributes of an algorithm, and their bytes.
@@ -143,6 +146,19 @@ class Matmul final : public CublasLtMatmul {
           !ok) {
         return ok;
       }
+      if (types.block_scales) {
+        // The heuristic asks whether there are scales, and reads none.
+        constexpr DevicePointer kSomewhere = 256;
+        for (auto [attribute, mode] :
+             {std::pair{kScalesOfA, kScaleEachBlock}, std::pair{kScalesOfB, kScaleEach128}}) {
+          if (auto ok = check(f.product_set(product_.object, attribute, &mode, sizeof(mode)),
+                              "cublasLtMatmulDescSetAttribute");
+              !ok) {
+            return ok;
+          }
+        }
+        if (auto ok = set_scales({kSomewhere, kSomewhere}); !ok) return ok;
+      }
       for (auto [layout, element, rows, columns] :
            {std::tuple{&left_, operands, k, n}, std::tuple{&right_, operands, k, m},
             std::tuple{&result_, result, n, m}}) {
@@ -199,7 +215,11 @@ class Matmul final : public CublasLtMatmul {
   }
 
   Result<void> launch(void* stream, int algorithm, DevicePointer a, DevicePointer b,
-                      DevicePointer d, DevicePointer workspace) const override {
+                      DevicePointer d, DevicePointer workspace,
+                      const CublasLtScales& scales) const override {
+    if (scales.a != 0) {
+      if (auto ok = set_scales(scales); !ok) return ok;
+    }
     const float one = 1, zero = 0;
     const auto pointer = [](DevicePointer address) { return reinterpret_cast<void*>(address); };
     return check(lt_.functions.matmul(lt_.handle, product_.object, &one, pointer(b), left_.object,
@@ -211,6 +231,19 @@ class Matmul final : public CublasLtMatmul {
   }
 
  private:
+  Result<void> set_scales(const CublasLtScales& scales) const {
+    for (auto [attribute, address] :
+         {std::pair{kScaleOfA, scales.b}, std::pair{kScaleOfB, scales.a}}) {
+      if (auto ok = check(
+              lt_.functions.product_set(product_.object, attribute, &address, sizeof(address)),
+              "cublasLtMatmulDescSetAttribute");
+          !ok) {
+        return ok;
+      }
+    }
+    return {};
+  }
+
   std::shared_ptr<const CublasLt> library_;
   const Library& lt_;
   Owned product_, left_, right_, result_;

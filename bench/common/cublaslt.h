@@ -32,6 +32,14 @@ struct CublasLtTypes {
   DType result = DType::bf16;
   bool fast = false;  ///< sums of fp8 products may stay in the tensor cores
   bool tf32 = false;  ///< fp32 operands may be rounded to tf32
+  /// fp8 operands whose blocks have scales in fp32: [ceil(k / 128), m] of a, and [ceil(n / 128),
+  /// ceil(k / 128)] of b, with rows as many apart, rounded up to a multiple of 4
+  bool block_scales = false;
+};
+
+/// Where the scales of the operands are, if they have some.
+struct CublasLtScales {
+  DevicePointer a = 0, b = 0;
 };
 
 /// One product d[m,n] = a[m,k] * b[n,k]^T, row-major, accumulated in fp32, by every algorithm that
@@ -54,7 +62,8 @@ class CublasLtMatmul {
   /// Enqueues on `stream` (a CUstream), which may be capturing. `workspace` holds the bytes given
   /// to `make`. Pointers are aligned to 256 bytes.
   virtual Result<void> launch(void* stream, int algorithm, DevicePointer a, DevicePointer b,
-                              DevicePointer d, DevicePointer workspace) const = 0;
+                              DevicePointer d, DevicePointer workspace,
+                              const CublasLtScales& scales = {}) const = 0;
 };
 
 }  // namespace kernwright

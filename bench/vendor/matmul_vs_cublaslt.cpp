@@ -152,7 +152,8 @@ MatmulSize size_of(const Problem& problem) {
   return size;
 }
 
-/// What cuBLASLt is measured with: the product of a and b as [n, k] into 16 bits. Of a problem with
+/// What cuBLASLt is measured with: the product of a and b as [n, k] into 16 bits, or of operands
+/// whose blocks have scales. Of a problem with
 /// a bias, an activation, a gate or a split it is the `bare` product alone, with all rows of b.
 struct PeerProduct {
   MatmulSize size;
@@ -163,7 +164,7 @@ struct PeerProduct {
 /// Errors: no such product.
 Result<PeerProduct> peer_product(const BoundProblem& problem) {
   for (const auto& [name, value] : problem.problem().dims()) {
-    if (name == "m" || name == "n" || name == "k" || name == "n_kv") continue;
+    if (name == "m" || name == "n" || name == "k" || name == "n_kv" || name == "lds") continue;
     return Error{ErrorCode::invalid_argument,
                  concat(name, "=", value, ": one product of contiguous rows expected")};
   }
@@ -175,12 +176,22 @@ Result<PeerProduct> peer_product(const BoundProblem& problem) {
       product.types.fast = value == "fast";
     } else if (name == "tf32") {
       product.types.tf32 = value == "allow";
+    } else if (name == "scaling" && value == "block") {
+      product.types.block_scales = true;
     } else if (name == "bias" || name == "activation" || name == "gate" || name == "split") {
       product.bare = true;
       if (name == "gate") product.size.n *= 2;
     } else if (name != "dtype" && name != "out") {
       return Error{ErrorCode::invalid_argument,
                    concat(name, "=", value, ": no product that cuBLASLt is measured with")};
+    }
+  }
+  if (product.types.block_scales) {
+    const std::int64_t apart = *problem.scope().find("lds");
+    if (apart != ((product.size.k + 127) / 128 + 3) / 4 * 4) {
+      return Error{
+          ErrorCode::invalid_argument,
+          concat("lds=", apart, ": ceil(k / 128), rounded up to a multiple of 4, expected")};
     }
   }
   if (byte_size(product.types.result) < 2) {
@@ -316,8 +327,10 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
 Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
                                      const std::shared_ptr<const CublasLtMatmul>& peer,
                                      const PeerProduct& product, DevicePointer workspace) {
-  std::function<DevicePointer(int)> result = [&contest](int set) {
-    return contest.address(set, 2);
+  const bool scaled = product.types.block_scales;  // then the scales follow a and b
+  const std::size_t d = scaled ? 4 : 2;
+  std::function<DevicePointer(int)> result = [&contest, d](int set) {
+    return contest.address(set, d);
   };
   if (product.bare) {
     constexpr std::int64_t kAlignment = 256;
@@ -337,9 +350,12 @@ Result<void> Bench::enter_algorithms(Field& field, const Contest& contest,
     const Result<std::string> description = peer->describe(i);
     if (!description) return description.error();
     entered.name = concat("cuBLASLt algorithm ", i, ": ", *description);
-    entered.launch = [peer, i, &contest, result, workspace](CUstream stream, int set) {
+    entered.launch = [peer, i, &contest, result, workspace, scaled](CUstream stream, int set) {
+      const CublasLtScales scales =
+          scaled ? CublasLtScales{contest.address(set, 2), contest.address(set, 3)}
+                 : CublasLtScales{};
       return peer->launch(stream, i, contest.address(set, 0), contest.address(set, 1), result(set),
-                          workspace);
+                          workspace, scales);
     };
     const Result<CheckReport> right = product.bare ? CheckReport{} : contest.check(entered);
     if (right) {

@@ -94,6 +94,36 @@ TEST_F(MatmulGpuTest, TypesAndLayoutsAreRightAtOddSizes) {
   check_defaults(problems);
 }
 
+TEST_F(MatmulGpuTest, ScaledBlocksAreRightAtOddSizes) {
+  std::vector<std::string> problems;
+  for (const char* sizes :
+       {"m=1 n=7 k=8", "m=13 n=1001 k=24", "m=61 n=264 k=1000", "m=127 n=127 k=127",
+        "m=129 n=1000 k=130", "m=1500 n=1608 k=264", "m=300 n=3 k=1000", "m=77 n=520 k=4096",
+        "m=1501 n=1603 k=1035", "m=5 n=2112 k=7168", "m=130 n=264 k=520 batch=3",
+        "m=64 n=384 k=640 lds=8", "m=777 n=640 k=144 lda=160 ldb=176 ldd=641"}) {
+    for (const char* kinds :
+         {"out=bf16", "out=fp32", "out=fp8_e4m3", "out=bf16 bias=column residual=scaled",
+          "out=fp16 bias=column activation=silu residual=add",
+          "out=bf16 activation=silu gate=stacked"}) {
+      problems.push_back(concat("matmul ", sizes, " dtype=fp8_e4m3 scaling=block ", kinds));
+    }
+  }
+  check_defaults(problems);
+}
+
+// Tiles that meet one block of scales or two, wait or not, and share operands in clusters.
+TEST_F(MatmulGpuTest, TilesOfScaledBlocksAreRight) {
+  if (arch() != 90) GTEST_SKIP() << "for Hopper alone";
+  const std::vector<std::string> sizes{"matmul m=1501 n=1608 k=1040 dtype=fp8_e4m3 out=bf16",
+                                       "matmul m=1500 n=3083 k=515 dtype=fp8_e4m3 out=bf16"};
+  std::vector<std::string> problems;
+  for (const std::string& size : sizes) problems.push_back(concat(size, " scaling=block"));
+  check_one_of_each(problems, "matmul/persistent_wave", {"BM", "BN", "OVERLAP", "CM"}, 12);
+  check_one_of_each({"matmul m=64 n=2112 k=7168 dtype=fp8_e4m3 out=bf16 scaling=block",
+                     "matmul m=7 n=1000 k=4230 dtype=fp8_e4m3 out=bf16 scaling=block"},
+                    "matmul/skinny", {"BN", "BK", "SPLIT", "SLICES"}, 8);
+}
+
 TEST_F(MatmulGpuTest, GatesAreRightAtOddSizes) {
   std::vector<std::string> problems;
   for (const char* sizes :
