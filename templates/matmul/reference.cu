@@ -34,15 +34,15 @@ __device__ float error_of_tf32(float terms, float absolute, float sum) {
 // The same for fp8: tensor cores keep about 14 bits when they add its products. Sums of 128 terms,
 // which are added in fp32, may be off by 2^-12 each, and the signs of many differ. A sum that stays
 // in the tensor cores may be off by 2^-11 of its terms. It is also cut off towards 0 after every 32
-// of them, by 2^-14 of its final value. Where blocks have scales, a few may outweigh all others:
-// `squares` is the sum of the squares of each 32 terms' absolute values, of which 3 times the root
-// is 1.5 times that of 128 terms or more.
+// of them, by 2^-14 of its final value. Where blocks have scales, one may outweigh all others, and
+// of a million sums of 128 terms one is off by 1.5 * 2^-12. `squares` is the sum of the squares of
+// each 32 terms' absolute values, of which 3 times the root is 1.5 times that of 128 terms or more.
 __device__ float error_of_fp8(float terms, float absolute, float sum, double squares) {
   if (accumulate == accumulate_fast) {
     return 0x1p-11f * absolute + 0x1p-14f * ceilf(terms / 32) * fabsf(sum);
   }
   if (scaling == scaling_block) {
-    return 0x1p-12f * smaller(absolute, 3 * static_cast<float>(sqrt(squares)));
+    return 0x1p-11f * smaller(absolute, 3 * static_cast<float>(sqrt(squares)));
   }
   return 0x1p-12f * smaller(1.0f, 1.5f / sqrtf(terms / 128)) * absolute;
 }
