@@ -53,6 +53,16 @@ __device__ __forceinline__ void multiply_tile(Sums& d, TilePipeline& pipeline, A
   pipeline.consumer_release(previous);
 }
 
+// The factors of 64 rows of a stage, from the warp's row `row` on.
+template <int Columns>
+__device__ __forceinline__ auto factors_of(Addresses at, int stage, int row, int first_column) {
+  if constexpr (kScaled) {
+    return RowFactors<Columns>(at.scales(stage), row, first_column);
+  } else {
+    return NoFactors{};
+  }
+}
+
 // The same for PROMOTED sums. `first_column` is the tile's.
 template <typename Meanwhile>
 __device__ __forceinline__ void multiply_promoted(Sums& d, TilePipeline& pipeline, Addresses at,
@@ -61,11 +71,7 @@ __device__ __forceinline__ void multiply_promoted(Sums& d, TilePipeline& pipelin
   const auto operands = [&](int stage) { return Operands(at, stage, first_row); };
   const int row = first_row + threadIdx.x / 32 % 4 * 16;
   const auto factors = [&](int stage, int block) {
-    if constexpr (kScaled) {
-      return RowFactors<BN>(at.scales(stage), row + block * 64, first_column);
-    } else {
-      return NoFactors{};
-    }
+    return factors_of<BN>(at, stage, row + block * 64, first_column);
   };
   if constexpr (AHEAD) {
     multiply_promoted_ahead<dtype_t, kProducts>(d, pipeline, steps, operands, factors);

@@ -122,36 +122,35 @@ __device__ __forceinline__ void multiply(float (&sum)[kMmaM][kMmaN][4],
   }
 }
 
-// The scales of a tile for one block of 128 of k: of a's rows, and of b's columns by their blocks.
 constexpr bool kScaled = scaling == scaling_block;
 constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
+
+// The scales of a thread's sums, from its first row and column on. Rows and columns beyond the last
+// take those of the last, since their results are not stored.
 struct Scales {
-  const float* a;  // [ceil(k / 128), m]
-  const float* b;  // [ceil(rows of b / 128), lds]
-  long long m_size, row;
-  int n_first;
+  const float* a;  // of the first row, [ceil(k / 128), m]
+  const float* b;  // of all rows of b, [ceil(rows / 128), lds]
+  long long m_size;
+  int last_row;         // from the first one on
+  int n_first, column;  // the tile's first column, and the thread's in the tile
 
   // Adds to `sum` what was summed over a stage, multiplied by the scales of its block of k.
   __device__ __forceinline__ void promote(float (&sum)[kMmaM][kMmaN][4],
-                                          const float (&part)[kMmaM][kMmaN][4], int block,
-                                          int column) const {
+                                          const float (&part)[kMmaM][kMmaN][4], int block) const {
     float of_a[kMmaM][2];
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const long long r = row + i * 16 + h * 8;
-        of_a[i][h] = r < m_size ? a[block * m_size + r] : 0.0f;
-      }
+      for (int h = 0; h < 2; ++h)
+        of_a[i][h] = (a + block * m_size)[::min(i * 16 + h * 8, last_row)];
     }
+    const float of_first = of_column(0, block);
 #pragma unroll
     for (int j = 0; j < kMmaN; ++j) {
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        const int its_column = column + j * 8 + c;
-        const int in_matrix = n_first + its_column % COLUMNS;
-        const int row_b = its_column / COLUMNS * n + in_matrix;
-        const float of_b = in_matrix < n ? b[row_b / kBlock * lds + block] : 0.0f;
+        // Columns of a warp lie in one block, but for those of a gate and what it opens.
+        const float of_b = STACK == 1 ? of_first : of_column(j * 8 + c, block);
 #pragma unroll
         for (int i = 0; i < kMmaM; ++i) {
 #pragma unroll
@@ -161,6 +160,14 @@ struct Scales {
         }
       }
     }
+  }
+
+ private:
+  __device__ __forceinline__ float of_column(int after, int block) const {
+    const int in_tile = column + after;
+    const int in_matrix = ::min(n_first + in_tile % COLUMNS, static_cast<int>(n - 1));
+    const int row_b = in_tile / COLUMNS * n + in_matrix;
+    return b[row_b / kBlock * lds + block];
   }
 };
 
@@ -304,7 +311,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
   const int first_row = warp_m * WM + lane_id / 4;
   const int first_column = warp_n * WN + lane_id % 4 * 2;
-  const Scales scales{scale_a, scale_b, m_size, m_first + first_row, static_cast<int>(n_first)};
+  const long long last_row = ::min(m_size - 1 - m_first - first_row, static_cast<long long>(BM));
+  const Scales scales{scale_a + ::min(m_first + first_row, m_size - 1),
+                      scale_b,
+                      m_size,
+                      ::max(static_cast<int>(last_row), 0),
+                      static_cast<int>(n_first),
+                      first_column};
   float sum[kMmaM][kMmaN][4] = {};
   float part[kMmaM][kMmaN][4] = {};  // of a stage, where it has scales
 #pragma unroll
@@ -332,7 +345,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       multiply<dtype_t>(kScaled ? part : sum, fragment_a[step % 2], fragment_b[step % 2]);
     }
     if constexpr (kScaled) {
-      scales.promote(sum, part, stage * DEPTH / kBlock, first_column);
+      scales.promote(sum, part, stage * DEPTH / kBlock);
 #pragma unroll
       for (int i = 0; i < kMmaM * kMmaN * 4; ++i) part[i / (kMmaN * 4)][i / 4 % kMmaN][i % 4] = 0;
     }
