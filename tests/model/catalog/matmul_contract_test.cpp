@@ -168,6 +168,51 @@ TEST(MatmulContractTest, AMatmulMayNormaliseItsFewRows) {
   }
 }
 
+TEST(MatmulContractTest, BlocksOfFp8OperandsMayHaveScales) {
+  const Operation& matmul = *catalog().operation("matmul").value();
+  const auto refused = [&](std::string_view text, std::string_view why) {
+    const auto problem =
+        matmul.normalize(Problem::parse(concat("matmul m=3 n=200 k=300 ", text)).value());
+    ASSERT_FALSE(problem) << text;
+    EXPECT_NE(problem.error().message.find(why), std::string::npos) << problem.error().message;
+  };
+  refused("dtype=bf16 scaling=block", "each 128 products of fp8");
+  refused("dtype=fp8_e4m3 scaling=block accumulate=fast", "each 128 products of fp8");
+  refused("dtype=fp8_e4m3 scaling=block lds=2", "one scale for each 128 of k");
+  refused("dtype=fp8_e4m3 lds=4", "only a product that is scaled by blocks");
+
+  const std::string scaled = "matmul m=3 n=200 k=300 batch=2 lds=4 dtype=fp8_e4m3 scaling=block";
+  const std::vector<TensorShape> shapes = bound(concat(scaled, " out=bf16")).shapes();
+  ASSERT_EQ(shapes.size(), 5U);
+  EXPECT_EQ(shapes[2].name, "scale_a");
+  EXPECT_EQ(shapes[2].dtype, DType::fp32);
+  EXPECT_EQ(shapes[2].extent, (Sizes{2 * 3, 3}));
+  EXPECT_EQ(shapes[3].name, "scale_b");
+  EXPECT_EQ(shapes[3].extent, (Sizes{2 * 2, 3}));
+  EXPECT_EQ(shapes[3].row_pitch(), 4);
+  EXPECT_EQ(bound(concat(scaled, " gate=stacked")).shapes()[3].extent, (Sizes{2 * 4, 3}));
+  EXPECT_EQ(matmul.bytes.evaluate(bound(concat(scaled, " out=bf16")).scope()).value(),
+            2 * (203 * 300 + 4 * 3 * (3 + 2) + 2 * 3 * 200));
+  EXPECT_TRUE(unfused_form(catalog(), bound(concat(scaled, " out=bf16 bias=column"))));
+  EXPECT_FALSE(unfused_form(catalog(), bound(concat(scaled, " out=bf16"))));
+}
+
+// No tile meets more than two blocks of rows of b, for which its columns have a factor each.
+TEST(MatmulContractTest, ATileMeetsAtMostTwoBlocksOfScales) {
+  const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
+  const BoundProblem problem =
+      bound("matmul m=4096 n=7168 k=2048 dtype=fp8_e4m3 out=bf16 scaling=block");
+  std::set<std::int64_t> widths;
+  for (const Candidate& candidate : valid_candidates(made, problem, h200())) {
+    const std::int64_t width = candidate.configuration.at("BN");
+    for (std::int64_t first = 0; first < 128 * width; first += width) {
+      EXPECT_LE((first + width - 1) / 128 - first / 128, 1) << width << " from " << first;
+    }
+    widths.insert(width);
+  }
+  for (const std::int64_t width : {64, 112, 128, 160, 192}) EXPECT_TRUE(widths.contains(width));
+}
+
 // By TMA only where no box has columns of two tensors.
 TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
   const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
