@@ -26,9 +26,11 @@ Result<void> check_values(const TensorShape& tensor, std::span<const std::int64_
     if (values[i] < range.least || values[i] > range.most) {
       return wrong(i, ", and may be ", range.least, " to ", range.most);
     }
+    if ((range.rise || !range.falls) && i > 0 && values[i] < values[i - 1]) {
+      return wrong(i, " after ", values[i - 1]);
+    }
     if (!range.rise) continue;
     if (i == 0 && values[i] != range.least) return wrong(i, ", and begins at ", range.least);
-    if (i > 0 && values[i] < values[i - 1]) return wrong(i, " after ", values[i - 1]);
     if (i > 0 && values[i] - values[i - 1] > *range.rise) {
       return wrong(i, " after ", values[i - 1], ", more than ", *range.rise, " on");
     }

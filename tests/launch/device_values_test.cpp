@@ -38,6 +38,13 @@ TEST(DeviceValuesTest, OffsetsBeginEndAndRise) {
   EXPECT_EQ(found({4}, offsets, {0, 6, 6, 9}), "t[3] is 9, and ends at 10");
 }
 
+TEST(DeviceValuesTest, EndsDoNotFall) {
+  const Range ends{.least = 0, .most = 10, .falls = false};
+  EXPECT_EQ(found({4}, ends, {3, 3, 9, 9}), "") << "they begin and end anywhere";
+  EXPECT_EQ(found({4}, ends, {3, 2, 9, 9}), "t[1] is 2 after 3");
+  EXPECT_EQ(found({4}, ends, {3, 3, 11, 11}), "t[2] is 11, and may be 0 to 10");
+}
+
 TEST(DeviceValuesTest, OfATableOnlyWhatARowUsesCounts) {
   // Rows of three pages of 16 keys; the first uses 17 keys, the second none.
   const Range pages{.least = 0, .most = 4, .counted_by = "lengths", .per = 16};

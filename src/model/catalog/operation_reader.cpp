@@ -307,11 +307,14 @@ class OperationReader {
   }
 
   ValueRange<Expression> read_values(const JsonReader& json) const {
-    json.expect_keys({"from", "to", "rise", "counted_by"});
+    json.expect_keys({"from", "to", "rise", "falls", "counted_by"});
     ValueRange<Expression> range{.least = json.required("from").expression(names_),
                                  .most = json.required("to").expression(names_)};
     if (const JsonReader rise = json.optional("rise"); rise.present()) {
       range.rise = rise.expression(names_);
+    }
+    if (const JsonReader falls = json.optional("falls"); falls.present()) {
+      range.falls = falls.boolean();
     }
     if (const JsonReader counted_by = json.optional("counted_by"); counted_by.present()) {
       counted_by.expect_keys({"tensor", "per"});

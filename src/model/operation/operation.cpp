@@ -72,6 +72,7 @@ Result<ValueRange<std::int64_t>> evaluate(const ValueRange<Expression>& range,
   if (range.rise) {
     KW_ASSIGN(found.rise, range.rise->evaluate(values));
   }
+  found.falls = range.falls;
   if (range.per) {
     found.counted_by = range.counted_by;
     KW_ASSIGN(found.per, range.per->evaluate(values));

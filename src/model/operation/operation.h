@@ -85,6 +85,7 @@ struct ValueRange {
   Number most;
   /// Of offsets, which begin at `least`, end at `most` and never fall: the largest step.
   std::optional<Number> rise = {};
+  bool falls = true;  ///< false of ends of segments: none is below the one before
   /// Of a table: the tensor whose element for a row says how much of the row counts, and how much
   /// of that an element of the table stands for. Empty: all elements count.
   std::string counted_by = {};
