@@ -1,0 +1,113 @@
+#include <kernwright/attention/drawing.cuh>
+#include <kernwright/config.cuh>
+#include <kernwright/math/types.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+// Every kernel goes through the groups and their rows, and fills those tensors that are given. The
+// rows of a that belong to no group are left as they are; those of d hold a number that shows when
+// it is overwritten.
+
+enum Set { kTiming, kExact };
+// What a number is drawn for.
+enum Stream { kRow, kWeight, kShare, kKind };
+// How rows are shared out among the groups.
+enum Kind { kRouted, kEven, kOneHasAll, kManyEmpty, kFew, kKinds };
+
+constexpr float kUnwritten = 777;
+
+struct Draw {
+  Set set;
+  unsigned long long seed;
+  dtype_t *a, *b;
+  int *ends, *counts;
+  dtype_t* d;
+  long long group_count, row_count, n_size, k_size, room_size;
+
+  __device__ unsigned long long bits(Stream stream, long long place) const {
+    return hash_at(hash_at(seed, stream), static_cast<unsigned long long>(place));
+  }
+
+  // What is timed is shared out as a trained router does. Checks take each kind in turn.
+  __device__ Kind kind() const {
+    return set == kTiming ? kRouted : static_cast<Kind>(bits(kKind, 0) % kKinds);
+  }
+
+  // A group's share of all rows, relative to that of the others.
+  __device__ double share(long long group, Kind of) const {
+    const unsigned long long random = bits(kShare, group);
+    const auto chosen =
+        static_cast<long long>(bits(kKind, 1) % static_cast<unsigned long long>(group_count));
+    if (of == kOneHasAll) return group == chosen ? 1 : 0;
+    if (of == kManyEmpty) return random % 4 == 0 || group == chosen ? 1 + random / 4 % 64 : 0;
+    if (of == kRouted) return exp(0.5 * normal(random));
+    return 1;
+  }
+
+  __device__ float element(Stream stream, long long place) const {
+    const unsigned long long random = bits(stream, place);
+    return set == kExact ? static_cast<float>(random % 7) - 3 : normal(random);
+  }
+
+  __device__ void run() const {
+    const bool is_masked = layout == layout_masked;
+    const Kind of = kind();
+    double all = 0;
+    for (long long g = 0; g < group_count; ++g) all += share(g, of);
+    // Some rows at the end belong to no group.
+    const long long total = of == kFew ? row_count - row_count / 3 : row_count;
+    double shares = 0;
+    long long end = 0;
+    const long long first_thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (long long g = 0; g < group_count; ++g) {
+      shares += share(g, of);
+      const long long begin = end;
+      end = g + 1 == group_count
+                ? total
+                : min(total, static_cast<long long>(static_cast<double>(total) * shares / all));
+      const long long count = min(end - begin, room_size);
+      const long long first = is_masked ? g * room_size : begin;
+      if (first_thread == 0) {
+        if (ends) ends[g] = static_cast<int>(end);
+        if (counts) counts[g] = static_cast<int>(count);
+      }
+      if (!a) continue;
+      for (long long r = (blockIdx.x + g) % gridDim.x; r < count; r += gridDim.x) {
+        const long long place = (first + r) * k_size;
+        for (long long c = threadIdx.x; c < k_size; c += blockDim.x) {
+          a[place + c] = from_float<dtype_t>(element(kRow, place + c));
+        }
+      }
+    }
+    const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+    const long long stack = gate == gate_stacked ? 2 : 1;
+    const long long places = is_masked ? group_count * room_size : row_count;
+    for (long long i = first_thread; b && i < group_count * stack * n_size * k_size; i += stride) {
+      b[i] = from_float<dtype_t>(element(kWeight, i));
+    }
+    for (long long i = first_thread; d && i < places * n_size; i += stride) {
+      d[i] = from_float<dtype_t>(kUnwritten);
+    }
+  }
+};
+
+#define PARAMETERS                                                                    \
+  dtype_t *a, dtype_t *b, int *ends, int *counts, dtype_t *d, long long seed,         \
+      long long group_count, long long row_count, long long n_size, long long k_size, \
+      long long room_size
+#define DRAW(set)                                        \
+  Draw{set,       static_cast<unsigned long long>(seed), \
+       a,         b,                                     \
+       ends,      counts,                                \
+       d,         group_count,                           \
+       row_count, n_size,                                \
+       k_size,    room_size}                             \
+      .run()
+
+// Normal everywhere, with groups of unlike sizes.
+extern "C" __global__ void grouped_matmul_timing(PARAMETERS) { DRAW(kTiming); }
+
+// Small integers, with groups that are even, or of which many are empty or one has all rows, or
+// with rows at the end that no group has.
+extern "C" __global__ void grouped_matmul_exact(PARAMETERS) { DRAW(kExact); }

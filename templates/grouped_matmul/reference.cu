@@ -1,0 +1,125 @@
+#include <kernwright/config.cuh>
+#include <kernwright/math/types.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+__device__ double activate(double x) {
+  if (activation == activation_gelu_tanh) {
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  }
+  if (activation == activation_gelu_erf) return 0.5 * x * erfc(-0.7071067811865476 * x);
+  if (activation == activation_silu) return x / (1 + exp(-x));
+  return x;
+}
+
+constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows of a group in b
+
+// The steepest slope of an activation: derivatives stay below 1.13 (gelu) and 1.1 (silu).
+constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
+constexpr float kAccepted = 8 * 0x1p-22f;  // in a sum of one term, relative to its magnitude
+
+// A group's rows among all places for rows, [first, first + count).
+struct Rows {
+  long long first, count;
+};
+
+__device__ Rows rows_of(long long group, const int* ends, const int* counts, long long room) {
+  if (layout == layout_masked) return {group * room, counts[group]};
+  const long long first = group == 0 ? 0 : ends[group - 1];
+  return {first, ends[group] - first};
+}
+
+// value[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a *
+// others^T). A place that belongs to no group keeps what d has there.
+//
+// A block of 256 threads computes a tile of 64x64 of one group, 4x4 elements each. Products are
+// added in fp32 over 32 of k at a time and those sums in fp64. Errors e X and e Y of the two
+// factors of a gated product make e (|x| Y + |y| X + e X Y).
+extern "C" __global__ void __launch_bounds__(256)
+    grouped_matmul_reference(const dtype_t* a, const dtype_t* b, const int* ends, const int* counts,
+                             const dtype_t* d, float* value, float* magnitude,
+                             long long group_count, long long row_count, long long n_size,
+                             long long k_size, long long room_size) {
+  constexpr int kTile = 64;
+  constexpr int kDepth = 32;
+  __shared__ float tile_a[kDepth][kTile + 4];
+  __shared__ float tile_b[kDepth][kTile + 4];
+
+  const bool is_masked = layout == layout_masked;
+  const long long places_count = is_masked ? group_count * room_size : row_count;
+  const long long used = is_masked ? 0 : ends[group_count - 1];
+  for (long long place = blockIdx.x; place < places_count; place += gridDim.x) {
+    const bool owned = is_masked ? place % room_size < counts[place / room_size] : place < used;
+    for (long long c = threadIdx.x; c < n_size && !owned; c += blockDim.x) {
+      value[place * n_size + c] = to_float(d[place * n_size + c]);
+      magnitude[place * n_size + c] = 0;
+    }
+  }
+
+  const long long tiles_n = (n_size + kTile - 1) / kTile;
+  const long long n_first = blockIdx.x % tiles_n * kTile;
+  long long group = 0, tile = blockIdx.x / tiles_n;  // of the group, in the end
+  for (; group < group_count; ++group) {
+    const long long tiles = (rows_of(group, ends, counts, room_size).count + kTile - 1) / kTile;
+    if (tile < tiles) break;
+    tile -= tiles;
+  }
+  if (group == group_count) return;
+  const Rows its = rows_of(group, ends, counts, room_size);
+  const long long m_first = tile * kTile;
+  a += its.first * k_size;
+  b += group * kStack * n_size * k_size;
+  value += its.first * n_size;
+  magnitude += its.first * n_size;
+  const int row = threadIdx.x / 16 * 4;
+  const int column = threadIdx.x % 16 * 4;
+
+  double sum[kStack][4][4] = {};
+  float absolute[kStack][4][4] = {};
+#pragma unroll
+  for (int half = 0; half < kStack; ++half) {
+    const long long b_first = half * n_size + n_first;
+    for (long long k_first = 0; k_first < k_size; k_first += kDepth) {
+      for (int i = threadIdx.x; i < kTile * kDepth; i += 256) {
+        const int r = i / kDepth;
+        const int c = i % kDepth;
+        const bool in_k = k_first + c < k_size;
+        const bool in_a = in_k && m_first + r < its.count;
+        const bool in_b = in_k && n_first + r < n_size;
+        tile_a[c][r] = in_a ? to_float(a[(m_first + r) * k_size + k_first + c]) : 0.0f;
+        tile_b[c][r] = in_b ? to_float(b[(b_first + r) * k_size + k_first + c]) : 0.0f;
+      }
+      __syncthreads();
+      float part[4][4] = {};
+      for (int c = 0; c < kDepth; ++c) {
+        for (int i = 0; i < 4; ++i) {
+          for (int j = 0; j < 4; ++j) {
+            const float x = tile_a[c][row + i];
+            const float y = tile_b[c][column + j];
+            part[i][j] += x * y;
+            absolute[half][i][j] += fabsf(x) * fabsf(y);
+          }
+        }
+      }
+      for (int i = 0; i < 4; ++i) {
+        for (int j = 0; j < 4; ++j) sum[half][i][j] += part[i][j];
+      }
+      __syncthreads();
+    }
+  }
+  const float unit = sqrtf(static_cast<float>(k_size)) * kAccepted;
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      const long long r = m_first + row + i, c = n_first + column + j;
+      if (r >= its.count || c >= n_size) continue;
+      const double activated = activate(sum[0][i][j]);
+      const float steep = kSteepest * absolute[0][i][j];
+      const double other = gate == gate_stacked ? sum[kStack - 1][i][j] : 1;
+      const float of_other = gate == gate_stacked ? absolute[kStack - 1][i][j] : 0;
+      value[r * n_size + c] = static_cast<float>(activated * other);
+      magnitude[r * n_size + c] =
+          static_cast<float>(fabs(activated) * of_other + steep * (fabs(other) + unit * of_other));
+    }
+  }
+}

@@ -1,0 +1,151 @@
+// d[r, n] = a[r, k] * b[group of r, n, k]^T, activated or gated, on mma.sync.
+//
+// The blocks of the grid walk the tiles of all groups (group_schedule.cuh). A tile's operands come
+// through a ring of stages of 64 of k, which all threads fill by cp.async. Rows of another group
+// are neither loaded nor stored: what the ring holds in their place makes sums that are dropped.
+//
+// With a gate, 8 gates and the 8 rows of b that they open take turns in a stage, so that a thread
+// has both sums of an element.
+
+#include <kernwright/config.cuh>
+#include <kernwright/math/activation.cuh>
+#include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/group_schedule.cuh>
+#include <kernwright/ptx/cp_async.cuh>
+#include <kernwright/ptx/ldmatrix.cuh>
+#include <kernwright/ptx/mma.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/tile/swizzle.cuh>
+
+using namespace kernwright;
+using namespace kernwright::config;
+
+constexpr int kRowBytes = kSwizzleBytes;
+constexpr int kDepth = kRowBytes / sizeof(dtype_t);
+constexpr int kVector = 16 / sizeof(dtype_t);
+constexpr int kStageBytes = (BM + BN) * kRowBytes;
+constexpr int kMmaM = WM / 16;
+constexpr int kMmaN = WN / 8;
+
+using Schedule = GroupSchedule<groups, BM, COLUMNS>;
+
+__device__ __forceinline__ float activate(float x) {
+  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
+  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
+  if constexpr (activation == activation_silu) return silu(x);
+  return x;
+}
+
+// Copies 128 bytes of k of `Rows` rows, where `row_at(row)` is a row's first element or null. What
+// lies beyond the last of `k` becomes zero.
+template <int Rows, typename RowAt>
+__device__ __forceinline__ void copy_rows(unsigned destination, int first_k, int k,
+                                          const RowAt& row_at) {
+  constexpr int kPieces = kRowBytes / 16;
+#pragma unroll
+  for (int i = threadIdx.x; i < Rows * kPieces; i += THREADS) {
+    const int row = i / kPieces, piece = i % kPieces, at = first_k + piece * kVector;
+    const dtype_t* const from = row_at(row);
+    if (!from) continue;
+    const bool exists = at < k;
+    cp_async<16>(destination + row * kRowBytes + swizzled_group(row, piece),
+                 from + (exists ? at : 0), exists ? 16 : 0);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    grouped_matmul_tiled(const dtype_t* __restrict__ a, const dtype_t* __restrict__ b,
+                         const int* __restrict__ ends, const int* __restrict__ counts,
+                         dtype_t* __restrict__ d, int n, int k, int places_of_group, int band) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const unsigned ring = shared_address(shared), table = ring + RING_BYTES;
+  await_previous_kernel();
+  release_next_kernel();
+  const int lane_id = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int warp_m = warp % WARPS_M, warp_n = warp / WARPS_M;
+  if (warp == 0) Schedule::build(table, ends, counts);
+  __syncthreads();
+
+  const int steps = (k + kDepth - 1) / kDepth;
+  const int row_a = warp_m * WM + lane_id % 16;
+  const int row_b = BM + warp_n * WN + lane_id / 16 * 8 + lane_id % 8;
+  Schedule schedule(table, n, band, places_of_group);
+  while (schedule.next()) {
+    const int rows = schedule.rows(), columns = n - schedule.column();
+    const dtype_t* const first_a = a + static_cast<long long>(schedule.first_row()) * k;
+    const dtype_t* const first_b =
+        b + (static_cast<long long>(schedule.group()) * STACK * n + schedule.column()) * k;
+    const auto copy_stage = [&](int step) {
+      if (step < steps) {
+        const unsigned to = ring + step % STAGES * kStageBytes;
+        copy_rows<BM>(to, step * kDepth, k, [&](int row) {
+          return row < rows ? first_a + static_cast<long long>(row) * k : nullptr;
+        });
+        copy_rows<BN>(to + BM * kRowBytes, step * kDepth, k, [&](int row) {
+          const int column = STACK == 1 ? row : row / 16 * 8 + row % 8;
+          const int other = STACK == 1 ? 0 : row / 8 % 2 * n;
+          return column < columns ? first_b + static_cast<long long>(other + column) * k : nullptr;
+        });
+      }
+      cp_async_commit();  // an empty group keeps the count of groups equal to the count of stages
+    };
+
+    float sum[kMmaM][kMmaN][4] = {};
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; ++s) copy_stage(s);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      cp_async_wait<STAGES - 2>();
+      __syncthreads();  // the stage is there for all, and nobody reads the one before any more
+      copy_stage(step + STAGES - 1);
+      const unsigned stage = ring + step % STAGES * kStageBytes;
+#pragma unroll
+      for (int part = 0; part < kRowBytes / 32; ++part) {
+        unsigned fragment_a[kMmaM][4], fragment_b[kMmaN / 2][4];
+#pragma unroll
+        for (int i = 0; i < kMmaM; ++i) {
+          const int row = row_a + i * 16;
+          ldmatrix_x4(fragment_a[i],
+                      stage + row * kRowBytes + swizzled_group(row, part * 2 + lane_id / 16));
+        }
+#pragma unroll
+        for (int j = 0; j < kMmaN / 2; ++j) {
+          const int row = row_b + j * 16;
+          ldmatrix_x4(fragment_b[j],
+                      stage + row * kRowBytes + swizzled_group(row, part * 2 + lane_id / 8 % 2));
+        }
+#pragma unroll
+        for (int i = 0; i < kMmaM; ++i) {
+#pragma unroll
+          for (int j = 0; j < kMmaN; ++j) {
+            mma_m16n8<dtype_t>(sum[i][j], fragment_a[i], fragment_b[j / 2][j % 2 * 2],
+                               fragment_b[j / 2][j % 2 * 2 + 1]);
+          }
+        }
+      }
+    }
+    __syncthreads();  // the ring is free for the next tile
+
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kMmaN; j += STACK) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = warp_m * WM + i * 16 + half * 8 + lane_id / 4;
+          const int column = (warp_n * WN + j * 8) / STACK + lane_id % 4 * 2;
+          if (row >= rows || column >= columns) continue;
+          float x[2];
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            x[e] = activate(sum[i][j][2 * half + e]);
+            if constexpr (STACK == 2) x[e] *= sum[i][j + 1][2 * half + e];
+          }
+          dtype_t* const to = d + static_cast<long long>(schedule.first_row() + row) * n +
+                              schedule.column() + column;
+          *reinterpret_cast<unsigned*>(to) = pack_pair<dtype_t>(x[0], x[1]);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,250 @@
+// d[r, n] = a[r, k] * b[group of r, n, k]^T, activated or gated, for Hopper.
+//
+// As many blocks as the device has multiprocessors walk the tiles of all groups
+// (group_schedule.cuh). One warp of a block is the producer: it fills a ring of stages in shared
+// memory by TMA. The other warpgroups are consumers: they multiply from the ring with wgmma.
+//
+// The product is computed transposed. Columns of d, which are rows of b, are the 64 rows of wgmma,
+// and the rows of a tile are its second dimension, which may be any of BM / STEP widths. So a tile
+// of few rows costs few products, and its loads are as many boxes of BOX rows as it needs. A box
+// may reach into the rows of the next group: their sums are dropped.
+//
+// The sums of 64 columns are rounded, transposed through shared memory and stored in rows of 128
+// bytes by ordinary stores, which rows of another group do not get.
+//
+// TEAM      consumers share a tile, each with BLOCKS blocks of 64 rows of b
+// PINGPONG  a consumer has a whole tile, and two take turns
+// CN        blocks of a cluster take neighbouring columns of the same rows, which they load once
+// gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open
+
+#include "layout.cuh"
+#include <kernwright/math/activation.cuh>
+#include <kernwright/ptx/cluster.cuh>
+#include <kernwright/ptx/programmatic.cuh>
+#include <kernwright/ptx/stmatrix.cuh>
+#include <kernwright/ptx/tma.cuh>
+#include <kernwright/ptx/warp_roles.cuh>
+
+namespace {
+
+__device__ __forceinline__ float activate(float x) {
+  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
+  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
+  if constexpr (activation == activation_silu) return silu(x);
+  return x;
+}
+
+// The producer, one warp: fills the ring with the operands of each tile. One of its threads loads.
+__device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
+                                        Schedule& schedule, TilePipeline& pipeline, Addresses at,
+                                        int n, int steps) {
+  constexpr int kBoxesB = STACK == 2 ? BN / 64 : 1;
+  const int rank = static_cast<int>(blockIdx.x) % CN;
+  const bool leads = elect_one();
+  while (schedule.next()) {
+    if (leads) {
+      const int boxes = (schedule.rows() + BOX - 1) / BOX;
+      const unsigned bytes = (boxes * BOX + BN) * kRowBytes;
+      const int row_b = schedule.group() * (STACK * n) + schedule.column();
+#pragma unroll 1
+      for (int step = 0; step < steps; ++step) {
+        pipeline.producer_acquire(bytes);
+        const int stage = pipeline.stage();
+        const unsigned full = pipeline.full();
+#pragma unroll
+        for (int i = 0; i < kBoxesB; ++i) {
+          tma_load_for<1>(at.b(stage) + i * 64 * kRowBytes, map_b, step * kDepth,
+                          row_b + i / STACK * 64 + i % STACK * n, full, 0, schedule.is_alone());
+        }
+#pragma unroll
+        for (int box = 0; box < BM / BOX; ++box) {
+          if (box < boxes && box % CN == rank) {
+            tma_load_for<CN>(at.a(stage) + box * BOX * kRowBytes, map_a, step * kDepth,
+                             schedule.first_row() + box * BOX, full, (1u << CN) - 1, false);
+          }
+        }
+        pipeline.advance();
+      }
+    }
+    __syncwarp();
+  }
+  if constexpr (CN > 1) {
+    if (leads) pipeline.producer_drain();
+  }
+}
+
+// Puts the sums over `steps` stages into d, for the rows of b from `first_b` on and N rows of a. A
+// stage is released after the next one's products have been issued, so that the tensor cores always
+// have work. Calls `all_landed` once the last stage has landed.
+template <int N, typename AllLanded>
+__device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline, Addresses at,
+                                              int first_b, int steps, const AllLanded& all_landed) {
+  // Each width has sums of its own. If they began undefined, the compiler would keep those of all
+  // widths at once.
+#pragma unroll
+  for (int i = 0; i < BLOCKS; ++i) {
+#pragma unroll
+    for (float& x : d[i]) x = 0;
+  }
+  int previous = -1;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    pipeline.consumer_wait();
+    const WgmmaOperand<Major::k, BN, kDepth> b(at.b(pipeline.stage()), first_b);
+    const WgmmaOperand<Major::k, BM, kDepth> a(at.a(pipeline.stage()));
+#pragma unroll
+    for (int i = 0; i < BLOCKS; ++i) wgmma_pin(d[i]);
+    wgmma_fence();
+    multiply<dtype_t>(d, b, 64, a, 0, kProducts, true);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (previous >= 0) pipeline.consumer_release(previous);
+    previous = pipeline.stage();
+    pipeline.advance();
+  }
+  all_landed();
+  wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < BLOCKS; ++i) wgmma_pin(d[i]);
+  pipeline.consumer_release(previous);
+}
+
+// Where the rows of a tile go: `first` is the element of its first row in column `column`.
+struct Target {
+  dtype_t* first;
+  int rows, columns, pitch;
+};
+
+// Rounds and transposes the sums of 64 columns and stores them. Chunks of up to 32 rows go through
+// two slots in turn, so one barrier for each is enough.
+template <int N>
+__device__ __forceinline__ void store_columns(const float (&d)[N / 2], const Target& target,
+                                              Addresses at, int consumer, int& slot) {
+  constexpr int kFragments = N / 8;
+  constexpr int kInChunk = kStagedRows / 8;
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+#pragma unroll
+  for (int first = 0; first < kFragments; first += kInChunk) {
+    constexpr int kLast = kFragments - 1;
+    const unsigned chunk = at.staging(consumer, slot);
+    slot ^= 1;
+#pragma unroll
+    for (int i = first; i < first + kInChunk && i < kFragments; i += 2) {
+      const int next = i < kLast ? i + 1 : i;  // the last one may be stored twice
+      const int row = (lane / 16 ? next - first : i - first) * 8 + lane % 8;
+      stmatrix_x4_transposed(chunk + row * kRowBytes + swizzled_group(row, warp * 2 + lane / 8 % 2),
+                             pack_pair<dtype_t>(d[4 * i], d[4 * i + 1]),
+                             pack_pair<dtype_t>(d[4 * i + 2], d[4 * i + 3]),
+                             pack_pair<dtype_t>(d[4 * next], d[4 * next + 1]),
+                             pack_pair<dtype_t>(d[4 * next + 2], d[4 * next + 3]));
+    }
+    named_barrier_sync(4 + consumer, 128);
+    const int group = thread % 8;
+#pragma unroll
+    for (int i = 0; i < kStagedRows; i += 16) {
+      const int row = i + thread / 8;
+      if (row >= kStagedRows || first * 8 + row >= target.rows || group * 8 >= target.columns) {
+        continue;
+      }
+      dtype_t* const to =
+          target.first + static_cast<long long>(first * 8 + row) * target.pitch + group * 8;
+      *reinterpret_cast<float4*>(to) =
+          load_quad(chunk + row * kRowBytes + swizzled_group(row, group));
+    }
+  }
+}
+
+template <int N, typename AllLanded>
+__device__ __forceinline__ void do_tile(dtype_t* d, int n, const Schedule& schedule,
+                                        TilePipeline& pipeline, Addresses at, int steps,
+                                        int consumer, int& slot, const AllLanded& all_landed) {
+  const int member = consumer % TEAM;
+  Sums<N> sums;
+  multiply_tile<N>(sums, pipeline, at, member * BLOCKS * 64, steps, all_landed);
+#pragma unroll
+  for (int i = 0; i < BLOCKS; i += STACK) {
+#pragma unroll
+    for (int j = 0; j < N / 2; ++j) {
+      sums[i][j] = activate(sums[i][j]);
+      if constexpr (STACK == 2) sums[i][j] *= sums[i + 1][j];
+    }
+    const int column = schedule.column() + (member * BLOCKS + i) / STACK * 64;
+    const long long place = static_cast<long long>(schedule.first_row()) * n + column;
+    store_columns<N>(sums[i], {d + place, schedule.rows(), n - column, n}, at, consumer, slot);
+  }
+}
+
+// Calls do_tile with the smallest multiple of STEP that holds the tile's rows.
+template <int N, typename... Arguments>
+__device__ __forceinline__ void do_tile_of(int rows, Arguments&&... arguments) {
+  if constexpr (N < BM) {
+    if (rows > N) return do_tile_of<N + STEP>(rows, arguments...);
+  }
+  do_tile<N>(arguments...);
+}
+
+// A consumer, one warpgroup.
+__device__ __forceinline__ void consume(dtype_t* d, int n, Schedule& schedule,
+                                        TilePipeline& pipeline, Addresses at, int steps,
+                                        int consumer) {
+  const auto leave_to_other = [&] {
+    schedule.skip();
+    pipeline.skip(steps);
+  };
+  int slot = 0;
+  bool first_of_block = consumer == 0;
+  if (PINGPONG && consumer == 1) leave_to_other();
+  while (schedule.next()) {
+    if constexpr (PINGPONG) {
+      if (!first_of_block) named_barrier_sync(2 + consumer, 256);
+      first_of_block = false;
+    }
+    // With PINGPONG the other consumer may begin once all stages of this tile have landed: else it
+    // might take a barrier that is a phase behind for one whose stage has landed.
+    const auto all_landed = [&] {
+      if (PINGPONG && !schedule.is_last()) named_barrier_arrive(2 + 1 - consumer, 256);
+    };
+    do_tile_of<STEP>(schedule.rows(), d, n, schedule, pipeline, at, steps, consumer, slot,
+                     all_landed);
+    if constexpr (PINGPONG) leave_to_other();
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    grouped_matmul_wave(const __grid_constant__ TensorMap map_a,
+                        const __grid_constant__ TensorMap map_b, const int* __restrict__ ends,
+                        const int* __restrict__ counts, dtype_t* __restrict__ d, int n, int k,
+                        int places, int band) {
+  extern __shared__ unsigned char memory[];
+  const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
+  const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const int steps = (k + kDepth - 1) / kDepth;
+
+  if (warp == 1 && elect_one()) {
+    tma_prefetch(map_a);
+    tma_prefetch(map_b);
+    TilePipeline(at.barriers()).init(TEAM * 4);
+    mbarrier_init_fence();
+  }
+  release_next_kernel();
+  await_previous_kernel();
+  if (warp == 0) Schedule::build(at.table(), ends, counts);
+  __syncthreads();
+  if constexpr (CN > 1) {
+    cluster_arrive();
+    cluster_wait();
+  }
+  Schedule schedule(at.table(), n, band, places);
+  TilePipeline pipeline(at.barriers(), 0, static_cast<int>(blockIdx.x) % CN);
+
+  if (role == 0) {
+    if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
+    if (warp == 0) produce(map_a, map_b, schedule, pipeline, at, n, steps);
+  } else {
+    if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
+    consume(d, n, schedule, pipeline, at, steps, role - 1);
+  }
+}
