@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Compares grouped_matmul with its peers: torch._grouped_mm, a graph of one product for each group
+(cuBLASLt through torch.mm), and, to see what grouping costs, the dense product of the same rows. All
+run in one process by the protocol of rows_vs_pytorch.py: CUDA graph replays over weights and sizes
+of groups that together pass three times the L2, on normal data, in turn, in a new random order every
+round. Ours is called through the C ABI; it is tuned first if the cache has no exact record of the
+problem.
+
+"dense" has the weights of one group for all rows, and is no peer: a mixture cannot be computed so.
+"torch_mm" knows the sizes of the groups when its graph is made, which an engine does not. With a
+gate the peers are followed by SiLU and the product with the other half, compiled by torch.compile.
+
+A run continues where the last one stopped: problems that have rows of this commit are left out.
+
+usage: grouped_vs_torch.py --json FILE [--shapes NUMBER,...] [--random N [--seed S]] [--seconds N]
+                           [--budget N] [--cache DIR] [--bin FOLDER]
+"""
+
+import argparse
+import datetime
+import gc
+import json
+import math
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+import rows_vs_pytorch as rows
+
+ROUNDS = 15
+LOOP_GROUPS = 64  # more groups make graphs of thousands of products
+TOLERANCE = 2e-2  # between two right results, which round once and sum in their own order
+DENSE = "dense"
+
+# n and k of the experts' products: gates and what they open, and the way back.
+MODELS = {"qwen3": ((1536, 2048), (2048, 768)), "deepseek_v3": ((4096, 7168), (7168, 2048)),
+          "mixtral": ((28672, 4096), (4096, 14336))}
+
+
+# Pure parts, which the tests run without a GPU.
+
+def problem_text(groups, rows_, n, k, more=""):
+    return f"grouped_matmul groups={groups} rows={rows_} n={n} k={k} dtype=bf16 {more}".strip()
+
+
+def listed(model, product, groups, rows_of_group, kind):
+    n, k = MODELS[model][product]
+    return kind, problem_text(groups, max(1, int(groups * rows_of_group)), n, k)
+
+
+SHAPES = dict(enumerate((
+    listed("qwen3", 0, 128, 1 / 16, "even"), listed("qwen3", 1, 128, 1 / 16, "even"),
+    listed("qwen3", 0, 128, 1, "skewed"), listed("qwen3", 1, 128, 8, "skewed"),
+    listed("qwen3", 0, 128, 16, "skewed"), listed("qwen3", 1, 64, 64, "skewed"),
+    listed("qwen3", 0, 128, 64, "even"), listed("qwen3", 0, 64, 256, "skewed"),
+    listed("qwen3", 0, 128, 512, "skewed"), listed("qwen3", 1, 128, 512, "even"),
+    listed("deepseek_v3", 1, 256, 4, "skewed"), listed("deepseek_v3", 0, 64, 16, "skewed"),
+    listed("deepseek_v3", 0, 8, 32, "skewed"), listed("deepseek_v3", 1, 64, 64, "skewed"),
+    listed("deepseek_v3", 0, 64, 128, "even"), listed("deepseek_v3", 1, 8, 256, "skewed"),
+    listed("deepseek_v3", 0, 8, 1024, "even"), listed("deepseek_v3", 0, 8, 4096, "skewed"),
+    listed("mixtral", 0, 8, 2, "even"), listed("mixtral", 1, 8, 16, "even"),
+    listed("mixtral", 0, 8, 128, "skewed"), listed("mixtral", 1, 8, 128, "even"),
+    listed("mixtral", 0, 8, 1024, "even"), listed("mixtral", 1, 8, 1024, "skewed")), 1))
+
+
+def random_shapes(count, seed):
+    """`count` other shapes, like SHAPES."""
+    chosen = random.Random(seed)
+    shapes = {}
+    while len(shapes) < count:
+        groups = chosen.choice([4, 8, 16, 32, 64, 128, 256])
+        n, k = 64 * chosen.randint(8, 112), 64 * chosen.randint(8, 112)
+        rows_of_group = 2 ** chosen.uniform(-2, 11)
+        if groups * n * k * 2 > 8e9 or groups * rows_of_group * (n + k) * 2 > 8e9:
+            continue
+        gate = chosen.choice(["", "", "activation=silu gate=stacked"])
+        entry = (chosen.choice(["even", "skewed"]),
+                 problem_text(groups, max(1, int(groups * rows_of_group)), n // 2 if gate else n, k, gate))
+        if entry not in SHAPES.values() and entry not in shapes.values():
+            shapes[101 + len(shapes)] = entry
+    return shapes
+
+
+def group_ends(groups, rows_, kind, chooser):
+    """Where the rows of each group end: even, or as a router shares out whose experts are not equally
+    liked. Fewer rows than groups go to different groups."""
+    if rows_ < groups:
+        filled = sorted(chooser.sample(range(groups), rows_))
+        return [sum(1 for group in filled if group <= g) for g in range(groups)]
+    shares = [1.0 if kind == "even" else math.exp(0.5 * chooser.gauss(0, 1)) for _ in range(groups)]
+    ends, share = [], 0.0
+    for one in shares:
+        share += one
+        ends.append(min(rows_, int(rows_ * share / sum(shares) + 1e-9)))
+    return [*ends[:-1], rows_]
+
+
+def make_rows(problem, kind, flops, samples, notes, configuration, commit):
+    """One row per peer of `samples`, {"ours": [us, ...], PEER: ...}."""
+    middle = {name: statistics.median(values) for name, values in samples.items()}
+    return [{"problem": problem, "class": kind, "peer": name, "ours_us": middle["ours"], "peer_us": us,
+             "ratio": us / middle["ours"], "ours_tflops": flops / middle["ours"] / 1e6,
+             "note": notes.get(name, ""), "configuration": configuration,
+             "date": datetime.date.today().isoformat(), "kernwright": commit}
+            for name, us in middle.items() if name != "ours"]
+
+
+def table_line(number, new):
+    first = new[0]
+    peers = ", ".join(f"{row['peer']} {row['ratio']:.2f}{' ' + row['note'] if row['note'] else ''}"
+                      for row in sorted(new, key=lambda row: row["ratio"]))
+    return (f"{number:4d} {first['class']} {first['problem'][15:]}: {first['ours_us']:.1f} us,"
+            f" {first['ours_tflops']:.0f} TFLOP/s; {peers}")
+
+
+def summary(found):
+    """The geometric mean and the least ratio to the best peer of each problem."""
+    best = {}
+    for row in found:
+        if row["peer"] != DENSE:
+            best[row["problem"], row["class"]] = min(row["ratio"], best.get((row["problem"], row["class"]), math.inf))
+    if not best:
+        return "no peer"
+    mean = math.exp(sum(map(math.log, best.values())) / len(best))
+    return f"{mean:.3f} times the best peer over {len(best)} problems, the least {min(best.values()):.3f}"
+
+
+# Measuring.
+
+def make_sets(torch, values, kind, chooser):
+    """Inputs whose weights that are read pass three times the L2. Sets may share weights where their
+    groups differ."""
+    groups, count, n, k = (values[name] for name in ("groups", "rows", "n", "k"))
+    stack = 2 if values.get("gate") == "stacked" else 1
+    read = min(groups, count) * stack * n * k * 2
+    wanted = rows.set_count(read + count * (n + k) * 2)
+    copies = min(wanted, -(-3 * rows.L2_BYTES // (groups * stack * n * k * 2)))
+    weights = [torch.randn(groups * stack * n, k, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
+    sets = []
+    for i in range(wanted):
+        ends = group_ends(groups, count, kind, chooser)
+        sets.append({"a": torch.randn(count, k, device="cuda", dtype=torch.bfloat16), "b": weights[i % copies],
+                     "ends": torch.tensor(ends, dtype=torch.int32, device="cuda"), "host": ends})
+    return sets
+
+
+def peers(torch, values):
+    groups, n = values["groups"], values["n"]
+    gate = values.get("gate") == "stacked"
+    wide = 2 * n if gate else n
+    finish = lambda y: y
+    if gate:
+        finish = torch.compile(lambda y: torch.nn.functional.silu(y[:, :n]) * y[:, n:], dynamic=False)
+
+    def grouped(t):
+        b = t["b"].view(groups, wide, -1).transpose(1, 2)
+        return (finish(torch._grouped_mm(t["a"], b, offs=t["ends"])),)
+
+    def loop(t):
+        y = torch.empty(t["a"].shape[0], wide, dtype=t["a"].dtype, device="cuda")
+        begin = 0
+        for group, end in enumerate(t["host"]):
+            if end > begin:
+                torch.mm(t["a"][begin:end], t["b"][group * wide:(group + 1) * wide].t(), out=y[begin:end])
+            begin = end
+        return (finish(y),)
+
+    found = {"torch_grouped_mm": grouped, DENSE: lambda t: (finish(torch.mm(t["a"], t["b"][:wide].t())),)}
+    if groups <= LOOP_GROUPS:
+        found["torch_mm"] = loop
+    return found
+
+
+def measure(torch, library, problem, kind, seconds):
+    _, values = rows.parse_problem(problem)
+    kernel = library.kernel(problem, seconds)
+    description = library.describe(kernel)
+    sets = make_sets(torch, values, kind, random.Random(problem))
+    stack = 2 if values.get("gate") == "stacked" else 1
+    flops = 2.0 * values["rows"] * stack * values["n"] * values["k"]
+    torch.compiler.reset()
+    calls = {"ours": library.function(torch, kernel), **peers(torch, values)}
+    contestants, notes = {}, {}
+    with torch.no_grad():
+        ours = calls["ours"](sets[0])[0].float()
+        for name, call in calls.items():
+            try:
+                theirs = call(sets[0])[0].float()
+                if name != DENSE and not bool(((theirs - ours).abs() <= TOLERANCE * (ours.abs() + ours.abs().mean())).all()):
+                    notes[name] = "differs"
+                contestants[name] = rows.Contestant(torch, call, sets)
+            except Exception as error:  # whatever keeps a peer from this problem
+                if name == "ours":
+                    raise
+                print(f"     {name}: {str(error).splitlines()[0][:150]}")
+        chooser = random.Random(problem)
+        samples = rows.take_rounds(contestants, ROUNDS, chooser)
+    library.api.kw_release(kernel)
+    return flops, samples, notes, f"{description['template']} {description['configuration']}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=pathlib.Path, required=True)
+    parser.add_argument("--shapes", help="only these numbers of the list, as 1,5")
+    parser.add_argument("--random", type=int, default=0, help="so many other shapes")
+    parser.add_argument("--seed", type=int, default=1, help="of --random")
+    parser.add_argument("--seconds", type=float, default=6, help="of tuning per problem without a record")
+    parser.add_argument("--budget", type=float, default=560, help="seconds after which no problem is begun")
+    parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
+    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+
+    parents = pathlib.Path(__file__).resolve().parents[:3]
+    bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
+    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
+    library_path = rows.find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
+        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
+    shapes = random_shapes(arguments.random, arguments.seed) if arguments.random else SHAPES
+    only = arguments.shapes and arguments.shapes.split(",")
+    try:
+        import torch
+    except ImportError:
+        sys.stderr.write("PyTorch is not installed\n")
+        return 77
+    if not torch.cuda.is_available():
+        sys.stderr.write("PyTorch sees no GPU\n")
+        return 77
+
+    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
+    commit = version.partition("(")[2].partition(")")[0]
+    device = torch.cuda.get_device_properties(0)
+    document = {"bench": "grouped_vs_torch", "command": " ".join(["grouped_vs_torch.py", *sys.argv[1:]]),
+                "date": datetime.date.today().isoformat(), "kernwright": commit,
+                "device": {"name": device.name, "uuid": f"GPU-{device.uuid}",
+                           "sm_count": device.multi_processor_count, "torch": torch.__version__,
+                           "cuda": torch.version.cuda}, "rows": []}
+    if arguments.json.exists():
+        document["rows"] = json.loads(arguments.json.read_text())["rows"]
+
+    failed = False
+    library = rows.Library(library_path, arguments.cache)
+    for number, (kind, problem) in shapes.items():
+        if only and str(number) not in only or rows.has_current(document["rows"], problem, commit):
+            continue
+        if time.monotonic() - started > arguments.budget:
+            print("the budget is spent: run again to go on")
+            break
+        gc.collect()
+        torch.cuda.empty_cache()
+        try:
+            new = make_rows(problem, kind, *measure(torch, library, problem, kind, arguments.seconds), commit)
+        except Exception as error:  # one problem must not cost the visit
+            print(f"{number:4d} {problem}: {str(error).splitlines()[0][:300]}", flush=True)
+            failed = True
+            continue
+        failed = failed or any(row["note"] for row in new)
+        for row in new:
+            document["rows"] = rows.merge(document["rows"], row)
+        temporary = arguments.json.with_suffix(".partial")
+        temporary.write_text(json.dumps(document, indent=1) + "\n")
+        os.replace(temporary, arguments.json)
+        print(table_line(number, new), flush=True)
+    print(summary(document["rows"]))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
