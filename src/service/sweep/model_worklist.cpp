@@ -408,10 +408,37 @@ class Collector {
     note(
         "the choice of experts among the router's values is left out: there is no operation for "
         "it");
-    note(
-        "the products of experts and their activation are left out: they are grouped by expert, "
-        "which matmul is not");
+    grouped_products();
     if (model_.shared_intermediate > 0) feed_forward(split(model_.shared_intermediate));
+  }
+
+  /// Of the experts, whose inner sizes the GPUs share. Each token is a row of several experts.
+  void grouped_products() {
+    const std::string activation{activation_of(model_.activation)};
+    const std::int64_t inner = split(model_.expert_intermediate);
+    const bool is_plain = model_.weights == Weights::plain && model_.gated && !model_.mlp_bias &&
+                          has_value("grouped_matmul", "activation", activation);
+    if (!is_plain || model_.experts_of_token == 0 || inner % 8 != 0 ||
+        model_.expert_intermediate % use_.tensor_parallel != 0) {
+      note(
+          "the products of experts are left out: grouped_matmul takes weights of 16 bits without a "
+          "bias, a plain gate, inner sizes of whole vectors of 16 bytes on each GPU, and the "
+          "number of experts of a token");
+      return;
+    }
+    for (const std::int64_t tokens : use_.tokens) {
+      const auto grouped = [&](std::int64_t n, std::int64_t k, Problem::Flags flags) {
+        flags.emplace_back("dtype", dtype());
+        add(Problem::make("grouped_matmul",
+                          {{"groups", model_.experts},
+                           {"rows", tokens * model_.experts_of_token},
+                           {"n", n},
+                           {"k", k}},
+                          flags));
+      };
+      grouped(inner, model_.hidden, {{"activation", activation}, {"gate", "stacked"}});
+      grouped(model_.hidden, inner, {});
+    }
   }
 
   /// The first norm has no residual; the others take up the sum so far, which the one behind the

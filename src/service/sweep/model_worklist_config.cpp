@@ -56,9 +56,10 @@ struct ModelType {
   bool sinks = false;
   // Of a model with experts.
   std::int64_t experts = 0;
+  std::int64_t experts_of_token = 0;  ///< 0: none unless said
   DenseLayers dense_layers = DenseLayers::none;
   std::int64_t first_dense = 0;
-  std::int64_t expert_intermediate = 0;
+  std::int64_t expert_intermediate = 0;  ///< 0: that of dense layers
   std::int64_t shared_experts = 0;
   Router router = Router::plain;
   bool latent = false;
@@ -130,7 +131,9 @@ constexpr ModelType kTypes[] = {
      .window_if_asked = true,
      .window = 4096,
      .experts = 128,
+     .experts_of_token = 8,
      .dense_layers = DenseLayers::between,
+     .expert_intermediate = 768,
      .experts_names = {"num_experts", "num_local_experts"}},
     {.name = "mixtral",
      .hidden = 4096,
@@ -139,7 +142,8 @@ constexpr ModelType kTypes[] = {
      .intermediate = 14336,
      .vocabulary = 32000,
      .windowed_layers = WindowedLayers::all,
-     .experts = 8},
+     .experts = 8,
+     .experts_of_token = 2},
     {.name = "gemma2",
      .hidden = 2304,
      .heads = 8,
@@ -212,6 +216,7 @@ constexpr ModelType kTypes[] = {
      .rotation = Rotation::apart,
      .layers = 61,
      .experts = 256,
+     .experts_of_token = 8,
      .dense_layers = DenseLayers::first,
      .first_dense = 3,
      .expert_intermediate = 2048,
@@ -572,12 +577,14 @@ void read_feed_forward(Fields& fields, const ModelType& type, ModelConfig& model
   }
   if (model.experts == 0) return;
   model.router = type.router;
+  if (type.router == Router::biased) return;  // its experts have biases and a clamp
+  model.experts_of_token = fields.count({"num_experts_per_tok"}, type.experts_of_token);
+  model.expert_intermediate = type.expert_intermediate > 0
+                                  ? fields.size({"moe_intermediate_size"}, type.expert_intermediate)
+                                  : fields.size(type.intermediate_name, type.intermediate);
   if (type.shared_experts == 0) return;
   const std::int64_t shared = fields.count({"n_shared_experts"}, type.shared_experts);
-  if (shared > 0) {
-    model.shared_intermediate =
-        shared * fields.size({"moe_intermediate_size"}, type.expert_intermediate);
-  }
+  if (shared > 0) model.shared_intermediate = shared * model.expert_intermediate;
 }
 
 /// What is in a model of the type and becomes no problem, or one to be read with care.

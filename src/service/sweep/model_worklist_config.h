@@ -52,6 +52,8 @@ struct ModelConfig {
   std::int64_t intermediate = 0;         ///< of layers without experts; 0: there are none
   std::int64_t shared_intermediate = 0;  ///< of what all tokens take beside experts; 0: nothing
   std::int64_t experts = 0;
+  std::int64_t experts_of_token = 0;     ///< 0: not known
+  std::int64_t expert_intermediate = 0;  ///< 0: of experts that no operation computes
   Router router = Router::plain;
   bool gated = true;
   bool mlp_bias = false;
