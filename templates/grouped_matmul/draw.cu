@@ -11,7 +11,7 @@ using namespace kernwright::config;
 
 enum Set { kTiming, kExact };
 // What a number is drawn for.
-enum Stream { kRow, kWeight, kShare, kKind };
+enum Stream { kRow, kWeight, kShare, kKind, kRowScale, kWeightScale };
 // How rows are shared out among the groups.
 enum Kind { kRouted, kEven, kOneHasAll, kManyEmpty, kFew, kKinds };
 
@@ -21,8 +21,9 @@ struct Draw {
   Set set;
   unsigned long long seed;
   dtype_t *a, *b;
+  float *scale_a, *scale_b;
   int *ends, *counts;
-  dtype_t* d;
+  out_t* d;
   long long group_count, row_count, n_size, k_size, room_size;
 
   __device__ unsigned long long bits(Stream stream, long long place) const {
@@ -48,6 +49,26 @@ struct Draw {
   __device__ float element(Stream stream, long long place) const {
     const unsigned long long random = bits(stream, place);
     return set == kExact ? static_cast<float>(random % 7) - 3 : normal(random);
+  }
+
+  // A power of two of an exact set.
+  __device__ float scale(Stream stream, long long place) const {
+    const unsigned long long random = bits(stream, place);
+    return set == kExact ? static_cast<float>(1 << random % 3)
+                         : 0.5f + 1.5f * static_cast<float>(random >> 40) * 0x1p-24f;
+  }
+
+  // Scales of rows are those of places, of which a group has room_size or all rows are in turn.
+  __device__ void fill_scales(long long first_thread, long long stride, long long places) const {
+    const long long stack = gate == gate_stacked ? 2 : 1;
+    const long long blocks_of_k = (k_size + 127) / 128;
+    for (long long i = first_thread; scale_a && i < places * blocks_of_k; i += stride) {
+      scale_a[i] = scale(kRowScale, i);
+    }
+    const long long count = group_count * ((stack * n_size + 127) / 128) * blocks_of_k;
+    for (long long i = first_thread; scale_b && i < count; i += stride) {
+      scale_b[i] = scale(kWeightScale, i);
+    }
   }
 
   __device__ void run() const {
@@ -83,22 +104,24 @@ struct Draw {
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
     const long long stack = gate == gate_stacked ? 2 : 1;
     const long long places = is_masked ? group_count * room_size : row_count;
+    fill_scales(first_thread, stride, places);
     for (long long i = first_thread; b && i < group_count * stack * n_size * k_size; i += stride) {
       b[i] = from_float<dtype_t>(element(kWeight, i));
     }
     for (long long i = first_thread; d && i < places * n_size; i += stride) {
-      d[i] = from_float<dtype_t>(kUnwritten);
+      d[i] = from_float<out_t>(kUnwritten);
     }
   }
 };
 
-#define PARAMETERS                                                                    \
-  dtype_t *a, dtype_t *b, int *ends, int *counts, dtype_t *d, long long seed,         \
-      long long group_count, long long row_count, long long n_size, long long k_size, \
-      long long room_size
+#define PARAMETERS                                                                          \
+  dtype_t *a, dtype_t *b, float *scale_a, float *scale_b, int *ends, int *counts, out_t *d, \
+      long long seed, long long group_count, long long row_count, long long n_size,         \
+      long long k_size, long long room_size
 #define DRAW(set)                                        \
   Draw{set,       static_cast<unsigned long long>(seed), \
        a,         b,                                     \
+       scale_a,   scale_b,                               \
        ends,      counts,                                \
        d,         group_count,                           \
        row_count, n_size,                                \

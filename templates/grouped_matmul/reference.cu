@@ -19,6 +19,16 @@ constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows of a
 constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
 constexpr float kAccepted = 8 * 0x1p-22f;  // in a sum of one term, relative to its magnitude
 
+// The magnitude to which the error of a sum is relative. Tensor cores keep about 14 bits when they
+// add products of fp8. Sums of 128 terms, which are added in fp32, may be off by 2^-12 each, and
+// the signs of many differ. A few may outweigh all others: `squares` is the sum of the squares of
+// each 32 terms' absolute values, of which 3 times the root is 1.5 times that of 128 terms or more.
+__device__ float uncertainty(float unit, float absolute, double squares) {
+  if (dtype != dtype_fp8_e4m3) return absolute;
+  const float error = 0x1p-12f * smaller(absolute, 3 * static_cast<float>(sqrt(squares)));
+  return larger(error / unit, absolute);
+}
+
 // A group's rows among all places for rows, [first, first + count).
 struct Rows {
   long long first, count;
@@ -31,18 +41,22 @@ __device__ Rows rows_of(long long group, const int* ends, const int* counts, lon
 }
 
 // value[places, n] = activation(a * b[group]^T), or with a gate activation(a * gates^T) * (a *
-// others^T). A place that belongs to no group keeps what d has there.
+// others^T). A place that belongs to no group keeps what d has there. With scales of blocks the
+// terms of each 128 of k are multiplied by those of a row of a, scale_a[k / 128, rows], and of 128
+// rows of b, scale_b[group, n / 128, k / 128].
 //
 // A block of 256 threads computes a tile of 64x64 of one group, 4x4 elements each. Products are
 // added in fp32 over 32 of k at a time and those sums in fp64. Errors e X and e Y of the two
 // factors of a gated product make e (|x| Y + |y| X + e X Y).
 extern "C" __global__ void __launch_bounds__(256)
-    grouped_matmul_reference(const dtype_t* a, const dtype_t* b, const int* ends, const int* counts,
-                             const dtype_t* d, float* value, float* magnitude,
-                             long long group_count, long long row_count, long long n_size,
-                             long long k_size, long long room_size) {
+    grouped_matmul_reference(const dtype_t* a, const dtype_t* b, const float* scale_a,
+                             const float* scale_b, const int* ends, const int* counts,
+                             const out_t* d, float* value, float* magnitude, long long group_count,
+                             long long row_count, long long n_size, long long k_size,
+                             long long room_size) {
   constexpr int kTile = 64;
   constexpr int kDepth = 32;
+  constexpr int kBlock = 128;  // of k, and rows of b, that share a scale
   __shared__ float tile_a[kDepth][kTile + 4];
   __shared__ float tile_b[kDepth][kTile + 4];
 
@@ -68,6 +82,10 @@ extern "C" __global__ void __launch_bounds__(256)
   if (group == group_count) return;
   const Rows its = rows_of(group, ends, counts, room_size);
   const long long m_first = tile * kTile;
+  const long long blocks_of_k = (k_size + kBlock - 1) / kBlock;
+  const long long pitch_scale = is_masked ? room_size : row_count;
+  scale_a += is_masked ? group * blocks_of_k * room_size : its.first;
+  scale_b += group * ((kStack * n_size + kBlock - 1) / kBlock) * blocks_of_k;
   a += its.first * k_size;
   b += group * kStack * n_size * k_size;
   value += its.first * n_size;
@@ -77,6 +95,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
   double sum[kStack][4][4] = {};
   float absolute[kStack][4][4] = {};
+  double squares[kStack][4][4] = {};  // of the absolute terms of each kDepth of k
 #pragma unroll
   for (int half = 0; half < kStack; ++half) {
     const long long b_first = half * n_size + n_first;
@@ -91,19 +110,31 @@ extern "C" __global__ void __launch_bounds__(256)
         tile_b[c][r] = in_b ? to_float(b[(b_first + r) * k_size + k_first + c]) : 0.0f;
       }
       __syncthreads();
-      float part[4][4] = {};
+      float part[4][4] = {}, terms[4][4] = {};
       for (int c = 0; c < kDepth; ++c) {
         for (int i = 0; i < 4; ++i) {
           for (int j = 0; j < 4; ++j) {
             const float x = tile_a[c][row + i];
             const float y = tile_b[c][column + j];
             part[i][j] += x * y;
-            absolute[half][i][j] += fabsf(x) * fabsf(y);
+            terms[i][j] += fabsf(x) * fabsf(y);
           }
         }
       }
       for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) sum[half][i][j] += part[i][j];
+        for (int j = 0; j < 4; ++j) {
+          const long long r = m_first + row + i, row_b = b_first + column + j;
+          double factor = 1;
+          if (dtype == dtype_fp8_e4m3 && r < its.count && row_b < kStack * n_size) {
+            const long long block = k_first / kBlock;
+            factor = static_cast<double>(scale_a[block * pitch_scale + r]) *
+                     scale_b[row_b / kBlock * blocks_of_k + block];
+          }
+          const double its_terms = fabs(factor) * terms[i][j];
+          sum[half][i][j] += factor * part[i][j];
+          absolute[half][i][j] += static_cast<float>(its_terms);
+          squares[half][i][j] += its_terms * its_terms;
+        }
       }
       __syncthreads();
     }
@@ -114,9 +145,11 @@ extern "C" __global__ void __launch_bounds__(256)
       const long long r = m_first + row + i, c = n_first + column + j;
       if (r >= its.count || c >= n_size) continue;
       const double activated = activate(sum[0][i][j]);
-      const float steep = kSteepest * absolute[0][i][j];
+      const float steep = kSteepest * uncertainty(unit, absolute[0][i][j], squares[0][i][j]);
       const double other = gate == gate_stacked ? sum[kStack - 1][i][j] : 1;
-      const float of_other = gate == gate_stacked ? absolute[kStack - 1][i][j] : 0;
+      const float of_other = gate == gate_stacked ? uncertainty(unit, absolute[kStack - 1][i][j],
+                                                                squares[kStack - 1][i][j])
+                                                  : 0;
       value[r * n_size + c] = static_cast<float>(activated * other);
       magnitude[r * n_size + c] =
           static_cast<float>(fabs(activated) * of_other + steep * (fabs(other) + unit * of_other));

@@ -15,10 +15,12 @@
 // TEAM      consumers share a tile, each with BLOCKS blocks of 64 rows of b
 // PINGPONG  a consumer has a whole tile, and two take turns
 // CN        blocks of a cluster take neighbouring columns of the same rows, which they load once
-// gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open
+// fp8       a second warp copies the scales of a stage, whose sums are multiplied by them on their
+// way gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open
 
 #include "layout.cuh"
 #include <kernwright/math/activation.cuh>
+#include <kernwright/matmul/promotion.cuh>
 #include <kernwright/ptx/cluster.cuh>
 #include <kernwright/ptx/programmatic.cuh>
 #include <kernwright/ptx/stmatrix.cuh>
@@ -73,6 +75,48 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
   }
 }
 
+// The scales of the product of the schedule's present tile. Those of b begin with the block of the
+// tile's first column, and its second block is the next one or, with a gate, that of what the gates
+// open.
+__device__ __forceinline__ ScaleTensors scales_of_tile(const float* scale_a, const float* scale_b,
+                                                       const Schedule& schedule, int n,
+                                                       int blocks_of_k, int places_of_group,
+                                                       int all_places) {
+  const int column = schedule.column(), block = column / kScaleBlock;
+  const bool masked = layout == layout_masked;
+  const long long blocks_of_b = (STACK * n + kScaleBlock - 1) / kScaleBlock;
+  const long long first_b = (schedule.group() * blocks_of_b + block) * blocks_of_k;
+  const long long first_a =
+      masked ? static_cast<long long>(schedule.group()) * blocks_of_k * places_of_group : 0;
+  const int rest = n - block * kScaleBlock;  // columns
+  return {scale_a + first_a,
+          scale_b + first_b,
+          masked ? places_of_group : all_places,
+          STACK == 2 ? (rest > 0 ? 2 * kScaleBlock : 0) : rest,
+          STACK == 2 ? n / kScaleBlock * blocks_of_k : blocks_of_k,
+          blocks_of_k};
+}
+
+// With scales of blocks, one warp beside the producer: copies those of each stage.
+__device__ __forceinline__ void produce_scales(const float* scale_a, const float* scale_b,
+                                               Schedule& schedule, TilePipeline& pipeline,
+                                               Addresses at, int n, int steps, int places_of_group,
+                                               int all_places) {
+  while (schedule.next()) {
+    const ScaleTensors from =
+        scales_of_tile(scale_a, scale_b, schedule, n, steps, places_of_group, all_places);
+    const int row =
+        schedule.first_row() - (layout == layout_masked ? schedule.group() * places_of_group : 0);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      pipeline.producer_wait();
+      at.scales(pipeline.stage()).load(from, row, 0, step);
+      arrive_with_scales(pipeline.full());
+      pipeline.advance();
+    }
+  }
+}
+
 // Puts the sums over `steps` stages into d, for the rows of b from `first_b` on and N rows of a. A
 // stage is released after the next one's products have been issued, so that the tensor cores always
 // have work. Calls `all_landed` once the last stage has landed.
@@ -109,9 +153,43 @@ __device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline
   pipeline.consumer_release(previous);
 }
 
+// The same with scales of blocks: the tensor cores sum a stage, which is multiplied by its scales
+// and added in fp32 while another consumer multiplies. `block_b` is the block of the first rows of
+// b among those of the tile; with a gate, block i has a scale of its own.
+template <int N>
+__device__ __forceinline__ void multiply_scaled(Sums<N>& d, TilePipeline& pipeline, Addresses at,
+                                                int first_b, int steps, int block_b) {
+  float part[1][N / 2];  // defined from the start, as the sums
+#pragma unroll
+  for (float& x : part[0]) x = 0;
+#pragma unroll
+  for (int i = 0; i < BLOCKS; ++i) {
+#pragma unroll
+    for (float& x : d[i]) x = 0;
+  }
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    pipeline.consumer_wait();
+    const int stage = pipeline.stage();
+    const WgmmaOperand<Major::k, BN, kDepth> b(at.b(stage), first_b);
+    const WgmmaOperand<Major::k, BM, kDepth> a(at.a(stage));
+#pragma unroll
+    for (int i = 0; i < BLOCKS; ++i) {
+      start_part<dtype_t>(part, b.from(i * 64), a, 0, kProducts);
+      const ColumnFactors<N> factors(at.scales(stage), STACK == 2 ? i : block_b);
+      wgmma_wait<0>();
+      wgmma_pin(part[0]);
+      factors.add(d[i], part[0]);
+    }
+    __syncwarp();  // all lanes have read the scales
+    pipeline.consumer_release(stage);
+    pipeline.advance();
+  }
+}
+
 // Where the rows of a tile go: `first` is the element of its first row in column `column`.
 struct Target {
-  dtype_t* first;
+  out_t* first;
   int rows, columns, pitch;
 };
 
@@ -133,10 +211,10 @@ __device__ __forceinline__ void store_columns(const float (&d)[N / 2], const Tar
       const int next = i < kLast ? i + 1 : i;  // the last one may be stored twice
       const int row = (lane / 16 ? next - first : i - first) * 8 + lane % 8;
       stmatrix_x4_transposed(chunk + row * kRowBytes + swizzled_group(row, warp * 2 + lane / 8 % 2),
-                             pack_pair<dtype_t>(d[4 * i], d[4 * i + 1]),
-                             pack_pair<dtype_t>(d[4 * i + 2], d[4 * i + 3]),
-                             pack_pair<dtype_t>(d[4 * next], d[4 * next + 1]),
-                             pack_pair<dtype_t>(d[4 * next + 2], d[4 * next + 3]));
+                             pack_pair<out_t>(d[4 * i], d[4 * i + 1]),
+                             pack_pair<out_t>(d[4 * i + 2], d[4 * i + 3]),
+                             pack_pair<out_t>(d[4 * next], d[4 * next + 1]),
+                             pack_pair<out_t>(d[4 * next + 2], d[4 * next + 3]));
     }
     named_barrier_sync(4 + consumer, 128);
     const int group = thread % 8;
@@ -146,7 +224,7 @@ __device__ __forceinline__ void store_columns(const float (&d)[N / 2], const Tar
       if (row >= kStagedRows || first * 8 + row >= target.rows || group * 8 >= target.columns) {
         continue;
       }
-      dtype_t* const to =
+      out_t* const to =
           target.first + static_cast<long long>(first * 8 + row) * target.pitch + group * 8;
       *reinterpret_cast<float4*>(to) =
           load_quad(chunk + row * kRowBytes + swizzled_group(row, group));
@@ -155,12 +233,17 @@ __device__ __forceinline__ void store_columns(const float (&d)[N / 2], const Tar
 }
 
 template <int N, typename AllLanded>
-__device__ __forceinline__ void do_tile(dtype_t* d, int n, const Schedule& schedule,
+__device__ __forceinline__ void do_tile(out_t* d, int n, const Schedule& schedule,
                                         TilePipeline& pipeline, Addresses at, int steps,
                                         int consumer, int& slot, const AllLanded& all_landed) {
   const int member = consumer % TEAM;
   Sums<N> sums;
-  multiply_tile<N>(sums, pipeline, at, member * BLOCKS * 64, steps, all_landed);
+  const int first_b = member * BLOCKS * 64;
+  if constexpr (SCALED) {
+    multiply_scaled<N>(sums, pipeline, at, first_b, steps, first_b / kScaleBlock);
+  } else {
+    multiply_tile<N>(sums, pipeline, at, first_b, steps, all_landed);
+  }
 #pragma unroll
   for (int i = 0; i < BLOCKS; i += STACK) {
 #pragma unroll
@@ -184,9 +267,8 @@ __device__ __forceinline__ void do_tile_of(int rows, Arguments&&... arguments) {
 }
 
 // A consumer, one warpgroup.
-__device__ __forceinline__ void consume(dtype_t* d, int n, Schedule& schedule,
-                                        TilePipeline& pipeline, Addresses at, int steps,
-                                        int consumer) {
+__device__ __forceinline__ void consume(out_t* d, int n, Schedule& schedule, TilePipeline& pipeline,
+                                        Addresses at, int steps, int consumer) {
   const auto leave_to_other = [&] {
     schedule.skip();
     pipeline.skip(steps);
@@ -215,8 +297,9 @@ __device__ __forceinline__ void consume(dtype_t* d, int n, Schedule& schedule,
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     grouped_matmul_wave(const __grid_constant__ TensorMap map_a,
                         const __grid_constant__ TensorMap map_b, const int* __restrict__ ends,
-                        const int* __restrict__ counts, dtype_t* __restrict__ d, int n, int k,
-                        int places, int band) {
+                        const int* __restrict__ counts, out_t* __restrict__ d, int n, int k,
+                        int places_of_group, int band, const float* __restrict__ scale_a,
+                        const float* __restrict__ scale_b, int all_places) {
   extern __shared__ unsigned char memory[];
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u};
   const int role = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -226,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (warp == 1 && elect_one()) {
     tma_prefetch(map_a);
     tma_prefetch(map_b);
-    TilePipeline(at.barriers()).init(TEAM * 4);
+    TilePipeline(at.barriers()).init(TEAM * 4, SCALED ? 1 + kScaleWriters : 1);
     mbarrier_init_fence();
   }
   release_next_kernel();
@@ -237,12 +320,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     cluster_arrive();
     cluster_wait();
   }
-  Schedule schedule(at.table(), n, band, places);
+  Schedule schedule(at.table(), n, band, places_of_group);
   TilePipeline pipeline(at.barriers(), 0, static_cast<int>(blockIdx.x) % CN);
 
   if (role == 0) {
     if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
     if (warp == 0) produce(map_a, map_b, schedule, pipeline, at, n, steps);
+    if (SCALED && warp == 1) {
+      produce_scales(scale_a, scale_b, schedule, pipeline, at, n, steps, places_of_group,
+                     all_places);
+    }
   } else {
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
     consume(d, n, schedule, pipeline, at, steps, role - 1);

@@ -2,6 +2,7 @@
 // The boxes and stages of a tile's operands, its sums, and where they lie in shared memory.
 
 #include <kernwright/config.cuh>
+#include <kernwright/matmul/block_scales.cuh>
 #include <kernwright/matmul/group_schedule.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/swizzle.cuh>
@@ -20,7 +21,8 @@ constexpr int kStagedRows = BM < 32 ? BM : 32;  // of a chunk, which has 64 colu
 using TilePipeline = Pipeline<STAGES, 1, CN>;
 using Schedule = GroupSchedule<groups, BM, COLUMNS, CN>;
 
-// Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs.
+// Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs. The scales of each
+// stage follow it.
 struct Storage {
   unsigned char b[STAGES][BN * kRowBytes];
   unsigned char a[STAGES][BM * kRowBytes];
@@ -28,7 +30,8 @@ struct Storage {
   unsigned char barriers[TilePipeline::kBytes];
   unsigned char table[Schedule::kTableBytes];
 };
-static_assert(sizeof(Storage) + 1024 == SMEM_BYTES);
+static_assert(sizeof(Storage) + STAGES * SCALE_BYTES + 1024 == SMEM_BYTES);
+static_assert(!SCALED || (SCALE_BYTES == StageScales<BM>::kBytes && kDepth == kScaleBlock));
 static_assert(BN == 64 * TEAM * BLOCKS && BM % STEP == 0 && BM % BOX == 0 && BOX % 8 == 0);
 
 // 32-bit shared addresses of the parts of Storage.
@@ -47,6 +50,9 @@ struct Addresses {
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
   __device__ unsigned table() const { return base + kTable; }
+  __device__ StageScales<BM> scales(int stage) const {
+    return {base + static_cast<unsigned>(sizeof(Storage)) + stage * SCALE_BYTES};
+  }
 };
 
 // The sums of a tile of N rows, transposed: block i has 64 columns of d, or 64 gates, or what these

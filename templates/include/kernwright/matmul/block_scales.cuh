@@ -134,8 +134,11 @@ class RowFactors {
 template <int Rows>
 class ColumnFactors {
  public:
-  __device__ __forceinline__ explicit ColumnFactors(const StageScales<Rows>& scales)
-      : of_a_(scales.of_a(accumulator_column())), of_b_(scales.of_b(0)) {}
+  // `block` is that of the rows of b. The stage may have scales of more rows of a.
+  template <int StageRows>
+  __device__ __forceinline__ explicit ColumnFactors(const StageScales<StageRows>& scales,
+                                                    int block = 0)
+      : of_a_(scales.of_a(accumulator_column())), of_b_(scales.of_b(block)) {}
 
   // sums += factors * part
   __device__ __forceinline__ void add(float (&sums)[Rows / 2],
