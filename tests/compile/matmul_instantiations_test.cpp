@@ -301,7 +301,7 @@ TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByT
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfSkinnyAreCleanWgmmaFedByTma) {
   // Some of the largest tiles with an activation: 240x128 8 bytes, 128x256 48.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.525, 0.03));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.545, 0.03));
   expect_wgmma_and_tma();
 }
 
