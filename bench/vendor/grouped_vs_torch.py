@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Compares grouped_matmul with its peers: torch._grouped_mm, a graph of one product for each group
-(cuBLASLt through torch.mm), and, to see what grouping costs, the dense product of the same rows. All
+"""Compares grouped_matmul with its peers: torch._grouped_mm, of fp8 torch._scaled_grouped_mm, a graph
+of one product for each group (cuBLASLt through torch.mm, of 16 bits), and, to see what grouping
+costs, the dense product of the same rows. All
 run in one process by the protocol of rows_vs_pytorch.py: CUDA graph replays over weights and sizes
 of groups that together pass three times the L2, on normal data, in turn, in a new random order every
 round. Ours is called through the C ABI; it is tuned first if the cache has no exact record of the
@@ -9,6 +10,7 @@ problem.
 "dense" has the weights of one group for all rows, and is no peer: a mixture cannot be computed so.
 "torch_mm" knows the sizes of the groups when its graph is made, which an engine does not. With a
 gate the peers are followed by SiLU and the product with the other half, compiled by torch.compile.
+Ours has scales of blocks where a peer has one a row and a column; all are 1.
 
 A run continues where the last one stopped: problems that have rows of this commit are left out.
 
@@ -43,8 +45,8 @@ MODELS = {"qwen3": ((1536, 2048), (2048, 768)), "deepseek_v3": ((4096, 7168), (7
 
 # Pure parts, which the tests run without a GPU.
 
-def problem_text(groups, rows_, n, k, more=""):
-    return f"grouped_matmul groups={groups} rows={rows_} n={n} k={k} dtype=bf16 {more}".strip()
+def problem_text(groups, rows_, n, k, more="", dtype="dtype=bf16"):
+    return f"grouped_matmul groups={groups} rows={rows_} n={n} k={k} {dtype} {more}".strip()
 
 
 def listed(model, product, groups, rows_of_group, kind):
@@ -73,13 +75,14 @@ def random_shapes(count, seed):
     shapes = {}
     while len(shapes) < count:
         groups = chosen.choice([4, 8, 16, 32, 64, 128, 256])
-        n, k = 64 * chosen.randint(8, 112), 64 * chosen.randint(8, 112)
+        n, k = 256 * chosen.randint(2, 28), 128 * chosen.randint(4, 56)
         rows_of_group = 2 ** chosen.uniform(-2, 11)
         if groups * n * k * 2 > 8e9 or groups * rows_of_group * (n + k) * 2 > 8e9:
             continue
         gate = chosen.choice(["", "", "activation=silu gate=stacked"])
+        dtype = chosen.choice(["dtype=bf16", "dtype=bf16", "dtype=fp8_e4m3 out=bf16"])
         entry = (chosen.choice(["even", "skewed"]),
-                 problem_text(groups, max(1, int(groups * rows_of_group)), n // 2 if gate else n, k, gate))
+                 problem_text(groups, max(1, int(groups * rows_of_group)), n // 2 if gate else n, k, gate, dtype))
         if entry not in SHAPES.values() and entry not in shapes.values():
             shapes[101 + len(shapes)] = entry
     return shapes
@@ -136,14 +139,26 @@ def make_sets(torch, values, kind, chooser):
     groups differ."""
     groups, count, n, k = (values[name] for name in ("groups", "rows", "n", "k"))
     stack = 2 if values.get("gate") == "stacked" else 1
-    read = min(groups, count) * stack * n * k * 2
-    wanted = rows.set_count(read + count * (n + k) * 2)
-    copies = min(wanted, -(-3 * rows.L2_BYTES // (groups * stack * n * k * 2)))
-    weights = [torch.randn(groups * stack * n, k, device="cuda", dtype=torch.bfloat16) for _ in range(copies)]
+    dtype, size = rows.torch_dtype(torch, values["dtype"]), rows.BYTES[values["dtype"]]
+    read = min(groups, count) * stack * n * k * size
+    wanted = rows.set_count(read + count * (2 * n + k * size))
+    copies = min(wanted, -(-3 * rows.L2_BYTES // (groups * stack * n * k * size)))
+
+    def drawn(length):  # in parts, since fp8 is drawn in 16 bits
+        whole = torch.empty(length, k, device="cuda", dtype=dtype)
+        for part in whole.split(1 << 16):
+            part.copy_(torch.randn(part.shape, device="cuda", dtype=torch.bfloat16))
+        return whole
+
+    weights = [drawn(groups * stack * n) for _ in range(copies)]
+    blocks = -(-k // 128)
+    ones = {name: torch.ones(*extent, device="cuda") for name, extent in (
+        ("scale_a", (blocks, count)), ("scale_b", (groups * -(-stack * n // 128), blocks)),
+        ("of_rows", (count,)), ("of_columns", (groups, stack * n)))} if size == 1 else {}
     sets = []
     for i in range(wanted):
         ends = group_ends(groups, count, kind, chooser)
-        sets.append({"a": torch.randn(count, k, device="cuda", dtype=torch.bfloat16), "b": weights[i % copies],
+        sets.append({"a": drawn(count), "b": weights[i % copies], **ones,
                      "ends": torch.tensor(ends, dtype=torch.int32, device="cuda"), "host": ends})
     return sets
 
@@ -158,7 +173,17 @@ def peers(torch, values):
 
     def grouped(t):
         b = t["b"].view(groups, wide, -1).transpose(1, 2)
-        return (finish(torch._grouped_mm(t["a"], b, offs=t["ends"])),)
+        if "scale_a" not in t:
+            return (finish(torch._grouped_mm(t["a"], b, offs=t["ends"])),)
+        return (finish(torch._scaled_grouped_mm(t["a"], b, t["of_rows"], t["of_columns"], offs=t["ends"],
+                                                out_dtype=torch.bfloat16)),)
+
+    def dense(t):
+        b = t["b"][:wide].t()
+        if "scale_a" not in t:
+            return (finish(torch.mm(t["a"], b)),)
+        return (finish(torch._scaled_mm(t["a"], b, t["of_rows"].view(-1, 1), t["of_columns"][:1],
+                                        out_dtype=torch.bfloat16)),)
 
     def loop(t):
         y = torch.empty(t["a"].shape[0], wide, dtype=t["a"].dtype, device="cuda")
@@ -169,8 +194,8 @@ def peers(torch, values):
             begin = end
         return (finish(y),)
 
-    found = {"torch_grouped_mm": grouped, DENSE: lambda t: (finish(torch.mm(t["a"], t["b"][:wide].t())),)}
-    if groups <= LOOP_GROUPS:
+    found = {"torch_grouped_mm": grouped, DENSE: dense}
+    if groups <= LOOP_GROUPS and values["dtype"] != "fp8_e4m3":
         found["torch_mm"] = loop
     return found
 
