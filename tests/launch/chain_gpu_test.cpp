@@ -106,7 +106,7 @@ TEST_F(ChainGpuTest, WhatAKernelInFrontWritesIsNotReadAhead) {
                   tensor("out", TensorRole::out, DType::int32, {2})};
   plan.launches = {launch("read_ahead", {1, 1, 1}, {32, 1, 1},
                           {refer(ArgumentKind::tensor, 0), refer(ArgumentKind::tensor, 1),
-                           number(ArgumentKind::early, kEarlyValue)})};
+                           number(ArgumentKind::ahead, kEarlyValue)})};
   plan.launches[0].waits = hopper();
   plan.launches[0].ahead = {0};
   const auto reading = kernel_of(plan, kGpuKernels);

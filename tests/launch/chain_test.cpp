@@ -165,6 +165,7 @@ TEST_F(ChainTest, OnlyEarlyLaunchesGetWhatIsMeantForThem) {
 TEST_F(ChainTest, WhatAKernelInFrontWritesIsNotReadAhead) {
   ExecutionPlan plan = plan_of("reading", true);
   plan.launches[0].ahead = {0};
+  plan.launches[0].arguments.back().kind = ArgumentKind::ahead;
   driver_.kernels["reading"] = parameter_sizes(plan, plan.launches[0]);
   auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
   ASSERT_TRUE(launcher) << launcher.error().message;
@@ -239,6 +240,7 @@ TEST_F(ChainTest, NothingIsReadAheadOutsideOfAChain) {
   ExecutionPlan plan = plan_of("reading", true);
   plan.launches[0].programmatic = true;
   plan.launches[0].ahead = {0};
+  plan.launches[0].arguments.push_back(number(ArgumentKind::ahead, kEarly + 1));
   plan.launches.push_back(plan.launches[0]);
   driver_.kernels["reading"] = parameter_sizes(plan, plan.launches[0]);
   auto launcher = load_launcher(driver_.api(), FakeDriver::cubin(), plan, 0);
@@ -246,17 +248,19 @@ TEST_F(ChainTest, NothingIsReadAheadOutsideOfAChain) {
   const std::shared_ptr<LoadedKernel> reading = make_kernel(plan, *std::move(launcher));
   ASSERT_TRUE(reading->handle().launch(nullptr, {pointer(0x1000), pointer(0x2000)}, &plan));
   ASSERT_EQ(driver_.launches.size(), 2U);
-  EXPECT_EQ(driver_.launches[0].value(4), 0U);
-  EXPECT_EQ(driver_.launches[1].value(4), 0U);
+  for (const auto& one : driver_.launches) {
+    EXPECT_EQ(one.value(4), kEarly) << "it starts early all the same";
+    EXPECT_EQ(one.value(5), 0U);
+  }
   Result<BakedLaunch> baked = reading->handle().bake({pointer(0x1000), pointer(0x2000)});
   ASSERT_TRUE(baked) << baked.error().message;
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   driver_.launches.clear();
   ASSERT_TRUE(baked->add_to_capture(nullptr));
-  EXPECT_EQ(driver_.launches[0].value(4), 0U);
+  EXPECT_EQ(driver_.launches[0].value(5), 0U);
   driver_.capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
   ASSERT_TRUE(baked->launch(nullptr));
-  EXPECT_EQ(driver_.executables[driver_.graph_launches.back()][1].value(4), 0U)
+  EXPECT_EQ(driver_.executables[driver_.graph_launches.back()][1].value(5), 0U)
       << "it follows a launch of its own kernel";
 
   ChainBuilder builder;
@@ -267,9 +271,9 @@ TEST_F(ChainTest, NothingIsReadAheadOutsideOfAChain) {
   ASSERT_TRUE(chain->set_path(ChainPath::programmatic_graph));
   const auto nodes = launched(*chain);
   ASSERT_EQ(nodes.size(), 3U);
-  EXPECT_EQ(nodes[1].value(4), kEarly);
+  EXPECT_EQ(nodes[1].value(5), kEarly + 1);
   EXPECT_EQ(nodes[2].programmatic_after, nodes[1].node);
-  EXPECT_EQ(nodes[2].value(4), 0U) << "it follows a launch of its own kernel";
+  EXPECT_EQ(nodes[2].value(5), 0U) << "it follows a launch of its own kernel";
 }
 
 TEST_F(ChainTest, RebindsWhatTheCallerGivesOnEveryPath) {

@@ -46,6 +46,7 @@ std::size_t referable(const ExecutionPlan& plan, ArgumentKind kind) {
     case ArgumentKind::int32:
     case ArgumentKind::int64:
     case ArgumentKind::early:
+    case ArgumentKind::ahead:
       break;
   }
   return 0;
@@ -218,6 +219,7 @@ void PreparedProgram::prepare_parameters(const LaunchPlan& launch, std::size_t d
         [[fallthrough]];
       case ArgumentKind::scalar:
       case ArgumentKind::early:
+      case ArgumentKind::ahead:
         parameter = word(Source::computed, prepared.computed.size());
         prepared.computed.push_back(argument);
         break;
@@ -344,6 +346,7 @@ std::size_t PreparedProgram::argument_bytes(const ArgumentPlan& argument) const 
       return static_cast<std::size_t>(byte_size(plan_.scalars[argument.index].dtype));
     case ArgumentKind::int32:
     case ArgumentKind::early:
+    case ArgumentKind::ahead:
       return sizeof(std::int32_t);
     default:
       return sizeof(std::uint64_t);

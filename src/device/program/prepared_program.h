@@ -39,7 +39,7 @@ struct ArgumentView {
 /// True for arguments that carry their value in the plan itself.
 inline bool carries_value(const ArgumentPlan& argument) {
   return argument.kind == ArgumentKind::int32 || argument.kind == ArgumentKind::int64 ||
-         argument.kind == ArgumentKind::early;
+         depends_on_start(argument.kind);
 }
 
 /// Checks counts, alignments and that there is a workspace where one is needed. Errors:
@@ -180,14 +180,19 @@ class PreparedProgram {
   std::size_t argument_bytes(const ArgumentPlan& argument) const;
 
   DriverStatus place_tensor_maps(Frame& frame) const;
-  /// Whether launch number `launch` gets its arguments `early`. What one that reads ahead would
-  /// read may come from the launches ahead of it in this program, so only the first does.
-  bool tells_early(std::size_t launch, bool programmatic, bool ahead) const {
-    return programmatic && (plan_.launches[launch].ahead.empty() || (ahead && launch == 0));
+  /// Which of the arguments that depend on its start a launch gets.
+  struct Start {
+    bool early = false;
+    bool ahead = false;
+  };
+  /// What launch number `launch` would read ahead may come from those before it in this program, so
+  /// only the first does.
+  static Start start_of(std::size_t launch, bool programmatic, bool ahead) {
+    return {programmatic, programmatic && ahead && launch == 0};
   }
-  void place_parameters(const PreparedLaunch& launch, Frame& frame, bool early) const;
+  void place_parameters(const PreparedLaunch& launch, Frame& frame, Start start) const;
   std::uint64_t compute(const ArgumentPlan& argument, const ArgumentView& arguments,
-                        bool early) const;
+                        Start start) const;
   DriverStatus zero(CUstream stream, DevicePointer workspace,
                     const std::vector<ZeroedWorkspace>& parts) const;
 

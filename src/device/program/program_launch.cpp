@@ -58,9 +58,10 @@ CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
 
 [[gnu::hot]] std::uint64_t PreparedProgram::compute(const ArgumentPlan& argument,
                                                     const ArgumentView& arguments,
-                                                    bool early) const {
-  if (argument.kind == ArgumentKind::early) {
-    return early ? static_cast<std::uint64_t>(argument.value) : 0;
+                                                    Start start) const {
+  if (depends_on_start(argument.kind)) {
+    const bool given = argument.kind == ArgumentKind::early ? start.early : start.ahead;
+    return given ? static_cast<std::uint64_t>(argument.value) : 0;
   }
   return argument.kind == ArgumentKind::scalar
              ? scalar_bits(plan_.scalars[argument.index].dtype, arguments.scalars[argument.index])
@@ -68,9 +69,9 @@ CUDA_KERNEL_NODE_PARAMS node_params(const CUlaunchConfig& config) {
 }
 
 [[gnu::hot]] void PreparedProgram::place_parameters(const PreparedLaunch& launch, Frame& frame,
-                                                    bool early) const {
+                                                    Start start) const {
   for (std::size_t i = 0; i < launch.computed.size(); ++i) {
-    frame.computed[i] = compute(launch.computed[i], frame.arguments, early);
+    frame.computed[i] = compute(launch.computed[i], frame.arguments, start);
   }
   void** place = frame.parameters.data();
   for (const auto [source, offset] : launch.parameters) {
@@ -107,7 +108,7 @@ DriverStatus PreparedProgram::zero_kept(CUstream stream, DevicePointer workspace
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const PreparedLaunch& launch = launches_[i];
     const bool programmatic = i == 0 ? early : launch.programmatic;
-    place_parameters(launch, frame, tells_early(i, programmatic, ahead));
+    place_parameters(launch, frame, start_of(i, programmatic, ahead));
     CUlaunchConfig config = launch.config;
     config.hStream = stream;
     config.numAttrs = launch.node_attributes + (programmatic ? 1 : 0);
@@ -148,7 +149,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
     const PreparedLaunch& launch = launches_[i];
     // In a graph a programmatic launch is an edge between two kernels, which is added afterwards.
     const bool programmatic = (i == 0 ? early : launch.programmatic) && tail.is_kernel;
-    place_parameters(launch, frame, tells_early(i, programmatic, ahead));
+    place_parameters(launch, frame, start_of(i, programmatic, ahead));
     CUDA_KERNEL_NODE_PARAMS params = node_params(launch.config);
     DriverStatus status{"cuKernelGetFunction",
                         api_.kernel_get_function(&params.func, launch.kernel)};
@@ -186,7 +187,7 @@ DriverStatus PreparedProgram::append_to(CUgraph graph, CUcontext context,
   Frame frame(arguments);
   if (const DriverStatus status = place_tensor_maps(frame); !status) return status;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    place_parameters(launches_[i], frame, tells_early(i, kernels[i].early, ahead));
+    place_parameters(launches_[i], frame, start_of(i, kernels[i].early, ahead));
     CUDA_KERNEL_NODE_PARAMS params = kernels[i].params;
     params.kernelParams = frame.parameters.data();
     const DriverStatus status{

@@ -31,7 +31,7 @@ std::vector<LaunchPlan> in_chain(std::vector<LaunchPlan> launches) {
 
 std::vector<LaunchPlan> when_late(std::vector<LaunchPlan> launches) {
   for (ArgumentPlan& argument : launches.front().arguments) {
-    if (argument.kind == ArgumentKind::early) argument.value = 0;
+    if (depends_on_start(argument.kind)) argument.value = 0;
   }
   return in_chain(std::move(launches));
 }

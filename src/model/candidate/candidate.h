@@ -37,7 +37,7 @@ struct TensorMapPlan {
 struct ArgumentPlan {
   ArgumentKind kind = ArgumentKind::int32;
   std::size_t index = 0;   ///< in tensors, tensor_maps, workspaces or scalars; or kAbsent
-  std::int64_t value = 0;  ///< for int32, int64 and early
+  std::int64_t value = 0;  ///< for int32, int64, early and ahead
   static constexpr std::size_t kAbsent = ~std::size_t{0};
 
   friend bool operator==(const ArgumentPlan&, const ArgumentPlan&) = default;
@@ -52,7 +52,7 @@ struct LaunchPlan {
   bool cooperative = false;
   bool programmatic = false;
   bool waits = false;  ///< its blocks wait for the previous kernel before they touch its memory
-  /// Indices of the tensors that are read before the wait where the argument `early` is not 0.
+  /// Indices of the tensors that are read before the wait where the argument `ahead` is not 0.
   std::vector<std::size_t> ahead;
   std::vector<ArgumentPlan> arguments;
 
@@ -96,7 +96,7 @@ struct ExecutionPlan {
 /// Whether two plans for one problem launch the same in a chain, from the same code. Whether the
 /// first launch starts early counts as no difference: the chain decides that.
 bool same_in_chain(const ExecutionPlan& a, const ExecutionPlan& b);
-/// The same for steps that do not start early, whose arguments `early` are 0.
+/// The same for steps that do not start early, whose arguments `early` and `ahead` are 0.
 bool same_when_late(const ExecutionPlan& a, const ExecutionPlan& b);
 
 /// Whether the first launch, in a chain that allows it, reads tensors ahead of its wait.

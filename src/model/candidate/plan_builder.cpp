@@ -287,6 +287,7 @@ class PlanBuilder {
         break;
       case ArgumentKind::int32:
       case ArgumentKind::early:
+      case ArgumentKind::ahead:
         argument.value = evaluate("argument", spec.expression);
         expect(argument.value >= std::numeric_limits<std::int32_t>::min() &&
                    argument.value <= std::numeric_limits<std::int32_t>::max(),

@@ -18,6 +18,7 @@ constexpr KindRow kKinds[] = {{"tensor", ArgumentKind::tensor, &ArgumentNames::t
                               {"int32", ArgumentKind::int32, nullptr},
                               {"int64", ArgumentKind::int64, nullptr},
                               {"early", ArgumentKind::early, nullptr},
+                              {"ahead", ArgumentKind::ahead, nullptr},
                               {"reference", ArgumentKind::reference, &ArgumentNames::references},
                               {"magnitude", ArgumentKind::magnitude, &ArgumentNames::references}};
 
@@ -52,10 +53,16 @@ ArgumentSpec read_argument(const JsonReader& json, std::span<const std::string> 
 }
 
 /// Reads the tensors that `launch`, whose arguments have been read, reads ahead.
-std::vector<std::string> read_ahead(const JsonReader& json, const LaunchSpec& launch, bool waits,
-                                    const ArgumentNames& arguments) {
+std::vector<std::string> read_ahead(const JsonReader& launch_json, const LaunchSpec& launch,
+                                    bool waits, const ArgumentNames& arguments) {
+  const JsonReader json = launch_json.optional("ahead");
   std::vector<std::string> ahead;
-  if (!json.present()) return ahead;
+  const bool is_told = std::ranges::find(launch.arguments, ArgumentKind::ahead,
+                                         &ArgumentSpec::kind) != launch.arguments.end();
+  if (!json.present()) {
+    if (is_told) launch_json.fail("an argument {\"ahead\": ...}, but no tensors \"ahead\"");
+    return ahead;
+  }
   for (const JsonReader& element : json.elements()) {
     const std::string name = element.string();
     if (std::ranges::find(arguments.read, name) == arguments.read.end()) {
@@ -65,10 +72,7 @@ std::vector<std::string> read_ahead(const JsonReader& json, const LaunchSpec& la
     ahead.push_back(name);
   }
   if (!waits) json.fail("only a launch that \"waits\" can read ahead of its wait");
-  if (std::ranges::find(launch.arguments, ArgumentKind::early, &ArgumentSpec::kind) ==
-      launch.arguments.end()) {
-    json.fail("no argument {\"early\": ...} tells the kernel when it may read ahead");
-  }
+  if (!is_told) json.fail("no argument {\"ahead\": ...} tells the kernel when it may read ahead");
   return ahead;
 }
 
@@ -114,7 +118,7 @@ LaunchSpec read_geometry(const JsonReader& json, std::span<const std::string> na
       argument.fail("the launch never starts early: it is not programmatic and does not wait");
     }
   }
-  launch.ahead = read_ahead(json.optional("ahead"), launch, waits, arguments);
+  launch.ahead = read_ahead(json, launch, waits, arguments);
   return launch;
 }
 

@@ -18,14 +18,20 @@ enum class ArgumentKind {
   int32,       ///< an expression
   int64,       ///< an expression
   early,       ///< an expression, as int32, where the launch starts early; 0 where it does not
+  ahead,       ///< the same where it may read tensors before its wait; 0 where it may not
   reference,   ///< in reference kernels: float* of an output's unrounded result
   magnitude    ///< in reference kernels: float* of the sum of absolute terms of an output
 };
 
+/// Whether how its launch starts decides if the argument is 0.
+constexpr bool depends_on_start(ArgumentKind kind) {
+  return kind == ArgumentKind::early || kind == ArgumentKind::ahead;
+}
+
 struct ArgumentSpec {
   ArgumentKind kind = ArgumentKind::int32;
   std::string name;       ///< of the tensor, tensor map, workspace or scalar
-  Expression expression;  ///< for int32, int64 and early
+  Expression expression;  ///< for int32, int64, early and ahead
 };
 
 /// A kernel launch as written in the manifest. Geometry and arguments are expressions over the
@@ -40,7 +46,7 @@ struct LaunchSpec {
   Expression programmatic;          ///< 1: programmatic dependent launch
   Expression waits;                 ///< 1: every block waits for the previous kernel
   Expression when;                  ///< 0: this launch is left out for the problem
-  /// Tensors that are read before the wait, where the argument `early` is not 0.
+  /// Tensors that are read before the wait, where the argument `ahead` is not 0.
   std::vector<std::string> ahead;
   std::vector<ArgumentSpec> arguments;
   JsonPlace place;

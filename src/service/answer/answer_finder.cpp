@@ -14,17 +14,17 @@
 namespace kernwright {
 namespace {
 
-/// Whether the first launch takes an argument `early`.
+/// Whether the first launch takes an argument that depends on how it starts.
 bool takes_early(const ExecutionPlan& plan) {
-  return std::ranges::find(plan.launches.front().arguments, ArgumentKind::early,
-                           &ArgumentPlan::kind) != plan.launches.front().arguments.end();
+  return std::ranges::any_of(plan.launches.front().arguments, depends_on_start,
+                             &ArgumentPlan::kind);
 }
 
-/// The sum of the arguments `early` of the first launch.
+/// The sum of these arguments.
 std::int64_t early_value(const ExecutionPlan& plan) {
   std::int64_t sum = 0;
   for (const ArgumentPlan& argument : plan.launches.front().arguments) {
-    if (argument.kind == ArgumentKind::early) sum += argument.value;
+    if (depends_on_start(argument.kind)) sum += argument.value;
   }
   return sum;
 }

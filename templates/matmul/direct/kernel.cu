@@ -278,7 +278,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                   const dtype_t* __restrict__ norm_weight, out_t* __restrict__ d, int m, int n,
                   int k, int lda, int ldb, int ldd, const out_t* __restrict__ column_bias,
                   const out_t* __restrict__ addend, float alpha, float beta, float eps, int early_k,
-                  unsigned early_blocks, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
+                  unsigned early_blocks, int may_read_ahead, out_t* __restrict__ d_k,
+                  out_t* __restrict__ d_v) {
   // The sums of the block's warps and, in the first block of a cluster, those of its blocks.
   __shared__ float2 parts[WARPS + (SPLIT > 1 ? SPLIT : 0)][FRAGMENTS][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -309,10 +310,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   int first = turn * BATCH_K;
 
   Batch<UNROLL> ahead;
-  const bool reads_ahead = AHEAD_K > 0 && early_blocks > 0 && first < whole;
+  const bool reads_ahead = AHEAD_K > 0 && may_read_ahead && first < whole;
   if (reads_ahead) load_aligned_b(ahead, rows, first);
   if (blockIdx.y * gridDim.x + blockIdx.x < early_blocks) {
-    prefetch_rows(b, first_b, n, ldb, AHEAD_K, early_k, rank);
+    prefetch_rows(b, first_b, n, ldb, may_read_ahead ? AHEAD_K : 0, early_k, rank);
   }
   // What follows the wait needs these at once, so they are computed before it.
 #pragma unroll

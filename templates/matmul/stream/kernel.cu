@@ -7,7 +7,7 @@
 // three jobs:
 //
 // loader     fills the ring by TMA. It knows all tiles ahead, so the ring never drains between
-//            tiles. In a launch that starts early it fills stages before the kernel ahead has
+//            tiles. In a launch that reads ahead it fills stages before the kernel ahead has
 //            ended.
 // consumers  multiply a slice of each stage's columns. A consumer only meets the same columns of A
 //            again and again, so it keeps these in shared memory, and no barrier of the block is
@@ -379,14 +379,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
                   const dtype_t* __restrict__ norm_weight, out_t* __restrict__ d, int m, int n,
                   int k, int lda, int ldd, const out_t* __restrict__ column_bias,
                   const out_t* __restrict__ addend, float alpha, float beta, float eps,
-                  int early_stages, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
+                  int stages_ahead, out_t* __restrict__ d_k, out_t* __restrict__ d_v) {
   extern __shared__ unsigned char memory[];
   release_next_kernel();
   const Addresses at{(static_cast<unsigned>(__cvta_generic_to_shared(memory)) + 1023) & ~1023u,
                      (k + CHUNK - 1) / CHUNK * CHUNK * 2u + 16};
   const Shape shape{m, n, reads_operands(alpha) ? k : 0};
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-  const bool is_loader = warp == WARPS, is_consumer = warp < WARPS, early = early_stages > 0;
+  const bool is_loader = warp == WARPS, is_consumer = warp < WARPS, reads_ahead = stages_ahead > 0;
   Loader loader(map_b, shape, at);
   Activations activations(a, norm_weight, lda, shape, warp);
   if (is_loader) {
@@ -399,18 +399,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, ROOM)
     }
     __syncwarp();
     // The others come to the wait after these requests, which they would hold up there.
-    if (elect_one()) loader.fill(early_stages);
+    if (elect_one()) loader.fill(stages_ahead);
     __syncwarp();
     named_barrier_arrive(1, THREADS);
   } else {
-    if (kNorm && is_consumer && early) activations.load_first_weights();
+    if (kNorm && is_consumer && reads_ahead) activations.load_first_weights();
     named_barrier_sync(1, THREADS);
   }
   await_previous_kernel();
   if (is_loader) {
     if (elect_one()) loader.fill(INT_MAX);
   } else if (is_consumer) {
-    activations.copy(at, early);
+    activations.copy(at, reads_ahead);
     consume(shape, warp, at);
   } else {
     const FewRows target(d, alpha, column_bias, beta, addend, m, n, ldd, d_k, d_v);

@@ -106,7 +106,7 @@ TEST_F(CandidateTest, LaunchesKnowWhichOfTheirTensorsTheyReadAhead) {
   template_ =
       scale_template(operation_, replaced(kScaleManifest, "\"arguments\": [{\"int32\": \"GROUP\"}]",
                                           "\"waits\": \"1\", \"ahead\": [\"w\", \"a\"], "
-                                          "\"arguments\": [{\"early\": \"GROUP\"}]"));
+                                          "\"arguments\": [{\"ahead\": \"GROUP\"}]"));
   const Result<Candidate> made = make(configuration(8, 2, 4));
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->plan.launches[0].ahead, std::vector<std::size_t>{});

@@ -175,18 +175,21 @@ INSTANTIATE_TEST_SUITE_P(
                 "programmatic and does not wait"},
         Refused{"\"arguments\": [{\"int32\": \"GROUP\"}]",
                 "\"waits\": \"1\", \"ahead\": [\"w\", \"d\"], "
-                "\"arguments\": [{\"early\": \"GROUP\"}]",
+                "\"arguments\": [{\"ahead\": \"GROUP\"}]",
                 "m.json:36: launches[1].ahead[1]: no tensor \"d\" that is read, there are: a, w"},
         Refused{"\"arguments\": [{\"int32\": \"GROUP\"}]",
                 "\"programmatic\": \"1\", \"ahead\": [\"w\"], "
-                "\"arguments\": [{\"early\": \"GROUP\"}]",
+                "\"arguments\": [{\"ahead\": \"GROUP\"}]",
                 "m.json:36: launches[1].ahead: only a launch that \"waits\" can read ahead of its "
                 "wait"},
         Refused{
             "\"arguments\": [{\"int32\": \"GROUP\"}]",
-            "\"waits\": \"1\", \"ahead\": [\"w\"], \"arguments\": [{\"int32\": \"GROUP\"}]",
-            "m.json:36: launches[1].ahead: no argument {\"early\": ...} tells the kernel when it "
+            "\"waits\": \"1\", \"ahead\": [\"w\"], \"arguments\": [{\"early\": \"GROUP\"}]",
+            "m.json:36: launches[1].ahead: no argument {\"ahead\": ...} tells the kernel when it "
             "may read ahead"},
+        Refused{"\"arguments\": [{\"int32\": \"GROUP\"}]",
+                "\"waits\": \"1\", \"arguments\": [{\"ahead\": \"GROUP\"}]",
+                "m.json:36: launches[1]: an argument {\"ahead\": ...}, but no tensors \"ahead\""},
         Refused{"\"grid\": [\"1\"]", "\"gird\": [\"1\"]",
                 "m.json:36: launches[1].gird: unknown key, known are kernel, grid, block, cluster, "
                 "dynamic_smem, cooperative, programmatic, waits, ahead, when, arguments"}));

@@ -200,7 +200,7 @@ class EarlyTemplateTest : private ScaleTemplates, public AnswerFinderTest {
     "kernel": "scale", "grid": ["ceil_div(n, THREADS)"], "block": ["THREADS"],
     "waits": "1", "ahead": ["x"], "programmatic": "PROGRAMMATIC",
     "arguments": [{"tensor": "x"}, {"tensor": "y"}, {"int64": "n"}, {"int32": "ROUNDS"},
-                  {"early": "DEPTH"}]
+                  {"ahead": "DEPTH"}]
     }]
     })json");
     return folder_.path();
