@@ -88,8 +88,11 @@ class Device {
                                                       const ExecutionPlan& plan) = 0;
 
   /// Launches the program's plan once, in stream order, without waiting. Zeroes the workspaces that
-  /// the plan says are to be zeroed. If a running kernel fails, a later call gives the error.
-  virtual Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) = 0;
+  /// the plan says are to be zeroed. If a running kernel fails, a later call gives the error. With
+  /// `ahead` it starts as in a chain, early and reading ahead where it can. What may still run then
+  /// must not write what it reads.
+  virtual Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments,
+                               bool ahead = false) = 0;
   /// The same on a second stream, at the same time as the work of the first one.
   virtual Result<void> enqueue_beside(const LoadedProgram& program,
                                       const LaunchArguments& arguments) = 0;

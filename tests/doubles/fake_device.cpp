@@ -123,10 +123,11 @@ class FakeDevice final : public Device {
   Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) override;
   Result<std::shared_ptr<LoadedProgram>> load(std::string_view cubin,
                                               const ExecutionPlan& plan) override;
-  Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) override;
+  Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments,
+                       bool ahead) override;
   Result<void> enqueue_beside(const LoadedProgram& program,
                               const LaunchArguments& arguments) override {
-    return enqueue(program, arguments);
+    return enqueue(program, arguments, false);
   }
   Result<void> wait() override { return usable(); }
   Result<std::unique_ptr<TimedUnits>> prepare_timing(std::span<const WorkUnit> sets,
@@ -278,7 +279,8 @@ void FakeDevice::apply(const FakeProgram& program, const LaunchArguments& argume
   }
 }
 
-Result<void> FakeDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments) {
+Result<void> FakeDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments,
+                                 bool ahead) {
   const FakeProgram& fake = fake_of(program);
   if (Result<void> checked = check(fake.plan, arguments); !checked) return checked;
   work(fake.behavior.time_us);
@@ -288,6 +290,7 @@ Result<void> FakeDevice::enqueue(const LoadedProgram& program, const LaunchArgum
     return fail(Outcome::illegal_address, {ErrorCode::device, "injected failure: unmapped"});
   }
   apply(fake, arguments);
+  if (ahead && fake.behavior.wrong_ahead) fill_outputs(fake.plan, arguments, -77);
   return {};
 }
 
@@ -338,7 +341,7 @@ Result<LaunchTimes> FakeDevice::time_launch_paths(const LoadedProgram& program,
                                                   std::span<const LaunchArguments> sets,
                                                   double /*seconds*/) {
   for (const LaunchArguments& set : sets) {
-    if (Result<void> done = enqueue(program, set); !done) return done.error();
+    if (Result<void> done = enqueue(program, set, false); !done) return done.error();
   }
   // The times of an H200's host, see bench/results.
   const auto time = [&](KernelPath path, double host_us) {

@@ -24,7 +24,8 @@ class ManualClock {
 struct FakeBehavior {
   double time_us = 1;
   Outcome outcome =
-      Outcome::ok;  ///< what `run` reports; wrong_result runs but writes nothing right
+      Outcome::ok;           ///< what `run` reports; wrong_result runs but writes nothing right
+  bool wrong_ahead = false;  ///< writes nothing right where it may read ahead
 };
 
 /// A device that computes nothing. Its memory is host memory. The behaviour and the times of a

@@ -52,6 +52,14 @@ Result<void> Examiner::enqueue_run(const Subject& subject, int set, std::uint8_t
   return device_.enqueue(*subject.program, arguments(subject, set));
 }
 
+Result<void> Examiner::enqueue_run_ahead(const Subject& subject, int set, std::uint8_t poison) {
+  if (!subject.ahead) return enqueue_run(subject, set, poison);
+  KW_TRY(sets_.poison(device_, data_ops_, set, poison));
+  KW_TRY(workspace_.poison(device_, subject.workspace_bytes, poison));
+  KW_TRY(device_.enqueue(disturber_, {}));
+  return device_.enqueue(*subject.ahead, arguments(subject, set), true);
+}
+
 Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers& numbers) {
   for (int run = 0; run < runs; ++run) {
     // For finalists half of the runs are disturbed, and half find an empty L2, on two buffer sets.
@@ -64,7 +72,9 @@ Result<void> Examiner::enqueue_repeats(const Subject& subject, int runs, Numbers
     if (disturbed) {
       KW_TRY(device_.enqueue_beside(disturber_, {}));
     }
-    KW_TRY(enqueue_run(subject, set, kPoisons[(run + 1) % 2]));
+    const std::uint8_t poison = kPoisons[(run + 1) % 2];
+    KW_TRY(run % 2 == 0 ? enqueue_run(subject, set, poison)
+                        : enqueue_run_ahead(subject, set, poison));
     KW_TRY(enqueue_kept(subject, numbers));
     const std::vector<DevicePointer> addresses = sets_.addresses(set);
     if (run == 0) {

@@ -21,6 +21,8 @@ namespace kernwright {
 /// A loaded candidate, and the results of its checks.
 struct Subject {
   std::shared_ptr<LoadedProgram> program;
+  /// The same code with the arguments that read most ahead in a chain; null where none does.
+  std::shared_ptr<LoadedProgram> ahead;
   std::vector<TensorShape> tensors;  ///< of its plan
   std::vector<double> scalars;
   std::int64_t workspace_bytes = 0;
@@ -49,8 +51,8 @@ class Examiner {
   /// Examines the subject and replaces its report. The checks come in this order: the first run,
   /// which is poisoned and guarded, and exact where there is an exact set; what is kept zero; the
   /// realistic run within its bound; the run on the count set where there is one; repeats with
-  /// identical bits; the run on the NaN set where there is one; and for finalists the runs against
-  /// unmapped pages.
+  /// identical bits, some of them reading ahead; the run on the NaN set where there is one; and for
+  /// finalists the runs against unmapped pages.
   Result<Runner::Checked> examine(Subject& subject, Runner::CheckDepth depth);
 
   /// Poisons the outputs of set 0, and with `with_twin` those of the twin, lets `replay` write
@@ -83,6 +85,9 @@ class Examiner {
 
   int first_set() const { return sets_.has_exact_set() ? BufferSets::kExactSet : 0; }
   Result<void> enqueue_run(const Subject& subject, int set, std::uint8_t poison);
+  /// The same as a step of a chain behind one that writes nothing, if the subject may read ahead
+  /// there.
+  Result<void> enqueue_run_ahead(const Subject& subject, int set, std::uint8_t poison);
   Result<void> enqueue_repeats(const Subject& subject, int runs, Numbers& numbers);
   Result<Numbers> enqueue_examination(const Subject& subject, int runs);
   Result<void> enqueue_watch(const Subject& subject, Numbers& numbers);

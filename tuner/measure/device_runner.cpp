@@ -38,6 +38,19 @@ struct Loaded {
   ExecutionPlan launches;  ///< the plan's launches alone
 };
 
+/// The candidate with the largest values of the parameters that count in chains alone.
+Result<Candidate> reading_most_ahead(const Candidate& candidate, const DeviceProfile& profile) {
+  auto values = candidate.configuration.values();
+  const std::vector<Parameter>& parameters = candidate.kernel_template->space.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].binding == Binding::chain) {
+      values[i].second = std::ranges::max(parameters[i].values);
+    }
+  }
+  return make_candidate(*candidate.kernel_template, *candidate.problem,
+                        Configuration(std::move(values)), profile);
+}
+
 class DeviceRunner final : public Runner {
  public:
   DeviceRunner(Device& device, DataOps& data_ops, BufferSets sets, Checker checker,
@@ -126,6 +139,13 @@ Result<Runner::Prepared> DeviceRunner::prepare(const Candidate& candidate,
     return prepared;
   }
   subject.program = std::move(program).value();
+  if (reads_ahead(candidate.plan)) {
+    subject.ahead = subject.program;
+    const auto most = reading_most_ahead(candidate, device_.profile());
+    if (most && !same_in_chain(most->plan, candidate.plan)) {
+      KW_ASSIGN(subject.ahead, device_.load(kernel.bits, most->plan));
+    }
+  }
   subject.tensors = candidate.plan.tensors;
   for (const Scalar& scalar : candidate.plan.scalars) {
     subject.scalars.push_back(scalar.checked_value);

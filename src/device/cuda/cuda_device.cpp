@@ -85,7 +85,8 @@ class CudaDevice final : public Device {
   Result<void> fill(DevicePointer to, std::uint8_t value, std::int64_t bytes) override;
   Result<std::shared_ptr<LoadedProgram>> load(std::string_view cubin,
                                               const ExecutionPlan& plan) override;
-  Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments) override;
+  Result<void> enqueue(const LoadedProgram& program, const LaunchArguments& arguments,
+                       bool ahead) override;
   Result<void> enqueue_beside(const LoadedProgram& program,
                               const LaunchArguments& arguments) override;
   Result<void> wait() override {
@@ -208,13 +209,14 @@ Result<std::shared_ptr<LoadedProgram>> CudaDevice::load(std::string_view cubin,
       std::make_shared<CudaProgram>(context_, std::move(*program)));
 }
 
-Result<void> CudaDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments) {
+Result<void> CudaDevice::enqueue(const LoadedProgram& program, const LaunchArguments& arguments,
+                                 bool ahead) {
   const PreparedProgram& work = prepared(program);
   if (Result<void> fits = check_arguments(work.plan(), arguments); !fits) {
     return context_->fail(Outcome::launch_failed, fits.error());
   }
-  return enqueue_by(
-      [&] { return work.enqueue(context_->stream(), arguments, work.starts_early()); });
+  const bool early = ahead ? work.can_start_early() : work.starts_early();
+  return enqueue_by([&] { return work.enqueue(context_->stream(), arguments, early, ahead); });
 }
 
 Result<void> CudaDevice::enqueue_beside(const LoadedProgram& program,

@@ -16,10 +16,13 @@ namespace {
 /// Vector additions that are right but for one habit each.
 constexpr std::string_view kFaulty = R"(
 #include <kernwright/config.cuh>
+#include <kernwright/ptx/programmatic.cuh>
 using namespace kernwright;
 using namespace kernwright::config;
 extern "C" __global__ void vector_add_faulty(const dtype_t* a, const dtype_t* b, dtype_t* c,
-                                             float* scratch, long long n) {
+                                             float* scratch, long long n, int ahead) {
+  release_next_kernel();
+  await_previous_kernel();
   const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
   float y = to_float(a[i]) + to_float(b[i]);
@@ -39,18 +42,20 @@ extern "C" __global__ void vector_add_faulty(const dtype_t* a, const dtype_t* b,
   if (HABIT == 7 && i == 3) y += scratch[0] == scratch[0] ? 0.0f : scratch[0];
   if (HABIT == 8 && i == n / 2) y = nanf("");
   if (HABIT == 9) y = fmaxf(y, -1e30f);  // drops a NaN
+  if (HABIT == 10 && ahead && i == 6) y += 1;
   c[i] = from_float<dtype_t>(y);
 })";
 
 constexpr std::string_view kManifest = R"json({
   "operation": "vector_add", "description": "wrong on purpose", "source": "kernel.cu",
   "arch": {"min": 80}, "when": [], "dims": {"n": "runtime"},
-  "parameters": {"HABIT": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}, "default": {"HABIT": 0},
+  "parameters": {"HABIT": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}, "default": {"HABIT": 0},
   "derived": {}, "rules": [], "spill_bytes": 0,
   "workspace": {"scratch": {"bytes": "256"}},
   "launches": [{"kernel": "vector_add_faulty", "grid": ["ceil_div(n, 256)"], "block": ["256"],
+    "waits": "1", "ahead": ["a"],
     "arguments": [{"tensor": "a"}, {"tensor": "b"}, {"tensor": "c"}, {"workspace": "scratch"},
-                  {"int64": "n"}]}]})json";
+                  {"int64": "n"}, {"ahead": "1"}]}]})json";
 
 class ExaminerGpuTest : public GpuWorld {
  protected:
@@ -139,6 +144,12 @@ TEST_F(ExaminerGpuTest, OtherBitsAreFoundInARepeat) {
   EXPECT_EQ(to_string(checked.step.outcome), "nondeterministic") << checked.step.detail;
   EXPECT_TRUE(checked.report.exact);
   EXPECT_FALSE(checked.report.deterministic);
+}
+
+TEST_F(ExaminerGpuTest, AFaultOfWhatIsReadAheadIsFound) {
+  open();
+  const bool can_start_early = device_->profile().sm_arch >= 90;
+  EXPECT_EQ(to_string(check(10).step.outcome), can_start_early ? "nondeterministic" : "ok");
 }
 
 TEST_F(ExaminerGpuTest, AStrayReadEndsAtAnUnmappedPage) {

@@ -67,6 +67,7 @@ class DeviceRunnerTest : public ::testing::Test {
           a < 0 ? 100 : 10 * a + static_cast<double>(plan.launches[0].grid[0]) * 0.01;
       if (a == 5) behavior.outcome = Outcome::wrong_result;
       if (a == failing_) behavior.outcome = Outcome::illegal_address;
+      behavior.wrong_ahead = wrong_ahead_;
       return behavior;
     };
     options.compute = [this](const ExecutionPlan& plan, const LaunchArguments& arguments) {
@@ -129,6 +130,7 @@ class DeviceRunnerTest : public ::testing::Test {
                        Configuration({{"A", a}, {"B", 1}, {"R", 1}}), profile_)
             .value());
     candidate.plan.workspaces = workspaces_;
+    candidate.plan.launches[0].ahead = ahead_;
     const CompileResult kernel = pool_.submit(render(candidate, *toy_, 90)).get();
     return runner.prepare(candidate, *kernel.value());
   }
@@ -140,6 +142,8 @@ class DeviceRunnerTest : public ::testing::Test {
   std::unique_ptr<DataOps> ops_ = make_host_data_ops();
   std::deque<Candidate> candidates_;
   std::vector<WorkspacePlan> workspaces_;  ///< of every candidate
+  std::vector<std::size_t> ahead_;         ///< tensors that every candidate reads ahead
+  bool wrong_ahead_ = false;
   bool broken_reference_ = false;
   bool reference_drops_nan_ = false;
   std::function<void(float* out, std::size_t elements, const LaunchArguments&)> mischief_;
@@ -374,6 +378,16 @@ TEST_F(DeviceRunnerTest, RepeatsWithOtherBitsAreFound) {
   EXPECT_EQ(checked.step.detail,
             "1 of 2 repeats on equal inputs gave other bits than the first run");
   EXPECT_FALSE(checked.report.deterministic);
+}
+
+TEST_F(DeviceRunnerTest, WhatIsReadAheadIsChecked) {
+  wrong_ahead_ = true;
+  EXPECT_EQ(check().step.outcome, Outcome::ok) << "nothing is read ahead";
+  ahead_ = {0};
+  EXPECT_EQ(check().step.detail,
+            "1 of 2 repeats on equal inputs gave other bits than the first run");
+  wrong_ahead_ = false;
+  EXPECT_EQ(check().step.outcome, Outcome::ok);
 }
 
 TEST_F(DeviceRunnerTest, ARareDifferenceIsFoundInAFinalist) {
