@@ -55,8 +55,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
         const unsigned full = pipeline.full();
 #pragma unroll
         for (int i = 0; i < kBoxesB; ++i) {
-          tma_load_for<1>(at.b(stage) + i * 64 * kRowBytes, map_b, step * kDepth,
-                          row_b + i / STACK * 64 + i % STACK * n, full, 0, schedule.is_alone());
+          tma_load(at.b(stage) + i * 64 * kRowBytes, map_b, step * kDepth,
+                   row_b + i / STACK * 64 + i % STACK * n, full);
         }
 #pragma unroll
         for (int box = 0; box < BM / BOX; ++box) {

@@ -96,7 +96,6 @@ class GroupSchedule {
     first_row_ = begin + row;
     rows_ = min(each, rows_of_group - row);
     column_ = (column * ClusterN + static_cast<int>(blockIdx.x) % ClusterN) * TileN;
-    is_alone_ = height_of_group == 1;
     skip();
     return true;
   }
@@ -111,8 +110,6 @@ class GroupSchedule {
   __device__ __forceinline__ int rows() const { return rows_; }
   // The tile's first column, which may lie beyond the last.
   __device__ __forceinline__ int column() const { return column_; }
-  // Whether no other tile needs the same rows of b.
-  __device__ __forceinline__ bool is_alone() const { return is_alone_; }
 
  private:
   static constexpr unsigned kEnds = (Groups + 1) * 4;
@@ -134,7 +131,6 @@ class GroupSchedule {
   int tile_;
   const int tiles_;
   int group_ = 0, first_row_ = 0, rows_ = 0, column_ = 0;
-  bool is_alone_ = false;
 };
 
 }  // namespace kernwright
