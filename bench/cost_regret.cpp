@@ -76,6 +76,7 @@ int run(int argc, const char* const* argv) {
                                         "cost_regret", command_line(argc, argv), cpu_device()));
   std::printf("%-50s %10s %9s %12s   best of the first 1, 8, 16, 32 over the best\n", "problem",
               "candidates", "left out", "a prediction");
+  std::vector<double> first;
   for (const RecordedSpace& space : spaces) {
     const Problem problem = take(Problem::parse(space.problem));
     const CandidateList list =
@@ -93,6 +94,7 @@ int run(int argc, const char* const* argv) {
     std::printf("%-50s %10zu %9zu %9.2f us  ", problem.text().c_str(), judged.size(),
                 recorded - judged.size(), row["prediction_us"].get<double>());
     report(judged, &Judged::truth_us, space.best_us(), "", row);
+    first.push_back(fastest(judged, 1, &Judged::truth_us) / space.best_us());
     if (const double final_us = fastest(judged, judged.size(), &Judged::final_us);
         final_us < kNever) {
       std::printf("  finals");
@@ -101,6 +103,13 @@ int run(int argc, const char* const* argv) {
     std::printf("\n");
     if (const Result<void> added = json.add(std::move(row)); !added) fail(added.error());
   }
+  if (first.empty()) return 0;
+  std::sort(first.begin(), first.end());
+  const auto quantile = [&first](double share) {
+    return first[static_cast<std::size_t>(share * static_cast<double>(first.size() - 1) + 0.5)];
+  };
+  std::printf("the first of %zu: median %.3f, p90 %.3f, p95 %.3f, worst %.3f\n", first.size(),
+              quantile(0.5), quantile(0.9), quantile(0.95), first.back());
   return 0;
 }
 

@@ -35,7 +35,7 @@ std::map<std::string, Configuration> recorded_names(const RecordedSpace& space) 
 
 }  // namespace
 
-std::vector<Judged> in_predicted_order(const RecordedSpace& space, const CandidateList& list) {
+RecordedSpace predicted_today(const RecordedSpace& space, const CandidateList& list) {
   const auto names = recorded_names(space);
   // Of candidates that differ only in what was not recorded, that with the defaults stands for what
   // was there before such a parameter. What was a parameter may be a derived value today.
@@ -51,16 +51,29 @@ std::vector<Judged> in_predicted_order(const RecordedSpace& space, const Candida
                           found);
     if (!added) place->second = std::min(place->second, found);
   }
-  std::vector<Judged> judged;
-  for (const RecordedConfiguration& one : space.configurations) {
+  RecordedSpace today = space;
+  today.configurations.clear();
+  today.default_index = 0;
+  for (std::size_t i = 0; i < space.configurations.size(); ++i) {
+    const RecordedConfiguration& one = space.configurations[i];
     const std::string& name = space.templates[static_cast<std::size_t>(one.kernel_template)];
     const auto found = predicted.find(key(name, names.at(name), [&](std::string_view parameter) {
       return one.configuration.contains(parameter) ? std::optional(one.configuration.at(parameter))
                                                    : std::nullopt;
     }));
     if (found == predicted.end()) continue;
+    if (i == space.default_index) today.default_index = today.configurations.size();
+    today.configurations.push_back(one);
+    today.configurations.back().predicted_us = found->second.second;
+  }
+  return today;
+}
+
+std::vector<Judged> in_predicted_order(const RecordedSpace& space, const CandidateList& list) {
+  std::vector<Judged> judged;
+  for (const RecordedConfiguration& one : predicted_today(space, list).configurations) {
     Judged& added = judged.emplace_back();
-    added.predicted_us = found->second.second;
+    added.predicted_us = one.predicted_us;
     if (one.outcome == Outcome::ok) added.truth_us = one.truth_us;
     if (one.final_us > 0) added.final_us = one.final_us;
   }

@@ -18,9 +18,12 @@ struct Judged {
   double final_us = std::numeric_limits<double>::infinity();
 };
 
-/// The recorded configurations in the order of today's predictions. They are matched with the
-/// candidates by the parameters that were recorded; a parameter that came later is at its default,
-/// and configurations whose template or parameter is gone are left out.
+/// The recorded space with today's predictions. Its configurations are matched with the candidates
+/// by the parameters that were recorded; a parameter that came later is at its default, and
+/// configurations whose template or parameter is gone are left out.
+RecordedSpace predicted_today(const RecordedSpace& space, const CandidateList& list);
+
+/// The recorded configurations that are left of it, in the order of the predictions.
 std::vector<Judged> in_predicted_order(const RecordedSpace& space, const CandidateList& list);
 
 /// The least `time` of the first `count`, all of them where there are fewer.

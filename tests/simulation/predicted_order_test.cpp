@@ -1,5 +1,6 @@
 #include "bench/simulation/predicted_order.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <map>
@@ -22,9 +23,9 @@ class PredictedOrderTest : public ::testing::Test {
   void SetUp() override {
     if (!std::filesystem::exists(kResults)) GTEST_SKIP() << "no " << kResults;
   }
-  CandidateList enumerate(const std::string& text) const {
+  CandidateList enumerate(const std::string& text, std::string_view sku = "h200") const {
     return enumerate_candidates(*catalog_, catalog_->bind(Problem::parse(text).value()).value(),
-                                find_profile("h200").value())
+                                find_profile(sku).value())
         .value();
   }
   /// Whether the first 16 hold one within `margin` of the best, as it was screened and in the
@@ -49,6 +50,21 @@ class PredictedOrderTest : public ::testing::Test {
 TEST_F(PredictedOrderTest, TheFirst16HoldOneWithinHalfAPercentOfTheBest) {
   expect_good_first("trials", 0.005);
   expect_good_first("searches", 0.005);
+}
+
+TEST_F(PredictedOrderTest, TheFirstChoiceForRandomProductsIsNearTheBestThatWasMeasured) {
+  const std::filesystem::path searches = kResults.parent_path() / "h100" / "searches";
+  const auto spaces = read_recorded_spaces(searches).value();
+  std::vector<double> slower;
+  for (const RecordedSpace& space : spaces) {
+    const auto judged = in_predicted_order(space, enumerate(space.problem, "h100_sxm"));
+    ASSERT_FALSE(judged.empty()) << space.problem;
+    slower.push_back(judged.front().truth_us / space.best_us());
+  }
+  ASSERT_GT(slower.size(), 50U);
+  std::sort(slower.begin(), slower.end());
+  EXPECT_LE(slower[slower.size() / 2], 1.06);
+  EXPECT_LE(slower[slower.size() * 9 / 10], 1.2);
 }
 
 TEST_F(PredictedOrderTest, WinnersOfRowsTakeWhatWasPredictedWithinATenth) {

@@ -1,4 +1,4 @@
-#include "tests/simulation/virtual_session.h"
+#include "bench/simulation/virtual_session.h"
 
 #include <algorithm>
 #include <cmath>

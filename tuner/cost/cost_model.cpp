@@ -193,7 +193,7 @@ class Prediction {
     if (demands_.wave_bytes > 0 && !held_in_l2(read_)) {
       read = std::max(read, tiles_ / active_ * of(demands_.wave_bytes));
     }
-    return read + written_;
+    return read + of(demands_.reread_bytes) + written_;
   }
 
   double memory_us() const {

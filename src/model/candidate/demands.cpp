@@ -19,6 +19,7 @@ constexpr DemandName kNames[] = {{"tiles", &Demands::tiles},
                                  {"once_clocks", &Demands::once_clocks},
                                  {"in_flight_bytes", &Demands::in_flight_bytes},
                                  {"wave_bytes", &Demands::wave_bytes},
+                                 {"reread_bytes", &Demands::reread_bytes},
                                  {"registers", &Demands::registers},
                                  {"other_bytes", &Demands::other_bytes}};
 

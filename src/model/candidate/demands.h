@@ -33,9 +33,10 @@ struct Demands {
   std::int64_t once_clocks = 0;  ///< before the first tile and after the last
 
   std::int64_t in_flight_bytes = 0;  ///< from memory to a block at most; 0: enough for the memory
-  std::int64_t wave_bytes = 0;   ///< that tiles which run at once read together; 0: once for all
-  std::int64_t registers = 0;    ///< of a thread; 0: few enough
-  std::int64_t other_bytes = 0;  ///< that the other launches read and write
+  std::int64_t wave_bytes = 0;    ///< that tiles which run at once read together; 0: once for all
+  std::int64_t reread_bytes = 0;  ///< of inputs, whose lines pass the memory once more
+  std::int64_t registers = 0;     ///< of a thread; 0: few enough
+  std::int64_t other_bytes = 0;   ///< that the other launches read and write
 };
 
 /// One name of a manifest's "cost".

@@ -37,16 +37,15 @@ class VirtualSession {
                             .runner = runner_,
                             .log = log,
                             .problem = space_.name,
-                            .started = 0};
+                            .started = -options.budget.opening_seconds};
     return run_search(input, options);
   }
 
   const RecordedSpace& space() const { return space_; }
   double seconds() const { return clock_.seconds(); }
   int epoch() const { return runner_.epoch(); }
-  std::size_t winner(const TuningRecord& record) const {
-    return *candidates_.find(record.winner.choice.id());
-  }
+  std::size_t index_of(const Choice& choice) const { return *candidates_.find(choice.id()); }
+  std::size_t winner(const TuningRecord& record) const { return index_of(record.winner.choice); }
   /// How much slower than the best the record's winner is in truth, between others.
   double regret(const TuningRecord& record) const {
     return space_.configurations[winner(record)].truth_us / space_.best_us() - 1;
