@@ -24,11 +24,11 @@ struct SearchOutlook {
 /// as a share: 0.02 is 2 %. It is 0 where every candidate was tried.
 ///
 /// The estimate comes from the cost model. Its predictions of the untried candidates are corrected
-/// by the median error that the model made on the measured ones. Their remaining errors are taken
-/// to be independent and as wide as the errors on the measured candidates. The result is the median
-/// of the fastest of them. A few results say little about how wide the errors are, so the usual
-/// spread, `kUsualSpread`, weighs as much as `kUsualCounts` results. Nothing is taken to be faster
-/// than the roofline.
+/// by the median error that the model made on the measured ones, less `kStandardErrors` of it.
+/// Their remaining errors are taken to be independent and as wide as the errors on the measured
+/// candidates. The result is what the fastest of them exceeds once in ten times. A few results say
+/// little about how wide the errors are, so the usual spread, `kUsualSpread`, weighs as much as
+/// `kUsualCounts` results. Nothing is taken to be faster than the roofline.
 double regret_estimate(const SearchOutlook& outlook);
 
 }  // namespace kernwright

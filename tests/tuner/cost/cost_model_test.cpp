@@ -154,9 +154,11 @@ TEST_F(CostModelTest, OddRowsCostTheirCopies) {
   EXPECT_LT(wave(4097), wave(4104) + 1.5 * copies);
 }
 
-TEST_F(CostModelTest, FewRowsOfEitherOperandCostTheSame) {
-  EXPECT_DOUBLE_EQ(best_us("matmul m=8 n=8192 k=8192 dtype=bf16", "matmul/skinny"),
-                   best_us("matmul m=8192 n=8 k=8192 dtype=bf16", "matmul/skinny"));
+TEST_F(CostModelTest, FewRowsOfEitherOperandCostTheSameButForTheEndOfTheTile) {
+  const double of_a = best_us("matmul m=8 n=8192 k=8192 dtype=bf16", "matmul/skinny");
+  const double of_b = best_us("matmul m=8192 n=8 k=8192 dtype=bf16", "matmul/skinny");
+  EXPECT_GE(of_b, of_a) << "its results are stored row by row";
+  EXPECT_NEAR(of_b / of_a, 1, 0.01);
 }
 
 TEST_F(CostModelTest, EarlyStartsCostProductsTheirOrderAndGainClustersTime) {

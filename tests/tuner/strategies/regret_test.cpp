@@ -61,7 +61,7 @@ TEST_F(RegretTest, FallsAsMoreOfTheFirstChoicesAreMeasured) {
   EXPECT_LT(before, 0.01);
 }
 
-TEST_F(RegretTest, IsAsOftenTooLargeAsTooSmallWhereErrorsAreIndependent) {
+TEST_F(RegretTest, CoversTheTruthNineTimesOfTenWhereErrorsAreIndependent) {
   int covered = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     make_space(1000, 0.12, seed);
@@ -69,8 +69,7 @@ TEST_F(RegretTest, IsAsOftenTooLargeAsTooSmallWhereErrorsAreIndependent) {
     measure(16);
     covered += estimate() >= truth() ? 1 : 0;
   }
-  EXPECT_GT(covered, 80);
-  EXPECT_LT(covered, 140);
+  EXPECT_GT(covered, 170);
 }
 
 TEST_F(RegretTest, NothingIsFasterThanTheRoofline) {
