@@ -73,7 +73,9 @@ inline Result<std::unique_ptr<Launcher>> load_fake_launcher(FakeWorld& world,
 /// function of its bits.
 inline Surroundings fake_surroundings(FakeWorld& world) {
   Surroundings surroundings;
-  surroundings.make_compiler = [&world](const auto&, const auto&) { return std::make_unique<FakeCompiler>(world); };
+  surroundings.make_compiler = [&world](const auto&, const auto&) {
+    return std::make_unique<FakeCompiler>(world);
+  };
   surroundings.describe_device = [&world](int ordinal) -> Result<CudaDeviceInfo> {
     return CudaDeviceInfo{
         *find_profile("h200"),
