@@ -221,6 +221,14 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
       problems.erase(problems.begin() + kMoreProblems, problems.end());
     }
     chosen.insert(chosen.end(), problems.begin(), problems.end());
+    // Tiles are transposed only where nearly all flags are none, which few of the spread ones have.
+    for (const char* plain :
+         {"matmul m=219 n=6144 k=4096 dtype=bf16", "matmul m=300 n=20008 k=264 dtype=fp16",
+          "matmul m=395 n=9000 k=1040 dtype=fp8_e4m3 out=bf16 activation=silu"}) {
+      const BoundProblem problem =
+          *BoundProblem::bind(**catalog_->operation(made.operation), *Problem::parse(plain));
+      if (applies(made, problem, profile_)) chosen.push_back(problem);
+    }
     return chosen;
   }
 
@@ -295,7 +303,7 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByTma) {
   // 8 of 80, large tiles. No bound on their registers tells them from those that fit: with bias,
   // gelu_tanh and residual 128x192 spills 96 bytes, 128x208 40, and 256x144 none.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.275, 0.15));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.35, 0.15));
   expect_wgmma_and_tma();
 }
 

@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(160)
                  const __grid_constant__ TensorMap map_stored, float* placed, int tiles) {
   const unsigned q = aligned_memory(), stages = q + kBytes;
   const unsigned slots = stages + kStages * 2 * kBytes;
-  const unsigned barriers = slots + 4 * Staging::kBytes;
+  const unsigned barriers = slots + 4 * Staging<>::kBytes;
   const unsigned landed = barriers + KeysAndValues::kBytes;
   const KeysAndValues pipeline(barriers);
   if (threadIdx.x == 0) {
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(160)
   attend(o, pipeline, q, stages, tiles);
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  Staging staging(slots + warp * Staging::kBytes);
+  Staging<> staging(slots + warp * Staging<>::kBytes);
 #pragma unroll
   for (int chunk = 0; chunk < 2; ++chunk) {
     unsigned words[kChunkWords];

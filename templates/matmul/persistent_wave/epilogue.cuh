@@ -20,6 +20,8 @@ constexpr int kLeaving = LATE ? kPieces : kStores;  // k steps that store a wait
 // consumer has rows of its own. A wide tile needs the B part too, after all consumers have read it.
 constexpr bool kThroughB = STAGES * kBoxes < kChunks;
 static_assert(!LATE || (kBlocks == 1 && CHUNK % kPiece == 0));
+static_assert(!TRANSPOSED || !(kBias || kResidual || kGated || kSplit || kScaled || kFunction),
+              "what is added or combined has its place in rows of D");
 
 // The result, with the maps of its tensors for TMA (unused unless ALIGNED_D).
 struct Target {
@@ -43,7 +45,9 @@ struct Place {
 // Starts the store of a staged chunk, whose columns belong to one tensor. Run by one thread.
 __device__ __forceinline__ void store_box(const Target& target, unsigned slot, int column,
                                           int row) {
-  if constexpr (kSplit) {
+  if constexpr (TRANSPOSED) {
+    tma_store(target.map_d, slot, row, column);
+  } else if constexpr (kSplit) {
     const Part<int> part = part_of(column, target.output.n, target.output.ldd);
     const TensorMap& map = part.tensor == 0   ? target.map_d
                            : part.tensor == 1 ? target.map_k
@@ -59,7 +63,11 @@ __device__ __forceinline__ void store_box(const Target& target, unsigned slot, i
 __device__ __forceinline__ void store_chunk(const unsigned (&words)[kChunkWords],
                                             const Target& target, unsigned slot, Place place) {
   const int lane = threadIdx.x % 32;
-  stage_chunk<out_t>(words, slot, lane);
+  if constexpr (TRANSPOSED) {
+    stage_chunk_transposed<out_t>(words, slot, lane);
+  } else {
+    stage_chunk<out_t>(words, slot, lane);
+  }
   if constexpr (ALIGNED_D) {
     const int row = batch == 1 || place.row < target.m ? place.first + place.row : batch * target.m;
     tma_store_fence();
@@ -84,7 +92,7 @@ __device__ __forceinline__ void round_chunk_of(const Sums& d, int index,
 }
 
 __device__ __forceinline__ void store_tile(const Sums& d, const Target& target, Place place,
-                                           Staging& staging) {
+                                           TileStaging& staging) {
 #pragma unroll
   for (int index = 0; index < kStores; ++index) {
     unsigned words[kChunkWords];
@@ -134,7 +142,7 @@ class WaitingTile {
 
   __device__ __forceinline__ bool is_leaving() const { return stored_ < kLeaving; }
 
-  __device__ __forceinline__ void store_part(Staging& staging) {
+  __device__ __forceinline__ void store_part(TileStaging& staging) {
     if constexpr (LATE) {
 #pragma unroll
       for (int piece = 0; piece < kPieces;
@@ -154,7 +162,7 @@ class WaitingTile {
  private:
   // Finishes a piece of the sums, and stores the chunk that it completes, if any: every chunk ends
   // with a piece. words_[0] is a ring that holds the last CHUNK columns, rounded.
-  __device__ __forceinline__ void store_piece(int piece, Staging& staging) {
+  __device__ __forceinline__ void store_piece(int piece, TileStaging& staging) {
     finish_piece(piece);
     const int end = (piece + 1) * kPiece;
     if (end % CHUNK != 0 && end < COLUMNS) return;

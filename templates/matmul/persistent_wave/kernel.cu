@@ -24,6 +24,8 @@
 // scaling   With scales of blocks, a second warp of the producer copies a stage's scales, and the
 //           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds those
 //           of one stage while it multiplies the next.
+// TRANSPOSED  The product is computed transposed. Then A, m and the rows of a tile are those of the
+//           problem's b, and B, n and the columns those of its a.
 // gate      A stage holds BN / 2 rows of B's gates and the same rows of its other half. A consumer
 //           thread has both sums of an element, and a tile has COLUMNS = BN / 2 columns of D.
 //
@@ -54,11 +56,12 @@ __device__ __forceinline__ int first_of(const Schedule& schedule, int rows) {
 }
 
 // Loads this block's share of a stage: its slice of A, and its slice of B or, where the blocks that
-// share B take turns (kTurns), all of B or nothing.
+// share B take turns (kTurns), all of B or nothing. `once` says that no other tile reads the
+// problem's b.
 __device__ __forceinline__ void load_operands(const TensorMap& map_a, const TensorMap& map_b,
                                               const Addends& addends, const Schedule& schedule,
                                               const TilePipeline& pipeline, Addresses at, int k,
-                                              int step, bool b_once) {
+                                              int step, bool once) {
   constexpr unsigned kColumnRanks = (1u << CM) - 1;  // ranks m + CM * n of one n, shifted
   constexpr unsigned kRowRanks = ((1u << kCluster) - 1) / kColumnRanks;  // of one m: 1 + 2^CM + ...
   constexpr int kSliceB = BN / SLICES;
@@ -74,7 +77,7 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
   for (int box = 0; box < kBoxes; ++box) {
     const int x = reads ? step * DEPTH + box * kBoxK : kNowhere;
     tma_load_for<CN>(at.a(stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x, row_a,
-                     full, kRowRanks << rank_m, false);
+                     full, kRowRanks << rank_m, TRANSPOSED && once);
     if constexpr (kMajorB == Major::k) {
       if (kTurns && step % CM != rank_m) continue;
 #pragma unroll
@@ -83,7 +86,7 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
         const int row_b = first_b + schedule.column() + slice / kSlicesOfHalf * addends.n +
                           slice % kSlicesOfHalf * kSliceB;
         tma_load_for<CM>(at.b(stage) + (box * BN + slice * kSliceB) * kRowBytes, map_b, x, row_b,
-                         full, kColumnRanks << (rank_n * CM), b_once);
+                         full, kColumnRanks << (rank_n * CM), !TRANSPOSED && once);
       }
     }
   }
@@ -95,7 +98,7 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
       const int column_b = schedule.column() + block * 64 + half * (addends.n - COLUMNS);
       const int row_b = reads ? first_k + step * DEPTH + rank_m * kSlice : kNowhere;
       tma_load_for<CM>(at.b(stage) + (block * DEPTH + rank_m * kSlice) * kRowBytes, map_b, column_b,
-                       row_b, full, kColumnRanks << (rank_n * CM), b_once);
+                       row_b, full, kColumnRanks << (rank_n * CM), once);
     }
   }
 }
@@ -130,14 +133,14 @@ __device__ __forceinline__ void load_addends(const Addends& addends, const Sched
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule,
                                         TilePipeline& pipeline, Addresses at, int k, int steps,
-                                        bool b_once) {
+                                        bool once) {
   release_next_kernel();
   await_previous_kernel();
   while (schedule.next()) {
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       pipeline.producer_acquire(STAGE_BYTES);
-      load_operands(map_a, map_b, addends, schedule, pipeline, at, k, step, b_once);
+      load_operands(map_a, map_b, addends, schedule, pipeline, at, k, step, once);
       pipeline.advance();
     }
     load_addends(addends, schedule, pipeline, at);
@@ -189,7 +192,7 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
   const int warp = __shfl_sync(~0u, threadIdx.x / 32 % 4, 0);
   const int first_row = consumer % TEAM * kBlocks * 64;
   const int first_of_warp = first_row + warp * kChunkRows;
-  Staging staging(at.staging(consumer * 4 + warp));
+  TileStaging staging(at.staging(consumer * 4 + warp));
   WaitingTile waiting(target, addends.alpha);
   const auto store_waiting = [&] {
     if constexpr (OVERLAP) {
@@ -260,6 +263,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
   const bool first_warp = warp == 0;
   constexpr int kStarters = (kScaled ? 64 : 32) + 128 * CONSUMERS;  // await the barriers
   const int steps = (k + DEPTH - 1) / DEPTH;
+  const TensorMap& map_rows = TRANSPOSED ? map_b : map_a;
+  const TensorMap& map_columns = TRANSPOSED ? map_a : map_b;
+  const int rows = TRANSPOSED ? n : m, columns = TRANSPOSED ? m : n;
 
   if (first_warp && elect_one()) {
     tma_prefetch(map_a);
@@ -274,9 +280,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
       }
     }
   }
-  Schedule schedule(m, n, group, batch);
+  Schedule schedule(rows, columns, group, batch);
   TilePipeline pipeline(at.barriers(), schedule.rank_m(), schedule.rank_n());
-  const Addends addends{map_residual, column_bias, alpha, beta, m, n};
+  const Addends addends{map_residual, column_bias, alpha, beta, rows, columns};
   if constexpr (kCluster > 1) {
     __syncwarp();
     cluster_arrive_relaxed();
@@ -289,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
       if constexpr (kCluster == 1) named_barrier_arrive(1, kStarters);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
       if (elect_one()) {
-        produce(map_a, map_b, addends, schedule, pipeline, at, k, steps, b_once != 0);
+        produce(map_rows, map_columns, addends, schedule, pipeline, at, k, steps, b_once != 0);
       }
       __syncwarp();
     } else {
@@ -302,7 +308,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
   } else {
     if constexpr (kCluster == 1) named_barrier_sync(1, kStarters);
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
-    const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, m};
+    const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, rows};
     consume(target, addends, schedule, pipeline, at, steps, role - 1);
   }
 }

@@ -33,6 +33,7 @@ constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
 constexpr bool kTurns = kMajorB == Major::k && SLICES < CM;
 
 using TilePipeline = Pipeline<STAGES, CM, CN>;
+using TileStaging = Staging<SLOTS>;
 using Schedule = TileSchedule<BM, COLUMNS, CM, CN>;
 
 // Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs. The scales of each
@@ -40,7 +41,7 @@ using Schedule = TileSchedule<BM, COLUMNS, CM, CN>;
 struct Storage {
   unsigned char a[STAGES][kBoxes][BM * kRowBytes];
   unsigned char b[STAGES][kBoxes][BN * kRowBytes];
-  unsigned char staging[CONSUMERS * 4][Staging::kBytes];
+  unsigned char staging[CONSUMERS * 4][TileStaging::kBytes];
   unsigned char barriers[TilePipeline::kBytes];
 };
 static_assert(sizeof(Storage) + STAGES * SCALE_BYTES + 1024 == SMEM_BYTES);
@@ -54,6 +55,8 @@ static_assert(!PROMOTED || DEPTH <= 128, "more products than the tensor cores ma
 static_assert(CHUNK == kChunkColumns<out_t>);
 static_assert(kChunks * BM * kRowBytes <= STAGES * STAGE_BYTES,
               "the last tile leaves through the ring");
+static_assert(!TRANSPOSED ||
+              (ALIGNED_D && sizeof(out_t) == 2 && kMajorB == Major::k && batch == 1));
 static_assert(!PINGPONG || (CONSUMERS == 2 && !OVERLAP && !PROMOTED));
 static_assert(!PINGPONG || kAddendStages + 2 <= STAGES, "awaited while two stages are held");
 

@@ -4,12 +4,11 @@
 // 16 bytes. The swizzle permutes them by row % 8, so that threads that read one column of 8 rows
 // use all banks.
 //
-// Rows of 64 bytes have a swizzle of their own, by row / 2 % 4.
+// Rows of 64 and of 32 bytes have swizzles of their own, by row / 2 % 4 and by row / 4 % 2.
 //
 // These functions tell code with ordinary loads and stores where a group or a byte lies within its
 // row. The caller adds the address of the row, because in some tiles the rows do not follow each
-// other. Row `row` must begin row % 8 * 128 bytes after a multiple of 1024, or of 64 bytes row % 8
-// * 64 after a multiple of 512.
+// other. Row `row` of R bytes must begin row % 8 * R bytes after a multiple of 8 * R.
 
 namespace kernwright {
 
@@ -18,8 +17,8 @@ constexpr int kSwizzleBytes = 128;
 // Bytes from the start of the row to its group `group`.
 template <int RowBytes = kSwizzleBytes>
 __device__ __forceinline__ constexpr int swizzled_group(int row, int group) {
-  static_assert(RowBytes == 64 || RowBytes == 128);
-  return (group ^ (RowBytes == 128 ? row & 7 : row >> 1 & 3)) * 16;
+  static_assert(RowBytes == 32 || RowBytes == 64 || RowBytes == 128);
+  return (group ^ (RowBytes == 128 ? row & 7 : RowBytes == 64 ? row >> 1 & 3 : row >> 2 & 1)) * 16;
 }
 
 // Bytes from the start of the row to its byte `byte`.

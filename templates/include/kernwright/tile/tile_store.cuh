@@ -8,6 +8,8 @@
 //   slot = staging.next()              waits until the slot may be overwritten
 //   stage_chunk<Out>(words, slot, lane)
 //   tma_store_fence(), __syncwarp(), and in one lane tma_store() of a box of 16 rows, swizzle 128
+//   or, where the result is transposed, stage_chunk_transposed<Out>(words, slot, lane) and the same
+//   with a box of 16 of its columns, swizzle 32
 //   or, where TMA cannot address the rows, __syncwarp() and store_rows<Out>(slot, ...)
 //
 // Rounded chunks may wait in registers between the first two calls. The lane that called
@@ -82,6 +84,21 @@ __device__ __forceinline__ void stage_chunk(const unsigned (&words)[kChunkWords]
   }
 }
 
+// Writes a chunk of 16-bit elements to its slot transposed: a row there is a column of the chunk,
+// 32 bytes in their own swizzle.
+template <typename Out>
+__device__ __forceinline__ void stage_chunk_transposed(const unsigned (&words)[kChunkWords],
+                                                       unsigned slot, int lane) {
+  static_assert(sizeof(Out) == 2);
+  constexpr int kBytes = kChunkRows * sizeof(Out);
+#pragma unroll
+  for (int j = 0; j < kChunkWords / 4; ++j) {
+    const int row = 16 * j + lane / 16 * 8 + lane % 8;
+    stmatrix_x4_transposed(slot + row * kBytes + swizzled_group<kBytes>(row, lane / 8 % 2),
+                           words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3]);
+  }
+}
+
 // Stores the first `rows` rows and `columns` columns of a staged chunk without TMA, one row after
 // the other. `row_at(row)(column)` is the address of an element.
 template <typename Out, typename RowAt>
@@ -99,10 +116,11 @@ __device__ __forceinline__ void store_rows(unsigned slot, int rows, int columns,
   }
 }
 
-// The two slots of a warp, used in turn: while TMA reads one, the warp fills the other.
+// The slots of a warp, used in turn: while TMA reads one of two, the warp fills the other.
+template <int Slots = 2>
 class Staging {
  public:
-  static constexpr int kBytes = 2 * kChunkBytes;
+  static constexpr int kBytes = Slots * kChunkBytes;
 
   // `slots` is their shared address, a multiple of 1024.
   __device__ __forceinline__ explicit Staging(unsigned slots)
@@ -110,10 +128,10 @@ class Staging {
 
   // The slot for the next chunk. Waits until the store that reads from it has read all.
   __device__ __forceinline__ unsigned next() {
-    if (lane_ == 0) tma_store_wait_read<1>();
+    if (lane_ == 0) tma_store_wait_read<Slots - 1>();
     __syncwarp();
     const unsigned slot = slots_ + place_ * kChunkBytes;
-    place_ ^= 1;
+    place_ = (place_ + 1) % Slots;
     return slot;
   }
 
