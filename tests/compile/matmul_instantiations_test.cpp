@@ -303,18 +303,18 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByTma) {
   // 8 of 80, large tiles. No bound on their registers tells them from those that fit: with bias,
   // gelu_tanh and residual 128x192 spills 96 bytes, 128x208 40, and 256x144 none.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.35, 0.15));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.4, 0.15));
   expect_wgmma_and_tma();
 }
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfSkinnyAreCleanWgmmaFedByTma) {
   // Some of the largest tiles with an activation: 240x128 8 bytes, 128x256 48.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.545, 0.03));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/skinny", 0.66, 0.03));
   expect_wgmma_and_tma();
 }
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfDirectAreCleanMma) {
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/direct", 0.11));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/direct", 0.115));
   expect_mma();
 }
 

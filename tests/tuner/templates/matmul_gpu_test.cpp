@@ -216,7 +216,7 @@ TEST_F(MatmulGpuTest, PersistentWaveIsRightTransposed) {
   check_one_of_each(
       {"matmul m=296 n=1608 k=520 dtype=bf16", "matmul m=300 n=20008 k=200 dtype=fp16",
        "matmul m=1213 n=6008 k=1033 dtype=bf16 scaling=alpha activation=silu",
-       "matmul m=77 n=1000 k=264 ldd=1008 dtype=bf16",
+       "matmul m=90 n=1000 k=264 ldd=1008 dtype=bf16",
        "matmul m=395 n=9000 k=1040 dtype=fp8_e4m3 out=bf16",
        "matmul m=140 n=4008 k=260 dtype=fp32 tf32=allow out=bf16"},
       "matmul/persistent_wave", {"BM", "BN", "CM", "CN"}, 4,
