@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,12 +14,33 @@ namespace {
 /// took most of a search of 5 s on an H200.
 constexpr double kHopeless = 8;
 
+/// The fastest of a template is chosen too, unless it is predicted to be this much slower: the
+/// model may be wrong about a whole template, and a chain may hide what makes a kernel slow alone.
+constexpr double kWorthALook = 1.5;
+
 /// What each choice holds others of its template back by, as a share of their predictions: the
 /// model errs alike on what is alike. Those that differ in at most `kFewDifferences` parameters are
 /// held back more.
 constexpr double kSameTemplate = 0.02;
 constexpr double kAlike = 0.04;
 constexpr int kFewDifferences = 1;
+
+/// The place in `order` of the first template that is worth a look and has none of the `choices`,
+/// if so many templates have none that all that are `left` go to them.
+std::optional<std::size_t> left_out(const SearchSpace& space, const std::vector<std::size_t>& order,
+                                    const std::vector<std::size_t>& choices, std::size_t left) {
+  const double slowest_us = kWorthALook * space.predicted_us[order.front()];
+  std::set<int> seen;
+  for (const std::size_t choice : choices) seen.insert(space.template_of[choice]);
+  std::optional<std::size_t> first;
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < order.size() && space.predicted_us[order[k]] <= slowest_us; ++k) {
+    if (!seen.insert(space.template_of[order[k]]).second) continue;
+    if (!first) first = k;
+    ++count;
+  }
+  return count < left ? std::nullopt : first;
+}
 
 /// Whether two candidates of one template are nearly the same.
 bool alike(const SearchSpace& space, std::size_t a, std::size_t b) {
@@ -58,7 +80,8 @@ std::vector<std::size_t> first_choices(const SearchSpace& space, std::size_t cou
     return space.predicted_us[i] > hopeless_us || !groups.insert(space.group_of[i]).second;
   });
   std::vector<double> handicap(order.size(), 1);
-  while (choices.size() < std::min(count, order.size())) {
+  const std::size_t most = std::min(count, order.size());
+  while (choices.size() < most) {
     std::size_t next = order.size();
     double least_us = std::numeric_limits<double>::infinity();
     for (std::size_t k = 0; k < order.size(); ++k) {
@@ -67,6 +90,9 @@ std::vector<std::size_t> first_choices(const SearchSpace& space, std::size_t cou
       if (us * handicap[k] >= least_us) continue;
       least_us = us * handicap[k];
       next = k;
+    }
+    if (!choices.empty()) {
+      next = left_out(space, order, choices, most - choices.size()).value_or(next);
     }
     const std::size_t chosen = order[next];
     choices.push_back(chosen);

@@ -34,6 +34,15 @@ TEST_F(FirstChoicesTest, TryAnotherTemplateBeforeMuchOfTheSame) {
   EXPECT_EQ(first_choices(grid_.space, 6).back(), 5U) << "but not whatever it is predicted to take";
 }
 
+TEST_F(FirstChoicesTest, EndWithTemplatesThatWouldHaveNone) {
+  grid_.space.template_of = {0, 0, 0, 0, 0, 1};
+  grid_.space.predicted_us = {100, 101, 102, 103, 104, 149};
+  EXPECT_EQ(first_choices(grid_.space, 3).back(), 5U);
+  EXPECT_EQ(first_choices(grid_.space, 1), (Indices{0})) << "the fastest comes first";
+  grid_.space.predicted_us[5] = 151;
+  EXPECT_EQ(first_choices(grid_.space, 3).back(), 2U);
+}
+
 TEST_F(FirstChoicesTest, SpreadOverWhatIsNotAlike) {
   SmallSpace grid({3, 3});
   // Candidates 1 and 2 differ from candidate 0 in one parameter, 4 differs in both.
