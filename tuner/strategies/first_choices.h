@@ -16,10 +16,10 @@ std::vector<std::size_t> by_prediction(const SearchSpace& space);
 
 /// The cost model's first choices, at most `count`, one for each shared compile. The fastest
 /// predicted comes first. Each choice then holds the others of its template back, and more so those
-/// that are nearly the same, since the model may be wrong about all of them. The last ones go to the
-/// fastest of each template that would have none, if it is not predicted to be half as slow again as
-/// the fastest of all. None is predicted to be `kHopeless` times slower. Empty where the model does
-/// not tell candidates apart.
+/// that are nearly the same, since the model may be wrong about all of them. The last ones go to
+/// the fastest of each template that would have none, if it is not predicted to be half as slow
+/// again as the fastest of all. None is predicted to be `kHopeless` times slower. Empty where the
+/// model does not tell candidates apart.
 std::vector<std::size_t> first_choices(const SearchSpace& space, std::size_t count);
 
 }  // namespace kernwright::detail
