@@ -144,6 +144,24 @@ TEST_F(TemplatesGpuTest, AppendDefaultsAreRightWithEveryFlag) {
   check_defaults(problems);
 }
 
+TEST_F(TemplatesGpuTest, GroupedMatmulDefaultsAreRightWithEveryFlag) {
+  std::vector<std::string> problems;
+  for (const char* sizes : {"groups=1 rows=1 k=16", "groups=5 rows=700 k=336",
+                            "groups=40 rows=97 k=208", "groups=256 rows=1000 k=144"}) {
+    for (const char* layout : {"", " layout=masked"}) {
+      const auto add = [&](const char* rest) {
+        problems.push_back(concat("grouped_matmul ", sizes, layout, rest));
+      };
+      for (const char* dtype : {" dtype=bf16", " dtype=fp16", " dtype=fp8_e4m3 out=bf16"}) {
+        add(concat(" n=264", dtype).c_str());
+        add(concat(" n=200 activation=gelu_tanh", dtype).c_str());
+        add(concat(" n=256 activation=silu gate=stacked", dtype).c_str());
+      }
+    }
+  }
+  check_defaults(problems);
+}
+
 TEST_F(TemplatesGpuTest, ArgmaxDefaultsAreRight) {
   std::vector<std::string> problems;
   for (const char* dtype : {"bf16", "fp16", "fp32"}) {
