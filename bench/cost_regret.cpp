@@ -12,6 +12,7 @@
 // parameter is gone is left out, and counted. One that failed keeps its place in the order.
 
 #include <algorithm>
+#include <cmath>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -106,7 +107,8 @@ int run(int argc, const char* const* argv) {
   if (first.empty()) return 0;
   std::sort(first.begin(), first.end());
   const auto quantile = [&first](double share) {
-    return first[static_cast<std::size_t>(share * static_cast<double>(first.size() - 1) + 0.5)];
+    const long place = std::lround(share * static_cast<double>(first.size() - 1));
+    return first[static_cast<std::size_t>(place)];
   };
   std::printf("the first of %zu: median %.3f, p90 %.3f, p95 %.3f, worst %.3f\n", first.size(),
               quantile(0.5), quantile(0.9), quantile(0.95), first.back());
