@@ -12,9 +12,9 @@
 // parameter is gone is left out, and counted. One that failed keeps its place in the order.
 
 #include <algorithm>
-#include <cmath>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <string>
