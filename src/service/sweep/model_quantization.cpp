@@ -1,0 +1,132 @@
+#include "service/sweep/model_quantization.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "support/text.h"
+
+namespace kernwright {
+namespace {
+
+struct Quantization {
+  Weights weights = Weights::plain;
+  std::string text;
+};
+
+std::string text_of(const JsonNode& node, std::string_view name) {
+  const JsonNode* found = node.find(name);
+  return found && found->string() ? *found->string() : std::string();
+}
+
+bool is_true(const JsonNode& node, std::string_view name) {
+  const JsonNode* found = node.find(name);
+  return found && found->boolean() && *found->boolean();
+}
+
+/// Whether one side of a group of compressed-tensors, weights or activations, is fp8 with one
+/// fixed scale a tensor.
+bool is_static_fp8(const JsonNode* side) {
+  if (side == nullptr || !side->object()) return false;
+  const JsonNode* bits = side->find("num_bits");
+  const std::string strategy = text_of(*side, "strategy");
+  return bits && bits->integer() && *bits->integer() == 8 && text_of(*side, "type") == "float" &&
+         (strategy == "tensor" || strategy.empty()) && !is_true(*side, "dynamic");
+}
+
+Quantization read_compressed_tensors(const JsonNode& node, const std::string& method) {
+  const JsonNode* groups = node.find("config_groups");
+  if (groups && groups->object() && !groups->object()->empty() &&
+      std::all_of(groups->object()->begin(), groups->object()->end(), [](const auto& group) {
+        return is_static_fp8(group.second.find("weights")) &&
+               is_static_fp8(group.second.find("input_activations"));
+      })) {
+    return {Weights::fp8, concat(method, ", fp8 with a scale a tensor")};
+  }
+  const std::string format = text_of(node, "format");
+  return {Weights::quantized, format.empty() ? method : concat(method, ", ", format)};
+}
+
+Quantization read_fp8(const JsonNode& node) {
+  if (is_true(node, "dequantize")) return {};
+  const bool fixed = text_of(node, "activation_scheme") == "static";
+  const JsonNode* block = node.find("weight_block_size");
+  // Where nothing is said transformers takes blocks. A scale of activations that is fixed before
+  // is one of the whole tensor, and goes with such weights.
+  if (block ? ConfigFields::is_null(*block) : fixed) {
+    return fixed ? Quantization{Weights::fp8, "fp8 with a scale a tensor"}
+                 : Quantization{Weights::quantized, "fp8, activations with scales of their own"};
+  }
+  std::string size = "128 x 128";
+  if (block && block->array() && block->array()->size() == 2 && block->array()->at(0).integer() &&
+      block->array()->at(1).integer()) {
+    size = concat(*block->array()->at(0).integer(), " x ", *block->array()->at(1).integer());
+  }
+  return {Weights::quantized, concat("fp8 with a scale for each block of ", size)};
+}
+
+Quantization quantization_of(const JsonNode& node, std::vector<std::string>& notes) {
+  const std::string method = text_of(node, "quant_method");
+  if (method == "fp8") return read_fp8(node);
+  if (method == "compressed-tensors") return read_compressed_tensors(node, method);
+  if (method == "modelopt" && text_of(node, "quant_algo") == "FP8") {
+    return {Weights::fp8, "modelopt, fp8 with a scale a tensor"};
+  }
+  if (method == "mxfp4") {
+    if (!is_true(node, "dequantize")) {
+      notes.emplace_back("quantization_config, mxfp4, is of the experts alone, which are left out");
+    }
+    return {};
+  }
+  std::string text = method.empty() ? "by no known method" : method;
+  const JsonNode* bits = node.find("bits");
+  if (bits && bits->integer()) text += concat(", ", *bits->integer(), " bits");
+  if (is_true(node, "load_in_4bit")) text += ", 4 bits";
+  if (is_true(node, "load_in_8bit")) text += ", 8 bits";
+  return {Weights::quantized, text};
+}
+
+/// Modules that stay as they are although others are quantised. The head and routers do anyway.
+void note_exceptions(const JsonNode& node, std::vector<std::string>& notes) {
+  std::size_t count = 0;
+  std::string first;
+  for (const std::string_view name : {"modules_to_not_convert", "ignored_layers", "ignore"}) {
+    const JsonNode* list = node.find(name);
+    if (list == nullptr || !list->array()) continue;
+    for (const JsonNode& module : *list->array()) {
+      if (!module.string()) continue;
+      const std::string& text = *module.string();
+      const auto has = [&text](std::string_view part) {
+        return text.find(part) != std::string::npos;
+      };
+      if (has("head") || has("embed") || has("router") || has("vision") || has("multi_modal") ||
+          text.ends_with("gate") || text.ends_with("gate$")) {
+        continue;
+      }
+      if (count++ == 0) first = text;
+    }
+  }
+  if (count == 0) return;
+  notes.push_back(concat("quantization_config leaves ", count, " modules as they are, such as ",
+                         first, ": they are treated as the others of their kind"));
+}
+
+}  // namespace
+
+void read_quantization(const JsonNode& root, ConfigFields& fields, ModelConfig& model) {
+  const JsonNode* node = root.find("quantization_config");
+  if (node == nullptr) node = fields.find({"quantization_config"});
+  if (node == nullptr || ConfigFields::is_null(*node)) return;
+  if (!node->object()) {
+    fields.fail(*node, concat("quantization_config must be an object, is ", node->kind()));
+    return;
+  }
+  Quantization found = quantization_of(*node, model.notes);
+  model.weights = found.weights;
+  model.quantization = std::move(found.text);
+  if (model.weights != Weights::plain) note_exceptions(*node, model.notes);
+}
+
+}  // namespace kernwright
