@@ -1,22 +1,10 @@
 #include <kernwright/config.cuh>
+#include <kernwright/matmul/activate_reference.cuh>
 
 using namespace kernwright;
 using namespace kernwright::config;
 
-__device__ double activate(double x) {
-  if (activation == activation_gelu_tanh) {
-    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-  }
-  if (activation == activation_gelu_erf) return 0.5 * x * erfc(-0.7071067811865476 * x);
-  if (activation == activation_silu) return x / (1 + exp(-x));
-  return x;
-}
-
 constexpr int kStack = gate == gate_stacked ? 2 : 1;  // matrices of n rows in b
-
-// The steepest slope of an activation: derivatives stay below 1.13 (gelu) and 1.1 (silu). An error
-// of the sum is at most this much larger after it.
-constexpr float kSteepest = activation == activation_none ? 1.0f : 1.13f;
 
 // The error that the checks accept in a sum of one term, relative to its magnitude: kAdded for sums
 // of tensor cores, and for fp32 operands that of fp32 arithmetic. unit() is that for `terms` terms.

@@ -8,8 +8,8 @@
 // has both sums of an element.
 
 #include <kernwright/config.cuh>
-#include <kernwright/math/activation.cuh>
 #include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/activate.cuh>
 #include <kernwright/matmul/group_schedule.cuh>
 #include <kernwright/ptx/cp_async.cuh>
 #include <kernwright/ptx/ldmatrix.cuh>
@@ -28,13 +28,6 @@ constexpr int kMmaM = WM / 16;
 constexpr int kMmaN = WN / 8;
 
 using Schedule = GroupSchedule<groups, BM, COLUMNS>;
-
-__device__ __forceinline__ float activate(float x) {
-  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
-  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
-  if constexpr (activation == activation_silu) return silu(x);
-  return x;
-}
 
 // Copies 128 bytes of k of `Rows` rows, where `row_at(row)` is a row's first element or null. What
 // lies beyond the last of `k` becomes zero.

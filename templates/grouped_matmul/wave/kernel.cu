@@ -19,7 +19,8 @@
 // way gate      block 0 of a consumer has 64 gates, and block 1 the columns that they open
 
 #include "layout.cuh"
-#include <kernwright/math/activation.cuh>
+#include <kernwright/matmul/activate.cuh>
+#include <kernwright/matmul/multiply_stages.cuh>
 #include <kernwright/matmul/promotion.cuh>
 #include <kernwright/ptx/cluster.cuh>
 #include <kernwright/ptx/programmatic.cuh>
@@ -28,13 +29,6 @@
 #include <kernwright/ptx/warp_roles.cuh>
 
 namespace {
-
-__device__ __forceinline__ float activate(float x) {
-  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
-  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
-  if constexpr (activation == activation_silu) return silu(x);
-  return x;
-}
 
 // The producer, one warp: fills the ring with the operands of each tile. One of its threads loads.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
@@ -117,9 +111,18 @@ __device__ __forceinline__ void produce_scales(const float* scale_a, const float
   }
 }
 
-// Puts the sums over `steps` stages into d, for the rows of b from `first_b` on and N rows of a. A
-// stage is released after the next one's products have been issued, so that the tensor cores always
-// have work. Calls `all_landed` once the last stage has landed.
+// The operands of a stage: rows of b from the consumer's first one on, which wgmma takes as its
+// own, and rows of a.
+struct Operands {
+  WgmmaOperand<Major::k, BN, kDepth> b;
+  WgmmaOperand<Major::k, BM, kDepth> a;
+
+  __device__ __forceinline__ Operands(Addresses at, int stage, int first_b)
+      : b(at.b(stage), first_b), a(at.a(stage)) {}
+};
+
+// Puts the sums over `steps` stages into d, for the rows of b from `first_b` on and N rows of a.
+// Calls `all_landed` once the last stage has landed.
 template <int N, typename AllLanded>
 __device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline, Addresses at,
                                               int first_b, int steps, const AllLanded& all_landed) {
@@ -130,27 +133,8 @@ __device__ __forceinline__ void multiply_tile(Sums<N>& d, TilePipeline& pipeline
 #pragma unroll
     for (float& x : d[i]) x = 0;
   }
-  int previous = -1;
-#pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    pipeline.consumer_wait();
-    const WgmmaOperand<Major::k, BN, kDepth> b(at.b(pipeline.stage()), first_b);
-    const WgmmaOperand<Major::k, BM, kDepth> a(at.a(pipeline.stage()));
-#pragma unroll
-    for (int i = 0; i < BLOCKS; ++i) wgmma_pin(d[i]);
-    wgmma_fence();
-    multiply<dtype_t>(d, b, 64, a, 0, kProducts, true);
-    wgmma_commit();
-    wgmma_wait<1>();
-    if (previous >= 0) pipeline.consumer_release(previous);
-    previous = pipeline.stage();
-    pipeline.advance();
-  }
-  all_landed();
-  wgmma_wait<0>();
-#pragma unroll
-  for (int i = 0; i < BLOCKS; ++i) wgmma_pin(d[i]);
-  pipeline.consumer_release(previous);
+  const auto operands = [=](int stage) { return Operands(at, stage, first_b); };
+  multiply_stages<dtype_t, kProducts, true>(d, pipeline, steps, operands, [] {}, all_landed);
 }
 
 // The same with scales of blocks: the tensor cores sum a stage, which is multiplied by its scales
@@ -171,8 +155,7 @@ __device__ __forceinline__ void multiply_scaled(Sums<N>& d, TilePipeline& pipeli
   for (int step = 0; step < steps; ++step) {
     pipeline.consumer_wait();
     const int stage = pipeline.stage();
-    const WgmmaOperand<Major::k, BN, kDepth> b(at.b(stage), first_b);
-    const WgmmaOperand<Major::k, BM, kDepth> a(at.a(stage));
+    const auto [b, a] = Operands(at, stage, first_b);
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) {
       start_part<dtype_t>(part, b.from(i * 64), a, 0, kProducts);

@@ -2,6 +2,7 @@
 // From the stages of a tile to its sums. Run by one consumer warpgroup.
 
 #include "layout.cuh"
+#include <kernwright/matmul/multiply_stages.cuh>
 #include <kernwright/matmul/promotion.cuh>
 
 namespace {
@@ -17,40 +18,14 @@ struct Operands {
       : a(at.a(stage), first_row), b(at.b(stage)) {}
 };
 
-// Waits for the next stage.
-__device__ __forceinline__ Operands await_operands(const TilePipeline& pipeline, Addresses at,
-                                                   int first_row) {
-  pipeline.consumer_wait();
-  return Operands(at, pipeline.stage(), first_row);
-}
-
 // Puts the sums over `steps` stages into d. Calls `meanwhile` in every stage while the tensor cores
-// work, and `all_landed` once the last stage has landed. A stage is released after the next one's
-// products have been issued, so that the tensor cores always have work.
+// work, and `all_landed` once the last stage has landed.
 template <typename Meanwhile, typename AllLanded>
 __device__ __forceinline__ void multiply_tile(Sums& d, TilePipeline& pipeline, Addresses at,
                                               int first_row, int steps, const Meanwhile& meanwhile,
                                               const AllLanded& all_landed) {
-  int previous = -1;
-#pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    const Operands operands = await_operands(pipeline, at, first_row);
-#pragma unroll
-    for (int i = 0; i < kBlocks; ++i) wgmma_pin(d[i]);
-    wgmma_fence();
-    multiply<dtype_t>(d, operands.a, 64, operands.b, 0, kProducts, step != 0);
-    wgmma_commit();
-    meanwhile();
-    wgmma_wait<1>();
-    if (previous >= 0) pipeline.consumer_release(previous);
-    previous = pipeline.stage();
-    pipeline.advance();
-  }
-  all_landed();
-  wgmma_wait<0>();
-#pragma unroll
-  for (int i = 0; i < kBlocks; ++i) wgmma_pin(d[i]);
-  pipeline.consumer_release(previous);
+  const auto operands = [&](int stage) { return Operands(at, stage, first_row); };
+  multiply_stages<dtype_t, kProducts, false>(d, pipeline, steps, operands, meanwhile, all_landed);
 }
 
 // The factors of 64 rows of a stage, from the warp's row `row` on.

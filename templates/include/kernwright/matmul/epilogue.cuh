@@ -7,8 +7,8 @@
 // read.
 
 #include <kernwright/config.cuh>
-#include <kernwright/math/activation.cuh>
 #include <kernwright/math/vector.cuh>
+#include <kernwright/matmul/activate.cuh>
 
 namespace kernwright {
 
@@ -18,14 +18,6 @@ constexpr bool kActivation = config::activation != config::activation_none;
 constexpr bool kGated = config::gate == config::gate_stacked;
 constexpr bool kResidual = config::residual != config::residual_none;
 constexpr bool kFunction = config::epilogue != config::epilogue_none;
-
-__device__ __forceinline__ float activate(float x) {
-  using namespace config;
-  if constexpr (activation == activation_gelu_tanh) return gelu_tanh(x);
-  if constexpr (activation == activation_gelu_erf) return gelu_erf(x);
-  if constexpr (activation == activation_silu) return silu(x);
-  return x;
-}
 
 __device__ __forceinline__ bool reads_operands(float alpha) { return !kScaling || alpha != 0; }
 __device__ __forceinline__ float scale(float alpha, float sum) {
