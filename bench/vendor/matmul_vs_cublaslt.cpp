@@ -109,18 +109,16 @@ Result<Answer> obtain(ServiceCore& core, const BoundProblem& problem, double sec
                 tuned->shares.wall_seconds};
 }
 
-/// The fastest configuration of the scheduled template with that schedule among what was measured.
-std::optional<Configuration> fastest(const Answer& answer, int persistent) {
-  const Configuration* best = nullptr;
+/// The fastest among what was measured and `matches`; null where nothing does.
+template <typename Matches>
+const Choice* fastest_of(const Answer& answer, const Matches& matches) {
+  const Choice* best = nullptr;
   double best_us = 0;
   const auto consider = [&](const auto& measured) {
-    if (measured.choice.kernel_template != kScheduled || measured.measurement.samples_us.empty() ||
-        measured.choice.configuration.at(kSchedule) != persistent) {
-      return;
-    }
+    if (measured.measurement.samples_us.empty() || !matches(measured.choice)) return;
     const double us = measured.measurement.median_us();
     if (best && us >= best_us) return;
-    best = &measured.choice.configuration;
+    best = &measured.choice;
     best_us = us;
   };
   for (const Trial& trial : answer.trials) {
@@ -128,7 +126,30 @@ std::optional<Configuration> fastest(const Answer& answer, int persistent) {
   }
   consider(answer.record.winner);
   for (const RankedConfiguration& other : answer.record.runners_up) consider(other);
-  return best ? std::optional(*best) : std::nullopt;
+  return best;
+}
+
+/// The fastest configuration of the scheduled template with that schedule among what was measured.
+std::optional<Configuration> fastest(const Answer& answer, int persistent) {
+  const Choice* const best = fastest_of(answer, [persistent](const Choice& choice) {
+    return choice.kernel_template == kScheduled && choice.configuration.at(kSchedule) == persistent;
+  });
+  return best ? std::optional(best->configuration) : std::nullopt;
+}
+
+/// The fastest among what was measured without an early start, or the winner without it.
+Choice fastest_waiting(const Answer& answer) {
+  const Choice* const best = fastest_of(answer, [](const Choice& choice) {
+    const Configuration& values = choice.configuration;
+    return !values.contains(kEarlyStart) || values.at(kEarlyStart) == 0;
+  });
+  if (best) return *best;
+  const Choice& winner = answer.record.winner.choice;
+  auto values = winner.configuration.values();
+  for (auto& [name, value] : values) {
+    if (name == kEarlyStart) value = 0;
+  }
+  return {winner.kernel_template, Configuration(std::move(values))};
 }
 
 /// Never one that starts early: the schedules are compared without.
@@ -202,9 +223,9 @@ Result<PeerProduct> peer_product(const BoundProblem& problem) {
 }
 
 /// All competitors over one problem. `persistent` and `unscheduled` are null where the template
-/// with the two schedules does not apply, and `ours` where the tuner chose them. `waiting` is ours
-/// launched so that it starts when the kernel before it has ended, as cuBLASLt's do; null where
-/// ours is.
+/// with the two schedules does not apply, and `ours` where the tuner chose them. `waiting` is the
+/// fastest of ours that start when the kernel before them has ended, as cuBLASLt's do; null where
+/// ours does.
 struct Field {
   std::deque<Competitor> all;
   std::vector<Competitor*> algorithms;  ///< of cuBLASLt, right ones, its first choice first
@@ -295,13 +316,7 @@ Result<void> Bench::enter_ours(Field& field, const Contest& contest, const Kerne
   };
   if (auto right = contest.check(*field.ours); !right) return right.error();
 
-  const RankedConfiguration& winner = answer.record.winner;
-  auto values = winner.choice.configuration.values();
-  for (auto& [name, value] : values) {
-    if (name == kEarlyStart) value = 0;
-  }
-  const auto waiting = enter_other(
-      field, contest, answer, {winner.choice.kernel_template, Configuration(std::move(values))});
+  const auto waiting = enter_other(field, contest, answer, fastest_waiting(answer));
   if (!waiting) return waiting.error();
   field.waiting = *waiting == field.ours ? nullptr : *waiting;
 
