@@ -49,8 +49,9 @@ struct ArgumentInfo {
   bool is_scalar = false;
   bool is_output = false;
   DType dtype = DType::fp32;
-  std::vector<std::int64_t> extent = {};  ///< elements, outermost first; empty for scalars
-  std::int64_t alignment = 0;             ///< bytes the pointer must be aligned to
+  std::vector<std::int64_t> extent = {};   ///< elements, outermost first; empty for scalars
+  std::vector<std::int64_t> strides = {};  ///< elements between neighbours, one for each extent
+  std::int64_t alignment = 0;              ///< bytes the pointer must be aligned to
 };
 
 /// What is known about the kernel that a service chose.

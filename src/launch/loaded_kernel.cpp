@@ -14,6 +14,15 @@
 namespace kernwright {
 namespace {
 
+std::vector<std::int64_t> strides_of(const TensorShape& tensor) {
+  std::vector<std::int64_t> strides;
+  for (std::size_t dim = 0; dim + 1 < tensor.extent.size(); ++dim) {
+    strides.push_back(tensor.pitch(dim));
+  }
+  if (!tensor.extent.empty()) strides.push_back(1);
+  return strides;
+}
+
 std::vector<ArgumentInfo> describe_arguments(const ExecutionPlan& plan) {
   std::vector<ArgumentInfo> arguments;
   for (const TensorShape& tensor : plan.tensors) {
@@ -22,6 +31,7 @@ std::vector<ArgumentInfo> describe_arguments(const ExecutionPlan& plan) {
                          .is_output = tensor.role != TensorRole::in,
                          .dtype = tensor.dtype,
                          .extent = tensor.extent,
+                         .strides = strides_of(tensor),
                          .alignment = tensor.alignment});
   }
   for (const Scalar& scalar : plan.scalars) {
@@ -30,6 +40,7 @@ std::vector<ArgumentInfo> describe_arguments(const ExecutionPlan& plan) {
                          .is_output = false,
                          .dtype = scalar.dtype,
                          .extent = {},
+                         .strides = {},
                          .alignment = 0});
   }
   return arguments;

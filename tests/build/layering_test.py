@@ -167,6 +167,11 @@ def check(root):
     # A public header obeys the rule of public headers and that of the layer it belongs to.
     read("src/kernwright", lambda path, mark, header: public_violation(mark, header)
          or violation(PUBLIC.get(path.name, "service"), mark, header))
+    # The Python extension sees the C ABI, as any other language would.
+    read("src/python", lambda path, mark, header: None
+         if header == "kernwright/c.h" or header.startswith("python/extension/")
+         or "/" not in header.replace("sys/", "")
+         else "the Python extension includes kernwright/c.h alone of kernwright")
     # An example sees what a user sees, files beside it, and a reader of JSON.
     read("src/examples", lambda path, mark, header: None
          if (path.parent / header).exists() or header == "nlohmann/json.hpp"
@@ -177,7 +182,8 @@ def check(root):
 def full_folders(root):
     """The folders of the layers that hold more than MOST_SOURCES."""
     sources = collections.Counter(
-        path.parent.relative_to(root).as_posix() for folder in (*FOLDERS.values(), "src/kernwright")
+        path.parent.relative_to(root).as_posix()
+        for folder in (*FOLDERS.values(), "src/kernwright", "src/python")
         for path in (root / folder).rglob("*") if path.suffix in (".h", ".cpp"))
     return [f"{folder}: {count} sources" for folder, count in sorted(sources.items())
             if count > MOST_SOURCES]
@@ -214,6 +220,8 @@ class LayeringTest(unittest.TestCase):
         self.assertEqual(len(self.planted("src/model/a.cpp", '#include "tests/model/helper.h"')), 1)
         self.assertEqual(len(self.planted("src/examples/a.cpp", '#include "model/space.h"')), 1)
         self.assertEqual(len(self.planted("src/kernwright/a.h", "#include <nlohmann/json.hpp>")), 1)
+        self.assertEqual(len(self.planted("src/python/extension/a.cpp",
+                                          "#include <kernwright/kernel.h>")), 1)
         self.assertEqual(len(self.planted("src/kernwright/result.h",
                                           "#include <kernwright/problem.h>")), 1)
 

@@ -46,6 +46,7 @@ std::string describe(const Kernel& kernel) {
                          {"output", argument.is_output},
                          {"dtype", to_string(argument.dtype)},
                          {"extent", argument.extent},
+                         {"strides", argument.strides},
                          {"alignment", argument.alignment}});
   }
   nlohmann::ordered_json best_path;  // null where it is not known

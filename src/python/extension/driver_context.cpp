@@ -1,0 +1,71 @@
+#include "python/extension/driver_context.h"
+
+#include <dlfcn.h>
+#include <type_traits>
+
+namespace kernwright::python {
+namespace {
+
+constexpr int kMostDevices = 64;
+
+/// The driver's functions that are needed here. It is loaded when it is first asked for.
+struct Driver {
+  int (*init)(unsigned) = nullptr;
+  int (*get_device)(int*) = nullptr;
+  int (*push)(void*) = nullptr;
+  int (*pop)(void**) = nullptr;
+  int (*retain)(void**, int) = nullptr;
+  bool complete = false;
+
+  Driver() {
+    void* library = ::dlopen("libcuda.so.1", RTLD_LAZY);
+    if (library == nullptr) return;
+    const auto find = [library](auto& function, const char* name) {
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+      return function != nullptr;
+    };
+    complete = find(init, "cuInit") && find(get_device, "cuCtxGetDevice") &&
+               find(push, "cuCtxPushCurrent_v2") && find(pop, "cuCtxPopCurrent_v2") &&
+               find(retain, "cuDevicePrimaryCtxRetain") && init(0) == 0;
+  }
+};
+
+const Driver& driver() {
+  static const Driver loaded;
+  return loaded;
+}
+
+/// The primary context of a GPU, which this process then keeps, as every framework does.
+void* primary_context(int device) {
+  static void* contexts[kMostDevices] = {};  // guarded by the GIL
+  if (device < 0 || device >= kMostDevices) return nullptr;
+  if (contexts[device] == nullptr) driver().retain(&contexts[device], device);
+  return contexts[device];
+}
+
+}  // namespace
+
+int current_device() {
+  int device = -1;
+  if (!driver().complete || driver().get_device(&device) != 0) return -1;
+  return device;
+}
+
+ContextScope::ContextScope(int device) {
+  if (!driver().complete) {
+    failure_ = "there is no CUDA driver";
+    return;
+  }
+  if (current_device() == device) return;
+  void* context = primary_context(device);
+  pushed_ = context != nullptr && driver().push(context) == 0;
+  if (!pushed_) failure_ = "the GPU's context cannot be made current";
+}
+
+ContextScope::~ContextScope() {
+  void* popped = nullptr;
+  if (pushed_) driver().pop(&popped);
+}
+
+}  // namespace kernwright::python

@@ -1,0 +1,25 @@
+#pragma once
+
+namespace kernwright::python {
+
+/// Makes the primary context of a GPU the calling thread's for the length of a scope. That costs
+/// nothing where it is so already, as it is where the caller's framework works on that GPU.
+class ContextScope {
+ public:
+  explicit ContextScope(int device);
+  ~ContextScope();
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+  /// Null, or why the context could not be made current.
+  const char* failure() const { return failure_; }
+
+ private:
+  bool pushed_ = false;
+  const char* failure_ = nullptr;
+};
+
+/// The GPU of the calling thread's context, or -1 where it has none.
+int current_device();
+
+}  // namespace kernwright::python

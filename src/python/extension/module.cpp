@@ -1,0 +1,331 @@
+// kernwright._kernwright: the C API for Python. What is convenient lies above it, in Python.
+
+#include <string>
+#include <vector>
+
+#include "python/extension/array_view.h"
+#include "python/extension/driver_context.h"
+#include "python/extension/errors.h"
+#include "python/extension/kernel_object.h"
+#include "python/extension/python.h"
+#include <kernwright/c.h>
+
+namespace kernwright::python {
+namespace {
+
+constexpr const char* kServiceCapsule = "kernwright.service";
+
+/// Releases the GIL for the length of a scope.
+class WithoutGil {
+ public:
+  WithoutGil() : saved_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(saved_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* saved_;
+};
+
+/// Hands a message to the Python callable `receiver`. Messages come from any thread.
+void log_message(void* receiver, int level, const char* message) {
+  if (Py_IsInitialized() == 0) return;
+  const PyGILState_STATE held = PyGILState_Ensure();
+  const Ref ignored(PyObject_CallFunction(static_cast<PyObject*>(receiver), "is", level, message));
+  if (!ignored) PyErr_WriteUnraisable(static_cast<PyObject*>(receiver));
+  PyGILState_Release(held);
+}
+
+void close_service(PyObject* capsule) {
+  auto* service = static_cast<kw_service*>(PyCapsule_GetPointer(capsule, kServiceCapsule));
+  auto* receiver = static_cast<PyObject*>(PyCapsule_GetContext(capsule));
+  {
+    const WithoutGil released;
+    kw_close(service);
+  }
+  Py_XDECREF(receiver);
+}
+
+kw_service* service_of(PyObject* capsule) {
+  return static_cast<kw_service*>(PyCapsule_GetPointer(capsule, kServiceCapsule));
+}
+
+/// A list or tuple of str, kept as C strings.
+class Strings {
+ public:
+  /// False with a Python error set.
+  bool read(PyObject* sequence) {
+    const Py_ssize_t count = PySequence_Size(sequence);
+    if (count < 0) return false;
+    texts_.reserve(static_cast<std::size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      const Ref item(PySequence_GetItem(sequence, i));
+      const char* text = item ? PyUnicode_AsUTF8AndSize(item.get(), nullptr) : nullptr;
+      if (text == nullptr) return false;
+      texts_.emplace_back(text);
+    }
+    for (const std::string& text : texts_) pointers_.push_back(text.c_str());
+    return true;
+  }
+  const char* const* data() const { return pointers_.data(); }
+  std::size_t size() const { return pointers_.size(); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::vector<const char*> pointers_;
+};
+
+constexpr const char* kOpenDoc =
+    "open_service(cache, sku, on_miss, device, tune_seconds, l2, worker, min_match, caches, "
+    "templates, epilogues, background_seconds, compile_threads, check_launches, log)\n\n"
+    "Opens a service with kw_options' fields of these names; None takes a field's default.";
+PyObject* open_service(PyObject*, PyObject* given) {
+  kw_options options{};
+  options.struct_size = sizeof(options);
+  PyObject *caches = nullptr, *templates = nullptr, *epilogues = nullptr, *log = nullptr;
+  if (PyArg_ParseTuple(given, "zzzidzzzOOOdipO", &options.cache, &options.sku, &options.on_miss,
+                       &options.device, &options.tune_seconds, &options.l2, &options.worker,
+                       &options.min_match, &caches, &templates, &epilogues,
+                       &options.background_seconds, &options.compile_threads,
+                       &options.check_launches, &log) == 0) {
+    return nullptr;
+  }
+  Strings cache_list, template_list, epilogue_list;
+  if (!cache_list.read(caches) || !template_list.read(templates) ||
+      !epilogue_list.read(epilogues)) {
+    return nullptr;
+  }
+  options.read_only_caches = cache_list.data();
+  options.read_only_cache_count = cache_list.size();
+  options.template_dirs = template_list.data();
+  options.template_dir_count = template_list.size();
+  options.epilogues = epilogue_list.data();
+  options.epilogue_count = epilogue_list.size();
+  if (log != Py_None) {
+    options.log = log_message;
+    options.log_data = log;
+  }
+  kw_service* service = nullptr;
+  int status = 0;
+  {
+    const WithoutGil released;
+    status = kw_open(&options, &service);
+  }
+  if (status != 0) return raise("", "%s", kw_last_error());
+  PyObject* capsule = PyCapsule_New(service, kServiceCapsule, close_service);
+  if (capsule == nullptr) {
+    kw_close(service);
+    return nullptr;
+  }
+  if (log != Py_None) {
+    Py_INCREF(log);
+    PyCapsule_SetContext(capsule, log);
+  }
+  return capsule;
+}
+
+/// Gives (description, kernel address) of what `find` found.
+template <typename Find>
+PyObject* found_kernel(const char* problem, const Find& find) {
+  kw_kernel* kernel = nullptr;
+  std::string reason;
+  {
+    const WithoutGil released;
+    if (find(&kernel) != 0) reason = kw_last_error();
+  }
+  if (kernel == nullptr) return raise(problem, "%s", reason.c_str());
+  PyObject* found = Py_BuildValue("(sN)", kw_describe(kernel), PyLong_FromVoidPtr(kernel));
+  if (found == nullptr) kw_release(kernel);
+  return found;
+}
+
+constexpr const char* kBestDoc =
+    "best_kernel(service, problem) -> (description, address)\n\n"
+    "The best kernel for a problem in text form. Hand the address to make_kernel.";
+PyObject* best_kernel(PyObject*, PyObject* given) {
+  PyObject* capsule = nullptr;
+  const char* problem = nullptr;
+  if (PyArg_ParseTuple(given, "Os", &capsule, &problem) == 0) return nullptr;
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  return found_kernel(
+      problem, [&](kw_kernel** kernel) { return kw_get_best_kernel(service, problem, kernel); });
+}
+
+constexpr const char* kTuneDoc =
+    "tune(service, problem, seconds) -> (description, address)\n\n"
+    "Tunes the problem for about `seconds`. The GIL is released meanwhile.";
+PyObject* tune(PyObject*, PyObject* given) {
+  PyObject* capsule = nullptr;
+  const char* problem = nullptr;
+  double seconds = 0;
+  if (PyArg_ParseTuple(given, "Osd", &capsule, &problem, &seconds) == 0) return nullptr;
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  return found_kernel(
+      problem, [&](kw_kernel** kernel) { return kw_tune(service, problem, seconds, kernel); });
+}
+
+constexpr const char* kMakeDoc =
+    "make_kernel(address, problem, arguments, device) -> KernelHandle\n\n"
+    "Takes the kernel at `address`. `arguments` is the list of its description, `device` its GPU, "
+    "-1 where it cannot be launched.";
+PyObject* make_kernel_handle(PyObject*, PyObject* given) {
+  PyObject *address = nullptr, *arguments = nullptr;
+  const char* problem = nullptr;
+  int device = -1;
+  if (PyArg_ParseTuple(given, "OsOi", &address, &problem, &arguments, &device) == 0) return nullptr;
+  auto* kernel = static_cast<kw_kernel*>(PyLong_AsVoidPtr(address));
+  if (kernel == nullptr) return nullptr;
+  return make_kernel(kernel, problem, arguments, device);
+}
+
+constexpr const char* kPrewarmDoc =
+    "prewarm(service, problems)\n\nGets the best kernel of every problem into memory. The error "
+    "lists every problem that cannot be served.";
+PyObject* prewarm(PyObject*, PyObject* given) {
+  PyObject *capsule = nullptr, *list = nullptr;
+  if (PyArg_ParseTuple(given, "OO", &capsule, &list) == 0) return nullptr;
+  kw_service* service = service_of(capsule);
+  Strings problems;
+  if (service == nullptr || !problems.read(list)) return nullptr;
+  std::string reason;
+  int status = 0;
+  {
+    const WithoutGil released;
+    status = kw_prewarm(service, problems.data(), problems.size());
+    if (status != 0) reason = kw_last_error();
+  }
+  if (status != 0) return raise("", "%s", reason.c_str());
+  Py_RETURN_NONE;
+}
+
+constexpr const char* kCountsDoc = "lookup_counts(service) -> str\n\nkw_lookup_counts()'s JSON.";
+PyObject* lookup_counts(PyObject*, PyObject* capsule) {
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  const char* counts = nullptr;
+  if (kw_lookup_counts(service, &counts) != 0) return raise("", "%s", kw_last_error());
+  return PyUnicode_FromString(counts);
+}
+
+/// Turns the error of read_array() into kernwright.Error, so that operations raise one class.
+PyObject* refuse_array(Py_ssize_t place) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  const Ref owned_type(type), owned_value(value), owned_trace(trace);
+  const Ref text(PyObject_Str(value == nullptr ? Py_None : value));
+  const char* reason = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  return raise("", "array %zd of the call: %s", place + 1, reason == nullptr ? "unread" : reason);
+}
+
+constexpr const char* kSignatureDoc =
+    "signature(*arrays) -> bytes\n\n"
+    "Equal for arrays of equal dtypes, devices, shapes and strides; None counts as no array.";
+PyObject* signature(PyObject*, PyObject* const* arrays, Py_ssize_t count) {
+  struct Header {
+    dlpack::DataType dtype;
+    dlpack::Device device;
+    std::int32_t ndim;
+  };
+  constexpr std::size_t kMost = sizeof(Header) + 2 * sizeof(std::int64_t) * kMostDims;
+  constexpr Py_ssize_t kMostArrays = 16;
+  char buffer[kMost * kMostArrays];
+  if (count > kMostArrays) {
+    return PyErr_Format(PyExc_TypeError, "%zd arrays; at most %zd are taken", count, kMostArrays);
+  }
+  char* end = buffer;
+  const auto append = [&end](const void* bytes, std::size_t size) {
+    __builtin_memcpy(end, bytes, size);
+    end += size;
+  };
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    Header header{};
+    ArrayView view;
+    if (arrays[i] != Py_None) {
+      if (!read_array(arrays[i], view)) return refuse_array(i);
+      header = {view.dtype, view.device, view.ndim};
+    } else {
+      header.ndim = -1;
+    }
+    append(&header, sizeof(header));
+    if (header.ndim <= 0) continue;
+    const auto bytes = sizeof(std::int64_t) * static_cast<std::size_t>(header.ndim);
+    append(view.shape, bytes);
+    append(view.strides, bytes);
+  }
+  return PyBytes_FromStringAndSize(buffer, end - buffer);
+}
+
+PyObject* integers(const std::int64_t* values, int count) {
+  PyObject* tuple = PyTuple_New(count);
+  for (int i = 0; tuple != nullptr && i < count; ++i) {
+    PyTuple_SetItem(tuple, i, PyLong_FromLongLong(values[i]));
+  }
+  return tuple;
+}
+
+constexpr const char* kReadDoc =
+    "read(array) -> (address, dtype, shape, strides, device)\n\n"
+    "What kernwright sees of an array. dtype is None where kernwright has no name for it, strides "
+    "count elements, and device is the GPU's number, None for an array that lies on no GPU.";
+PyObject* read(PyObject*, PyObject* array) {
+  ArrayView view;
+  if (!read_array(array, view)) return nullptr;
+  const int device = view.device.id >= 0 ? view.device.id : current_device();
+  PyObject* place = view.on_gpu() ? PyLong_FromLong(device) : Py_BuildValue("");
+  return Py_BuildValue("(NzNNN)", PyLong_FromVoidPtr(view.data), dtype_name(view.dtype),
+                       integers(view.shape, view.ndim), integers(view.strides, view.ndim), place);
+}
+
+constexpr const char* kAllocateDoc =
+    "allocate(like, shape, dtype) -> array\n\nA new array of `like`'s framework on its device.";
+PyObject* allocate(PyObject*, PyObject* given) {
+  PyObject *like = nullptr, *shape = nullptr;
+  const char* dtype = nullptr;
+  if (PyArg_ParseTuple(given, "OOs", &like, &shape, &dtype) == 0) return nullptr;
+  return allocate_like(like, shape, dtype);
+}
+
+PyObject* device(PyObject*, PyObject*) { return PyLong_FromLong(current_device()); }
+
+PyObject* version(PyObject*, PyObject*) { return PyUnicode_FromString(kw_version()); }
+
+PyMethodDef kFunctions[] = {
+    {"open_service", open_service, METH_VARARGS, kOpenDoc},
+    {"best_kernel", best_kernel, METH_VARARGS, kBestDoc},
+    {"tune", tune, METH_VARARGS, kTuneDoc},
+    {"make_kernel", make_kernel_handle, METH_VARARGS, kMakeDoc},
+    {"prewarm", prewarm, METH_VARARGS, kPrewarmDoc},
+    {"lookup_counts", lookup_counts, METH_O, kCountsDoc},
+    {"signature", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(signature)),
+     METH_FASTCALL, kSignatureDoc},
+    {"read", read, METH_O, kReadDoc},
+    {"allocate", allocate, METH_VARARGS, kAllocateDoc},
+    {"current_device", device, METH_NOARGS,
+     "current_device() -> int\n\nThe GPU of the calling thread's context, -1 where it has none."},
+    {"version", version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
+                       "_kernwright",
+                       "kernwright's C API.",
+                       -1,
+                       kFunctions,
+                       nullptr,
+                       nullptr,
+                       nullptr,
+                       nullptr};
+
+}  // namespace
+}  // namespace kernwright::python
+
+PyMODINIT_FUNC PyInit__kernwright() {
+  using namespace kernwright::python;
+  Ref module(PyModule_Create(&kModule));
+  PyObject* error = error_class();
+  if (!module || error == nullptr || !add_kernel_type(module.get())) return nullptr;
+  Py_INCREF(error);
+  if (PyModule_AddObject(module.get(), "Error", error) != 0) return nullptr;
+  return module.release();
+}

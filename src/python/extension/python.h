@@ -1,0 +1,38 @@
+#pragma once
+
+// The limited API of Python 3.10, so that one binary serves every later Python.
+#define Py_LIMITED_API 0x030A0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <utility>
+
+namespace kernwright::python {
+
+/// A reference that is given back at the end of its scope. Null where a call failed.
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(PyObject* owned) : object_(owned) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(object_); }
+
+  PyObject* get() const { return object_; }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  PyObject* object_ = nullptr;
+};
+
+/// The attribute, or null without an error where there is none.
+inline Ref attribute_if_there(PyObject* object, const char* name) {
+  Ref found(PyObject_GetAttrString(object, name));
+  if (!found && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  return found;
+}
+
+}  // namespace kernwright::python

@@ -1,0 +1,38 @@
+"""kernwright: tuned GPU kernels on the arrays you have.
+
+    import kernwright as kw
+    y = kw.linear(x, weight, activation="silu")         # torch, CuPy, JAX: anything with DLPack
+
+Operations find the best kernel for the shape: what was tuned for it, else what the cost model
+predicts. `kernwright.Service` has the settings, `kernwright.tune` tunes, and `kernwright.doctor`
+says what this machine can do."""
+
+from ._kernwright import Error
+from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, layer_norm, linear,
+                          matmul, reduce, rms_norm, rope, silu_and_mul, softmax)
+from ._kernwright import version as _version
+from ._service import (Kernel, LookupCount, Problem, Service, active, default_service, set_default)
+from ._tool import doctor, main
+
+__version__ = _version()
+
+__all__ = ["Error", "Kernel", "LookupCount", "Problem", "Service", "attention", "doctor",
+           "elementwise", "gated_linear", "gelu_and_mul", "layer_norm", "linear", "lookup_counts",
+           "matmul", "prewarm", "reduce", "rms_norm", "rope", "set_default", "silu_and_mul",
+           "softmax", "tune"]
+
+
+def tune(problem, seconds=30.0):
+    """Tunes a problem on the active service; see Service.tune."""
+    return default_service().tune(problem, seconds)
+
+
+def prewarm(problems):
+    """Gets the best kernels of problems into memory, on the active service; see
+    Service.prewarm."""
+    default_service().prewarm(problems)
+
+
+def lookup_counts():
+    """How problems were answered so far, on the active service; see Service.lookup_counts."""
+    return default_service().lookup_counts()

@@ -1,0 +1,96 @@
+"""What an operation has to know of its arrays: dtypes, and how rows lie in memory."""
+
+from typing import Any, NamedTuple, Optional, Tuple
+
+from . import _kernwright
+from ._kernwright import Error
+
+
+class Array(NamedTuple):
+    """An array as kernwright sees it. Strides count elements."""
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+    strides: Tuple[int, ...]
+    device: Optional[int]
+
+    @property
+    def elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+class Rows(NamedTuple):
+    """An array as rows of contiguous elements, `pitch` elements apart."""
+    rows: int
+    columns: int
+    pitch: int
+
+
+def read(name: str, array: Any) -> Array:
+    """The array under the name that an error gives it. Errors: Error where it is no array, or of a
+    dtype that kernwright does not have."""
+    try:
+        _, dtype, shape, strides, device = _kernwright.read(array)
+    except (TypeError, ValueError) as error:
+        raise make_error(f"{name}: {error}") from None
+    if dtype is None:
+        raise make_error(f"{name}: kernwright has no dtype {getattr(array, 'dtype', '?')}")
+    return Array(name, dtype, shape, strides, device)
+
+
+def make_error(reason: str, problem: str = "") -> Error:
+    error = Error(f"{problem}: {reason}" if problem else reason)
+    error.problem, error.reason = problem, reason
+    return error
+
+
+def rows_of(array: Array) -> Rows:
+    """The array with all its dimensions but the last as one. Errors: Error where rows are not
+    contiguous or not equally far apart; nothing is ever copied."""
+    if not array.shape:
+        raise make_error(f"{array.name} has no dimension, and at least 1 expected")
+    columns = array.shape[-1]
+    if columns > 1 and array.strides[-1] != 1:
+        raise make_error(f"{array.name} has a last stride of {array.strides[-1]}, and 1 expected: "
+                         "its rows are not contiguous")
+    pitch, reach, rows = None, None, 1
+    for size, stride in zip(reversed(array.shape[:-1]), reversed(array.strides[:-1])):
+        if size == 1:
+            continue
+        if pitch is None:
+            pitch, reach = stride, stride
+        if stride != reach:
+            raise make_error(f"{array.name} has the shape {array.shape} and the strides "
+                             f"{array.strides}: its rows are not equally far apart")
+        reach = stride * size
+        rows *= size
+    if rows == 0:
+        return Rows(0, columns, columns)
+    return Rows(rows, columns, columns if pitch is None else pitch)
+
+
+def contiguous_rows(array: Array) -> Rows:
+    """The same of an array without gaps."""
+    rows = rows_of(array)
+    if rows.pitch != rows.columns:
+        raise make_error(f"{array.name} has rows {rows.pitch} elements apart, and "
+                         f"{rows.columns} expected: this operation takes arrays without gaps")
+    return rows
+
+
+def same_dtype(*arrays: Optional[Array]) -> str:
+    given = [array for array in arrays if array is not None]
+    for array in given[1:]:
+        if array.dtype != given[0].dtype:
+            raise make_error(f"{array.name} is {array.dtype}, and {given[0].name} is "
+                             f"{given[0].dtype}: one dtype expected")
+    return given[0].dtype
+
+
+def has_shape(array: Array, *shape: int) -> Array:
+    if array.shape != shape:
+        raise make_error(f"{array.name} has the shape {array.shape}, and {shape} expected")
+    return array

@@ -1,0 +1,245 @@
+"""A service, its kernels, and which service a call uses."""
+
+import contextvars
+import json
+import logging
+import os
+import threading
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
+
+from . import _kernwright
+from ._arrays import make_error
+from ._kernwright import Error, KernelHandle
+from ._toolkit import announce_toolkit
+
+_log = logging.getLogger("kernwright")
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING)
+
+
+class Problem:
+    """An operation at one shape: Problem("matmul", m=16, n=4096, k=4096, dtype="bf16"), or its text
+    form, Problem("matmul m=16 n=4096 k=4096 dtype=bf16"). `kernwright operations` lists the
+    operations with their dims, dtypes and flags."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, operation: str, **values: Any) -> None:
+        self.text = " ".join([operation] + [f"{name}={value}" for name, value in values.items()])
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Problem({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+AnyProblem = Union[Problem, str]
+
+
+class Kernel:
+    """The best kernel for one problem. Call it with the tensors of its operation in the operation's
+    order, outputs among them, then scalars: kernel(a, b, d). It runs on `stream=`, a number, else on
+    the current stream of the tensors' framework, and does not wait.
+
+    Errors of a call: Error, which names the tensor and both values, where one has another dtype,
+    shape, strides or device than the problem says, or where an output overlaps another tensor."""
+
+    __slots__ = ("_handle", "launch", "_summary")
+
+    def __init__(self, handle: KernelHandle, summary: Dict[str, Any]) -> None:
+        self._handle = handle
+        self._summary = summary
+        #: The same as calling the kernel, some 50 ns faster.
+        self.launch = handle.launch
+
+    def __call__(self, *tensors_and_scalars: Any, stream: Optional[int] = None) -> None:
+        self.launch(*tensors_and_scalars, stream=stream)
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(self._summary["problem"])
+
+    @property
+    def template(self) -> str:
+        """The winner's template, "matmul/persistent_wave"."""
+        return self._summary["template"]
+
+    @property
+    def configuration(self) -> str:
+        """The winner's parameters, "BM=128 BN=256 ..."."""
+        return self._summary["configuration"]
+
+    @property
+    def match(self) -> str:
+        """How well the answer fits: exact, recheck, seed, bucket or predicted."""
+        return self._summary["match"]
+
+    @property
+    def measured_us(self) -> Optional[float]:
+        """The median that was measured when it was tuned; None where it was only predicted."""
+        return self._summary["measured_us"] or None
+
+    @property
+    def summary(self) -> Dict[str, Any]:
+        """All that is known of it, its arguments among them."""
+        return json.loads(json.dumps(self._summary))
+
+    @property
+    def workspace_bytes(self) -> int:
+        return self._handle.workspace_bytes
+
+    def __repr__(self) -> str:
+        return f"<kernwright.Kernel {self.problem}: {self.template} {self.configuration}>"
+
+
+class LookupCount(NamedTuple):
+    """How many problems were answered with this match for this reason."""
+    match: str
+    reason: str
+    count: int
+
+
+def _pass_on(level: int, message: str) -> None:
+    _log.log(_LEVELS[level], message)
+
+
+class Service:
+    """Gives tuned kernels for one GPU, or with `sku` for a GPU that need not be there.
+
+    cache: the cache directory; None: $KERNWRIGHT_CACHE, else ~/.cache/kernwright
+    device: the GPU's number
+    on_miss: what happens where the cache has no record: "predict" serves the cost model's first
+        choice at once, "tune_now" tunes first, "tune_in_background" does both, "fail" raises
+    min_match: the worst match that is served, "exact", "recheck", "seed", "bucket" or "predicted";
+        with any value nothing is ever compiled
+    l2: the state of the L2 that kernels are tuned for, "cold", "warm" or "mixed"
+    sku: the id of a GPU to work for without one, "h200"; its kernels cannot be launched
+    templates, epilogues: folders and files of your own
+    tune_seconds: the budget of one tuning
+
+    A service is thread-safe. In a `with` block it is the one that operations use. Errors: Error
+    where there is neither the GPU nor a sku, or an option is not understood."""
+
+    def __init__(self, cache: Optional[Union[str, "os.PathLike[str]"]] = None, *, device: int = 0,
+                 on_miss: str = "predict", min_match: Optional[str] = None, l2: str = "cold",
+                 sku: Optional[str] = None, read_only_caches: Sequence[str] = (),
+                 templates: Sequence[str] = (), epilogues: Sequence[str] = (),
+                 tune_seconds: float = 30, background_seconds: float = 600,
+                 compile_threads: int = 0, check_launches: bool = False) -> None:
+        announce_toolkit()
+        self._handle = _kernwright.open_service(
+            None if cache is None else os.fspath(cache), sku, on_miss, device, tune_seconds, l2,
+            None, min_match, [os.fspath(path) for path in read_only_caches],
+            [os.fspath(path) for path in templates], [os.fspath(path) for path in epilogues],
+            background_seconds, compile_threads, check_launches, _pass_on)
+        self._device = -1 if sku else device
+        self._tokens: List[contextvars.Token] = []
+        self.plans: Dict[Any, Any] = {}  # of operations' calls, by signature
+
+    @property
+    def device(self) -> Optional[int]:
+        """The GPU's number, None with a sku."""
+        return None if self._device < 0 else self._device
+
+    def _kernel(self, found: Any, transposed: Sequence[str] = ()) -> Kernel:
+        description, address = found
+        summary = json.loads(description)
+        for argument in summary["arguments"]:
+            if argument["name"] in transposed:
+                argument["extent"].reverse()
+                argument["strides"].reverse()
+        return Kernel(_kernwright.make_kernel(address, summary["problem"], summary["arguments"],
+                                              self._device), summary)
+
+    def kernel(self, problem: AnyProblem) -> Kernel:
+        """The best kernel for the problem: from memory, from the cache, or what `on_miss` says.
+        Errors: Error where the operation does not accept the problem or nothing can run it."""
+        return self._kernel(_kernwright.best_kernel(self._handle, str(problem)))
+
+    def kernel_on(self, device: Optional[int], problem: str,
+                  transposed: Sequence[str] = ()) -> Kernel:
+        """The same for arrays on the GPU `device`. The arguments of the names in `transposed` come
+        as the transposed views of what the operation takes."""
+        if self._device >= 0 and device != self._device:
+            where = "no GPU" if device is None else f"GPU {device}"
+            raise make_error(f"the arrays lie on {where}, and the service is for GPU "
+                             f"{self._device}", problem)
+        return self._kernel(_kernwright.best_kernel(self._handle, problem), transposed)
+
+    def tune(self, problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
+        """Tunes the problem for about `seconds`, keeps the record in the cache and gives the
+        winner. Other Python threads run meanwhile. Errors: Error without a GPU."""
+        budget = 30.0 if seconds is None else float(seconds)
+        kernel = self._kernel(_kernwright.tune(self._handle, str(problem), budget))
+        self.plans.clear()
+        return kernel
+
+    def prewarm(self, problems: Iterable[AnyProblem]) -> None:
+        """Gets the best kernel of every problem into memory. Errors: Error, which lists every
+        problem that cannot be served, with its reason."""
+        _kernwright.prewarm(self._handle, [str(problem) for problem in problems])
+
+    def lookup_counts(self) -> List[LookupCount]:
+        """How the problems that were asked for so far were answered."""
+        return [LookupCount(**count)
+                for count in json.loads(_kernwright.lookup_counts(self._handle))]
+
+    def __enter__(self) -> "Service":
+        self._tokens.append(_active.set(self))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _active.reset(self._tokens.pop())
+
+
+class _ServicePerDevice:
+    """What is used where nobody named a service: one for each GPU, opened when it is needed."""
+
+    def __init__(self) -> None:
+        self.plans: Dict[Any, Any] = {}
+        self._services: Dict[int, Service] = {}
+        self._lock = threading.Lock()
+
+    def kernel_on(self, device: Optional[int], problem: str,
+                  transposed: Sequence[str] = ()) -> Kernel:
+        if device is None:
+            raise make_error("the arrays lie on no GPU", problem)
+        return self.on(device).kernel_on(device, problem, transposed)
+
+    def on(self, device: int) -> Service:
+        with self._lock:
+            if device not in self._services:
+                self._services[device] = Service(device=device)
+            return self._services[device]
+
+
+AnyService = Union[Service, _ServicePerDevice]
+_everywhere: AnyService = _ServicePerDevice()
+_active: "contextvars.ContextVar[Optional[AnyService]]" = contextvars.ContextVar(
+    "kernwright_service", default=None)
+
+
+def set_default(service: Optional[Service]) -> None:
+    """Makes `service` the one that operations use outside of `with` blocks; None: one for each GPU,
+    with the default cache and prediction on a miss."""
+    global _everywhere
+    _everywhere = _ServicePerDevice() if service is None else service
+
+
+def active() -> AnyService:
+    """The service of the innermost `with` block, else the default."""
+    return _active.get() or _everywhere
+
+
+def default_service() -> Service:
+    """The active service as one object; of the default ones that of the current GPU."""
+    service = active()
+    if isinstance(service, Service):
+        return service
+    return service.on(max(_kernwright.current_device(), 0))
