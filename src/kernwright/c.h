@@ -82,6 +82,10 @@ int kw_get_best_kernels(kw_service* service, const char* problem, kw_kernel** ke
 /* Tunes the problem for about `seconds` and gives the winner. */
 int kw_tune(kw_service* service, const char* problem, double seconds, kw_kernel** kernel);
 
+/* Ends the tunings that other threads wait for now, in kw_tune or in a miss that is tuned. They
+ * fail soon and keep nothing, and their worker process ends. */
+int kw_stop_tuning(kw_service* service);
+
 /* Gets the best kernel of every problem, so that later calls find it in memory. The reason of a
  * failure lists every problem that cannot be served. */
 int kw_prewarm(kw_service* service, const char* const* problems, size_t count);

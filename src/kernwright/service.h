@@ -148,6 +148,11 @@ class KERNWRIGHT_API Service {
   /// Later calls of get_best_kernel return the winner too. Errors: `unavailable` without a GPU.
   Result<Kernel> tune(const Problem& problem, double seconds = 30) const;
 
+  /// Ends the tunings that other threads wait for now, by `tune` or by a miss that is tuned. They
+  /// fail with `unavailable` after at most the step that they are at, keep nothing, and their
+  /// worker process ends. From any thread.
+  void stop_tuning() const;
+
   /// How the problems that were asked for so far were answered. Each problem is counted once, when
   /// it is looked up. Answers that are not `exact` are also in the cache's log of misses, which
   /// `kernwright cache misses` prints.

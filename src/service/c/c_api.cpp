@@ -153,6 +153,13 @@ KERNWRIGHT_API int kw_tune(kw_service* service, const char* problem, double seco
                  });
 }
 
+KERNWRIGHT_API int kw_stop_tuning(kw_service* service) {
+  return guarded("kw_stop_tuning", {{"service", service}}, [&]() -> std::string {
+    service->service.stop_tuning();
+    return {};
+  });
+}
+
 KERNWRIGHT_API void kw_release(kw_kernel* kernel) { delete kernel; }
 
 KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, size_t count) {

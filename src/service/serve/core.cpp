@@ -232,7 +232,8 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
   if (tunes) {
     TuningOptions tuning;
     tuning.budget.seconds = options_.tune_seconds;
-    KW_ASSIGN(const TuningResult tuned, desk_.tune(problem, std::move(tuning)));
+    const AwaitedTunings::Awaited awaited(awaited_);
+    KW_ASSIGN(const TuningResult tuned, desk_.tune(problem, std::move(tuning), awaited.stop()));
     return load(problem, tuned, Match::exact, MissReason::none);
   }
   KW_ASSIGN(const TuningResult predicted, desk_.predict(problem, kPredictAtLaunch));
@@ -287,7 +288,9 @@ Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions opt
                                        const std::atomic<bool>* stop) {
   KW_TRY(check_not_forked());
   KW_ASSIGN(const BoundProblem bound, bind(problem));
-  KW_ASSIGN(TuningResult tuned, desk_.tune(bound, std::move(options), stop));
+  const AwaitedTunings::Awaited awaited(awaited_);
+  KW_ASSIGN(TuningResult tuned,
+            desk_.tune(bound, std::move(options), stop == nullptr ? awaited.stop() : stop));
   KW_ASSIGN(auto winner, load(bound, tuned, Match::exact, MissReason::none));
   table_.publish(bound.problem(), std::move(winner));
   return tuned;

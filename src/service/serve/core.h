@@ -22,6 +22,7 @@
 #include "service/answer/site.h"
 #include "service/serve/kernel_table.h"
 #include "service/serve/lookup_counters.h"
+#include "service/tune/awaited_tunings.h"
 #include "service/tune/background_tuner.h"
 #include "service/tune/tuning_desk.h"
 #include "support/processes/threads.h"
@@ -64,6 +65,9 @@ class ServiceCore {
   /// `TuningDesk::tune`. The winner replaces what get_best_kernel returned so far.
   Result<TuningResult> tune(const Problem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
+  /// Ends the tunings that callers wait for: those of `tune` that were given no flag, and those of
+  /// misses that are tuned.
+  void stop_tuning() { awaited_.stop(); }
   /// `TuningDesk::predict`.
   Result<TuningResult> predict(const Problem& problem, const TuningBudget& budget);
 
@@ -140,6 +144,7 @@ class ServiceCore {
   std::mutex next_best_mutex_;
   std::map<const LoadedKernel*, NextBest> next_best_;
   LookupCounters counters_;
+  AwaitedTunings awaited_;
   OfThisProcess<BackgroundTuner> background_;  ///< last: its thread uses all others
 };
 

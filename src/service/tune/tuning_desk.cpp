@@ -71,6 +71,18 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
       site_.identity.uuid, [this](std::string_view line) { site_.say(LogLevel::info, line); },
       stop);
   if (!gpu) return gpu.error();
+  Result<TuningResult> result = search(subject, std::move(options), stop);
+  if (stop != nullptr && *stop) {
+    if (!options_.in_process) measuring_.reset();
+    return Error{ErrorCode::unavailable, "tuning was stopped"};
+  }
+  if (result) store(*result);
+  return result;
+}
+
+Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOptions options,
+                                        const std::atomic<bool>* stop) {
+  const BoundProblem& problem = subject.problem;
   const auto opening = std::chrono::steady_clock::now();
   std::vector<Build> of_opening;  // whatever opens asks again
   for (CompileRequest& request : opening_requests(problem, *site_.catalog, site_.profile.sm_arch)) {
@@ -102,10 +114,7 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
   std::optional<StoppableRunner> stoppable;
   if (stop != nullptr) stoppable.emplace(*runner, *stop);
   Runner& runs = stoppable ? *stoppable : *runner;
-  KW_ASSIGN(TuningResult result, session.run(runs, std::move(options)));
-  if (stop != nullptr && *stop) return Error{ErrorCode::unavailable, "tuning was stopped"};
-  store(result);
-  return result;
+  return session.run(runs, std::move(options));
 }
 
 Result<TuningResult> TuningDesk::predict(const BoundProblem& problem, const TuningBudget& budget) {

@@ -37,7 +37,7 @@ class TuningDesk {
   ///
   /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
   /// records. `failed`, and what the cache knows, are set here. Where `stop` becomes true the
-  /// search ends soon, nothing of it is kept, and the error is `unavailable`.
+  /// search ends soon with its worker, nothing of it is kept, and the error is `unavailable`.
   Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
@@ -53,6 +53,9 @@ class TuningDesk {
   /// Errors: `invalid_argument` where the policy cannot be measured; that there is no toolkit.
   Result<TuningInput> input(const BoundProblem& problem) const;
   Result<Measuring*> measuring();
+  /// Runs the session. Called under the mutex, with the lock of the GPU.
+  Result<TuningResult> search(const TuningInput& subject, TuningOptions options,
+                              const std::atomic<bool>* stop);
   /// Puts the record into the cache, or says in the result and the log why it is not there.
   void store(TuningResult& result) const;
 

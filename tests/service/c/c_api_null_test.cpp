@@ -113,6 +113,7 @@ class CApiNullTest : public CKernelFixture {
         {{"kw_tune", "service"}, [=, this] { return kw_tune(nullptr, problem, 1, &out_kernel_); }},
         {{"kw_tune", "problem"}, [this] { return kw_tune(service_, nullptr, 1, &out_kernel_); }},
         {{"kw_tune", "kernel"}, [=, this] { return kw_tune(service_, problem, 1, nullptr); }},
+        {{"kw_stop_tuning", "service"}, [] { return kw_stop_tuning(nullptr); }},
         {{"kw_prewarm", "service"}, [&] { return kw_prewarm(nullptr, nullptr, 0); }},
         {{"kw_prewarm", "problems"}, [this] { return kw_prewarm(service_, nullptr, 1); }},
         {{"kw_lookup_counts", "service"}, [this] { return kw_lookup_counts(nullptr, &out_text_); }},

@@ -260,6 +260,16 @@ TEST_F(ServiceCoreTest, TuneNowTunesAMissAndIgnoresAPrediction) {
   EXPECT_EQ(kernel->match(), Match::exact);
 }
 
+TEST_F(ServiceCoreTest, WhatCallersWaitForIsStopped) {
+  const auto core = open();
+  TuningOptions options = few_trials();
+  options.progress = [&](const TuningProgress&) { core->stop_tuning(); };
+  const Result<TuningResult> tuned = core->tune(problem_, options);
+  ASSERT_FALSE(tuned);
+  EXPECT_EQ(tuned.error().message, "tuning was stopped");
+  EXPECT_TRUE(core->tune(problem_, few_trials()));
+}
+
 TEST_F(ServiceCoreTest, TheFailPolicyNamesTheKeyAndTheReason) {
   const Result<Kernel> kernel = open(MissPolicy::fail)->get_best_kernel(problem_);
   ASSERT_FALSE(kernel);
