@@ -12,6 +12,7 @@ inline constexpr const char* kExchangeCapsule = "dlpack_exchange_api";
 inline constexpr const char* kTensorCapsule = "dltensor";
 inline constexpr const char* kVersionedTensorCapsule = "dltensor_versioned";
 
+inline constexpr std::int32_t kCpu = 1;
 inline constexpr std::int32_t kCuda = 2;
 inline constexpr std::int32_t kCudaManaged = 13;
 
@@ -29,6 +30,8 @@ struct DataType {
   std::uint8_t code;
   std::uint8_t bits;
   std::uint16_t lanes;
+
+  bool operator==(const DataType&) const = default;
 };
 
 struct Tensor {

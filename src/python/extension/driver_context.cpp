@@ -1,5 +1,6 @@
 #include "python/extension/driver_context.h"
 
+#include <cstdint>
 #include <dlfcn.h>
 #include <type_traits>
 
@@ -15,6 +16,7 @@ struct Driver {
   int (*push)(void*) = nullptr;
   int (*pop)(void**) = nullptr;
   int (*retain)(void**, int) = nullptr;
+  int (*attribute)(void*, int, std::uint64_t) = nullptr;
   bool complete = false;
 
   Driver() {
@@ -27,7 +29,8 @@ struct Driver {
     };
     complete = find(init, "cuInit") && find(get_device, "cuCtxGetDevice") &&
                find(push, "cuCtxPushCurrent_v2") && find(pop, "cuCtxPopCurrent_v2") &&
-               find(retain, "cuDevicePrimaryCtxRetain") && init(0) == 0;
+               find(retain, "cuDevicePrimaryCtxRetain") &&
+               find(attribute, "cuPointerGetAttribute") && init(0) == 0;
   }
 };
 
@@ -49,6 +52,14 @@ void* primary_context(int device) {
 int current_device() {
   int device = -1;
   if (!driver().complete || driver().get_device(&device) != 0) return -1;
+  return device;
+}
+
+int device_of(const void* address) {
+  constexpr int kDeviceOrdinal = 9;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+  int device = -1;
+  const auto pointer = reinterpret_cast<std::uintptr_t>(address);
+  if (!driver().complete || driver().attribute(&device, kDeviceOrdinal, pointer) != 0) return -1;
   return device;
 }
 

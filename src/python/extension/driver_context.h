@@ -22,4 +22,7 @@ class ContextScope {
 /// The GPU of the calling thread's context, or -1 where it has none.
 int current_device();
 
+/// The GPU that an address belongs to, or -1 where the driver does not know it.
+int device_of(const void* address);
+
 }  // namespace kernwright::python

@@ -53,4 +53,16 @@ PyObject* raise(const char* problem, const char* format, ...) {
   return nullptr;
 }
 
+PyObject* raise_current(const char* problem, const char* what) {
+  // What is not about the argument, such as KeyboardInterrupt, stays what it is.
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  const Ref owned_type(type), owned_value(value), owned_trace(trace);
+  const Ref text(value == nullptr ? nullptr : PyObject_Str(value));
+  const char* reason = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  if (reason == nullptr) PyErr_Clear();
+  return raise(problem, "%s: %s", what, reason == nullptr ? "cannot be read" : reason);
+}
+
 }  // namespace kernwright::python

@@ -1,11 +1,13 @@
 // kernwright._kernwright: the C API for Python. What is convenient lies above it, in Python.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "python/extension/array_view.h"
 #include "python/extension/driver_context.h"
 #include "python/extension/errors.h"
+#include "python/extension/interruptible.h"
 #include "python/extension/kernel_object.h"
 #include "python/extension/python.h"
 #include <kernwright/c.h>
@@ -14,18 +16,6 @@ namespace kernwright::python {
 namespace {
 
 constexpr const char* kServiceCapsule = "kernwright.service";
-
-/// Releases the GIL for the length of a scope.
-class WithoutGil {
- public:
-  WithoutGil() : saved_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(saved_); }
-  WithoutGil(const WithoutGil&) = delete;
-  WithoutGil& operator=(const WithoutGil&) = delete;
-
- private:
-  PyThreadState* saved_;
-};
 
 /// Hands a message to the Python callable `receiver`. Messages come from any thread.
 void log_message(void* receiver, int level, const char* message) {
@@ -124,60 +114,50 @@ PyObject* open_service(PyObject*, PyObject* given) {
   return capsule;
 }
 
-/// Gives (description, kernel address) of what `find` found.
+/// The kernel that `find` finds, as an object of `type`.
 template <typename Find>
-PyObject* found_kernel(const char* problem, const Find& find) {
-  kw_kernel* kernel = nullptr;
-  std::string reason;
-  {
-    const WithoutGil released;
-    if (find(&kernel) != 0) reason = kw_last_error();
-  }
-  if (kernel == nullptr) return raise(problem, "%s", reason.c_str());
-  PyObject* found = Py_BuildValue("(sN)", kw_describe(kernel), PyLong_FromVoidPtr(kernel));
-  if (found == nullptr) kw_release(kernel);
-  return found;
+PyObject* found_kernel(PyObject* capsule, PyObject* type, const char* problem, const Find& find) {
+  return guarded([&]() -> PyObject* {
+    kw_service* service = service_of(capsule);
+    if (service == nullptr) return nullptr;
+    kw_kernel* kernel = nullptr;
+    std::string reason;
+    const bool finished = run_interruptibly(service, [&] {
+      if (find(service, &kernel) != 0) reason = kw_last_error();
+    });
+    if (!finished) {
+      kw_release(kernel);
+      return nullptr;
+    }
+    if (kernel == nullptr) return raise(problem, "%s", reason.c_str());
+    return make_kernel(type, kernel, problem);
+  });
 }
 
 constexpr const char* kBestDoc =
-    "best_kernel(service, problem) -> (description, address)\n\n"
-    "The best kernel for a problem in text form. Hand the address to make_kernel.";
+    "best_kernel(service, type, problem) -> type\n\n"
+    "The best kernel for a problem in text form, as an object of a class of KernelHandle. The GIL "
+    "is released meanwhile, and Ctrl-C ends a tuning.";
 PyObject* best_kernel(PyObject*, PyObject* given) {
-  PyObject* capsule = nullptr;
+  PyObject *capsule = nullptr, *type = nullptr;
   const char* problem = nullptr;
-  if (PyArg_ParseTuple(given, "Os", &capsule, &problem) == 0) return nullptr;
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
-  return found_kernel(
-      problem, [&](kw_kernel** kernel) { return kw_get_best_kernel(service, problem, kernel); });
+  if (PyArg_ParseTuple(given, "OOs", &capsule, &type, &problem) == 0) return nullptr;
+  return found_kernel(capsule, type, problem, [&](kw_service* service, kw_kernel** kernel) {
+    return kw_get_best_kernel(service, problem, kernel);
+  });
 }
 
 constexpr const char* kTuneDoc =
-    "tune(service, problem, seconds) -> (description, address)\n\n"
-    "Tunes the problem for about `seconds`. The GIL is released meanwhile.";
+    "tune(service, type, problem, seconds) -> type\n\n"
+    "Tunes the problem for about `seconds`, and gives what best_kernel() gives from then on.";
 PyObject* tune(PyObject*, PyObject* given) {
-  PyObject* capsule = nullptr;
+  PyObject *capsule = nullptr, *type = nullptr;
   const char* problem = nullptr;
   double seconds = 0;
-  if (PyArg_ParseTuple(given, "Osd", &capsule, &problem, &seconds) == 0) return nullptr;
-  kw_service* service = service_of(capsule);
-  if (service == nullptr) return nullptr;
-  return found_kernel(
-      problem, [&](kw_kernel** kernel) { return kw_tune(service, problem, seconds, kernel); });
-}
-
-constexpr const char* kMakeDoc =
-    "make_kernel(address, problem, arguments, device) -> KernelHandle\n\n"
-    "Takes the kernel at `address`. `arguments` is the list of its description, `device` its GPU, "
-    "-1 where it cannot be launched.";
-PyObject* make_kernel_handle(PyObject*, PyObject* given) {
-  PyObject *address = nullptr, *arguments = nullptr;
-  const char* problem = nullptr;
-  int device = -1;
-  if (PyArg_ParseTuple(given, "OsOi", &address, &problem, &arguments, &device) == 0) return nullptr;
-  auto* kernel = static_cast<kw_kernel*>(PyLong_AsVoidPtr(address));
-  if (kernel == nullptr) return nullptr;
-  return make_kernel(kernel, problem, arguments, device);
+  if (PyArg_ParseTuple(given, "OOsd", &capsule, &type, &problem, &seconds) == 0) return nullptr;
+  return found_kernel(capsule, type, problem, [&](kw_service* service, kw_kernel** kernel) {
+    return kw_tune(service, problem, seconds, kernel);
+  });
 }
 
 constexpr const char* kPrewarmDoc =
@@ -186,18 +166,20 @@ constexpr const char* kPrewarmDoc =
 PyObject* prewarm(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *list = nullptr;
   if (PyArg_ParseTuple(given, "OO", &capsule, &list) == 0) return nullptr;
-  kw_service* service = service_of(capsule);
-  Strings problems;
-  if (service == nullptr || !problems.read(list)) return nullptr;
-  std::string reason;
-  int status = 0;
-  {
-    const WithoutGil released;
-    status = kw_prewarm(service, problems.data(), problems.size());
-    if (status != 0) reason = kw_last_error();
-  }
-  if (status != 0) return raise("", "%s", reason.c_str());
-  Py_RETURN_NONE;
+  return guarded([&]() -> PyObject* {
+    kw_service* service = service_of(capsule);
+    Strings problems;
+    if (service == nullptr || !problems.read(list)) return nullptr;
+    std::string reason;
+    int status = 0;
+    const bool finished = run_interruptibly(service, [&] {
+      status = kw_prewarm(service, problems.data(), problems.size());
+      if (status != 0) reason = kw_last_error();
+    });
+    if (!finished) return nullptr;
+    if (status != 0) return raise("", "%s", reason.c_str());
+    Py_RETURN_NONE;
+  });
 }
 
 constexpr const char* kCountsDoc = "lookup_counts(service) -> str\n\nkw_lookup_counts()'s JSON.";
@@ -207,16 +189,6 @@ PyObject* lookup_counts(PyObject*, PyObject* capsule) {
   const char* counts = nullptr;
   if (kw_lookup_counts(service, &counts) != 0) return raise("", "%s", kw_last_error());
   return PyUnicode_FromString(counts);
-}
-
-/// Turns the error of read_array() into kernwright.Error, so that operations raise one class.
-PyObject* refuse_array(Py_ssize_t place) {
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &value, &trace);
-  const Ref owned_type(type), owned_value(value), owned_trace(trace);
-  const Ref text(PyObject_Str(value == nullptr ? Py_None : value));
-  const char* reason = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
-  return raise("", "array %zd of the call: %s", place + 1, reason == nullptr ? "unread" : reason);
 }
 
 constexpr const char* kSignatureDoc =
@@ -243,7 +215,10 @@ PyObject* signature(PyObject*, PyObject* const* arrays, Py_ssize_t count) {
     Header header{};
     ArrayView view;
     if (arrays[i] != Py_None) {
-      if (!read_array(arrays[i], view)) return refuse_array(i);
+      if (!read_array(arrays[i], view)) {
+        const std::string what = "array " + std::to_string(i + 1) + " of the call";
+        return raise_current("", what.c_str());
+      }
       header = {view.dtype, view.device, view.ndim};
     } else {
       header.ndim = -1;
@@ -272,7 +247,7 @@ constexpr const char* kReadDoc =
 PyObject* read(PyObject*, PyObject* array) {
   ArrayView view;
   if (!read_array(array, view)) return nullptr;
-  const int device = view.device.id >= 0 ? view.device.id : current_device();
+  const int device = view.device.id >= 0 ? view.device.id : std::max(current_device(), 0);
   PyObject* place = view.on_gpu() ? PyLong_FromLong(device) : Py_BuildValue("");
   return Py_BuildValue("(NzNNN)", PyLong_FromVoidPtr(view.data), dtype_name(view.dtype),
                        integers(view.shape, view.ndim), integers(view.strides, view.ndim), place);
@@ -295,7 +270,6 @@ PyMethodDef kFunctions[] = {
     {"open_service", open_service, METH_VARARGS, kOpenDoc},
     {"best_kernel", best_kernel, METH_VARARGS, kBestDoc},
     {"tune", tune, METH_VARARGS, kTuneDoc},
-    {"make_kernel", make_kernel_handle, METH_VARARGS, kMakeDoc},
     {"prewarm", prewarm, METH_VARARGS, kPrewarmDoc},
     {"lookup_counts", lookup_counts, METH_O, kCountsDoc},
     {"signature", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(signature)),

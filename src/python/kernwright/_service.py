@@ -42,24 +42,23 @@ class Problem:
 AnyProblem = Union[Problem, str]
 
 
-class Kernel:
+class Kernel(KernelHandle):
     """The best kernel for one problem. Call it with the tensors of its operation in the operation's
-    order, outputs among them, then scalars: kernel(a, b, d). It runs on `stream=`, a number, else on
-    the current stream of the tensors' framework, and does not wait.
+    order, outputs among them, then with scalars, which may be left out: kernel(a, b, d).
 
-    Errors of a call: Error, which names the tensor and both values, where one has another dtype,
-    shape, strides or device than the problem says, or where an output overlaps another tensor."""
+    It runs on `stream=`, which is a number or a stream of torch, CuPy or cuda.core, else on the
+    current stream of the tensors' framework. It does not wait for the GPU. A launch that needs a
+    workspace takes it from the framework's pool, and from the driver's where `stream` is given.
 
-    __slots__ = ("_handle", "launch", "_summary")
+    Tensors are torch tensors, CuPy or JAX arrays, or anything else with DLPack or
+    `__cuda_array_interface__`. Neighbouring dimensions that lie as one may be given as several.
 
-    def __init__(self, handle: KernelHandle, summary: Dict[str, Any]) -> None:
-        self._handle = handle
-        self._summary = summary
-        #: The same as calling the kernel, some 50 ns faster.
-        self.launch = handle.launch
+    Errors of a call: Error, which names the tensor and both values, where one lies on another GPU
+    or on none, or has another dtype, shape or strides than the problem says, and where an output
+    overlaps another tensor."""
 
-    def __call__(self, *tensors_and_scalars: Any, stream: Optional[int] = None) -> None:
-        self.launch(*tensors_and_scalars, stream=stream)
+    __slots__ = ("_summary",)
+    _summary: Dict[str, Any]
 
     @property
     def problem(self) -> Problem:
@@ -89,10 +88,6 @@ class Kernel:
     def summary(self) -> Dict[str, Any]:
         """All that is known of it, its arguments among them."""
         return json.loads(json.dumps(self._summary))
-
-    @property
-    def workspace_bytes(self) -> int:
-        return self._handle.workspace_bytes
 
     def __repr__(self) -> str:
         return f"<kernwright.Kernel {self.problem}: {self.template} {self.configuration}>"
@@ -147,20 +142,21 @@ class Service:
         """The GPU's number, None with a sku."""
         return None if self._device < 0 else self._device
 
-    def _kernel(self, found: Any, transposed: Sequence[str] = ()) -> Kernel:
-        description, address = found
-        summary = json.loads(description)
+    def _ready(self, kernel: Kernel, transposed: Sequence[str] = ()) -> Kernel:
+        """The kernel once it knows what it takes."""
+        summary = json.loads(kernel._description)
         for argument in summary["arguments"]:
             if argument["name"] in transposed:
                 argument["extent"].reverse()
                 argument["strides"].reverse()
-        return Kernel(_kernwright.make_kernel(address, summary["problem"], summary["arguments"],
-                                              self._device), summary)
+        kernel._summary = summary
+        kernel._expect(summary["arguments"], self._device)
+        return kernel
 
     def kernel(self, problem: AnyProblem) -> Kernel:
         """The best kernel for the problem: from memory, from the cache, or what `on_miss` says.
         Errors: Error where the operation does not accept the problem or nothing can run it."""
-        return self._kernel(_kernwright.best_kernel(self._handle, str(problem)))
+        return self._ready(_kernwright.best_kernel(self._handle, Kernel, str(problem)))
 
     def kernel_on(self, device: Optional[int], problem: str,
                   transposed: Sequence[str] = ()) -> Kernel:
@@ -170,13 +166,13 @@ class Service:
             where = "no GPU" if device is None else f"GPU {device}"
             raise make_error(f"the arrays lie on {where}, and the service is for GPU "
                              f"{self._device}", problem)
-        return self._kernel(_kernwright.best_kernel(self._handle, problem), transposed)
+        return self._ready(_kernwright.best_kernel(self._handle, Kernel, problem), transposed)
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
         """Tunes the problem for about `seconds`, keeps the record in the cache and gives the
         winner. Other Python threads run meanwhile. Errors: Error without a GPU."""
         budget = 30.0 if seconds is None else float(seconds)
-        kernel = self._kernel(_kernwright.tune(self._handle, str(problem), budget))
+        kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem), budget))
         self.plans.clear()
         return kernel
 

@@ -1,20 +1,37 @@
-"""Where NVRTC and nvJitLink are, where the CUDA Toolkit came as wheels."""
+"""Where NVRTC and nvJitLink are, where Python's package manager brought them."""
 
 import importlib.util
 import os
 import pathlib
+from typing import Iterator
 
 _VARIABLE = "KERNWRIGHT_CUDA_PATH"
+# Below a folder of packages, as the wheels of CUDA 13 and of CUDA 12 lay themselves out.
+_NVRTC = ("nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
+
+
+def _candidates() -> Iterator[pathlib.Path]:
+    """Folders that the library searches as it searches a toolkit: those of packages that hold
+    NVIDIA's wheels, then what cuda-pathfinder knows, as Conda's."""
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        packages = pathlib.Path(place).parent
+        if any((packages / library).exists() for library in _NVRTC):
+            yield packages
+    from cuda.pathfinder import find_nvidia_header_directory
+    for name in ("nvrtc", "cudart"):
+        headers = find_nvidia_header_directory(name)
+        if headers:
+            yield pathlib.Path(headers).parent
 
 
 def announce_toolkit() -> None:
-    """Tells the library the folder of the toolkit's wheels, unless the caller has named one. The
-    library looks for installed toolkits itself."""
+    """Hands the library the folder that it takes the compiler from, in $KERNWRIGHT_CUDA_PATH, which
+    its worker and its compile processes inherit. What the user says there stands. Where Python's
+    packages have no compiler, the library looks for an installed toolkit by itself. Nothing is
+    loaded here, since a service that answers from its cache needs no compiler."""
     if os.environ.get(_VARIABLE):
         return
-    spec = importlib.util.find_spec("nvidia")
-    for place in spec.submodule_search_locations or () if spec else ():
-        for folder in sorted(pathlib.Path(place).glob("cu1[23]"), reverse=True):
-            if list(folder.glob("lib/libnvrtc.so*")) and list(folder.glob("lib/libnvJitLink.so*")):
-                os.environ[_VARIABLE] = str(folder)
-                return
+    found = next(_candidates(), None)
+    if found is not None:
+        os.environ[_VARIABLE] = str(found)

