@@ -1,5 +1,6 @@
 #pragma once
 
+#include "python/extension/launch.h"
 #include "python/extension/python.h"
 #include <kernwright/c.h>
 
@@ -14,9 +15,7 @@ bool add_kernel_type(PyObject* module);
 /// error set; `kernel` is then given back.
 PyObject* make_kernel(PyObject* type, kw_kernel* kernel, const char* problem);
 
-/// A new array of the framework of `like`, on its device, for torch also of one without the
-/// exchange API. `shape` is a sequence, `dtype` one of kernwright's names. Null with a Python error
-/// set.
-PyObject* allocate_like(PyObject* like, PyObject* shape, const char* dtype);
+/// The kernel of a KernelHandle, null where `object` is none.
+const KernelState* kernel_of(PyObject* object);
 
 }  // namespace kernwright::python

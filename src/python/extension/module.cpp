@@ -9,6 +9,7 @@
 #include "python/extension/errors.h"
 #include "python/extension/interruptible.h"
 #include "python/extension/kernel_object.h"
+#include "python/extension/operation_call.h"
 #include "python/extension/python.h"
 #include <kernwright/c.h>
 
@@ -191,47 +192,6 @@ PyObject* lookup_counts(PyObject*, PyObject* capsule) {
   return PyUnicode_FromString(counts);
 }
 
-constexpr const char* kSignatureDoc =
-    "signature(*arrays) -> bytes\n\n"
-    "Equal for arrays of equal dtypes, devices, shapes and strides; None counts as no array.";
-PyObject* signature(PyObject*, PyObject* const* arrays, Py_ssize_t count) {
-  struct Header {
-    dlpack::DataType dtype;
-    dlpack::Device device;
-    std::int32_t ndim;
-  };
-  constexpr std::size_t kMost = sizeof(Header) + 2 * sizeof(std::int64_t) * kMostDims;
-  constexpr Py_ssize_t kMostArrays = 16;
-  char buffer[kMost * kMostArrays];
-  if (count > kMostArrays) {
-    return PyErr_Format(PyExc_TypeError, "%zd arrays; at most %zd are taken", count, kMostArrays);
-  }
-  char* end = buffer;
-  const auto append = [&end](const void* bytes, std::size_t size) {
-    __builtin_memcpy(end, bytes, size);
-    end += size;
-  };
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    Header header{};
-    ArrayView view;
-    if (arrays[i] != Py_None) {
-      if (!read_array(arrays[i], view)) {
-        const std::string what = "array " + std::to_string(i + 1) + " of the call";
-        return raise_current("", what.c_str());
-      }
-      header = {view.dtype, view.device, view.ndim};
-    } else {
-      header.ndim = -1;
-    }
-    append(&header, sizeof(header));
-    if (header.ndim <= 0) continue;
-    const auto bytes = sizeof(std::int64_t) * static_cast<std::size_t>(header.ndim);
-    append(view.shape, bytes);
-    append(view.strides, bytes);
-  }
-  return PyBytes_FromStringAndSize(buffer, end - buffer);
-}
-
 PyObject* integers(const std::int64_t* values, int count) {
   PyObject* tuple = PyTuple_New(count);
   for (int i = 0; tuple != nullptr && i < count; ++i) {
@@ -253,15 +213,6 @@ PyObject* read(PyObject*, PyObject* array) {
                        integers(view.shape, view.ndim), integers(view.strides, view.ndim), place);
 }
 
-constexpr const char* kAllocateDoc =
-    "allocate(like, shape, dtype) -> array\n\nA new array of `like`'s framework on its device.";
-PyObject* allocate(PyObject*, PyObject* given) {
-  PyObject *like = nullptr, *shape = nullptr;
-  const char* dtype = nullptr;
-  if (PyArg_ParseTuple(given, "OOs", &like, &shape, &dtype) == 0) return nullptr;
-  return allocate_like(like, shape, dtype);
-}
-
 PyObject* device(PyObject*, PyObject*) { return PyLong_FromLong(current_device()); }
 
 PyObject* version(PyObject*, PyObject*) { return PyUnicode_FromString(kw_version()); }
@@ -274,8 +225,9 @@ PyMethodDef kFunctions[] = {
     {"lookup_counts", lookup_counts, METH_O, kCountsDoc},
     {"signature", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(signature)),
      METH_FASTCALL, kSignatureDoc},
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,
+     kRunDoc},
     {"read", read, METH_O, kReadDoc},
-    {"allocate", allocate, METH_VARARGS, kAllocateDoc},
     {"current_device", device, METH_NOARGS,
      "current_device() -> int\n\nThe GPU of the calling thread's context, -1 where it has none."},
     {"version", version, METH_NOARGS, "version() -> str\n\nThe version of the library."},

@@ -4,63 +4,62 @@ They take arrays of any framework with DLPack or `__cuda_array_interface__` that
 work on the framework's current stream. Results are new arrays of the same framework, or `out=`.
 Nothing is copied: what no kernel can take as it lies is refused. All of them raise Error."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+import functools
+import re
+from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kernwright
 from ._arrays import (Array, contiguous_rows, has_shape, make_error, read, rows_of, same_dtype)
-from ._kernwright import signature as _signature
 from ._service import Kernel, active
 
 _MOST_PLANS = 1 << 16
 
-_TORCH_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn":
-                 "fp8_e4m3", "half": "fp16", "float": "fp32"}
+_FRAMEWORK_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
+                     "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "half": "fp16",
+                     "float": "fp32"}
 
 
 class Output(NamedTuple):
+    """A result as it is made: contiguous, and then with these two axes swapped."""
     shape: Tuple[int, ...]
     dtype: str
+    swap: Optional[Tuple[int, int]] = None
 
 
 class Plan(NamedTuple):
-    """What a call of one signature does: the kernel, and the results that it makes where the caller
-    gave none. Without a kernel there is nothing to compute."""
+    """What calls of one signature do: the kernel that is launched, and the results that are made
+    where the caller gives none. Without a kernel there is nothing to compute."""
     kernel: Optional[Kernel]
     outputs: Tuple[Output, ...]
 
 
-def dtype_text(dtype: Any) -> str:
-    """kernwright's name of a dtype, which may be one of a framework's."""
+def dtype_text(dtype: Any) -> Optional[str]:
+    """kernwright's name of a dtype, which may be one of a framework's; None of None."""
+    if dtype is None:
+        return None
     name = str(dtype).rpartition(".")[2]
-    return _TORCH_DTYPES.get(name, name)
+    return _FRAMEWORK_DTYPES.get(name, name)
 
 
-def _plan(key: Tuple[Any, ...], make: Callable[[], Plan]) -> Plan:
-    """The plan that is kept under `key`, else what `make` gives."""
+def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
+          scalars: Tuple[float, ...], make: Callable[..., Plan], *details: Any) -> Any:
+    """The results of the operation `tag` on its inputs, some of which may be None. Results are made
+    where `outs` has None. The plan of a call is kept by tag and signature; a new one is what
+    `make` gives of the arrays as they were given and of `details`."""
     plans = active().plans
-    plan = plans.get(key)
-    if plan is None:
-        if len(plans) >= _MOST_PLANS:
-            plans.clear()
-        plan = plans[key] = make()
-    return plan
+    results = _kernwright.run(plans, tag, inputs, outs, scalars)
+    if results is not None:
+        return results
+    if len(plans) >= _MOST_PLANS:
+        plans.clear()
+    plans[tag, _kernwright.signature(*inputs, *outs)] = make(*inputs, *outs, *details)
+    return _kernwright.run(plans, tag, inputs, outs, scalars)
 
 
 def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
             transposed: Sequence[str] = ()) -> Kernel:
     words = [operation] + [f"{name}={value}" for name, value in values.items() if value is not None]
     return active().kernel_on(device, " ".join(words), transposed)
-
-
-def _run(plan: Plan, like: Any, inputs: Sequence[Any], outs: Sequence[Any],
-         scalars: Sequence[float] = ()) -> Any:
-    """Launches the plan's kernel on the inputs that are there and on `outs`, made where they are
-    None, and gives the results."""
-    results = [_kernwright.allocate(like, wanted.shape, wanted.dtype) if out is None else out
-               for out, wanted in zip(outs, plan.outputs)]
-    if plan.kernel is not None:
-        plan.kernel.launch(*[array for array in inputs if array is not None], *results, *scalars)
-    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _read_optional(name: str, array: Any) -> Optional[Array]:
@@ -75,6 +74,12 @@ def _output(name: str, out: Any, shape: Tuple[int, ...], dtype: str) -> Optional
     if array.dtype != dtype:
         raise make_error(f"{name} is {array.dtype}, and {dtype} expected")
     return array
+
+
+def _contiguous_output(name: str, out: Any, shape: Tuple[int, ...], dtype: str) -> None:
+    given = _output(name, out, shape, dtype)
+    if given is not None:
+        contiguous_rows(given)
 
 
 class _Weight(NamedTuple):
@@ -99,13 +104,23 @@ def _weight(array: Array, n_axis: int) -> _Weight:
     raise make_error(f"{array.name} has the strides {array.strides}, and one of them has to be 1")
 
 
-def _product(x: Array, weight: _Weight, bias: Optional[Array], residual: Optional[Array],
-             out: Any, out_dtype: Optional[str], gate: bool, values: Dict[str, Any]) -> Plan:
-    """A product of the rows of x, with what is fused to it."""
+def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: Any, out: Any,
+             n_axis: int, out_dtype: Optional[str], gate: bool, values: Dict[str, Any]) -> Plan:
+    """A product of the rows of x with a matrix whose axis `n_axis` is n, and what is fused to
+    it."""
+    x, matrix = read("x" if n_axis == 0 else "a", given_x), read(
+        "weight" if n_axis == 0 else "b", given_weight)
+    bias, residual = _read_optional("bias", given_bias), _read_optional("residual", given_residual)
+    same_dtype(x, matrix)
+    weight = _weight(matrix, n_axis)
+    if gate and weight.n % 2 != 0:
+        raise make_error(f"weight has {weight.n} rows, and an even number expected: those of the "
+                         "gate, then those of the up projection")
     a = rows_of(x)
     n = weight.n // 2 if gate else weight.n
     if a.columns != weight.k:
-        raise make_error(f"x has rows of {a.columns} elements, and the weight has k={weight.k}")
+        raise make_error(f"{x.name} has rows of {a.columns} elements, and {matrix.name} has "
+                         f"k={weight.k}")
     shape = x.shape[:-1] + (n,)
     dtype = out_dtype or (x.dtype if out is None else read("out", out).dtype)
     given = _output("out", out, shape, dtype)
@@ -145,17 +160,9 @@ def linear(x: Any, weight: Any, bias: Any = None, *, activation: Optional[str] =
     out: [..., n], rows equally far apart; out_dtype: that of a new result, x's where left out
 
     Sums are kept in fp32 and rounded once. Source: the operation matmul."""
-    dtype = None if out_dtype is None else dtype_text(out_dtype)
-    key = ("linear", activation, dtype, epilogue, _signature(x, weight, bias, residual, out))
-
-    def make() -> Plan:
-        x_array, b = read("x", x), read("weight", weight)
-        same_dtype(x_array, b)
-        return _product(x_array, _weight(b, 0), _read_optional("bias", bias),
-                        _read_optional("residual", residual), out, dtype, False,
-                        {"activation": activation, "epilogue": epilogue})
-
-    return _run(_plan(key, make), x, (x, weight, bias, residual), (out,))
+    dtype = dtype_text(out_dtype)
+    return _call(("linear", activation, dtype, epilogue), (x, weight, bias, residual), (out,), (),
+                 _product, 0, dtype, False, {"activation": activation, "epilogue": epilogue})
 
 
 def matmul(a: Any, b: Any, *, bias: Any = None, activation: Optional[str] = None,
@@ -163,17 +170,9 @@ def matmul(a: Any, b: Any, *, bias: Any = None, activation: Optional[str] = None
     """activation(a @ b + bias) + residual, as torch.matmul of matrices.
 
     a: [..., k]; b: [k, n], or the transposed view of [n, k]; the rest as in `linear`."""
-    dtype = None if out_dtype is None else dtype_text(out_dtype)
-    key = ("matmul", activation, dtype, _signature(a, b, bias, residual, out))
-
-    def make() -> Plan:
-        a_array, b_array = read("a", a), read("b", b)
-        same_dtype(a_array, b_array)
-        return _product(a_array, _weight(b_array, 1), _read_optional("bias", bias),
-                        _read_optional("residual", residual), out, dtype, False,
-                        {"activation": activation})
-
-    return _run(_plan(key, make), a, (a, b, bias, residual), (out,))
+    dtype = dtype_text(out_dtype)
+    return _call(("matmul", activation, dtype), (a, b, bias, residual), (out,), (),
+                 _product, 1, dtype, False, {"activation": activation})
 
 
 def gated_linear(x: Any, weight: Any, *, activation: str = "silu", out: Any = None,
@@ -183,53 +182,50 @@ def gated_linear(x: Any, weight: Any, *, activation: str = "silu", out: Any = No
     x: [..., k]; weight: [2 * n, k], the rows of the gate, then those of the up projection, as
     torch.cat((gate, up)) gives them; result: [..., n]; activation: "silu", "gelu_tanh" or
     "gelu_erf". Source: the operation matmul with gate=stacked."""
-    dtype = None if out_dtype is None else dtype_text(out_dtype)
-    key = ("gated_linear", activation, dtype, _signature(x, weight, out))
+    dtype = dtype_text(out_dtype)
+    return _call(("gated_linear", activation, dtype), (x, weight, None, None), (out,), (),
+                 _product, 0, dtype, True, {"activation": activation})
 
-    def make() -> Plan:
-        x_array, b = read("x", x), read("weight", weight)
-        same_dtype(x_array, b)
-        matrix = _weight(b, 0)
-        if matrix.n % 2 != 0:
-            raise make_error(f"weight has {matrix.n} rows, and an even number expected: those of "
-                             "the gate, then those of the up projection")
-        return _product(x_array, matrix, None, None, out, dtype, True, {"activation": activation})
 
-    return _run(_plan(key, make), x, (x, weight), (out,))
+def _norm_plan(x: Any, residual: Any, weight: Any, bias: Any, *outs_and_operation: Any) -> Plan:
+    """x, plus the residual, with its rows normalised; with a residual also their sum."""
+    *outs, operation = outs_and_operation
+    array, added = read("x", x), _read_optional("residual", residual)
+    scale, shift = _read_optional("weight", weight), _read_optional("bias", bias)
+    dtype = same_dtype(array, added, scale, shift)
+    rows = contiguous_rows(array)
+    if added is not None:
+        contiguous_rows(has_shape(added, *array.shape))
+    for vector in (scale, shift):
+        if vector is not None:
+            contiguous_rows(has_shape(vector, rows.columns))
+    for name, result in zip(("out", "out[1], the sum,"), outs):
+        _contiguous_output(name, result, array.shape, dtype)
+    results = tuple(Output(array.shape, dtype) for _ in outs)
+    if array.elements == 0:
+        return Plan(None, results)
+    return Plan(_kernel(operation, array.device, {
+        "rows": rows.rows, "columns": rows.columns, "dtype": dtype,
+        "weight": "scale" if scale is not None else "none",
+        "bias": "add" if shift is not None else None,
+        "residual": "add" if added is not None else None}), results)
 
 
 def _normalise(operation: str, x: Any, residual: Any, weight: Any, bias: Any, eps: float,
                out: Any) -> Any:
-    """x, plus the residual, with its rows normalised; with a residual also their sum."""
-    outs: Tuple[Any, ...] = (out,)
-    if residual is not None:
-        outs = (None, None) if out is None else tuple(out)
-    key = (operation, _signature(x, residual, weight, bias, *outs))
+    if residual is None:
+        return _call((operation,), (x, None, weight, bias), (out,), (eps,), _norm_plan, operation)
+    return _call((operation,), (x, residual, weight, bias), _pair(out), (eps,), _norm_plan,
+                 operation)
 
-    def make() -> Plan:
-        array, added = read("x", x), _read_optional("residual", residual)
-        scale, shift = _read_optional("weight", weight), _read_optional("bias", bias)
-        dtype = same_dtype(array, added, scale, shift)
-        rows = contiguous_rows(array)
-        if added is not None:
-            contiguous_rows(has_shape(added, *array.shape))
-        for vector in (scale, shift):
-            if vector is not None:
-                has_shape(vector, rows.columns)
-        for i, result in enumerate(outs):
-            given = _output("out" if i == 0 else "out[1], the sum,", result, array.shape, dtype)
-            if given is not None:
-                contiguous_rows(given)
-        results = tuple(Output(array.shape, dtype) for _ in outs)
-        if rows.rows == 0:
-            return Plan(None, results)
-        return Plan(_kernel(operation, array.device, {
-            "rows": rows.rows, "columns": rows.columns, "dtype": dtype,
-            "weight": "scale" if scale is not None else "none",
-            "bias": "add" if shift is not None else None,
-            "residual": "add" if added is not None else None}), results)
 
-    return _run(_plan(key, make), x, (x, residual, weight, bias), outs, (eps,))
+def _pair(out: Any) -> Tuple[Any, Any]:
+    """The two outputs that a caller gave as one argument, or neither."""
+    if out is None:
+        return None, None
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise make_error(f"out is {type(out).__name__}, and a pair of arrays expected")
+    return out[0], out[1]
 
 
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, *, residual: Any = None,
@@ -249,27 +245,24 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, 
     return _normalise("layernorm", x, residual, weight, bias, eps, out)
 
 
+def _gated_plan(x: Any, out: Any, activation: str) -> Plan:
+    array = read("x", x)
+    rows = contiguous_rows(array)
+    if rows.columns % 2 != 0:
+        raise make_error(f"x has {rows.columns} columns, and an even number expected: the gate, "
+                         "then what it multiplies")
+    shape = array.shape[:-1] + (rows.columns // 2,)
+    _contiguous_output("out", out, shape, array.dtype)
+    result = (Output(shape, array.dtype),)
+    if array.elements == 0:
+        return Plan(None, result)
+    return Plan(_kernel("gated_activation", array.device, {
+        "rows": rows.rows, "columns": rows.columns // 2, "dtype": array.dtype,
+        "activation": activation, "layout": "packed"}), result)
+
+
 def _gated(x: Any, activation: str, out: Any) -> Any:
-    key = ("gated_activation", activation, _signature(x, out))
-
-    def make() -> Plan:
-        array = read("x", x)
-        rows = contiguous_rows(array)
-        if rows.columns % 2 != 0:
-            raise make_error(f"x has {rows.columns} columns, and an even number expected: the gate, "
-                             "then what it multiplies")
-        shape = array.shape[:-1] + (rows.columns // 2,)
-        given = _output("out", out, shape, array.dtype)
-        if given is not None:
-            contiguous_rows(given)
-        result = (Output(shape, array.dtype),)
-        if rows.rows == 0:
-            return Plan(None, result)
-        return Plan(_kernel("gated_activation", array.device, {
-            "rows": rows.rows, "columns": rows.columns // 2, "dtype": array.dtype,
-            "activation": activation, "layout": "packed"}), result)
-
-    return _run(_plan(key, make), x, (x,), (out,))
+    return _call(("gated_activation", activation), (x,), (out,), (), _gated_plan, activation)
 
 
 def silu_and_mul(x: Any, *, out: Any = None) -> Any:
@@ -286,6 +279,23 @@ def gelu_and_mul(x: Any, *, approximate: str = "none", out: Any = None) -> Any:
     return _gated(x, activations[approximate], out)
 
 
+def _softmax_plan(x: Any, mask: Any, out: Any, causal: bool) -> Plan:
+    array, added = read("x", x), _read_optional("mask", mask)
+    dtype = same_dtype(array, added)
+    rows = contiguous_rows(array)
+    if causal and len(array.shape) < 2:
+        raise make_error("x has 1 dimension, and with causal=True at least 2 expected")
+    if added is not None:
+        contiguous_rows(has_shape(added, *array.shape))
+    _contiguous_output("out", out, array.shape, dtype)
+    result = (Output(array.shape, dtype),)
+    if array.elements == 0:
+        return Plan(None, result)
+    kind = "causal" if causal else "additive" if added is not None else None
+    return Plan(_kernel("softmax", array.device, {
+        "rows": rows.rows, "columns": rows.columns, "dtype": dtype, "mask": kind}), result)
+
+
 def softmax(x: Any, *, scale: float = 1.0, causal: bool = False, mask: Any = None,
             out: Any = None) -> Any:
     """softmax(scale * x + mask) over the last dimension.
@@ -293,32 +303,29 @@ def softmax(x: Any, *, scale: float = 1.0, causal: bool = False, mask: Any = Non
     x: [..., columns] without gaps, bf16, fp16 or fp32; mask: as x, added
     causal: x is [..., queries, keys], and a query does not see keys after its own, which is the
     last for the last query. Source: the operation softmax."""
-    key = ("softmax", causal, _signature(x, mask, out))
     if causal and mask is not None:
         raise make_error("causal=True and a mask are given, and one of them expected")
-
-    def make() -> Plan:
-        array, added = read("x", x), _read_optional("mask", mask)
-        dtype = same_dtype(array, added)
-        rows = contiguous_rows(array)
-        if causal and len(array.shape) < 2:
-            raise make_error("x has 1 dimension, and with causal=True at least 2 expected")
-        if added is not None:
-            contiguous_rows(has_shape(added, *array.shape))
-        given = _output("out", out, array.shape, dtype)
-        if given is not None:
-            contiguous_rows(given)
-        result = (Output(array.shape, dtype),)
-        if rows.rows == 0:
-            return Plan(None, result)
-        kind = "causal" if causal else "additive" if added is not None else None
-        return Plan(_kernel("softmax", array.device, {
-            "rows": rows.rows, "columns": rows.columns, "dtype": dtype, "mask": kind}), result)
-
-    scalars: List[float] = [scale]
+    scalars: Tuple[float, ...] = (scale,)
     if causal:
-        scalars.append(x.shape[-2])
-    return _run(_plan(key, make), x, (x, mask), (out,), scalars)
+        scalars = (scale, x.shape[-2] if len(x.shape) > 1 else 1)
+    return _call(("softmax", causal), (x, mask), (out,), scalars, _softmax_plan, causal)
+
+
+def _reduce_plan(x: Any, out: Any, op: str, dim: Optional[int], dtype: Optional[str]) -> Plan:
+    array = read("x", x)
+    rows = contiguous_rows(array)
+    if dim not in (-1, None, len(array.shape) - 1):
+        raise make_error(f"dim is {dim}, and -1 or None expected: rows are reduced, or all")
+    shape = () if dim is None else array.shape[:-1]
+    kind = dtype or (array.dtype if out is None else read("out", out).dtype)
+    _output("out", out, shape, kind)
+    result = (Output(shape, kind),)
+    if rows.rows == 0 and dim is not None:
+        return Plan(None, result)
+    return Plan(_kernel("reduce", array.device, {
+        "rows": rows.rows, "columns": rows.columns, "dtype": array.dtype,
+        "out": kind if kind != array.dtype else None, "kind": op,
+        "over": "tensor" if dim is None else None}), result)
 
 
 def reduce(x: Any, op: str = "sum", dim: Optional[int] = -1, *, out: Any = None,
@@ -328,26 +335,33 @@ def reduce(x: Any, op: str = "sum", dim: Optional[int] = -1, *, out: Any = None,
     x: without gaps, bf16, fp16 or fp32; op: "sum", "max", "mean" or "sum_squares"
     dim: -1 for the last dimension, None for all. Sums are kept in fp32. Source: the operation
     reduce."""
-    dtype = None if out_dtype is None else dtype_text(out_dtype)
-    key = ("reduce", op, dim, dtype, _signature(x, out))
+    dtype = dtype_text(out_dtype)
+    return _call(("reduce", op, dim, dtype), (x,), (out,), (), _reduce_plan, op, dim, dtype)
 
-    def make() -> Plan:
-        array = read("x", x)
-        rows = contiguous_rows(array)
-        if dim not in (-1, None, len(array.shape) - 1):
-            raise make_error(f"dim is {dim}, and -1 or None expected: rows are reduced, or all")
-        shape = () if dim is None else array.shape[:-1]
-        kind = dtype or (array.dtype if out is None else read("out", out).dtype)
-        _output("out", out, shape, kind)
-        result = (Output(shape, kind),)
-        if rows.rows == 0 and dim is not None:
-            return Plan(None, result)
-        return Plan(_kernel("reduce", array.device, {
-            "rows": rows.rows, "columns": rows.columns, "dtype": array.dtype,
-            "out": kind if kind != array.dtype else None, "kind": op,
-            "over": "tensor" if dim is None else None}), result)
 
-    return _run(_plan(key, make), x, (x,), (out,))
+def _rope_plan(q: Any, k: Any, cos: Any, sin: Any, q_out: Any, k_out: Any,
+               interleaved: bool) -> Plan:
+    q_array, k_array = read("q", q), read("k", k)
+    dtype = same_dtype(q_array, k_array)
+    for array in (q_array, k_array):
+        contiguous_rows(array)
+        if len(array.shape) < 3:
+            raise make_error(f"{array.name} has {len(array.shape)} dimensions, and at least 3 "
+                             "expected: tokens, heads and head_dim")
+    heads, head_dim = q_array.shape[-2:]
+    kv_heads = k_array.shape[-2]
+    tokens = q_array.elements // max(heads * head_dim, 1)
+    has_shape(k_array, *q_array.shape[:-2], kv_heads, head_dim)
+    for name, angles in (("cos", cos), ("sin", sin)):
+        contiguous_rows(has_shape(read(name, angles), tokens, head_dim // 2))
+    for name, given, wanted in (("out[0]", q_out, q_array), ("out[1]", k_out, k_array)):
+        _contiguous_output(name, given, wanted.shape, dtype)
+    results = (Output(q_array.shape, dtype), Output(k_array.shape, dtype))
+    if q_array.elements == 0:
+        return Plan(None, results)
+    return Plan(_kernel("rope", q_array.device, {
+        "tokens": tokens, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim,
+        "dtype": dtype, "pairs": "neighbours" if interleaved else None}), results)
 
 
 def rope(q: Any, k: Any, cos: Any, sin: Any, *, interleaved: bool = False,
@@ -359,87 +373,52 @@ def rope(q: Any, k: Any, cos: Any, sin: Any, *, interleaved: bool = False,
     cos, sin: [tokens, head_dim / 2], fp32
     interleaved: pairs are neighbours, else elements head_dim / 2 apart
     Source: the operation rope."""
-    outs = (None, None) if out is None else tuple(out)
-    key = ("rope", interleaved, _signature(q, k, cos, sin, *outs))
+    return _call(("rope", interleaved), (q, k, cos, sin), _pair(out), (), _rope_plan, interleaved)
 
-    def make() -> Plan:
-        q_array, k_array = read("q", q), read("k", k)
-        dtype = same_dtype(q_array, k_array)
-        for array in (q_array, k_array):
-            contiguous_rows(array)
-            if len(array.shape) < 3:
-                raise make_error(f"{array.name} has {len(array.shape)} dimensions, and at least 3 "
-                                 "expected: tokens, heads and head_dim")
-        heads, head_dim = q_array.shape[-2:]
-        kv_heads = k_array.shape[-2]
-        tokens = q_array.elements // max(heads * head_dim, 1)
-        has_shape(k_array, *q_array.shape[:-2], kv_heads, head_dim)
-        for name, array in (("cos", cos), ("sin", sin)):
-            contiguous_rows(has_shape(read(name, array), tokens, head_dim // 2))
-        for name, given, wanted in (("out[0]", outs[0], q_array), ("out[1]", outs[1], k_array)):
-            if given is not None:
-                contiguous_rows(_output(name, given, wanted.shape, dtype))
-        results = (Output(q_array.shape, dtype), Output(k_array.shape, dtype))
-        if tokens == 0:
-            return Plan(None, results)
-        return Plan(_kernel("rope", q_array.device, {
-            "tokens": tokens, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim,
-            "dtype": dtype, "pairs": "neighbours" if interleaved else None}), results)
 
-    return _run(_plan(key, make), q, (q, k, cos, sin), outs)
+def _elementwise_plan(x: Any, y: Any, z: Any, w: Any, out: Any, formula: str,
+                      dtype: Optional[str]) -> Plan:
+    given = {"x": x, "y": y, "z": z, "w": w}
+    arrays = {name: read(name, array) for name, array in given.items() if array is not None}
+    if not arrays:
+        raise make_error("no array is given, and at least one of x, y, z and w expected")
+    first = next(iter(arrays.values()))
+    for array in arrays.values():
+        contiguous_rows(has_shape(array, *first.shape))
+    kind = dtype or (first.dtype if out is None else read("out", out).dtype)
+    _contiguous_output("out", out, first.shape, kind)
+    result = (Output(first.shape, kind),)
+    if first.elements == 0:
+        return Plan(None, result)
+    dtypes = {f"{name}_dtype" if name != "x" else "dtype": array.dtype
+              for name, array in arrays.items()}
+    return Plan(_kernel("elementwise", first.device, {
+        "n": first.elements, "dtype": first.dtype, **dtypes,
+        "out": kind, "formula": formula}), result)
 
 
 def elementwise(formula: str, *, x: Any = None, y: Any = None, z: Any = None, w: Any = None,
-                a: float = 0.75, b: float = 1.25, out: Any = None, out_dtype: Any = None) -> Any:
+                a: float = 1.0, b: float = 1.0, out: Any = None, out_dtype: Any = None) -> Any:
     """A formula over up to four arrays of one shape, "a*x+silu(y)", in fp32 and in one kernel.
 
     x, y, z, w: without gaps, bf16, fp16 or fp32; those that the formula names
     a, b: numbers. Source: the operation elementwise, whose README has the functions."""
-    dtype = None if out_dtype is None else dtype_text(out_dtype)
-    named = {"x": x, "y": y, "z": z, "w": w}
-    key = ("elementwise", formula, dtype, _signature(x, y, z, w, out))
-
-    def make() -> Plan:
-        arrays = {name: read(name, array) for name, array in named.items() if array is not None}
-        if not arrays:
-            raise make_error("no array is given, and at least one of x, y, z and w expected")
-        first = next(iter(arrays.values()))
-        for array in arrays.values():
-            contiguous_rows(has_shape(array, *first.shape))
-        kind = dtype or (first.dtype if out is None else read("out", out).dtype)
-        given = _output("out", out, first.shape, kind)
-        if given is not None:
-            contiguous_rows(given)
-        result = (Output(first.shape, kind),)
-        if first.elements == 0:
-            return Plan(None, result)
-        dtypes = {f"{name}_dtype" if name != "x" else "dtype": array.dtype
-                  for name, array in arrays.items()}
-        return Plan(_kernel("elementwise", first.device, {
-            "n": first.elements, "dtype": first.dtype, **dtypes,
-            "out": kind, "formula": formula.replace(" ", "")}), result)
-
-    like = next((array for array in named.values() if array is not None), None)
-    scalars = [value for name, value in (("a", a), ("b", b)) if _uses(formula, name)]
-    return _run(_plan(key, make), like, tuple(named.values()), (out,), scalars)
+    dtype = dtype_text(out_dtype)
+    formula, variables = _read_formula(formula)
+    scalars = tuple(value for name, value in (("a", a), ("b", b)) if name in variables)
+    return _call(("elementwise", formula, dtype), (x, y, z, w), (out,), scalars,
+                 _elementwise_plan, formula, dtype)
 
 
-def _uses(formula: str, name: str) -> bool:
-    """Whether the formula has the variable."""
-    word = ""
-    for letter in formula + " ":
-        if letter.isalnum() or letter in "_.":
-            word += letter
-            continue
-        if word == name:
-            return True
-        word = ""
-    return False
+@functools.lru_cache(maxsize=1024)
+def _read_formula(formula: str) -> Tuple[str, FrozenSet[str]]:
+    """The formula without spaces, and the names in it."""
+    return (formula.replace(" ", ""),
+            frozenset(re.findall(r"[A-Za-z_]\w*", re.sub(r"\d[\w.]*", "", formula))))
 
 
 class _Heads(NamedTuple):
     """A tensor of attention as its operation has it."""
-    layout: str
     batch: int
     heads: int
     tokens: int
@@ -447,28 +426,79 @@ class _Heads(NamedTuple):
     pitch: int
 
 
-def _heads(array: Array, layout: Optional[str] = None) -> _Heads:
-    """[batch, heads, tokens, head_dim], as torch's attention takes it: either contiguous like this
-    (bhsd), or the transposed view of [batch, tokens, heads, head_dim] (bshd)."""
-    if len(array.shape) != 4:
-        raise make_error(f"{array.name} has {len(array.shape)} dimensions, and 4 expected: batch, "
-                         "heads, tokens, head_dim")
+def _heads(array: Array, layout: str) -> Optional[_Heads]:
+    """A tensor [batch, heads, tokens, head_dim], as torch's attention takes it, where it lies in
+    this layout: contiguous (bhsd), or as the transposed view of [batch, tokens, heads, head_dim]
+    (bshd). Tokens may lie further apart. None where it does not."""
     batch, heads, tokens, head_dim = array.shape
     batch_stride, head_stride, token_stride, last = array.strides
-    for name in ("bhsd", "bshd") if layout is None else (layout,):
-        if name == "bhsd":
-            pitch = token_stride if tokens > 1 else head_dim
-            fits = (heads == 1 or head_stride == tokens * pitch) and (
-                batch == 1 or batch_stride == heads * tokens * pitch)
-        else:
-            pitch = token_stride if tokens > 1 else heads * head_dim
-            fits = (heads == 1 or head_stride == head_dim) and (
-                batch == 1 or batch_stride == tokens * pitch) and pitch >= heads * head_dim
-        if fits and (head_dim == 1 or last == 1):
-            return _Heads(name, batch, heads, tokens, head_dim, pitch)
-    raise make_error(f"{array.name} has the shape {array.shape} and the strides {array.strides}, "
-                     "and heads or tokens that lie without gaps expected"
-                     + (f", in the layout {layout} of q" if layout else ""))
+    if layout == "bhsd":
+        pitch = token_stride if tokens > 1 else head_dim
+        fits = (heads == 1 or head_stride == tokens * pitch) and (
+            batch == 1 or batch_stride == heads * tokens * pitch)
+    else:
+        pitch = token_stride if tokens > 1 else heads * head_dim
+        fits = (heads == 1 or head_stride == head_dim) and (
+            batch == 1 or batch_stride == tokens * pitch) and pitch >= heads * head_dim
+    if not fits or (head_dim > 1 and last != 1):
+        return None
+    return _Heads(batch, heads, tokens, head_dim, pitch)
+
+
+def _layout(*arrays: Array) -> str:
+    """The layout that all of the arrays have."""
+    for array in arrays:
+        if len(array.shape) != 4:
+            raise make_error(f"{array.name} has {len(array.shape)} dimensions, and 4 expected: "
+                             "batch, heads, tokens and head_dim")
+    for layout in ("bhsd", "bshd"):
+        if all(_heads(array, layout) for array in arrays):
+            return layout
+    lying = "; ".join(f"{array.name}: shape {array.shape}, strides {array.strides}"
+                      for array in arrays)
+    raise make_error("all contiguous, or all the transposed view of [batch, tokens, heads, "
+                     f"head_dim] expected, and given {lying}")
+
+
+def _attention_plan(q: Any, k: Any, v: Any, kv_lengths: Any, sinks: Any, alibi_slopes: Any,
+                    out: Any, *lse_and_flags: Any) -> Plan:
+    *lse, causal, window, softcap = lse_and_flags
+    return_lse = bool(lse)
+    q_array, k_array, v_array = read("q", q), read("k", k), read("v", v)
+    dtype = same_dtype(q_array, k_array, v_array)
+    given = None if out is None else read("out", out)
+    arrays = [q_array, k_array, v_array] + ([] if given is None else [given])
+    layout = _layout(*arrays)
+    queries, keys, values, *results_as = (_heads(array, layout) for array in arrays)
+    has_shape(k_array, queries.batch, keys.heads, keys.tokens, queries.head_dim)
+    has_shape(v_array, queries.batch, keys.heads, keys.tokens, values.head_dim)
+    shape = (queries.batch, queries.heads, queries.tokens, values.head_dim)
+    _output("out", out, shape, dtype)
+    pitch = results_as[0].pitch if results_as else None
+    results = [Output(shape, dtype)]
+    if layout == "bshd":
+        batch, heads, tokens, head_dim = shape
+        results = [Output((batch, tokens, heads, head_dim), dtype, (1, 2))]
+    if return_lse:
+        results.append(Output(shape[:3], "fp32"))
+    per_head = queries.heads if layout == "bshd" else 1
+    natural = {"ldq": per_head * queries.head_dim, "ldo": per_head * values.head_dim,
+               "ldk": (keys.heads if layout == "bshd" else 1) * keys.head_dim,
+               "ldv": (keys.heads if layout == "bshd" else 1) * values.head_dim}
+    pitches = {"ldq": queries.pitch, "ldk": keys.pitch, "ldv": values.pitch, "ldo": pitch}
+    return Plan(_kernel("attention", q_array.device, {
+        "batch": queries.batch, "heads": queries.heads, "kv_heads": keys.heads,
+        "q_len": queries.tokens, "kv_len": keys.tokens, "head_dim": queries.head_dim,
+        "head_dim_v": values.head_dim if values.head_dim != queries.head_dim else None,
+        "window": window, "dtype": dtype, "layout": layout,
+        "mask": "window" if window else "causal" if causal else None,
+        "softcap": "tanh" if softcap else None,
+        "bias": "alibi" if alibi_slopes is not None else None,
+        "sink": "head" if sinks is not None else None,
+        "lengths": "kv" if kv_lengths is not None else None,
+        "lse": "natural" if return_lse else None,
+        **{name: value for name, value in pitches.items()
+           if value is not None and value != natural[name]}}), tuple(results))
 
 
 def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[float] = None,
@@ -485,62 +515,10 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[f
     kv_lengths: [batch], int32: how many of a sequence's kv_len keys are there
     return_lse: also the logarithm of the sum, [batch, heads, q_len] in fp32
     Result: as q, with v's head_dim. Source: the operation attention."""
-    lse = (None,) if return_lse else ()
-    key = ("attention", causal, window, softcap is not None, return_lse,
-           _signature(q, k, v, sinks, alibi_slopes, kv_lengths, out))
-
-    def make() -> Plan:
-        q_array, k_array, v_array = read("q", q), read("k", k), read("v", v)
-        dtype = same_dtype(q_array, k_array, v_array)
-        given = None if out is None else read("out", out)
-        layout = _layout(q_array, k_array, v_array, given)
-        queries, keys, values = (_heads(array, layout) for array in (q_array, k_array, v_array))
-        has_shape(k_array, queries.batch, keys.heads, keys.tokens, queries.head_dim)
-        has_shape(v_array, queries.batch, keys.heads, keys.tokens, values.head_dim)
-        shape = (queries.batch, queries.heads, queries.tokens, values.head_dim)
-        _output("out", out, shape, dtype)
-        if given is None and layout == "bshd":
-            raise make_error("q is a transposed view, so that a new result would lie otherwise than "
-                             "q does; give out=, a view like q")
-        pitch = None if given is None else _heads(given, layout).pitch
-        results = [Output(shape, dtype)]
-        if return_lse:
-            results.append(Output(shape[:3], "fp32"))
-        per_head = queries.heads if layout == "bshd" else 1
-        natural = {"ldq": per_head * queries.head_dim, "ldo": per_head * values.head_dim,
-                   "ldk": (keys.heads if layout == "bshd" else 1) * keys.head_dim,
-                   "ldv": (keys.heads if layout == "bshd" else 1) * values.head_dim}
-        pitches = {"ldq": queries.pitch, "ldk": keys.pitch, "ldv": values.pitch, "ldo": pitch}
-        return Plan(_kernel("attention", q_array.device, {
-            "batch": queries.batch, "heads": queries.heads, "kv_heads": keys.heads,
-            "q_len": queries.tokens, "kv_len": keys.tokens, "head_dim": queries.head_dim,
-            "head_dim_v": values.head_dim if values.head_dim != queries.head_dim else None,
-            "window": window, "dtype": dtype, "layout": layout,
-            "mask": "window" if window else "causal" if causal else None,
-            "softcap": "tanh" if softcap is not None else None,
-            "bias": "alibi" if alibi_slopes is not None else None,
-            "sink": "head" if sinks is not None else None,
-            "lengths": "kv" if kv_lengths is not None else None,
-            "lse": "natural" if return_lse else None,
-            **{name: value for name, value in pitches.items()
-               if value is not None and value != natural[name]}}), tuple(results))
-
-    plan = _plan(key, make)
-    scalars = [q.shape[-1] ** -0.5 if scale is None else scale]
+    outs = (out, None) if return_lse else (out,)
+    scalars: Tuple[float, ...] = (q.shape[-1] ** -0.5 if scale is None else scale,)
     if softcap is not None:
-        scalars.append(softcap)
-    return _run(plan, q, (q, k, v, kv_lengths, sinks, alibi_slopes), (out, *lse), scalars)
-
-
-def _layout(*arrays: Optional[Array]) -> str:
-    """The layout that all of the arrays have."""
-    failure = None
-    for layout in ("bhsd", "bshd"):
-        try:
-            for array in arrays:
-                if array is not None:
-                    _heads(array, layout)
-            return layout
-        except Exception as error:
-            failure = failure or error
-    raise failure
+        scalars += (softcap,)
+    flags = (causal, window, softcap is not None)
+    return _call(("attention",) + flags, (q, k, v, kv_lengths, sinks, alibi_slopes), outs, scalars,
+                 _attention_plan, *flags)

@@ -1,0 +1,225 @@
+#include "python/extension/operation_call.h"
+
+#include <cstring>
+#include <string>
+
+#include "python/extension/array_view.h"
+#include "python/extension/errors.h"
+#include "python/extension/kernel_object.h"
+#include "python/extension/launch.h"
+#include "python/extension/results.h"
+
+namespace kernwright::python {
+namespace {
+
+constexpr Py_ssize_t kMostArrays = 16;
+
+/// The arrays of a call, inputs and then outputs, each read once.
+class Arrays {
+ public:
+  /// False with kernwright.Error set where one of them is neither an array nor None.
+  bool add(PyObject* array) {
+    if (count_ == kMostArrays) {
+      PyErr_Format(PyExc_TypeError, "more than %zd arrays", kMostArrays);
+      return false;
+    }
+    if (array != Py_None && !read_array(array, views_[count_])) {
+      const std::string what = "array " + std::to_string(count_ + 1) + " of the call";
+      raise_current("", what.c_str());
+      return false;
+    }
+    objects_[count_++] = array;
+    return true;
+  }
+  bool add_all(PyObject* tuple) {
+    const Py_ssize_t count = PyTuple_Size(tuple);
+    if (count < 0) return false;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!add(PyTuple_GetItem(tuple, i))) return false;
+    }
+    return true;
+  }
+
+  Py_ssize_t size() const { return count_; }
+  PyObject* object(Py_ssize_t i) const { return objects_[i]; }
+  bool is_there(Py_ssize_t i) const { return objects_[i] != Py_None; }
+  const ArrayView& view(Py_ssize_t i) const { return views_[i]; }
+
+  /// All that a plan depends on, as bytes.
+  PyObject* signature() const {
+    struct Header {
+      dlpack::DataType dtype;
+      dlpack::Device device;
+      std::int32_t ndim;
+    };
+    char buffer[kMostArrays * (sizeof(Header) + 2 * sizeof(std::int64_t) * kMostDims)];
+    char* end = buffer;
+    const auto append = [&end](const void* bytes, std::size_t size) {
+      std::memcpy(end, bytes, size);
+      end += size;
+    };
+    for (Py_ssize_t i = 0; i < count_; ++i) {
+      const ArrayView& array = views_[i];
+      Header header{{}, {}, -1};
+      if (is_there(i)) header = {array.dtype, array.device, array.ndim};
+      append(&header, sizeof(header));
+      if (header.ndim <= 0) continue;
+      const auto bytes = sizeof(std::int64_t) * static_cast<std::size_t>(header.ndim);
+      append(array.shape, bytes);
+      append(array.strides, bytes);
+    }
+    return PyBytes_FromStringAndSize(buffer, end - buffer);
+  }
+
+ private:
+  PyObject* objects_[kMostArrays];
+  ArrayView views_[kMostArrays];
+  Py_ssize_t count_ = 0;
+};
+
+/// The results of a plan: what the caller gave, and new arrays in the other places.
+class Results {
+ public:
+  /// `first` is the place of the first output among the arrays. False with a Python error set.
+  bool complete(const Arrays& arrays, Py_ssize_t first, PyObject* outputs) {
+    count_ = arrays.size() - first;
+    if (PyTuple_Size(outputs) != count_) {
+      if (PyErr_Occurred() == nullptr) {
+        PyErr_SetString(PyExc_ValueError, "the plan has another number of outputs");
+      }
+      return false;
+    }
+    Py_ssize_t like = 0;
+    while (like < first && !arrays.is_there(like)) ++like;
+    for (Py_ssize_t i = 0; i < count_; ++i) {
+      if (arrays.is_there(first + i)) {
+        Py_INCREF(arrays.object(first + i));
+        made_[i] = Ref(arrays.object(first + i));
+        continue;
+      }
+      if (like == first) {
+        PyErr_SetString(PyExc_TypeError, "no array is given");
+        return false;
+      }
+      if (!make(arrays.object(like), arrays.view(like), PyTuple_GetItem(outputs, i), i)) {
+        raise_current("", "the result");
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Tensor tensor(const Arrays& arrays, Py_ssize_t first, Py_ssize_t i) const {
+    return {made_[i].get(), arrays.is_there(first + i) ? &arrays.view(first + i) : &views_[i]};
+  }
+
+  /// One array, or a tuple of several.
+  PyObject* give() {
+    if (count_ == 1) return made_[0].release();
+    PyObject* tuple = PyTuple_New(count_);
+    for (Py_ssize_t i = 0; tuple != nullptr && i < count_; ++i) {
+      PyTuple_SetItem(tuple, i, made_[i].release());
+    }
+    return tuple;
+  }
+
+ private:
+  /// Makes the result `i` as `output` says: (shape, dtype, two axes that are then swapped or None).
+  bool make(PyObject* like, const ArrayView& like_view, PyObject* output, Py_ssize_t i) {
+    PyObject* shape = nullptr;
+    const char* dtype = nullptr;
+    PyObject* swap = nullptr;
+    if (output == nullptr || PyArg_ParseTuple(output, "OsO", &shape, &dtype, &swap) == 0) {
+      return false;
+    }
+    made_[i] = make_result(like, like_view, shape, dtype, views_[i]);
+    if (!made_[i] || swap == Py_None) return static_cast<bool>(made_[i]);
+    const Ref method(PyObject_GetAttrString(made_[i].get(), "swapaxes"));
+    made_[i] = Ref(method ? PyObject_CallObject(method.get(), swap) : nullptr);
+    return made_[i] && read_array(made_[i].get(), views_[i]);
+  }
+
+  Ref made_[kMostArrays];
+  ArrayView views_[kMostArrays];
+  Py_ssize_t count_ = 0;
+};
+
+/// Launches on the inputs that are there and on the results. False with a Python error set.
+bool launch_on(const KernelState& kernel, const Arrays& arrays, Py_ssize_t first,
+               const Results& results, PyObject* given_scalars) {
+  const Py_ssize_t scalar_count = PyTuple_Size(given_scalars);
+  if (scalar_count < 0) return false;
+  Tensor tensors[kMostArrays];
+  std::size_t count = 0;
+  for (Py_ssize_t i = 0; i < first; ++i) {
+    if (arrays.is_there(i)) tensors[count++] = {arrays.object(i), &arrays.view(i)};
+  }
+  for (Py_ssize_t i = first; i < arrays.size(); ++i) {
+    tensors[count++] = results.tensor(arrays, first, i - first);
+  }
+  const auto scalars_given = static_cast<std::size_t>(scalar_count);
+  if (count != kernel.tensors) {
+    PyErr_Format(PyExc_ValueError, "%zu tensors, and %zu expected", count, kernel.tensors);
+    raise_current(kernel.problem.c_str(), "the call");
+    return false;
+  }
+  if (!count_fits(kernel, count + scalars_given)) return false;
+  double scalars[kMostArguments];
+  for (std::size_t i = 0; i < scalars_given; ++i) {
+    scalars[i] = PyFloat_AsDouble(PyTuple_GetItem(given_scalars, static_cast<Py_ssize_t>(i)));
+    if (PyErr_Occurred() == nullptr) continue;
+    raise_current(kernel.problem.c_str(), kernel.arguments[count + i].name.c_str());
+    return false;
+  }
+  return launch(kernel, tensors, scalars, scalars_given, nullptr);
+}
+
+PyObject* run_call(PyObject* plans, PyObject* tag, PyObject* inputs, PyObject* outs,
+                   PyObject* scalars) {
+  Arrays arrays;
+  if (!arrays.add_all(inputs)) return nullptr;
+  const Py_ssize_t first = arrays.size();
+  if (!arrays.add_all(outs)) return nullptr;
+  const Ref bytes(arrays.signature());
+  const Ref key(bytes ? PyTuple_Pack(2, tag, bytes.get()) : nullptr);
+  if (!key) return nullptr;
+  PyObject* found = PyDict_GetItemWithError(plans, key.get());
+  if (found == nullptr) {
+    if (PyErr_Occurred() != nullptr) return nullptr;
+    Py_RETURN_NONE;
+  }
+  Py_INCREF(found);
+  const Ref plan(found);
+  PyObject* handle = PyTuple_GetItem(found, 0);
+  PyObject* outputs = handle == nullptr ? nullptr : PyTuple_GetItem(found, 1);
+  if (outputs == nullptr) return nullptr;
+  const KernelState* kernel = kernel_of(handle);
+  if (kernel == nullptr && handle != Py_None) {
+    return PyErr_Format(PyExc_TypeError, "a plan has %R for a kernel", Py_TYPE(handle));
+  }
+  Results results;
+  if (!results.complete(arrays, first, outputs)) return nullptr;
+  if (kernel != nullptr && !launch_on(*kernel, arrays, first, results, scalars)) return nullptr;
+  return results.give();
+}
+
+}  // namespace
+
+PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  if (count != 5 || PyDict_Check(given[0]) == 0) {
+    return PyErr_Format(PyExc_TypeError, "run() takes a dict and four more arguments");
+  }
+  return guarded([&] { return run_call(given[0], given[1], given[2], given[3], given[4]); });
+}
+
+PyObject* signature(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&]() -> PyObject* {
+    Arrays arrays;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!arrays.add(given[i])) return nullptr;
+    }
+    return arrays.signature();
+  });
+}
+
+}  // namespace kernwright::python

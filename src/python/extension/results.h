@@ -1,0 +1,14 @@
+#pragma once
+
+#include "python/extension/array_view.h"
+#include "python/extension/python.h"
+
+namespace kernwright::python {
+
+/// A new contiguous array of the framework of `like`, which was read as `like_view`, on its device.
+/// `shape` is a tuple of integers, `dtype` one of kernwright's names. `view` is what read_array()
+/// gives of the new array. Null with a Python error set.
+Ref make_result(PyObject* like, const ArrayView& like_view, PyObject* shape, const char* dtype,
+                ArrayView& view);
+
+}  // namespace kernwright::python
