@@ -8,7 +8,8 @@ inline constexpr const char* kRunDoc =
     "run(plans, tag, inputs, outs, scalars) -> array | tuple of arrays | None\n\n"
     "Does what `plans` has for this call, and gives its results; None where it has nothing.\n\n"
     "The key is (tag, signature(*inputs, *outs)). A plan is (kernel, outputs): the kernel is "
-    "launched on the inputs that are there, on `outs` and on the scalars. In the place of an output "
+    "launched on the inputs that are there, on `outs` and on the scalars. In the place of an "
+    "output "
     "that is None comes an array that is made as `outputs` says: (shape, dtype, two axes that are "
     "swapped or None) each. Without a kernel there is nothing to compute.";
 PyObject* run(PyObject* module, PyObject* const* given, Py_ssize_t count);

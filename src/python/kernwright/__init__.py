@@ -16,7 +16,7 @@ from ._tool import doctor, main
 
 __version__ = _version()
 
-__all__ = ["Error", "Kernel", "LookupCount", "Problem", "Service", "attention", "doctor",
+__all__ = ["Error", "Kernel", "LookupCount", "Problem", "Service", "attention", "default_service", "doctor",
            "elementwise", "gated_linear", "gelu_and_mul", "layer_norm", "linear", "lookup_counts",
            "matmul", "prewarm", "reduce", "rms_norm", "rope", "set_default", "silu_and_mul",
            "softmax", "tune"]

@@ -57,9 +57,9 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
 
 
 def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
-            transposed: Sequence[str] = ()) -> Kernel:
+            transposed: Sequence[str] = (), read_only: Sequence[str] = ()) -> Kernel:
     words = [operation] + [f"{name}={value}" for name, value in values.items() if value is not None]
-    return active().kernel_on(device, " ".join(words), transposed)
+    return active().kernel_on(device, " ".join(words), transposed, read_only)
 
 
 def _read_optional(name: str, array: Any) -> Optional[Array]:
@@ -204,11 +204,12 @@ def _norm_plan(x: Any, residual: Any, weight: Any, bias: Any, *outs_and_operatio
     results = tuple(Output(array.shape, dtype) for _ in outs)
     if array.elements == 0:
         return Plan(None, results)
-    return Plan(_kernel(operation, array.device, {
-        "rows": rows.rows, "columns": rows.columns, "dtype": dtype,
-        "weight": "scale" if scale is not None else "none",
-        "bias": "add" if shift is not None else None,
-        "residual": "add" if added is not None else None}), results)
+    values = {"rows": rows.rows, "columns": rows.columns, "dtype": dtype,
+              "weight": "scale" if scale is not None else "none",
+              "residual": "add" if added is not None else "none"}
+    if operation == "layernorm":
+        values["bias"] = "add" if shift is not None else "none"
+    return Plan(_kernel(operation, array.device, values), results)
 
 
 def _normalise(operation: str, x: Any, residual: Any, weight: Any, bias: Any, eps: float,
@@ -498,7 +499,7 @@ def _attention_plan(q: Any, k: Any, v: Any, kv_lengths: Any, sinks: Any, alibi_s
         "lengths": "kv" if kv_lengths is not None else None,
         "lse": "natural" if return_lse else None,
         **{name: value for name, value in pitches.items()
-           if value is not None and value != natural[name]}}), tuple(results))
+           if value is not None and value != natural[name]}}, read_only=("k", "v")), tuple(results))
 
 
 def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[float] = None,

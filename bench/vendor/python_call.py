@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""What a call from Python costs the host: a tuned kernel on three tensors of PyTorch and its current
+stream, beside a bare kw_launch in C, the same by ctypes, and operations of PyTorch.
+
+A batch is so few calls that the stream's queue never fills, and is timed without waiting for the GPU;
+the GPU is waited for between batches. Contestants take turns. "over_launch_us" is the median less
+that of a bare kw_launch.
+
+usage: python_call.py --json FILE [--batches N] [--cache DIR] [--loop LIBRARY]
+
+kernwright is the package that Python finds. LIBRARY is python_call_loop.c compiled; without it `cc`
+compiles it, and without `cc` there is no bare kw_launch."""
+
+import argparse
+import ctypes
+import datetime
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+BATCH = 200  # a stream's queue takes 1024 launches
+ELEMENTS = 4096
+
+
+def bare_loop(path):
+    """The function of python_call_loop.c, or None where nothing can compile it."""
+    if not path:
+        path = pathlib.Path(tempfile.mkdtemp()) / "loop.so"
+        source = pathlib.Path(__file__).with_name("python_call_loop.c")
+        try:
+            subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+    loop = ctypes.CDLL(str(path)).launch_often
+    pointer = ctypes.c_void_p
+    loop.argtypes = [pointer, pointer, pointer, ctypes.POINTER(pointer), ctypes.c_size_t, ctypes.c_size_t]
+    return loop
+
+
+def contestants(torch, kw, service, loop):
+    """Name -> a function that makes `BATCH` calls."""
+    kernel = service.kernel(f"vector_add n={ELEMENTS} dtype=fp32")
+    a, b, c = (torch.rand(ELEMENTS, device="cuda") for _ in range(3))
+    number = torch.cuda.current_stream().cuda_stream
+    stream = torch.cuda.current_stream()
+    x, w = (torch.rand(n, 1024, device="cuda", dtype=torch.bfloat16) for n in (1, 1024))
+    y, scale = torch.empty_like(x), torch.ones(1024, device="cuda", dtype=torch.bfloat16)
+    linear, rms_norm = torch.nn.functional.linear, torch.nn.functional.rms_norm
+    library = ctypes.CDLL(str(pathlib.Path(kw.__file__).parent / "lib" / "libkernwright.so.0"))
+    pointer = ctypes.c_void_p
+    kw_launch = library.kw_launch
+    kw_launch.argtypes = [pointer, pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
+                          ctypes.POINTER(ctypes.c_double), ctypes.c_size_t, pointer]
+    handle = kernel.handle
+    kept = (pointer * 3)(a.data_ptr(), b.data_ptr(), c.data_ptr())
+
+    def by_ctypes():
+        tensors = (pointer * 3)(a.data_ptr(), b.data_ptr(), c.data_ptr())
+        kw_launch(handle, torch.cuda.current_stream().cuda_stream, tensors, 3, None, 0, None)
+
+    calls = {
+        "kernel(a, b, c)": lambda: kernel(a, b, c),
+        "kernel.launch(a, b, c)": lambda: kernel.launch(a, b, c),
+        "kernel(a, b, c, stream=number)": lambda: kernel(a, b, c, stream=number),
+        "kernel(a, b, c, stream=torch's)": lambda: kernel(a, b, c, stream=stream),
+        "ctypes": by_ctypes,
+        "ctypes, array and stream kept": lambda: kw_launch(handle, number, kept, 3, None, 0, None),
+        "torch.add(out=)": lambda: torch.add(a, b, out=c),
+        "kw.rms_norm(out=)": lambda: kw.rms_norm(x, scale, out=y),
+        "kw.rms_norm": lambda: kw.rms_norm(x, scale),
+        "F.rms_norm": lambda: rms_norm(x, (1024,), scale),
+        "kw.linear(out=)": lambda: kw.linear(x, w, out=y),
+        "kw.linear": lambda: kw.linear(x, w),
+        "F.linear": lambda: linear(x, w),
+        "torch.empty_like": lambda: torch.empty_like(x),
+        "an empty function": lambda: None,
+    }
+
+    def batch_of(call):
+        def batch():
+            for _ in range(BATCH):
+                call()
+        return batch
+
+    batches = {name: batch_of(call) for name, call in calls.items()}
+    if loop is not None:
+        address = ctypes.cast(kw_launch, pointer)
+        batches["kw_launch in C"] = lambda: loop(address, handle, number, kept, 3, BATCH)
+    return batches, kernel
+
+
+def measure(torch, batches, rounds):
+    """Microseconds of a call: name -> a list, one for each round."""
+    times = {name: [] for name in batches}
+    for batch in batches.values():  # what is done once is done
+        batch()
+        torch.cuda.synchronize()
+    for _ in range(rounds):
+        for name, batch in batches.items():
+            begin = time.perf_counter()
+            batch()
+            times[name].append((time.perf_counter() - begin) / BATCH * 1e6)
+            torch.cuda.synchronize()
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", required=True)
+    parser.add_argument("--batches", type=int, default=41)
+    parser.add_argument("--cache")
+    parser.add_argument("--loop")
+    arguments = parser.parse_args()
+    import torch
+
+    import kernwright as kw
+    service = kw.Service(arguments.cache)
+    with service, torch.inference_mode():
+        batches, kernel = contestants(torch, kw, service, bare_loop(arguments.loop))
+        times = measure(torch, batches, arguments.batches)
+    bare = times.get("kw_launch in C")
+    rows = []
+    for name, values in times.items():
+        median = statistics.median(values)
+        row = {"call": name, "host_us": round(median, 4),
+               "p95_us": round(sorted(values)[int(0.95 * len(values))], 4)}
+        if bare is not None:
+            row["over_launch_us"] = round(median - statistics.median(bare), 4)
+        rows.append(row)
+        print(f"{name:34s} {row['host_us']:8.3f} us   over kw_launch {row.get('over_launch_us', 0):8.3f} us")
+    document = {"bench": "python_call", "command": " ".join(["python_call.py", *sys.argv[1:]]),
+                "date": datetime.date.today().isoformat(), "kernwright": kw.__version__,
+                "device": {"name": torch.cuda.get_device_name(), "python": sys.version.split()[0],
+                           "torch": torch.__version__},
+                "kernel": str(kernel), "rows": rows}
+    pathlib.Path(arguments.json).write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
