@@ -90,6 +90,11 @@ int kw_stop_tuning(kw_service* service);
  * failure lists every problem that cannot be served. */
 int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
 
+/* Declares that all is compiled that will be needed. Whatever needs a compile from now on fails and
+ * names its problem where `mode` is "error" or NULL; where it is "warning", kw_options.log is told
+ * and the compile goes on. What is in memory or in the cache with its bits is served as before. */
+int kw_seal(kw_service* service, const char* mode);
+
 /* How the problems that were asked for so far were answered, as a JSON array: [{"match": "exact",
  * "reason": "none", "count": 12}, ...]. The text is valid until the calling thread's next
  * kw_lookup_counts. */

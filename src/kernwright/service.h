@@ -30,6 +30,12 @@ enum class MissPolicy {
   fail  ///< return `not_found`
 };
 
+/// What a sealed service does about a compile.
+enum class SealMode {
+  error,   ///< it is refused
+  warning  ///< it is written to the log, and goes on
+};
+
 enum class LogLevel { debug, info, warning };
 
 /// What a service works with. Every field has a default, so a caller names only what differs:
@@ -126,7 +132,7 @@ class KERNWRIGHT_API Service {
   /// a lock or an allocation), from the cache (nothing is compiled), or from what the miss policy
   /// does. Concurrent callers for one problem share one lookup. Errors: `invalid_argument` for a
   /// problem that the operation does not accept; `not_found` where no template can run it, with the
-  /// reason of each template.
+  /// reason of each template; `refused` where the service is sealed and would have to compile.
   Result<Kernel> get_best_kernel(const Problem& problem) const;
 
   /// The best kernel as `get_best_kernel` gives it, and then what may take its place in a chain, at
@@ -145,13 +151,21 @@ class KERNWRIGHT_API Service {
   Result<void> prewarm(const std::vector<Problem>& problems) const;
 
   /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner.
-  /// Later calls of get_best_kernel return the winner too. Errors: `unavailable` without a GPU.
+  /// Later calls of get_best_kernel return the winner too. Errors: `unavailable` without a GPU;
+  /// `refused` where the service is sealed.
   Result<Kernel> tune(const Problem& problem, double seconds = 30) const;
 
   /// Ends the tunings that other threads wait for now, by `tune` or by a miss that is tuned. They
   /// fail with `unavailable` after at most the step that they are at, keep nothing, and their
   /// worker process ends. From any thread.
   void stop_tuning() const;
+
+  /// Declares that all is compiled that will be needed, as a program does when it is ready to
+  /// serve. What is in memory, and records whose bits are stored, are served as before. Whatever
+  /// needs a compile from now on, a tuning among it, names its problem in an error `refused` or in
+  /// the log, as `mode` says. With `error` tuning in the background ends; other calls that have
+  /// begun end as they would. Sealing again changes the mode. Thread-safe.
+  void seal(SealMode mode = SealMode::error) const;
 
   /// How the problems that were asked for so far were answered. Each problem is counted once, when
   /// it is looked up. Answers that are not `exact` are also in the cache's log of misses, which
@@ -161,7 +175,7 @@ class KERNWRIGHT_API Service {
   /// Compiles one template at one configuration, through the compile pool and the artifact store,
   /// and tunes nothing. Parameters that are left out take the template's defaults. Errors:
   /// `invalid_argument` where a rule fails, which names the rule and both values; `compile` with
-  /// the compiler's log.
+  /// the compiler's log; `refused` where the service is sealed and the artifact is not stored.
   Result<Compilation> compile(const Problem& problem, std::string_view kernel_template,
                               const ParameterValues& parameters) const;
 

@@ -13,12 +13,18 @@ Builder::Builder(const Catalog& catalog, int sm_arch, const TieredCache& cache,
       sm_arch_(sm_arch),
       cache_(cache),
       artifacts_(std::make_shared<ArtifactCache>(cache, options.patience)),
-      pool_(new CompilePool(std::move(compiler), {.threads = options.threads}, artifacts_)) {}
+      pool_(new CompilePool(std::move(compiler), {.threads = options.threads}, artifacts_)),
+      seal_(std::move(options.log)) {}
 
 Result<Artifact> Builder::build(const Candidate& candidate) {
   KW_TRY(check_not_forked());
   KW_TRY(load_compiler());
-  Build build = pool_->submit(render(candidate, catalog_, sm_arch_));
+  CompileRequest request = render(candidate, catalog_, sm_arch_);
+  KW_ASSIGN(std::string digest, pool_->digest(request));
+  if (seal_.closed() && !artifacts_->find(digest)) {
+    KW_TRY(seal_.admit(candidate.problem->text(), "its bits are not stored"));
+  }
+  Build build = pool_->submit(std::move(request), std::move(digest));
   KW_ASSIGN(std::shared_ptr<const CompiledKernel> kernel, build.get());
   return Artifact{
       .digest = std::move(build.digest), .kernel = std::move(kernel), .cached = build.stored};

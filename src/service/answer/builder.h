@@ -1,9 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "cache/layers/artifact_cache.h"
 #include "cache/layers/tiered_cache.h"
@@ -11,6 +13,7 @@
 #include "compile/compiler.h"
 #include "model/candidate/candidate.h"
 #include "model/catalog/catalog.h"
+#include "service/answer/seal.h"
 #include "support/processes/threads.h"
 #include <kernwright/result.h>
 
@@ -30,12 +33,14 @@ class Builder {
   struct Options {
     int threads = 0;                        ///< see `CompilePoolOptions`
     std::chrono::milliseconds patience{0};  ///< see `ArtifactCache`
+    std::function<void(LogLevel, std::string_view)> log = {};
   };
   /// `catalog` and `cache` outlive it.
   Builder(const Catalog& catalog, int sm_arch, const TieredCache& cache,
           std::unique_ptr<Compiler> compiler, Options options);
 
-  /// Errors: those of the compiler; `unavailable` in a forked process.
+  /// Errors: those of the compiler; `unavailable` in a forked process; those of the seal, unless
+  /// the bits are stored.
   Result<Artifact> build(const Candidate& candidate);
 
   /// Compiles the candidate again, whatever is stored, and compares the bits with those that
@@ -50,6 +55,9 @@ class Builder {
   /// bits never loads the toolkit.
   std::string compiler() const;
 
+  /// Whoever uses the pool asks it first.
+  Seal& seal() { return seal_; }
+  const Seal& seal() const { return seal_; }
   CompilePool& pool() { return *pool_; }
   /// See `ArtifactCache::take_failure`.
   std::string take_failure() { return artifacts_->take_failure(); }
@@ -60,6 +68,7 @@ class Builder {
   const TieredCache& cache_;
   std::shared_ptr<ArtifactCache> artifacts_;
   OfThisProcess<CompilePool> pool_;
+  Seal seal_;
   mutable std::mutex mutex_;
   std::string compiler_;
 };

@@ -1,6 +1,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -176,6 +177,17 @@ KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, 
                    }
                    return message_of(service->service.prewarm(parsed));
                  });
+}
+
+KERNWRIGHT_API int kw_seal(kw_service* service, const char* mode) {
+  return guarded("kw_seal", {{"service", service}}, [&]() -> std::string {
+    const std::string_view name = mode == nullptr ? "error" : mode;
+    if (name != "error" && name != "warning") {
+      return "kw_seal: mode is \"" + std::string(name) + "\"; it must be error or warning";
+    }
+    service->service.seal(name == "error" ? SealMode::error : SealMode::warning);
+    return {};
+  });
 }
 
 KERNWRIGHT_API int kw_lookup_counts(const kw_service* service, const char** counts) {

@@ -63,7 +63,9 @@ ServiceCore::ServiceCore(ServiceOptions options, Surroundings surroundings, Site
                surroundings_.make_compiler(
                    options_.worker,
                    [this](std::string_view line) { site_.say(LogLevel::warning, line); }),
-               {.threads = options_.compile_threads, .patience = surroundings_.patience}),
+               {.threads = options_.compile_threads,
+                .patience = surroundings_.patience,
+                .log = options_.log}),
       answers_(site_, builder_),
       desk_(site_, builder_, answers_,
             {.template_dirs = {options_.template_dirs.begin(), options_.template_dirs.end()},
@@ -190,7 +192,7 @@ ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
 std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundProblem& problem,
                                                                   Coverage& coverage) {
   // Where a miss is tuned, what was not measured for this problem is a miss.
-  const Match worst = options_.on_miss == MissPolicy::tune_now
+  const Match worst = options_.on_miss == MissPolicy::tune_now && may_compile()
                           ? std::min(options_.min_match, Match::stale_code)
                           : options_.min_match;
   std::shared_ptr<const LoadedKernel> served;
@@ -212,7 +214,7 @@ std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundPro
 
 ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage missing) {
   const std::string key = site_.key(problem).text();
-  if (!may_compile()) {
+  if (options_.min_match != Match::none) {
     return Error{ErrorCode::not_found,
                  concat("no kernel for ", key, " of match ", to_string(options_.min_match),
                         " or better; the best is ", to_string(missing.best), " (",
@@ -222,6 +224,9 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
     return Error{ErrorCode::not_found,
                  concat("no record for ", key, " (", to_string(missing.reason),
                         ") and the miss policy is fail")};
+  }
+  if (builder_.seal().refuses()) {
+    KW_TRY(builder_.seal().admit(problem.text(), to_string(missing.reason)));
   }
   // Of several processes that miss one key, one makes the record, and the others are served it.
   const bool tunes = options_.on_miss == MissPolicy::tune_now;
@@ -282,6 +287,11 @@ void ServiceCore::tune_in_background(const Problem& normalized) {
         LogLevel::warning,
         concat(normalized.text(), " is not tuned in the background: ", asked.error().message));
   }
+}
+
+void ServiceCore::seal(SealMode mode) {
+  builder_.seal().close(mode);
+  if (background_ && mode == SealMode::error) background_->end();
 }
 
 Result<TuningResult> ServiceCore::tune(const Problem& problem, TuningOptions options,

@@ -80,6 +80,9 @@ class ServiceCore {
   /// `Builder::recompile` of a record's winner.
   Result<Builder::Recompiled> recompile(const RecordHead& head);
 
+  /// See `Service::seal`.
+  void seal(SealMode mode);
+
   Result<BoundProblem> bind(const Problem& problem) const { return site_.bind(problem); }
   const Site& site() const { return site_; }
   const Catalog& catalog() const { return *site_.catalog; }
@@ -129,7 +132,9 @@ class ServiceCore {
   void count(const BoundProblem& problem, Match match, MissReason reason);
   void tune_in_background(const Problem& normalized);
 
-  bool may_compile() const { return options_.min_match == Match::none; }
+  bool may_compile() const {
+    return options_.min_match == Match::none && !builder_.seal().refuses();
+  }
   AnswerFinder::Bits bits() const {
     return may_compile() ? AnswerFinder::Bits::built : AnswerFinder::Bits::stored;
   }

@@ -60,6 +60,8 @@ Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
 
 void Service::stop_tuning() const { core_->stop_tuning(); }
 
+void Service::seal(SealMode mode) const { core_->seal(mode); }
+
 std::vector<LookupCount> Service::lookup_counts() const { return core_->counters().read(); }
 
 Result<Compilation> Service::compile(const Problem& problem, std::string_view kernel_template,

@@ -7,18 +7,20 @@
 namespace kernwright {
 
 BackgroundTuner::~BackgroundTuner() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    waiting_.clear();
-  }
-  changed_.notify_all();
+  end();
   thread_.join();
+}
+
+void BackgroundTuner::end() {
+  const std::lock_guard lock(mutex_);
+  stop_ = true;
+  waiting_.clear();
+  changed_.notify_all();
 }
 
 Result<void> BackgroundTuner::ask(const Problem& normalized) {
   const std::lock_guard lock(mutex_);
-  if (left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
+  if (stop_ || left_seconds_ <= 0 || asked_.contains(normalized.text())) return {};
   if (!started_) {
     KW_ASSIGN(thread_, Thread::start([this] { run(); }));
     started_ = true;

@@ -16,7 +16,7 @@
 namespace kernwright {
 
 /// Tunes problems on a thread of its own, one after another, each once, until its budget of GPU
-/// time is used up. Thread-safe. Destruction drops what has not begun and stops what has.
+/// time is used up. Thread-safe. Destruction ends it.
 class BackgroundTuner {
  public:
   /// Tunes one problem, gives up soon after `stop` becomes true, and gives the seconds that the GPU
@@ -32,6 +32,9 @@ class BackgroundTuner {
   /// Asked again for the same problem, it does nothing. Starts the thread when it is first asked.
   /// Errors: those of starting one; the problem may be asked for again then.
   Result<void> ask(const Problem& normalized);
+
+  /// Drops what has not begun, stops what has, and takes nothing more. Does not wait.
+  void end();
 
   /// Waits until nothing is left to do.
   void wait();

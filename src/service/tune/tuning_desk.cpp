@@ -63,6 +63,7 @@ Result<TuningResult> TuningDesk::tune(const BoundProblem& problem, TuningOptions
                  concat("tuning measures on a GPU; this service works for the sku ",
                         site_.profile.id, " without one")};
   }
+  KW_TRY(builder_.seal().admit(problem.text(), "to be tuned"));
   KW_ASSIGN(TuningInput subject, input(problem));
   subject.device_uuid = site_.identity.uuid;
 
@@ -118,6 +119,7 @@ Result<TuningResult> TuningDesk::search(const TuningInput& subject, TuningOption
 }
 
 Result<TuningResult> TuningDesk::predict(const BoundProblem& problem, const TuningBudget& budget) {
+  KW_TRY(builder_.seal().admit(problem.text(), "to be predicted"));
   KW_ASSIGN(const TuningInput subject, input(problem));
   KW_ASSIGN(TuningResult result,
             predict_record(subject, budget, answers_.look_up(problem).decisions.bans()));

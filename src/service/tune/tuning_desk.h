@@ -37,12 +37,13 @@ class TuningDesk {
   ///
   /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
   /// records. `failed`, and what the cache knows, are set here. Where `stop` becomes true the
-  /// search ends soon with its worker, nothing of it is kept, and the error is `unavailable`.
+  /// search ends soon with its worker, nothing of it is kept, and the error is `unavailable`. Errors
+  /// also: those of the builder's seal.
   Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
   /// Ranks by the cost model, and compiles the first `budget.trials` in at most `budget.seconds`
-  /// (see `predict_record`).
+  /// (see `predict_record`). Errors also: those of the builder's seal.
   Result<TuningResult> predict(const BoundProblem& problem, const TuningBudget& budget);
 
   /// Compares a fused kernel with its problem's unfused form, in this process. Errors: those of

@@ -41,6 +41,18 @@ TEST_F(BuilderTest, WithoutAToolkitNothingIsBuilt) {
   EXPECT_EQ(builder()->build(candidate_).error().code, ErrorCode::unavailable);
 }
 
+TEST_F(BuilderTest, OnceSealedItGivesStoredBitsAlone) {
+  ASSERT_TRUE(builder()->build(candidate_));
+  const auto sealed = builder();
+  sealed->seal().close(SealMode::error);
+  EXPECT_TRUE(sealed->build(candidate_));
+  std::filesystem::remove(site_.cache.artifacts().path(sealed->build(candidate_)->digest));
+  const Result<Artifact> refused = sealed->build(candidate_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::refused);
+  EXPECT_EQ(world_.compiles, 1);
+}
+
 TEST_F(BuilderTest, CompilingAgainComparesWithWhatIsStored) {
   const auto one = builder();
   const std::string digest = one->build(candidate_)->digest;

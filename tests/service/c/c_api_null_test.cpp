@@ -46,6 +46,7 @@ const std::set<Pointer>& optional_pointers() {
   static const std::set<Pointer> optional{
       {"kw_open", "options"},           // all defaults
       {"kw_close", "service"},          // nothing to do
+      {"kw_seal", "mode"},              // error
       {"kw_release", "kernel"},         // nothing to do
       {"kw_release_baked", "baked"},    // nothing to do
       {"kw_release_chain", "chain"},    // nothing to do
@@ -116,6 +117,7 @@ class CApiNullTest : public CKernelFixture {
         {{"kw_stop_tuning", "service"}, [] { return kw_stop_tuning(nullptr); }},
         {{"kw_prewarm", "service"}, [&] { return kw_prewarm(nullptr, nullptr, 0); }},
         {{"kw_prewarm", "problems"}, [this] { return kw_prewarm(service_, nullptr, 1); }},
+        {{"kw_seal", "service"}, [] { return kw_seal(nullptr, nullptr); }},
         {{"kw_lookup_counts", "service"}, [this] { return kw_lookup_counts(nullptr, &out_text_); }},
         {{"kw_lookup_counts", "counts"}, [this] { return kw_lookup_counts(service_, nullptr); }},
         {{"kw_workspace_bytes", "kernel"}, [=] { return size(kw_workspace_bytes(nullptr)); }},

@@ -214,6 +214,12 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
   const char* const gap[] = {"vector_add n=1000 dtype=fp32", nullptr};
   EXPECT_EQ(kw_prewarm(service, gap, 2), -1);
   EXPECT_STREQ(kw_last_error(), "kw_prewarm: problems[1] is null");
+
+  EXPECT_EQ(kw_seal(service, "gently"), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_seal: mode is \"gently\"; it must be error or warning");
+  for (const char* mode : {"warning", "error", static_cast<const char*>(nullptr)}) {
+    EXPECT_EQ(kw_seal(service, mode), 0) << kw_last_error();
+  }
   kw_close(service);
 }
 

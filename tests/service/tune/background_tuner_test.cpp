@@ -35,6 +35,18 @@ TEST(BackgroundTunerTest, StopsWhenTheBudgetIsUsedUp) {
   EXPECT_EQ(tuned, 3);
 }
 
+TEST(BackgroundTunerTest, AfterItsEndNothingIsTaken) {
+  std::atomic<int> tuned{0};
+  BackgroundTuner tuner(100, [&](const Problem&, const std::atomic<bool>&) {
+    ++tuned;
+    return 1.0;
+  });
+  tuner.end();
+  EXPECT_TRUE(tuner.ask(problem(1)));
+  tuner.wait();
+  EXPECT_EQ(tuned, 0);
+}
+
 TEST(BackgroundTunerTest, ItsEndStopsWhatHasBegunAndDropsTheRest) {
   std::atomic<int> tuned{0};
   {
