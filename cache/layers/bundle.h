@@ -74,6 +74,9 @@ Result<InstallReport> install_bundle(const std::filesystem::path& file,
 /// installations leave that folder as it is.
 std::filesystem::path installed_bundle(const std::filesystem::path& root);
 
+/// The digest of the bundle that a layer is, or that its link leads to; empty where it is none.
+std::string bundle_of(const std::filesystem::path& layer);
+
 /// What is wrong with a bundle that was unpacked to `folder`, whose name is the bundle's digest:
 /// files that are missing or differ from what the manifest says, and files that it does not name.
 struct BundleDefect {

@@ -284,6 +284,13 @@ fs::path installed_bundle(const fs::path& root) {
   return error || !is_digest(name.native()) ? fs::path() : bundles / name;
 }
 
+std::string bundle_of(const fs::path& layer) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(layer, error);
+  if (error || !is_digest(folder.filename().native())) return {};
+  return fs::is_regular_file(folder / kManifestName, error) ? folder.filename().native() : "";
+}
+
 Result<std::vector<std::string>> read_trusted_keys(const fs::path& file) {
   const Result<InputFile> opened = InputFile::open(file, {"file of trusted keys", 1 << 20});
   if (!opened) return Error{ErrorCode::invalid_argument, opened.error().message};

@@ -3,7 +3,8 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--sanitize]  also what make lint, or make fuzz and make sanitize, need
+#   setup.sh [--lint] [--sanitize] [--promtool]  also what make lint, or make fuzz and make sanitize,
+#   need; or Prometheus' promtool in build/promtool, without the daemon that its package starts
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -11,6 +12,7 @@ packages=(cmake ninja-build g++ git llvm-19-dev libzstd-dev libedit-dev libcurl4
   zlib1g-dev libxml2-dev libarchive-dev libsodium-dev libtbb-dev nlohmann-json3-dev libgtest-dev libgmock-dev libbenchmark-dev
   python3)
 clang_tidy_wheel=
+promtool_folder=
 for option in "$@"; do
   case $option in
     --lint)
@@ -18,6 +20,7 @@ for option in "$@"; do
       clang_tidy_wheel=build/clang-tidy
       ;;
     --sanitize) packages+=(clang-19 libclang-rt-19-dev) ;;
+    --promtool) promtool_folder=build/promtool ;;
     *) echo "setup.sh: unknown option $option" >&2; exit 2 ;;
   esac
 done
@@ -85,4 +88,10 @@ fi
 if clang_tidy_missing; then
   echo "setup.sh: clang-tidy 23 goes to $clang_tidy_wheel" >&2
   install_wheels "$clang_tidy_wheel" 'clang-tidy==23.1.*'
+fi
+if [[ -n $promtool_folder && ! -x $promtool_folder/promtool ]] && command -v dpkg-deb > /dev/null; then
+  echo "setup.sh: promtool goes to $promtool_folder" >&2
+  mkdir -p "$promtool_folder"
+  (cd "$promtool_folder" && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . &&
+    mv usr/bin/promtool . && rm -rf usr etc lib var prometheus_*.deb)
 fi

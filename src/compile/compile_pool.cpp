@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <exception>
@@ -110,7 +111,9 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   }
 
   CompileResult compile(const CompileRequest& request) {
+    const Clock::time_point start = Clock::now();
     Result<CompiledKernel> kernel = compiler->compile(request);
+    compile_ns += std::chrono::nanoseconds(Clock::now() - start).count();
     ++compiled;
     if (!kernel) return std::move(kernel).error();
     return std::make_shared<const CompiledKernel>(*std::move(kernel));
@@ -185,6 +188,7 @@ struct CompilePool::State : std::enable_shared_from_this<State> {
   const int threads;
   const std::chrono::milliseconds deadline;
   std::atomic<int> compiled{0};
+  std::atomic<std::int64_t> compile_ns{0};
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -318,6 +322,10 @@ Build CompilePool::submit(CompileRequest request, std::string digest) {
 int CompilePool::threads() const { return state_->threads; }
 
 int CompilePool::compiled() const { return state_->compiled; }
+
+std::chrono::nanoseconds CompilePool::compile_time() const {
+  return std::chrono::nanoseconds(state_->compile_ns);
+}
 
 Compiler& CompilePool::compiler() { return *state_->compiler; }
 

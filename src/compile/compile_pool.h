@@ -81,6 +81,8 @@ class CompilePool {
   int threads() const;
   /// How many compiles have ended.
   int compiled() const;
+  /// How long they took, all together.
+  std::chrono::nanoseconds compile_time() const;
   /// Compiles on the caller's thread, whatever the cache keeps.
   Compiler& compiler();
 

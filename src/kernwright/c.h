@@ -95,6 +95,10 @@ int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
  * and the compile goes on. What is in memory or in the cache with its bits is served as before. */
 int kw_seal(kw_service* service, const char* mode);
 
+/* What operators watch of the service, in Prometheus' text format, as Service::metrics gives it.
+ * The text is valid until the thread's next call of this function. */
+int kw_metrics(const kw_service* service, const char** metrics);
+
 /* How the problems that were asked for so far were answered, as a JSON array: [{"match": "exact",
  * "reason": "none", "count": 12}, ...]. The text is valid until the calling thread's next
  * kw_lookup_counts. */

@@ -163,14 +163,22 @@ class KERNWRIGHT_API Service {
   /// Declares that all is compiled that will be needed, as a program does when it is ready to
   /// serve. What is in memory, and records whose bits are stored, are served as before. Whatever
   /// needs a compile from now on, a tuning among it, names its problem in an error `refused` or in
-  /// the log, as `mode` says. With `error` tuning in the background ends; other calls that have
-  /// begun end as they would. Sealing again changes the mode. Thread-safe.
+  /// the log, as `mode` says, and is counted (`metrics`). With `error` tuning in the background
+  /// ends; other calls that have begun end as they would. Sealing again changes the mode.
+  /// Thread-safe.
   void seal(SealMode mode = SealMode::error) const;
 
   /// How the problems that were asked for so far were answered. Each problem is counted once, when
   /// it is looked up. Answers that are not `exact` are also in the cache's log of misses, which
   /// `kernwright cache misses` prints.
   std::vector<LookupCount> lookup_counts() const;
+
+  /// What operators watch, in Prometheus' text format: lookups by match and reason, compiles and
+  /// their seconds, what needed a compile after `seal`, loaded kernels and bytes, installed
+  /// bundles, and `kernwright_ready`, which is 1 once the service is sealed. Hand it out where a
+  /// scraper asks, or write it to a file for node_exporter. Finding a kernel in memory counts
+  /// nothing and costs nothing more. Thread-safe.
+  std::string metrics() const;
 
   /// Compiles one template at one configuration, through the compile pool and the artifact store,
   /// and tunes nothing. Parameters that are left out take the template's defaults. Errors:

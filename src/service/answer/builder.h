@@ -59,6 +59,7 @@ class Builder {
   Seal& seal() { return seal_; }
   const Seal& seal() const { return seal_; }
   CompilePool& pool() { return *pool_; }
+  const CompilePool& pool() const { return *pool_; }
   /// See `ArtifactCache::take_failure`.
   std::string take_failure() { return artifacts_->take_failure(); }
 

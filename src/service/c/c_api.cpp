@@ -190,6 +190,15 @@ KERNWRIGHT_API int kw_seal(kw_service* service, const char* mode) {
   });
 }
 
+KERNWRIGHT_API int kw_metrics(const kw_service* service, const char** metrics) {
+  return guarded("kw_metrics", {{"service", service}, {"metrics", metrics}}, [&]() -> std::string {
+    thread_local std::string given;
+    given = service->service.metrics();
+    *metrics = given.c_str();
+    return {};
+  });
+}
+
 KERNWRIGHT_API int kw_lookup_counts(const kw_service* service, const char** counts) {
   return guarded(
       "kw_lookup_counts", {{"service", service}, {"counts", counts}}, [&]() -> std::string {

@@ -5,6 +5,7 @@
 
 #include "cache/entries/default_root.h"
 #include "cache/entries/key_lock.h"
+#include "cache/layers/bundle.h"
 #include "cache/stores/miss_log.h"
 #include "launch/launch_once.h"
 #include "service/serve/guarded.h"
@@ -253,6 +254,8 @@ ServiceCore::Loaded ServiceCore::load(const BoundProblem& problem, const RecordH
   if (site_.has_device) {
     KW_ASSIGN(launcher, surroundings_.load_launcher(offer.artifact.kernel->bits,
                                                     offer.candidate.plan, options_.device));
+    loaded_kernels_.fetch_add(1, std::memory_order_relaxed);
+    loaded_bytes_.fetch_add(offer.artifact.kernel->bits.size(), std::memory_order_relaxed);
   }
   return std::make_shared<const LoadedKernel>(
       summarize(problem.problem(), head, match, reason, std::move(offer.artifact.digest)),
@@ -287,6 +290,25 @@ void ServiceCore::tune_in_background(const Problem& normalized) {
         LogLevel::warning,
         concat(normalized.text(), " is not tuned in the background: ", asked.error().message));
   }
+}
+
+Metrics ServiceCore::metrics() const {
+  Metrics metrics{
+      .sku = site_.profile.id,
+      .bundles = {},
+      .lookups = counters_.read(),
+      .compiles = static_cast<std::uint64_t>(builder_.pool().compiled()),
+      .compile_seconds = std::chrono::duration<double>(builder_.pool().compile_time()).count(),
+      .ready = builder_.seal().closed(),
+      .compiles_after_ready = builder_.seal().counted(),
+      .loaded_kernels = loaded_kernels_,
+      .loaded_bytes = loaded_bytes_};
+  for (const std::filesystem::path& layer : site_.cache.roots()) {
+    if (std::string bundle = bundle_of(layer); !bundle.empty()) {
+      metrics.bundles.push_back(std::move(bundle));
+    }
+  }
+  return metrics;
 }
 
 void ServiceCore::seal(SealMode mode) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -22,6 +23,7 @@
 #include "service/answer/site.h"
 #include "service/serve/kernel_table.h"
 #include "service/serve/lookup_counters.h"
+#include "service/serve/metrics.h"
 #include "service/tune/awaited_tunings.h"
 #include "service/tune/background_tuner.h"
 #include "service/tune/tuning_desk.h"
@@ -80,6 +82,7 @@ class ServiceCore {
   /// `Builder::recompile` of a record's winner.
   Result<Builder::Recompiled> recompile(const RecordHead& head);
 
+  Metrics metrics() const;
   /// See `Service::seal`.
   void seal(SealMode mode);
 
@@ -149,6 +152,8 @@ class ServiceCore {
   std::mutex next_best_mutex_;
   std::map<const LoadedKernel*, NextBest> next_best_;
   LookupCounters counters_;
+  mutable std::atomic<std::uint64_t> loaded_kernels_{0};
+  mutable std::atomic<std::uint64_t> loaded_bytes_{0};
   AwaitedTunings awaited_;
   OfThisProcess<BackgroundTuner> background_;  ///< last: its thread uses all others
 };

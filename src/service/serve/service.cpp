@@ -64,6 +64,8 @@ void Service::seal(SealMode mode) const { core_->seal(mode); }
 
 std::vector<LookupCount> Service::lookup_counts() const { return core_->counters().read(); }
 
+std::string Service::metrics() const { return to_prometheus(core_->metrics()); }
+
 Result<Compilation> Service::compile(const Problem& problem, std::string_view kernel_template,
                                      const ParameterValues& parameters) const {
   return guarded([&]() -> Result<Compilation> {

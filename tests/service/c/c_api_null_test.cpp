@@ -118,6 +118,8 @@ class CApiNullTest : public CKernelFixture {
         {{"kw_prewarm", "service"}, [&] { return kw_prewarm(nullptr, nullptr, 0); }},
         {{"kw_prewarm", "problems"}, [this] { return kw_prewarm(service_, nullptr, 1); }},
         {{"kw_seal", "service"}, [] { return kw_seal(nullptr, nullptr); }},
+        {{"kw_metrics", "service"}, [this] { return kw_metrics(nullptr, &out_text_); }},
+        {{"kw_metrics", "metrics"}, [this] { return kw_metrics(service_, nullptr); }},
         {{"kw_lookup_counts", "service"}, [this] { return kw_lookup_counts(nullptr, &out_text_); }},
         {{"kw_lookup_counts", "counts"}, [this] { return kw_lookup_counts(service_, nullptr); }},
         {{"kw_workspace_bytes", "kernel"}, [=] { return size(kw_workspace_bytes(nullptr)); }},
