@@ -73,6 +73,12 @@ void kw_close(kw_service* service);
 /* Gives the best kernel for a problem in text form, "matmul m=4096 n=6144 k=4096 dtype=bf16". */
 int kw_get_best_kernel(kw_service* service, const char* problem, kw_kernel** kernel);
 
+/* The same for a launch on `stream`, which may be in a capture. Then a problem that is not in
+ * memory is a failure, whose reason has the remedy, and the capture stays valid. A problem that is
+ * in memory is given without asking the driver. */
+int kw_get_best_kernel_on(kw_service* service, const char* problem, void* stream,
+                          kw_kernel** kernel);
+
 /* Gives the best kernel and what may take its place in a chain, for kw_chain_add_alternatives, the
  * most promising first. `kernels` has room for `count`; `found` gets how many were written. Each of
  * them is released. */

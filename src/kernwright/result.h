@@ -18,7 +18,7 @@ enum class ErrorCode {
   compile,           ///< the compiler or linker refused the source
   device,            ///< the driver reported an error
   timed_out,         ///< a deadline passed
-  refused,           ///< the service is sealed, and the call needs a compile
+  refused,           ///< the service is sealed, or the stream is in a capture
   internal           ///< a defect of kernwright
 };
 

@@ -135,6 +135,13 @@ class KERNWRIGHT_API Service {
   /// reason of each template; `refused` where the service is sealed and would have to compile.
   Result<Kernel> get_best_kernel(const Problem& problem) const;
 
+  /// The same for a launch on `stream` (a CUstream or cudaStream_t; null is the default stream),
+  /// which may be in a capture. Then only what is in memory is given: for the rest the driver would
+  /// have to load, and a tuning would wait, which a capture does not survive. Finding a kernel in
+  /// memory does not ask the driver. Errors also: `refused`, which names the problem and the
+  /// remedy; the capture stays valid.
+  Result<Kernel> get_best_kernel(const Problem& problem, void* stream) const;
+
   /// The best kernel as `get_best_kernel` gives it, and then what may take its place in a chain, at
   /// most `count` kernels in all, the most promising first. They are for `ChainBuilder::add`: alone
   /// none is faster than the first, but a chain also counts what a kernel hides behind the one in

@@ -180,11 +180,8 @@ Result<std::vector<std::int64_t>> LoadedKernel::read_integers(CUstream stream, s
 Result<void> LoadedKernel::check_device_values(CUstream stream, const BoundArguments& bound) const {
   const auto needs = [](const TensorShape& shape) { return shape.values.has_value(); };
   if (std::none_of(plan_.tensors.begin(), plan_.tensors.end(), needs)) return {};
-  CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-  const DriverStatus asked{"cuStreamIsCapturing",
-                           launcher_->api().stream_is_capturing(stream, &state)};
-  if (!asked) return driver_error(launcher_->api(), asked);
-  if (state != CU_STREAM_CAPTURE_STATUS_NONE) return {};
+  KW_ASSIGN(const bool capturing, in_capture(launcher_->api(), stream));
+  if (capturing) return {};
   std::map<std::string, std::vector<std::int64_t>, std::less<>> known;
   for (std::size_t i = 0; i < bound.tensor_count_; ++i) {
     const TensorShape& shape = plan_.tensors[i];

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <elf.h>
 #include <thread>
+#include <utility>
 
 namespace kernwright {
 namespace {
@@ -52,6 +53,13 @@ std::uint64_t FakeDriver::Launch::value(std::size_t argument) const {
 
 CUresult FakeDriver::enter(const char* function) {
   calls.emplace_back(function);
+  static const std::set<std::string> unsafe{"cuLibraryLoadData", "cuMemAlloc", "cuMemPoolCreate",
+                                            "cuMemHostAlloc", "cuStreamSynchronize"};
+  if (capture_status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+      capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED && unsafe.contains(function)) {
+    capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   const auto failure = failures.find(function);
   return failure == failures.end() ? CUDA_SUCCESS : failure->second;
 }
@@ -289,6 +297,9 @@ FakeDriver::FakeDriver() {
   api_.stream_synchronize = [](CUstream) { return driver->enter("cuStreamSynchronize"); };
   api_.stream_is_capturing = [](CUstream, CUstreamCaptureStatus* status) {
     return *status = driver->capture_status, driver->enter("cuStreamIsCapturing");
+  };
+  api_.exchange_capture_mode = [](CUstreamCaptureMode* mode) {
+    return std::swap(*mode, driver->capture_mode), CUDA_SUCCESS;
   };
   api_.stream_wait_value32 = [](CUstream, CUdeviceptr, cuuint32_t value, unsigned int) {
     driver->gate_value = value;

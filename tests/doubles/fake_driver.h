@@ -87,7 +87,10 @@ class FakeDriver {
   CUdevice current_device = 0;                       ///< that of `current`
   std::set<CUdeviceptr> unreachable;                 ///< addresses that no GPU can reach
   std::map<CUdeviceptr, std::vector<int>> integers;  ///< what copies to the host find
+  /// The state of every stream. What may not be called in a capture makes it invalid, unless the
+  /// mode is relaxed.
   CUstreamCaptureStatus capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;  ///< of the calling thread
 
   // Recorded calls.
   std::vector<Launch> launches;

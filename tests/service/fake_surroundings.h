@@ -101,6 +101,9 @@ inline Surroundings fake_surroundings(FakeWorld& world) {
     if (world.loading_fails) return Error{ErrorCode::device, "cuLibraryLoadData: out of memory"};
     return load_fake_launcher(world, plan);
   };
+  surroundings.in_capture = [&world](void* stream) {
+    return in_capture(world.driver.api(), static_cast<CUstream>(stream));
+  };
   return surroundings;
 }
 

@@ -26,6 +26,7 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
     return Error{ErrorCode::unavailable,
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
+  const OutsideOfCaptures loads(api);
   // Encoding tensor maps and asking for a kernel's parameters needs a context (with driver 580,
   // cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT). If the caller has none yet, the
   // primary one, which its launches will most likely use, is retained and kept: making and dropping
@@ -55,6 +56,11 @@ Result<std::unique_ptr<Launcher>> Launcher::load(std::string_view cubin, const E
                                                  int ordinal) {
   KW_ASSIGN(const DriverApi* driver, load_driver());
   return load_launcher(*driver, cubin, plan, ordinal);
+}
+
+Result<bool> Launcher::in_capture(void* stream) {
+  KW_ASSIGN(const DriverApi* driver, load_driver());
+  return kernwright::in_capture(*driver, static_cast<CUstream>(stream));
 }
 
 }  // namespace kernwright

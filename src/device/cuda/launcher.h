@@ -18,10 +18,14 @@ namespace kernwright {
 /// stream of its current context. Immutable.
 class Launcher {
  public:
-  /// Loads for GPU `ordinal`. Errors: `unavailable` without a driver; `invalid_argument` for a plan
-  /// that does not fit the cubin or the GPU, with both values; `device` with the driver's message.
+  /// Loads for GPU `ordinal`. Captures of other streams stay valid. Errors: `unavailable` without a
+  /// driver; `invalid_argument` for a plan that does not fit the cubin or the GPU, with both
+  /// values; `device` with the driver's message.
   static Result<std::unique_ptr<Launcher>> load(std::string_view cubin, const ExecutionPlan& plan,
                                                 int ordinal = 0);
+
+  /// `kernwright::in_capture` with the driver of this process. Errors also: `unavailable`.
+  static Result<bool> in_capture(void* stream);
 
   Launcher(const DriverApi& api, PrimaryContextHandle retained,
            std::unique_ptr<PreparedProgram> program,

@@ -64,6 +64,7 @@ const char* bind_all(const DynamicLibrary& library, DriverApi& api) {
   bind("cuStreamQuery", api.stream_query);
   bind("cuStreamSynchronize", api.stream_synchronize);
   bind("cuStreamIsCapturing", api.stream_is_capturing);
+  bind("cuThreadExchangeStreamCaptureMode", api.exchange_capture_mode);
   bind("cuStreamWaitValue32_v2", api.stream_wait_value32);
   bind("cuEventCreate", api.event_create);
   bind("cuEventDestroy_v2", api.event_destroy);
@@ -130,6 +131,15 @@ Error driver_error(const DriverApi& api, const DriverStatus& status) {
           concat(status.function, ": ",
                  named ? name : concat("error ", static_cast<int>(status.result)), " (", text, ")",
                  lacks_context ? ": " : "", lacks_context ? kNoContext : "")};
+}
+
+Result<bool> in_capture(const DriverApi& api, CUstream stream) {
+  CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+  const DriverStatus asked{"cuStreamIsCapturing", api.stream_is_capturing(stream, &state)};
+  if (asked.result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+  if (asked.result == CUDA_ERROR_INVALID_CONTEXT) return false;
+  if (!asked) return driver_error(api, asked);
+  return state != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 Outcome outcome_of(CUresult result) {

@@ -59,6 +59,7 @@ struct DriverApi {
   decltype(&cuStreamQuery) stream_query = nullptr;
   decltype(&cuStreamSynchronize) stream_synchronize = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
+  decltype(&cuThreadExchangeStreamCaptureMode) exchange_capture_mode = nullptr;
   decltype(&cuStreamWaitValue32_v2) stream_wait_value32 = nullptr;
   decltype(&cuEventCreate) event_create = nullptr;
   decltype(&cuEventDestroy_v2) event_destroy = nullptr;
@@ -100,6 +101,11 @@ struct DriverStatus {
 
   explicit operator bool() const { return result == CUDA_SUCCESS; }
 };
+
+/// Whether `stream` is in a capture, which may be valid no longer. True also of the legacy default
+/// stream while another stream's capture forbids work on it. False where the thread has no context.
+/// Asking ends no capture. Errors: `device`.
+Result<bool> in_capture(const DriverApi& api, CUstream stream);
 
 /// Added to the message of a call that failed because there is no current context.
 inline constexpr std::string_view kNoContext =

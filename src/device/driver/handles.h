@@ -68,4 +68,20 @@ class ContextScope {
   DriverStatus status_;
 };
 
+/// Lets the calling thread load and allocate for a scope while a stream is in a capture, this
+/// thread's or another's, without making that capture invalid.
+class OutsideOfCaptures {
+ public:
+  explicit OutsideOfCaptures(const DriverApi& api) : api_(api) {
+    api_.exchange_capture_mode(&mode_);
+  }
+  OutsideOfCaptures(const OutsideOfCaptures&) = delete;
+  OutsideOfCaptures& operator=(const OutsideOfCaptures&) = delete;
+  ~OutsideOfCaptures() { api_.exchange_capture_mode(&mode_); }
+
+ private:
+  const DriverApi& api_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  ///< then the thread's own
+};
+
 }  // namespace kernwright

@@ -123,6 +123,17 @@ KERNWRIGHT_API int kw_get_best_kernel(kw_service* service, const char* problem,
                  });
 }
 
+KERNWRIGHT_API int kw_get_best_kernel_on(kw_service* service, const char* problem, void* stream,
+                                         kw_kernel** kernel) {
+  return guarded("kw_get_best_kernel_on",
+                 {{"service", service}, {"problem", problem}, {"kernel", kernel}},
+                 [&]() -> std::string {
+                   Result<Problem> parsed = Problem::parse(problem);
+                   if (!parsed) return parsed.error().message;
+                   return give(service->service.get_best_kernel(*parsed, stream), kernel);
+                 });
+}
+
 KERNWRIGHT_API int kw_get_best_kernels(kw_service* service, const char* problem,
                                        kw_kernel** kernels, size_t count, size_t* found) {
   return guarded("kw_get_best_kernels",

@@ -111,10 +111,11 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
       new ServiceCore(std::move(options), std::move(surroundings), std::move(site)));
 }
 
-Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem) {
+Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optional<void*> stream) {
   if (const LoadedKernel* hot = table_.find(problem)) return hot->handle();
   KW_TRY(check_not_forked());
   KW_ASSIGN(const BoundProblem bound, bind(problem));
+  if (stream) KW_TRY(check_not_capturing(bound, *stream));
   KW_ASSIGN(const LoadedKernel* kernel,
             table_.find_or_make(problem, bound.problem(), [&] { return resolve(bound); }));
   return kernel->handle();
@@ -173,6 +174,16 @@ void ServiceCore::load_one(const BoundProblem& problem, const LoadedKernel& best
   }
   const auto known = std::ranges::find(next.loaded, *loaded);
   if (loaded->get() != &best && known == next.loaded.end()) next.loaded.push_back(*loaded);
+}
+
+Result<void> ServiceCore::check_not_capturing(const BoundProblem& problem, void* stream) const {
+  if (!site_.has_device) return {};
+  KW_ASSIGN(const bool capturing, surroundings_.in_capture(stream));
+  if (!capturing) return {};
+  return Error{ErrorCode::refused,
+               concat(problem.text(),
+                      " is not in memory, and nothing can be loaded while the stream is in a "
+                      "capture; get its kernel or prewarm it before the capture")};
 }
 
 ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -50,6 +51,7 @@ struct Surroundings {
   std::function<Result<std::unique_ptr<Launcher>>(std::string_view cubin, const ExecutionPlan&,
                                                   int ordinal)>
       load_launcher = Launcher::load;
+  std::function<Result<bool>(void* stream)> in_capture = Launcher::in_capture;
 };
 
 /// What stands behind `Service`. It decides which of its parts answers a lookup: the table of
@@ -59,7 +61,9 @@ class ServiceCore {
   static Result<std::shared_ptr<ServiceCore>> open(ServiceOptions options,
                                                    Surroundings surroundings = {});
 
-  Result<Kernel> get_best_kernel(const Problem& problem);
+  /// `stream` is that of the launch, where it is known.
+  Result<Kernel> get_best_kernel(const Problem& problem,
+                                 std::optional<void*> stream = std::nullopt);
 
   /// At most `count` kernels: the best, and what may take its place in a chain, the best first.
   Result<std::vector<Kernel>> get_best_kernels(const Problem& problem, std::size_t count);
@@ -109,6 +113,8 @@ class ServiceCore {
 
   using Loaded = Result<std::shared_ptr<const LoadedKernel>>;
 
+  /// Errors: `refused` where the stream is in a capture, in which nothing can be loaded.
+  Result<void> check_not_capturing(const BoundProblem& problem, void* stream) const;
   /// From the cache, or made as the miss policy says; counted.
   Loaded resolve(const BoundProblem& problem);
   /// The kernel of the best record that can be served, or null where none can.

@@ -27,6 +27,10 @@ Result<Kernel> Service::get_best_kernel(const Problem& problem) const {
   return guarded([&] { return core_->get_best_kernel(problem); });
 }
 
+Result<Kernel> Service::get_best_kernel(const Problem& problem, void* stream) const {
+  return guarded([&] { return core_->get_best_kernel(problem, stream); });
+}
+
 Result<std::vector<Kernel>> Service::get_best_kernels(const Problem& problem,
                                                       std::size_t count) const {
   return guarded([&] { return core_->get_best_kernels(problem, count); });

@@ -44,19 +44,20 @@ std::vector<Pointer> declared_pointers() {
 /// What may be null, and what that means.
 const std::set<Pointer>& optional_pointers() {
   static const std::set<Pointer> optional{
-      {"kw_open", "options"},           // all defaults
-      {"kw_close", "service"},          // nothing to do
-      {"kw_seal", "mode"},              // error
-      {"kw_release", "kernel"},         // nothing to do
-      {"kw_release_baked", "baked"},    // nothing to do
-      {"kw_release_chain", "chain"},    // nothing to do
-      {"kw_chain_end", "builder"},      // nothing to do
-      {"kw_launch", "stream"},          // the default stream
-      {"kw_launch_checked", "stream"},  // the default stream
-      {"kw_launch_baked", "stream"},    // the default stream
-      {"kw_launch_chain", "stream"},    // the default stream
-      {"kw_tune_chain", "stream"},      // the default stream
-      {"kw_add_to_capture", "stream"},  // which is in no capture: the driver says so
+      {"kw_open", "options"},               // all defaults
+      {"kw_close", "service"},              // nothing to do
+      {"kw_seal", "mode"},                  // error
+      {"kw_release", "kernel"},             // nothing to do
+      {"kw_release_baked", "baked"},        // nothing to do
+      {"kw_release_chain", "chain"},        // nothing to do
+      {"kw_chain_end", "builder"},          // nothing to do
+      {"kw_get_best_kernel_on", "stream"},  // the default stream
+      {"kw_launch", "stream"},              // the default stream
+      {"kw_launch_checked", "stream"},      // the default stream
+      {"kw_launch_baked", "stream"},        // the default stream
+      {"kw_launch_chain", "stream"},        // the default stream
+      {"kw_tune_chain", "stream"},          // the default stream
+      {"kw_add_to_capture", "stream"},      // which is in no capture: the driver says so
       {"kw_add_chain_to_capture", "stream"},
       {"kw_launch", "workspace"},          // one of the pool
       {"kw_launch_checked", "workspace"},  // one of the pool
@@ -103,6 +104,12 @@ class CApiNullTest : public CKernelFixture {
          [this] { return kw_get_best_kernel(service_, nullptr, &out_kernel_); }},
         {{"kw_get_best_kernel", "kernel"},
          [=, this] { return kw_get_best_kernel(service_, problem, nullptr); }},
+        {{"kw_get_best_kernel_on", "service"},
+         [=, this] { return kw_get_best_kernel_on(nullptr, problem, nullptr, &out_kernel_); }},
+        {{"kw_get_best_kernel_on", "problem"},
+         [this] { return kw_get_best_kernel_on(service_, nullptr, nullptr, &out_kernel_); }},
+        {{"kw_get_best_kernel_on", "kernel"},
+         [=, this] { return kw_get_best_kernel_on(service_, problem, nullptr, nullptr); }},
         {{"kw_get_best_kernels", "service"},
          [=, this] { return kw_get_best_kernels(nullptr, problem, &out_kernel_, 1, &out_slot_); }},
         {{"kw_get_best_kernels", "problem"},
