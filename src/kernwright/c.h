@@ -96,6 +96,15 @@ int kw_stop_tuning(kw_service* service);
  * failure lists every problem that cannot be served. */
 int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
 
+/* From now on appends every problem that is asked for to `file`, a worklist in lines of JSON that
+ * `kernwright sweep` takes; NULL ends that, and appends how often each was asked for. Several
+ * processes may share the file. */
+int kw_record_shapes(kw_service* service, const char* file);
+
+/* From now on tunes what was not tuned for the problem asked for, for about `seconds` each, before
+ * it is given. 0: what kw_options.on_miss says holds again. */
+int kw_autotune(kw_service* service, double seconds);
+
 /* Declares that all is compiled that will be needed. Whatever needs a compile from now on fails and
  * names its problem where `mode` is "error" or NULL; where it is "warning", kw_options.log is told
  * and the compile goes on. What is in memory or in the cache with its bits is served as before. */

@@ -167,6 +167,21 @@ class KERNWRIGHT_API Service {
   /// worker process ends. From any thread.
   void stop_tuning() const;
 
+  /// From now on appends every problem that is asked for to `file`, once, with how it was answered.
+  /// How often it was asked for is appended when the recording or the service ends. The file is a
+  /// worklist that `kernwright sweep` takes, in lines of JSON. Several processes may share it, and
+  /// one that is killed loses counts alone. An empty `file` ends the recording; another one takes
+  /// its place. Meanwhile a lookup in memory costs some microseconds. Errors: `invalid_argument`
+  /// where the file is there and is something else; `io` where counts cannot be appended. Later
+  /// failures go to the log. Thread-safe.
+  Result<void> record_shapes(const std::string& file) const;
+
+  /// From now on tunes what was not tuned for the problem asked for, for about `seconds` each,
+  /// before it is served: as `MissPolicy::tune_now`, also for what is in memory. Errors are those
+  /// of `tune`. With 0 the miss policy holds again. During a stream capture nothing is tuned.
+  /// Thread-safe.
+  void autotune(double seconds) const;
+
   /// Declares that all is compiled that will be needed, as a program does when it is ready to
   /// serve. What is in memory, and records whose bits are stored, are served as before. Whatever
   /// needs a compile from now on, a tuning among it, names its problem in an error `refused` or in

@@ -7,7 +7,7 @@
 
 #include "cache/layers/bundle.h"
 #include "cache/layers/tiered_cache.h"
-#include "cache/stores/miss_log.h"
+#include "cache/stores/lookup_log.h"
 #include "cli/cache/cache_actions.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
@@ -206,28 +206,27 @@ Status verify_cache(const CacheFlags& flags) {
 }
 
 Status show_misses(const CacheFlags& flags) {
-  const MissLog log(flags.root());
+  const LookupLog log = LookupLog::of_misses(flags.root());
   Json rows = Json::array();
   Json problems = Json::array();
-  const Result<std::vector<MissCount>> counts = log.counts();
+  const Result<std::vector<LoggedLookup>> counts = log.counts();
   if (!counts) return report(counts.error());
-  for (const MissCount& miss : *counts) {
-    const Miss& latest = miss.latest;
-    if (!flags.service.sku.empty() && latest.key.sku != flags.service.sku.getValue()) continue;
-    if (std::find(problems.begin(), problems.end(), latest.key.problem) == problems.end()) {
-      problems.push_back(latest.key.problem);
+  for (const LoggedLookup& miss : *counts) {
+    if (!flags.service.sku.empty() && miss.key.sku != flags.service.sku.getValue()) continue;
+    if (std::find(problems.begin(), problems.end(), miss.key.problem) == problems.end()) {
+      problems.push_back(miss.key.problem);
     }
-    rows.push_back({{"problem", latest.key.problem},
-                    {"target", latest.key.target},
-                    {"sku", latest.key.sku},
-                    {"policy", latest.key.policy.text()},
+    rows.push_back({{"problem", miss.key.problem},
+                    {"target", miss.key.target},
+                    {"sku", miss.key.sku},
+                    {"policy", miss.key.policy.text()},
                     {"count", miss.count},
-                    {"match", to_string(latest.match)},
-                    {"reason", to_string(latest.reason)},
-                    {"latest", latest.time}});
+                    {"match", to_string(miss.match)},
+                    {"reason", to_string(miss.reason)},
+                    {"latest", miss.time}});
     if (!flags.json && !flags.worklist) {
-      print(concat(miss.count, "  ", latest.key.text(), "  ", to_string(latest.match), " (",
-                   to_string(latest.reason), ")"));
+      print(concat(miss.count, "  ", miss.key.text(), "  ", to_string(miss.match), " (",
+                   to_string(miss.reason), ")"));
     }
   }
   if (flags.worklist) {

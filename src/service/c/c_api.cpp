@@ -190,6 +190,20 @@ KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, 
                  });
 }
 
+KERNWRIGHT_API int kw_record_shapes(kw_service* service, const char* file) {
+  return guarded("kw_record_shapes", {{"service", service}}, [&] {
+    return message_of(service->service.record_shapes(file == nullptr ? "" : file));
+  });
+}
+
+KERNWRIGHT_API int kw_autotune(kw_service* service, double seconds) {
+  return guarded("kw_autotune", {{"service", service}}, [&]() -> std::string {
+    if (!(seconds >= 0)) return "kw_autotune: seconds must be 0 or more";
+    service->service.autotune(seconds);
+    return {};
+  });
+}
+
 KERNWRIGHT_API int kw_seal(kw_service* service, const char* mode) {
   return guarded("kw_seal", {{"service", service}}, [&]() -> std::string {
     const std::string_view name = mode == nullptr ? "error" : mode;

@@ -6,7 +6,7 @@
 #include "cache/entries/default_root.h"
 #include "cache/entries/key_lock.h"
 #include "cache/layers/bundle.h"
-#include "cache/stores/miss_log.h"
+#include "cache/stores/lookup_log.h"
 #include "launch/launch_once.h"
 #include "service/serve/guarded.h"
 #include "support/hash.h"
@@ -22,6 +22,10 @@ constexpr TuningBudget kPredictAtLaunch{.trials = 1};
 
 // As many as a record keeps.
 constexpr std::size_t kMostPredicted = 8;
+
+// The worst match that is served where a miss is tuned: what was not measured for the problem is
+// one.
+constexpr Match kWorstUntuned = Match::stale_code;
 
 // How long a miss that is tuned waits for another process that tunes the same.
 constexpr std::chrono::minutes kPatienceToTune{2};
@@ -112,13 +116,81 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
 }
 
 Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optional<void*> stream) {
-  if (const LoadedKernel* hot = table_.find(problem)) return hot->handle();
+  const LoadedKernel* hot = table_.find(problem);
+  if (hot && !watched_.load(std::memory_order_relaxed)) return hot->handle();
   KW_TRY(check_not_forked());
   KW_ASSIGN(const BoundProblem bound, bind(problem));
-  if (stream) KW_TRY(check_not_capturing(bound, *stream));
-  KW_ASSIGN(const LoadedKernel* kernel,
-            table_.find_or_make(problem, bound.problem(), [&] { return resolve(bound); }));
-  return kernel->handle();
+  const Result<const LoadedKernel*> found = find_or_make(problem, bound, stream);
+  record(bound, found);
+  if (!found) return found.error();
+  return (*found)->handle();
+}
+
+Result<const LoadedKernel*> ServiceCore::find_or_make(const Problem& written,
+                                                      const BoundProblem& problem,
+                                                      std::optional<void*> stream) {
+  const Match worst = tuning_seconds() ? kWorstUntuned : Match::none;
+  const LoadedKernel* hot = table_.find(written);
+  if (hot && hot->summary().match <= worst) return hot;
+  KW_ASSIGN(const bool capturing,
+            stream&& site_.has_device ? surroundings_.in_capture(*stream) : Result<bool>(false));
+  if (capturing && hot) return hot;
+  if (capturing) {
+    return Error{ErrorCode::refused,
+                 concat(problem.text(),
+                        " is not in memory, and nothing can be loaded while the stream is in a "
+                        "capture; get its kernel or prewarm it before the capture")};
+  }
+  return table_.find_or_make(written, problem.problem(), worst, [&] { return resolve(problem); });
+}
+
+Result<void> ServiceCore::record_shapes(const std::filesystem::path& file) {
+  std::shared_ptr<ShapeRecorder> recorder;
+  if (!file.empty()) {
+    const LookupLog log(file);
+    KW_TRY(log.check());
+    recorder = std::make_shared<ShapeRecorder>(log);
+  }
+  {
+    const std::lock_guard lock(watch_mutex_);
+    std::swap(recorder, recorder_);
+    watched_ = recorder_ != nullptr || autotune_seconds_ > 0;
+  }
+  return recorder ? recorder->flush() : Result<void>();
+}
+
+void ServiceCore::autotune(double seconds) {
+  const std::lock_guard lock(watch_mutex_);
+  autotune_seconds_ = seconds;
+  watched_ = recorder_ != nullptr || seconds > 0;
+}
+
+std::optional<double> ServiceCore::tuning_seconds() const {
+  if (!may_compile()) return std::nullopt;
+  if (const double seconds = autotune_seconds_; seconds > 0) return seconds;
+  if (options_.on_miss == MissPolicy::tune_now) return options_.tune_seconds;
+  return std::nullopt;
+}
+
+void ServiceCore::record(const BoundProblem& problem, const Result<const LoadedKernel*>& found) {
+  if (!watched_.load(std::memory_order_relaxed)) return;
+  std::shared_ptr<ShapeRecorder> recorder;
+  {
+    const std::lock_guard lock(watch_mutex_);
+    recorder = recorder_;
+  }
+  if (!recorder) return;
+  LoggedLookup lookup{.key = site_.key(problem),
+                      .match = Match::none,
+                      .reason = MissReason::absent,
+                      .time = utc_now()};
+  if (found) {
+    lookup.match = (*found)->summary().match;
+    lookup.reason = (*found)->summary().reason;
+  }
+  if (const Result<void> added = recorder->add(lookup); !added) {
+    site_.say(LogLevel::warning, concat("not recorded: ", added.error().message));
+  }
 }
 
 Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem,
@@ -176,16 +248,6 @@ void ServiceCore::load_one(const BoundProblem& problem, const LoadedKernel& best
   if (loaded->get() != &best && known == next.loaded.end()) next.loaded.push_back(*loaded);
 }
 
-Result<void> ServiceCore::check_not_capturing(const BoundProblem& problem, void* stream) const {
-  if (!site_.has_device) return {};
-  KW_ASSIGN(const bool capturing, surroundings_.in_capture(stream));
-  if (!capturing) return {};
-  return Error{ErrorCode::refused,
-               concat(problem.text(),
-                      " is not in memory, and nothing can be loaded while the stream is in a "
-                      "capture; get its kernel or prewarm it before the capture")};
-}
-
 ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
   Coverage coverage;
   if (auto served = serve_from_cache(problem, coverage)) {
@@ -203,10 +265,8 @@ ServiceCore::Loaded ServiceCore::resolve(const BoundProblem& problem) {
 
 std::shared_ptr<const LoadedKernel> ServiceCore::serve_from_cache(const BoundProblem& problem,
                                                                   Coverage& coverage) {
-  // Where a miss is tuned, what was not measured for this problem is a miss.
-  const Match worst = options_.on_miss == MissPolicy::tune_now && may_compile()
-                          ? std::min(options_.min_match, Match::stale_code)
-                          : options_.min_match;
+  const Match worst =
+      tuning_seconds() ? std::min(options_.min_match, kWorstUntuned) : options_.min_match;
   std::shared_ptr<const LoadedKernel> served;
   coverage =
       answers_.find(problem, worst, bits(), [&](const GradedRecord& record, Result<Offer> offer) {
@@ -232,7 +292,8 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
                         " or better; the best is ", to_string(missing.best), " (",
                         to_string(missing.reason), ')')};
   }
-  if (options_.on_miss == MissPolicy::fail) {
+  const std::optional<double> seconds = tuning_seconds();
+  if (options_.on_miss == MissPolicy::fail && !seconds) {
     return Error{ErrorCode::not_found,
                  concat("no record for ", key, " (", to_string(missing.reason),
                         ") and the miss policy is fail")};
@@ -241,14 +302,13 @@ ServiceCore::Loaded ServiceCore::make(const BoundProblem& problem, Coverage miss
     KW_TRY(builder_.seal().admit(problem.text(), to_string(missing.reason)));
   }
   // Of several processes that miss one key, one makes the record, and the others are served it.
-  const bool tunes = options_.on_miss == MissPolicy::tune_now;
-  const KeyLock turn =
-      KeyLock::acquire(site_.cache.root(), digest_of(key).hex(),
-                       tunes ? std::chrono::milliseconds(kPatienceToTune) : surroundings_.patience);
+  const KeyLock turn = KeyLock::acquire(
+      site_.cache.root(), digest_of(key).hex(),
+      seconds ? std::chrono::milliseconds(kPatienceToTune) : surroundings_.patience);
   if (auto served = serve_from_cache(problem, missing)) return served;
-  if (tunes) {
+  if (seconds) {
     TuningOptions tuning;
-    tuning.budget.seconds = options_.tune_seconds;
+    tuning.budget.seconds = *seconds;
     const AwaitedTunings::Awaited awaited(awaited_);
     KW_ASSIGN(const TuningResult tuned, desk_.tune(problem, std::move(tuning), awaited.stop()));
     return load(problem, tuned, Match::exact, MissReason::none);
@@ -289,7 +349,7 @@ void ServiceCore::count(const BoundProblem& problem, Match match, MissReason rea
   if (match == Match::exact) return;
   // A directory that cannot be written to costs the log alone.
   static_cast<void>(
-      MissLog(site_.cache.root())
+      LookupLog::of_misses(site_.cache.root())
           .append(
               {.key = site_.key(problem), .match = match, .reason = reason, .time = utc_now()}));
 }

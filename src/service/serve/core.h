@@ -25,6 +25,7 @@
 #include "service/serve/kernel_table.h"
 #include "service/serve/lookup_counters.h"
 #include "service/serve/metrics.h"
+#include "service/serve/shape_recorder.h"
 #include "service/tune/awaited_tunings.h"
 #include "service/tune/background_tuner.h"
 #include "service/tune/tuning_desk.h"
@@ -87,6 +88,10 @@ class ServiceCore {
   Result<Builder::Recompiled> recompile(const RecordHead& head);
 
   Metrics metrics() const;
+  /// See `Service::record_shapes`.
+  Result<void> record_shapes(const std::filesystem::path& file);
+  /// See `Service::autotune`.
+  void autotune(double seconds);
   /// See `Service::seal`.
   void seal(SealMode mode);
 
@@ -113,8 +118,14 @@ class ServiceCore {
 
   using Loaded = Result<std::shared_ptr<const LoadedKernel>>;
 
-  /// Errors: `refused` where the stream is in a capture, in which nothing can be loaded.
-  Result<void> check_not_capturing(const BoundProblem& problem, void* stream) const;
+  /// From memory, or loaded. Errors: those of `resolve`; `refused` where it is not in memory and
+  /// the stream is in a capture.
+  Result<const LoadedKernel*> find_or_make(const Problem& written, const BoundProblem& problem,
+                                           std::optional<void*> stream);
+  /// The budget of tuning a miss; nothing where a miss is not tuned.
+  std::optional<double> tuning_seconds() const;
+  /// Tells the recorder, if there is one.
+  void record(const BoundProblem& problem, const Result<const LoadedKernel*>& found);
   /// From the cache, or made as the miss policy says; counted.
   Loaded resolve(const BoundProblem& problem);
   /// The kernel of the best record that can be served, or null where none can.
@@ -158,6 +169,11 @@ class ServiceCore {
   std::mutex next_best_mutex_;
   std::map<const LoadedKernel*, NextBest> next_best_;
   LookupCounters counters_;
+  std::mutex watch_mutex_;
+  std::shared_ptr<ShapeRecorder> recorder_;
+  std::atomic<double> autotune_seconds_{0};
+  /// Whether there is a recorder or autotuning, so that finding a kernel in memory is not all.
+  std::atomic<bool> watched_{false};
   mutable std::atomic<std::uint64_t> loaded_kernels_{0};
   mutable std::atomic<std::uint64_t> loaded_bytes_{0};
   AwaitedTunings awaited_;

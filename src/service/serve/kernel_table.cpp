@@ -8,7 +8,7 @@
 namespace kernwright {
 
 Result<const LoadedKernel*> KernelTable::find_or_make(const Problem& written,
-                                                      const Problem& normalized,
+                                                      const Problem& normalized, Match worst,
                                                       const std::function<Made()>& make) {
   const std::string text = normalized.text();
   std::promise<Found> promise;
@@ -24,7 +24,8 @@ Result<const LoadedKernel*> KernelTable::find_or_make(const Problem& written,
   if (leads) {
     promise.set_value(guarded([&]() -> Found {
       // Another leader may have landed between our look at the hot map and now.
-      if (const LoadedKernel* landed = hot_.find(normalized)) return landed;
+      const LoadedKernel* landed = hot_.find(normalized);
+      if (landed && landed->summary().match <= worst) return landed;
       KW_ASSIGN(std::shared_ptr<const LoadedKernel> made, make());
       return publish(normalized, std::move(made));
     }));

@@ -23,11 +23,11 @@ class KernelTable {
   const LoadedKernel* find(const Problem& problem) const { return hot_.find(problem); }
 
   using Made = Result<std::shared_ptr<const LoadedKernel>>;
-  /// The kernel for `normalized`, made where there is none. Of callers that ask for the same at
-  /// once, one makes it and the others wait. From now on `written` finds it too. An error is not
-  /// kept: the next caller tries again.
+  /// The kernel for `normalized`, made where there is none of match `worst` or better. Of callers
+  /// that ask for the same at once, one makes it and the others wait. From now on `written` finds
+  /// it too. An error is not kept: the next caller tries again.
   Result<const LoadedKernel*> find_or_make(const Problem& written, const Problem& normalized,
-                                           const std::function<Made()>& make);
+                                           Match worst, const std::function<Made()>& make);
 
   /// From now on the kernel is served for the problem, in every spelling. Those that were served
   /// before stay loaded.

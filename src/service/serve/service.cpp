@@ -64,6 +64,12 @@ Result<Kernel> Service::tune(const Problem& problem, double seconds) const {
 
 void Service::stop_tuning() const { core_->stop_tuning(); }
 
+Result<void> Service::record_shapes(const std::string& file) const {
+  return guarded([&] { return core_->record_shapes(file); });
+}
+
+void Service::autotune(double seconds) const { core_->autotune(seconds); }
+
 void Service::seal(SealMode mode) const { core_->seal(mode); }
 
 std::vector<LookupCount> Service::lookup_counts() const { return core_->counters().read(); }

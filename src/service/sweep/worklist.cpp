@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <system_error>
@@ -133,9 +135,46 @@ Result<Family> parse_object(const JsonNode& node, std::string_view file) {
   return family;
 }
 
+/// Whether the text is a log of lookups: a line of it is an object with a problem.
+bool is_log(std::string_view text, std::string_view file) {
+  const Result<JsonNode> first = parse_json(text.substr(0, text.find('\n')), file);
+  return first && first->object() && first->find("problem");
+}
+
+/// The problems of a log of lookups, those that were asked for most first.
+Result<std::vector<WorklistEntry>> parse_log(std::string_view text, std::string_view file) {
+  std::vector<std::pair<WorklistEntry, std::int64_t>> counted;
+  std::map<std::string, std::size_t> places;
+  int number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    const Result<JsonNode> node = parse_json(line, file);
+    const JsonNode* problem = node && node->object() ? node->find("problem") : nullptr;
+    if (!problem || !problem->string()) continue;
+    const JsonNode* count = node->find("count");
+    const auto [place, first] = places.try_emplace(*problem->string(), counted.size());
+    if (first) {
+      Result<Problem> parsed = Problem::parse(*problem->string());
+      if (!parsed) {
+        return Error{ErrorCode::invalid_argument,
+                     concat(file, ":", number, ": ", parsed.error().message)};
+      }
+      if (counted.size() == kMostProblems) return too_many(file, *node);
+      counted.push_back({{*std::move(parsed), number}, 0});
+    }
+    counted[place->second].second += count && count->integer() ? *count->integer() : 1;
+  }
+  std::ranges::stable_sort(counted, std::greater<>(),
+                           &std::pair<WorklistEntry, std::int64_t>::second);
+  std::vector<WorklistEntry> entries;
+  for (auto& [entry, count] : counted) entries.push_back(std::move(entry));
+  return entries;
+}
+
 }  // namespace
 
 Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file) {
+  if (is_log(text, file)) return parse_log(text, file);
   KW_ASSIGN(JsonNode root, parse_json(text, file));
   const JsonNode* list = root.find("problems");
   if (!root.object() || root.object()->size() != 1 || !list || !list->array()) {

@@ -25,6 +25,10 @@ struct WorklistEntry {
 /// ("4:64:x2", see `parse_sizes`) or a list of integers and ranges, and a flag a list of values.
 /// The object then stands for all combinations; the last dim or flag changes fastest.
 ///
+/// A log of lookups (`LookupLog`) is a worklist too: of its problems, those that were asked for
+/// most come first. Lines that cannot be read are left out, since a process that was killed may
+/// have left one.
+///
 /// Errors: `invalid_argument` with `file:line`, also where the list stands for more than
 /// `kMostProblems`, repeated ones included.
 Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file);

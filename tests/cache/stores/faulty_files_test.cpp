@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cache/layers/tiered_cache.h"
-#include "cache/stores/miss_log.h"
+#include "cache/stores/lookup_log.h"
 #include "support/hash.h"
 #include "tests/cache/samples.h"
 #include "tests/temp_dir.h"
@@ -73,7 +73,8 @@ TEST_P(FaultyFilesTest, WhatCannotBeWrittenIsAnErrorAndLeavesNothing) {
       EXPECT_EQ(record.error().code, ErrorCode::io);
       EXPECT_FALSE(cache_.put_artifact(digest_of("y").hex(), sample_kernel("y")));
       if (call != Call::rename) {
-        EXPECT_FALSE(MissLog(cache_.root()).append({sample_key(2), Match::none, {}, ""}));
+        EXPECT_FALSE(
+            LookupLog::of_misses(cache_.root()).append({sample_key(2), Match::none, {}, ""}));
       }
     }
     EXPECT_EQ(cache_.records().get(sample_key(2)).reason, MissReason::absent);

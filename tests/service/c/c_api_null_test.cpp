@@ -46,6 +46,7 @@ const std::set<Pointer>& optional_pointers() {
   static const std::set<Pointer> optional{
       {"kw_open", "options"},               // all defaults
       {"kw_close", "service"},              // nothing to do
+      {"kw_record_shapes", "file"},         // ends the recording
       {"kw_seal", "mode"},                  // error
       {"kw_release", "kernel"},             // nothing to do
       {"kw_release_baked", "baked"},        // nothing to do
@@ -124,6 +125,8 @@ class CApiNullTest : public CKernelFixture {
         {{"kw_stop_tuning", "service"}, [] { return kw_stop_tuning(nullptr); }},
         {{"kw_prewarm", "service"}, [&] { return kw_prewarm(nullptr, nullptr, 0); }},
         {{"kw_prewarm", "problems"}, [this] { return kw_prewarm(service_, nullptr, 1); }},
+        {{"kw_record_shapes", "service"}, [] { return kw_record_shapes(nullptr, "f"); }},
+        {{"kw_autotune", "service"}, [] { return kw_autotune(nullptr, 1); }},
         {{"kw_seal", "service"}, [] { return kw_seal(nullptr, nullptr); }},
         {{"kw_metrics", "service"}, [this] { return kw_metrics(nullptr, &out_text_); }},
         {{"kw_metrics", "metrics"}, [this] { return kw_metrics(service_, nullptr); }},

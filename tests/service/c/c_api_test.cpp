@@ -215,6 +215,16 @@ TEST(CApiTest, AServiceThatOnlyServesTellsWhatItLacksAndCounts) {
   EXPECT_EQ(kw_prewarm(service, gap, 2), -1);
   EXPECT_STREQ(kw_last_error(), "kw_prewarm: problems[1] is null");
 
+  const std::string file = (cache.path() / "shapes.jsonl").string();
+  EXPECT_EQ(kw_record_shapes(service, file.c_str()), 0) << kw_last_error();
+  EXPECT_EQ(kw_record_shapes(service, nullptr), 0) << kw_last_error();
+  EXPECT_EQ(kw_autotune(service, -1), -1);
+  EXPECT_STREQ(kw_last_error(), "kw_autotune: seconds must be 0 or more");
+  EXPECT_EQ(kw_autotune(service, 0), 0) << kw_last_error();
+  const char* metrics = nullptr;
+  ASSERT_EQ(kw_metrics(service, &metrics), 0) << kw_last_error();
+  EXPECT_NE(std::strstr(metrics, "\nkernwright_ready 0\n"), nullptr) << metrics;
+
   EXPECT_EQ(kw_seal(service, "gently"), -1);
   EXPECT_STREQ(kw_last_error(), "kw_seal: mode is \"gently\"; it must be error or warning");
   for (const char* mode : {"warning", "error", static_cast<const char*>(nullptr)}) {

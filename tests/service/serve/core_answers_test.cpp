@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cache/entries/key_lock.h"
-#include "cache/stores/miss_log.h"
+#include "cache/stores/lookup_log.h"
 #include "support/hash.h"
 #include "tests/service/core_fixture.h"
 #include "tests/support/faulty_files.h"
@@ -46,10 +46,10 @@ TEST_F(ServiceCoreTest, LookupsAreCountedAndMissesLogged) {
   EXPECT_EQ(counts[0].match, Match::none);
   EXPECT_EQ(counts[0].reason, MissReason::absent);
   EXPECT_EQ(counts[0].count, 1U);
-  const std::vector<MissCount> misses = MissLog(cache_.path()).counts().value();
+  const std::vector<LoggedLookup> misses = LookupLog::of_misses(cache_.path()).counts().value();
   ASSERT_EQ(misses.size(), 1U);
-  EXPECT_EQ(misses[0].latest.key.problem, "vector_add n=4096 dtype=bf16");
-  EXPECT_EQ(misses[0].latest.key.sku, "h200");
+  EXPECT_EQ(misses[0].key.problem, "vector_add n=4096 dtype=bf16");
+  EXPECT_EQ(misses[0].key.sku, "h200");
 }
 
 TEST_F(ServiceCoreTest, BelowTheLeastMatchNothingIsServedOrCompiled) {

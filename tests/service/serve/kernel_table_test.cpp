@@ -30,11 +30,11 @@ TEST_F(KernelTableTest, WhatWasMadeIsFoundAsWrittenAndAsNormalised) {
     return kernel();
   };
   EXPECT_EQ(table_.find(written_), nullptr);
-  const auto first = table_.find_or_make(written_, normalized_, make);
+  const auto first = table_.find_or_make(written_, normalized_, Match::none, make);
   ASSERT_TRUE(first);
   EXPECT_EQ(table_.find(written_), *first);
   EXPECT_EQ(table_.find(normalized_), *first);
-  EXPECT_EQ(*table_.find_or_make(written_, normalized_, make), *first);
+  EXPECT_EQ(*table_.find_or_make(written_, normalized_, Match::none, make), *first);
   EXPECT_EQ(made, 1);
 }
 
@@ -46,10 +46,11 @@ TEST_F(KernelTableTest, OfCallersAtOnceOneMakesIt) {
   for (int i = 0; i < kCallers; ++i) {
     threads.emplace_back([&] {
       together.arrive_and_wait();
-      EXPECT_TRUE(table_.find_or_make(written_, normalized_, [&]() -> KernelTable::Made {
-        ++made;
-        return kernel();
-      }));
+      EXPECT_TRUE(
+          table_.find_or_make(written_, normalized_, Match::none, [&]() -> KernelTable::Made {
+            ++made;
+            return kernel();
+          }));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -58,25 +59,25 @@ TEST_F(KernelTableTest, OfCallersAtOnceOneMakesIt) {
 
 TEST_F(KernelTableTest, AnErrorOrAnExceptionIsNotKept) {
   EXPECT_EQ(table_
-                .find_or_make(written_, normalized_,
+                .find_or_make(written_, normalized_, Match::none,
                               [] { return KernelTable::Made(Error{ErrorCode::not_found, "none"}); })
                 .error()
                 .message,
             "none");
   EXPECT_EQ(table_
-                .find_or_make(written_, normalized_,
+                .find_or_make(written_, normalized_, Match::none,
                               []() -> KernelTable::Made { throw std::bad_alloc(); })
                 .error()
                 .code,
             ErrorCode::internal);
   EXPECT_EQ(table_.find(written_), nullptr);
-  EXPECT_TRUE(
-      table_.find_or_make(written_, normalized_, [] { return KernelTable::Made(kernel()); }));
+  EXPECT_TRUE(table_.find_or_make(written_, normalized_, Match::none,
+                                  [] { return KernelTable::Made(kernel()); }));
 }
 
 TEST_F(KernelTableTest, APublishedKernelReplacesTheOneThatWasServedWhichStays) {
-  const auto first =
-      table_.find_or_make(written_, normalized_, [] { return KernelTable::Made(kernel()); });
+  const auto first = table_.find_or_make(written_, normalized_, Match::none,
+                                         [] { return KernelTable::Made(kernel()); });
   ASSERT_TRUE(first);
   const std::weak_ptr<const LoadedKernel> kept = (*first)->weak_from_this();
   const LoadedKernel* second = table_.publish(normalized_, kernel());

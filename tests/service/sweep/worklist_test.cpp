@@ -35,6 +35,24 @@ TEST(WorklistTest, ReadsBothFormsOfAProblem) {
   EXPECT_EQ((*problems)[1].line, 3);
 }
 
+TEST(WorklistTest, ALogOfLookupsIsOneToo) {
+  const auto problems = parse_worklist(R"({"problem": "vector_add n=8 dtype=bf16", "sku": "h200"}
+{"problem": "vector_add n=9 dtype=bf16", "sku": "h200"}
+{"problem": "vector_add n=9 dtype=bf16", "sku": "h200", "count": 4}
+{"problem": "vector_add n=10 dty
+{"problem": "vector_add n=8 dtype=bf16", "sku": "h100_sxm"}
+)",
+                                       "shapes.jsonl");
+  ASSERT_TRUE(problems) << problems.error().message;
+  ASSERT_EQ(problems->size(), 2U);
+  EXPECT_EQ((*problems)[0].problem.text(), "vector_add n=9 dtype=bf16");
+  EXPECT_EQ((*problems)[0].line, 2);
+  EXPECT_EQ((*problems)[1].line, 1);
+  EXPECT_EQ(message("{\"problem\": \"vector_add n=8\"}\n{\"problem\": \"vector_add 8\"}\n")
+                .rfind("w.json:2: ", 0),
+            0U);
+}
+
 TEST(WorklistTest, NamesFileLineAndWhatIsWrong) {
   EXPECT_EQ(message(R"([])").rfind("w.json:1:", 0), 0U);
   EXPECT_NE(message("{\"problems\": [\n 3]}").find("w.json:2: a problem is a string or an object"),

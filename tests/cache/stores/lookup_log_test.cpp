@@ -1,4 +1,4 @@
-#include "cache/stores/miss_log.h"
+#include "cache/stores/lookup_log.h"
 
 #include <filesystem>
 #include <fstream>
@@ -12,30 +12,49 @@
 namespace kernwright {
 namespace {
 
-class MissLogTest : public ::testing::Test {
+class LookupLogTest : public ::testing::Test {
  protected:
   void miss(int m, Match match = Match::predicted, MissReason reason = MissReason::absent) {
     ASSERT_TRUE(log_.append({sample_key(m), match, reason, "2026-11-22T10:00:00Z"}));
   }
   ScopedTempDir dir_;
-  MissLog log_{dir_ / "cache"};
+  LookupLog log_ = LookupLog::of_misses(dir_ / "cache");
 };
 
-TEST_F(MissLogTest, CountsByKeyTheMostFrequentFirst) {
+TEST_F(LookupLogTest, CountsByKeyTheMostFrequentFirst) {
   EXPECT_TRUE(log_.counts()->empty());
   miss(1);
   miss(2);
   miss(2, Match::bucket, MissReason::other_shape);
-  const std::vector<MissCount> counts = *log_.counts();
+  const std::vector<LoggedLookup> counts = *log_.counts();
   ASSERT_EQ(counts.size(), 2U);
-  EXPECT_EQ(counts[0].latest.key, sample_key(2));
+  EXPECT_EQ(counts[0].key, sample_key(2));
   EXPECT_EQ(counts[0].count, 2);
-  EXPECT_EQ(counts[0].latest.match, Match::bucket);
-  EXPECT_EQ(counts[0].latest.reason, MissReason::other_shape);
+  EXPECT_EQ(counts[0].match, Match::bucket);
+  EXPECT_EQ(counts[0].reason, MissReason::other_shape);
   EXPECT_EQ(counts[1].count, 1);
 }
 
-TEST_F(MissLogTest, TornLinesAreLeftOut) {
+TEST_F(LookupLogTest, ALineMayStandForSeveralLookups) {
+  miss(1);
+  ASSERT_TRUE(log_.append({sample_key(1), Match::exact, MissReason::none, "later", 5}));
+  const std::vector<LoggedLookup> counts = *log_.counts();
+  ASSERT_EQ(counts.size(), 1U);
+  EXPECT_EQ(counts[0].count, 6);
+  EXPECT_EQ(counts[0].match, Match::exact) << "the latest";
+}
+
+TEST_F(LookupLogTest, AFileOfSomethingElseIsNotAppendedTo) {
+  EXPECT_TRUE(log_.check()) << "it is not there yet";
+  miss(1);
+  EXPECT_TRUE(log_.check());
+  const LookupLog other(dir_ / "worklist.json");
+  std::ofstream(other.path()) << R"({"problems": []})" << '\n';
+  ASSERT_FALSE(other.check());
+  EXPECT_EQ(other.check().error().code, ErrorCode::invalid_argument);
+}
+
+TEST_F(LookupLogTest, TornLinesAreLeftOut) {
   miss(1);
   std::ofstream(log_.path(), std::ios::app) << "{\"problem\": \"mat\n";
   miss(1);
@@ -43,14 +62,14 @@ TEST_F(MissLogTest, TornLinesAreLeftOut) {
   EXPECT_EQ(log_.counts()->at(0).count, 2);
 }
 
-TEST_F(MissLogTest, AFullLogTakesNoMore) {
+TEST_F(LookupLogTest, AFullLogTakesNoMore) {
   miss(1);
   std::filesystem::resize_file(log_.path(), 16 << 20);
   EXPECT_FALSE(log_.append({sample_key(1), Match::none, {}, ""}));
   EXPECT_EQ(std::filesystem::file_size(log_.path()), std::uintmax_t{16} << 20);
 }
 
-TEST_F(MissLogTest, WhatIsNoFileOfTheCacheIsNeitherReadNorAppendedTo) {
+TEST_F(LookupLogTest, WhatIsNoFileOfTheCacheIsNeitherReadNorAppendedTo) {
   const std::filesystem::path folder = log_.path().parent_path();
   std::filesystem::create_directories(folder);
   const auto refused = [this] {
@@ -70,8 +89,9 @@ TEST_F(MissLogTest, WhatIsNoFileOfTheCacheIsNeitherReadNorAppendedTo) {
   EXPECT_EQ(*read_file(dir_ / "others"), "theirs\n");
 }
 
-TEST(MissLogOfNoDirectoryTest, SaysSo) {
-  EXPECT_FALSE(MissLog("/dev/null/kernwright").append({sample_key(1), Match::none, {}, ""}));
+TEST(LookupLogOfNoDirectoryTest, SaysSo) {
+  EXPECT_FALSE(
+      LookupLog::of_misses("/dev/null/kernwright").append({sample_key(1), Match::none, {}, ""}));
 }
 
 }  // namespace
