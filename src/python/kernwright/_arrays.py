@@ -34,8 +34,8 @@ def read(name: str, array: Any) -> Array:
     dtype that kernwright does not have."""
     try:
         _, dtype, shape, strides, device = _kernwright.read(array)
-    except (TypeError, ValueError) as error:
-        raise make_error(f"{name}: {error}") from None
+    except Exception as error:  # also what the array itself raises
+        raise make_error(f"{name}: {error}") from error
     if dtype is None:
         raise make_error(f"{name}: kernwright has no dtype {getattr(array, 'dtype', '?')}")
     return Array(name, dtype, shape, strides, device)

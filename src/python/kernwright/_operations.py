@@ -4,9 +4,7 @@ They take arrays of any framework with DLPack or `__cuda_array_interface__` that
 work on the framework's current stream. Results are new arrays of the same framework, or `out=`.
 Nothing is copied: what no kernel can take as it lies is refused. All of them raise Error."""
 
-import functools
-import re
-from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kernwright
 from ._arrays import (Array, contiguous_rows, has_shape, make_error, read, rows_of, same_dtype)
@@ -57,9 +55,9 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
 
 
 def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
-            transposed: Sequence[str] = (), read_only: Sequence[str] = ()) -> Kernel:
+            axes: Mapping[str, Sequence[int]] = {}, read_only: Sequence[str] = ()) -> Kernel:
     words = [operation] + [f"{name}={value}" for name, value in values.items() if value is not None]
-    return active().kernel_on(device, " ".join(words), transposed, read_only)
+    return active().kernel_on(device, " ".join(words), axes, read_only)
 
 
 def _read_optional(name: str, array: Any) -> Optional[Array]:
@@ -143,7 +141,7 @@ def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: A
         "bias": "column" if bias is not None else None,
         "gate": "stacked" if gate else None,
         "residual": "add" if residual is not None else None, **values},
-        ("b",) if weight.transposed else ())
+        {"b": (1, 0)} if weight.transposed else {})
     return Plan(kernel, (Output(shape, dtype),))
 
 
@@ -405,17 +403,9 @@ def elementwise(formula: str, *, x: Any = None, y: Any = None, z: Any = None, w:
     x, y, z, w: without gaps, bf16, fp16 or fp32; those that the formula names
     a, b: numbers. Source: the operation elementwise, whose README has the functions."""
     dtype = dtype_text(out_dtype)
-    formula, variables = _read_formula(formula)
-    scalars = tuple(value for name, value in (("a", a), ("b", b)) if name in variables)
-    return _call(("elementwise", formula, dtype), (x, y, z, w), (out,), scalars,
+    formula = formula.replace(" ", "")
+    return _call(("elementwise", formula, dtype), (x, y, z, w), (out,), (a, b),
                  _elementwise_plan, formula, dtype)
-
-
-@functools.lru_cache(maxsize=1024)
-def _read_formula(formula: str) -> Tuple[str, FrozenSet[str]]:
-    """The formula without spaces, and the names in it."""
-    return (formula.replace(" ", ""),
-            frozenset(re.findall(r"[A-Za-z_]\w*", re.sub(r"\d[\w.]*", "", formula))))
 
 
 class _Heads(NamedTuple):
@@ -499,7 +489,9 @@ def _attention_plan(q: Any, k: Any, v: Any, kv_lengths: Any, sinks: Any, alibi_s
         "lengths": "kv" if kv_lengths is not None else None,
         "lse": "natural" if return_lse else None,
         **{name: value for name, value in pitches.items()
-           if value is not None and value != natural[name]}}, read_only=("k", "v")), tuple(results))
+           if value is not None and value != natural[name]}},
+        {name: (0, 2, 1, 3) for name in "qkvo"} if layout == "bshd" else {},
+        read_only=("k", "v")), tuple(results))
 
 
 def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[float] = None,

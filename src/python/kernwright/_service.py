@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import threading
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _kernwright
 from ._arrays import make_error
@@ -142,14 +142,15 @@ class Service:
         """The GPU's number, None with a sku."""
         return None if self._device < 0 else self._device
 
-    def _ready(self, kernel: Kernel, transposed: Sequence[str] = (),
+    def _ready(self, kernel: Kernel, axes: Mapping[str, Sequence[int]] = {},
                read_only: Sequence[str] = ()) -> Kernel:
         """The kernel once it knows what it takes."""
         summary = json.loads(kernel._description)
         for argument in summary["arguments"]:
-            if argument["name"] in transposed:
-                argument["extent"].reverse()
-                argument["strides"].reverse()
+            order = axes.get(argument["name"])
+            if order is not None:
+                for key in ("extent", "strides"):
+                    argument[key] = [argument[key][axis] for axis in order]
             if argument["name"] in read_only:
                 argument["output"] = False
         kernel._summary = summary
@@ -161,16 +162,16 @@ class Service:
         Errors: Error where the operation does not accept the problem or nothing can run it."""
         return self._ready(_kernwright.best_kernel(self._handle, Kernel, str(problem)))
 
-    def kernel_on(self, device: Optional[int], problem: str, transposed: Sequence[str] = (),
-                  read_only: Sequence[str] = ()) -> Kernel:
-        """The same for arrays on the GPU `device`. Arguments that `transposed` names come as the
-        transposed views of what the operation takes. Those that `read_only` names are not written
+    def kernel_on(self, device: Optional[int], problem: str,
+                  axes: Mapping[str, Sequence[int]] = {}, read_only: Sequence[str] = ()) -> Kernel:
+        """The same for arrays on the GPU `device`. Arguments that `axes` names come as views of
+        what the operation takes, with its axes in this order. Those that `read_only` names are not written
         by this problem, though the operation has others that write them."""
         if self._device >= 0 and device != self._device:
             where = "no GPU" if device is None else f"GPU {device}"
             raise make_error(f"the arrays lie on {where}, and the service is for GPU "
                              f"{self._device}", problem)
-        return self._ready(_kernwright.best_kernel(self._handle, Kernel, problem), transposed,
+        return self._ready(_kernwright.best_kernel(self._handle, Kernel, problem), axes,
                            read_only)
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
@@ -207,11 +208,11 @@ class _ServicePerDevice:
         self._services: Dict[int, Service] = {}
         self._lock = threading.Lock()
 
-    def kernel_on(self, device: Optional[int], problem: str, transposed: Sequence[str] = (),
-                  read_only: Sequence[str] = ()) -> Kernel:
+    def kernel_on(self, device: Optional[int], problem: str,
+                  axes: Mapping[str, Sequence[int]] = {}, read_only: Sequence[str] = ()) -> Kernel:
         if device is None:
             raise make_error("the arrays lie on no GPU", problem)
-        return self.on(device).kernel_on(device, problem, transposed, read_only)
+        return self.on(device).kernel_on(device, problem, axes, read_only)
 
     def on(self, device: int) -> Service:
         with self._lock:

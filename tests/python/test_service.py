@@ -1,0 +1,147 @@
+"""Services: how they are opened, which one a call uses, and what they refuse."""
+
+import json
+import threading
+
+import pytest
+
+import kernwright as kw
+from kernwright import _service
+
+
+def test_without_a_gpu_and_a_sku_there_is_no_service():
+    try:
+        kw.Service(device=63)
+    except kw.Error as error:
+        assert error.problem == "" and error.reason
+    else:
+        pytest.fail("GPU 63 was opened")
+
+
+@pytest.mark.parametrize("options, reason", [
+    ({"sku": "h300"}, "h300"),
+    ({"on_miss": "guess"}, "it must be predict"),
+    ({"l2": "lukewarm"}, "it must be cold"),
+    ({"min_match": "perfect"}, "it must be exact"),
+    ({"templates": ["/nowhere"]}, "/nowhere"),
+])
+def test_options_are_checked(options, reason):
+    with pytest.raises(kw.Error, match=reason):
+        kw.Service(**{"sku": "h200", **options})
+
+
+@pytest.mark.parametrize("options", [{"cache": 3}, {"device": "first"}, {"templates": 3},
+                                     {"tune_seconds": "long"}, {"epilogues": [None]},
+                                     {"cache": "a\0b"}])
+def test_options_of_other_types_are_errors_of_the_call(options):
+    with pytest.raises((TypeError, ValueError)):
+        kw.Service(**{"sku": "h200", **options})
+
+
+@pytest.mark.parametrize("problem, reason", [
+    ("", "."), ("matmul", "m"), ("nonsense n=1", "nonsense"),
+    ("matmul m=1 n=8 k=8 dtype=int7", "int7"), ("vector_add n=-1 dtype=fp32", "n"),
+    ("vector_add n=1024 dtype=fp32 flag=x", "flag"),
+])
+def test_problems_are_checked(service, problem, reason):
+    with pytest.raises(kw.Error, match=reason) as caught:
+        service.kernel(problem)
+    assert caught.value.problem == problem
+
+
+def test_a_service_without_compiling_says_what_is_missing():
+    strict = kw.Service(sku="a100_80", min_match="recheck")
+    with pytest.raises(kw.Error, match="recheck"):
+        strict.kernel("vector_add n=1024 dtype=fp32")
+    with pytest.raises(kw.Error) as caught:
+        strict.prewarm(["vector_add n=1024 dtype=fp32", kw.Problem("vector_add", n=8, dtype="fp32")])
+    assert "2 of 2 problems" in caught.value.reason
+    assert "n=1024" in caught.value.reason and "n=8" in caught.value.reason
+
+
+def test_lookups_are_counted(compiler):
+    own = kw.Service(sku="h200")
+    assert own.lookup_counts() == []
+    own.prewarm(["vector_add n=1024 dtype=fp32"])
+    assert sum(count.count for count in own.lookup_counts()) == 1
+    assert own.lookup_counts()[0].match in ("predicted", "exact")
+
+
+def test_without_a_gpu_nothing_is_tuned(compiler):
+    with pytest.raises(kw.Error, match="tuning measures on a GPU"):
+        compiler.tune("vector_add n=1024 dtype=fp32", seconds=1)
+
+
+def test_the_innermost_service_is_used(service):
+    other = kw.Service(sku="h100_sxm")
+    outside = _service.active()
+    with service:
+        assert _service.active() is service
+        with other, service:
+            assert _service.active() is service
+        assert _service.active() is service
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(_service.active()))
+        thread.start()
+        thread.join()
+        assert seen == [outside]  # a thread has a context of its own
+    assert _service.active() is outside
+
+
+def test_the_default_is_set_and_taken_back(service):
+    outside = _service.active()
+    kw.set_default(service)
+    try:
+        assert _service.active() is service and kw.default_service() is service
+    finally:
+        kw.set_default(None)
+    assert type(_service.active()) is type(outside)
+
+
+def test_arrays_of_another_gpu_are_refused(service):
+    class OnGpu(kw.Service):
+        pass
+
+    own = OnGpu(sku="h200")
+    own._device = 1
+    with pytest.raises(kw.Error, match="the arrays lie on GPU 0, and the service is for GPU 1"):
+        own.kernel_on(0, "vector_add n=8 dtype=fp32")
+    with pytest.raises(kw.Error, match="no GPU"):
+        own.kernel_on(None, "vector_add n=8 dtype=fp32")
+
+
+def test_messages_go_to_logging(compiler, caplog, tmp_path):
+    (tmp_path / "cache").write_text("a file where a folder is expected")
+    with caplog.at_level("INFO", logger="kernwright"):
+        try:
+            kw.Service(tmp_path / "cache", sku="h200").kernel("vector_add n=2048 dtype=fp32")
+        except kw.Error:
+            return
+    assert any(record.name == "kernwright" for record in caplog.records)
+
+
+def test_problems_are_texts():
+    problem = kw.Problem("matmul", m=16, n=64, k=128, dtype="bf16")
+    assert str(problem) == "matmul m=16 n=64 k=128 dtype=bf16"
+    assert repr(problem) == "Problem('matmul m=16 n=64 k=128 dtype=bf16')"
+    assert problem != str(problem) and problem == kw.Problem(str(problem))
+
+
+def test_errors_have_a_problem_and_a_reason(service):
+    error = pytest.raises(kw.Error, service.kernel, "nonsense n=1").value
+    assert isinstance(error, RuntimeError)
+    assert str(error) == f"{error.problem}: {error.reason}"
+
+
+def test_threads_share_a_service(compiler):
+    """Lookups of several threads, each of which releases the GIL."""
+    problems = [f"vector_add n={1024 * (1 + i % 3)} dtype=fp32" for i in range(12)]
+    kernels = []
+    threads = [threading.Thread(target=lambda p=p: kernels.append(compiler.kernel(p)))
+               for p in problems]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(str(kernel.problem) for kernel in kernels) == sorted(problems)
+    assert json.dumps([kernel.summary for kernel in kernels])
