@@ -26,6 +26,7 @@ Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::strin
     return Error{ErrorCode::unavailable,
                  concat("GPU ", ordinal, ": ", driver_error(api, status).message)};
   }
+  // Making the workspace pool ends every capture of this thread, and each of mode global.
   const OutsideOfCaptures loads(api);
   // Encoding tensor maps and asking for a kernel's parameters needs a context (with driver 580,
   // cuKernelGetParamInfo fails with CUDA_ERROR_INVALID_CONTEXT). If the caller has none yet, the

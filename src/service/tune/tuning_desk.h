@@ -37,8 +37,8 @@ class TuningDesk {
   ///
   /// `trial_log` and `progress` of the options may be empty; the log then goes beside the cache's
   /// records. `failed`, and what the cache knows, are set here. Where `stop` becomes true the
-  /// search ends soon with its worker, nothing of it is kept, and the error is `unavailable`. Errors
-  /// also: those of the builder's seal.
+  /// search ends soon with its worker, nothing of it is kept, and the error is `unavailable`.
+  /// Errors also: those of the builder's seal.
   Result<TuningResult> tune(const BoundProblem& problem, TuningOptions options,
                             const std::atomic<bool>* stop = nullptr);
 
