@@ -85,6 +85,17 @@ struct BundleDefect {
 };
 std::vector<BundleDefect> bundle_defects(const std::filesystem::path& folder);
 
+/// Whether a bundle that was unpacked elsewhere, and that a package brought to `folder`, is whole
+/// and trusted: one of the keys signed its manifest, and every file is as that says. Reads all of
+/// it. Errors: `invalid_argument` where no key signed it; `corrupt`, which names the file;
+/// `not_found`; `io`.
+Result<void> check_bundle(const std::filesystem::path& folder,
+                          const std::vector<std::string>& trusted_keys);
+
+/// The public key of the project's own bundles, in hex. Its secret one is not in the repository.
+inline constexpr std::string_view kProjectKey =
+    "560c77d6bc98166ce73b74078aee595a426566db625d9f3a67c8527cf2898e75";
+
 /// Reads keys, one public key in hex per line; `#` begins a comment. Errors: `invalid_argument`,
 /// which names file and line, also where others than its owner and root may write the file.
 Result<std::vector<std::string>> read_trusted_keys(const std::filesystem::path& file);

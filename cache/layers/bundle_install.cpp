@@ -221,6 +221,19 @@ std::vector<BundleDefect> bundle_defects(const fs::path& folder) {
   return defects;
 }
 
+Result<void> check_bundle(const fs::path& folder, const std::vector<std::string>& trusted_keys) {
+  KW_ASSIGN(const std::string manifest,
+            read_file(folder / kManifestName, {kManifestName, kMostManifestBytes}, folder));
+  Result<std::string> signature =
+      read_file(folder / kSignatureName, {kSignatureName, kMostSignatureBytes}, folder);
+  if (!signature && signature.error().code != ErrorCode::not_found) return signature.error();
+  KW_ASSIGN(const std::string signer, find_signer(manifest, signature ? *signature : std::string(),
+                                                  {.trusted_keys = trusted_keys}));
+  const std::vector<BundleDefect> defects = bundle_defects(folder);
+  if (defects.empty()) return {};
+  return corrupt_bundle(concat(defects.front().path.native(), ": ", defects.front().what));
+}
+
 Result<InstallReport> install_bundle(const fs::path& file, const fs::path& root,
                                      const InstallOptions& options) {
   KW_ASSIGN(TarReader tar, TarReader::open(file, {"bundle", kMostBundleBytes}));

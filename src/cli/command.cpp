@@ -1,19 +1,11 @@
 #include "cli/command.h"
 
-#include <cstdint>
-
 #include "cli/output.h"
 #include "model/operation/user_function.h"
-#include "support/files.h"
 #include "support/text.h"
 #include "support/try.h"
 
 namespace kernwright::cli {
-namespace {
-
-constexpr FileKind kWorklist{"worklist", std::uint64_t{16} << 20};
-
-}  // namespace
 
 ServiceFlags::ServiceFlags(llvm::cl::SubCommand& sub)
     : cache("cache", llvm::cl::desc("Directory of the cache; default: see ENVIRONMENT"),
@@ -102,8 +94,7 @@ Result<std::vector<WorklistEntry>> WorklistFile::read() const {
         ErrorCode::invalid_argument,
         "no WORKLIST.json given: a file {\"problems\": [\"vector_add n=4096 dtype=bf16\"]}"};
   }
-  KW_ASSIGN(std::string text, read_file(path.getValue(), kWorklist));
-  return parse_worklist(text, path.getValue());
+  return read_worklist(path.getValue());
 }
 
 Result<std::vector<Problem>> WorklistFile::normalize(const std::vector<WorklistEntry>& entries,

@@ -62,6 +62,8 @@ typedef struct kw_options {
    * is a kw_log_level. NULL: nobody is told. The library itself never prints. */
   void (*log)(void* log_data, int level, const char* message);
   void* log_data;
+  const char* const* signed_caches; /* bundles that packages bring; see ServiceOptions */
+  size_t signed_cache_count;
 } kw_options;
 
 /* Opens a service. `options` may be NULL, for the defaults. */
@@ -95,6 +97,9 @@ int kw_stop_tuning(kw_service* service);
 /* Gets the best kernel of every problem, so that later calls find it in memory. The reason of a
  * failure lists every problem that cannot be served. */
 int kw_prewarm(kw_service* service, const char* const* problems, size_t count);
+
+/* The same for the problems of a worklist file, also one that kw_record_shapes wrote. */
+int kw_prewarm_worklist(kw_service* service, const char* file);
 
 /* From now on appends every problem that is asked for to `file`, a worklist in lines of JSON that
  * `kernwright sweep` takes; NULL ends that, and appends how often each was asked for. Several

@@ -46,6 +46,10 @@ struct ServiceOptions {
   std::string cache = {};
   /// Further cache directories, which the service only reads.
   std::vector<std::string> read_only_caches = {};
+  /// The same for bundles that packages bring: a folder is that of one unpacked bundle. It is read
+  /// whole once, and is passed over with a warning unless the project's key signed it and every
+  /// file is as it says.
+  std::vector<std::string> signed_caches = {};
   /// Folders with operations and templates of your own. They have the layout of `templates/`.
   std::vector<std::string> template_dirs = {};
   /// Files with functions of your own, `clamp.cu` or `clamp.ltoir`. Problems name them:
@@ -156,6 +160,10 @@ class KERNWRIGHT_API Service {
   /// Gets the best kernel of every problem, so that later calls find it in memory. Errors:
   /// `not_found`, which lists every problem that cannot be served, with its reason.
   Result<void> prewarm(const std::vector<Problem>& problems) const;
+
+  /// The same for the problems of a worklist file, also one that `record_shapes` wrote. Errors
+  /// also: `invalid_argument`, which names file and line; `not_found`; `io`.
+  Result<void> prewarm_worklist(const std::string& file) const;
 
   /// Tunes the problem on the device for about `seconds`, stores the record and returns the winner.
   /// Later calls of get_best_kernel return the winner too. Errors: `unavailable` without a GPU;

@@ -190,6 +190,11 @@ KERNWRIGHT_API int kw_prewarm(kw_service* service, const char* const* problems, 
                  });
 }
 
+KERNWRIGHT_API int kw_prewarm_worklist(kw_service* service, const char* file) {
+  return guarded("kw_prewarm_worklist", {{"service", service}, {"file", file}},
+                 [&] { return message_of(service->service.prewarm_worklist(file)); });
+}
+
 KERNWRIGHT_API int kw_record_shapes(kw_service* service, const char* file) {
   return guarded("kw_record_shapes", {{"service", service}}, [&] {
     return message_of(service->service.record_shapes(file == nullptr ? "" : file));

@@ -98,6 +98,9 @@ std::string read_options(const kw_options& given, ServiceOptions& options) {
   wrong = append("read_only_caches", o.read_only_caches, o.read_only_cache_count,
                  options.read_only_caches);
   if (wrong.empty()) {
+    wrong = append("signed_caches", o.signed_caches, o.signed_cache_count, options.signed_caches);
+  }
+  if (wrong.empty()) {
     wrong = append("template_dirs", o.template_dirs, o.template_dir_count, options.template_dirs);
   }
   if (wrong.empty()) {

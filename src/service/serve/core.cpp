@@ -5,7 +5,6 @@
 
 #include "cache/entries/default_root.h"
 #include "cache/entries/key_lock.h"
-#include "cache/layers/bundle.h"
 #include "cache/stores/lookup_log.h"
 #include "launch/launch_once.h"
 #include "service/serve/guarded.h"
@@ -102,6 +101,15 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
             Catalog::load({options.template_dirs.begin(), options.template_dirs.end()},
                           {options.epilogues.begin(), options.epilogues.end()}));
   KW_ASSIGN(CudaDeviceInfo device, find_device(options, surroundings));
+  std::vector<std::filesystem::path> further(options.read_only_caches.begin(),
+                                             options.read_only_caches.end());
+  for (const std::string& folder : options.signed_caches) {
+    if (const auto checked = check_bundle(folder, surroundings.trusted_keys); checked) {
+      further.emplace_back(folder);
+    } else if (options.log) {
+      options.log(LogLevel::warning, concat(folder, " is passed over: ", checked.error().message));
+    }
+  }
   Site site{.catalog = std::move(catalog),
             .profile = std::move(device.profile),
             .identity = std::move(device.identity),
@@ -109,7 +117,7 @@ Result<std::shared_ptr<ServiceCore>> ServiceCore::open(ServiceOptions options,
             .policy = {.l2 = options.l2},
             .cache = TieredCache(
                 options.cache.empty() ? default_cache_root() : std::filesystem::path(options.cache),
-                {options.read_only_caches.begin(), options.read_only_caches.end()}),
+                further),
             .log = options.log};
   return std::shared_ptr<ServiceCore>(
       new ServiceCore(std::move(options), std::move(surroundings), std::move(site)));

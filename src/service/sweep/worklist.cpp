@@ -11,12 +11,15 @@
 #include <utility>
 
 #include "service/sweep/sizes.h"
+#include "support/files.h"
 #include "support/json.h"
 #include "support/text.h"
 #include "support/try.h"
 
 namespace kernwright {
 namespace {
+
+constexpr FileKind kWorklist{"worklist", std::uint64_t{16} << 20};
 
 Error at(std::string_view file, const JsonNode& node, std::string_view message) {
   return {ErrorCode::invalid_argument, concat(file, ":", node.line, ": ", message)};
@@ -203,6 +206,11 @@ Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::st
     }
   }
   return entries;
+}
+
+Result<std::vector<WorklistEntry>> read_worklist(const std::filesystem::path& file) {
+  KW_ASSIGN(const std::string text, read_file(file, kWorklist));
+  return parse_worklist(text, file.native());
 }
 
 Result<Shard> parse_shard(std::string_view text) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct WorklistEntry {
 /// Errors: `invalid_argument` with `file:line`, also where the list stands for more than
 /// `kMostProblems`, repeated ones included.
 Result<std::vector<WorklistEntry>> parse_worklist(std::string_view text, std::string_view file);
+
+/// `parse_worklist` of a file. Errors also: those of `read_file`.
+Result<std::vector<WorklistEntry>> read_worklist(const std::filesystem::path& file);
 
 /// Part `index` of `count`, from 1 to `count`. It has every `count`th of the problems, sorted by
 /// their text. So all parts together have each problem once, whatever the order of the list.

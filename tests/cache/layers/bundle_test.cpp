@@ -242,6 +242,30 @@ TEST_F(BundleTest, NamesThatLeadElsewhereAreRefused) {
   }
 }
 
+TEST_F(BundleTest, WhatAPackageBringsIsCheckedWhole) {
+  ASSERT_TRUE(pack("bundle", keys_.secret_key));
+  ASSERT_TRUE(install());
+  const fs::path folder = installed_bundle(dir_ / "fleet");
+  EXPECT_EQ(bundle_of(folder), folder.filename());
+  EXPECT_EQ(bundle_of(dir_ / "fleet" / "bundles" / "current"), folder.filename());
+  EXPECT_EQ(bundle_of(dir_ / "fleet"), "");
+  const auto checked = [&] { return check_bundle(folder, {keys_.public_key}); };
+  EXPECT_TRUE(checked());
+  EXPECT_EQ(check_bundle(folder, {std::string(kProjectKey)}).error().code,
+            ErrorCode::invalid_argument);
+  const std::string signature = *read_file(folder / "manifest.sig");
+  fs::remove(folder / "manifest.sig");
+  EXPECT_THAT(checked().error().message, HasSubstr("is not signed"));
+  ASSERT_TRUE(publish_file(folder / "manifest.sig", signature));
+  std::ofstream(folder / "v1" / "more") << "x";
+  EXPECT_THAT(checked().error().message, HasSubstr("not in the bundle's manifest"));
+  fs::remove(folder / "v1" / "more");
+  EXPECT_TRUE(checked());
+  fs::remove_all(folder / "v1" / "artifacts");
+  EXPECT_EQ(checked().error().code, ErrorCode::corrupt);
+  EXPECT_EQ(check_bundle(dir_ / "nowhere", {}).error().code, ErrorCode::not_found);
+}
+
 TEST_F(BundleTest, LinksFoldersAndForeignOwnersAreRefused) {
   const auto refused_raw = [this](char type, const std::string& owner) {
     EXPECT_TRUE(publish_file(dir_ / "raw", raw_tar(type, owner)));
