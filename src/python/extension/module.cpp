@@ -68,22 +68,24 @@ class Strings {
 
 constexpr const char* kOpenDoc =
     "open_service(cache, sku, on_miss, device, tune_seconds, l2, worker, min_match, caches, "
-    "templates, epilogues, background_seconds, compile_threads, check_launches, log)\n\n"
+    "templates, epilogues, background_seconds, compile_threads, check_launches, log, "
+    "signed_caches)\n\n"
     "Opens a service with kw_options' fields of these names; None takes a field's default.";
 PyObject* open_service(PyObject*, PyObject* given) {
   kw_options options{};
   options.struct_size = sizeof(options);
   PyObject *caches = nullptr, *templates = nullptr, *epilogues = nullptr, *log = nullptr;
-  if (PyArg_ParseTuple(given, "zzzidzzzOOOdipO", &options.cache, &options.sku, &options.on_miss,
+  PyObject* signed_caches = nullptr;
+  if (PyArg_ParseTuple(given, "zzzidzzzOOOdipOO", &options.cache, &options.sku, &options.on_miss,
                        &options.device, &options.tune_seconds, &options.l2, &options.worker,
                        &options.min_match, &caches, &templates, &epilogues,
                        &options.background_seconds, &options.compile_threads,
-                       &options.check_launches, &log) == 0) {
+                       &options.check_launches, &log, &signed_caches) == 0) {
     return nullptr;
   }
-  Strings cache_list, template_list, epilogue_list;
+  Strings cache_list, template_list, epilogue_list, signed_list;
   if (!cache_list.read(caches) || !template_list.read(templates) ||
-      !epilogue_list.read(epilogues)) {
+      !epilogue_list.read(epilogues) || !signed_list.read(signed_caches)) {
     return nullptr;
   }
   options.read_only_caches = cache_list.data();
@@ -92,6 +94,8 @@ PyObject* open_service(PyObject*, PyObject* given) {
   options.template_dir_count = template_list.size();
   options.epilogues = epilogue_list.data();
   options.epilogue_count = epilogue_list.size();
+  options.signed_caches = signed_list.data();
+  options.signed_cache_count = signed_list.size();
   if (log != Py_None) {
     options.log = log_message;
     options.log_data = log;
@@ -136,15 +140,21 @@ PyObject* found_kernel(PyObject* capsule, PyObject* type, const char* problem, c
 }
 
 constexpr const char* kBestDoc =
-    "best_kernel(service, type, problem) -> type\n\n"
-    "The best kernel for a problem in text form, as an object of a class of KernelHandle. The GIL "
+    "best_kernel(service, type, problem, stream=None) -> type\n\n"
+    "The best kernel for a problem in text form, as an object of a class of KernelHandle, for a "
+    "launch on `stream`, a number, or None where that is not known. The GIL "
     "is released meanwhile, and Ctrl-C ends a tuning.";
 PyObject* best_kernel(PyObject*, PyObject* given) {
   PyObject *capsule = nullptr, *type = nullptr;
+  PyObject* stream = Py_None;
   const char* problem = nullptr;
-  if (PyArg_ParseTuple(given, "OOs", &capsule, &type, &problem) == 0) return nullptr;
+  if (PyArg_ParseTuple(given, "OOs|O", &capsule, &type, &problem, &stream) == 0) return nullptr;
+  const bool known = stream != Py_None;
+  void* where = known ? PyLong_AsVoidPtr(stream) : nullptr;
+  if (PyErr_Occurred() != nullptr) return nullptr;
   return found_kernel(capsule, type, problem, [&](kw_service* service, kw_kernel** kernel) {
-    return kw_get_best_kernel(service, problem, kernel);
+    return known ? kw_get_best_kernel_on(service, problem, where, kernel)
+                 : kw_get_best_kernel(service, problem, kernel);
   });
 }
 
@@ -161,6 +171,20 @@ PyObject* tune(PyObject*, PyObject* given) {
   });
 }
 
+/// Runs `call`, which gives 0 or leaves its reason in kw_last_error(), without the GIL.
+template <typename Call>
+PyObject* done(kw_service* service, const Call& call) {
+  std::string reason;
+  int status = 0;
+  const bool finished = run_interruptibly(service, [&] {
+    status = call();
+    if (status != 0) reason = kw_last_error();
+  });
+  if (!finished) return nullptr;
+  if (status != 0) return raise("", "%s", reason.c_str());
+  Py_RETURN_NONE;
+}
+
 constexpr const char* kPrewarmDoc =
     "prewarm(service, problems)\n\nGets the best kernel of every problem into memory. The error "
     "lists every problem that cannot be served.";
@@ -171,16 +195,64 @@ PyObject* prewarm(PyObject*, PyObject* given) {
     kw_service* service = service_of(capsule);
     Strings problems;
     if (service == nullptr || !problems.read(list)) return nullptr;
-    std::string reason;
-    int status = 0;
-    const bool finished = run_interruptibly(service, [&] {
-      status = kw_prewarm(service, problems.data(), problems.size());
-      if (status != 0) reason = kw_last_error();
-    });
-    if (!finished) return nullptr;
-    if (status != 0) return raise("", "%s", reason.c_str());
-    Py_RETURN_NONE;
+    return done(service, [&] { return kw_prewarm(service, problems.data(), problems.size()); });
   });
+}
+
+constexpr const char* kPrewarmWorklistDoc =
+    "prewarm_worklist(service, file)\n\nThe same for the problems of a worklist file.";
+PyObject* prewarm_worklist(PyObject*, PyObject* given) {
+  PyObject* capsule = nullptr;
+  const char* file = nullptr;
+  if (PyArg_ParseTuple(given, "Os", &capsule, &file) == 0) return nullptr;
+  return guarded([&]() -> PyObject* {
+    kw_service* service = service_of(capsule);
+    if (service == nullptr) return nullptr;
+    return done(service, [&] { return kw_prewarm_worklist(service, file); });
+  });
+}
+
+constexpr const char* kRecordDoc =
+    "record_shapes(service, file)\n\nkw_record_shapes(); None ends the recording.";
+PyObject* record_shapes(PyObject*, PyObject* given) {
+  PyObject* capsule = nullptr;
+  const char* file = nullptr;
+  if (PyArg_ParseTuple(given, "Oz", &capsule, &file) == 0) return nullptr;
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  if (kw_record_shapes(service, file) != 0) return raise("", "%s", kw_last_error());
+  Py_RETURN_NONE;
+}
+
+constexpr const char* kAutotuneDoc = "autotune(service, seconds)\n\nkw_autotune(); 0 ends it.";
+PyObject* autotune(PyObject*, PyObject* given) {
+  PyObject* capsule = nullptr;
+  double seconds = 0;
+  if (PyArg_ParseTuple(given, "Od", &capsule, &seconds) == 0) return nullptr;
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  if (kw_autotune(service, seconds) != 0) return raise("", "%s", kw_last_error());
+  Py_RETURN_NONE;
+}
+
+constexpr const char* kSealDoc = "seal(service, mode)\n\nkw_seal(): \"error\" or \"warning\".";
+PyObject* seal(PyObject*, PyObject* given) {
+  PyObject* capsule = nullptr;
+  const char* mode = nullptr;
+  if (PyArg_ParseTuple(given, "Os", &capsule, &mode) == 0) return nullptr;
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  if (kw_seal(service, mode) != 0) return raise("", "%s", kw_last_error());
+  Py_RETURN_NONE;
+}
+
+constexpr const char* kMetricsDoc = "metrics(service) -> str\n\nkw_metrics()'s text.";
+PyObject* metrics(PyObject*, PyObject* capsule) {
+  kw_service* service = service_of(capsule);
+  if (service == nullptr) return nullptr;
+  const char* text = nullptr;
+  if (kw_metrics(service, &text) != 0) return raise("", "%s", kw_last_error());
+  return PyUnicode_FromString(text);
 }
 
 constexpr const char* kCountsDoc = "lookup_counts(service) -> str\n\nkw_lookup_counts()'s JSON.";
@@ -213,6 +285,20 @@ PyObject* read(PyObject*, PyObject* array) {
                        integers(view.shape, view.ndim), integers(view.strides, view.ndim), place);
 }
 
+constexpr const char* kStreamDoc =
+    "current_stream(array) -> int or None\n\n"
+    "The current stream of the array's framework on its GPU, None where the framework does not "
+    "say.";
+PyObject* current_stream(PyObject*, PyObject* array) {
+  ArrayView view;
+  if (!read_array(array, view)) return nullptr;
+  if (!view.on_gpu() || view.api == nullptr || view.api->current_stream == nullptr) Py_RETURN_NONE;
+  const int device = view.device.id >= 0 ? view.device.id : std::max(current_device(), 0);
+  void* stream = nullptr;
+  if (view.api->current_stream(dlpack::kCuda, device, &stream) != 0) return nullptr;
+  return PyLong_FromVoidPtr(stream);
+}
+
 PyObject* device(PyObject*, PyObject*) { return PyLong_FromLong(current_device()); }
 
 PyObject* version(PyObject*, PyObject*) { return PyUnicode_FromString(kw_version()); }
@@ -222,7 +308,13 @@ PyMethodDef kFunctions[] = {
     {"best_kernel", best_kernel, METH_VARARGS, kBestDoc},
     {"tune", tune, METH_VARARGS, kTuneDoc},
     {"prewarm", prewarm, METH_VARARGS, kPrewarmDoc},
+    {"prewarm_worklist", prewarm_worklist, METH_VARARGS, kPrewarmWorklistDoc},
     {"lookup_counts", lookup_counts, METH_O, kCountsDoc},
+    {"metrics", metrics, METH_O, kMetricsDoc},
+    {"seal", seal, METH_VARARGS, kSealDoc},
+    {"record_shapes", record_shapes, METH_VARARGS, kRecordDoc},
+    {"autotune", autotune, METH_VARARGS, kAutotuneDoc},
+    {"current_stream", current_stream, METH_O, kStreamDoc},
     {"signature", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(signature)),
      METH_FASTCALL, kSignatureDoc},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL,

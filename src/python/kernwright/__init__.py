@@ -16,10 +16,10 @@ from ._tool import doctor, main
 
 __version__ = _version()
 
-__all__ = ["Error", "Kernel", "LookupCount", "Problem", "Service", "attention", "default_service", "doctor",
-           "elementwise", "gated_linear", "gelu_and_mul", "layer_norm", "linear", "lookup_counts",
-           "matmul", "prewarm", "reduce", "rms_norm", "rope", "set_default", "silu_and_mul",
-           "softmax", "tune"]
+__all__ = ["Error", "Kernel", "LookupCount", "Problem", "Service", "attention", "autotune",
+           "default_service", "doctor", "elementwise", "gated_linear", "gelu_and_mul", "layer_norm",
+           "linear", "lookup_counts", "matmul", "metrics", "prewarm", "record_shapes", "reduce",
+           "rms_norm", "rope", "seal", "set_default", "silu_and_mul", "softmax", "tune"]
 
 
 def tune(problem, seconds=30.0):
@@ -28,9 +28,32 @@ def tune(problem, seconds=30.0):
 
 
 def prewarm(problems):
-    """Gets the best kernels of problems into memory, on the active service; see
-    Service.prewarm."""
+    """Gets the best kernels of problems, or of a worklist file, into memory, on the active service;
+    see Service.prewarm."""
     default_service().prewarm(problems)
+
+
+def record_shapes(file):
+    """Appends what the active service is asked for to a worklist, until the end of a `with` block;
+    see Service.record_shapes."""
+    return default_service().record_shapes(file)
+
+
+def autotune(seconds=30.0):
+    """Tunes what the active service is asked for, until the end of a `with` block; see
+    Service.autotune."""
+    return default_service().autotune(seconds)
+
+
+def seal(mode="error"):
+    """Rules out compiles of the active service; see Service.seal."""
+    default_service().seal(mode)
+
+
+def metrics():
+    """What operators watch of the active service, in Prometheus' text format; see
+    Service.metrics."""
+    return default_service().metrics()
 
 
 def lookup_counts():

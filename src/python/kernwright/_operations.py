@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence,
 
 from . import _kernwright
 from ._arrays import (Array, contiguous_rows, has_shape, make_error, read, rows_of, same_dtype)
-from ._service import Kernel, active
+from ._service import Kernel, active, launching_like
 
 _MOST_PLANS = 1 << 16
 
@@ -50,7 +50,8 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
         return results
     if len(plans) >= _MOST_PLANS:
         plans.clear()
-    plans[tag, _kernwright.signature(*inputs, *outs)] = make(*inputs, *outs, *details)
+    with launching_like(inputs):
+        plans[tag, _kernwright.signature(*inputs, *outs)] = make(*inputs, *outs, *details)
     return _kernwright.run(plans, tag, inputs, outs, scalars)
 
 

@@ -1,14 +1,17 @@
 """A service, its kernels, and which service a call uses."""
 
+import contextlib
 import contextvars
 import json
 import logging
 import os
 import threading
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional,
+                    Sequence, Union)
 
 from . import _kernwright
 from ._arrays import make_error
+from ._data import data_folders
 from ._kernwright import Error, KernelHandle
 from ._toolkit import announce_toolkit
 
@@ -132,8 +135,9 @@ class Service:
             None if cache is None else os.fspath(cache), sku, on_miss, device, tune_seconds, l2,
             None, min_match, [os.fspath(path) for path in read_only_caches],
             [os.fspath(path) for path in templates], [os.fspath(path) for path in epilogues],
-            background_seconds, compile_threads, check_launches, _pass_on)
+            background_seconds, compile_threads, check_launches, _pass_on, data_folders())
         self._device = -1 if sku else device
+        self._autotune_seconds = 0.0
         self._tokens: List[contextvars.Token] = []
         self.plans: Dict[Any, Any] = {}  # of operations' calls, by signature
 
@@ -171,21 +175,67 @@ class Service:
             where = "no GPU" if device is None else f"GPU {device}"
             raise make_error(f"the arrays lie on {where}, and the service is for GPU "
                              f"{self._device}", problem)
-        return self._ready(_kernwright.best_kernel(self._handle, Kernel, problem), axes,
-                           read_only)
+        found = _kernwright.best_kernel(self._handle, Kernel, problem, _stream.get())
+        return self._ready(found, axes, read_only)
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
         """Tunes the problem for about `seconds`, keeps the record in the cache and gives the
         winner. Other Python threads run meanwhile. Errors: Error without a GPU."""
         budget = 30.0 if seconds is None else float(seconds)
         kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem), budget))
-        self.plans.clear()
+        self._forget_plans()
         return kernel
 
-    def prewarm(self, problems: Iterable[AnyProblem]) -> None:
-        """Gets the best kernel of every problem into memory. Errors: Error, which lists every
-        problem that cannot be served, with its reason."""
-        _kernwright.prewarm(self._handle, [str(problem) for problem in problems])
+    def _forget_plans(self) -> None:
+        """Lets every operation ask for its kernel again."""
+        self.plans.clear()
+        _everywhere.plans.clear()
+
+    def prewarm(self, problems: Union[str, "os.PathLike[str]", Iterable[AnyProblem]]) -> None:
+        """Gets the best kernel of every problem into memory. Problems are given one by one, or as
+        the path of a worklist, also one that record_shapes() wrote. Errors: Error, which lists
+        every problem that cannot be served, with its reason."""
+        if isinstance(problems, (str, os.PathLike)):
+            _kernwright.prewarm_worklist(self._handle, os.fspath(problems))
+        else:
+            _kernwright.prewarm(self._handle, [str(problem) for problem in problems])
+
+    def record_shapes(self, file: Union[str, "os.PathLike[str]"]) -> "Watch":
+        """Appends every problem that is asked for to `file`, from now until the end of the `with`
+        block or close(): a worklist that prewarm() and `kernwright sweep` take, in lines of JSON.
+        How often a problem was asked for is appended at the end; operations ask once for each
+        signature of their arrays. Threads and processes may share a file. Errors: Error where the
+        file is there and is something else."""
+        _kernwright.record_shapes(self._handle, os.fspath(file))
+        return Watch(self, lambda: _kernwright.record_shapes(self._handle, None))
+
+    def autotune(self, seconds: float = 30.0) -> "Watch":
+        """Tunes what is asked for and was not tuned, for about `seconds` each, before its first
+        launch, from now until the end of the `with` block or close(). Blocks may lie in each other;
+        the innermost counts. During a stream capture nothing is tuned. Errors: Error; later those
+        of tune()."""
+        before = self._autotune_seconds
+        _kernwright.autotune(self._handle, seconds)
+        self._autotune_seconds = seconds
+
+        def end() -> None:
+            self._autotune_seconds = before
+            _kernwright.autotune(self._handle, before)
+
+        return Watch(self, end)
+
+    def seal(self, mode: str = "error") -> None:
+        """Declares that all is compiled that will be needed. Whatever needs a compile from now on
+        raises Error, which names the problem and the remedy; with mode "warning" it is logged, and
+        goes on. What is in memory, or in the cache with its bits, is served as before. Any thread
+        may call it. Errors: Error for another mode."""
+        _kernwright.seal(self._handle, mode)
+
+    def metrics(self) -> str:
+        """What operators watch, in Prometheus' text format: lookups by match and reason, compiles
+        and their seconds, what needed a compile after seal(), loaded bytes, bundles, and
+        kernwright_ready, which is 1 once the service is sealed. Any thread may call it."""
+        return _kernwright.metrics(self._handle)
 
     def lookup_counts(self) -> List[LookupCount]:
         """How the problems that were asked for so far were answered."""
@@ -198,6 +248,28 @@ class Service:
 
     def __exit__(self, *_: Any) -> None:
         _active.reset(self._tokens.pop())
+
+
+class Watch:
+    """What a service does until the end of a `with` block or close()."""
+
+    def __init__(self, service: Service, end: Callable[[], None]) -> None:
+        self._service = service
+        self._end: Optional[Callable[[], None]] = end
+        service._forget_plans()
+
+    def close(self) -> None:
+        """Ends it. Again, it does nothing. Errors: Error where counts cannot be written."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+            self._service._forget_plans()
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
 
 
 class _ServicePerDevice:
@@ -219,6 +291,24 @@ class _ServicePerDevice:
             if device not in self._services:
                 self._services[device] = Service(device=device)
             return self._services[device]
+
+
+# The stream of the launch that a kernel is looked for. While it is in a capture, what is not in
+# memory is refused, so that the capture stays valid.
+_stream: "contextvars.ContextVar[Optional[int]]" = contextvars.ContextVar(
+    "kernwright_stream", default=None)
+
+
+@contextlib.contextmanager
+def launching_like(arrays: Iterable[Any]) -> Iterator[None]:
+    """Kernels of the block are looked for to be launched on the current stream of the framework of
+    the first of the arrays that is not None."""
+    first = next((array for array in arrays if array is not None), None)
+    token = _stream.set(None if first is None else _kernwright.current_stream(first))
+    try:
+        yield
+    finally:
+        _stream.reset(token)
 
 
 AnyService = Union[Service, _ServicePerDevice]
