@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test golden dist bench format lint fuzz sanitize clean
+.PHONY: build tune test golden dist data-wheel bench format lint fuzz sanitize clean
 
 build:
 	@$(SETUP)
@@ -42,6 +42,11 @@ golden:
 
 dist: build
 	@cmake --build --preset $(PRESET) --target dist
+
+# The wheel kernwright-$(SKU) of a bundle that the project signed.
+data-wheel: build
+	@python3 src/python/data/build_wheel.py --name $(SKU) --bundle $(BUNDLE) \
+	  --tool $(BUILD)/bin/kernwright --out dist
 
 bench: build
 	@$(WITH_TOOLKIT) src/cmake/bench.sh $(BUILD)

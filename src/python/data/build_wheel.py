@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Builds the wheel kernwright-NAME: the records and kernels of a signed bundle as pure data, which
+`import kernwright` finds. `make data-wheel SKU=h100 BUNDLE=h100.tar.zst` calls it.
+
+The bundle is installed by the tool first, which checks its signature and every file."""
+
+import argparse
+import base64
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+# A fixed date, so that a bundle gives the same wheel, byte by byte.
+DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--name", required=True, help="of the GPU, as in kernwright-NAME: h100")
+    parser.add_argument("--bundle", required=True, type=pathlib.Path)
+    parser.add_argument("--tool", default="build/bin/kernwright", help="the program kernwright")
+    parser.add_argument("--trusted-keys", help="public keys; the project's, where left out")
+    parser.add_argument("--out", default="dist", type=pathlib.Path, help="folder of the wheel")
+    return parser.parse_args()
+
+
+def run(command):
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if ran.returncode != 0:
+        sys.exit(ran.returncode)
+    return ran.stdout
+
+
+def install(arguments, root):
+    """The folder of the installed bundle below `root`, and its manifest."""
+    keys = ["--trusted-keys", arguments.trusted_keys] if arguments.trusted_keys else []
+    installed = json.loads(run([arguments.tool, "cache", "install", str(arguments.bundle), "--cache",
+                                root, "--json", *keys]))
+    folder = pathlib.Path(root, "bundles", installed["digest"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    others = [sku for sku in manifest["skus"] if sku.split("_")[0] != arguments.name]
+    if others or not manifest["skus"]:
+        sys.exit(f"{arguments.bundle}: the bundle is of {', '.join(manifest['skus']) or 'no SKU'}, "
+                 f"and one of {arguments.name} alone expected")
+    return folder, manifest
+
+
+def files_of(arguments, folder, manifest):
+    """What the wheel holds, by name, but for the list of it."""
+    package = f"kernwright_{arguments.name}"
+    version = f"{manifest['kernwright'].split('+')[0]}.{manifest['serial']}"
+    information = f"{package}-{version}.dist-info"
+    measured = (f"{len(manifest['files'])} files, of {', '.join(manifest['skus'])}, measured on "
+                f"{len(manifest['devices'])} GPUs")
+    texts = {
+        f"{package}/__init__.py":
+            f'"""Tuned kernels of kernwright for the {arguments.name}: {measured}."""\n\n'
+            "import os\n\n"
+            "#: A read-only layer of kernwright's cache, a bundle that the project signed.\n"
+            f'folder = os.path.join(os.path.dirname(__file__), "{folder.name}")\n',
+        f"{information}/METADATA":
+            f"Metadata-Version: 2.1\nName: kernwright-{arguments.name}\nVersion: {version}\n"
+            f"Summary: Tuned kernels of kernwright for the {arguments.name}\n"
+            "License: Apache-2.0\nRequires-Python: >=3.10\nRequires-Dist: kernwright\n"
+            f"Description-Content-Type: text/markdown\n\n{measured}.\n",
+        f"{information}/WHEEL":
+            "Wheel-Version: 1.0\nGenerator: kernwright\nRoot-Is-Purelib: true\n"
+            "Tag: py3-none-any\n",
+        f"{information}/entry_points.txt":
+            f"[kernwright.data]\n{arguments.name} = {package}:folder\n",
+    }
+    files = {name: text.encode() for name, text in texts.items()}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            place = f"{package}/{folder.name}/{path.relative_to(folder).as_posix()}"
+            files[place] = path.read_bytes()
+    return f"{package}-{version}-py3-none-any.whl", f"{information}/RECORD", files
+
+
+def record_line(name, data):
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(data)}\n"
+
+
+def main():
+    arguments = parse_arguments()
+    with tempfile.TemporaryDirectory() as root:
+        folder, manifest = install(arguments, root)
+        wheel, record, files = files_of(arguments, folder, manifest)
+    listed = "".join(record_line(name, data) for name, data in files.items()) + f"{record},,\n"
+    files[record] = listed.encode()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(arguments.out / wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, DATE)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    print(arguments.out / wheel)
+
+
+if __name__ == "__main__":
+    main()

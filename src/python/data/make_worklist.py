@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Writes bench/worklists/models.json, what data wheels are swept over: the problems of all models in
+configs/ and in the example's, on one GPU, with 1 to 8192 tokens in powers of two.
+
+    make_worklist.py [TOOL]      the program kernwright, build/bin/kernwright"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+OUT = ROOT / "bench/worklists/models.json"
+CONFIGS = [ROOT / "src/python/data/configs", ROOT / "src/examples/decode/configs"]
+TOKENS = "1:8192:x2"
+
+
+def main():
+    tool = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build/bin/kernwright")
+    problems = {}
+    configs = sorted((path for folder in CONFIGS for path in folder.glob("*.json")),
+                     key=lambda path: path.name)
+    for config in configs:
+        listed = subprocess.run([tool, "worklist", str(config), "--tokens", TOKENS], check=True,
+                                stdout=subprocess.PIPE, text=True)
+        for problem in json.loads(listed.stdout)["problems"]:
+            problems.setdefault(problem)
+    lines = ",\n".join(f"  {json.dumps(problem)}" for problem in problems)
+    OUT.write_text(f'{{"problems": [\n{lines}\n]}}\n')
+    print(f"{OUT}: {len(problems)} problems of {len(configs)} models")
+
+
+if __name__ == "__main__":
+    main()

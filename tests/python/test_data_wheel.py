@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Builds the wheel of a tiny bundle and finds it as an installed package. Needs the tool and NVRTC."""
+
+import importlib
+import importlib.metadata
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+import kernwright as kw
+from kernwright import _data
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = os.path.join(os.path.dirname(kw.__file__), "bin", "kernwright")
+
+
+class DataWheelTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cache = cls.folder / "cache"
+        tuned = cls.tool("tune", "vector_add", "n=4096", "dtype=bf16", "--sku", "h100_sxm", "--cache",
+                         cache)
+        if tuned.returncode != 0:
+            raise unittest.SkipTest(f"nothing can be compiled: {tuned.stderr}")
+        cls.tool("cache", "keygen", cls.folder / "test", check=True)
+        cls.bundle = cls.folder / "h100.tar.zst"
+        cls.tool("cache", "export", cls.bundle, "--key", cls.folder / "test.key", "--serial", "7",
+                 "--cache", cache, check=True)
+
+    @staticmethod
+    def tool(*words, check=False):
+        return subprocess.run([TOOL, *map(str, words)], check=check, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+
+    def build(self, *words, name="h100"):
+        return subprocess.run(
+            [sys.executable, ROOT / "src/python/data/build_wheel.py", "--name", name, "--bundle",
+             self.bundle, "--tool", TOOL, "--out", self.folder / "dist", *map(str, words)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def test_it_is_found_as_a_layer_and_not_trusted_without_the_projects_key(self):
+        built = self.build("--trusted-keys", self.folder / "test.pub")
+        self.assertEqual(built.returncode, 0, built.stderr)
+        wheel = pathlib.Path(built.stdout.strip())
+        self.assertRegex(wheel.name, r"^kernwright_h100-[0-9.]+\.7-py3-none-any\.whl$")
+        first = wheel.read_bytes()
+        self.build("--trusted-keys", self.folder / "test.pub")
+        self.assertEqual(wheel.read_bytes(), first, "the same bundle gives the same bytes")
+
+        site = self.folder / "site"
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+        sys.path.insert(0, str(site))
+        self.addCleanup(sys.path.remove, str(site))
+        importlib.invalidate_caches()
+        folders = [path for path in _data.data_folders() if path.startswith(str(site))]
+        self.assertEqual(len(folders), 1)
+        self.assertTrue(pathlib.Path(folders[0], "manifest.sig").is_file())
+        self.assertEqual(importlib.metadata.version("kernwright-h100").rpartition(".")[2], "7")
+        with self.assertLogs("kernwright", "WARNING") as logged:
+            kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail")
+        self.assertIn("signed by none of 1 trusted keys", logged.output[0])
+
+        # By hand the same folder is a layer like any other.
+        with self.assertLogs("kernwright", "WARNING"):
+            service = kw.Service(self.folder / "empty", sku="h100_sxm", on_miss="fail",
+                                 read_only_caches=folders)
+        self.assertEqual(service.kernel("vector_add n=4096 dtype=bf16").match, "predicted")
+
+    def test_without_the_key_no_wheel_is_built(self):
+        built = self.build()
+        self.assertNotEqual(built.returncode, 0)
+        self.assertIn("signed by none of 1 trusted keys", built.stderr)
+
+    def test_a_bundle_of_another_gpu_is_refused(self):
+        built = self.build("--trusted-keys", self.folder / "test.pub", name="h200")
+        self.assertEqual(built.returncode, 1)
+        self.assertIn("the bundle is of h100_sxm, and one of h200 alone expected", built.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
