@@ -106,7 +106,9 @@ __device__ __forceinline__ void store_tile(const Sums& d, const Target& target, 
 // warp's first row in the tile.
 __device__ __forceinline__ void store_last_tile(const Sums& d, const Target& target, Place place,
                                                 Addresses at, int first_row, int consumer) {
-  if constexpr (kThroughB) {
+  if constexpr (SPLIT > 1) {
+    // add_parts has waited for all consumers
+  } else if constexpr (kThroughB) {
     named_barrier_sync(2, 128 * CONSUMERS);
   } else {
     named_barrier_sync(2 + consumer, 128);  // the warpgroup has read its rows of A

@@ -19,7 +19,9 @@
 // LATE      The sums stay in registers, and are activated or gated there too, some columns a step.
 // PINGPONG  A consumer has all rows of a tile. Two consumers take turns: while one finishes its
 //           tile, the other multiplies the next.
-// PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum one stage,
+// SPLIT     The blocks of a cluster take a part of k each, and then exchange their sums
+// (parts.cuh). PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum
+// one stage,
 //           and the result is added to sums in fp32. One consumer adds while others multiply.
 // scaling   With scales of blocks, a second warp of the producer copies a stage's scales, and the
 //           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds those
@@ -40,6 +42,7 @@
 #include "epilogue.cuh"
 #include "layout.cuh"
 #include "mainloop.cuh"
+#include "parts.cuh"
 #include <kernwright/config.cuh>
 #include <kernwright/matmul/pad_rows.cuh>
 #include <kernwright/ptx/cluster.cuh>
@@ -67,6 +70,7 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
   constexpr int kSliceB = BN / SLICES;
   constexpr int kSlicesOfHalf = SLICES / STACK;
   const int rank_m = schedule.rank_m(), rank_n = schedule.rank_n();
+  const int sharers = first_sharer();
   const int row_a = first_of(schedule, addends.m) + schedule.row() + rank_n * (BM / CN);
   const int first_b = kMajorB == Major::k ? first_of(schedule, STACK * addends.n) : 0;
   const int first_k = kMajorB == Major::k ? 0 : first_of(schedule, k);
@@ -77,7 +81,7 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
   for (int box = 0; box < kBoxes; ++box) {
     const int x = reads ? step * DEPTH + box * kBoxK : kNowhere;
     tma_load_for<CN>(at.a(stage) + (box * BM + rank_n * (BM / CN)) * kRowBytes, map_a, x, row_a,
-                     full, kRowRanks << rank_m, TRANSPOSED && once);
+                     full, kRowRanks << (sharers + rank_m), TRANSPOSED && once);
     if constexpr (kMajorB == Major::k) {
       if (kTurns && step % CM != rank_m) continue;
 #pragma unroll
@@ -86,7 +90,7 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
         const int row_b = first_b + schedule.column() + slice / kSlicesOfHalf * addends.n +
                           slice % kSlicesOfHalf * kSliceB;
         tma_load_for<CM>(at.b(stage) + (box * BN + slice * kSliceB) * kRowBytes, map_b, x, row_b,
-                         full, kColumnRanks << (rank_n * CM), !TRANSPOSED && once);
+                         full, kColumnRanks << (sharers + rank_n * CM), !TRANSPOSED && once);
       }
     }
   }
@@ -98,7 +102,7 @@ __device__ __forceinline__ void load_operands(const TensorMap& map_a, const Tens
       const int column_b = schedule.column() + block * 64 + half * (addends.n - COLUMNS);
       const int row_b = reads ? first_k + step * DEPTH + rank_m * kSlice : kNowhere;
       tma_load_for<CM>(at.b(stage) + (block * DEPTH + rank_m * kSlice) * kRowBytes, map_b, column_b,
-                       row_b, full, kColumnRanks << (rank_n * CM), once);
+                       row_b, full, kColumnRanks << (sharers + rank_n * CM), once);
     }
   }
 }
@@ -132,13 +136,13 @@ __device__ __forceinline__ void load_addends(const Addends& addends, const Sched
 // The producer, one thread: fills the ring with each tile's operands, then its bias and residual.
 __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap& map_b,
                                         const Addends& addends, Schedule& schedule,
-                                        TilePipeline& pipeline, Addresses at, int k, int steps,
-                                        bool once) {
+                                        TilePipeline& pipeline, Addresses at, int k,
+                                        const Steps& steps, bool once) {
   release_next_kernel();
   await_previous_kernel();
   while (schedule.next()) {
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
+    for (int step = steps.first; step < steps.last; ++step) {
       pipeline.producer_acquire(STAGE_BYTES);
       load_operands(map_a, map_b, addends, schedule, pipeline, at, k, step, once);
       pipeline.advance();
@@ -150,14 +154,15 @@ __device__ __forceinline__ void produce(const TensorMap& map_a, const TensorMap&
 
 // With scales of blocks, one warp beside the producer: copies those of each stage.
 __device__ __forceinline__ void produce_scales(const ScaleTensors& scales, Schedule& schedule,
-                                               TilePipeline& pipeline, Addresses at, int steps) {
+                                               TilePipeline& pipeline, Addresses at,
+                                               const Steps& steps) {
   await_previous_kernel();
   while (schedule.next()) {
     const ScaleTensors from = scales_of(scales, batch == 1 ? 0 : schedule.product());
 #pragma unroll 1
-    for (int step = 0; step < steps + kAddendStages; ++step) {
+    for (int step = steps.first; step < steps.last + kAddendStages; ++step) {
       pipeline.producer_wait();
-      if (step < steps) {
+      if (step < steps.last) {
         at.scales(pipeline.stage()).load(from, schedule.row(), schedule.column(), step);
       }
       arrive_with_scales(pipeline.full());
@@ -221,10 +226,13 @@ __device__ __forceinline__ void consume(const Target& target, const Addends& add
 #pragma unroll 1
       while (waiting.is_leaving()) waiting.store_part(staging);
     }
+    if constexpr (SPLIT > 1) {
+      if (!add_parts(d, at, consumer * 4 + warp)) break;
+    }
     scale_and_add_bias(d, addends, pipeline, at);
     if (!LATE || schedule.is_last()) finish(d, addends, pipeline, at, first_of_warp);
     if constexpr (kFunction) user_epilogue_all<COLUMNS / 2>(d, place.row, place.column);
-    if (!PINGPONG && schedule.is_last()) {
+    if (SLOTS == 0 || (!PINGPONG && schedule.is_last())) {
       store_last_tile(d, target, place, at, first_of_warp, consumer);
       if constexpr (LATE) break;  // else the compiler keeps the waiting sums beside these
     } else if constexpr (OVERLAP) {
@@ -263,6 +271,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
   const bool first_warp = warp == 0;
   constexpr int kStarters = (kScaled ? 64 : 32) + 128 * CONSUMERS;  // await the barriers
   const int steps = (k + DEPTH - 1) / DEPTH;
+  const Steps own(steps);
   const TensorMap& map_rows = TRANSPOSED ? map_b : map_a;
   const TensorMap& map_columns = TRANSPOSED ? map_a : map_b;
   const int rows = TRANSPOSED ? n : m, columns = TRANSPOSED ? m : n;
@@ -271,7 +280,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     tma_prefetch(map_a);
     tma_prefetch(map_b);
     TilePipeline(at.barriers()).init(TEAM * 4, kScaled ? 1 + kScaleWriters : 1);
+    if constexpr (SPLIT > 1) mbarrier_init(at.received(), 1);
     mbarrier_init_fence();
+    if constexpr (SPLIT > 1) mbarrier_arrive_expect(at.received(), kPartBytes);
     if constexpr (ALIGNED_D) {
       tma_prefetch(map_d);
       if constexpr (kSplit) {
@@ -281,7 +292,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
     }
   }
   Schedule schedule(rows, columns, group, batch);
-  TilePipeline pipeline(at.barriers(), schedule.rank_m(), schedule.rank_n());
+  TilePipeline pipeline(at.barriers(), schedule.rank_m(), schedule.rank_n(), first_sharer());
   const Addends addends{map_residual, column_bias, alpha, beta, rows, columns};
   if constexpr (kCluster > 1) {
     __syncwarp();
@@ -295,20 +306,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) matmul_persistent_wave(
       if constexpr (kCluster == 1) named_barrier_arrive(1, kStarters);
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
       if (elect_one()) {
-        produce(map_rows, map_columns, addends, schedule, pipeline, at, k, steps, b_once != 0);
+        produce(map_rows, map_columns, addends, schedule, pipeline, at, k, own, b_once != 0);
       }
       __syncwarp();
     } else {
       if constexpr (PRODUCER_REGISTERS != 0) registers_release<PRODUCER_REGISTERS>();
       if (kScaled && warp == 1) {
         if constexpr (kCluster == 1) named_barrier_sync(1, kStarters);
-        produce_scales({scale_a, scale_b, m, n, lds, steps}, schedule, pipeline, at, steps);
+        produce_scales({scale_a, scale_b, m, n, lds, steps}, schedule, pipeline, at, own);
       }
     }
   } else {
     if constexpr (kCluster == 1) named_barrier_sync(1, kStarters);
     if constexpr (CONSUMER_REGISTERS != 0) registers_claim<CONSUMER_REGISTERS>();
     const Target target{{d, d_k, d_v, n, ldd}, map_d, map_d_k, map_d_v, rows};
-    consume(target, addends, schedule, pipeline, at, steps, role - 1);
+    consume(target, addends, schedule, pipeline, at, own.last - own.first, role - 1);
   }
 }

@@ -5,6 +5,7 @@
 #include <kernwright/config.cuh>
 #include <kernwright/matmul/block_scales.cuh>
 #include <kernwright/matmul/wgmma_epilogue.cuh>
+#include <kernwright/ptx/cluster.cuh>
 #include <kernwright/tile/pipeline.cuh>
 #include <kernwright/tile/tile_schedule.cuh>
 #include <kernwright/tile/tile_store.cuh>
@@ -15,7 +16,8 @@ namespace {
 using namespace kernwright;
 using namespace kernwright::config;
 
-constexpr int kCluster = CM * CN;
+constexpr int kCluster =
+    CM * CN;  // blocks that share what they load; SPLIT times as many a cluster
 constexpr int kRowBytes = kSwizzleBytes;  // of a TMA box
 constexpr int kBoxK = kRowBytes / sizeof(dtype_t);
 constexpr int kBoxes = DEPTH / kBoxK;    // boxes along k of a stage
@@ -33,17 +35,22 @@ constexpr Major kMajorB = b_layout == b_layout_kn ? Major::mn : Major::k;
 constexpr bool kTurns = kMajorB == Major::k && SLICES < CM;
 
 using TilePipeline = Pipeline<STAGES, CM, CN>;
-using TileStaging = Staging<SLOTS>;
-using Schedule = TileSchedule<BM, COLUMNS, CM, CN>;
+using TileStaging = Staging<SLOTS == 0 ? 1 : SLOTS>;  // without slots every tile is a block's last
+using Schedule = TileSchedule<BM, COLUMNS, CM, CN, SPLIT>;
+
+constexpr int kStagingBytes = CONSUMERS * 4 * SLOTS * kChunkBytes;
+constexpr int kReceivedBytes = SPLIT > 1 ? 16 : 0;  // a barrier
 
 // Shared memory. It begins at a multiple of 1024 bytes, which the swizzle needs. The scales of each
 // stage follow it.
 struct Storage {
   unsigned char a[STAGES][kBoxes][BM * kRowBytes];
   unsigned char b[STAGES][kBoxes][BN * kRowBytes];
-  unsigned char staging[CONSUMERS * 4][TileStaging::kBytes];
-  unsigned char barriers[TilePipeline::kBytes];
+  unsigned char others[kStagingBytes + TilePipeline::kBytes + kReceivedBytes];
 };
+// With SPLIT: the sums of other blocks for the rows that belong to this one. They take the place of
+// the ring, behind the staged tile.
+constexpr int kPartBytes = BM * BN * 4 / SPLIT * (SPLIT - 1);
 static_assert(sizeof(Storage) + STAGES * SCALE_BYTES + 1024 == SMEM_BYTES);
 static_assert(!kScaled || (SCALE_BYTES == StageScales<BM>::kBytes && DEPTH == kScaleBlock));
 static_assert(sizeof(Storage::a) % 1024 == 0 && sizeof(Storage::b) % 1024 == 0);
@@ -57,6 +64,7 @@ static_assert(kChunks * BM * kRowBytes <= STAGES * STAGE_BYTES,
               "the last tile leaves through the ring");
 static_assert(!TRANSPOSED ||
               (ALIGNED_D && sizeof(out_t) == 2 && kMajorB == Major::k && batch == 1));
+static_assert(SPLIT == 1 || (!OVERLAP && !PINGPONG && kAddendStages == 0));
 static_assert(!PINGPONG || (CONSUMERS == 2 && !OVERLAP && !PROMOTED));
 static_assert(!PINGPONG || kAddendStages + 2 <= STAGES, "awaited while two stages are held");
 
@@ -64,8 +72,11 @@ static_assert(!PINGPONG || kAddendStages + 2 <= STAGES, "awaited while two stage
 struct Addresses {
   static constexpr unsigned kB = sizeof(Storage::a);
   static constexpr unsigned kStaging = kB + sizeof(Storage::b);
-  static constexpr unsigned kBarriers = kStaging + sizeof(Storage::staging);
-  static_assert(kBarriers + sizeof(Storage::barriers) == sizeof(Storage));
+  static constexpr unsigned kBarriers = kStaging + kStagingBytes;
+  static constexpr unsigned kReceived = kBarriers + TilePipeline::kBytes;
+  static constexpr unsigned kParts = kChunks * BM * kRowBytes;
+  static_assert(kReceived + kReceivedBytes == sizeof(Storage));
+  static_assert(SPLIT == 1 || kParts + kPartBytes <= STAGES * STAGE_BYTES);
 
   unsigned base;
   __device__ unsigned a(int stage) const { return base + stage * sizeof(Storage::a[0]); }
@@ -73,9 +84,11 @@ struct Addresses {
   // In the B part: a consumer may stage its last rows in the A part before others read the bias.
   __device__ unsigned bias(int stage) const { return b(stage); }
   __device__ unsigned staging(int warp) const {
-    return base + kStaging + warp * sizeof(Storage::staging[0]);
+    return base + kStaging + warp * TileStaging::kBytes;
   }
   __device__ unsigned barriers() const { return base + kBarriers; }
+  __device__ unsigned parts() const { return base + kParts; }
+  __device__ unsigned received() const { return base + kReceived; }  // barrier: all parts are there
   __device__ StageScales<BM> scales(int stage) const {
     return {base + static_cast<unsigned>(sizeof(Storage)) + stage * SCALE_BYTES};
   }
@@ -91,6 +104,24 @@ __device__ __forceinline__ constexpr int chunk_column(int index) {
 
 // The accumulators of a consumer thread, for each of its blocks of 64 rows.
 using Sums = float[kBlocks][BN / 2];
+
+// The steps of k that a block multiplies, of `all`: with SPLIT a part of them.
+struct Steps {
+  int first = 0, last;
+
+  __device__ __forceinline__ explicit Steps(int all) : last(all) {
+    if constexpr (SPLIT > 1) {
+      const int part = cluster_rank() / kCluster;
+      first = part * all / SPLIT;
+      last = (part + 1) * all / SPLIT;
+    }
+  }
+};
+
+// The rank of the first block that takes the same part of k as this one.
+__device__ __forceinline__ int first_sharer() {
+  return SPLIT == 1 ? 0 : cluster_rank() / kCluster * kCluster;
+}
 
 // The bias and the residual, which the epilogue adds to the sums, and the scale factors.
 struct Addends {

@@ -213,6 +213,36 @@ TEST(MatmulContractTest, ATileMeetsAtMostTwoBlocksOfScales) {
   for (const std::int64_t width : {64, 112, 128, 160, 192}) EXPECT_TRUE(widths.contains(width));
 }
 
+// The blocks that share a tile must run at the same time, in one cluster, and have room for the
+// sums of the others beside the staged tile.
+TEST(MatmulContractTest, PartsOfKAreMultipliedAtOnce) {
+  const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
+  const auto splits = [&](std::string_view text) {
+    std::set<std::int64_t> found;
+    const BoundProblem problem = bound(text);
+    for (const Candidate& candidate : valid_candidates(made, problem, h200())) {
+      const Configuration& values = candidate.configuration;
+      const std::int64_t split = values.at("SPLIT");
+      found.insert(split);
+      if (split == 1) continue;
+      const LaunchPlan& launch = candidate.plan.launches.back();
+      const std::int64_t cluster = launch.cluster[0], blocks = launch.grid[0];
+      EXPECT_EQ(cluster, values.at("CM") * values.at("CN") * split) << candidate.id();
+      EXPECT_LE(blocks, h200().sms_for_clusters(cluster)) << candidate.id();
+      const std::int64_t tile = values.at("BM") * values.at("BN");
+      EXPECT_LE(2 * tile + 4 * tile * (split - 1) / split,
+                values.at("STAGES") * *candidate.scope.find("STAGE_BYTES"))
+          << candidate.id();
+    }
+    return found;
+  };
+  using Splits = std::set<std::int64_t>;
+  EXPECT_EQ(splits("matmul m=300 n=424 k=4096 dtype=bf16"), (Splits{1, 2, 4}));
+  EXPECT_EQ(splits("matmul m=300 n=424 k=520 dtype=bf16"), (Splits{1, 2})) << "9 steps";
+  EXPECT_EQ(splits("matmul m=300 n=424 k=4096 dtype=bf16 bias=column"), (Splits{1}));
+  EXPECT_EQ(splits("matmul m=4096 n=6144 k=4096 dtype=bf16"), (Splits{1}));
+}
+
 // By TMA only where no box has columns of two tensors.
 TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
   const KernelTemplate& made = *catalog().kernel_template("matmul/persistent_wave").value();
@@ -228,7 +258,7 @@ TEST(MatmulContractTest, BoxesOfASplitMatmulAreOneTensors) {
   const Widths whole{64, 128, 192, 256};
   auto widths = aligned_widths("n=6144 n_kv=1024 dtype=bf16");
   EXPECT_EQ(widths[1], whole);
-  EXPECT_EQ(widths[0], (Widths{112, 144, 152, 160, 176, 184, 208, 224}));
+  EXPECT_EQ(widths[0], (Widths{112, 144, 152, 160, 176, 184, 208, 224, 272, 288, 304}));
   widths = aligned_widths("n=5376 n_kv=672 dtype=bf16");  // of 112 columns, and of 224
   EXPECT_EQ(widths[1], (Widths{112, 224}));
   EXPECT_TRUE(widths[0].contains(128));

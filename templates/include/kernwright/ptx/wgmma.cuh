@@ -79,6 +79,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_32                                                                          \
   KW_REGISTERS_24, "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), \
       "+f"(d[30]), "+f"(d[31])
+#define KW_TEXT_36 \
+  KW_TEXT_32       \
+  ", "             \
+  "%32, %33, %34, %35"
+#define KW_REGISTERS_36 KW_REGISTERS_32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
 #define KW_TEXT_40 \
   KW_TEXT_32       \
   ", "             \
@@ -86,6 +91,11 @@ struct WgmmaShape;  // issue<T>: one instruction; without `accumulate` d is over
 #define KW_REGISTERS_40                                                                          \
   KW_REGISTERS_32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), \
       "+f"(d[38]), "+f"(d[39])
+#define KW_TEXT_44 \
+  KW_TEXT_40       \
+  ", "             \
+  "%40, %41, %42, %43"
+#define KW_REGISTERS_44 KW_REGISTERS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43])
 #define KW_TEXT_48 \
   KW_TEXT_40       \
   ", "             \
@@ -257,7 +267,9 @@ KW_SHAPE(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
 KW_SHAPE(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 KW_SHAPE(48, 24, "%24", "%25", "%26", "%27", "%28", "%29", "%30")
 KW_SHAPE(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+KW_SHAPE(72, 36, "%36", "%37", "%38", "%39", "%40", "%41", "%42")
 KW_SHAPE(80, 40, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+KW_SHAPE(88, 44, "%44", "%45", "%46", "%47", "%48", "%49", "%50")
 KW_SHAPE(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
 KW_SHAPE(104, 52, "%52", "%53", "%54", "%55", "%56", "%57", "%58")
 KW_SHAPE(112, 56, "%56", "%57", "%58", "%59", "%60", "%61", "%62")

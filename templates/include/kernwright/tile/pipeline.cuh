@@ -28,10 +28,11 @@ class Pipeline {
   static constexpr int kCluster = ClusterM * ClusterN;
   static constexpr int kBytes = 2 * 8 * Stages;  // of the barriers, at a multiple of 8
 
-  // `barriers` is their shared address; `rank_m` and `rank_n` are this block's place in the
-  // cluster.
-  __device__ __forceinline__ explicit Pipeline(unsigned barriers, int rank_m = 0, int rank_n = 0)
-      : barriers_(barriers), rank_m_(rank_m), rank_n_(rank_n) {}
+  // `barriers` is their shared address; `rank_m` and `rank_n` are this block's place among the
+  // blocks that load for each other, of which the first has rank `first_rank` in the cluster.
+  __device__ __forceinline__ explicit Pipeline(unsigned barriers, int rank_m = 0, int rank_n = 0,
+                                               int first_rank = 0)
+      : barriers_(barriers), rank_m_(rank_m), rank_n_(rank_n), first_rank_(first_rank) {}
 
   // Initialises the barriers of all stages. `readers` is the number of warps in each block that
   // release a stage, and `writers` the number of threads that arrive at full().
@@ -82,7 +83,7 @@ class Pipeline {
     if constexpr (kCluster == 1) {
       if (lane == 0) mbarrier_arrive(empty_of(stage));
     } else if (lane < kCluster && shares_with(lane)) {
-      mbarrier_arrive_at(empty_of(stage), lane);
+      mbarrier_arrive_at(empty_of(stage), first_rank_ + lane);
     }
   }
 
@@ -98,7 +99,7 @@ class Pipeline {
   }
 
   unsigned barriers_;
-  int rank_m_, rank_n_;
+  int rank_m_, rank_n_, first_rank_;
   Ring<Stages> ring_;
 };
 

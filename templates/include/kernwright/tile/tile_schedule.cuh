@@ -10,7 +10,8 @@
 // tiles in the same order.
 //
 // A tile has TileM x TileN elements. The ClusterM x ClusterN blocks of a cluster, of rank
-// m + ClusterM * n, take neighbouring tiles. The grid is one-dimensional.
+// m + ClusterM * n, take neighbouring tiles. With `Sharers` a cluster has as many such groups of
+// blocks, one after the other, which take the same tiles. The grid is one-dimensional.
 
 namespace kernwright {
 
@@ -30,7 +31,7 @@ __device__ __forceinline__ int fast_divide(int numerator, int denominator, int& 
   return quotient;
 }
 
-template <int TileM, int TileN, int ClusterM = 1, int ClusterN = 1>
+template <int TileM, int TileN, int ClusterM = 1, int ClusterN = 1, int Sharers = 1>
 class TileSchedule {
  public:
   // The tiles of `products` matrices of m rows and n columns each, one matrix after the other.
@@ -40,7 +41,7 @@ class TileSchedule {
         group_(group),
         products_(products),
         rank_(blockIdx.x % kCluster),
-        tile_(blockIdx.x / kCluster) {}
+        tile_(blockIdx.x / (kCluster * Sharers)) {}
 
   // Moves to the next tile; false if there is none.
   __device__ __forceinline__ bool next() {
@@ -56,7 +57,7 @@ class TileSchedule {
     return true;
   }
   // Skips the next tile.
-  __device__ __forceinline__ void skip() { tile_ += gridDim.x / kCluster; }
+  __device__ __forceinline__ void skip() { tile_ += gridDim.x / (kCluster * Sharers); }
   // Whether the present tile is this block's last.
   __device__ __forceinline__ bool is_last() const { return tile_ >= products_ * rows_ * columns_; }
 

@@ -70,12 +70,19 @@ __device__ __forceinline__ void multiply(float (&d)[Blocks][Registers],
                                          const WgmmaOperand<MajorA, RowsA, Depth>& a, int row_step,
                                          const WgmmaOperand<MajorB, RowsB, Depth>& b, int first,
                                          int count, bool add) {
+  constexpr int kParts = Registers > 128 ? 2 : 1;  // an instruction has up to 256 columns
 #pragma unroll
   for (int step = first; step < first + count; ++step) {
 #pragma unroll
     for (int i = 0; i < Blocks; ++i) {
-      wgmma_issue<T, 2 * Registers, MajorA, MajorB>(d[i], a.at(i * row_step, step), b.at(0, step),
-                                                    add || step != first);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        auto& columns =
+            reinterpret_cast<float(&)[Registers / kParts]>(d[i][part * Registers / kParts]);
+        wgmma_issue<T, 2 * Registers / kParts, MajorA, MajorB>(columns, a.at(i * row_step, step),
+                                                               b.at(part * RowsB / kParts, step),
+                                                               add || step != first);
+      }
     }
   }
 }
