@@ -38,8 +38,8 @@ __device__ __forceinline__ bool add_parts(Sums& d, Addresses at, int warp) {
     return false;
   }
   mbarrier_wait(at.received(), 0);
-#pragma unroll
-  for (int from = 0; from < SPLIT - 1; ++from) {
+#pragma unroll 1
+  for (int from = 0; from < SPLIT - 1; ++from) {  // unrolled it spills beside 72 sums and more
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
 #pragma unroll
