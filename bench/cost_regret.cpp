@@ -9,7 +9,8 @@
 //
 // A recorded configuration is matched with a candidate of today by the parameters that were
 // recorded. A parameter that came later has its default. A configuration whose template or
-// parameter is gone is left out, and counted. One that failed keeps its place in the order.
+// parameter is gone is left out, and counted. So is one that did not compile or spilled, which a
+// first answer passes over. One that failed later keeps its place in the order.
 
 #include <algorithm>
 #include <array>
@@ -82,7 +83,8 @@ int run(int argc, const char* const* argv) {
     const Problem problem = take(Problem::parse(space.problem));
     const CandidateList list =
         take(enumerate_candidates(*catalog, take(catalog->bind(problem)), profile));
-    const std::vector<Judged> judged = in_predicted_order(space, list);
+    std::vector<Judged> judged = in_predicted_order(space, list);
+    std::erase_if(judged, [](const Judged& one) { return !one.compiles; });
     const std::size_t recorded = space.configurations.size();
     if (judged.empty()) {
       std::printf("%-50s none of %zu is a candidate today\n", problem.text().c_str(), recorded);

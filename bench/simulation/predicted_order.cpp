@@ -76,6 +76,8 @@ std::vector<Judged> in_predicted_order(const RecordedSpace& space, const Candida
     added.predicted_us = one.predicted_us;
     if (one.outcome == Outcome::ok) added.truth_us = one.truth_us;
     if (one.final_us > 0) added.final_us = one.final_us;
+    added.compiles = one.outcome != Outcome::compile_failed &&
+                     one.outcome != Outcome::link_failed && one.outcome != Outcome::spilled;
   }
   std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
     return a.predicted_us < b.predicted_us;

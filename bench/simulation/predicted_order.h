@@ -16,6 +16,7 @@ struct Judged {
   double predicted_us = 0;
   double truth_us = std::numeric_limits<double>::infinity();
   double final_us = std::numeric_limits<double>::infinity();
+  bool compiles = true;  ///< to code that does not spill; a first answer passes others over
 };
 
 /// The recorded space with today's predictions. Its configurations are matched with the candidates

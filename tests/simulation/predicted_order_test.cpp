@@ -57,14 +57,16 @@ TEST_F(PredictedOrderTest, TheFirstChoiceForRandomProductsIsNearTheBestThatWasMe
   const auto spaces = read_recorded_spaces(searches).value();
   std::vector<double> slower;
   for (const RecordedSpace& space : spaces) {
+    if (space.configurations.size() < 60) continue;  // few say little, and all take long
     const auto judged = in_predicted_order(space, enumerate(space.problem, "h100_sxm"));
-    ASSERT_FALSE(judged.empty()) << space.problem;
-    slower.push_back(judged.front().truth_us / space.best_us());
+    const auto first =
+        std::find_if(judged.begin(), judged.end(), [](const Judged& one) { return one.compiles; });
+    slower.push_back(first->truth_us / space.best_us());
   }
-  ASSERT_GT(slower.size(), 50U);
+  ASSERT_GT(slower.size(), 20U);
   std::sort(slower.begin(), slower.end());
-  EXPECT_LE(slower[slower.size() / 2], 1.06);
-  EXPECT_LE(slower[slower.size() * 9 / 10], 1.2);
+  EXPECT_LE(slower[slower.size() / 2], 1.05);
+  EXPECT_LE(slower[slower.size() * 9 / 10], 1.16);
 }
 
 TEST_F(PredictedOrderTest, WinnersOfRowsTakeWhatWasPredictedWithinATenth) {
