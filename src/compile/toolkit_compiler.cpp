@@ -1,15 +1,19 @@
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <sys/mman.h>
+#include <system_error>
 
 #include "compile/compiler.h"
 #include "compile/ptxas_log.h"
 #include "compile/toolkit.h"
 #include "compile/toolkit_headers.h"
 #include "support/files.h"
+#include "support/hash.h"
 #include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -105,6 +109,20 @@ std::vector<std::filesystem::path> header_folders(const Nvrtc& nvrtc) {
   return {folder, folder / "cccl"};
 }
 
+/// The digest of a file that is loaded anyway, and so may be mapped: reading 100 MB would take
+/// longer than hashing them, and the first answer of a process waits for it.
+Result<Digest> digest_of_library(const std::string& path) {
+  KW_ASSIGN(const InputFile file, InputFile::open(path));
+  void* const bytes = ::mmap(nullptr, file.bytes(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  if (bytes == MAP_FAILED) {
+    return Error{ErrorCode::io,
+                 concat("cannot map ", path, ": ", std::generic_category().message(errno))};
+  }
+  const Digest digest = digest_of({static_cast<const char*>(bytes), file.bytes()});
+  ::munmap(bytes, file.bytes());
+  return digest;
+}
+
 /// The flags from environment variables that NVRTC adds to those it is given, by its documentation.
 std::string flags_of_environment() {
   const char* flags = std::getenv("NVRTC_APPEND_FLAGS");
@@ -152,10 +170,10 @@ class ToolkitCompiler final : public Compiler {
       const Result<Nvrtc>& nvrtc = this->nvrtc();
       if (!nvrtc) return nvrtc.error();
       // Two builds of one version may differ, so the digest is of the file.
-      KW_ASSIGN(const std::string bytes, read_file(nvrtc->file));
+      KW_ASSIGN(const Digest digest, digest_of_library(nvrtc->file));
       const std::string flags = flags_of_environment();
       return concat("nvrtc ", nvrtc->major, ".", nvrtc->minor, " ",
-                    flags.empty() ? "" : concat("with ", flags, ' '), digest_of(bytes).hex());
+                    flags.empty() ? "" : concat("with ", flags, ' '), digest.hex());
     });
   }
 
@@ -171,8 +189,8 @@ class ToolkitCompiler final : public Compiler {
     const Result<std::string>& known = linker_identity_.get([this]() -> Result<std::string> {
       const Result<NvJitLink>& linker = this->linker();
       if (!linker) return linker.error();
-      KW_ASSIGN(const std::string bytes, read_file(linker->file));
-      return concat("nvjitlink ", digest_of(bytes).hex());
+      KW_ASSIGN(const Digest digest, digest_of_library(linker->file));
+      return concat("nvjitlink ", digest.hex());
     });
     return known ? *known : std::string();
   }
