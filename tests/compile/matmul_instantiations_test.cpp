@@ -301,9 +301,9 @@ class MatmulInstantiationsToolkitTest : public ToolkitWorld {
 };
 
 TEST_F(MatmulInstantiationsToolkitTest, ThoseOfPersistentWaveAreCleanWgmmaFedByTma) {
-  // 8 of 80, large tiles. No bound on their registers tells them from those that fit: with bias,
+  // Some large tiles. No bound on their registers tells them from those that fit: with bias,
   // gelu_tanh and residual 128x192 spills 96 bytes, 128x208 40, and 256x144 none.
-  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.4, 0.15));
+  ASSERT_NO_FATAL_FAILURE(compile("matmul/persistent_wave", 0.6, 0.15));
   expect_wgmma_and_tma();
 }
 

@@ -13,7 +13,8 @@
 namespace kernwright {
 namespace {
 
-constexpr std::int64_t kMaxPoints = 400'000;
+/// The largest space here has 2.2 million, of which the rules leave some thousands to look at.
+constexpr std::int64_t kMaxPoints = 2'500'000;
 /// Of one template. Each costs some tens of microseconds and some kilobytes before the search
 /// begins; products have about 2,500.
 constexpr std::size_t kMaxCandidates = 20'000;
