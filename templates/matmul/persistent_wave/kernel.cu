@@ -19,9 +19,9 @@
 // LATE      The sums stay in registers, and are activated or gated there too, some columns a step.
 // PINGPONG  A consumer has all rows of a tile. Two consumers take turns: while one finishes its
 //           tile, the other multiplies the next.
-// SPLIT     The blocks of a cluster take a part of k each, and then exchange their sums
-// (parts.cuh). PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum
-// one stage,
+// SPLIT     SPLIT blocks of a cluster take a part of k of one tile each, and send each other their
+//           sums (parts.cuh). A cluster then has CM x CN x SPLIT blocks.
+// PROMOTED  The tensor cores keep about 14 bits of a sum of fp8 products. So they sum one stage,
 //           and the result is added to sums in fp32. One consumer adds while others multiply.
 // scaling   With scales of blocks, a second warp of the producer copies a stage's scales, and the
 //           sums of a stage are multiplied by them on their way. With AHEAD a consumer adds those
