@@ -59,3 +59,11 @@ def metrics():
 def lookup_counts():
     """How problems were answered so far, on the active service; see Service.lookup_counts."""
     return default_service().lookup_counts()
+
+
+def __getattr__(name):
+    """kernwright.torch, which imports PyTorch, when it is asked for."""
+    if name == "torch":
+        import importlib
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,19 @@
+"""kernwright in PyTorch: operators, models, Inductor and layers of Hugging Face's `kernels`.
+
+    import kernwright.torch
+    report = kernwright.torch.patch(model)        # Hugging Face models: Llama, Mistral, Qwen
+    print(report)                                 # what was replaced, what was not, and why
+
+The functions are kernwright's operations as operators, `torch.ops.kernwright`, which torch.compile
+traces and which have gradients where a backward is there; see `kernwright.torch.ops`."""
+
+from ._patch import Report, patch, unpatch
+from .inductor import use_in_inductor
+from .ops import (append_attention, attention, gated_linear, gelu_and_mul, layer_norm, linear,
+                  matmul, qkv_linear, rms_norm, rope, scaled_dot_product_attention, silu_and_mul,
+                  silu_mul, softmax)
+
+__all__ = ["Report", "append_attention", "attention", "gated_linear", "gelu_and_mul", "layer_norm",
+           "linear", "matmul", "patch", "qkv_linear", "rms_norm", "rope",
+           "scaled_dot_product_attention", "silu_and_mul", "silu_mul", "softmax", "unpatch",
+           "use_in_inductor"]

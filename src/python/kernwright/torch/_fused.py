@@ -1,0 +1,104 @@
+"""What a decode step fuses, on arrays. kernwright has these as flags of its operations; they are no
+operations of the package's API, which has torch.nn.functional's."""
+
+from typing import Any, Optional, Tuple
+
+from .._arrays import contiguous_rows, has_shape, make_error, read, rows_of, same_dtype
+from .._operations import Output, Plan, _call, _kernel, _read_optional
+
+
+def _silu_mul_plan(gate: Any, up: Any, _: Any) -> Plan:
+    first, second = read("gate", gate), read("up", up)
+    dtype = same_dtype(first, has_shape(second, *first.shape))
+    rows = contiguous_rows(first)
+    contiguous_rows(second)
+    result = (Output(first.shape, dtype),)
+    if first.elements == 0:
+        return Plan(None, result)
+    return Plan(_kernel("gated_activation", first.device, {
+        "rows": rows.rows, "columns": rows.columns, "dtype": dtype}), result)
+
+
+def silu_mul(gate: Any, up: Any) -> Any:
+    """silu(gate) * up. Source: gated_activation with layout=separate."""
+    return _call(("silu_mul",), (gate, up), (None,), (), _silu_mul_plan)
+
+
+def _norm_gated_linear_plan(x: Any, weight: Any, norm_weight: Any, _: Any, activation: str) -> Plan:
+    array, matrix = read("x", x), read("weight", weight)
+    dtype = same_dtype(array, matrix, read("norm_weight", norm_weight))
+    a, b = rows_of(array), contiguous_rows(matrix)
+    has_shape(matrix, b.rows, a.columns)
+    result = (Output(array.shape[:-1] + (b.rows // 2,), dtype),)
+    if a.rows == 0:
+        return Plan(None, result)
+    return Plan(_kernel("matmul", array.device, {
+        "m": a.rows, "n": b.rows // 2, "k": a.columns,
+        "lda": a.pitch if a.pitch != a.columns else None, "dtype": dtype, "norm": "rms",
+        "activation": activation, "gate": "stacked"}), result)
+
+
+def norm_gated_linear(x: Any, weight: Any, norm_weight: Any, activation: str, eps: float) -> Any:
+    """gated_linear of x normalised. Source: matmul with norm=rms and gate=stacked."""
+    return _call(("norm_gated_linear", activation), (x, weight, norm_weight), (None,), (eps,),
+                 _norm_gated_linear_plan, activation)
+
+
+def _qkv_linear_plan(x: Any, weight: Any, norm_weight: Any, bias: Any, *outs_and_heads: Any) -> Plan:
+    kv_heads, head_dim = outs_and_heads[-2:]
+    array, matrix = read("x", x), read("weight", weight)
+    dtype = same_dtype(array, matrix, _read_optional("norm_weight", norm_weight),
+                       _read_optional("bias", bias))
+    a, b = rows_of(array), contiguous_rows(matrix)
+    has_shape(matrix, b.rows, a.columns)
+    heads = b.rows // head_dim - 2 * kv_heads
+    if heads < 1 or b.rows % head_dim != 0:
+        raise make_error(f"weight has {b.rows} rows, and those of q, and 2 * {kv_heads} heads of "
+                         f"{head_dim} expected")
+    results = tuple(Output((*array.shape[:-1], count, head_dim), dtype)
+                    for count in (heads, kv_heads, kv_heads))
+    if a.rows == 0:
+        return Plan(None, results)
+    return Plan(_kernel("matmul", array.device, {
+        "m": a.rows, "n": b.rows, "k": a.columns, "n_kv": kv_heads * head_dim,
+        "lda": a.pitch if a.pitch != a.columns else None, "dtype": dtype,
+        "norm": None if norm_weight is None else "rms", "split": "qkv",
+        "bias": None if bias is None else "column"}), results)
+
+
+def qkv_linear(x: Any, weight: Any, bias: Any, norm_weight: Any, kv_heads: int, head_dim: int,
+               eps: float) -> Tuple[Any, Any, Any]:
+    """A product whose columns go to q, k and v. Source: matmul with split=qkv."""
+    return _call(("qkv_linear", kv_heads, head_dim), (x, weight, norm_weight, bias),
+                 (None, None, None), () if norm_weight is None else (eps,), _qkv_linear_plan,
+                 kv_heads, head_dim)
+
+
+def _append_attention_plan(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, q_norm: Any,
+                           *_: Any) -> Plan:
+    query, keys = read("q", q), read("k", k)
+    dtype = same_dtype(query, keys, read("v", v), read("k_new", k_new), read("v_new", v_new))
+    if len(keys.shape) != 4:
+        raise make_error(f"k has {len(keys.shape)} dimensions, and 4 expected: batch, kv_heads, "
+                         "tokens and head_dim")
+    batch, kv_heads, tokens, head_dim = keys.shape
+    heads = query.shape[-2]
+    has_shape(query, *query.shape[:-2], heads, head_dim)
+    if query.elements != batch * heads * head_dim:
+        raise make_error(f"q has the shape {query.shape}, and one token of each of the {batch} "
+                         "sequences of the cache expected")
+    return Plan(_kernel("attention", query.device, {
+        "batch": batch, "heads": heads, "kv_heads": kv_heads, "q_len": 1, "kv_len": tokens,
+        "head_dim": head_dim, "dtype": dtype, "layout": "bhsd", "lengths": "kv",
+        "append": "rope" if q_norm is None else "norm_rope"}), (Output(query.shape, dtype),))
+
+
+def append_attention(q: Any, k: Any, v: Any, k_new: Any, v_new: Any, kv_lengths: Any, cos: Any,
+                     sin: Any, q_norm: Any = None, k_norm: Any = None, *,
+                     scale: Optional[float] = None, eps: float = 1e-6) -> Any:
+    """A decode step of attention over a cache [batch, kv_heads, tokens, head_dim]. Source: attention
+    with append=rope or norm_rope."""
+    scalars = (k.shape[-1] ** -0.5 if scale is None else scale,)
+    return _call(("append_attention",),
+                 (q, k, v, k_new, v_new, q_norm, k_norm, cos, sin, kv_lengths), (None,),
+                 scalars if q_norm is None else (*scalars, eps), _append_attention_plan)

@@ -1,0 +1,101 @@
+"""What operators of kernwright compute, in PyTorch."""
+
+import torch
+from kernwright.torch import ops
+
+F = torch.nn.functional
+ACTIVATIONS = {None: lambda x: x, "silu": F.silu, "gelu_erf": F.gelu,
+               "gelu_tanh": lambda x: F.gelu(x, approximate="tanh")}
+
+
+def rms(x, weight=None, eps=1e-6):
+    wide = x.float()
+    wide = wide * (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return (wide if weight is None else wide * weight.float()).to(x.dtype)
+
+
+def linear(x, weight, bias=None, residual=None, *, activation=None, out_dtype=None):
+    result = x.float() @ weight.float().t()
+    if bias is not None:
+        result = result + bias.float()
+    result = ACTIVATIONS[activation](result)
+    if residual is not None:
+        result = result + residual.float()
+    return result.to(out_dtype or x.dtype)
+
+
+def matmul(a, b, bias=None, residual=None, **named):
+    return linear(a, b.t(), bias, residual, **named)
+
+
+def gated_linear(x, weight, norm_weight=None, *, activation="silu", eps=1e-6):
+    if norm_weight is not None:
+        x = rms(x, norm_weight, eps)
+    gate, up = (x.float() @ weight.float().t()).chunk(2, -1)
+    return (ACTIVATIONS[activation](gate) * up).to(x.dtype)
+
+
+def qkv_linear(x, weight, bias=None, norm_weight=None, *, kv_heads, head_dim, eps=1e-6):
+    if norm_weight is not None:
+        x = rms(x, norm_weight, eps)
+    result = linear(x, weight, bias)
+    result = result.unflatten(-1, (-1, head_dim))
+    q, k, v = result.split([result.shape[-2] - 2 * kv_heads, kv_heads, kv_heads], -2)
+    return q.contiguous(), k.contiguous(), v.contiguous()
+
+
+def rope(q, k, cos, sin, *, interleaved=False):
+    def rotate(x):
+        shape = (*q.shape[:-2], 1, cos.shape[-1])
+        c, s = cos.view(shape), sin.view(shape)
+        first, second = x.float().chunk(2, -1)
+        return torch.cat((first * c - second * s, second * c + first * s), -1).to(x.dtype)
+
+    assert not interleaved
+    return rotate(q), rotate(k)
+
+
+def attend(q, k, v, mask, scale):
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    groups = q.shape[1] // k.shape[1]
+    k, v = (part.float().repeat_interleave(groups, 1) for part in (k, v))
+    logits = scale * q.float() @ k.transpose(2, 3)
+    return (logits.masked_fill(~mask, -torch.inf).softmax(-1) @ v).to(q.dtype)
+
+
+def attention(q, k, v, sinks=None, alibi_slopes=None, kv_lengths=None, *, causal=False, scale=None,
+              window=None, softcap=None):
+    mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
+    if causal:
+        mask = mask.tril(k.shape[2] - q.shape[2])
+    result = ops._attention_result(q, v)
+    result.copy_(attend(q, k, v, mask, scale))
+    return result
+
+
+def append_attention(q, k, v, k_new, v_new, kv_lengths, cos, sin, q_norm=None, k_norm=None, *,
+                     scale=None, eps=1e-6):
+    batch, kv_heads, length, head_dim = k.shape
+    query, key = q.view(batch, 1, -1, head_dim), k_new.view(batch, 1, kv_heads, head_dim)
+    if q_norm is not None:
+        query, key = rms(query, q_norm, eps), rms(key, k_norm, eps)
+    places = kv_lengths.long() - 1
+    query, key = rope(query, key, cos[places].view(batch, 1, -1), sin[places].view(batch, 1, -1))
+    rows = torch.arange(batch)
+    k[rows, :, places] = key[:, 0]
+    v[rows, :, places] = v_new.view(batch, kv_heads, head_dim)
+    mask = torch.arange(length)[None, None, None] < kv_lengths[:, None, None, None]
+    return attend(query.transpose(1, 2), k, v, mask, scale).reshape(q.shape)
+
+
+IMPLEMENTATIONS = {
+    "linear": linear, "matmul": matmul, "gated_linear": gated_linear, "qkv_linear": qkv_linear,
+    "linear.out": lambda *arguments, out, **named:
+        (out.copy_(linear(*arguments, **named)), None)[1],
+    "rms_norm": rms, "rope": rope, "attention": attention, "append_attention": append_attention,
+    "add_rms_norm": lambda x, residual, weight=None, eps=1e-6:
+        (rms(x + residual, weight, eps), x + residual),
+    "silu_and_mul": lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
+    "silu_mul": lambda gate, up: F.silu(gate) * up,
+    "softmax": lambda x, mask=None, *, scale=1.0, causal=False: (scale * x).softmax(-1),
+}

@@ -1,0 +1,237 @@
+"""Operators: shapes on meta and fake tensors, gradients, refusals, and torch.compile."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import kernwright
+from kernwright import torch as kw
+from kernwright.torch import ops
+
+import reference
+
+
+def meta(*shape, dtype=torch.bfloat16):
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def random(*shape, dtype=torch.float64, **named):
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, generator=generator, dtype=dtype, **named)
+
+
+CASES = [
+    (lambda new: kw.linear(new(2, 5, 8), new(6, 8)), [(2, 5, 6)]),
+    (lambda new: kw.linear(new(5, 8), new(6, 8), new(6), activation="silu", residual=new(5, 6)),
+     [(5, 6)]),
+    (lambda new: kw.matmul(new(5, 8), new(8, 6)), [(5, 6)]),
+    (lambda new: kw.gated_linear(new(5, 8), new(6, 8)), [(5, 3)]),
+    (lambda new: kw.gated_linear(new(5, 8), new(6, 8), new(8)), [(5, 3)]),
+    (lambda new: kw.qkv_linear(new(2, 3, 8), new(16, 8), kv_heads=1, head_dim=4),
+     [(2, 3, 2, 4), (2, 3, 1, 4), (2, 3, 1, 4)]),
+    (lambda new: kw.rms_norm(new(5, 8), new(8)), [(5, 8)]),
+    (lambda new: kw.rms_norm(new(5, 8), new(8), residual=new(5, 8)), [(5, 8), (5, 8)]),
+    (lambda new: kw.layer_norm(new(5, 8), new(8), new(8)), [(5, 8)]),
+    (lambda new: kw.layer_norm(new(5, 8), residual=new(5, 8)), [(5, 8), (5, 8)]),
+    (lambda new: kw.silu_and_mul(new(5, 8)), [(5, 4)]),
+    (lambda new: kw.gelu_and_mul(new(5, 8), approximate="tanh"), [(5, 4)]),
+    (lambda new: kw.silu_mul(new(5, 8), new(5, 8)), [(5, 8)]),
+    (lambda new: kw.softmax(new(5, 8)), [(5, 8)]),
+    (lambda new: kw.attention(new(2, 4, 3, 8), new(2, 2, 5, 8), new(2, 2, 5, 8), causal=True),
+     [(2, 4, 3, 8)]),
+    (lambda new: kw.attention(new(2, 4, 3, 8), new(2, 2, 5, 8), new(2, 2, 5, 16), return_lse=True),
+     [(2, 4, 3, 16), (2, 4, 3)]),
+    (lambda new: kw.append_attention(
+        new(2, 1, 4, 8), new(2, 2, 9, 8), new(2, 2, 9, 8), new(2, 1, 2, 8), new(2, 1, 2, 8),
+        new(2), new(9, 4), new(9, 4)), [(2, 1, 4, 8)]),
+    (lambda new: kw.rope(new(6, 4, 8), new(6, 2, 8), new(6, 4), new(6, 4)), [(6, 4, 8), (6, 2, 8)]),
+]
+
+
+@pytest.mark.parametrize("call, shapes", CASES)
+@pytest.mark.parametrize("kind", ["meta", "fake"])
+def test_shapes_without_data(call, shapes, kind):
+    if kind == "meta":
+        results = call(meta)
+    else:
+        with FakeTensorMode():
+            results = call(lambda *shape: torch.empty(shape, dtype=torch.bfloat16, device="cuda"))
+    results = results if isinstance(results, tuple) else (results,)
+    assert [tuple(result.shape) for result in results] == shapes
+    assert {result.device.type for result in results} == {"meta" if kind == "meta" else "cuda"}
+
+
+def test_attention_lies_as_its_queries_do():
+    q, k = meta(2, 3, 4, 8).transpose(1, 2), meta(2, 3, 2, 8).transpose(1, 2)
+    assert kw.attention(q, k, k).stride() == q.stride()
+    assert kw.attention(q.contiguous(), k, k).is_contiguous()
+
+
+def test_out_dtype():
+    assert kw.linear(meta(2, 8), meta(4, 8), out_dtype=torch.float32).dtype is torch.float32
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: kw.linear(meta(5, 8), meta(6, 4)), "rows of 8 elements, and the weight has k=4"),
+    (lambda: kw.linear(meta(5, 8), meta(6, 8), meta(5)), "bias has the shape"),
+    (lambda: kw.linear(meta(5, 8), meta(6, 8), residual=meta(6, 6)), "residual has the shape"),
+    (lambda: kw.linear(meta(5, 8), meta(6, 8), out=meta(5, 5)), "out has the shape"),
+    (lambda: kw.gated_linear(meta(5, 8), meta(5, 8)), "even number"),
+    (lambda: kw.rms_norm(meta(5, 8), meta(5)), "weight or bias has the shape"),
+    (lambda: kw.rms_norm(meta(5, 8), residual=meta(4, 8)), "residual has the shape"),
+    (lambda: kw.silu_and_mul(meta(5, 7)), "even number"),
+    (lambda: kw.qkv_linear(meta(5, 8), meta(8, 8), kv_heads=1, head_dim=4), "2 . 1 heads of 4"),
+])
+def test_wrong_shapes_are_refused(call, text):
+    with pytest.raises(RuntimeError, match=text):
+        call()
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ({"attn_mask": meta(3, 3)}, "attn_mask"), ({"dropout_p": 0.1}, "dropout"),
+    ({"is_causal": True}, "equally many"), ({}, "enable_gqa")])
+def test_what_no_kernel_computes_of_torchs_attention_is_refused(arguments, text):
+    with pytest.raises(kernwright.Error, match=text):
+        kw.scaled_dot_product_attention(meta(1, 4, 3, 8), meta(1, 2, 5, 8), meta(1, 2, 5, 8),
+                                        **arguments)
+
+
+def test_a_tensor_on_the_cpu_is_refused():
+    with pytest.raises(NotImplementedError, match="kernwright::linear.*CPU"):
+        kw.linear(torch.zeros(2, 8), torch.zeros(4, 8))
+
+
+@pytest.mark.parametrize("activation", [None, "silu", "gelu_erf", "gelu_tanh"])
+@pytest.mark.parametrize("product", ["linear", "matmul"])
+def test_gradients_of_products(on_cpu, product, activation):
+    x, weight = random(2, 3, 8, requires_grad=True), random(6, 8, requires_grad=True)
+    bias, residual = random(6, requires_grad=True), random(2, 3, 6, requires_grad=True)
+    matrix = weight if product == "linear" else weight.t()
+
+    def of(call):
+        grads = torch.autograd.grad(call().square().sum(), (x, weight, bias, residual))
+        return [grad.double() for grad in grads]
+
+    def expected():
+        before = torch.nn.functional.linear(x, weight, bias)
+        return reference.ACTIVATIONS[activation](before) + residual
+
+    ours = of(lambda: getattr(kw, product)(x, matrix, bias=bias, residual=residual,
+                                           activation=activation))
+    for mine, right in zip(ours, of(expected)):
+        torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu_erf", "gelu_tanh"])
+def test_gradients_of_a_gated_product(on_cpu, activation):
+    x, weight = random(3, 8, requires_grad=True), random(12, 8, requires_grad=True)
+    gate, up = (x @ weight.t()).chunk(2, -1)
+    expected = torch.autograd.grad((reference.ACTIVATIONS[activation](gate) * up).square().sum(),
+                                   (x, weight))
+    ours = torch.autograd.grad(kw.gated_linear(x, weight, activation=activation).square().sum(),
+                               (x, weight))
+    for mine, right in zip(ours, expected):
+        torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: kw.rms_norm(x), lambda x: kw.rms_norm(x, residual=x), lambda x: kw.silu_and_mul(x),
+    lambda x: kw.softmax(x), lambda x: kw.silu_mul(x, x),
+    lambda x: kw.qkv_linear(x, torch.ones(16, 8), kv_heads=1, head_dim=4),
+    lambda x: kw.linear(x, torch.ones(4, 8), out=torch.empty(2, 4))])
+def test_a_gradient_that_is_not_there_is_refused(on_cpu, call):
+    x = torch.ones(2, 8, requires_grad=True)
+    with pytest.raises(kernwright.Error, match="has no backward"):
+        call(x)
+    with torch.no_grad():
+        call(x)
+
+
+def test_products_of_fp8_and_normalised_ones_refuse_gradients(on_cpu):
+    x = torch.ones(2, 8, requires_grad=True)
+    with pytest.raises(kernwright.Error, match="norm_weight has no backward"):
+        kw.gated_linear(x, torch.ones(4, 8), torch.ones(8))
+    with pytest.raises(kernwright.Error, match="fp8"):
+        ops._refuse_fp8(torch.empty(1, dtype=torch.float8_e4m3fn))
+
+
+def block(x, weight, norm, both, out):
+    x = kw.rms_norm(x, norm)
+    gated = kw.gated_linear(x, both)
+    return kw.linear(gated, weight, residual=x), kw.linear(x, weight[:, :8], out=out)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_without_graph_breaks(on_cpu, backend, dynamic):
+    arguments = random(3, 8, dtype=torch.float32), random(8, 16, dtype=torch.float32), torch.ones(8), (
+        random(32, 8, dtype=torch.float32))
+    compiled = torch.compile(block, backend=backend, fullgraph=True, dynamic=dynamic)
+    with torch.no_grad():
+        for rows in (3, 4):
+            x = random(rows, 8, dtype=torch.float32)
+            of_out, of_right = torch.zeros(rows, 8), torch.zeros(rows, 8)
+            result = compiled(x, *arguments[1:], of_out)
+            right = block(x, *arguments[1:], of_right)
+            torch.testing.assert_close(result[0], right[0])
+            torch.testing.assert_close(of_out, of_right)
+
+
+def test_gradients_through_torch_compile(on_cpu):
+    def loss(x, weight, both):
+        return kw.linear(kw.gated_linear(x, both), weight, activation="silu").square().sum()
+
+    arguments = [random(*shape, dtype=torch.float32, requires_grad=True)
+                 for shape in ((3, 8), (8, 16), (32, 8))]
+    right = torch.autograd.grad(loss(*arguments), arguments)
+    mine = torch.autograd.grad(torch.compile(loss, backend="aot_eager", fullgraph=True)(*arguments),
+                               arguments)
+    for one, other in zip(mine, right):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_compiled_cache_is_changed_in_place(on_cpu, backend):
+    def step(cache_k, cache_v, q, new):
+        lengths = torch.full((2,), 4, dtype=torch.int32)
+        angles = torch.zeros(9, 4)
+        return kw.append_attention(q, cache_k, cache_v, new, new, lengths, angles + 1, angles)
+
+    def caches():
+        return [random(2, 2, 9, 8, dtype=torch.float32).clone() for _ in range(2)]
+
+    q, new = random(2, 1, 4, 8, dtype=torch.float32), random(2, 1, 2, 8, dtype=torch.float32)
+    mine, right = caches(), caches()
+    with torch.no_grad():
+        result = torch.compile(step, backend=backend, fullgraph=True)(*mine, q, new)
+        torch.testing.assert_close(result, step(*right, q, new))
+    for one, other in zip(mine, right):
+        torch.testing.assert_close(one, other)
+
+
+def test_operators_are_sound(on_cpu):
+    x, weight = random(3, 8, dtype=torch.float32), random(6, 8, dtype=torch.float32)
+    for name, arguments, named in (
+            ("linear", (x, weight), {}), ("gated_linear", (x, weight), {}),
+            ("rms_norm", (x, torch.ones(8)), {}), ("qkv_linear", (x, weight), {"kv_heads": 1, "head_dim": 2}),
+            ("silu_mul", (x, x), {}), ("softmax", (x,), {})):
+        operator = getattr(torch.ops.kernwright, name).default
+        torch.library.opcheck(operator, arguments, named,
+                              test_utils=("test_schema", "test_faketensor"))
+
+
+def test_a_kernel_is_launched_at_once_where_nobody_watches(monkeypatch):
+    class Gpu(torch.Tensor):
+        pass
+
+    x = torch.zeros(2)
+    monkeypatch.setattr(ops, "_PLAIN", (torch.Tensor,))
+    assert not ops._direct(x)  # on no GPU
+    monkeypatch.setattr(ops, "_PLAIN", ())
+    assert not ops._direct(x)  # a class of its own
+    assert ops._direct(None)
+    with FakeTensorMode():
+        assert not ops._direct(None)
+    with torch.autograd.forward_ad.dual_level():
+        assert not ops._direct(None)
+    assert not torch.compile(lambda: ops._direct(None), backend="eager", fullgraph=True)()
