@@ -1,0 +1,16 @@
+"""Plug-ins of serving engines. Each is off unless KERNWRIGHT_PLUGINS names it, or its `register()` is
+called, and leaves to the engine what no kernel takes, with one line in the log for each reason.
+
+| engine | module | entry point |
+| --- | --- | --- |
+| vLLM | `kernwright.plugins.vllm` | `vllm.general_plugins` |
+| SGLang | `kernwright.plugins.sglang` | `sglang.srt.plugins` |"""
+
+import os
+
+VARIABLE = "KERNWRIGHT_PLUGINS"
+
+
+def is_wanted(engine: str) -> bool:
+    """Whether the variable has the engine: KERNWRIGHT_PLUGINS=vllm, or =vllm,sglang."""
+    return engine in os.environ.get(VARIABLE, "").replace(" ", "").split(",")

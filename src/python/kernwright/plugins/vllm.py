@@ -1,0 +1,96 @@
+"""kernwright in vLLM: RMSNorm, SiluAndMul, and linear layers of few tokens.
+
+    KERNWRIGHT_PLUGINS=vllm vllm serve MODEL \\
+        --compilation-config '{"custom_ops": ["+rms_norm", "+silu_and_mul"]}'
+
+vLLM calls `load` through its entry point `vllm.general_plugins`, in every process. The classes take the
+places of vLLM's by `register_oot`, its documented seam for layers from elsewhere. Without custom_ops vLLM
+compiles norms and activations itself, and the linear layers alone are ours."""
+
+import functools
+import importlib
+from typing import Any, List, Optional
+
+from . import is_wanted
+
+_LINEAR_LAYERS = ("ReplicatedLinear", "ColumnParallelLinear", "MergedColumnParallelLinear",
+                  "QKVParallelLinear", "RowParallelLinear")
+
+
+def load() -> None:
+    """The entry point. Does nothing unless KERNWRIGHT_PLUGINS has vllm."""
+    if is_wanted("vllm"):
+        register()
+
+
+@functools.lru_cache(maxsize=None)
+def register() -> List[str]:
+    """Registers the layers, and gives the names of vLLM's classes that they replace. A class that this vLLM
+    does not have, or not for replacement, is left, with a line in the log."""
+    done = []
+    for module, names, make in (
+            ("vllm.model_executor.layers.layernorm", ("RMSNorm",), _norm_class),
+            ("vllm.model_executor.layers.activation", ("SiluAndMul",), _activation_class),
+            ("vllm.model_executor.layers.linear", _LINEAR_LAYERS, _linear_class)):
+        for name in names:
+            if _replace(module, name, make):
+                done.append(name)
+    return done
+
+
+def _replace(module: str, name: str, make: Any) -> bool:
+    from . import _operators as operators
+    try:
+        theirs = getattr(importlib.import_module(module), name)
+        ours = make(theirs, operators)
+        theirs.register_oot(name=name)(ours)
+        if hasattr(theirs, "name"):
+            ours.name = theirs.name  # by which custom_ops turns it on, and which register_oot changed
+        return True
+    except (ImportError, AttributeError, TypeError, AssertionError) as error:
+        operators.say_once("vLLM's %s stays as it is: %s", name, error)
+        return False
+
+
+def _norm_class(theirs: type, operators: Any) -> type:
+    class KernwrightRMSNorm(theirs):  # type: ignore[valid-type, misc]
+        def forward_cuda(self, x: Any, residual: Any = None, *more: Any) -> Any:
+            plain = (not more and getattr(self, "variance_size_override", None) is None
+                     and getattr(self, "has_weight", True))
+            result = None
+            if plain:
+                result = operators.norm(x, residual, self.weight, self.variance_epsilon)
+            return super().forward_cuda(x, residual, *more) if result is None else result
+
+    return KernwrightRMSNorm
+
+
+def _activation_class(theirs: type, operators: Any) -> type:
+    class KernwrightSiluAndMul(theirs):  # type: ignore[valid-type, misc]
+        def forward_cuda(self, x: Any) -> Any:
+            result = operators.silu_and_mul(x)
+            return super().forward_cuda(x) if result is None else result
+
+    return KernwrightSiluAndMul
+
+
+def _linear_class(theirs: type, operators: Any) -> type:
+    class KernwrightLinear(theirs):  # type: ignore[valid-type, misc]
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            method = getattr(self, "quant_method", None)
+            if type(method).__name__ == "UnquantizedLinearMethod":
+                self.quant_method = _linear_method(type(method), operators)()
+
+    KernwrightLinear.__name__ = f"Kernwright{theirs.__name__}"
+    return KernwrightLinear
+
+
+@functools.lru_cache(maxsize=None)
+def _linear_method(theirs: type, operators: Any) -> type:
+    class KernwrightLinearMethod(theirs):  # type: ignore[valid-type, misc]
+        def apply(self, layer: Any, x: Any, bias: Optional[Any] = None) -> Any:
+            result = operators.linear(x, getattr(layer, "weight", None), bias)
+            return super().apply(layer, x, bias) if result is None else result
+
+    return KernwrightLinearMethod
