@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""The parts of bench/vendor/model_vs_torch.py that need neither PyTorch nor a GPU."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/vendor"))
+sys.dont_write_bytecode = True
+import model_vs_torch as bench  # noqa: E402
+
+KEY = {"problem": "model_vs_torch model=a case=decode-1 context=8", "model": "a", "case": "decode-1",
+       "kind": "decode"}
+
+
+class ModelVsTorchTest(unittest.TestCase):
+    def test_cases(self):
+        self.assertEqual(bench.parse_case("decode-16"), ("decode", 16))
+        self.assertEqual(bench.parse_case("prefill-2048"), ("prefill", 2048))
+        for text in ("decode", "decode-x", "decode-0", "train-1", "prefill-"):
+            with self.assertRaises(ValueError):
+                bench.parse_case(text)
+
+    def test_a_peer_is_compared_with_the_samples_taken_beside_it(self):
+        row = bench.make_row(KEY, "eager", [30, 20, 10], [5, 10, 15], against="patched_graph")
+        self.assertEqual((row["us"], row["ours_us"], row["ratio"]), (20, 10, 2))
+        self.assertIsNone(bench.make_row(KEY, "eager", reason="late")["ratio"])
+
+    def test_the_nearest_peer_decides(self):
+        rows = [bench.make_row(KEY, "patched_graph", [10]), bench.make_row(KEY, "eager", [30], [10]),
+                bench.make_row(KEY, "max_autotune", [10.5], [10]), bench.make_row(KEY, "eager_graph", reason="x")]
+        result = bench.verdict(rows)
+        self.assertEqual((result["peer"], result["holds"]), ("max_autotune", False))
+        self.assertTrue(bench.verdict(rows[:2])["holds"])
+        self.assertIsNone(bench.verdict(rows[:1]))
+        text = bench.table(rows)
+        self.assertIn("| a | decode-1 | 10.0 |  | 30.0 | failed |  | 10.5 | 1.050 | 1.10 |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
