@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test golden dist data-wheel bench format lint fuzz sanitize clean
+.PHONY: build tune test golden dist wheel wheel-test data-wheel bench format lint fuzz sanitize clean
 
 build:
 	@$(SETUP)
@@ -42,6 +42,17 @@ golden:
 
 dist: build
 	@cmake --build --preset $(PRESET) --target dist
+
+# The Python package as dist/kernwright-*.whl, from the objects of `make build`.
+wheel:
+	@$(SETUP) --wheel
+	@cmake --preset $(PRESET) -DKERNWRIGHT_PYTHON=ON --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
+	@src/cmake/wheel.sh $(BUILD)
+
+# Installs it in fresh environments, and runs its tests there.
+wheel-test: wheel
+	@$(WITH_TOOLKIT) src/cmake/wheel_test.sh
 
 # The wheel kernwright-$(SKU) of a bundle that the project signed.
 data-wheel: build

@@ -14,16 +14,37 @@ compiles it, and without `cc` there is no bare kw_launch."""
 import argparse
 import ctypes
 import datetime
+import functools
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
+import timeit
 
 BATCH = 200  # a stream's queue takes 1024 launches
 ELEMENTS = 4096
+# name -> what is timed, in the scope of `contestants`
+CALLS = {
+    "kernel(a, b, c)": "kernel(a, b, c)",
+    "kernel.launch(a, b, c)": "kernel.launch(a, b, c)",
+    "kernel(a, b, c, stream=number)": "kernel(a, b, c, stream=number)",
+    "kernel(a, b, c, stream=torch's)": "kernel(a, b, c, stream=stream)",
+    "ctypes": "by_ctypes()",
+    "ctypes, array and stream kept": "kw_launch(handle, number, kept, 3, None, 0, None)",
+    "torch.add(out=)": "torch.add(a, b, out=c)",
+    "kw.rms_norm(out=)": "kw.rms_norm(x, scale, out=y)",
+    "kw.rms_norm": "kw.rms_norm(x, scale)",
+    "F.rms_norm": "rms_norm(x, (1024,), scale)",
+    "kw.linear(out=)": "kw.linear(x, w, out=y)",
+    "kw.linear": "kw.linear(x, w)",
+    "F.linear": "linear(x, w)",
+    "torch.empty_like": "torch.empty_like(x)",
+    "reading three tensors": "extension.signature(a, b, c)",
+    "asking the driver for the GPU": "extension.current_device()",
+    "nothing": "pass",
+}
 
 
 def bare_loop(path):
@@ -42,7 +63,7 @@ def bare_loop(path):
 
 
 def contestants(torch, kw, service, loop):
-    """Name -> a function that makes `BATCH` calls."""
+    """Name -> a function that makes `BATCH` calls and gives their seconds; and the kernel."""
     kernel = service.kernel(f"vector_add n={ELEMENTS} dtype=fp32")
     a, b, c = (torch.rand(ELEMENTS, device="cuda") for _ in range(3))
     number = torch.cuda.current_stream().cuda_stream
@@ -62,34 +83,13 @@ def contestants(torch, kw, service, loop):
         tensors = (pointer * 3)(a.data_ptr(), b.data_ptr(), c.data_ptr())
         kw_launch(handle, torch.cuda.current_stream().cuda_stream, tensors, 3, None, 0, None)
 
-    calls = {
-        "kernel(a, b, c)": lambda: kernel(a, b, c),
-        "kernel.launch(a, b, c)": lambda: kernel.launch(a, b, c),
-        "kernel(a, b, c, stream=number)": lambda: kernel(a, b, c, stream=number),
-        "kernel(a, b, c, stream=torch's)": lambda: kernel(a, b, c, stream=stream),
-        "ctypes": by_ctypes,
-        "ctypes, array and stream kept": lambda: kw_launch(handle, number, kept, 3, None, 0, None),
-        "torch.add(out=)": lambda: torch.add(a, b, out=c),
-        "kw.rms_norm(out=)": lambda: kw.rms_norm(x, scale, out=y),
-        "kw.rms_norm": lambda: kw.rms_norm(x, scale),
-        "F.rms_norm": lambda: rms_norm(x, (1024,), scale),
-        "kw.linear(out=)": lambda: kw.linear(x, w, out=y),
-        "kw.linear": lambda: kw.linear(x, w),
-        "F.linear": lambda: linear(x, w),
-        "torch.empty_like": lambda: torch.empty_like(x),
-        "an empty function": lambda: None,
-    }
-
-    def batch_of(call):
-        def batch():
-            for _ in range(BATCH):
-                call()
-        return batch
-
-    batches = {name: batch_of(call) for name, call in calls.items()}
+    scope = {**locals(), "extension": kw._kernwright}
+    timers = {name: timeit.Timer(code, globals=scope) for name, code in CALLS.items()}
+    batches = {name: functools.partial(timer.timeit, BATCH) for name, timer in timers.items()}
     if loop is not None:
         address = ctypes.cast(kw_launch, pointer)
-        batches["kw_launch in C"] = lambda: loop(address, handle, number, kept, 3, BATCH)
+        in_c = timeit.Timer(lambda: loop(address, handle, number, kept, 3, BATCH))
+        batches["kw_launch in C"] = functools.partial(in_c.timeit, 1)
     return batches, kernel
 
 
@@ -101,9 +101,7 @@ def measure(torch, batches, rounds):
         torch.cuda.synchronize()
     for _ in range(rounds):
         for name, batch in batches.items():
-            begin = time.perf_counter()
-            batch()
-            times[name].append((time.perf_counter() - begin) / BATCH * 1e6)
+            times[name].append(batch() / BATCH * 1e6)
             torch.cuda.synchronize()
     return times
 

@@ -3,8 +3,8 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--sanitize] [--promtool]  also what make lint, or make fuzz and make sanitize,
-#   need; or Prometheus' promtool in build/promtool, without the daemon that its package starts
+#   setup.sh [--lint] [--sanitize] [--wheel] [--promtool]  also what make lint, make fuzz and make
+#   sanitize, or make wheel need; or Prometheus' promtool in build/promtool, without the daemon that its package starts
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -21,6 +21,7 @@ for option in "$@"; do
       ;;
     --sanitize) packages+=(clang-19 libclang-rt-19-dev) ;;
     --promtool) promtool_folder=build/promtool ;;
+    --wheel) packages+=(python3-dev python3-venv python3-pip ca-certificates) ;;
     *) echo "setup.sh: unknown option $option" >&2; exit 2 ;;
   esac
 done

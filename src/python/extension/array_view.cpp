@@ -263,7 +263,7 @@ bool read_array(PyObject* array, ArrayView& view) {
   view.stream = 0;
   view.api = api_of(Py_TYPE(array));
   if (view.api != nullptr) [[likely]] {
-    dlpack::Tensor tensor;
+    dlpack::Tensor tensor{};
     return view.api->borrow(array, &tensor) == 0 && take_tensor(tensor, view);
   }
   if (is_torch_tensor(array)) return read_attributes(array, view);

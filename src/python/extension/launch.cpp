@@ -228,7 +228,7 @@ bool launch(const KernelState& kernel, const Tensor* tensors, const double* scal
   } else {
     if (!find_stream(tensors, kernel.tensors, kernel.device, stream)) return false;
     // The pool hands it out again in the order of the current stream, and of no other.
-    if (kernel.workspace_bytes > 0 && first.api != nullptr &&
+    if (kernel.workspace_bytes > 0 && first.api != nullptr && first.api->allocate != nullptr &&
         !workspace.take(kernel.workspace_bytes, *first.api, first.device)) {
       return false;
     }

@@ -33,7 +33,6 @@ class Arrays {
   }
   bool add_all(PyObject* tuple) {
     const Py_ssize_t count = PyTuple_Size(tuple);
-    if (count < 0) return false;
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (!add(PyTuple_GetItem(tuple, i))) return false;
     }
@@ -83,10 +82,8 @@ class Results {
   /// `first` is the place of the first output among the arrays. False with a Python error set.
   bool complete(const Arrays& arrays, Py_ssize_t first, PyObject* outputs) {
     count_ = arrays.size() - first;
-    if (PyTuple_Size(outputs) != count_) {
-      if (PyErr_Occurred() == nullptr) {
-        PyErr_SetString(PyExc_ValueError, "the plan has another number of outputs");
-      }
+    if (PyTuple_Check(outputs) == 0 || PyTuple_Size(outputs) != count_) {
+      PyErr_SetString(PyExc_ValueError, "the plan has another number of outputs");
       return false;
     }
     Py_ssize_t like = 0;
@@ -129,13 +126,16 @@ class Results {
     PyObject* shape = nullptr;
     const char* dtype = nullptr;
     PyObject* swap = nullptr;
-    if (output == nullptr || PyArg_ParseTuple(output, "OsO", &shape, &dtype, &swap) == 0) {
+    if (PyTuple_Check(output) == 0) {
+      PyErr_SetString(PyExc_TypeError, "an output of the plan is no tuple");
       return false;
     }
+    if (PyArg_ParseTuple(output, "O!sO", &PyTuple_Type, &shape, &dtype, &swap) == 0) return false;
     made_[i] = make_result(like, like_view, shape, dtype, views_[i]);
     if (!made_[i] || swap == Py_None) return static_cast<bool>(made_[i]);
     const Ref method(PyObject_GetAttrString(made_[i].get(), "swapaxes"));
-    made_[i] = Ref(method ? PyObject_CallObject(method.get(), swap) : nullptr);
+    const Ref axes(PySequence_Tuple(swap));
+    made_[i] = Ref(method && axes ? PyObject_CallObject(method.get(), axes.get()) : nullptr);
     return made_[i] && read_array(made_[i].get(), views_[i]);
   }
 
@@ -148,7 +148,6 @@ class Results {
 bool launch_on(const KernelState& kernel, const Arrays& arrays, Py_ssize_t first,
                const Results& results, PyObject* given_scalars) {
   const Py_ssize_t scalar_count = PyTuple_Size(given_scalars);
-  if (scalar_count < 0) return false;
   Tensor tensors[kMostArrays];
   std::size_t count = 0;
   for (Py_ssize_t i = 0; i < first; ++i) {
@@ -190,9 +189,11 @@ PyObject* run_call(PyObject* plans, PyObject* tag, PyObject* inputs, PyObject* o
   }
   Py_INCREF(found);
   const Ref plan(found);
+  if (PyTuple_Check(found) == 0 || PyTuple_Size(found) != 2) {
+    return PyErr_Format(PyExc_TypeError, "a plan is %R, and a pair expected", Py_TYPE(found));
+  }
   PyObject* handle = PyTuple_GetItem(found, 0);
-  PyObject* outputs = handle == nullptr ? nullptr : PyTuple_GetItem(found, 1);
-  if (outputs == nullptr) return nullptr;
+  PyObject* outputs = PyTuple_GetItem(found, 1);
   const KernelState* kernel = kernel_of(handle);
   if (kernel == nullptr && handle != Py_None) {
     return PyErr_Format(PyExc_TypeError, "a plan has %R for a kernel", Py_TYPE(handle));
@@ -206,8 +207,9 @@ PyObject* run_call(PyObject* plans, PyObject* tag, PyObject* inputs, PyObject* o
 }  // namespace
 
 PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  if (count != 5 || PyDict_Check(given[0]) == 0) {
-    return PyErr_Format(PyExc_TypeError, "run() takes a dict and four more arguments");
+  const auto is_tuple = [given](int i) { return PyTuple_Check(given[i]) != 0; };
+  if (count != 5 || PyDict_Check(given[0]) == 0 || !is_tuple(2) || !is_tuple(3) || !is_tuple(4)) {
+    return PyErr_Format(PyExc_TypeError, "run() takes a dict, a tag and three tuples");
   }
   return guarded([&] { return run_call(given[0], given[1], given[2], given[3], given[4]); });
 }

@@ -56,7 +56,8 @@ Ref make_result(PyObject* like, const ArrayView& like_view, PyObject* shape, con
     Ref made = make_torch_tensor(like, shape, prototype.dtype);
     return made && read_array(made.get(), view) ? std::move(made) : Ref();
   }
-  if (like_view.api == nullptr) {
+  const dlpack::ExchangeApi* api = like_view.api;
+  if (api == nullptr || api->allocate == nullptr || api->import_managed == nullptr) {
     PyErr_Format(PyExc_TypeError, "arrays of %R cannot be made here: give out=", Py_TYPE(like));
     return Ref();
   }
@@ -67,9 +68,9 @@ Ref make_result(PyObject* like, const ArrayView& like_view, PyObject* shape, con
   prototype.device = like_view.device;
   prototype.shape = extent;
   prototype.strides = strides;
-  dlpack::VersionedTensor* made = allocate(*like_view.api, prototype);
+  dlpack::VersionedTensor* made = allocate(*api, prototype);
   void* object = nullptr;
-  if (made == nullptr || like_view.api->import_managed(made, &object) != 0) return Ref();
+  if (made == nullptr || api->import_managed(made, &object) != 0) return Ref();
   Ref array(static_cast<PyObject*>(object));
   return read_array(array.get(), view) ? std::move(array) : Ref();
 }

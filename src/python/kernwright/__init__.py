@@ -7,11 +7,15 @@ Operations find the best kernel for the shape: what was tuned for it, else what 
 predicts. `kernwright.Service` has the settings, `kernwright.tune` tunes, and `kernwright.doctor`
 says what this machine can do."""
 
+import os
+from typing import Any, Iterable, List, Optional, Union
+
 from ._kernwright import Error
+from ._kernwright import version as _version
 from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, layer_norm, linear,
                           matmul, reduce, rms_norm, rope, silu_and_mul, softmax)
-from ._kernwright import version as _version
-from ._service import (Kernel, LookupCount, Problem, Service, active, default_service, set_default)
+from ._service import (AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
+                       set_default)
 from ._tool import doctor, main
 
 __version__ = _version()
@@ -22,46 +26,46 @@ __all__ = ["Error", "Kernel", "LookupCount", "Problem", "Service", "attention", 
            "rms_norm", "rope", "seal", "set_default", "silu_and_mul", "softmax", "tune"]
 
 
-def tune(problem, seconds=30.0):
+def tune(problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
     """Tunes a problem on the active service; see Service.tune."""
     return default_service().tune(problem, seconds)
 
 
-def prewarm(problems):
+def prewarm(problems: Union[str, "os.PathLike[str]", Iterable[AnyProblem]]) -> None:
     """Gets the best kernels of problems, or of a worklist file, into memory, on the active service;
     see Service.prewarm."""
     default_service().prewarm(problems)
 
 
-def record_shapes(file):
+def record_shapes(file: Union[str, "os.PathLike[str]"]) -> Watch:
     """Appends what the active service is asked for to a worklist, until the end of a `with` block;
     see Service.record_shapes."""
     return default_service().record_shapes(file)
 
 
-def autotune(seconds=30.0):
+def autotune(seconds: float = 30.0) -> Watch:
     """Tunes what the active service is asked for, until the end of a `with` block; see
     Service.autotune."""
     return default_service().autotune(seconds)
 
 
-def seal(mode="error"):
+def seal(mode: str = "error") -> None:
     """Rules out compiles of the active service; see Service.seal."""
     default_service().seal(mode)
 
 
-def metrics():
+def metrics() -> str:
     """What operators watch of the active service, in Prometheus' text format; see
     Service.metrics."""
     return default_service().metrics()
 
 
-def lookup_counts():
+def lookup_counts() -> List[LookupCount]:
     """How problems were answered so far, on the active service; see Service.lookup_counts."""
     return default_service().lookup_counts()
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     """kernwright.torch, which imports PyTorch, when it is asked for."""
     if name == "torch":
         import importlib

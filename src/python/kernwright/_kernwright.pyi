@@ -1,9 +1,12 @@
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, TypeVar
 
+from typing_extensions import disjoint_base
+
 class Error(RuntimeError):
     problem: str
     reason: str
 
+@disjoint_base
 class KernelHandle:
     def __call__(self, *tensors_and_scalars: Any, stream: Any = None) -> None: ...
     def launch(self, *tensors_and_scalars: Any, stream: Any = None) -> None: ...

@@ -4,7 +4,7 @@ They take arrays of any framework with DLPack or `__cuda_array_interface__` that
 work on the framework's current stream. Results are new arrays of the same framework, or `out=`.
 Nothing is copied: what no kernel can take as it lies is refused. All of them raise Error."""
 
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kernwright
 from ._arrays import (Array, contiguous_rows, has_shape, make_error, read, rows_of, same_dtype)
@@ -373,7 +373,9 @@ def rope(q: Any, k: Any, cos: Any, sin: Any, *, interleaved: bool = False,
     cos, sin: [tokens, head_dim / 2], fp32
     interleaved: pairs are neighbours, else elements head_dim / 2 apart
     Source: the operation rope."""
-    return _call(("rope", interleaved), (q, k, cos, sin), _pair(out), (), _rope_plan, interleaved)
+    rotated: Tuple[Any, Any] = _call(("rope", interleaved), (q, k, cos, sin), _pair(out), (),
+                                     _rope_plan, interleaved)
+    return rotated
 
 
 def _elementwise_plan(x: Any, y: Any, z: Any, w: Any, out: Any, formula: str,
@@ -437,19 +439,20 @@ def _heads(array: Array, layout: str) -> Optional[_Heads]:
     return _Heads(batch, heads, tokens, head_dim, pitch)
 
 
-def _layout(*arrays: Array) -> str:
-    """The layout that all of the arrays have."""
+def _layout(*arrays: Array) -> Tuple[str, List[_Heads]]:
+    """The layout that all of the arrays have, and what they are in it."""
     for array in arrays:
         if len(array.shape) != 4:
             raise make_error(f"{array.name} has {len(array.shape)} dimensions, and 4 expected: "
                              "batch, heads, tokens and head_dim")
     for layout in ("bhsd", "bshd"):
-        if all(_heads(array, layout) for array in arrays):
-            return layout
-    lying = "; ".join(f"{array.name}: shape {array.shape}, strides {array.strides}"
+        lying = [heads for array in arrays if (heads := _heads(array, layout))]
+        if len(lying) == len(arrays):
+            return layout, lying
+    given = "; ".join(f"{array.name}: shape {array.shape}, strides {array.strides}"
                       for array in arrays)
     raise make_error("all contiguous, or all the transposed view of [batch, tokens, heads, "
-                     f"head_dim] expected, and given {lying}")
+                     f"head_dim] expected, and given {given}")
 
 
 def _attention_plan(q: Any, k: Any, v: Any, kv_lengths: Any, sinks: Any, alibi_slopes: Any,
@@ -460,8 +463,7 @@ def _attention_plan(q: Any, k: Any, v: Any, kv_lengths: Any, sinks: Any, alibi_s
     dtype = same_dtype(q_array, k_array, v_array)
     given = None if out is None else read("out", out)
     arrays = [q_array, k_array, v_array] + ([] if given is None else [given])
-    layout = _layout(*arrays)
-    queries, keys, values, *results_as = (_heads(array, layout) for array in arrays)
+    layout, (queries, keys, values, *results_as) = _layout(*arrays)
     has_shape(k_array, queries.batch, keys.heads, keys.tokens, queries.head_dim)
     has_shape(v_array, queries.batch, keys.heads, keys.tokens, values.head_dim)
     shape = (queries.batch, queries.heads, queries.tokens, values.head_dim)

@@ -2,11 +2,13 @@
 
 import contextlib
 import contextvars
+import copy
+import dataclasses
 import json
 import logging
 import os
 import threading
-from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional,
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional,
                     Sequence, Union)
 
 from . import _kernwright
@@ -70,17 +72,17 @@ class Kernel(KernelHandle):
     @property
     def template(self) -> str:
         """The winner's template, "matmul/persistent_wave"."""
-        return self._summary["template"]
+        return str(self._summary["template"])
 
     @property
     def configuration(self) -> str:
         """The winner's parameters, "BM=128 BN=256 ..."."""
-        return self._summary["configuration"]
+        return str(self._summary["configuration"])
 
     @property
     def match(self) -> str:
         """How well the answer fits: exact, recheck, seed, bucket or predicted."""
-        return self._summary["match"]
+        return str(self._summary["match"])
 
     @property
     def measured_us(self) -> Optional[float]:
@@ -90,13 +92,14 @@ class Kernel(KernelHandle):
     @property
     def summary(self) -> Dict[str, Any]:
         """All that is known of it, its arguments among them."""
-        return json.loads(json.dumps(self._summary))
+        return copy.deepcopy(self._summary)
 
     def __repr__(self) -> str:
         return f"<kernwright.Kernel {self.problem}: {self.template} {self.configuration}>"
 
 
-class LookupCount(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class LookupCount:
     """How many problems were answered with this match for this reason."""
     match: str
     reason: str
@@ -138,7 +141,8 @@ class Service:
             background_seconds, compile_threads, check_launches, _pass_on, data_folders())
         self._device = -1 if sku else device
         self._autotune_seconds = 0.0
-        self._tokens: List[contextvars.Token] = []
+        self._tune_seconds = tune_seconds
+        self._tokens: List["contextvars.Token[Optional[AnyService]]"] = []
         self.plans: Dict[Any, Any] = {}  # of operations' calls, by signature
 
     @property
@@ -179,9 +183,11 @@ class Service:
         return self._ready(found, axes, read_only)
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
-        """Tunes the problem for about `seconds`, keeps the record in the cache and gives the
-        winner. Other Python threads run meanwhile. Errors: Error without a GPU."""
-        budget = 30.0 if seconds is None else float(seconds)
+        """Tunes the problem for about `seconds`, those of the service where left out, keeps the
+        record in the cache and gives the winner, which calls use from then on. Other threads run
+        meanwhile. Ctrl-C ends it, with its worker process, and keeps nothing. Errors: Error without
+        a GPU, and where no candidate passes."""
+        budget = self._tune_seconds if seconds is None else seconds
         kernel = self._ready(_kernwright.tune(self._handle, Kernel, str(problem), budget))
         self._forget_plans()
         return kernel

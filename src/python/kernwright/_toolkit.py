@@ -18,7 +18,10 @@ def _candidates() -> Iterator[pathlib.Path]:
         packages = pathlib.Path(place).parent
         if any((packages / library).exists() for library in _NVRTC):
             yield packages
-    from cuda.pathfinder import find_nvidia_header_directory
+    try:
+        from cuda.pathfinder import find_nvidia_header_directory  # type: ignore[import-untyped]
+    except ImportError:  # the package runs from a build folder
+        return
     for name in ("nvrtc", "cudart"):
         headers = find_nvidia_header_directory(name)
         if headers:

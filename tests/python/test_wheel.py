@@ -1,0 +1,50 @@
+"""What the wheel holds, where the package is installed from one."""
+
+import importlib.metadata
+import pathlib
+
+import pytest
+
+import kernwright as kw
+
+
+@pytest.fixture
+def files():
+    try:
+        distribution = importlib.metadata.distribution("kernwright")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package is not installed")
+    return {str(file): file for file in distribution.files}
+
+
+def test_it_holds_library_tool_extension_and_types(files):
+    for name in ("kernwright/_kernwright.abi3.so", "kernwright/lib/libkernwright.so.0",
+                 "kernwright/bin/kernwright", "kernwright/py.typed", "kernwright/_kernwright.pyi"):
+        assert name in files
+    assert any(name.startswith("kernwright.libs/libtbb") for name in files)
+
+
+def test_it_is_small(files):
+    size = sum(file.size or 0 for name, file in files.items() if "__pycache__" not in name)
+    assert size < 20e6  # about 6 MB compressed
+
+
+def test_it_serves_every_python_and_many_systems(files):
+    wheel = importlib.metadata.distribution("kernwright").read_text("WHEEL")
+    assert "Tag: cp310-abi3-manylinux_2_34_x86_64" in wheel
+
+
+def test_its_version_is_that_of_the_library(files):
+    assert importlib.metadata.version("kernwright") == kw.__version__
+
+
+def test_nothing_is_compiled_or_downloaded_for_it(files):
+    """Its hard dependencies are pure Python."""
+    required = [text for text in importlib.metadata.requires("kernwright") if "extra" not in text]
+    assert [text.split(">")[0] for text in required] == ["cuda-pathfinder"]
+
+
+def test_no_path_of_the_machine_that_built_it_is_in_it(files):
+    root = str(pathlib.Path(__file__).resolve().parents[2]).encode()
+    for name in ("kernwright/lib/libkernwright.so.0", "kernwright/_kernwright.abi3.so"):
+        assert root not in files[name].read_binary()
