@@ -179,7 +179,7 @@ class KERNWRIGHT_API Service {
   /// How often it was asked for is appended when the recording or the service ends. The file is a
   /// worklist that `kernwright sweep` takes, in lines of JSON. Several processes may share it, and
   /// one that is killed loses counts alone. An empty `file` ends the recording; another one takes
-  /// its place. Meanwhile a lookup in memory costs some microseconds. Errors: `invalid_argument`
+  /// its place. Meanwhile a lookup in memory costs a microsecond more. Errors: `invalid_argument`
   /// where the file is there and is something else; `io` where counts cannot be appended. Later
   /// failures go to the log. Thread-safe.
   Result<void> record_shapes(const std::string& file) const;

@@ -21,8 +21,8 @@ Result<BoundProblem> Site::bind(const Problem& problem) const {
                       profile.id, " has ", gigabytes(memory))};
 }
 
-RecordKey Site::key(const BoundProblem& problem) const {
-  return {.problem = problem.text(),
+RecordKey Site::key(std::string problem) const {
+  return {.problem = std::move(problem),
           .target = concat("sm_", profile.sm_arch),
           .sku = profile.id,
           .policy = policy};

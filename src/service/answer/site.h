@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "cache/layers/tiered_cache.h"
@@ -35,7 +36,9 @@ struct Site {
   /// Errors: `invalid_argument` where the operation does not exist or does not take the problem, or
   /// where its tensors do not fit in the GPU's memory.
   Result<BoundProblem> bind(const Problem& problem) const;
-  RecordKey key(const BoundProblem& problem) const;
+  RecordKey key(const BoundProblem& problem) const { return key(problem.text()); }
+  /// The same of a canonical text.
+  RecordKey key(std::string problem) const;
   /// A candidate from a template's name and some of its parameters; the others take their defaults.
   Result<Candidate> candidate(const BoundProblem& problem, std::string_view kernel_template,
                               const ParameterValues& parameters) const;

@@ -22,10 +22,6 @@ constexpr TuningBudget kPredictAtLaunch{.trials = 1};
 // As many as a record keeps.
 constexpr std::size_t kMostPredicted = 8;
 
-// The worst match that is served where a miss is tuned: what was not measured for the problem is
-// one.
-constexpr Match kWorstUntuned = Match::stale_code;
-
 // How long a miss that is tuned waits for another process that tunes the same.
 constexpr std::chrono::minutes kPatienceToTune{2};
 
@@ -127,29 +123,34 @@ Result<Kernel> ServiceCore::get_best_kernel(const Problem& problem, std::optiona
   const LoadedKernel* hot = table_.find(problem);
   if (hot && !watched_.load(std::memory_order_relaxed)) return hot->handle();
   KW_TRY(check_not_forked());
+  if (hot && hot->summary().match <= worst_in_memory()) {
+    record(hot->summary());
+    return hot->handle();
+  }
   KW_ASSIGN(const BoundProblem bound, bind(problem));
   const Result<const LoadedKernel*> found = find_or_make(problem, bound, stream);
-  record(bound, found);
-  if (!found) return found.error();
+  if (!found) {
+    record({.problem = bound.text(), .reason = MissReason::absent});
+    return found.error();
+  }
+  record((*found)->summary());
   return (*found)->handle();
 }
 
 Result<const LoadedKernel*> ServiceCore::find_or_make(const Problem& written,
                                                       const BoundProblem& problem,
                                                       std::optional<void*> stream) {
-  const Match worst = tuning_seconds() ? kWorstUntuned : Match::none;
-  const LoadedKernel* hot = table_.find(written);
-  if (hot && hot->summary().match <= worst) return hot;
   KW_ASSIGN(const bool capturing,
             stream&& site_.has_device ? surroundings_.in_capture(*stream) : Result<bool>(false));
-  if (capturing && hot) return hot;
   if (capturing) {
+    if (const LoadedKernel* hot = table_.find(written)) return hot;
     return Error{ErrorCode::refused,
                  concat(problem.text(),
                         " is not in memory, and nothing can be loaded while the stream is in a "
                         "capture; get its kernel or prewarm it before the capture")};
   }
-  return table_.find_or_make(written, problem.problem(), worst, [&] { return resolve(problem); });
+  return table_.find_or_make(written, problem.problem(), worst_in_memory(),
+                             [&] { return resolve(problem); });
 }
 
 Result<void> ServiceCore::record_shapes(const std::filesystem::path& file) {
@@ -180,7 +181,7 @@ std::optional<double> ServiceCore::tuning_seconds() const {
   return std::nullopt;
 }
 
-void ServiceCore::record(const BoundProblem& problem, const Result<const LoadedKernel*>& found) {
+void ServiceCore::record(const KernelSummary& answer) {
   if (!watched_.load(std::memory_order_relaxed)) return;
   std::shared_ptr<ShapeRecorder> recorder;
   {
@@ -188,17 +189,11 @@ void ServiceCore::record(const BoundProblem& problem, const Result<const LoadedK
     recorder = recorder_;
   }
   if (!recorder) return;
-  LoggedLookup lookup{.key = site_.key(problem),
-                      .match = Match::none,
-                      .reason = MissReason::absent,
-                      .time = utc_now()};
-  if (found) {
-    lookup.match = (*found)->summary().match;
-    lookup.reason = (*found)->summary().reason;
-  }
-  if (const Result<void> added = recorder->add(lookup); !added) {
-    site_.say(LogLevel::warning, concat("not recorded: ", added.error().message));
-  }
+  const Result<void> added = recorder->add({.key = site_.key(answer.problem),
+                                            .match = answer.match,
+                                            .reason = answer.reason,
+                                            .time = utc_now()});
+  if (!added) site_.say(LogLevel::warning, concat("not recorded: ", added.error().message));
 }
 
 Result<std::vector<Kernel>> ServiceCore::get_best_kernels(const Problem& problem,

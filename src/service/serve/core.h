@@ -117,6 +117,10 @@ class ServiceCore {
   }
 
  private:
+  /// The worst match that is served where a miss is tuned: what was not measured for the problem is
+  /// a miss.
+  static constexpr Match kWorstUntuned = Match::stale_code;
+
   ServiceCore(ServiceOptions options, Surroundings surroundings, Site site);
 
   using Loaded = Result<std::shared_ptr<const LoadedKernel>>;
@@ -127,8 +131,10 @@ class ServiceCore {
                                            std::optional<void*> stream);
   /// The budget of tuning a miss; nothing where a miss is not tuned.
   std::optional<double> tuning_seconds() const;
+  /// The worst match that is served from memory.
+  Match worst_in_memory() const { return tuning_seconds() ? kWorstUntuned : Match::none; }
   /// Tells the recorder, if there is one.
-  void record(const BoundProblem& problem, const Result<const LoadedKernel*>& found);
+  void record(const KernelSummary& answer);
   /// From the cache, or made as the miss policy says; counted.
   Loaded resolve(const BoundProblem& problem);
   /// The kernel of the best record that can be served, or null where none can.
