@@ -175,15 +175,15 @@ TEST_F(CostModelTest, EarlyStartsCostProductsTheirOrderAndGainClustersTime) {
   };
   const char* const wide = "matmul m=128 n=10240 k=8192 dtype=bf16";
   EXPECT_LT(gain(wide,
-                 "BM=64 BN=176 BK=64 STAGES=6 CM=1 CN=1 TRANSPOSED=0 OVERLAP=0 PINGPONG=0 "
+                 "BM=64 BN=176 BK=64 CM=1 CN=1 SPLIT=1 TRANSPOSED=0 OVERLAP=0 PINGPONG=0 STAGES=6 "
                  "PERSISTENT=1 GROUP=8"),
             0);
   EXPECT_GT(gain(wide,
-                 "BM=64 BN=176 BK=64 STAGES=6 CM=2 CN=2 TRANSPOSED=0 OVERLAP=0 PINGPONG=0 "
+                 "BM=64 BN=176 BK=64 CM=2 CN=2 SPLIT=1 TRANSPOSED=0 OVERLAP=0 PINGPONG=0 STAGES=6 "
                  "PERSISTENT=1 GROUP=8"),
             0);
   EXPECT_GT(gain("matmul m=1024 n=1024 k=1024 dtype=bf16",
-                 "BM=64 BN=128 BK=64 STAGES=8 CM=1 CN=1 TRANSPOSED=0 OVERLAP=0 PINGPONG=0 "
+                 "BM=64 BN=128 BK=64 CM=1 CN=1 SPLIT=1 TRANSPOSED=0 OVERLAP=0 PINGPONG=0 STAGES=8 "
                  "PERSISTENT=1 GROUP=8"),
             0);
 }
