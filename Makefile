@@ -12,7 +12,7 @@ SETUP := src/cmake/setup.sh
 TOOLKIT := $(CURDIR)/build/cuda/nvidia/cu13
 WITH_TOOLKIT := [ ! -d $(TOOLKIT)/lib ] || export KERNWRIGHT_CUDA_PATH=$${KERNWRIGHT_CUDA_PATH:-$(TOOLKIT)};
 
-.PHONY: build tune test golden dist wheel wheel-test data-wheel bench format lint fuzz sanitize clean
+.PHONY: build tune test golden dist wheel wheel-test fuzz-python data-wheel bench format lint fuzz sanitize clean
 
 build:
 	@$(SETUP)
@@ -53,6 +53,14 @@ wheel:
 # Installs it in fresh environments, and runs its tests there.
 wheel-test: wheel
 	@$(WITH_TOOLKIT) src/cmake/wheel_test.sh
+
+# Calls the package with random arguments, its extension under AddressSanitizer.
+CALLS ?= 100000
+fuzz-python:
+	@$(SETUP) --sanitize --wheel
+	@cmake --preset $(PRESET) -DKERNWRIGHT_PYTHON=ON --log-level=WARNING -Wno-dev > /dev/null
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target kernwright_python
+	@$(WITH_TOOLKIT) src/cmake/fuzz_python.sh $(BUILD) $(CALLS)
 
 # The wheel kernwright-$(SKU) of a bundle that the project signed.
 data-wheel: build

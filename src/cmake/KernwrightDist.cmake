@@ -22,11 +22,12 @@ install(PROGRAMS src/cmake/run-gpu-tests.sh DESTINATION . COMPONENT dist EXCLUDE
 install(DIRECTORY bench/worklists DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(PROGRAMS bench/tune_vs_exhaustive.py bench/vendor/attention_counters.py
   bench/vendor/attention_vs_peers.py bench/vendor/decode_step.py bench/vendor/grouped_vs_torch.py
-  bench/vendor/model_decode.py bench/vendor/model_vs_torch.py bench/vendor/rows_vs_pytorch.py
+  bench/vendor/model_decode.py bench/vendor/model_vs_torch.py bench/vendor/python_call.py
+  bench/vendor/rows_vs_pytorch.py
   bench/vendor/tuning_curve.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES bench/vendor/attention_peers.py bench/vendor/attention_problems.py
-  bench/vendor/chains.py bench/vendor/decode_models.py
+  bench/vendor/chains.py bench/vendor/decode_models.py bench/vendor/python_call_loop.c
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES LICENSE DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 

@@ -1,6 +1,7 @@
 """Services: how they are opened, which one a call uses, and what they refuse."""
 
 import json
+import signal
 import threading
 
 import pytest
@@ -118,6 +119,15 @@ def test_messages_go_to_logging(compiler, caplog, tmp_path):
         except kw.Error:
             return
     assert any(record.name == "kernwright" for record in caplog.records)
+
+
+def test_an_interrupt_arrives_while_something_compiles(compiler, tmp_path):
+    own = kw.Service(tmp_path, sku="h200")
+    timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        own.kernel("matmul m=512 n=512 k=512 dtype=fp16 bias=column activation=gelu_erf")
+    timer.join()
 
 
 def test_problems_are_texts():
