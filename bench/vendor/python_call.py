@@ -6,16 +6,20 @@ A batch is so few calls that the stream's queue never fills, and is timed withou
 the GPU is waited for between batches. Contestants take turns. "over_launch_us" is the median less
 that of a bare kw_launch.
 
-usage: python_call.py --json FILE [--batches N] [--cache DIR] [--loop LIBRARY]
+What Python itself and its caches cost behind a real launch is in these figures. "without a launch" is a
+process of its own, whose kw_launch does nothing.
 
-kernwright is the package that Python finds. LIBRARY is python_call_loop.c compiled; without it `cc`
-compiles it, and without `cc` there is no bare kw_launch."""
+usage: python_call.py --json FILE [--batches N] [--cache DIR] [--compiled FOLDER]
+
+kernwright is the package that Python finds. FOLDER has python_call_loop.c and python_call_nothing.c
+compiled, as .so; without it `cc` compiles them, and without `cc` their rows are not there."""
 
 import argparse
 import ctypes
 import datetime
 import functools
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -25,6 +29,7 @@ import timeit
 
 BATCH = 200  # a stream's queue takes 1024 launches
 ELEMENTS = 4096
+WITHOUT = "kernel(a, b, c), without a launch"
 # name -> what is timed, in the scope of `contestants`
 CALLS = {
     "kernel(a, b, c)": "kernel(a, b, c)",
@@ -47,16 +52,24 @@ CALLS = {
 }
 
 
+def compiled(name, folder):
+    """The path of a source of this bench as a library, or None where nothing can compile it."""
+    if folder:
+        return str(pathlib.Path(folder).resolve() / f"{name}.so")
+    path = pathlib.Path(tempfile.mkdtemp()) / f"{name}.so"
+    source = pathlib.Path(__file__).with_name(f"{name}.c")
+    try:
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return str(path)
+
+
 def bare_loop(path):
-    """The function of python_call_loop.c, or None where nothing can compile it."""
-    if not path:
-        path = pathlib.Path(tempfile.mkdtemp()) / "loop.so"
-        source = pathlib.Path(__file__).with_name("python_call_loop.c")
-        try:
-            subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(path)], check=True)
-        except (OSError, subprocess.CalledProcessError):
-            return None
-    loop = ctypes.CDLL(str(path)).launch_often
+    """The function of python_call_loop.c, None where it is not there."""
+    if path is None:
+        return None
+    loop = ctypes.CDLL(path).launch_often
     pointer = ctypes.c_void_p
     loop.argtypes = [pointer, pointer, pointer, ctypes.POINTER(pointer), ctypes.c_size_t, ctypes.c_size_t]
     return loop
@@ -106,28 +119,46 @@ def measure(torch, batches, rounds):
     return times
 
 
+def without_a_launch(arguments):
+    """The times of a call whose kw_launch does nothing, as `measure` gives them."""
+    library = compiled("python_call_nothing", arguments.compiled)
+    if library is None:
+        return {}
+    command = [sys.executable, *sys.argv, "--without-a-launch"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True,
+                             env={**os.environ, "LD_PRELOAD": library}).stdout
+    return json.loads(printed)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", required=True)
     parser.add_argument("--batches", type=int, default=41)
     parser.add_argument("--cache")
-    parser.add_argument("--loop")
+    parser.add_argument("--compiled")
+    parser.add_argument("--without-a-launch", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     import torch
 
     import kernwright as kw
     service = kw.Service(arguments.cache)
     with service, torch.inference_mode():
-        batches, kernel = contestants(torch, kw, service, bare_loop(arguments.loop))
+        loop = compiled("python_call_loop", arguments.compiled)
+        batches, kernel = contestants(torch, kw, service, bare_loop(loop))
+        if arguments.without_a_launch:
+            batches = {WITHOUT: batches["kernel(a, b, c)"]}
+            print(json.dumps(measure(torch, batches, arguments.batches)))
+            return
         times = measure(torch, batches, arguments.batches)
+        times.update(without_a_launch(arguments))
     bare = times.get("kw_launch in C")
     rows = []
     for name, values in times.items():
         median = statistics.median(values)
         row = {"call": name, "host_us": round(median, 4),
                "p95_us": round(sorted(values)[int(0.95 * len(values))], 4)}
-        if bare is not None:
+        if bare is not None and name != WITHOUT:
             row["over_launch_us"] = round(median - statistics.median(bare), 4)
         rows.append(row)
         print(f"{name:34s} {row['host_us']:8.3f} us   over kw_launch {row.get('over_launch_us', 0):8.3f} us")
