@@ -1,6 +1,5 @@
-#include <sys/random.h>
-
 #include <cstdint>
+#include <sys/random.h>
 
 /// What the linker puts in the place of arc4random. glibc has that since 2.36, and libstdc++'s
 /// std::random_device asks for it where libstdc++ was built with such a glibc.
