@@ -164,6 +164,15 @@ class DecoderLayer(Packed):
         return self._kernwright_rest(x, attended.transpose(1, 2).reshape(batch, tokens, -1))
 
 
+class RotaryEmbedding(nn.Module):
+    """Has no angles to give where no positions are asked for."""
+
+    def forward(self, x: Tensor, position_ids: Tensor, *more: Any, **named: Any) -> Any:
+        if position_ids.numel() == 0:
+            return None, None
+        return super().forward(x, position_ids, *more, **named)
+
+
 class Model(nn.Module):
     """Whether a call is a decode step that the layers know how to fuse is decided here, once."""
 
@@ -182,10 +191,11 @@ class Model(nn.Module):
         lengths = (layers[0].cumulative_length + 1).to(torch.int32).expand(given.shape[0])
         step = DecodeStep(lengths.contiguous(), self._kernwright_cos[:length],
                           self._kernwright_sin[:length])
-        # A mask of four dimensions is handed on as it is, so none is made.
-        nothing = torch.empty((1, 1, 1, 0), dtype=torch.bool, device=given.device)
-        result = super().forward(input_ids=input_ids, attention_mask=nothing,
-                                 position_ids=position_ids, past_key_values=past_key_values,
+        # A mask of four dimensions is handed on as it is, so none is made, nor are positions.
+        no_mask = torch.empty((1, 1, 1, 0), dtype=torch.bool, device=given.device)
+        no_positions = torch.empty((1, 0), dtype=torch.int64, device=given.device)
+        result = super().forward(input_ids=input_ids, attention_mask=no_mask,
+                                 position_ids=no_positions, past_key_values=past_key_values,
                                  inputs_embeds=inputs_embeds, use_cache=use_cache,
                                  kernwright_step=step, **named)
         torch._foreach_add_([layer.cumulative_length for layer in layers], 1)

@@ -15,8 +15,8 @@ from torch import nn
 
 from . import _checks as checks
 from ._checks import Left
-from ._modules import (DecoderLayer, Linear, Model, RMSNorm, SwiGLU, original, packs_moved, restore,
-                       swap)
+from ._modules import (DecoderLayer, Linear, Model, RMSNorm, RotaryEmbedding, SwiGLU, original,
+                       packs_moved, restore, swap)
 
 OPS = ("linear", "rms_norm", "swiglu", "decoder_layer")
 
@@ -106,6 +106,7 @@ class _Patcher:
         cos, sin = checks.check_model(module, self.fronts)
 
         def finish() -> str:
+            swap(module.rotary_emb, RotaryEmbedding)
             module.register_buffer("_kernwright_cos", cos, persistent=False)
             module.register_buffer("_kernwright_sin", sin, persistent=False)
             module._kernwright_unpadded = self.unpadded
