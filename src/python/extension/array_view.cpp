@@ -72,10 +72,10 @@ bool fits_dims(Py_ssize_t ndim) {
 
 /// Strides of a contiguous array, whose shape is known.
 void make_contiguous(ArrayView& view) {
-  std::int64_t stride = 1;
+  std::uint64_t stride = 1;  // what no array has may overflow here, and is refused by its shape
   for (int i = view.ndim - 1; i >= 0; --i) {
-    view.held[1][i] = stride;
-    stride *= view.shape[i];
+    view.held[1][i] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(view.shape[i]);
   }
   view.strides = view.held[1];
 }

@@ -102,8 +102,11 @@ bool read_expected(PyObject* described, Expected& expected) {
          integers("strides", expected.strides) == expected.ndim;
 }
 
-/// The bytes of a tensor whose strides are not negative.
-Footprint footprint_of(const Expected& expected) {
+/// No size or distance in a tensor comes near it, and sums of products of two do not overflow.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 52;
+
+/// Finds the bytes of a tensor. False where sizes or strides are none that a tensor has.
+bool find_footprint(Expected& expected) {
   const auto bytes = [&expected](std::int64_t elements) {
     return static_cast<std::uint64_t>(elements) * expected.dtype.bits / 8;
   };
@@ -119,8 +122,16 @@ Footprint footprint_of(const Expected& expected) {
   for (const std::size_t dim : order) {
     const std::int64_t extent = expected.extent[dim];
     const std::int64_t stride = expected.strides[dim];
-    if (extent == 0) return {};
-    last += (extent - 1) * stride;
+    std::int64_t reach = 0;
+    if (extent < 0 || stride < 0 || __builtin_mul_overflow(extent, stride, &reach) ||
+        reach > kMostElements) {
+      return false;
+    }
+    if (extent == 0) {
+      expected.footprint = {};
+      return true;
+    }
+    last += reach - stride;
     if (extent == 1) continue;
     if (pitch == 0 && stride == run) {
       run *= extent;
@@ -128,7 +139,8 @@ Footprint footprint_of(const Expected& expected) {
       pitch = std::gcd(pitch, stride);
     }
   }
-  return {bytes(last + 1), bytes(run), bytes(pitch)};
+  expected.footprint = {bytes(last + 1), bytes(run), bytes(pitch)};
+  return true;
 }
 
 constexpr const char* kExpectDoc =
@@ -160,7 +172,7 @@ PyObject* kernel_expect(PyObject* self, PyObject* given) {
       }
       if (read[i].scalar) continue;
       if (tensors++ != i) return raise(problem, "argument %zu is a tensor behind a scalar", i);
-      read[i].footprint = footprint_of(read[i]);
+      if (!find_footprint(read[i])) return raise(problem, "argument %zu is no tensor", i);
     }
     state.arguments = std::move(read);
     state.tensors = tensors;

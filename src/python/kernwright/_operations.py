@@ -61,6 +61,15 @@ def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
     return active().kernel_on(device, " ".join(words), axes, read_only)
 
 
+def _size(name: str, array: Any, axis: int) -> int:
+    """The size of an axis counted from the last, at least 1."""
+    try:
+        return max(int(array.shape[axis]), 1)
+    except Exception:
+        raise make_error(f"{name} is no array of as many dimensions: at least {-axis} expected"
+                         ) from None
+
+
 def _read_optional(name: str, array: Any) -> Optional[Array]:
     return None if array is None else read(name, array)
 
@@ -307,7 +316,7 @@ def softmax(x: Any, *, scale: float = 1.0, causal: bool = False, mask: Any = Non
         raise make_error("causal=True and a mask are given, and one of them expected")
     scalars: Tuple[float, ...] = (scale,)
     if causal:
-        scalars = (scale, x.shape[-2] if len(x.shape) > 1 else 1)
+        scalars = (scale, _size("x", x, -2))
     return _call(("softmax", causal), (x, mask), (out,), scalars, _softmax_plan, causal)
 
 
@@ -512,7 +521,7 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[f
     return_lse: also the logarithm of the sum, [batch, heads, q_len] in fp32
     Result: as q, with v's head_dim. Source: the operation attention."""
     outs = (out, None) if return_lse else (out,)
-    scalars: Tuple[float, ...] = (q.shape[-1] ** -0.5 if scale is None else scale,)
+    scalars: Tuple[float, ...] = (_size("q", q, -1) ** -0.5 if scale is None else scale,)
     if softcap is not None:
         scalars += (softcap,)
     flags = (causal, window, softcap is not None)
