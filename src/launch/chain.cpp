@@ -11,6 +11,7 @@
 #include "launch/capture.h"
 #include "launch/chain_choice.h"
 #include "launch/chain_plan.h"
+#include "model/candidate/candidate.h"
 #include "support/text.h"
 #include "support/try.h"
 #include <kernwright/chain.h>
@@ -119,7 +120,8 @@ ChainOptions Chain::State::options() const {
                                    kernels[step][i].kernel->summary().artifact &&
                                same_when_late(before.program().plan(), program.plan());
                       });
-      group.kernels.push_back({program.can_start_early(), late_as_another});
+      group.kernels.push_back({program.can_start_early(), late_as_another,
+                               program.can_start_early() && reads_ahead(program.plan())});
     }
   }
   const auto time_us = [this](const StepGroup& group) {

@@ -39,6 +39,17 @@ std::vector<StepChoice> trials(const ChainOptions& options, const StepGroup& gro
   return found;
 }
 
+/// As `first_choice`, but with the first kernel of each group that reads ahead, where it has one.
+ChainChoice ahead_choice(const ChainOptions& options) {
+  ChainChoice ahead = first_choice(options);
+  for (const StepGroup& group : options.groups) {
+    const auto found = std::ranges::find(group.kernels, true, &StepGroup::Kernel::reads_ahead);
+    if (found == group.kernels.end()) continue;
+    choose(group, {static_cast<std::size_t>(found - group.kernels.begin()), true}, ahead);
+  }
+  return ahead;
+}
+
 }  // namespace
 
 ChainChoice first_choice(const ChainOptions& options) {
@@ -50,7 +61,8 @@ ChainChoice first_choice(const ChainOptions& options) {
 }
 
 Result<ChainChoice> choose_steps(const ChainOptions& options) {
-  ChainChoice best = first_choice(options);
+  const ChainChoice first = first_choice(options);
+  ChainChoice best = first;
   const auto gains = [&](const ChainChoice& trial) -> Result<bool> {
     if (trial == best || options.time_is_up()) return false;
     KW_ASSIGN(const bool faster, options.faster(trial, best));
@@ -58,6 +70,10 @@ Result<ChainChoice> choose_steps(const ChainOptions& options) {
     return faster;
   };
   KW_TRY(gains(ChainChoice(options.steps)));
+  const ChainChoice ahead = ahead_choice(options);
+  if (ahead != first) {
+    KW_TRY(gains(ahead));
+  }
   for (int pass = 0; pass < kPasses; ++pass) {
     bool gained = false;
     for (const StepGroup& group : options.groups) {

@@ -24,6 +24,7 @@ struct StepGroup {
   struct Kernel {
     bool can_start_early = false;
     bool late_as_another = false;  ///< without an early start it is the same as one before it
+    bool reads_ahead = false;      ///< with an early start it reads before the step in front ends
   };
   std::vector<std::size_t> steps;
   std::vector<Kernel> kernels;
@@ -47,9 +48,10 @@ ChainChoice first_choice(const ChainOptions& options);
 
 /// Finds kernels and early starts that gain. A step that starts early takes room and memory
 /// bandwidth from the one that still runs, and hides its start behind it: only the chain itself
-/// shows which of the two counts. The search begins with `first_choice` or without any early start,
-/// whichever is faster. Then it changes one group at a time. It ends when no change makes the chain
-/// faster, or when the time is up.
+/// shows which of the two counts. The search begins with `first_choice`, without any early start, or
+/// with the first kernel of each group that reads ahead, whichever is fastest: a kernel that reads
+/// ahead may gain only where its neighbours leave it room. Then it changes one group at a time. It
+/// ends when no change makes the chain faster, or when the time is up.
 Result<ChainChoice> choose_steps(const ChainOptions& options);
 
 }  // namespace kernwright

@@ -12,6 +12,7 @@ namespace {
 struct Times {
   double late;
   double early;
+  bool reads_ahead = false;
 };
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -49,7 +50,9 @@ class ChainChoiceTest : public ::testing::Test {
     for (std::size_t i = 0; i < 4; ++i) {
       StepGroup& group = options_.groups.emplace_back();
       group.steps = {i, i + 4};
-      for (const Times& times : times_[i]) group.kernels.push_back({times.early != kNever, false});
+      for (const Times& times : times_[i]) {
+        group.kernels.push_back({times.early != kNever, false, times.reads_ahead});
+      }
     }
     const Result<ChainChoice> choice = choose_steps(options_);
     EXPECT_TRUE(choice) << choice.error().message;
@@ -106,6 +109,24 @@ TEST_F(ChainChoiceTest, FindsTheKernelThatIsFasterInTheChain) {
   const ChainChoice choice = chosen();
   EXPECT_EQ(kernels(choice), (std::vector<std::size_t>{0, 1, 1, 0, 0, 1, 1, 0}));
   EXPECT_EQ(early(choice), (std::vector<bool>{false, false, true, true, false, false, true, true}));
+}
+
+TEST_F(ChainChoiceTest, FindsKernelsThatReadAheadAndGainTogetherAlone) {
+  for (int i = 0; i < 4; ++i) times_.push_back({{1, 1.2}, {1.1, 0.8, true}});
+  options_.faster = [&](const ChainChoice& a, const ChainChoice& b) -> Result<bool> {
+    const auto time = [&](const ChainChoice& choice) {
+      double sum = 0;
+      for (std::size_t i = 0; i < choice.size(); ++i) {
+        const bool room = i > 0 && choice[i - 1].kernel == 1;  // behind another there is none
+        const Times& times = times_[i % 4][choice[i].kernel];
+        sum += choice[i].early && room ? times.early : times.late;
+      }
+      return sum;
+    };
+    return time(a) < time(b);
+  };
+  EXPECT_EQ(kernels(chosen()), std::vector<std::size_t>(8, 1))
+      << "one group alone loses";
 }
 
 TEST_F(ChainChoiceTest, TriesTheFirstGroupsFirstAndStopsInTime) {
