@@ -13,8 +13,7 @@ os.environ["KERNWRIGHT_CACHE"] = os.environ.get("KERNWRIGHT_TEST_CACHE") or temp
     prefix="kernwright-tests-")
 
 import kernwright as kw  # noqa: E402
-
-NO_GPU = "the service has no GPU"
+from fakes import NO_GPU  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,8 @@ DTYPES = {
     "bool": (6, 8, "|b1", "bool"),
 }
 CPU, CUDA = 1, 2
+# What a launch says that has passed every check, where the service is for a SKU alone.
+NO_GPU = "the service has no GPU"
 
 
 def contiguous(shape):

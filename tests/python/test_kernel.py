@@ -5,8 +5,7 @@ import json
 import pickle
 
 import pytest
-from conftest import NO_GPU
-from fakes import KINDS, DlpackArray, ExchangeTensor, TorchTensor
+from fakes import KINDS, NO_GPU, DlpackArray, ExchangeTensor, TorchTensor
 
 import kernwright as kw
 
