@@ -48,10 +48,10 @@ ChainChoice first_choice(const ChainOptions& options);
 
 /// Finds kernels and early starts that gain. A step that starts early takes room and memory
 /// bandwidth from the one that still runs, and hides its start behind it: only the chain itself
-/// shows which of the two counts. The search begins with `first_choice`, without any early start, or
-/// with the first kernel of each group that reads ahead, whichever is fastest: a kernel that reads
-/// ahead may gain only where its neighbours leave it room. Then it changes one group at a time. It
-/// ends when no change makes the chain faster, or when the time is up.
+/// shows which of the two counts. The search begins with `first_choice`, without any early start,
+/// or with the first kernel of each group that reads ahead, whichever is fastest: a kernel that
+/// reads ahead may gain only where its neighbours leave it room. Then it changes one group at a
+/// time. It ends when no change makes the chain faster, or when the time is up.
 Result<ChainChoice> choose_steps(const ChainOptions& options);
 
 }  // namespace kernwright

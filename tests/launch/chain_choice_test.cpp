@@ -125,8 +125,7 @@ TEST_F(ChainChoiceTest, FindsKernelsThatReadAheadAndGainTogetherAlone) {
     };
     return time(a) < time(b);
   };
-  EXPECT_EQ(kernels(chosen()), std::vector<std::size_t>(8, 1))
-      << "one group alone loses";
+  EXPECT_EQ(kernels(chosen()), std::vector<std::size_t>(8, 1)) << "one group alone loses";
 }
 
 TEST_F(ChainChoiceTest, TriesTheFirstGroupsFirstAndStopsInTime) {
