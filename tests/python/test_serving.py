@@ -45,6 +45,7 @@ class ServingTest(unittest.TestCase):
         self.assertEqual(refused.problem, PROBLEM)
         self.assertIn("needs a compile (absent), and the service is sealed", refused.reason)
         self.assertIn("prewarm it before the seal", refused.reason)
+        self.assertEqual(str(refused).count(PROBLEM), 1, "it is named once")
 
     def test_a_mode_that_does_not_exist_is_refused(self):
         with self.assertRaisesRegex(kw.Error, 'mode is "gently"'):

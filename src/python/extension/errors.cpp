@@ -40,7 +40,10 @@ PyObject* raise(const char* problem, const char* format, ...) {
   va_end(arguments);
   PyObject* type = error_class();
   if (type == nullptr) return nullptr;
-  const std::string message = *problem == '\0' ? reason : std::string(problem) + ": " + reason;
+  const std::string text = problem;
+  // Some reasons of the library begin with the problem themselves.
+  const std::string message =
+      text.empty() || reason.starts_with(text) ? reason : text + ": " + reason;
   const Ref error(PyObject_CallFunction(type, "s", message.c_str()));
   const Ref problem_text(PyUnicode_FromString(problem));
   const Ref reason_text(PyUnicode_FromString(reason.c_str()));

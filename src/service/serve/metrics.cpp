@@ -48,8 +48,8 @@ std::string to_prometheus(const Metrics& metrics) {
   }
 
   out.begin("kernwright_lookups_total", "counter",
-            "Problems that were looked up, by the answer's match and the reason why it is no "
-            "better. A problem that is in memory is not looked up again.");
+            "Problems that were looked up, by the match of what the cache had, none where it had "
+            "nothing, and the reason. A problem that is in memory is not looked up again.");
   for (const auto& [match, reason, count] : metrics.lookups) {
     out.add(concat("{match=\"", to_string(match), "\",reason=\"", to_string(reason), "\"}"), count);
   }
