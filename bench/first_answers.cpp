@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
@@ -166,7 +167,8 @@ Result<void> Bench::run(const Problem& problem) {
 void Bench::report_spread() const {
   const auto quantile = [](std::vector<double> values, double share) {
     std::sort(values.begin(), values.end());
-    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+    return values[static_cast<std::size_t>(
+        std::lround(share * static_cast<double>(values.size() - 1)))];
   };
   if (first_seconds_.empty()) return;
   std::printf("the first answers: after %.3f s (median), %.3f s (p95)\n",

@@ -95,7 +95,8 @@ Run tune(const RecordedSpace& recorded, double seconds, const Setting& setting,
 
 double quantile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<std::size_t>(
+      std::lround(share * static_cast<double>(values.size() - 1)))];
 }
 
 /// `last`: the same searches with the last budget.

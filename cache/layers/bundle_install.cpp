@@ -227,8 +227,8 @@ Result<void> check_bundle(const fs::path& folder, const std::vector<std::string>
   Result<std::string> signature =
       read_file(folder / kSignatureName, {kSignatureName, kMostSignatureBytes}, folder);
   if (!signature && signature.error().code != ErrorCode::not_found) return signature.error();
-  KW_ASSIGN(const std::string signer, find_signer(manifest, signature ? *signature : std::string(),
-                                                  {.trusted_keys = trusted_keys}));
+  KW_TRY(find_signer(manifest, signature ? *signature : std::string(),
+                     {.trusted_keys = trusted_keys}));
   const std::vector<BundleDefect> defects = bundle_defects(folder);
   if (defects.empty()) return {};
   return corrupt_bundle(concat(defects.front().path.native(), ": ", defects.front().what));

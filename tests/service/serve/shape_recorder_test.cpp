@@ -52,8 +52,10 @@ TEST_F(ShapeRecorderTest, ThreadsAndProcessesMayShareAFile) {
     for (std::thread& thread : threads) thread.join();
   }
   std::int64_t sum = 0;
-  for (const LoggedLookup& lookup : *log_.counts()) sum += lookup.count;
-  EXPECT_EQ(log_.counts()->size(), 3U);
+  const auto counts = log_.counts();
+  ASSERT_TRUE(counts) << counts.error().message;
+  for (const LoggedLookup& lookup : *counts) sum += lookup.count;
+  EXPECT_EQ(counts->size(), 3U);
   EXPECT_EQ(sum, kThreads * kTimes);
 }
 
