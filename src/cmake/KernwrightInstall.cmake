@@ -23,7 +23,8 @@ install(DIRECTORY templates DESTINATION ${share})
 install(DIRECTORY src/examples/ DESTINATION ${share}/src/examples USE_SOURCE_PERMISSIONS
   PATTERN __pycache__ EXCLUDE)
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION ${share})
-foreach(folder cache src/cli src/python src/python/data tuner bench/results/cpu bench/results/h200
+install(DIRECTORY src/python/data DESTINATION ${share}/src/python PATTERN __pycache__ EXCLUDE)
+foreach(folder cache src/cli src/python tuner bench/results/cpu bench/results/h200
   bench/results/simulation)
   install(FILES ${folder}/README.md DESTINATION ${share}/${folder})
 endforeach()
