@@ -24,7 +24,7 @@ install(DIRECTORY src/examples/ DESTINATION ${share}/src/examples USE_SOURCE_PER
   PATTERN __pycache__ EXCLUDE)
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION ${share})
 install(DIRECTORY src/python/data DESTINATION ${share}/src/python PATTERN __pycache__ EXCLUDE)
-foreach(folder cache src/cli src/python tuner bench/results/cpu bench/results/h200
-  bench/results/simulation)
+foreach(folder cache src/cli src/python tuner
+  bench/results/cpu bench/results/h100 bench/results/h200 bench/results/simulation)
   install(FILES ${folder}/README.md DESTINATION ${share}/${folder})
 endforeach()
