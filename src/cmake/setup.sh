@@ -3,8 +3,9 @@
 # Toolkit is found, NVRTC, nvJitLink and the headers from NVIDIA's wheels into build/cuda; for --lint
 # clang-tidy's wheel into build/clang-tidy, as Debian's is three times slower.
 # Asks nothing; does nothing, quickly, when all is there.
-#   setup.sh [--lint] [--sanitize] [--wheel] [--promtool]  also what make lint, make fuzz and make
-#   sanitize, or make wheel need; or Prometheus' promtool in build/promtool, without the daemon that its package starts
+#   setup.sh [--lint] [--sanitize] [--wheel] [--promtool]
+# Also what make lint, make fuzz and make sanitize, or make wheel need, and Prometheus' promtool in
+# build/promtool, without the daemon that its package starts.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -80,6 +81,15 @@ install_wheels() {
     --root-user-action=ignore --target "$@"
 }
 
+# The package's program alone. Lists of packages may be missing or too old.
+get_promtool() {
+  mkdir -p "$promtool_folder" && cd "$promtool_folder" || return
+  apt-get -qq download prometheus ||
+    { as_root apt-get -qq update && apt-get -qq download prometheus; } || return
+  dpkg-deb -x prometheus_*.deb . && mv usr/bin/promtool . || return
+  rm -rf usr etc lib var prometheus_*.deb
+}
+
 install_packages
 if ! toolkit_found; then
   echo "setup.sh: no CUDA Toolkit found; NVRTC, nvJitLink and headers go to $cuda_wheels" >&2
@@ -90,9 +100,7 @@ if clang_tidy_missing; then
   echo "setup.sh: clang-tidy 23 goes to $clang_tidy_wheel" >&2
   install_wheels "$clang_tidy_wheel" 'clang-tidy==23.1.*'
 fi
-if [[ -n $promtool_folder && ! -x $promtool_folder/promtool ]] && command -v dpkg-deb > /dev/null; then
+if [[ -n $promtool_folder && ! -x $promtool_folder/promtool ]]; then
   echo "setup.sh: promtool goes to $promtool_folder" >&2
-  mkdir -p "$promtool_folder"
-  (cd "$promtool_folder" && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . &&
-    mv usr/bin/promtool . && rm -rf usr etc lib var prometheus_*.deb)
+  (get_promtool) || echo "setup.sh: promtool was not to be had, and the test that asks it skips" >&2
 fi
