@@ -6,7 +6,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kernwright
 from kernwright import torch as kw
-from kernwright.torch import ops
+from kernwright.torch import _gradients, ops
 
 import reference
 
@@ -152,7 +152,7 @@ def test_products_of_fp8_and_normalised_ones_refuse_gradients(on_cpu):
     with pytest.raises(kernwright.Error, match="norm_weight has no backward"):
         kw.gated_linear(x, torch.ones(4, 8), torch.ones(8))
     with pytest.raises(kernwright.Error, match="fp8"):
-        ops._refuse_fp8(torch.empty(1, dtype=torch.float8_e4m3fn))
+        _gradients._refuse_fp8(torch.empty(1, dtype=torch.float8_e4m3fn))
 
 
 def block(x, weight, norm, both, out):
