@@ -115,11 +115,13 @@ std::size_t choose(const Finals& finals, std::span<const RankedConfiguration> fi
   const std::size_t default_at = find(&Traits::is_default);
   const std::size_t predicted_at = find(&Traits::is_predicted);
   const bool has_default = default_at < finalists.size();
-  if (decision.disturbed) {
-    for (const std::size_t found : {find(&Traits::is_incumbent), predicted_at, default_at}) {
-      if (found < finalists.size()) return found;
-    }
-  }
+  // Where differences drift there are too few independent ones for an interval, however many
+  // rounds.
+  const auto behind = [&](std::size_t i) {
+    const Standing& own = decision.standings[i];
+    return own.place == Standing::Place::open && own.slowdown.low > 0 &&
+           own.slowdown.estimate >= kFar && finals.rounds(i) >= kMinRounds;
+  };
   // Neither the default nor the predicted choice is new. Of the two an open one yields to the other
   // where that was measured faster.
   const auto yields = [&](std::size_t i, std::size_t other) {
@@ -132,8 +134,8 @@ std::size_t choose(const Finals& finals, std::span<const RankedConfiguration> fi
     const Traits& traits = finalists[i].traits;
     if (!decision.standings[i].equal()) return false;
     if (i == decision.leader || traits.is_incumbent) return true;
-    if (traits.is_default) return !yields(i, predicted_at);
-    if (traits.is_predicted) return !yields(i, default_at);
+    if (traits.is_default) return !behind(i) && !yields(i, predicted_at);
+    if (traits.is_predicted) return !behind(i) && !yields(i, default_at);
     if (decision.standings[i].slowdown.estimate >= kEquivalence) return false;
     if (!has_default || decision.standings[default_at].equal()) return true;
     return finals.slowdown(default_at, i).slowdown.low > 0;
@@ -150,16 +152,18 @@ std::size_t choose(const Finals& finals, std::span<const RankedConfiguration> fi
 
 Decision decide_rounds(std::span<const RankedConfiguration> finalists, const FinalRounds& rounds,
                        Pairing pairing = Pairing::rounds, const std::vector<bool>& barred = {}) {
-  const Finals finals(finalists, rounds, pairing);
   Decision decision;
-  decision.standings.resize(finalists.size());
-  std::size_t longest = 0;
   std::size_t taken = 0;
-  for (std::size_t i = 0; i < finalists.size(); ++i) {
-    longest = std::max(longest, finals.rounds(i));
-    taken = std::max(taken, finalists[i].measurement.samples_us.size());
+  for (const RankedConfiguration& finalist : finalists) {
+    taken = std::max(taken, finalist.measurement.samples_us.size());
   }
   decision.disturbed = 4 * rounds.dropped.size() > taken;
+  FinalRounds judged = rounds;
+  if (decision.disturbed) judged.dropped.clear();
+  const Finals finals(finalists, judged, pairing);
+  decision.standings.resize(finalists.size());
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < finalists.size(); ++i) longest = std::max(longest, finals.rounds(i));
   decision.leader = finals.fastest(longest);
   decision.settled = true;
   bool open = false;

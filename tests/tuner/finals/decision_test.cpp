@@ -273,14 +273,52 @@ TEST(DecisionTest, DroppedRoundsDoNotCount) {
   EXPECT_EQ(decision.verdict, Verdict::unresolved);
 }
 
-TEST(DecisionTest, DisturbedFinalsKeepWhatThereIs) {
+TEST(DecisionTest, DisturbedFinalsLeaveTheVerdictOpenAndCountAllTheSame) {
   FinalRounds rounds;
   for (int r = 0; r < 20; ++r) rounds.dropped.push_back(r);
   std::vector<RankedConfiguration> all = {finalist("fast", normal(10, 0.002, 1)),
-                                          finalist("default", normal(12, 0.002, 2), true)};
+                                          finalist("default", normal(12, 0.002, 2), true),
+                                          incumbent("old", normal(11, 0.002, 3))};
+  for (std::size_t r = 0; r < 20; ++r) {
+    for (RankedConfiguration& one : all) one.measurement.samples_us[r] *= 1.2;
+  }
+  const Decision decision = decide(all, rounds);
+  EXPECT_TRUE(decision.disturbed);
+  EXPECT_EQ(decision.verdict, Verdict::unresolved);
+  EXPECT_EQ(decision.winner, 0U);
+}
+
+TEST(DecisionTest, DisturbedFinalsThatTellNobodyApartKeepWhatThereIs) {
+  FinalRounds rounds;
+  for (int r = 0; r < 20; ++r) rounds.dropped.push_back(r);
+  std::vector<RankedConfiguration> all = {finalist("new", around(9.9, 0.05, 1)),
+                                          finalist("default", around(10, 0.05, 0), true)};
   EXPECT_EQ(decide(all, rounds).winner, 1U);
-  all.push_back(incumbent("old", normal(11, 0.002, 3)));
+  all.push_back(incumbent("old", around(10.1, 0.05, 2)));
   EXPECT_EQ(decide(all, rounds).winner, 2U);
+}
+
+/// Slower than 10 us by 1 to 9 percent, in one slow swing: nearly all of it is one observation.
+std::vector<double> drifting(int count) {
+  std::vector<double> samples;
+  for (int i = 0; i < count; ++i) {
+    samples.push_back(10 * std::exp(0.05 + 0.04 * std::sin(6.28 * i / count)));
+  }
+  return samples;
+}
+
+TEST(DecisionTest, TheDefaultYieldsToWhoWasFasterInEveryRound) {
+  for (const bool is_default : {true, false}) {
+    std::vector<RankedConfiguration> all = {finalist("fast", normal(10, 0.0005, 1, 25)),
+                                            finalist("known", drifting(25), is_default)};
+    all[1].traits.is_predicted = !is_default;
+    const Decision decision = decide(all, {});
+    EXPECT_EQ(decision.standings[1].place, Place::open);
+    EXPECT_EQ(decision.verdict, Verdict::unresolved);
+    EXPECT_EQ(decision.winner, 0U);
+    all[1].measurement.samples_us[7] = 9.9;
+    EXPECT_EQ(decide(all, {}).winner, 1U) << "not in every round";
+  }
 }
 
 TEST(DecisionTest, WhoDroppedOutWasSlowerThanTheFastestOfThen) {

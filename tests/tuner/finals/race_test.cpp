@@ -180,7 +180,7 @@ TEST(RaceTest, ACandidateThatLowersTheClockByItselfKeepsItsRounds) {
   EXPECT_NE(winner(result.value()), 1U) << "it is slower than the others in its slower mode";
 }
 
-TEST(RaceTest, DisturbedTwiceNothingNewWins) {
+TEST(RaceTest, DisturbedTwiceTheVerdictStaysOpen) {
   ScriptedRace race({11, 10, 10.2});
   // A third of all the time, in stretches shorter than the wait before the repetition.
   const auto loaded = [](double seconds) { return std::fmod(seconds, 0.05) < 0.0165; };
@@ -195,7 +195,7 @@ TEST(RaceTest, DisturbedTwiceNothingNewWins) {
   ASSERT_TRUE(result);
   EXPECT_TRUE(result.value().decision.disturbed);
   EXPECT_EQ(result.value().decision.verdict, Verdict::unresolved);
-  EXPECT_EQ(winner(result.value()), 0U);
+  EXPECT_NE(winner(result.value()), 0U) << "both others are faster in nearly every round";
   EXPECT_EQ(result.value().audit.trust(), Trust::c);
 }
 
