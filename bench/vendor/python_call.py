@@ -6,8 +6,9 @@ A batch is so few calls that the stream's queue never fills, and is timed withou
 the GPU is waited for between batches. Contestants take turns. "over_launch_us" is the median less
 that of a bare kw_launch.
 
-What Python itself and its caches cost behind a real launch is in these figures. "without a launch" is a
-process of its own, whose kw_launch does nothing.
+Two things that are no work of the call are in these figures: what the driver does to the caches that the
+call finds, and what the call does to those that kw_launch finds, which the loop in C has for itself. Rows
+"without a launch" have neither. They are of a process of its own, whose kw_launch does nothing.
 
 usage: python_call.py --json FILE [--batches N] [--cache DIR] [--compiled FOLDER]
 
@@ -29,7 +30,6 @@ import timeit
 
 BATCH = 200  # a stream's queue takes 1024 launches
 ELEMENTS = 4096
-WITHOUT = "kernel(a, b, c), without a launch"
 # name -> what is timed, in the scope of `contestants`
 CALLS = {
     "kernel(a, b, c)": "kernel(a, b, c)",
@@ -50,6 +50,12 @@ CALLS = {
     "asking the driver for the GPU": "extension.current_device()",
     "nothing": "pass",
 }
+
+
+# What is timed without a launch too.
+BARE = ("kernel(a, b, c)", "kernel(a, b, c, stream=torch's)", "kw.rms_norm(out=)", "kw.linear(out=)", "kw.linear",
+        "torch.empty_like")
+WITHOUT = ", without a launch"
 
 
 def compiled(name, folder):
@@ -147,8 +153,8 @@ def main():
         loop = compiled("python_call_loop", arguments.compiled)
         batches, kernel = contestants(torch, kw, service, bare_loop(loop))
         if arguments.without_a_launch:
-            batches = {WITHOUT: batches["kernel(a, b, c)"]}
-            print(json.dumps(measure(torch, batches, arguments.batches)))
+            bare = {name + WITHOUT: batches[name] for name in BARE}
+            print(json.dumps(measure(torch, bare, arguments.batches)))
             return
         times = measure(torch, batches, arguments.batches)
         times.update(without_a_launch(arguments))
@@ -158,10 +164,11 @@ def main():
         median = statistics.median(values)
         row = {"call": name, "host_us": round(median, 4),
                "p95_us": round(sorted(values)[int(0.95 * len(values))], 4)}
-        if bare is not None and name != WITHOUT:
+        if bare is not None and not name.endswith(WITHOUT):
             row["over_launch_us"] = round(median - statistics.median(bare), 4)
         rows.append(row)
-        print(f"{name:34s} {row['host_us']:8.3f} us   over kw_launch {row.get('over_launch_us', 0):8.3f} us")
+        print(f"{name:48s} {row['host_us']:8.3f} us"
+              + (f"   over kw_launch {row['over_launch_us']:8.3f} us" if "over_launch_us" in row else ""))
     document = {"bench": "python_call", "command": " ".join(["python_call.py", *sys.argv[1:]]),
                 "date": datetime.date.today().isoformat(), "kernwright": kw.__version__,
                 "device": {"name": torch.cuda.get_device_name(), "python": sys.version.split()[0],

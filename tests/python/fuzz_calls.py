@@ -159,9 +159,30 @@ class Fuzzer:
                  else self.thing()}
         extension.run(plans, "tag", inputs, outs, tuple(self.things(2)))
 
+    def chain(self):
+        """Slots, arrays and things for the arguments of a chain's steps."""
+        builder = kw.ChainBuilder()
+        slots = [builder.parameter(self.array()) for _ in range(self.chooser.randint(0, 2))]
+        slots += [builder.buffer(self.chooser.choice([1, 4096, 1 << 62])) for _ in range(self.chooser.randint(0, 2))]
+        slots.append(kw.ChainSlot(self.chooser.choice([False, True]), self.chooser.choice([0, 1, -1, 1 << 62])))
+        for _ in range(self.chooser.randint(0, 3)):
+            several = [self.chooser.choice(self.kernels + [self.thing()])
+                       for _ in range(self.chooser.choice([0, 1, 1, 2]))]
+            arguments = [self.chooser.choice([self.chooser.choice(slots).at(self.chooser.choice(
+                [0, 0, 4096, -4, 1 << 61])), self.array(), self.thing()]) for _ in range(3)]
+            builder.add(several, *arguments)
+        if self.chooser.random() < 0.1:
+            builder._steps.append(self.thing())
+        builder.build()
+
+    def bake(self):
+        arrays = [self.array() if self.chooser.random() < 0.9 else self.thing() for _ in range(3)]
+        self.chooser.choice(self.kernels).bake(*arrays, *self.things(1))
+
     def operation(self):
         operation = self.chooser.choice([kw.linear, kw.matmul, kw.gated_linear, kw.rms_norm, kw.layer_norm,
-                                         kw.silu_and_mul, kw.softmax, kw.reduce, kw.rope, kw.attention])
+                                         kw.silu_and_mul, kw.softmax, kw.reduce, kw.rope, kw.attention,
+                                         kw.grouped_matmul, kw.scaled_matmul])
         with self.service:
             operation(*[self.array() if self.chooser.random() < 0.8 else self.thing()
                         for _ in range(self.chooser.randint(1, 4))],
@@ -169,7 +190,8 @@ class Fuzzer:
 
     def function(self):
         names = ["best_kernel", "tune", "prewarm", "lookup_counts", "signature", "run", "read",
-                 "current_device", "prewarm_worklist", "seal", "metrics", "autotune", "current_stream"]
+                 "current_device", "prewarm_worklist", "seal", "metrics", "autotune", "current_stream",
+                 "best_kernels", "bake", "build_chain"]
         name = self.chooser.choice(names)
         getattr(extension, name)(*self.things())
 
@@ -189,6 +211,7 @@ class Fuzzer:
         calls = [self.function] * 8 + [self.operation] * 4
         if self.kernels:
             calls += [self.launch] * 12 + [self.run] * 6 + [self.method] * 4 + [self.expect]
+            calls += [self.chain] * 4 + [self.bake] * 3
         if self.chooser.random() < 0.002:
             calls = [self.open]
         try:

@@ -13,6 +13,7 @@ constexpr int kMostDevices = 64;
 struct Driver {
   int (*init)(unsigned) = nullptr;
   int (*get_device)(int*) = nullptr;
+  int (*get_current)(void**) = nullptr;
   int (*push)(void*) = nullptr;
   int (*pop)(void**) = nullptr;
   int (*retain)(void**, int) = nullptr;
@@ -28,8 +29,8 @@ struct Driver {
       return function != nullptr;
     };
     complete = find(init, "cuInit") && find(get_device, "cuCtxGetDevice") &&
-               find(push, "cuCtxPushCurrent_v2") && find(pop, "cuCtxPopCurrent_v2") &&
-               find(retain, "cuDevicePrimaryCtxRetain") &&
+               find(get_current, "cuCtxGetCurrent") && find(push, "cuCtxPushCurrent_v2") &&
+               find(pop, "cuCtxPopCurrent_v2") && find(retain, "cuDevicePrimaryCtxRetain") &&
                find(attribute, "cuPointerGetAttribute") && init(0) == 0;
   }
 };
@@ -39,12 +40,21 @@ const Driver& driver() {
   return loaded;
 }
 
+void* kept_contexts[kMostDevices] = {};  // guarded by the GIL
+
 /// The primary context of a GPU, which this process then keeps, as every framework does.
 void* primary_context(int device) {
-  static void* contexts[kMostDevices] = {};  // guarded by the GIL
   if (device < 0 || device >= kMostDevices) return nullptr;
-  if (contexts[device] == nullptr) driver().retain(&contexts[device], device);
-  return contexts[device];
+  if (kept_contexts[device] == nullptr) driver().retain(&kept_contexts[device], device);
+  return kept_contexts[device];
+}
+
+/// Whether the primary context that was kept is the calling thread's. Asking for the context costs
+/// the driver less than asking for its GPU.
+bool has_kept_context(int device) {
+  if (device < 0 || device >= kMostDevices || kept_contexts[device] == nullptr) return false;
+  void* current = nullptr;
+  return driver().get_current(&current) == 0 && current == kept_contexts[device];
 }
 
 }  // namespace
@@ -68,8 +78,9 @@ ContextScope::ContextScope(int device) {
     failure_ = "there is no CUDA driver";
     return;
   }
-  if (current_device() == device) return;
+  if (has_kept_context(device)) return;
   void* context = primary_context(device);
+  if (current_device() == device) return;
   pushed_ = context != nullptr && driver().push(context) == 0;
   if (!pushed_) failure_ = "the GPU's context cannot be made current";
 }

@@ -1,41 +1,33 @@
 #include "python/extension/kernel_object.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <memory>
-#include <numeric>
+#include <structmember.h>
 
+#include "python/extension/call_arguments.h"
 #include "python/extension/errors.h"
 
 namespace kernwright::python {
 namespace {
 
+using Vectorcall = PyObject* (*)(PyObject*, PyObject* const*, std::size_t, PyObject*);
+PyObject* kernel_vectorcall(PyObject* self, PyObject* const* given, std::size_t count,
+                            PyObject* names);
+
 struct KernelObject {
   PyObject_HEAD KernelState* state;
+  Vectorcall vectorcall;
 };
 
 KernelState& state_of(PyObject* self) { return *reinterpret_cast<KernelObject*>(self)->state; }
 
-/// Reads the arguments of a call and launches.
 PyObject* launch_call(const KernelState& kernel, PyObject* const* given, std::size_t count,
                       PyObject* stream) {
-  if (!count_fits(kernel, count)) return nullptr;
-  ArrayView views[kMostArguments];
-  Tensor tensors[kMostArguments];
-  double scalars[kMostArguments];
-  const char* problem = kernel.problem.c_str();
-  for (std::size_t i = 0; i < kernel.tensors; ++i) {
-    tensors[i] = {given[i], &views[i]};
-    if (!read_array(given[i], views[i])) {
-      return raise_current(problem, kernel.arguments[i].name.c_str());
-    }
+  CallArguments arguments;
+  if (!arguments.read(kernel, given, count) ||
+      !launch(kernel, arguments.tensors, arguments.scalars, arguments.scalar_count, stream)) {
+    return nullptr;
   }
-  for (std::size_t i = kernel.tensors; i < count; ++i) {
-    scalars[i - kernel.tensors] = PyFloat_AsDouble(given[i]);
-    if (PyErr_Occurred() != nullptr) {
-      return raise_current(problem, kernel.arguments[i].name.c_str());
-    }
-  }
-  if (!launch(kernel, tensors, scalars, count - kernel.tensors, stream)) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -51,6 +43,14 @@ PyObject* kernel_launch(PyObject* self, PyObject* const* given, Py_ssize_t count
   }
   return guarded(
       [&] { return launch_call(state_of(self), given, static_cast<std::size_t>(count), stream); });
+}
+
+/// The same as CPython calls objects since 3.12. The types of Python classes inherit it there, and
+/// Python 3.10 and 3.11 call `kernel_call`.
+PyObject* kernel_vectorcall(PyObject* self, PyObject* const* given, std::size_t count,
+                            PyObject* names) {
+  constexpr std::size_t kOffset = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
+  return kernel_launch(self, given, static_cast<Py_ssize_t>(count & ~kOffset), names);
 }
 
 PyObject* kernel_call(PyObject* self, PyObject* arguments, PyObject* names) {
@@ -100,47 +100,6 @@ bool read_expected(PyObject* described, Expected& expected) {
   expected.ndim = integers("extent", expected.extent);
   return find_dtype(expected.dtype_text.c_str(), expected.dtype) && expected.ndim >= 0 &&
          integers("strides", expected.strides) == expected.ndim;
-}
-
-/// No size or distance in a tensor comes near it, and sums of products of two do not overflow.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 52;
-
-/// Finds the bytes of a tensor. False where sizes or strides are none that a tensor has.
-bool find_footprint(Expected& expected) {
-  const auto bytes = [&expected](std::int64_t elements) {
-    return static_cast<std::uint64_t>(elements) * expected.dtype.bits / 8;
-  };
-  std::int64_t last = 0;
-  std::int64_t run = 1;
-  std::int64_t pitch = 0;
-  // From the densest dimension on; transposed matrices have that first.
-  std::vector<std::size_t> order(static_cast<std::size_t>(expected.ndim));
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&expected](std::size_t i, std::size_t j) {
-    return expected.strides[i] < expected.strides[j];
-  });
-  for (const std::size_t dim : order) {
-    const std::int64_t extent = expected.extent[dim];
-    const std::int64_t stride = expected.strides[dim];
-    std::int64_t reach = 0;
-    if (extent < 0 || stride < 0 || __builtin_mul_overflow(extent, stride, &reach) ||
-        reach > kMostElements) {
-      return false;
-    }
-    if (extent == 0) {
-      expected.footprint = {};
-      return true;
-    }
-    last += reach - stride;
-    if (extent == 1) continue;
-    if (pitch == 0 && stride == run) {
-      run *= extent;
-    } else {
-      pitch = std::gcd(pitch, stride);
-    }
-  }
-  expected.footprint = {bytes(last + 1), bytes(run), bytes(pitch)};
-  return true;
 }
 
 constexpr const char* kExpectDoc =
@@ -209,6 +168,12 @@ PyMethodDef kMethods[] = {
     {"_expect", kernel_expect, METH_VARARGS, kExpectDoc},
     {nullptr, nullptr, 0, nullptr}};
 
+// The limited API has these since 3.12; CPython 3.10 and 3.11 know them as well.
+constexpr unsigned kHasVectorcall = 1U << 11;
+PyMemberDef kMembers[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(KernelObject, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
 PyGetSetDef kGetters[] = {
     {"_description", kernel_description, nullptr, "kw_describe()'s JSON text.", nullptr},
     {"workspace_bytes", kernel_workspace, nullptr,
@@ -222,11 +187,12 @@ PyType_Slot kSlots[] = {{Py_tp_doc, const_cast<char*>("A loaded kernel for one p
                         {Py_tp_dealloc, reinterpret_cast<void*>(kernel_dealloc)},
                         {Py_tp_call, reinterpret_cast<void*>(kernel_call)},
                         {Py_tp_methods, kMethods},
+                        {Py_tp_members, kMembers},
                         {Py_tp_getset, kGetters},
                         {0, nullptr}};
 
 PyType_Spec kSpec = {"kernwright._kernwright.KernelHandle", sizeof(KernelObject), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, kSlots};
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | kHasVectorcall, kSlots};
 
 PyTypeObject* kernel_type = nullptr;  // guarded by the GIL
 
@@ -250,7 +216,9 @@ PyObject* make_kernel(PyObject* type, kw_kernel* kernel, const char* problem) {
   }
   PyObject* object =
       reinterpret_cast<allocfunc>(PyType_GetSlot(made_type, Py_tp_alloc))(made_type, 0);
-  if (object != nullptr) reinterpret_cast<KernelObject*>(object)->state = state.release();
+  if (object == nullptr) return nullptr;
+  reinterpret_cast<KernelObject*>(object)->vectorcall = kernel_vectorcall;
+  reinterpret_cast<KernelObject*>(object)->state = state.release();
   return object;
 }
 

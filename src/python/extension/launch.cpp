@@ -1,7 +1,11 @@
 #include "python/extension/launch.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "python/extension/driver_context.h"
 #include "python/extension/errors.h"
+#include "python/extension/stream.h"
 
 namespace kernwright::python {
 namespace {
@@ -76,32 +80,6 @@ bool refuse(const KernelState& kernel, const Expected& expected, const ArrayView
   return false;
 }
 
-bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view) {
-  const bool right = on_gpu_of(kernel, view) && view.dtype == expected.dtype &&
-                     (lies_exactly_as(view, expected) || lies_as(view, expected));
-  return right || refuse(kernel, expected, view);
-}
-
-/// No output may lie where another tensor of the launch lies: kernels read and write in any order.
-bool apart(const KernelState& kernel, const Tensor* tensors) {
-  const auto at = [tensors](std::size_t i) {
-    return reinterpret_cast<std::uintptr_t>(tensors[i].view->data);
-  };
-  for (std::size_t out = 0; out < kernel.tensors; ++out) {
-    const Expected& written = kernel.arguments[out];
-    if (!written.output) continue;
-    for (std::size_t other = 0; other < kernel.tensors; ++other) {
-      if (other == out) continue;
-      const Expected& beside = kernel.arguments[other];
-      if (!may_overlap(at(out), written.footprint, at(other), beside.footprint)) continue;
-      raise(kernel.problem.c_str(), "%s overlaps %s in memory, and an output has to lie apart",
-            written.name.c_str(), beside.name.c_str());
-      return false;
-    }
-  }
-  return true;
-}
-
 void remember_error(void* context, const char*, const char* message) {
   *static_cast<std::string*>(context) = message;
 }
@@ -136,52 +114,8 @@ class Workspace {
   dlpack::VersionedTensor* tensor_ = nullptr;
 };
 
-/// A number, or a stream of a framework: an object with `__cuda_stream__`, `cuda_stream` (torch) or
-/// `ptr` (CuPy). False with a Python error set.
-bool read_stream(PyObject* given, void*& stream) {
-  Ref number;
-  if (PyLong_Check(given) != 0) {
-    number = Ref(PyNumber_Index(given));
-  } else if (const Ref method = attribute_if_there(given, "__cuda_stream__")) {
-    const Ref pair(PyObject_CallObject(method.get(), nullptr));
-    if (pair) number = Ref(PySequence_GetItem(pair.get(), 1));
-  } else {
-    for (const char* name : {"cuda_stream", "ptr"}) {
-      if (!number && PyErr_Occurred() == nullptr) number = attribute_if_there(given, name);
-    }
-    if (!number && PyErr_Occurred() == nullptr) {
-      PyErr_Format(PyExc_TypeError, "%R is no stream", Py_TYPE(given));
-    }
-  }
-  if (!number) return false;
-  stream = PyLong_AsVoidPtr(number.get());
-  return stream != nullptr || PyErr_Occurred() == nullptr;
-}
-
-/// The current stream of a torch that has no exchange API.
-bool find_torch_stream(int device, void*& stream) {
-  const Ref torch(PyImport_ImportModule("torch.cuda"));
-  const Ref current(torch ? PyObject_CallMethod(torch.get(), "current_stream", "i", device)
-                          : nullptr);
-  return current && read_stream(current.get(), stream);
-}
-
-/// The current stream of the framework that the arrays belong to; the default stream where none of
-/// them says. False with a Python error set.
-bool find_stream(const Tensor* tensors, std::size_t count, int device, void*& stream) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const ArrayView& view = *tensors[i].view;
-    if (view.api != nullptr && view.api->current_stream != nullptr) {
-      return view.api->current_stream(dlpack::kCuda, device, &stream) == 0;
-    }
-    if (view.torch) return find_torch_stream(device, stream);
-    if (view.stream == 0) continue;
-    stream =
-        reinterpret_cast<void*>(view.stream);  // 1 and 2 mean to the driver what they mean here
-    return true;
-  }
-  return true;
-}
+/// No size or distance in a tensor comes near it, and sums of products of two do not overflow.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 52;
 
 }  // namespace
 
@@ -193,6 +127,75 @@ dlpack::VersionedTensor* allocate(const dlpack::ExchangeApi& api, dlpack::Tensor
   return nullptr;
 }
 
+bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view) {
+  const bool right = on_gpu_of(kernel, view) && view.dtype == expected.dtype &&
+                     (lies_exactly_as(view, expected) || lies_as(view, expected));
+  return right || refuse(kernel, expected, view);
+}
+
+bool apart(const KernelState& kernel, const void* const* addresses) {
+  const auto at = [addresses](std::size_t i) {
+    return reinterpret_cast<std::uintptr_t>(addresses[i]);
+  };
+  for (std::size_t out = 0; out < kernel.tensors; ++out) {
+    const Expected& written = kernel.arguments[out];
+    if (!written.output || addresses[out] == nullptr) continue;
+    for (std::size_t other = 0; other < kernel.tensors; ++other) {
+      if (other == out || addresses[other] == nullptr) continue;
+      const Expected& beside = kernel.arguments[other];
+      if (!may_overlap(at(out), written.footprint, at(other), beside.footprint)) continue;
+      raise(kernel.problem.c_str(), "%s overlaps %s in memory, and an output has to lie apart",
+            written.name.c_str(), beside.name.c_str());
+      return false;
+    }
+  }
+  return true;
+}
+
+bool can_launch(const KernelState& kernel) {
+  if (kernel.device >= 0) return true;
+  raise(kernel.problem.c_str(),
+        "the service has no GPU (sku=...), so the kernel cannot be launched");
+  return false;
+}
+
+bool find_footprint(Expected& expected) {
+  const auto bytes = [&expected](std::int64_t elements) {
+    return static_cast<std::uint64_t>(elements) * expected.dtype.bits / 8;
+  };
+  std::int64_t last = 0;
+  std::int64_t run = 1;
+  std::int64_t pitch = 0;
+  // From the densest dimension on; transposed matrices have that first.
+  std::vector<std::size_t> order(static_cast<std::size_t>(expected.ndim));
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&expected](std::size_t i, std::size_t j) {
+    return expected.strides[i] < expected.strides[j];
+  });
+  for (const std::size_t dim : order) {
+    const std::int64_t extent = expected.extent[dim];
+    const std::int64_t stride = expected.strides[dim];
+    std::int64_t reach = 0;
+    if (extent < 0 || stride < 0 || __builtin_mul_overflow(extent, stride, &reach) ||
+        reach > kMostElements) {
+      return false;
+    }
+    if (extent == 0) {
+      expected.footprint = {};
+      return true;
+    }
+    last += reach - stride;
+    if (extent == 1) continue;
+    if (pitch == 0 && stride == run) {
+      run *= extent;
+    } else {
+      pitch = std::gcd(pitch, stride);
+    }
+  }
+  expected.footprint = {bytes(last + 1), bytes(run), bytes(pitch)};
+  return true;
+}
+
 bool count_fits(const KernelState& kernel, std::size_t count) {
   if (count >= kernel.tensors && count <= kernel.arguments.size() && kernel.tensors > 0) {
     return true;
@@ -202,43 +205,51 @@ bool count_fits(const KernelState& kernel, std::size_t count) {
   return false;
 }
 
-bool launch(const KernelState& kernel, const Tensor* tensors, const double* scalars,
-            std::size_t scalar_count, PyObject* given_stream) {
-  const char* problem = kernel.problem.c_str();
-  const auto name = [&kernel](std::size_t i) { return kernel.arguments[i].name.c_str(); };
-  const void* addresses[kMostArguments];
+bool check_tensors(const KernelState& kernel, const Tensor* tensors, const void** addresses) {
   for (std::size_t i = 0; i < kernel.tensors; ++i) {
     if (!fits(kernel, kernel.arguments[i], *tensors[i].view)) return false;
     addresses[i] = tensors[i].view->data;
   }
-  if (!apart(kernel, tensors)) return false;
-  if (kernel.device < 0) {
-    raise(problem, "the service has no GPU (sku=...), so the kernel cannot be launched");
+  return apart(kernel, addresses) && can_launch(kernel);
+}
+
+Framework framework_of(const KernelState& kernel, const Tensor* tensors) {
+  for (std::size_t i = 0; i < kernel.tensors; ++i) {
+    const Framework framework(*tensors[i].view);
+    if (framework.says()) return framework;
+  }
+  return {};
+}
+
+bool announce(const KernelState& kernel, const Tensor* tensors, const void* stream) {
+  for (std::size_t i = 0; i < kernel.tensors; ++i) {
+    if (!tensors[i].view->asks_stream || announce_stream(tensors[i].array, stream)) continue;
+    raise_current(kernel.problem.c_str(), kernel.arguments[i].name.c_str());
     return false;
   }
+  return true;
+}
 
+bool launch(const KernelState& kernel, const Tensor* tensors, const double* scalars,
+            std::size_t scalar_count, PyObject* given_stream) {
+  const char* problem = kernel.problem.c_str();
+  const void* addresses[kMostArguments];
+  if (!check_tensors(kernel, tensors, addresses)) return false;
   void* stream = nullptr;
+  if (!find_stream(given_stream, framework_of(kernel, tensors), kernel.device, stream)) {
+    raise_current(problem, "stream");
+    return false;
+  }
   Workspace workspace;
-  const ArrayView& first = *tensors[0].view;
-  if (given_stream != nullptr && given_stream != Py_None) {
-    if (!read_stream(given_stream, stream)) {
-      raise_current(problem, "stream");
-      return false;
-    }
-  } else {
-    if (!find_stream(tensors, kernel.tensors, kernel.device, stream)) return false;
+  if (kernel.workspace_bytes > 0 && (given_stream == nullptr || given_stream == Py_None)) {
     // The pool hands it out again in the order of the current stream, and of no other.
-    if (kernel.workspace_bytes > 0 && first.api != nullptr && first.api->allocate != nullptr &&
+    const ArrayView& first = *tensors[0].view;
+    if (first.api != nullptr && first.api->allocate != nullptr &&
         !workspace.take(kernel.workspace_bytes, *first.api, first.device)) {
       return false;
     }
   }
-  for (std::size_t i = 0; i < kernel.tensors; ++i) {
-    if (!tensors[i].view->asks_stream || announce_stream(tensors[i].array, stream)) continue;
-    raise_current(problem, name(i));
-    return false;
-  }
-
+  if (!announce(kernel, tensors, stream)) return false;
   const ContextScope context(kernel.device);
   if (context.failure() != nullptr) {
     raise(problem, "%s", context.failure());

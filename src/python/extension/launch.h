@@ -7,6 +7,7 @@
 #include "python/extension/array_view.h"
 #include "python/extension/overlap.h"
 #include "python/extension/python.h"
+#include "python/extension/stream.h"
 #include <kernwright/c.h>
 
 namespace kernwright::python {
@@ -46,14 +47,39 @@ struct Tensor {
   const ArrayView* view;
 };
 
+/// Finds the bytes of a tensor. False, without a Python error, where sizes or strides are none that
+/// a tensor has.
+bool find_footprint(Expected& expected);
+
+/// The steps of a launch, for what launches in another way. Those that return bool return false
+/// with a Python error set, kernwright.Error where something does not fit.
+
+/// Whether a call has as many arguments as the kernel takes.
+bool count_fits(const KernelState& kernel, std::size_t count);
+
+/// Whether an array is what the kernel takes at this place.
+bool fits(const KernelState& kernel, const Expected& expected, const ArrayView& view);
+
+/// Whether no output lies where another tensor lies, since kernels read and write in any order.
+/// Tensors whose address is null are not looked at.
+bool apart(const KernelState& kernel, const void* const* addresses);
+
+/// Whether the kernel's service has a GPU.
+bool can_launch(const KernelState& kernel);
+
+/// All of these on the tensors of a call, whose number is right; gives their addresses.
+bool check_tensors(const KernelState& kernel, const Tensor* tensors, const void** addresses);
+
+/// The framework of the first tensor whose framework says what its current stream is.
+Framework framework_of(const KernelState& kernel, const Tensor* tensors);
+
+/// Tells the frameworks that want to know it which stream is about to use their arrays.
+bool announce(const KernelState& kernel, const Tensor* tensors, const void* stream);
+
 /// Launches the kernel on its tensors and scalars, whose numbers are right. `given_stream` may be
-/// null or None. Returns false with a Python error set, kernwright.Error where something does not
-/// fit.
+/// null or None.
 bool launch(const KernelState& kernel, const Tensor* tensors, const double* scalars,
             std::size_t scalar_count, PyObject* given_stream);
-
-/// Whether a call has as many arguments as the kernel takes. False with kernwright.Error set.
-bool count_fits(const KernelState& kernel, std::size_t count);
 
 /// Memory of the caller's framework, so that it comes from its pool, and in a capture from the
 /// graph's. Null with a Python error set.

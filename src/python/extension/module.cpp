@@ -7,6 +7,7 @@
 #include "python/extension/array_view.h"
 #include "python/extension/driver_context.h"
 #include "python/extension/errors.h"
+#include "python/extension/graph_objects.h"
 #include "python/extension/interruptible.h"
 #include "python/extension/kernel_object.h"
 #include "python/extension/operation_call.h"
@@ -158,6 +159,40 @@ PyObject* best_kernel(PyObject*, PyObject* given) {
   });
 }
 
+constexpr const char* kBestSeveralDoc =
+    "best_kernels(service, type, problem, most) -> list\n\n"
+    "The best kernel and what may take its place in a chain, the most promising first.";
+PyObject* best_kernels(PyObject*, PyObject* given) {
+  PyObject *capsule = nullptr, *type = nullptr;
+  const char* problem = nullptr;
+  Py_ssize_t most = 0;
+  if (PyArg_ParseTuple(given, "OOsn", &capsule, &type, &problem, &most) == 0) return nullptr;
+  if (most < 1) return PyErr_Format(PyExc_ValueError, "most is %zd, and at least 1 expected", most);
+  return guarded([&]() -> PyObject* {
+    kw_service* service = service_of(capsule);
+    if (service == nullptr) return nullptr;
+    std::vector<kw_kernel*> kernels(static_cast<std::size_t>(most), nullptr);
+    std::size_t count = 0;
+    std::string reason;
+    const bool finished = run_interruptibly(service, [&] {
+      if (kw_get_best_kernels(service, problem, kernels.data(), kernels.size(), &count) != 0) {
+        reason = kw_last_error();
+      }
+    });
+    Ref list(finished && reason.empty() ? PyList_New(0) : nullptr);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!list) {
+        kw_release(kernels[i]);
+        continue;
+      }
+      const Ref made(make_kernel(type, kernels[i], problem));
+      if (!made || PyList_Append(list.get(), made.get()) != 0) list = Ref();
+    }
+    if (finished && !reason.empty()) return raise(problem, "%s", reason.c_str());
+    return list.release();
+  });
+}
+
 constexpr const char* kTuneDoc =
     "tune(service, type, problem, seconds) -> type\n\n"
     "Tunes the problem for about `seconds`, and gives what best_kernel() gives from then on.";
@@ -306,6 +341,10 @@ PyObject* version(PyObject*, PyObject*) { return PyUnicode_FromString(kw_version
 PyMethodDef kFunctions[] = {
     {"open_service", open_service, METH_VARARGS, kOpenDoc},
     {"best_kernel", best_kernel, METH_VARARGS, kBestDoc},
+    {"best_kernels", best_kernels, METH_VARARGS, kBestSeveralDoc},
+    {"bake", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(bake)), METH_FASTCALL,
+     kBakeDoc},
+    {"build_chain", build_chain, METH_VARARGS, kBuildChainDoc},
     {"tune", tune, METH_VARARGS, kTuneDoc},
     {"prewarm", prewarm, METH_VARARGS, kPrewarmDoc},
     {"prewarm_worklist", prewarm_worklist, METH_VARARGS, kPrewarmWorklistDoc},
@@ -342,7 +381,10 @@ PyMODINIT_FUNC PyInit__kernwright() {
   using namespace kernwright::python;
   Ref module(PyModule_Create(&kModule));
   PyObject* error = error_class();
-  if (!module || error == nullptr || !add_kernel_type(module.get())) return nullptr;
+  if (!module || error == nullptr || !add_kernel_type(module.get()) ||
+      !add_baked_type(module.get()) || !add_chain_type(module.get())) {
+    return nullptr;
+  }
   Py_INCREF(error);
   if (PyModule_AddObject(module.get(), "Error", error) != 0) return nullptr;
   return module.release();

@@ -10,20 +10,24 @@ says what this machine can do."""
 import os
 from typing import Any, Iterable, List, Optional, Union
 
+from ._chain import BakedLaunch, Chain, ChainBuilder, ChainSlot, ChainTime
 from ._kernwright import Error
 from ._kernwright import version as _version
-from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, layer_norm, linear,
-                          matmul, reduce, rms_norm, rope, silu_and_mul, softmax)
+from ._operations import (attention, elementwise, gated_linear, gelu_and_mul, grouped_matmul,
+                          layer_norm, linear, matmul, reduce, rms_norm, rope, scaled_matmul,
+                          silu_and_mul, softmax)
 from ._service import (AnyProblem, Kernel, LookupCount, Problem, Service, Watch, default_service,
                        set_default)
 from ._tool import doctor, main
 
 __version__ = _version()
 
-__all__ = ["Error", "Kernel", "LookupCount", "Problem", "Service", "attention", "autotune",
-           "default_service", "doctor", "elementwise", "gated_linear", "gelu_and_mul", "layer_norm",
+__all__ = ["BakedLaunch", "Chain", "ChainBuilder", "ChainSlot", "ChainTime", "Error", "Kernel",
+           "LookupCount", "Problem", "Service", "attention", "autotune", "default_service",
+           "doctor", "elementwise", "gated_linear", "gelu_and_mul", "grouped_matmul", "layer_norm",
            "linear", "lookup_counts", "matmul", "metrics", "prewarm", "record_shapes", "reduce",
-           "rms_norm", "rope", "seal", "set_default", "silu_and_mul", "softmax", "tune"]
+           "rms_norm", "rope", "scaled_matmul", "seal", "set_default", "silu_and_mul", "softmax",
+           "tune"]
 
 
 def tune(problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:

@@ -1,6 +1,6 @@
 """What an operation has to know of its arrays: dtypes, and how rows lie in memory."""
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kernwright
 from ._kernwright import Error
@@ -27,6 +27,20 @@ class Rows(NamedTuple):
     rows: int
     columns: int
     pitch: int
+
+
+class View(NamedTuple):
+    """How an array of a caller views what an operation takes: its first dimension in `groups` equal
+    parts, and then its axes in this order."""
+    order: Sequence[int]
+    groups: Optional[int] = None
+
+    def of(self, extent: Sequence[int], strides: Sequence[int]) -> Dict[str, List[int]]:
+        if self.groups is not None:
+            rows = extent[0] // self.groups
+            extent, strides = [self.groups, rows, *extent[1:]], [rows * strides[0], *strides]
+        return {"extent": [extent[axis] for axis in self.order],
+                "strides": [strides[axis] for axis in self.order]}
 
 
 def read(name: str, array: Any) -> Array:

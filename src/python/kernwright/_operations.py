@@ -7,7 +7,8 @@ Nothing is copied: what no kernel can take as it lies is refused. All of them ra
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kernwright
-from ._arrays import (Array, contiguous_rows, has_shape, make_error, read, rows_of, same_dtype)
+from ._arrays import (Array, View, contiguous_rows, has_shape, make_error, read, rows_of,
+                      same_dtype)
 from ._service import Kernel, active, launching_like
 
 _MOST_PLANS = 1 << 16
@@ -56,9 +57,9 @@ def _call(tag: Tuple[Any, ...], inputs: Tuple[Any, ...], outs: Tuple[Any, ...],
 
 
 def _kernel(operation: str, device: Optional[int], values: Dict[str, Any],
-            axes: Mapping[str, Sequence[int]] = {}, read_only: Sequence[str] = ()) -> Kernel:
+            views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
     words = [operation] + [f"{name}={value}" for name, value in values.items() if value is not None]
-    return active().kernel_on(device, " ".join(words), axes, read_only)
+    return active().kernel_on(device, " ".join(words), views, read_only)
 
 
 def _size(name: str, array: Any, axis: int) -> int:
@@ -113,7 +114,8 @@ def _weight(array: Array, n_axis: int) -> _Weight:
 
 
 def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: Any, out: Any,
-             n_axis: int, out_dtype: Optional[str], gate: bool, values: Dict[str, Any]) -> Plan:
+             n_axis: int, out_dtype: Optional[str], gate: bool, values: Dict[str, Any],
+             views: Mapping[str, View] = {}) -> Plan:
     """A product of the rows of x with a matrix whose axis `n_axis` is n, and what is fused to
     it."""
     x, matrix = read("x" if n_axis == 0 else "a", given_x), read(
@@ -151,7 +153,7 @@ def _product(given_x: Any, given_weight: Any, given_bias: Any, given_residual: A
         "bias": "column" if bias is not None else None,
         "gate": "stacked" if gate else None,
         "residual": "add" if residual is not None else None, **values},
-        {"b": (1, 0)} if weight.transposed else {})
+        {**views, **({"b": View((1, 0))} if weight.transposed else {})})
     return Plan(kernel, (Output(shape, dtype),))
 
 
@@ -193,6 +195,137 @@ def gated_linear(x: Any, weight: Any, *, activation: str = "silu", out: Any = No
     dtype = dtype_text(out_dtype)
     return _call(("gated_linear", activation, dtype), (x, weight, None, None), (out,), (),
                  _product, 0, dtype, True, {"activation": activation})
+
+
+_BLOCK = 128  # elements that share a scale
+
+
+def _blocks(size: int) -> int:
+    return -(-size // _BLOCK)
+
+
+def _has_layout(array: Array, shape: Tuple[int, ...], strides: Tuple[int, ...], what: str) -> None:
+    """Whether it lies so; strides of dimensions of size 1 count for nothing."""
+    has_shape(array, *shape)
+    if any(size > 1 and own != wanted
+           for size, own, wanted in zip(shape, array.strides, strides)):
+        raise make_error(f"{array.name} has the strides {array.strides}, and {strides} expected: "
+                         f"{what}")
+
+
+def _fp32(array: Array) -> Array:
+    if array.dtype != "fp32":
+        raise make_error(f"{array.name} is {array.dtype}, and fp32 expected")
+    return array
+
+
+def _scaled_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, residual: Any,
+                        out: Any, activation: Optional[str], out_dtype: str) -> Plan:
+    rows, matrix = read("a", a), read("b", b)
+    if same_dtype(rows, matrix) != "fp8_e4m3":
+        raise make_error(f"a and b are {rows.dtype}, and fp8_e4m3 expected")
+    weight = _weight(matrix, 1)
+    if weight.layout != "nk":
+        raise make_error(f"b has the strides {matrix.strides}, and {(1, weight.k)} expected: the "
+                         "transposed view of [n, k]")
+    values: Dict[str, Any] = {"activation": activation, "scaling": "alpha"}
+    views: Dict[str, View] = {}
+    if scale_a is not None:
+        of_rows, of_matrix = _fp32(read("scale_a", scale_a)), _fp32(read("scale_b", scale_b))
+        m, blocks = rows.elements // max(weight.k, 1), _blocks(weight.k)
+        _has_layout(of_rows, (m, blocks), (1, m), "the transposed view of [ceil(k / 128), m]")
+        _has_layout(of_matrix, (blocks, _blocks(weight.n)), (1, blocks),
+                    "the transposed view of [ceil(n / 128), ceil(k / 128)]")
+        values["scaling"] = "block"
+        views = {"scale_a": View((1, 0)), "scale_b": View((1, 0))}
+    return _product(a, b, bias, residual, out, 1, out_dtype, False, values, views)
+
+
+def scaled_matmul(a: Any, b: Any, scale_a: Any, scale_b: Any, *, bias: Any = None,
+                  activation: Optional[str] = None, residual: Any = None, out: Any = None,
+                  out_dtype: Any = "bf16") -> Any:
+    """activation(dequantised a @ dequantised b + bias) + residual of fp8, as torch._scaled_mm.
+
+    a: [..., k], fp8_e4m3, rows equally far apart; b: [k, n], the transposed view of [n, k], fp8_e4m3
+    scale_a, scale_b: numbers, one for the whole of a and of b, or scales of blocks in fp32:
+        scale_a: [m, ceil(k / 128)], the transposed view of [ceil(k / 128), m]; m: all rows of a
+        scale_b: [ceil(k / 128), ceil(n / 128)], the transposed view of [ceil(n / 128), ceil(k / 128)]
+    bias: [n]; residual: [..., n]; both of the result's dtype; activation: as in `linear`
+    out_dtype: bf16, fp16, fp32 or fp8_e4m3. Source: the operation matmul with scaling=."""
+    dtype = dtype_text(out_dtype)
+    scalars: Tuple[float, ...] = ()
+    numbers = [isinstance(scale, (int, float)) for scale in (scale_a, scale_b)]
+    if all(numbers):
+        scalars, scale_a, scale_b = (scale_a * scale_b,), None, None
+    elif any(numbers) or scale_a is None or scale_b is None:
+        raise make_error("scale_a and scale_b have to be two numbers or two arrays")
+    return _call(("scaled_matmul", activation, dtype), (a, b, scale_a, scale_b, bias, residual),
+                 (out,), scalars, _scaled_matmul_plan, activation, dtype)
+
+
+def _grouped_matmul_plan(a: Any, b: Any, scale_a: Any, scale_b: Any, offs: Any, out: Any,
+                         activation: Optional[str], gated: bool, out_dtype: Optional[str]) -> Plan:
+    array, matrices, ends = read("a", a), read("b", b), read("offs", offs)
+    dtype = same_dtype(array, matrices)
+    for given, dims, what in ((array, 2, "rows and k"), (matrices, 3, "groups, k and n"),
+                              (ends, 1, "groups")):
+        if len(given.shape) != dims:
+            raise make_error(f"{given.name} has {len(given.shape)} dimensions, and {dims} "
+                             f"expected: {what}")
+    rows = contiguous_rows(array)
+    groups, k, columns = matrices.shape
+    if k != rows.columns:
+        raise make_error(f"a has rows of {rows.columns} elements, and b has k={k}")
+    if gated and columns % 2 != 0:
+        raise make_error(f"b has {columns} columns, and an even number expected: those of the gates, "
+                         "then those of what they open")
+    _has_layout(matrices, (groups, k, columns), (k * columns, 1, k),
+                "the transposed view of [groups, n, k]")
+    if ends.dtype != "int32":
+        raise make_error(f"offs is {ends.dtype}, and int32 expected")
+    contiguous_rows(has_shape(ends, groups))
+    scaled, views = dtype == "fp8_e4m3", {"b": View((0, 2, 1), groups)}
+    if scaled != (scale_a is not None) or scaled != (scale_b is not None):
+        raise make_error(f"a is {dtype}: scale_a and scale_b are for fp8_e4m3, and needed there")
+    if scaled:
+        blocks, of_columns = _blocks(k), _blocks(columns)
+        _has_layout(_fp32(read("scale_a", scale_a)), (rows.rows, blocks), (1, rows.rows),
+                    "the transposed view of [ceil(k / 128), rows]")
+        _has_layout(_fp32(read("scale_b", scale_b)), (groups, blocks, of_columns),
+                    (blocks * of_columns, 1, blocks),
+                    "the transposed view of [groups, ceil(n / 128), ceil(k / 128)]")
+        views.update(scale_a=View((1, 0)), scale_b=View((0, 2, 1), groups))
+    n = columns // 2 if gated else columns
+    kind = out_dtype or (read("out", out).dtype if out is not None else
+                         "bf16" if scaled else dtype)
+    _contiguous_output("out", out, (rows.rows, n), kind)
+    result = (Output((rows.rows, n), kind),)
+    if rows.rows == 0:
+        return Plan(None, result)
+    return Plan(_kernel("grouped_matmul", array.device, {
+        "groups": groups, "rows": rows.rows, "n": n, "k": k, "dtype": dtype,
+        "out": kind if kind != dtype else None, "activation": activation,
+        "gate": "stacked" if gated else None}, views), result)
+
+
+def grouped_matmul(a: Any, b: Any, offs: Any, *, scale_a: Any = None, scale_b: Any = None,
+                   activation: Optional[str] = None, gated: bool = False, out: Any = None,
+                   out_dtype: Any = None) -> Any:
+    """activation(a of group g @ b[g]) for each group, the experts of a mixture, as torch._grouped_mm.
+
+    a: [rows, k] without gaps, sorted by group, bf16, fp16 or fp8_e4m3
+    b: [groups, k, n], the transposed view of [groups, n, k], as a
+    offs: [groups], int32, on the GPU: where the rows of each group end. They never fall, and the last
+        is at most `rows`, which nothing checks. Rows of the result that belong to no group are left
+        as they are.
+    scale_a, scale_b: of fp8, scales of blocks in fp32 as in `scaled_matmul`; scale_a: [rows,
+        ceil(k / 128)]; scale_b: [groups, ceil(k / 128), ceil(n / 128)], both as transposed views
+    gated: b has 2 * n columns, and the result is activation(a @ first half) * (a @ second half):
+        SwiGLU with activation="silu"
+    Result: [rows, n], of a's dtype, and of fp8 in bf16. Source: the operation grouped_matmul."""
+    dtype = dtype_text(out_dtype)
+    return _call(("grouped_matmul", activation, gated, dtype), (a, b, scale_a, scale_b, offs), (out,),
+                 (), _grouped_matmul_plan, activation, gated, dtype)
 
 
 def _norm_plan(x: Any, residual: Any, weight: Any, bias: Any, *outs_and_operation: Any) -> Plan:
@@ -502,7 +635,7 @@ def _attention_plan(q: Any, k: Any, v: Any, kv_lengths: Any, sinks: Any, alibi_s
         "lse": "natural" if return_lse else None,
         **{name: value for name, value in pitches.items()
            if value is not None and value != natural[name]}},
-        {name: (0, 2, 1, 3) for name in "qkvo"} if layout == "bshd" else {},
+        {name: View((0, 2, 1, 3)) for name in "qkvo"} if layout == "bshd" else {},
         read_only=("k", "v")), tuple(results))
 
 

@@ -12,7 +12,8 @@ from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Opti
                     Sequence, Union)
 
 from . import _kernwright
-from ._arrays import make_error
+from ._arrays import View, make_error
+from ._chain import BakedLaunch
 from ._data import data_folders
 from ._kernwright import Error, KernelHandle
 from ._toolkit import announce_toolkit
@@ -64,6 +65,12 @@ class Kernel(KernelHandle):
 
     __slots__ = ("_summary",)
     _summary: Dict[str, Any]
+
+    def bake(self, *tensors_and_scalars: Any) -> BakedLaunch:
+        """The kernel with these arguments as a CUDA graph, whose launches cost the host about a
+        third. This takes up to a millisecond, and must not happen while a stream is in a capture.
+        Errors: those of a call."""
+        return _kernwright.bake(BakedLaunch, self, *tensors_and_scalars)
 
     @property
     def problem(self) -> Problem:
@@ -150,15 +157,14 @@ class Service:
         """The GPU's number, None with a sku."""
         return None if self._device < 0 else self._device
 
-    def _ready(self, kernel: Kernel, axes: Mapping[str, Sequence[int]] = {},
+    def _ready(self, kernel: Kernel, views: Mapping[str, View] = {},
                read_only: Sequence[str] = ()) -> Kernel:
         """The kernel once it knows what it takes."""
         summary = json.loads(kernel._description)
         for argument in summary["arguments"]:
-            order = axes.get(argument["name"])
-            if order is not None:
-                for key in ("extent", "strides"):
-                    argument[key] = [argument[key][axis] for axis in order]
+            view = views.get(argument["name"])
+            if view is not None:
+                argument.update(view.of(argument["extent"], argument["strides"]))
             if argument["name"] in read_only:
                 argument["output"] = False
         kernel._summary = summary
@@ -170,17 +176,23 @@ class Service:
         Errors: Error where the operation does not accept the problem or nothing can run it."""
         return self._ready(_kernwright.best_kernel(self._handle, Kernel, str(problem)))
 
+    def kernels(self, problem: AnyProblem, most: int = 8) -> List[Kernel]:
+        """The best kernel and, behind it, what may take its place in a chain, the most promising
+        first: for ChainBuilder.add(). Errors: those of kernel()."""
+        return [self._ready(kernel) for kernel in _kernwright.best_kernels(
+            self._handle, Kernel, str(problem), most)]
+
     def kernel_on(self, device: Optional[int], problem: str,
-                  axes: Mapping[str, Sequence[int]] = {}, read_only: Sequence[str] = ()) -> Kernel:
-        """The same for arrays on the GPU `device`. Arguments that `axes` names come as views of
-        what the operation takes, with its axes in this order. Those that `read_only` names are not written
-        by this problem, though the operation has others that write them."""
+                  views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
+        """What kernel() gives, for arrays on the GPU `device`. Arguments that `views` names come as views
+        of what the operation takes. Those that `read_only` names are not written by this problem, though
+        the operation has others that write them."""
         if self._device >= 0 and device != self._device:
             where = "no GPU" if device is None else f"GPU {device}"
             raise make_error(f"the arrays lie on {where}, and the service is for GPU "
                              f"{self._device}", problem)
         found = _kernwright.best_kernel(self._handle, Kernel, problem, _stream.get())
-        return self._ready(found, axes, read_only)
+        return self._ready(found, views, read_only)
 
     def tune(self, problem: AnyProblem, seconds: Optional[float] = None) -> Kernel:
         """Tunes the problem for about `seconds`, those of the service where left out, keeps the
@@ -287,10 +299,10 @@ class _ServicePerDevice:
         self._lock = threading.Lock()
 
     def kernel_on(self, device: Optional[int], problem: str,
-                  axes: Mapping[str, Sequence[int]] = {}, read_only: Sequence[str] = ()) -> Kernel:
+                  views: Mapping[str, View] = {}, read_only: Sequence[str] = ()) -> Kernel:
         if device is None:
             raise make_error("the arrays lie on no GPU", problem)
-        return self.on(device).kernel_on(device, problem, axes, read_only)
+        return self.on(device).kernel_on(device, problem, views, read_only)
 
     def on(self, device: int) -> Service:
         with self._lock:

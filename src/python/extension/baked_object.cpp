@@ -1,0 +1,142 @@
+#include "python/extension/call_arguments.h"
+#include "python/extension/graph_handle.h"
+#include "python/extension/graph_objects.h"
+#include "python/extension/kernel_object.h"
+
+namespace kernwright::python {
+namespace {
+
+struct BakedState : GraphState {
+  kw_baked* handle = nullptr;
+  const KernelState* kernel = nullptr;  ///< of `kept`; what rebinds take
+
+  BakedState() = default;
+  BakedState(const BakedState&) = delete;
+  BakedState& operator=(const BakedState&) = delete;
+  ~BakedState() {
+    if (handle == nullptr) return;
+    const WithoutGil released;  // it may wait for the GPU
+    kw_release_baked(handle);
+  }
+};
+using BakedObject = GraphObject<BakedState>;
+
+PyObject* baked_launch(PyObject* self, PyObject* const* given, Py_ssize_t count, PyObject* names) {
+  BakedState& state = BakedObject::of(self);
+  return call_on_stream(state, "a baked launch", given, count, names,
+                        [&](void* stream) { return kw_launch_baked(state.handle, stream); });
+}
+
+PyObject* baked_call(PyObject* self, PyObject* arguments, PyObject* names) {
+  const Ref method(PyObject_GetAttrString(self, "launch"));
+  return method ? PyObject_Call(method.get(), arguments, names) : nullptr;
+}
+
+PyObject* baked_add_to_capture(PyObject* self, PyObject* const* given, Py_ssize_t count,
+                               PyObject* names) {
+  BakedState& state = BakedObject::of(self);
+  return call_on_stream(state, "add_to_capture()", given, count, names,
+                        [&](void* stream) { return kw_add_to_capture(state.handle, stream); });
+}
+
+/// The arrays of a call, which the launches keep.
+Ref arrays_of(PyObject* const* given, std::size_t count) {
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  for (std::size_t i = 0; tuple && i < count; ++i) {
+    Py_INCREF(given[i]);
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), given[i]);
+  }
+  return tuple;
+}
+
+PyObject* baked_rebind(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&]() -> PyObject* {
+    BakedState& state = BakedObject::of(self);
+    const KernelState& kernel = *state.kernel;
+    CallArguments arguments;
+    const void* addresses[kMostArguments];
+    if (!arguments.read(kernel, given, static_cast<std::size_t>(count)) ||
+        !check_tensors(kernel, arguments.tensors, addresses)) {
+      return nullptr;
+    }
+    Ref bound = arrays_of(given, kernel.tensors);
+    if (!bound || !call_alone(state, [&] {
+          return kw_rebind(state.handle, addresses, kernel.tensors, arguments.scalars,
+                           arguments.scalar_count);
+        })) {
+      return nullptr;
+    }
+    state.bound = std::move(bound);
+    Py_RETURN_NONE;
+  });
+}
+
+PyMethodDef kBakedMethods[] = {
+    {"launch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_launch)),
+     METH_FASTCALL | METH_KEYWORDS, "launch(stream=None)\n\nThe same as calling it."},
+    {"rebind", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_rebind)),
+     METH_FASTCALL,
+     "rebind(*tensors_and_scalars)\n\nGives other arguments to the launches from now on. Those "
+     "that "
+     "are enqueued already keep theirs. Up to four sets that come back stay ready, so alternating "
+     "between them costs no driver call. Errors: those of a call of the kernel; the arguments are "
+     "then those of before."},
+    {"add_to_capture",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(baked_add_to_capture)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "add_to_capture(stream=None)\n\nAdds the launch, with its present arguments, to the capture "
+     "that the stream is in. Let go of the captured graph before this. Errors: Error where the "
+     "stream is in no capture."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot kBakedSlots[] = {
+    {Py_tp_doc, const_cast<char*>("A kernel with its arguments as a CUDA graph.")},
+    {Py_tp_new, reinterpret_cast<void*>(BakedObject::refuse_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(BakedObject::dealloc)},
+    {Py_tp_call, reinterpret_cast<void*>(baked_call)},
+    {Py_tp_methods, kBakedMethods},
+    {0, nullptr}};
+
+PyType_Spec kBakedSpec = {"kernwright._kernwright.BakedHandle", sizeof(BakedObject), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, kBakedSlots};
+
+PyTypeObject* baked_type = nullptr;  // guarded by the GIL
+
+}  // namespace
+
+bool add_baked_type(PyObject* module) {
+  baked_type = add_type(module, kBakedSpec, "BakedHandle");
+  return baked_type != nullptr;
+}
+
+PyObject* bake(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  const KernelState* kernel = count < 2 ? nullptr : kernel_of(given[1]);
+  if (kernel == nullptr) {
+    return PyErr_Format(PyExc_TypeError, "bake() takes a type, a kernel and its arguments");
+  }
+  return guarded([&]() -> PyObject* {
+    CallArguments arguments;
+    const void* addresses[kMostArguments];
+    if (!arguments.read(*kernel, given + 2, static_cast<std::size_t>(count) - 2) ||
+        !check_tensors(*kernel, arguments.tensors, addresses)) {
+      return nullptr;
+    }
+    auto state = std::make_unique<BakedState>();
+    state->name = kernel->problem;
+    state->device = kernel->device;
+    state->kernel = kernel;
+    state->framework = framework_of(*kernel, arguments.tensors);
+    Py_INCREF(given[1]);
+    state->kept = Ref(given[1]);
+    state->bound = arrays_of(given + 2, kernel->tensors);
+    if (!state->bound || !call_alone(*state, [&] {
+          return kw_bake(kernel->handle, addresses, kernel->tensors, arguments.scalars,
+                         arguments.scalar_count, &state->handle);
+        })) {
+      return nullptr;
+    }
+    return BakedObject::make(given[0], baked_type, std::move(state));
+  });
+}
+
+}  // namespace kernwright::python

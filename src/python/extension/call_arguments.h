@@ -1,0 +1,23 @@
+#pragma once
+
+#include "python/extension/launch.h"
+
+namespace kernwright::python {
+
+/// The arguments of a call as a kernel takes them: tensors in its order, then scalars. They borrow
+/// from what was given.
+struct CallArguments {
+  Tensor tensors[kMostArguments];
+  double scalars[kMostArguments];
+  std::size_t scalar_count;
+
+  CallArguments() {}  // NOLINT(modernize-use-equals-default): leaves the members alone
+
+  /// Returns false with kernwright.Error set, which names the argument that is no array or number.
+  bool read(const KernelState& kernel, PyObject* const* given, std::size_t count);
+
+ private:
+  ArrayView views_[kMostArguments];
+};
+
+}  // namespace kernwright::python

@@ -1,0 +1,97 @@
+"""Which problems grouped and scaled products make of their arrays, and what they refuse."""
+
+import pytest
+from fakes import TorchTensor
+
+import kernwright as kw
+from kernwright._arrays import View
+
+
+def tensor(*shape, **named):
+    return TorchTensor(*shape, **named)
+
+
+def fp8(*shape):
+    return tensor(*shape, dtype="fp8_e4m3")
+
+
+def scales(*shape):
+    return tensor(*shape, dtype="fp32")
+
+
+def swapped(array):
+    """The view with the last two axes swapped."""
+    shape, strides = ([*of[:-2], of[-1], of[-2]] for of in array.layout)
+    return array.like(tuple(shape), tuple(strides))
+
+
+def grouped(rows=64, groups=4, n=128, k=256, kind=tensor):
+    return kind(rows, k), swapped(kind(groups, n, k)), tensor(groups, dtype="int32")
+
+
+def test_a_view_of_a_tensor():
+    assert View((1, 0)).of([16, 64], [64, 1]) == {"extent": [64, 16], "strides": [1, 64]}
+    assert View((0, 2, 1), 4).of([512, 64], [64, 1]) == {
+        "extent": [4, 64, 128], "strides": [128 * 64, 1, 64]}
+
+
+def test_grouped_matmul(planned):
+    assert planned(kw.grouped_matmul, *grouped(), out=tensor(64, 128)) == (
+        "grouped_matmul groups=4 rows=64 n=128 k=256 dtype=bf16")
+    assert planned(kw.grouped_matmul, *grouped(), activation="silu", gated=True,
+                   out=tensor(64, 64)) == (
+        "grouped_matmul groups=4 rows=64 n=64 k=256 dtype=bf16 activation=silu gate=stacked")
+
+
+def test_grouped_matmul_of_fp8(planned, refused):
+    a, b, offs = grouped(kind=fp8)
+    of_a, of_b = swapped(scales(2, 64)), swapped(scales(4, 1, 2))
+    assert planned(kw.grouped_matmul, a, b, offs, scale_a=of_a, scale_b=of_b,
+                   out=tensor(64, 128)) == (
+        "grouped_matmul groups=4 rows=64 n=128 k=256 dtype=fp8_e4m3 out=bf16")
+    assert "needed there" in refused(kw.grouped_matmul, a, b, offs, out=tensor(64, 128))
+    assert "scale_a has the strides" in refused(kw.grouped_matmul, a, b, offs, scale_a=scales(64, 2),
+                                                scale_b=of_b, out=tensor(64, 128))
+    assert "scale_b has the shape" in refused(kw.grouped_matmul, a, b, offs, scale_a=of_a,
+                                              scale_b=swapped(scales(4, 2, 2)), out=tensor(64, 128))
+
+
+@pytest.mark.parametrize("change, reason", [
+    (lambda a, b, offs: (a, swapped(b), offs), "b has k=128"),
+    (lambda a, b, offs: (a, tensor(4, 256, 128), offs), "b has the strides"),
+    (lambda a, b, offs: (a, b, tensor(3, dtype="int32")), "offs has the shape"),
+    (lambda a, b, offs: (a, b, tensor(4, dtype="int64")), "offs is int64, and int32 expected"),
+    (lambda a, b, offs: (a, tensor(256, 128), offs), "b has 2 dimensions, and 3 expected"),
+    (lambda a, b, offs: (tensor(64, 256, strides=(512, 1)), b, offs), "rows 512 elements apart"),
+    (lambda a, b, offs: (a, b.like(b.layout[0], (1 << 20, 1, 256)), offs), "b has the strides"),
+])
+def test_groups_that_do_not_fit_are_refused(refused, change, reason):
+    assert reason in refused(kw.grouped_matmul, *change(*grouped()), out=tensor(64, 128))
+
+
+def test_scaled_matmul(planned):
+    a, b, out = fp8(64, 256), fp8(128, 256).t(), tensor(64, 128)
+    assert planned(kw.scaled_matmul, a, b, 0.5, 2.0, out=out) == (
+        "matmul m=64 n=128 k=256 dtype=fp8_e4m3 out=bf16 scaling=alpha")
+    assert planned(kw.scaled_matmul, a, b, swapped(scales(2, 64)), swapped(scales(1, 2)),
+                   bias=tensor(128), out=out) == (
+        "matmul m=64 n=128 k=256 dtype=fp8_e4m3 out=bf16 bias=column scaling=block")
+
+
+@pytest.mark.parametrize("scale_a, scale_b, reason", [
+    (1.0, scales(1, 2), "two numbers or two arrays"),
+    (None, None, "two numbers or two arrays"),
+    (scales(64, 2), swapped(scales(1, 2)), "scale_a has the strides"),
+    (swapped(scales(2, 32)), swapped(scales(1, 2)), "scale_a has the shape"),
+    (swapped(tensor(2, 64)), swapped(scales(1, 2)), "scale_a is bf16, and fp32 expected"),
+])
+def test_scales_that_do_not_fit_are_refused(refused, scale_a, scale_b, reason):
+    assert reason in refused(kw.scaled_matmul, fp8(64, 256), fp8(128, 256).t(), scale_a, scale_b,
+                             out=tensor(64, 128))
+
+
+def test_scaled_operands_are_fp8_and_b_is_a_transposed_view(refused):
+    assert "a and b are bf16" in refused(kw.scaled_matmul, tensor(64, 256), tensor(128, 256).t(),
+                                         1, 1, out=tensor(64, 128))
+    assert "the transposed view of [n, k]" in refused(
+        kw.scaled_matmul, fp8(64, 256), fp8(256, 128), 1, 1, out=tensor(64, 128))

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Grouped and scaled products on a GPU, against PyTorch in fp32."""
+
+import unittest
+
+try:
+    import torch
+    NO_GPU = "" if torch.cuda.is_available() else "PyTorch sees no GPU"
+except ImportError:
+    NO_GPU = "PyTorch is not installed"
+
+import kernwright as kw
+
+ENDS = [0, 30, 30, 100]  # empty groups, and rows at the end that no group has
+ROWS, N, K = 112, 256, 384
+
+
+def near(result, expected, scale=1.0):
+    return ((result.float() - expected).abs().max() / expected.abs().max()).item() < 0.02 * scale
+
+
+def in_blocks(scales, rows, columns, of_rows, of_columns):
+    """Scales of blocks for every element."""
+    return scales.repeat_interleave(of_rows, 0)[:rows].repeat_interleave(of_columns, 1)[:, :columns]
+
+
+@unittest.skipIf(NO_GPU, NO_GPU)
+class ScaledProductsGpuTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+        self.offs = torch.tensor(ENDS, device="cuda", dtype=torch.int32)
+
+    def groups(self):
+        return enumerate(zip([0, *ENDS], ENDS))
+
+    def test_grouped_matmul(self):
+        a = torch.randn(ROWS, K, device="cuda").bfloat16()
+        b = torch.randn(len(ENDS), N, K, device="cuda").bfloat16()
+        given = kw.grouped_matmul(a, b.transpose(1, 2), self.offs)
+        gated = kw.grouped_matmul(a, b.transpose(1, 2), self.offs, activation="silu", gated=True)
+        self.assertEqual((given.shape, gated.shape), ((ROWS, N), (ROWS, N // 2)))
+        for group, (begin, end) in self.groups():
+            if begin == end:
+                continue
+            product = a[begin:end].float() @ b[group].float().t()
+            self.assertTrue(near(given[begin:end], product), group)
+            gate, other = product.chunk(2, -1)
+            self.assertTrue(near(gated[begin:end], torch.nn.functional.silu(gate) * other, 2), group)
+        out = torch.full((ROWS, N), 7.0, device="cuda", dtype=torch.bfloat16)
+        self.assertIs(kw.grouped_matmul(a, b.transpose(1, 2), self.offs, out=out), out)
+        self.assertTrue((out[ENDS[-1]:] == 7).all())
+        self.assertTrue(torch.equal(out[:ENDS[-1]], given[:ENDS[-1]]))
+
+    def test_grouped_matmul_of_fp8_with_scales_of_blocks(self):
+        a = torch.randn(ROWS, K, device="cuda").to(torch.float8_e4m3fn)
+        b = torch.randn(len(ENDS), N, K, device="cuda").to(torch.float8_e4m3fn)
+        of_a = torch.rand(K // 128, ROWS, device="cuda") + 0.5
+        of_b = torch.rand(len(ENDS), N // 128, K // 128, device="cuda") + 0.5
+        given = kw.grouped_matmul(a, b.transpose(1, 2), self.offs, scale_a=of_a.t(),
+                                  scale_b=of_b.transpose(1, 2))
+        self.assertIs(given.dtype, torch.bfloat16)
+        wide = a.float() * in_blocks(of_a.t(), ROWS, K, 1, 128)
+        for group, (begin, end) in self.groups():
+            if begin == end:
+                continue
+            weight = b[group].float() * in_blocks(of_b[group], N, K, 128, 128)
+            self.assertTrue(near(given[begin:end], wide[begin:end] @ weight.t()), group)
+
+    def test_scaled_matmul(self):
+        a = torch.randn(ROWS, K, device="cuda").to(torch.float8_e4m3fn)
+        b = torch.randn(N, K, device="cuda").to(torch.float8_e4m3fn)
+        whole = kw.scaled_matmul(a, b.t(), 0.5, 3.0)
+        self.assertTrue(near(whole, 1.5 * a.float() @ b.float().t()))
+        of_a = torch.rand(K // 128, ROWS, device="cuda") + 0.5
+        of_b = torch.rand(N // 128, K // 128, device="cuda") + 0.5
+        bias = torch.randn(N, device="cuda").bfloat16()
+        given = kw.scaled_matmul(a, b.t(), of_a.t(), of_b.t(), bias=bias)
+        wide = a.float() * in_blocks(of_a.t(), ROWS, K, 1, 128)
+        weight = b.float() * in_blocks(of_b, N, K, 128, 128)
+        self.assertTrue(near(given, wide @ weight.t() + bias.float()))
+
+
+if __name__ == "__main__":
+    unittest.main()
