@@ -307,6 +307,26 @@ def test_a_prefill_without_a_cache(on_cpu, family):
 
 
 @torch.no_grad()
+def test_a_prefill_converts_its_angles_once(on_cpu):
+    """What all layers share is one pair of small kernels a prefill, not one a layer."""
+    class Conversions(torch.utils._python_dispatch.TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, function, types, arguments=(), named=None):
+            self.count += function is torch.ops.aten._to_copy.default and arguments[0].shape[-1] == 8
+            return function(*arguments, **(named or {}))
+
+    counts = []
+    for layers in (2, 4):
+        model = language_model("Qwen3", num_hidden_layers=layers)
+        kw.patch(model)
+        with Conversions() as conversions:
+            model(tokens(1, 12), use_cache=False)
+        counts.append(conversions.count)
+    assert counts == [2, 2]
+
+
+@torch.no_grad()
 def test_a_prefill_fills_a_growing_cache(on_cpu):
     model, ids = language_model("Qwen3"), tokens(2, 7)
     expected = model(ids).logits[:, -1]

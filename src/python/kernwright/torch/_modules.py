@@ -90,7 +90,8 @@ class DecoderLayer(Packed):
                 position_ids: Optional[Tensor] = None, past_key_values: Any = None,
                 use_cache: Optional[bool] = False,
                 position_embeddings: Optional[Tuple[Tensor, Tensor]] = None,
-                kernwright_step: Optional[DecodeStep] = None, **named: Any) -> Any:
+                kernwright_step: Optional[DecodeStep] = None,
+                kernwright_angles: Optional[List[Tensor]] = None, **named: Any) -> Any:
         if kernwright_step is not None:
             return self._kernwright_decode(hidden_states, past_key_values, kernwright_step)
         attention = self.self_attn
@@ -100,7 +101,8 @@ class DecoderLayer(Packed):
                 and attention.config._attn_implementation == "sdpa"
                 and takes(hidden_states, attention.o_proj.weight)
                 and self._kernwright_is_whole()):
-            return self._kernwright_prefill(hidden_states, past_key_values, position_embeddings)
+            return self._kernwright_prefill(hidden_states, past_key_values, position_embeddings,
+                                            [] if kernwright_angles is None else kernwright_angles)
         return super().forward(hidden_states, attention_mask=attention_mask,
                                position_ids=position_ids, past_key_values=past_key_values,
                                use_cache=use_cache, position_embeddings=position_embeddings,
@@ -145,7 +147,9 @@ class DecoderLayer(Packed):
             eps=epsilon(norms[0]) if norms else 1e-6)
         return self._kernwright_rest(x, attended.flatten(-2))
 
-    def _kernwright_prefill(self, x: Tensor, cache: Any, angles: Any) -> Tensor:
+    def _kernwright_prefill(self, x: Tensor, cache: Any, angles: Any,
+                            converted: List[Tensor]) -> Tensor:
+        """`converted` has the angles as the kernel takes them, once a layer in front has made them."""
         attention = self.self_attn
         batch, tokens, _ = x.shape
         half = attention.head_dim // 2
@@ -154,9 +158,10 @@ class DecoderLayer(Packed):
         if norms:
             q, k = (kw.rms_norm(part, norm.weight, epsilon(norm))
                     for part, norm in zip((q, k), norms))
-        cos, sin = (table[..., :half].float().expand(batch, tokens, half).reshape(-1, half)
-                    for table in angles)
-        q, k = kw.rope(q, k, cos, sin)
+        if not converted:
+            converted += [table[..., :half].float().expand(batch, tokens, half).reshape(-1, half)
+                          for table in angles]
+        q, k = kw.rope(q, k, *converted)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         if cache is not None:
             cache.update(k, v, attention.layer_idx)
@@ -185,7 +190,8 @@ class Model(nn.Module):
                                         use_cache, named):
             return super().forward(input_ids=input_ids, attention_mask=attention_mask,
                                    position_ids=position_ids, past_key_values=past_key_values,
-                                   inputs_embeds=inputs_embeds, use_cache=use_cache, **named)
+                                   inputs_embeds=inputs_embeds, use_cache=use_cache,
+                                   kernwright_angles=[], **named)
         layers = past_key_values.layers
         length = layers[0].keys.shape[2]
         lengths = (layers[0].cumulative_length + 1).to(torch.int32).expand(given.shape[0])
