@@ -11,10 +11,12 @@ best of the peers does. Kernels without a record are tuned for --seconds first.
 No figure without its gate: the error of logits and hidden states, and of a decode step's new keys and
 values, against the model in fp32 may be at most LIMIT times that of Hugging Face's model in bf16. A way to
 run that fails, or takes longer than --peer-seconds to begin with, has a row with the reason. Rows are kept
-one by one.
+one by one, and a run goes on where the last one with this FILE stopped: a way to run that has a row with a
+time is left out, and a case of which nothing is left is not made. After --budget seconds nothing new is
+begun.
 
 usage: model_vs_torch.py --json FILE [--models NAME,...] [--cases CASE,...] [--seconds N] [--context N]
-                         [--peers NAME,...] [--peer-seconds N] [--cache DIR]
+                         [--peers NAME,...] [--peer-seconds N] [--budget N] [--cache DIR]
 """
 
 import argparse
@@ -55,6 +57,27 @@ def make_row(key, way, samples=None, ours=None, **details):
     middle, best = (statistics.median(taken) if taken else None for taken in (samples, ours))
     return {**key, "peer": way, "us": middle, "ours_us": best,
             "ratio": middle / best if middle and best else None, **details}
+
+
+def left_to_run(found, problem, peers):
+    """The ways to run a problem that have no row with a time, ours first. What a peer's row compares with
+    was measured beside it, so ours counts for itself alone."""
+    timed = {row["peer"] for row in found if row["problem"] == problem and row["us"] is not None}
+    return [way for way in (*OURS, *peers) if way not in timed]
+
+
+class Clock:
+    """The seconds of a run; without a budget there is no end."""
+
+    def __init__(self, budget):
+        self.end = None if budget is None else time.monotonic() + budget
+
+    def left(self, most):
+        """Of so many seconds those that are left, at least 1 to be told that they are over."""
+        return most if self.end is None else max(1, min(most, self.end - time.monotonic()))
+
+    def is_over(self):
+        return self.end is not None and time.monotonic() >= self.end
 
 
 def verdict(found):
@@ -188,15 +211,15 @@ def ready(case, key, way, seconds, kept):
         return None
 
 
-def run_case(case, key, peers, peer_seconds, kept):
-    """Keeps a row of each way to run, and gives whether the gate is open and ours runs."""
+def run_case(case, key, left, peer_seconds, clock, kept):
+    """Keeps a row of each way to run that is left, and gives whether the gate is open and ours runs."""
     begun = time.monotonic()
     gate = case.gate_of_patched()
     print(f"{key['problem']}: tuned and gated after {time.monotonic() - begun:.0f} s", flush=True)
     if any(of_lengths["off"] for of_lengths in gate.values()):
         print(f"{key['problem']}: the gate is shut: {gate}", flush=True)
         return False
-    ours = {way: ready(case, key, way, peer_seconds, kept) for way in OURS}
+    ours = {way: ready(case, key, way, clock.left(peer_seconds), kept) for way in OURS}
     ours = {way: contestant for way, contestant in ours.items() if contestant is not None}
     if not ours:
         return False
@@ -205,8 +228,13 @@ def run_case(case, key, peers, peer_seconds, kept):
         kept.keep(make_row(key, way, taken, gate=gate))
         print(f"{key['problem']}: {way} {statistics.median(taken):.1f} us", flush=True)
     best = min(samples, key=lambda way: statistics.median(samples[way]))
-    for way in peers:
-        peer = ready(case, key, way, peer_seconds, kept)
+    for way in left:
+        if way in OURS:
+            continue
+        if clock.is_over():
+            print(f"{key['problem']}: {way} is left for another run", flush=True)
+            continue
+        peer = ready(case, key, way, clock.left(peer_seconds), kept)
         if peer is None:
             continue
         taken = case.measure({best: ours[best], way: peer})
@@ -228,6 +256,7 @@ def main():
     parser.add_argument("--context", type=int, default=512, help="tokens in the cache of a decode step")
     parser.add_argument("--peers", default=",".join(PEERS), help=", ".join(PEERS))
     parser.add_argument("--peer-seconds", type=float, default=240, help="for one way to run to be ready in")
+    parser.add_argument("--budget", type=float, help="seconds after which nothing new is begun")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
     arguments = parser.parse_args()
     names, peers = arguments.models.split(","), [name for name in arguments.peers.split(",") if name]
@@ -259,13 +288,17 @@ def main():
                    "cuda": torch.version.cuda}, "rows": []})
     kernwright.set_default(kernwright.Service(arguments.cache, on_miss="tune_now",
                                               tune_seconds=arguments.seconds))
-    right = True
+    right, clock = True, Clock(arguments.budget)
     for name in names:
         for kind, number in cases:
             context = f" context={arguments.context}" if kind == "decode" else ""
             key = {"problem": f"model_vs_torch model={name} case={kind}-{number}{context}", "model": name,
                    "case": f"{kind}-{number}", "kind": kind, "seconds": arguments.seconds,
                    "date": datetime.date.today().isoformat(), "kernwright": kernwright.__version__}
+            left = left_to_run(kept.document["rows"], key["problem"], peers)
+            if not left or clock.is_over():
+                print(f"{key['problem']}: {'left for another run' if left else 'is there'}", flush=True)
+                continue
             case, begun = None, time.monotonic()
             try:
                 with torch.no_grad():
@@ -273,7 +306,7 @@ def main():
                                 arguments.context)
                     print(case.report)
                     print(f"{key['problem']}: made after {time.monotonic() - begun:.0f} s", flush=True)
-                    right = run_case(case, key, peers, arguments.peer_seconds, kept) and right
+                    right = run_case(case, key, left, arguments.peer_seconds, clock, kept) and right
             except Exception:
                 print(f"{key['problem']}:", flush=True)
                 traceback.print_exc()
@@ -282,7 +315,7 @@ def main():
             torch.compiler.reset()  # what is compiled holds its cache
             gc.collect()
             torch.cuda.empty_cache()
-    print(table(kept.new))
+    print(table(kept.document["rows"]))
     return 0 if right else 1
 
 

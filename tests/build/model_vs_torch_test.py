@@ -36,6 +36,21 @@ class ModelVsTorchTest(unittest.TestCase):
         text = bench.table(rows)
         self.assertIn("| a | decode-1 | 10.0 |  | 30.0 | failed |  | 10.5 | 1.050 | 1.10 |", text)
 
+    def test_a_run_goes_on_where_the_last_one_stopped(self):
+        rows = [bench.make_row(KEY, "patched_graph", [10]), bench.make_row(KEY, "eager", [30], [10]),
+                bench.make_row(KEY, "eager_graph", reason="takes more than 1 s"),
+                bench.make_row({**KEY, "problem": "another"}, "max_autotune", [10], [10])]
+        self.assertEqual(bench.left_to_run(rows, KEY["problem"], bench.PEERS),
+                         ["patched_compiled", "eager_graph", "reduce_overhead", "max_autotune"])
+        done = [bench.make_row(KEY, way, [10], [10]) for way in (*bench.OURS, *bench.PEERS)]
+        self.assertEqual(bench.left_to_run(done, KEY["problem"], bench.PEERS), [])
+
+    def test_a_budget_ends(self):
+        forever, over = bench.Clock(None), bench.Clock(-1)
+        self.assertEqual((forever.left(240), forever.is_over()), (240, False))
+        self.assertEqual((over.left(240), over.is_over()), (1, True))
+        self.assertLessEqual(bench.Clock(1000).left(240), 240)
+
 
 if __name__ == "__main__":
     unittest.main()
