@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "compile/nvrtc_signals.h"
 #include "support/libraries/dynamic_library.h"
 #include "support/text.h"
 #include "support/try.h"
@@ -69,6 +70,7 @@ Result<Nvrtc> Nvrtc::load(const std::string& file) {
                  concat(library.name(), ": nvrtcVersion failed: ", api.error_string(status))};
   }
   api.file = file_of(api.version, library);
+  keep_signals_from_nvrtc(reinterpret_cast<const void*>(api.version));
   // NVRTC opens its builtins by a bare name, which fails where they lie outside of the loader's
   // search, as in a wheel. Once they are loaded, the name finds them. If they are missing, NVRTC's
   // log says so.

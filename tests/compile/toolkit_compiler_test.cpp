@@ -1,3 +1,5 @@
+#include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -343,6 +345,31 @@ TEST_F(ToolkitCompilerTest, ManyThreadsMayCompile) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& slot : bits) EXPECT_EQ(slot, alone.bits);
+}
+
+// NVRTC's front end would put handlers of its own there, which end the process.
+TEST_F(ToolkitCompilerTest, SignalsStayTheProcessesOwn) {
+  const auto handler_of = [](int signal) {
+    struct sigaction found{};
+    ::sigaction(signal, nullptr, &found);
+    return found.sa_handler;
+  };
+  void (*const own)(int) = [](int) {};
+  const auto before_interrupt = ::signal(SIGINT, own), before_terminate = ::signal(SIGTERM, own);
+  std::atomic<bool> done = false;
+  bool changed = false;
+  std::thread watcher([&] {
+    while (!done) {
+      changed = changed || handler_of(SIGINT) != own || handler_of(SIGTERM) != own;
+    }
+  });
+  const Result<CompiledKernel> kernel = compiler_->compile(request(kAdd));
+  done = true;
+  watcher.join();
+  ::signal(SIGINT, before_interrupt);
+  ::signal(SIGTERM, before_terminate);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  EXPECT_FALSE(changed);
 }
 
 }  // namespace
