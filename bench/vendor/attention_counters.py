@@ -7,12 +7,12 @@ Under ncu every kernel runs several times, alone: times here explain those of
 attention_vs_peers.py and do not replace them.
 
 usage: attention_counters.py --json FILE [--shapes NUMBER|CLASS,...] [--seconds N] [--cache DIR]
-                             [--bin FOLDER]
 """
 
 import argparse
 import csv
 import datetime
+import importlib.util
 import json
 import pathlib
 import re
@@ -59,13 +59,13 @@ def read_counters(text):
     return list(kernels.values())
 
 
-def call_each(program, cache, problem, seconds):
+def call_each(cache, problem, seconds):
     """One call of each contestant between the marks that ncu counts from and to. Prints their names."""
     import torch
 
-    library = rows.Library(rows.find("libkernwright.so.0", [program.parents[1] / "lib"]), cache)
+    library = rows.Library(cache)
     shape, kernel = Shape(problem), library.kernel(problem, seconds)
-    description = library.describe(kernel)
+    description = kernel.summary
     t = draw(torch, shape, description["arguments"])
     made = {"ours": lambda: Peer(library.function(torch, kernel)),
             "sdpa_cudnn": lambda: sdpa(torch, shape, "sdpa_cudnn", "dense"),
@@ -92,7 +92,7 @@ def call_each(program, cache, problem, seconds):
 
 def count(arguments, problem):
     """One row per kernel."""
-    own = [sys.executable, str(pathlib.Path(__file__).resolve()), "--bin", str(arguments.bin), "--call", problem,
+    own = [sys.executable, str(pathlib.Path(__file__).resolve()), "--call", problem,
            "--seconds", str(arguments.seconds), *(["--cache", str(arguments.cache)] if arguments.cache else [])]
     log = arguments.json.with_suffix(".csv")
     ran = subprocess.run(["ncu", "--profile-from-start", "off", "--target-processes", "application-only",
@@ -114,24 +114,18 @@ def main():
     parser.add_argument("--shapes", help="only these numbers and classes of the list, as 1,5,J")
     parser.add_argument("--seconds", type=float, default=6, help="of tuning per problem without a record")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
-    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
     parser.add_argument("--call", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    parents = pathlib.Path(__file__).resolve().parents[:3]
-    bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
-    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
-    arguments.bin = program.parent
     if arguments.call:
-        return call_each(program, arguments.cache, arguments.call, arguments.seconds)
+        return call_each(arguments.cache, arguments.call, arguments.seconds)
     if arguments.json is None:
         parser.error("--json FILE is required")
-    if not shutil.which("ncu"):
-        sys.stderr.write("ncu is not on PATH\n")
+    if not shutil.which("ncu") or importlib.util.find_spec("kernwright") is None:
+        sys.stderr.write("ncu is not on PATH, or kernwright is not installed\n")
         return 77
-    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
     document = {"bench": "attention_counters", "command": " ".join(["attention_counters.py", *sys.argv[1:]]),
                 "date": datetime.date.today().isoformat(),
-                "kernwright": version.partition("(")[2].partition(")")[0], "rows": []}
+                "kernwright": rows.package_commit(), "rows": []}
     failed = False
     only = arguments.shapes and arguments.shapes.split(",")
     for number, (name, problem) in SHAPES.items():

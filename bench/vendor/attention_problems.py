@@ -217,7 +217,7 @@ def page_table(shape, pages):
 
 
 def draw(torch, shape, arguments):
-    """The named inputs of a launch, from kw_describe's "arguments"."""
+    """The named inputs of a launch, from a kernel's "arguments"."""
     inputs = {}
     for argument in arguments:
         name, extent = argument["name"], argument["extent"]

@@ -19,11 +19,10 @@ A line of stdout ends with the seconds that its problem took. A run continues wh
 stopped: problems that have rows of this commit are left out.
 
 usage: attention_vs_peers.py --json FILE [--shapes NUMBER|CLASS,...] [--random N [--seed S]]
-                             [--seconds N] [--budget N] [--cache DIR] [--bin FOLDER]
+                             [--seconds N] [--budget N] [--cache DIR]
 """
 
 import argparse
-import ctypes
 import datetime
 import gc
 import json
@@ -40,7 +39,7 @@ import warnings
 
 import rows_vs_pytorch as rows
 from attention_peers import Peer, makers
-from attention_problems import (DEVICE, SHAPES, Shape, draw, random_shapes, reference, wanted,
+from attention_problems import (SHAPES, Shape, draw, random_shapes, reference, wanted,
                                 widened, worst_row)
 
 ROUNDS = 15
@@ -121,42 +120,23 @@ def is_lost(torch):
 
 class Baked:
     """A kernel baked once for each set; the counters that its workspace keeps are then zeroed once,
-    where kw_launch zeroes them at every launch."""
+    where a launch zeroes them each time."""
 
-    def __init__(self, torch, library, kernel):
-        self.torch, self.library, self.kernel, api = torch, library, kernel, library.api
-        pointer = ctypes.c_void_p
-        api.kw_bake.argtypes = [pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
-                                ctypes.POINTER(ctypes.c_double), ctypes.c_size_t, ctypes.POINTER(pointer)]
-        for function in (api.kw_launch_baked, api.kw_add_to_capture):
-            function.argtypes = [pointer, pointer]
-        api.kw_release_baked.argtypes = [pointer]
-        api.kw_release_baked.restype = None
-        self.tensors = [a for a in library.describe(kernel)["arguments"] if not a["scalar"]]
-        self.made = {}
-
-    def bake(self, t):
-        results = {a["name"]: self.torch.empty(a["extent"], dtype=rows.torch_dtype(self.torch, a["dtype"]),
-                                               device=DEVICE) for a in self.tensors if a["output"]}
-        held = [results.get(a["name"], t.get(a["name"])) for a in self.tensors]
-        pointers = (ctypes.c_void_p * len(held))(*[tensor.data_ptr() for tensor in held])
-        baked = ctypes.c_void_p()
-        self.library.expect(self.library.api.kw_bake(self.kernel, pointers, len(held), None, 0,
-                                                     ctypes.byref(baked)))
-        return baked, tuple(results.values())
+    def __init__(self, torch, kernel):
+        self.torch, self.kernel, self.made = torch, kernel, {}
 
     def __call__(self, t):
         if id(t) not in self.made:
-            self.made[id(t)] = self.bake(t)
+            held, results = rows.operands(self.torch, self.kernel, t)
+            self.made[id(t)] = self.kernel.bake(*held), results
         baked, results = self.made[id(t)]
-        stream, api = self.torch.cuda.current_stream().cuda_stream, self.library.api
-        capturing = self.torch.cuda.is_current_stream_capturing()
-        self.library.expect((api.kw_add_to_capture if capturing else api.kw_launch_baked)(baked, stream))
+        if self.torch.cuda.is_current_stream_capturing():
+            baked.add_to_capture()
+        else:
+            baked()
         return results
 
     def release(self):
-        for baked, _ in self.made.values():
-            self.library.api.kw_release_baked(baked)
         self.made.clear()
 
 
@@ -173,13 +153,12 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
     the ways that are known to crash, with the reason. Raises Crashed for another one."""
     started = time.monotonic()
     shape = Shape(problem)
-    kernel, first = library.kernel(problem, seconds), ctypes.c_void_p()
-    newcomer.expect(newcomer.api.kw_get_best_kernel(newcomer.service, problem.encode(), ctypes.byref(first)))
-    description = library.describe(kernel)
+    kernel, first = library.kernel(problem, seconds), newcomer.service.kernel(problem)
+    description = kernel.summary
     arguments = description["arguments"]
     sets = [draw(torch, shape, arguments) for _ in range(rows.set_count(rows.tensor_bytes(arguments)))]
     expected = reference(torch, shape, widened(torch, sets[0], shape.wide_dtype))
-    baked = Baked(torch, library, kernel)
+    baked = Baked(torch, kernel)
     ours = {"ours:launched": library.function(torch, kernel), "ours:baked": baked,
             "first:launched": newcomer.function(torch, first)}
     made = {label: lambda call=call: Peer(call) for label, call in ours.items()}
@@ -230,8 +209,6 @@ def measure(torch, library, newcomer, problem, seconds, crashed):
     chosen.clear()
     gc.collect()
     baked.release()
-    for held, api in ((kernel, library.api), (first, newcomer.api)):
-        api.kw_release(held)
     result["seconds"] = time.monotonic() - started
     return shape, result, errors[ways["ours"]] > limit
 
@@ -252,30 +229,25 @@ def main():
     parser.add_argument("--seconds", type=float, default=6, help="of tuning per problem without a record")
     parser.add_argument("--budget", type=float, default=560, help="seconds after which no problem is begun")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
-    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
     arguments = parser.parse_args()
     started = float(os.environ.get(STARTED, time.monotonic()))
 
-    parents = pathlib.Path(__file__).resolve().parents[:3]
-    bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
-    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
-    library_path = rows.find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
-        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
     listed = random_shapes(arguments.random, arguments.seed) if arguments.random else SHAPES
     only = arguments.shapes and arguments.shapes.split(",")
     problems = [(number, *entry) for number, entry in listed.items() if wanted(number, entry[0], only)]
     try:
         import torch
-    except ImportError:
-        sys.stderr.write("PyTorch is not installed\n")
+
+        import kernwright  # noqa: F401
+    except ImportError as error:
+        sys.stderr.write(f"{error.name} is not installed\n")
         return 77
     warnings.simplefilter("ignore")  # why a peer refuses is in its row
     if not torch.cuda.is_available():
         sys.stderr.write("PyTorch sees no GPU\n")
         return 77
 
-    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
-    commit = version.partition("(")[2].partition(")")[0]
+    commit = rows.package_commit()
     device = torch.cuda.get_device_properties(0)
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     driver = subprocess.run(query, stdout=subprocess.PIPE, text=True).stdout.split() if shutil.which(query[0]) else []
@@ -299,8 +271,8 @@ def main():
 
     failed = False
     with tempfile.TemporaryDirectory() as empty:
-        library = rows.Library(library_path, arguments.cache)
-        newcomer = rows.Library(library_path, empty)
+        library = rows.Library(arguments.cache)
+        newcomer = rows.Library(empty)
         for number, name, problem in problems:
             crashed = crashes.get(problem, {})
             if rows.has_current(document["rows"], problem, commit) or EVERYTHING in crashed:
@@ -312,7 +284,7 @@ def main():
             gc.collect()
             torch.cuda.empty_cache()
             begun = time.monotonic()
-            reason = refusal(program, problem)
+            reason = refusal(rows.package_tool(), problem)
             if reason:
                 new = [unsupported_row(problem, name, reason, commit)]
             else:

@@ -8,17 +8,15 @@ and up (one weight, SwiGLU in the same kernel), product with down and residual. 
 that Chain::tune chose. Times are of one step between two events, on an idle stream.
 
 usage: decode_step.py --json FILE [--models HIDDEN,...] [--batches N,...] [--seconds N]
-                      [--cache DIR] [--bin FOLDER]
+                      [--cache DIR]
 """
 
 import argparse
 import datetime
 import json
 import pathlib
-import subprocess
 import sys
 
-import chains
 import rows_vs_pytorch as rows
 
 LAYERS = 28
@@ -79,9 +77,9 @@ def make_rows(problem, samples, path, details, commit):
 
 # Ours.
 
-def make_chain(library, kernels, hidden, batch, layers, x, y):
+def make_chain(package, kernels, hidden, batch, layers, x, y):
     """The step as a chain: `layers` are dicts of weights, x and y PyTorch's input and output."""
-    builder = chains.ChainBuilder(library)
+    builder = package.ChainBuilder()
     slots = {"in": builder.parameter(x), "out": builder.parameter(y)}
     for name, columns in buffer_columns(hidden).items():
         slots[name] = builder.buffer(2 * batch * columns)
@@ -89,9 +87,8 @@ def make_chain(library, kernels, hidden, batch, layers, x, y):
         slots_here = {**slots, "x": slots["in"] if i == 0 else slots["x"],
                       "y": slots["out"] if i + 1 == len(layers) else slots["x"]}
         for problem, names in layer_steps(hidden, batch):
-            builder.add(kernels[problem],
-                        [chains.pointer(weights[name[2:]]) if name.startswith("w:") else slots_here[name]
-                         for name in names])
+            builder.add(kernels[problem], *[weights[name[2:]] if name.startswith("w:") else slots_here[name]
+                                            for name in names])
     return builder.build()
 
 
@@ -162,11 +159,11 @@ def measure(torch, library, kernels, hidden, batch):
     x = torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16)
     y = torch.empty_like(x)
     stream = torch.cuda.Stream()
-    chain = make_chain(library, kernels, hidden, batch, layers, x, y)
-    description = chain.tune(stream)
+    chain = make_chain(library.package, kernels, hidden, batch, layers, x, y)
+    times = chain.tune(stream)
     step = torch_step(torch, hidden, layers)
     torch.compiler.reset()
-    calls = {row["path"]: launcher(chain, row["path"], stream) for row in description["paths"]}
+    calls = {time.path: launcher(chain, time.path, stream) for time in times}
     with torch.no_grad():
         calls["torch_eager"] = captured(torch, step, x, stream)
         calls["torch_compile"] = captured(torch, torch.compile(step, dynamic=False), x, stream)
@@ -177,7 +174,7 @@ def measure(torch, library, kernels, hidden, batch):
     torch.cuda.synchronize()
     expected = calls["torch_eager"].result.float()
     error = float((y.float() - expected).norm() / expected.norm())
-    return samples, description, error
+    return samples, chain, error
 
 
 def main():
@@ -187,23 +184,18 @@ def main():
     parser.add_argument("--batches", default="1,16")
     parser.add_argument("--seconds", type=float, default=8, help="of tuning per problem without a record")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
-    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
     arguments = parser.parse_args()
-    parents = pathlib.Path(__file__).resolve().parents[:3]
-    bins = [arguments.bin] if arguments.bin else [p / f for f in ("build/bin", "bin") for p in parents]
-    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
-    library_path = rows.find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
-        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
     try:
         import torch
-    except ImportError:
-        sys.stderr.write("PyTorch is not installed\n")
+
+        import kernwright  # noqa: F401
+    except ImportError as error:
+        sys.stderr.write(f"{error.name} is not installed\n")
         return 77
     if not torch.cuda.is_available():
         sys.stderr.write("PyTorch sees no GPU\n")
         return 77
-    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
-    commit = version.partition("(")[2].partition(")")[0]
+    commit = rows.package_commit()
     device = torch.cuda.get_device_properties(0)
     document = {"bench": "decode_step", "command": " ".join(["decode_step.py", *sys.argv[1:]]),
                 "date": datetime.date.today().isoformat(), "kernwright": commit,
@@ -212,25 +204,25 @@ def main():
                            "cuda": torch.version.cuda}, "rows": []}
     if arguments.json.exists():
         document["rows"] = json.loads(arguments.json.read_text())["rows"]
-    library = rows.Library(library_path, arguments.cache)
+    library = rows.Library(arguments.cache)
     torch.zeros(1, device="cuda")  # the context that chains are built in
     wrong = False
     for hidden in map(int, arguments.models.split(",")):
         for batch in map(int, arguments.batches.split(",")):
             torch.cuda.empty_cache()
             problems = dict.fromkeys(problem for problem, _ in layer_steps(hidden, batch))
-            kernels = {problem: chains.alternatives(library, problem, arguments.seconds) for problem in problems}
-            samples, description, error = measure(torch, library, kernels, hidden, batch)
+            kernels = {problem: library.alternatives(problem, arguments.seconds) for problem in problems}
+            samples, chain, error = measure(torch, library, kernels, hidden, batch)
             # Both round every result to bf16, and 28 layers pass that on.
             wrong = wrong or error > 0.05
             problem = f"decode_step hidden={hidden} layers={LAYERS} batch={batch} dtype=bf16"
             steps = layer_steps(hidden, batch)
-            early = {steps[i % len(steps)][0] for i in description["early_kernels"]}
-            details = {"kernels": description["kernels"], "relative_error": error,
+            early = {steps[i % len(steps)][0] for i in chain.early_kernels}
+            details = {"kernels": chain.kernels, "relative_error": error,
                        "early": sorted(early),
                        "winners": {steps[i % len(steps)][0]: "{template} {configuration}".format(**chosen)
-                                   for i, chosen in enumerate(description["chosen"])}}
-            for row in make_rows(problem, samples, description["path"], details, commit):
+                                   for i, chosen in enumerate(chain.chosen)}}
+            for row in make_rows(problem, samples, chain.path, details, commit):
                 document["rows"] = rows.merge(document["rows"], row)
                 print(f"{problem}: {row['ours_us']:.1f} us ({row['path']}), {row['peer']} "
                       f"{row['peer_us']:.1f} us, {row['ratio']:.3f}, error {error:.4f}", flush=True)

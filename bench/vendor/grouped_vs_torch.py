@@ -4,7 +4,7 @@ of one product for each group (cuBLASLt through torch.mm, of 16 bits), and, to s
 costs, the dense product of the same rows. All
 run in one process by the protocol of rows_vs_pytorch.py: CUDA graph replays over weights and sizes
 of groups that together pass three times the L2, on normal data, in turn, in a new random order every
-round. Ours is called through the C ABI; it is tuned first if the cache has no exact record of the
+round. Ours is called by the Python package; it is tuned first if the cache has no exact record of the
 problem.
 
 "dense" has the weights of one group for all rows, and is no peer: a mixture cannot be computed so.
@@ -15,7 +15,7 @@ Ours has scales of blocks where a peer has one a row and a column; all are 1.
 A run continues where the last one stopped: problems that have rows of this commit are left out.
 
 usage: grouped_vs_torch.py --json FILE [--shapes NUMBER,...] [--random N [--seed S]] [--seconds N]
-                           [--budget N] [--cache DIR] [--bin FOLDER]
+                           [--budget N] [--cache DIR]
 """
 
 import argparse
@@ -27,7 +27,6 @@ import os
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
 import time
 
@@ -203,7 +202,7 @@ def peers(torch, values):
 def measure(torch, library, problem, kind, seconds):
     _, values = rows.parse_problem(problem)
     kernel = library.kernel(problem, seconds)
-    description = library.describe(kernel)
+    description = kernel.summary
     sets = make_sets(torch, values, kind, random.Random(problem))
     stack = 2 if values.get("gate") == "stacked" else 1
     flops = 2.0 * values["rows"] * stack * values["n"] * values["k"]
@@ -224,7 +223,6 @@ def measure(torch, library, problem, kind, seconds):
                 print(f"     {name}: {str(error).splitlines()[0][:150]}")
         chooser = random.Random(problem)
         samples = rows.take_rounds(contestants, ROUNDS, chooser)
-    library.api.kw_release(kernel)
     return flops, samples, notes, f"{description['template']} {description['configuration']}"
 
 
@@ -237,28 +235,23 @@ def main():
     parser.add_argument("--seconds", type=float, default=6, help="of tuning per problem without a record")
     parser.add_argument("--budget", type=float, default=560, help="seconds after which no problem is begun")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
-    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
     arguments = parser.parse_args()
     started = time.monotonic()
 
-    parents = pathlib.Path(__file__).resolve().parents[:3]
-    bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
-    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
-    library_path = rows.find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
-        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
     shapes = random_shapes(arguments.random, arguments.seed) if arguments.random else SHAPES
     only = arguments.shapes and arguments.shapes.split(",")
     try:
         import torch
-    except ImportError:
-        sys.stderr.write("PyTorch is not installed\n")
+
+        import kernwright  # noqa: F401
+    except ImportError as error:
+        sys.stderr.write(f"{error.name} is not installed\n")
         return 77
     if not torch.cuda.is_available():
         sys.stderr.write("PyTorch sees no GPU\n")
         return 77
 
-    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
-    commit = version.partition("(")[2].partition(")")[0]
+    commit = rows.package_commit()
     device = torch.cuda.get_device_properties(0)
     document = {"bench": "grouped_vs_torch", "command": " ".join(["grouped_vs_torch.py", *sys.argv[1:]]),
                 "date": datetime.date.today().isoformat(), "kernwright": commit,
@@ -269,7 +262,7 @@ def main():
         document["rows"] = json.loads(arguments.json.read_text())["rows"]
 
     failed = False
-    library = rows.Library(library_path, arguments.cache)
+    library = rows.Library(arguments.cache)
     for number, (kind, problem) in shapes.items():
         if only and str(number) not in only or rows.has_current(document["rows"], problem, commit):
             continue

@@ -23,7 +23,7 @@ Rows are written one by one, so that a run that is ended leaves what it has.
 
 usage: model_decode.py --json FILE [--models NAME,...] [--batches N,...] [--contexts N[+STEPS],...]
                        [--seconds N] [--peers all|lean|none|NAME,...] [--peer-seconds N] [--faults]
-                       [--cache DIR] [--bin FOLDER]
+                       [--cache DIR]
 """
 
 import argparse
@@ -38,12 +38,10 @@ import pathlib
 import random
 import signal
 import statistics
-import subprocess
 import sys
 import time
 import traceback
 
-import chains
 import decode_models as models
 import rows_vs_pytorch as rows
 
@@ -204,9 +202,9 @@ class Ours:
         k_new, v_new = (empty(batch, sizes.kv_heads * d) for _ in range(2))
         inner = empty(batch, sizes.inner)
         self.cache = [tuple(empty(batch, longest, sizes.kv_heads, d) for _ in range(2)) for _ in range(sizes.layers)]
-        self.kernels = {name: chains.alternatives(library, problem, seconds)
+        self.kernels = {name: library.alternatives(problem, seconds)
                         for name, problem in step_problems(sizes, batch, longest).items()}
-        self.arguments = {name: library.describe(kernels[0])["arguments"] for name, kernels in self.kernels.items()}
+        self.arguments = {name: kernels[0].summary["arguments"] for name, kernels in self.kernels.items()}
 
         epsilon = {"eps": sizes.epsilon}
         halves = {"d_k": v_new, "d_v": k_new} if fault == "heads" else {"d_k": k_new, "d_v": v_new}
@@ -230,25 +228,25 @@ class Ours:
         self.chain = self.chain_of(self.steps, self.lengths)
 
     def chain_of(self, steps, new_lengths):
-        builder = chains.ChainBuilder(self.library)
+        builder = self.library.package.ChainBuilder()
         parameter = builder.parameter(new_lengths)
         for name, given in steps:
             arguments = []
             for argument in self.arguments[name]:
                 value = given[argument["name"]]
-                arguments.append(parameter if value is NEW_LENGTHS else chains.scalar(value) if argument["scalar"]
-                                 else chains.pointer(value))
-            builder.add(self.kernels[name], arguments)
+                arguments.append(parameter if value is NEW_LENGTHS else value if argument["scalar"]
+                                 else value.view(argument["extent"]))
+            builder.add(self.kernels[name], *arguments)
         return builder.build()
 
     def keep_chosen(self):
         """Leaves of each kind the one kernel that the chain has, and gives what it is."""
         chosen = {}
-        for (name, _), is_now in zip(self.steps, self.chain.describe()["chosen"]):
+        for (name, _), is_now in zip(self.steps, self.chain.chosen):
             chosen[name] = f"{is_now['template']} {is_now['configuration']}"
         for name, kernels in self.kernels.items():
             self.kernels[name] = [kernel for kernel in kernels
-                                  if "{template} {configuration}".format(**self.library.describe(kernel))
+                                  if f"{kernel.template} {kernel.configuration}"
                                   == chosen[name]][:1]
         return chosen
 
@@ -471,13 +469,13 @@ class Bench:
 
     def parts(self, ours, bandwidth):
         """Each kind of kernel by itself, on the path of the whole step where it has that."""
-        path, chosen, spare = ours.chain.describe()["path"], ours.keep_chosen(), ours.lengths.clone()
+        path, chosen, spare = ours.chain.path, ours.keep_chosen(), ours.lengths.clone()
         self.contestant(ours)[0]()
         spare.fill_(self.context + 1)
         moved, found = self.sizes.kernel_bytes(self.batch, self.context), {}
         for name, kernel in chosen.items():
             chain = ours.chain_of([step for step in ours.steps if step[0] == name], spare)
-            if path in [row["path"] for row in chain.describe()["paths"]]:
+            if path in chain.paths:
                 chain.set_path(path)
             launch = lambda: chain.launch(self.stream)  # noqa: E731
             launches = max(1, round(PART_US / max(self.elapsed_us(launch, 2) / 2, 1)))
@@ -520,11 +518,10 @@ def run_one(bench, key, peers, peer_seconds, faults, bandwidth, commit, kept):
         print(f"{key['problem']}: the gate is shut: {json.dumps(gate)}", flush=True)
         return False
     contestants = {"ours": bench.contestant(ours)}
-    described = ours.chain.describe()
     alone = bench.measure(contestants)["ours"]
-    row = make_row(key, commit, {"gate": gate, "seconds": bench.seconds, "path": described["path"],
-                                 "kernels": described["kernels"],
-                                 "early_kernels": len(described["early_kernels"]),
+    row = make_row(key, commit, {"gate": gate, "seconds": bench.seconds, "path": ours.chain.path,
+                                 "kernels": ours.chain.kernels,
+                                 "early_kernels": len(ours.chain.early_kernels),
                                  "parts": bench.parts(ours, bandwidth)}, alone)
     kept.keep(row)
     print(f"{key['problem']}: {row['ours_us']:.1f} us ({row['path']}, {row['kernels']} kernels),"
@@ -558,7 +555,6 @@ def main():
     parser.add_argument("--peer-seconds", type=float, default=240, help="to compile one peer in")
     parser.add_argument("--faults", action="store_true", help="show the gate wrong models")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
-    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
     arguments = parser.parse_args()
     unknown = set(arguments.models.split(",")) - models.MODELS.keys()
     if unknown:
@@ -567,22 +563,18 @@ def main():
         peers = peer_names(arguments.peers)
     except ValueError as error:
         parser.error(str(error))
-    parents = pathlib.Path(__file__).resolve().parents[:3]
-    bins = [arguments.bin] if arguments.bin else [p / f for f in ("build/bin", "bin") for p in parents]
-    program = rows.find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
-    library_path = rows.find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
-        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
     try:
         import torch
         import transformers
+
+        import kernwright  # noqa: F401
     except ImportError as error:
         sys.stderr.write(f"{error.name} is not installed\n")
         return 77
     if not torch.cuda.is_available():
         sys.stderr.write("PyTorch sees no GPU\n")
         return 77
-    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
-    commit = version.partition("(")[2].partition(")")[0]
+    commit = rows.package_commit()
     device = torch.cuda.get_device_properties(0)
     bandwidth = next((value for name, value in models.BANDWIDTH.items() if name in device.name), None)
     if bandwidth is None:
@@ -593,7 +585,7 @@ def main():
         "device": {"name": device.name, "uuid": f"GPU-{device.uuid}", "torch": torch.__version__,
                    "transformers": transformers.__version__, "sm_count": device.multi_processor_count,
                    "cuda": torch.version.cuda, "bandwidth": bandwidth}, "rows": []})
-    library = rows.Library(library_path, arguments.cache)
+    library = rows.Library(arguments.cache)
     torch.zeros(1, device=DEVICE)  # the context that chains are built in
     right = True
     for name in arguments.models.split(","):

@@ -3,18 +3,17 @@
 frontend is installed. All run in one process by one protocol: CUDA graph replays over rotating
 buffers larger than three times the L2, on random data, in turn, in a new random order every round.
 If a peer has several variants (torch.compile's modes), one is selected in rounds that do not count.
-Ours is called through the C ABI; it is tuned first if the cache has no exact record of the problem.
+Ours is called by the Python package; it is tuned first if the cache has no exact record of the problem.
 
 The peer "gold_line" is 1.6 us + bytes / 4.35 TB/s, with the bytes of all tensors. Rows are kept by
 problem and peer. A run continues where the last one stopped: problems that have rows of this commit
 are left out.
 
 usage: rows_vs_pytorch.py --json FILE [--worklist FILE,...] [--ops NAME,...] [--shapes RxC,...]
-                          [--seconds N] [--budget N] [--cache DIR] [--compile-modes MODE,...] [--bin FOLDER]
+                          [--seconds N] [--budget N] [--cache DIR] [--compile-modes MODE,...]
 """
 
 import argparse
-import ctypes
 import datetime
 import json
 import os
@@ -53,7 +52,7 @@ def wanted(text, operations, shapes):
 
 
 def tensor_bytes(arguments):
-    """Bytes of all tensors of kw_describe's "arguments"."""
+    """Bytes of all tensors of a kernel's "arguments"."""
     total = 0
     for argument in arguments:
         if argument["scalar"]:
@@ -238,70 +237,52 @@ def cudnn_function(torch, name, values):
     return call
 
 
-# Ours, through the C ABI.
-
-class Options(ctypes.Structure):
-    """kw_options of kernwright/c.h."""
-    _fields_ = [("struct_size", ctypes.c_size_t), ("cache", ctypes.c_char_p),
-                ("template_dir", ctypes.c_char_p), ("sku", ctypes.c_char_p),
-                ("on_miss", ctypes.c_char_p), ("device", ctypes.c_int),
-                ("tune_seconds", ctypes.c_double), ("l2", ctypes.c_char_p),
-                ("worker", ctypes.c_char_p), ("measure_in_process", ctypes.c_int)]
-
+# Ours, by the Python package.
 
 class Library:
-    """libkernwright with one service open."""
+    """The package kernwright with a service of its own."""
 
-    def __init__(self, path, cache):
-        self.api = ctypes.CDLL(str(path))
-        pointer = ctypes.c_void_p
-        self.api.kw_open.argtypes = [ctypes.POINTER(Options), ctypes.POINTER(pointer)]
-        self.api.kw_get_best_kernel.argtypes = [pointer, ctypes.c_char_p, ctypes.POINTER(pointer)]
-        self.api.kw_tune.argtypes = [pointer, ctypes.c_char_p, ctypes.c_double, ctypes.POINTER(pointer)]
-        self.api.kw_describe.argtypes = [pointer]
-        self.api.kw_describe.restype = ctypes.c_char_p
-        self.api.kw_workspace_bytes.argtypes = [pointer]
-        self.api.kw_workspace_bytes.restype = ctypes.c_size_t
-        self.api.kw_launch.argtypes = [pointer, pointer, ctypes.POINTER(pointer), ctypes.c_size_t,
-                                       ctypes.POINTER(ctypes.c_double), ctypes.c_size_t, pointer]
-        self.api.kw_release.argtypes = [pointer]
-        self.api.kw_release.restype = None
-        self.api.kw_last_error.restype = ctypes.c_char_p
-        options = Options(struct_size=ctypes.sizeof(Options), cache=str(cache).encode() if cache else None)
-        self.service = pointer()
-        self.expect(self.api.kw_open(ctypes.byref(options), ctypes.byref(self.service)))
-
-    def expect(self, status):
-        if status != 0:
-            raise RuntimeError(self.api.kw_last_error().decode())
+    def __init__(self, cache):
+        import kernwright
+        self.package, self.service = kernwright, kernwright.Service(cache)
 
     def kernel(self, problem, seconds):
         """The kernel for a problem, tuned for so many seconds unless a record is exact."""
-        kernel = ctypes.c_void_p()
-        self.expect(self.api.kw_get_best_kernel(self.service, problem.encode(), ctypes.byref(kernel)))
-        if self.describe(kernel)["match"] != "exact":
-            self.api.kw_release(kernel)
-            self.expect(self.api.kw_tune(self.service, problem.encode(), seconds, ctypes.byref(kernel)))
-        return kernel
+        kernel = self.service.kernel(problem)
+        return kernel if kernel.match == "exact" else self.service.tune(problem, seconds)
 
-    def describe(self, kernel):
-        return json.loads(self.api.kw_describe(kernel))
+    def alternatives(self, problem, seconds):
+        """The same kernel, and behind it what may take its place in a chain."""
+        self.kernel(problem, seconds)
+        return self.service.kernels(problem)
 
     def function(self, torch, kernel):
         """The same kind of function as those of PyTorch: of the named inputs, giving all results."""
-        tensors = [a for a in self.describe(kernel)["arguments"] if not a["scalar"]]
-        workspace = torch.empty(max(self.api.kw_workspace_bytes(kernel), 1), dtype=torch.uint8, device="cuda")
-
         def call(t):
-            results = {a["name"]: torch.empty(a["extent"], dtype=torch_dtype(torch, a["dtype"]), device="cuda")
-                       for a in tensors if a["output"]}
-            held = [results.get(a["name"], t.get(a["name"])) for a in tensors]
-            pointers = (ctypes.c_void_p * len(held))(*[tensor.data_ptr() for tensor in held])
-            stream = torch.cuda.current_stream().cuda_stream
-            self.expect(self.api.kw_launch(kernel, stream, pointers, len(held), None, 0, workspace.data_ptr()))
-            return tuple(results.values())
+            held, results = operands(torch, kernel, t)
+            kernel(*held)
+            return results
 
         return call
+
+
+def operands(torch, kernel, t):
+    """The tensors that a kernel takes, of the named inputs and new results; and the results."""
+    tensors = [a for a in kernel.summary["arguments"] if not a["scalar"]]
+    results = {a["name"]: torch.empty(a["extent"], dtype=torch_dtype(torch, a["dtype"]), device="cuda")
+               for a in tensors if a["output"]}
+    return [results.get(a["name"], t.get(a["name"])) for a in tensors], tuple(results.values())
+
+
+def package_tool():
+    """The command line tool of the package that Python finds."""
+    import kernwright
+    return pathlib.Path(kernwright.__file__).with_name("bin") / "kernwright"
+
+
+def package_commit():
+    version = subprocess.run([package_tool(), "--version"], stdout=subprocess.PIPE, text=True).stdout
+    return version.partition("(")[2].partition(")")[0]
 
 
 # Measuring.
@@ -378,13 +359,13 @@ def differences(torch, ours, peer, arguments):
 
 
 def measure(torch, library, problem, seconds, modes):
-    """The rows' samples of one problem, and what kw_describe says of our kernel."""
+    """The rows' samples of one problem, and the summary of our kernel."""
     name, values = parse_problem(problem)
     function = torch_function(torch, name, values)
     if function is None:
         raise RuntimeError("PyTorch has no counterpart")
     kernel = library.kernel(problem, seconds)
-    description = library.describe(kernel)
+    description = kernel.summary
     arguments = description["arguments"]
     moved = tensor_bytes(arguments)
     sets = [{a["name"]: torch.randn(a["extent"], device="cuda").to(torch_dtype(torch, a["dtype"]))
@@ -410,10 +391,6 @@ def measure(torch, library, problem, seconds, modes):
     return moved, samples, description, notes, bool(differing)
 
 
-def find(name, folders):
-    return next((folder / name for folder in folders if (folder / name).exists()), None)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=pathlib.Path, required=True)
@@ -424,16 +401,10 @@ def main():
     parser.add_argument("--budget", type=float, default=450, help="seconds after which no problem is begun")
     parser.add_argument("--cache", type=pathlib.Path, help="default: the user's")
     parser.add_argument("--compile-modes", default="default")
-    parser.add_argument("--bin", type=pathlib.Path, help="folder of kernwright; lib/ lies beside it")
     arguments = parser.parse_args()
     started = time.monotonic()
 
-    here = pathlib.Path(__file__).resolve()
-    parents = here.parents[:3]
-    bins = [arguments.bin] if arguments.bin else [*(p / "build/bin" for p in parents), *(p / "bin" for p in parents)]
-    program = find("kernwright", bins) or sys.exit(f"no kernwright in {', '.join(map(str, bins))}: say --bin")
-    library_path = find("libkernwright.so.0", [program.parents[1] / "lib"]) or sys.exit(
-        f"no libkernwright.so.0 in {program.parents[1] / 'lib'}")
+    parents = pathlib.Path(__file__).resolve().parents[:3]
     places = [folder / "worklists" / f"{name}_hopper.json" for name in ("rows", "pointwise")
               for folder in parents]
     worklists = ([pathlib.Path(name) for name in arguments.worklist.split(",")] if arguments.worklist
@@ -444,15 +415,16 @@ def main():
     problems = [text for text in dict.fromkeys(problems) if wanted(text, operations, shapes)]
     try:
         import torch
-    except ImportError:
-        sys.stderr.write("PyTorch is not installed\n")
+
+        import kernwright  # noqa: F401
+    except ImportError as error:
+        sys.stderr.write(f"{error.name} is not installed\n")
         return 77
     if not torch.cuda.is_available():
         sys.stderr.write("PyTorch sees no GPU\n")
         return 77
 
-    version = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True).stdout
-    commit = version.partition("(")[2].partition(")")[0]
+    commit = package_commit()
     device = torch.cuda.get_device_properties(0)
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     driver = subprocess.run(query, stdout=subprocess.PIPE, text=True).stdout.split() if shutil.which(query[0]) else []
@@ -464,7 +436,7 @@ def main():
     if arguments.json.exists():
         document["rows"] = json.loads(arguments.json.read_text())["rows"]
 
-    library = Library(library_path, arguments.cache)
+    library = Library(arguments.cache)
     failed = False
     for problem in problems:
         if has_current(document["rows"], problem, commit):

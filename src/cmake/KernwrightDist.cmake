@@ -27,8 +27,7 @@ install(PROGRAMS bench/tune_vs_exhaustive.py bench/vendor/attention_counters.py
   bench/vendor/tuning_curve.py
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES bench/vendor/attention_peers.py bench/vendor/attention_problems.py
-  bench/vendor/chains.py bench/vendor/decode_models.py bench/vendor/python_call_loop.c
-  bench/vendor/python_call_nothing.c
+  bench/vendor/decode_models.py bench/vendor/python_call_loop.c bench/vendor/python_call_nothing.c
   DESTINATION share/kernwright COMPONENT dist EXCLUDE_FROM_ALL)
 install(FILES LICENSE DESTINATION . COMPONENT dist EXCLUDE_FROM_ALL)
 
