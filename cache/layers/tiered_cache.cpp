@@ -275,6 +275,12 @@ Result<fs::path> TieredCache::put_record(const TuningRecord& record) const {
   return records().put(record);
 }
 
+Result<fs::path> TieredCache::replace_record(const std::string& file,
+                                             const TuningRecord& record) const {
+  mark(root());
+  return records().replace(file, record);
+}
+
 Result<fs::path> TieredCache::put_override(const Override& override) const {
   mark(root());
   return records().put(override);

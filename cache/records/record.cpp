@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cache/fields/counter_fields.h"
 #include "cache/fields/field_writer.h"
 #include "cache/fields/json_fields.h"
 #include "support/text.h"
@@ -303,6 +304,7 @@ std::string to_json(const TuningRecord& record) {
   json.write("roofline_us", record.roofline_us);
   json.write("wall_seconds", record.wall_seconds);
   json.write("created", record.created);
+  if (!record.counters.empty()) write_counters(json, record.counters);
   return json.text();
 }
 
@@ -330,6 +332,7 @@ Result<TuningRecord> parse_record(std::string_view json) {
     fields.read("roofline_us", record.roofline_us);
     fields.read("wall_seconds", record.wall_seconds);
     fields.read("created", record.created);
+    if (fields.contains("counters")) read_counters(fields, record.counters);
   }));
   return record;
 }

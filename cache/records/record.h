@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/candidate/choice.h"
+#include "model/result/counters.h"
 #include "model/result/evidence.h"
 #include "model/result/measurement.h"
 #include "model/result/traits.h"
@@ -118,6 +119,9 @@ struct TuningRecord {
   double roofline_us = 0;  ///< the larger of flops and bytes over the profile's rates
   double wall_seconds = 0;
   std::string created;  ///< UTC, ISO 8601
+  /// What was counted later of the winner, the default and runners-up. Nothing else in the record
+  /// depends on it.
+  std::vector<CounterSet> counters;
 };
 
 /// JSON text, one object on one line, stable field order. `parse_record(to_json(r))` gives r back,

@@ -241,6 +241,14 @@ Result<fs::path> RecordStore::put(const TuningRecord& record) const {
   return path;
 }
 
+Result<fs::path> RecordStore::replace(const fs::path& file, const TuningRecord& record) const {
+  KW_ASSIGN(fs::path path, put(record));
+  // The new one is named after the old one, so it stands before it where that cannot be removed.
+  std::error_code ignored;
+  if (file.parent_path() == path.parent_path()) fs::remove(file, ignored);
+  return path;
+}
+
 Result<fs::path> RecordStore::put(Override override) const {
   const RecordPlace place(override.key);
   override.number = 1;

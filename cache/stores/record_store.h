@@ -47,6 +47,11 @@ class RecordStore {
   /// not read back, which names the field.
   Result<std::filesystem::path> put(const TuningRecord& record) const;
 
+  /// Publishes the record under its key, and then removes `file`, the run that it was read from,
+  /// where that is one of this store. Readers find the one or the other. Errors: those of `put`.
+  Result<std::filesystem::path> replace(const std::filesystem::path& file,
+                                        const TuningRecord& record) const;
+
   /// Publishes one more decision under its key, numbered after those that are there. Errors: `io`.
   Result<std::filesystem::path> put(Override override) const;
 

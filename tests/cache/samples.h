@@ -62,6 +62,16 @@ inline TuningRecord sample_record(int m) {
   record.roofline_us = 208.4;
   record.wall_seconds = 61.5;
   record.created = "2026-11-20T10:11:12Z";
+  CounterSet counted;
+  counted.choice = record.winner.choice;
+  counted.version = "13.0";
+  counted.passes = 4;
+  counted.kernels = {{"persistent_wave",
+                      {132, 1, 1},
+                      {judged(kTimeCounter, 251'500), judged(kDramShareCounter, 12.5),
+                       judged(kTensorShareCounter, 90.25), judged(kIssueCounter, 20.5),
+                       judged(kL2HitCounter, 103.9)}}};
+  record.counters = {counted};
   return record;
 }
 

@@ -174,7 +174,8 @@ TEST(RecordTest, UnknownFieldsAreIgnored) {
 const std::map<std::string, std::set<std::string>> kNewer = {
     {"",
      {"trust", "audit", "verdict", "rounds", "launch_paths", "best_path", "search", "settle_ms",
-      "idle_seconds", "longest_idle_ms"}},
+      "idle_seconds", "longest_idle_ms", "counters"}},
+    {"/counters/0", {"time_us"}},
     {"ranked",
      {"sm_mhz", "smem_bytes", "workspace_bytes", "launch_gap_us", "slowdown", "is_default",
       "is_predicted", "is_incumbent", "tied", "deterministic", "warned", "in_blocks"}},
@@ -195,6 +196,7 @@ TEST(RecordTest, EvidenceComesBack) {
   EXPECT_EQ(back->verdict, Verdict::tie);
   EXPECT_EQ(back->rounds, record.rounds);
   EXPECT_EQ(back->launch_paths, record.launch_paths);
+  EXPECT_EQ(back->counters, record.counters);
   EXPECT_EQ(back->search.random_seed, record.search.random_seed);
   EXPECT_EQ(back->search.regret_estimate, 0.02);
   EXPECT_EQ(back->settle_ms, 412.5);
@@ -231,6 +233,7 @@ TEST(RecordTest, ARecordOfVersionOneHasTheLeastTrust) {
   EXPECT_TRUE(back->winner.measurement.sm_mhz.empty());
   EXPECT_TRUE(back->winner.traits.deterministic);
   EXPECT_EQ(back->launch_paths, LaunchTimes{});
+  EXPECT_TRUE(back->counters.empty());
   EXPECT_EQ(back->winner.measurement.samples_us, sample_record(1).winner.measurement.samples_us);
 }
 
@@ -258,9 +261,10 @@ TEST(RecordTest, EveryMissingFieldIsNamed) {
   const ordered_json whole = ordered_json::parse(to_json(sample_record(1)));
   int checked = 0;
   // Every object of the record, by its path in the error.
-  for (const char* path : {"", "/key", "/environment", "/winner", "/winner/resources",
-                           "/runners_up/1", "/baseline", "/baseline/resources", "/check", "/rounds",
-                           "/search", "/winner/slowdown", "/audit/0", "/launch_paths/0"}) {
+  for (const char* path :
+       {"", "/key", "/environment", "/winner", "/winner/resources", "/runners_up/1", "/baseline",
+        "/baseline/resources", "/check", "/rounds", "/search", "/winner/slowdown", "/audit/0",
+        "/launch_paths/0", "/counters/0", "/counters/0/kernels/0"}) {
     const ordered_json::json_pointer pointer(path);
     for (const auto& item : whole[pointer].items()) {
       if (item.key() == "baseline" || is_newer(path, item.key())) continue;
@@ -273,7 +277,7 @@ TEST(RecordTest, EveryMissingFieldIsNamed) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 13 + 4 + 4 + 6 + 6 + 6 + 6 + 6 + 4 + 4 + 9 + 3 + 3 + 3);
+  EXPECT_EQ(checked, 13 + 4 + 4 + 6 + 6 + 6 + 6 + 6 + 4 + 4 + 9 + 3 + 3 + 3 + 8 + 4);
 }
 
 TEST(RecordTest, EveryFieldOfAnotherTypeIsRefused) {

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/candidate/choice.h"
+#include <kernwright/l2_state.h>
+
+namespace kernwright {
+
+/// A hardware counter that is collected, by the name that NVIDIA's tools have for it.
+struct Counter {
+  std::string_view name;
+  std::string_view unit;     ///< "ns", "byte", "%" or "warps"
+  std::string_view meaning;  ///< one line for people
+  double highest = 0;        ///< the largest value that it can have
+};
+
+inline constexpr std::string_view kTimeCounter = "gpu__time_duration.sum";
+inline constexpr std::string_view kDramShareCounter =
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed";
+inline constexpr std::string_view kDramReadCounter = "dram__bytes_read.sum";
+inline constexpr std::string_view kDramWriteCounter = "dram__bytes_write.sum";
+inline constexpr std::string_view kTensorShareCounter =
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed";
+inline constexpr std::string_view kOccupancyCounter =
+    "sm__warps_active.avg.pct_of_peak_sustained_active";
+inline constexpr std::string_view kIssueCounter =
+    "smsp__issue_active.avg.pct_of_peak_sustained_active";
+inline constexpr std::string_view kL2HitCounter = "lts__t_sector_hit_rate.pct";
+
+/// All counters that are collected, in the order in which they are shown.
+std::span<const Counter> counters();
+
+/// What warps wait for, "long_scoreboard", where the counter says how many do for this one reason,
+/// on average, whenever one issues; else empty.
+std::string_view stall_reason(std::string_view counter);
+
+/// What one counter said of a kernel.
+struct CounterValue {
+  std::string name;
+  std::optional<double> value;
+  /// Why there is no value, or why it cannot be believed; else empty.
+  std::string reason = {};
+
+  friend bool operator==(const CounterValue&, const CounterValue&) = default;
+};
+
+/// The value as it is kept: one that is no number is left out with a reason, and one outside of the
+/// counter's range is kept with a reason.
+CounterValue judged(std::string_view counter, double value);
+
+/// The counters of one kernel of a launch.
+struct CountedKernel {
+  std::string name;
+  std::array<std::uint32_t, 3> grid{1, 1, 1};
+  std::vector<CounterValue> values;
+
+  /// The value of a counter; nothing where there is none.
+  std::optional<double> value(std::string_view counter) const;
+
+  friend bool operator==(const CountedKernel&, const CountedKernel&) = default;
+};
+
+/// Who counted: we, by CUPTI, or Nsight Compute.
+enum class CounterSource { cupti, ncu };
+/// How a kernel was counted: launched by itself, once for each pass, or in a train of launches,
+/// whose gaps count too.
+enum class CounterMode { kernel_replay, train };
+
+std::string_view to_string(CounterSource source);
+std::optional<CounterSource> parse_counter_source(std::string_view text);
+std::string_view to_string(CounterMode mode);
+std::optional<CounterMode> parse_counter_mode(std::string_view text);
+
+/// The counters of one launch of a candidate. They are evidence beside its times, and no decision
+/// or level of trust follows from them.
+struct CounterSet {
+  Choice choice;
+  CounterSource source = CounterSource::cupti;
+  std::string version = {};  ///< of the source, "13.0"; empty: not known
+  CounterMode mode = CounterMode::kernel_replay;
+  L2State cache = L2State::cold;
+  int passes = 0;  ///< how often the kernels were launched for it; 0: not known
+  std::vector<CountedKernel> kernels = {};  ///< in the order of the launch
+
+  /// The sum over the kernels of a counter that can be added; nothing where one lacks it.
+  std::optional<double> sum(std::string_view counter) const;
+  /// The mean over the kernels, weighted by their times; nothing where one lacks it or its time.
+  std::optional<double> mean(std::string_view counter) const;
+  /// Microseconds of all kernels.
+  std::optional<double> time_us() const;
+
+  friend bool operator==(const CounterSet&, const CounterSet&) = default;
+};
+
+}  // namespace kernwright
