@@ -8,6 +8,7 @@
 #include "compile/compile_request.h"
 #include "device/device_use.h"
 #include "model/candidate/candidate.h"
+#include "model/result/counters.h"
 #include "model/result/evidence.h"
 #include "model/result/measurement.h"
 #include <kernwright/result.h>
@@ -74,6 +75,13 @@ class Runner {
   /// The candidate's times on every launch path, on its timed buffers. Empty where nothing is
   /// launched.
   virtual Result<LaunchTimes> launch_paths(Id /*id*/) { return LaunchTimes{}; }
+
+  /// Hardware counters of one launch of the candidate, with the L2 cold or warm (not `mixed`). What
+  /// is sampled afterwards is timed under a profiler, so a runner that counts measures nothing.
+  /// Errors: see `Device::count`; `unavailable` where nothing is launched.
+  virtual Result<CounterSet> count(Id /*id*/, L2State /*cache*/) {
+    return Error{ErrorCode::unavailable, "nothing is launched here that could be counted"};
+  }
 
   /// The state of the environment in which samples were taken since the last audit.
   virtual Result<Audit> audit() = 0;

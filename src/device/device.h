@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "device/timer_check.h"
 #include "model/candidate/candidate.h"
 #include "model/candidate/device_profile.h"
+#include "model/result/counters.h"
 #include "model/result/evidence.h"
 #include "model/result/measurement.h"
 #include <kernwright/result.h>
@@ -131,6 +133,13 @@ class Device {
   virtual Result<LaunchTimes> time_launch_paths(const LoadedProgram& program,
                                                 std::span<const LaunchArguments> sets,
                                                 double seconds) = 0;
+
+  /// Counts what the hardware does in one launch of the program. It is launched several times, each
+  /// time after `before`, which brings the L2 into the state that it is to be found in and waits.
+  /// The set has no choice yet. A device that has counted times kernels under a profiler from then
+  /// on. Errors: `unavailable` with the remedy where there is no profiler, or it may not count.
+  virtual Result<CounterSet> count(const LoadedProgram& program, const LaunchArguments& arguments,
+                                   const std::function<Result<void>()>& before) = 0;
 
   /// How the timers agreed in the samples since the last call.
   virtual TimerCheck take_timer_check() = 0;

@@ -136,6 +136,8 @@ class FakeDevice final : public Device {
   Result<LaunchTimes> time_launch_paths(const LoadedProgram& program,
                                         std::span<const LaunchArguments> sets,
                                         double seconds) override;
+  Result<CounterSet> count(const LoadedProgram& program, const LaunchArguments& arguments,
+                           const std::function<Result<void>()>& before) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
   DeviceUse take_use() override { return use_.take(now_seconds()); }
 
@@ -335,6 +337,14 @@ Result<Sample> FakeDevice::sample(TimedUnits& units) {
     for (const ProgramLaunch& launch : set) apply(fake_of(*launch.program), launch.arguments);
   }
   return Sample{time_us, sm_mhz, now_seconds()};
+}
+
+Result<CounterSet> FakeDevice::count(const LoadedProgram& program, const LaunchArguments& arguments,
+                                     const std::function<Result<void>()>& before) {
+  if (Result<void> ready = before(); !ready) return ready.error();
+  if (Result<void> ran = enqueue(program, arguments, false); !ran) return ran.error();
+  if (!options_.counters) return Error{ErrorCode::unavailable, "no CUPTI here"};
+  return options_.counters(fake_of(program).plan);
 }
 
 Result<LaunchTimes> FakeDevice::time_launch_paths(const LoadedProgram& program,

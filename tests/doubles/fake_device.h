@@ -44,7 +44,9 @@ struct FakeDeviceOptions {
   /// below.
   std::function<double(double seconds)> sm_mhz = [](double) { return 1980; };
   double timer_error = 0;  ///< of the global timer against the events, relative
-  double noise = 0;        ///< relative amplitude of the deterministic jitter of samples
+  /// What is counted of a launch of a plan. Optional: by default there is no profiler.
+  std::function<Result<CounterSet>(const ExecutionPlan& plan)> counters;
+  double noise = 0;  ///< relative amplitude of the deterministic jitter of samples
   std::uint64_t seed = 1;
 };
 

@@ -161,6 +161,19 @@ class FakeRunner final : public Runner {
     return LaunchTimes{{{KernelPath::stream, 3.25, 4}, {KernelPath::rebind, 1.25, 4}},
                        KernelPath::rebind};
   }
+  Result<CounterSet> count(Id id, L2State cache) override {
+    const Step step = act("count", candidates_.at(id));
+    if (step.outcome != Outcome::ok) return Error{ErrorCode::device, step.detail};
+    CounterSet counted;
+    counted.version = "13.0";
+    counted.cache = cache;
+    counted.passes = 3;
+    counted.kernels = {{"toy",
+                        {2, 1, 1},
+                        {{"gpu__time_duration.sum", 5216, ""},
+                         {"lts__t_sector_hit_rate.pct", std::nullopt, "NaN"}}}};
+    return counted;
+  }
   Result<Audit> audit() override {
     act("audit", 0);
     return Audit{{{"power_cap", Trust::b, "700 of 700 W"}}};

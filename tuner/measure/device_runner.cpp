@@ -30,6 +30,10 @@ constexpr double kPathGraphSeconds = 0.003;
 constexpr std::size_t kKeptDropped = 256;
 /// A single disagreement of the timers may be an accident; a greater share of samples is not.
 constexpr double kTimerShare = 0.02;
+/// How many times the L2 is read to clean it: its replacement is not strictly by age.
+constexpr std::int64_t kCleaningPasses = 4;
+/// Launches that bring a kernel's tensors into the L2.
+constexpr int kWarmingRuns = 2;
 
 /// In this order, so that the graph is destroyed before the program.
 struct Loaded {
@@ -56,6 +60,7 @@ class DeviceRunner final : public Runner {
   DeviceRunner(Device& device, DataOps& data_ops, BufferSets sets, Checker checker,
                ProbeKernels probes, const DeviceRunnerOptions& options)
       : device_(device),
+        data_ops_(data_ops),
         sets_(std::move(sets)),
         checker_(std::move(checker)),
         probes_(std::move(probes)),
@@ -79,6 +84,7 @@ class DeviceRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
   Result<LaunchTimes> launch_paths(Id id) override;
+  Result<CounterSet> count(Id id, L2State cache) override;
   Result<Audit> audit() override;
   DeviceUse take_use() override { return device_.take_use(); }
   void fill(double seconds) override {
@@ -96,7 +102,12 @@ class DeviceRunner final : public Runner {
   }
   Sampled sample_of(Id id);
 
+  /// Reads other memory until the L2 holds nothing else, and nothing that is still to be written:
+  /// a kernel would have to write it back, and be charged with the bytes.
+  Result<void> clean_l2();
+
   Device& device_;
+  DataOps& data_ops_;
   BufferSets sets_;
   Checker checker_;
   ProbeKernels probes_;
@@ -107,6 +118,7 @@ class DeviceRunner final : public Runner {
   bool in_place_ = false;
   TimedWork sm_probe_;
   TimedWork dram_probe_;
+  std::unique_ptr<DeviceBuffer> other_memory_;  ///< of `clean_l2`
   std::map<Id, Loaded> loaded_;
   std::deque<Loaded> dropped_;
   std::map<std::string, double> launch_gaps_us_;  ///< by launch shape
@@ -220,6 +232,33 @@ Result<LaunchTimes> DeviceRunner::launch_paths(Id id) {
   }
   sampler_.fill(kPathGraphSeconds);
   return device_.time_launch_paths(*loaded.subject.program, sets, kPathSeconds);
+}
+
+Result<void> DeviceRunner::clean_l2() {
+  if (other_memory_ == nullptr) {
+    const std::int64_t bytes = kCleaningPasses * device_.profile().l2_bytes;
+    KW_ASSIGN(other_memory_, device_.allocate(bytes));
+    KW_TRY(device_.fill(other_memory_->address(), 0, bytes));
+  }
+  const MemoryRegion region{other_memory_->address(), other_memory_->bytes()};
+  KW_TRY(data_ops_.enqueue_hash({&region, 1}));
+  KW_TRY(data_ops_.take_findings());
+  return {};
+}
+
+Result<CounterSet> DeviceRunner::count(Id id, L2State cache) {
+  const Loaded& loaded = loaded_.at(id);
+  const LoadedProgram& program = *loaded.subject.program;
+  const LaunchArguments& arguments = loaded.timed.sets.front().front().arguments;
+  KW_ASSIGN(CounterSet counted, device_.count(program, arguments, [&]() -> Result<void> {
+    if (cache == L2State::cold) return clean_l2();
+    for (int run = 0; run < kWarmingRuns; ++run) {
+      KW_TRY(device_.enqueue(program, arguments));
+    }
+    return device_.wait();
+  }));
+  counted.cache = cache;
+  return counted;
 }
 
 Result<Audit> DeviceRunner::audit() {

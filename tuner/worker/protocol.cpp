@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "cache/fields/counter_fields.h"
 #include "cache/fields/json_fields.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -17,11 +18,11 @@ using Json = FieldReader::Json;
 
 // The names of the alternatives, in the order of the variants.
 constexpr std::array<std::string_view, std::variant_size_v<Request>> kRequests = {
-    "hello", "open", "prepare", "check",   "check_after_timing", "sample", "gap", "paths",
+    "hello", "open", "prepare", "check",   "check_after_timing", "sample", "gap", "paths", "count",
     "audit", "drop", "close",   "compiled"};
 constexpr std::array<std::string_view, std::variant_size_v<AnyReply>> kReplies = {
-    "hello", "open",  "prepare", "check",   "sampled", "gap",
-    "paths", "audit", "done",    "compile", "error"};
+    "hello", "open",  "prepare", "check", "sampled", "gap",
+    "paths", "count", "audit",   "done",  "compile", "error"};
 
 template <typename Enum>
 Enum read_enum(FieldReader& fields, std::string_view name, Enum last) {
@@ -217,6 +218,7 @@ Json fields_of(const CheckAfterTimingRequest& r) { return {{"id", r.id}}; }
 Json fields_of(const SampleRequest& r) { return {{"order", r.order}}; }
 Json fields_of(const LaunchGapRequest& r) { return {{"id", r.id}}; }
 Json fields_of(const LaunchPathsRequest& r) { return {{"id", r.id}}; }
+Json fields_of(const CountRequest& r) { return {{"id", r.id}, {"cache", to_string(r.cache)}}; }
 Json fields_of(const AuditRequest&) { return Json::object(); }
 Json fields_of(const DropRequest& r) { return {{"id", r.id}}; }
 Json fields_of(const CloseRequest&) { return Json::object(); }
@@ -254,6 +256,16 @@ void read(FieldReader& fields, CheckAfterTimingRequest& r) { fields.read("id", r
 void read(FieldReader& fields, SampleRequest& r) { fields.read("order", r.order); }
 void read(FieldReader& fields, LaunchGapRequest& r) { fields.read("id", r.id); }
 void read(FieldReader& fields, LaunchPathsRequest& r) { fields.read("id", r.id); }
+void read(FieldReader& fields, CountRequest& r) {
+  fields.read("id", r.id);
+  std::string cache;
+  fields.read("cache", cache);
+  if (const auto parsed = parse_l2_state(cache)) {
+    r.cache = *parsed;
+  } else {
+    fields.fail("cache", concat('"', cache, "\" is no state of the L2"));
+  }
+}
 void read(FieldReader&, AuditRequest&) {}
 void read(FieldReader& fields, DropRequest& r) { fields.read("id", r.id); }
 void read(FieldReader&, CloseRequest&) {}
@@ -280,6 +292,11 @@ Json fields_of(const SampledReply& r) {
 }
 Json fields_of(const LaunchGapReply& r) { return {{"us", r.us}}; }
 Json fields_of(const LaunchPathsReply& r) { return json_of(r.paths); }
+Json fields_of(const CountReply& r) {
+  FieldWriter json;
+  write_counters(json, {r.counted});
+  return Json::parse(json.text());
+}
 Json fields_of(const AuditReply& r) { return {{"rows", json_of(r.audit)}}; }
 Json fields_of(const DoneReply&) { return Json::object(); }
 Json fields_of(const CompileReply& r) { return json_of(r.request); }
@@ -308,6 +325,15 @@ void read(FieldReader& fields, SampledReply& r) {
 }
 void read(FieldReader& fields, LaunchGapReply& r) { fields.read("us", r.us); }
 void read(FieldReader& fields, LaunchPathsReply& r) { read_paths(fields, r.paths); }
+void read(FieldReader& fields, CountReply& r) {
+  std::vector<CounterSet> sets;
+  read_counters(fields, sets);
+  if (sets.size() == 1) {
+    r.counted = std::move(sets.front());
+  } else {
+    fields.fail("counters", concat(sets.size(), " sets, 1 expected"));
+  }
+}
 void read(FieldReader& fields, AuditReply& r) { read_audit(fields, r.audit); }
 void read(FieldReader&, DoneReply&) {}
 void read(FieldReader& fields, CompileReply& r) { read_compile(fields, r.request); }

@@ -17,7 +17,7 @@
 namespace kernwright::detail {
 
 /// Both sides must come from one build; another number means that they do not.
-inline constexpr int kProtocol = 4;
+inline constexpr int kProtocol = 5;
 
 /// The first request, which starts CUDA on the GPU. The other fields are for the audit, see
 /// `AuditorOptions`.
@@ -63,6 +63,10 @@ struct LaunchGapRequest {
 struct LaunchPathsRequest {
   Runner::Id id = -1;
 };
+struct CountRequest {
+  Runner::Id id = -1;
+  L2State cache = L2State::cold;
+};
 struct AuditRequest {};
 struct DropRequest {
   Runner::Id id = -1;
@@ -78,8 +82,8 @@ struct CompiledRequest {
 
 using Request =
     std::variant<HelloRequest, OpenRequest, PrepareRequest, CheckRequest, CheckAfterTimingRequest,
-                 SampleRequest, LaunchGapRequest, LaunchPathsRequest, AuditRequest, DropRequest,
-                 CloseRequest, CompiledRequest>;
+                 SampleRequest, LaunchGapRequest, LaunchPathsRequest, CountRequest, AuditRequest,
+                 DropRequest, CloseRequest, CompiledRequest>;
 
 struct HelloReply {
   int protocol = kProtocol;
@@ -103,6 +107,9 @@ struct LaunchGapReply {
 struct LaunchPathsReply {
   LaunchTimes paths;
 };
+struct CountReply {
+  CounterSet counted;
+};
 struct AuditReply {
   Audit audit;
 };
@@ -118,7 +125,7 @@ struct ErrorReply {
 
 using AnyReply =
     std::variant<HelloReply, OpenReply, PrepareReply, CheckReply, SampledReply, LaunchGapReply,
-                 LaunchPathsReply, AuditReply, DoneReply, CompileReply, ErrorReply>;
+                 LaunchPathsReply, CountReply, AuditReply, DoneReply, CompileReply, ErrorReply>;
 
 struct Reply {
   AnyReply content;

@@ -109,6 +109,10 @@ class Server {
     return with_runner([&](Runner& runner) { return runner.launch_paths(r.id); },
                        [](LaunchTimes paths) { return LaunchPathsReply{std::move(paths)}; });
   }
+  Result<void> answer(const CountRequest& r) {
+    return with_runner([&](Runner& runner) { return runner.count(r.id, r.cache); },
+                       [](CounterSet counted) { return CountReply{std::move(counted)}; });
+  }
   Result<void> answer(const AuditRequest&) {
     return with_runner([](Runner& runner) { return runner.audit(); },
                        [](Audit audit) { return AuditReply{std::move(audit)}; });

@@ -26,6 +26,8 @@ constexpr double kPatienceFactor = 20;
 constexpr double kScreeningUnits = 32;
 constexpr double kFinalistUnits = 512;
 constexpr double kSampleUnits = 64;
+/// For loading CUPTI, planning its passes and reading what they counted, half a second in all.
+constexpr double kCountSeconds = 20;
 /// Requests that allocate much memory or load code have this many times the least deadline.
 constexpr double kSlowFloors = 5;
 
@@ -47,6 +49,7 @@ class WorkerRunner final : public Runner {
   Result<std::vector<Sampled>> sample(std::span<const Id> order) override;
   Result<double> launch_gap_us(Id id) override;
   Result<LaunchTimes> launch_paths(Id id) override;
+  Result<CounterSet> count(Id id, L2State cache) override;
   Result<Audit> audit() override;
   DeviceUse take_use() override { return worker_.take_use(); }
   void drop(Id id) override;
@@ -329,6 +332,16 @@ Result<LaunchTimes> WorkerRunner::launch_paths(Id id) {
   auto* paths = std::get_if<LaunchPathsReply>(&reply);
   if (paths == nullptr) return unexpected(reply);
   return std::move(paths->paths);
+}
+
+Result<CounterSet> WorkerRunner::count(Id id, L2State cache) {
+  Live& live = live_.at(id);
+  KW_ASSIGN(AnyReply reply, ask_of(
+                                live, [cache](Id there) { return CountRequest{there, cache}; },
+                                kCountSeconds + patience(live, kSampleUnits)));
+  auto* counted = std::get_if<CountReply>(&reply);
+  if (counted == nullptr) return unexpected(reply);
+  return std::move(counted->counted);
 }
 
 Result<Audit> WorkerRunner::audit() {

@@ -9,6 +9,7 @@
 #include "device/driver/cuda_context.h"
 #include "device/driver/driver.h"
 #include "device/driver/memory_report.h"
+#include "device/driver/range_profiler.h"
 #include "device/program/launch_graph.h"
 #include "device/program/prepared_program.h"
 #include "device/timing/clock_stamps.h"
@@ -67,11 +68,21 @@ const PreparedProgram& prepared(const LoadedProgram& program) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::shared_ptr<CudaContext> context, CudaDeviceInfo info,
-             std::unique_ptr<StreamGate> gate, std::unique_ptr<ClockStamps> stamps)
+             std::unique_ptr<StreamGate> gate, std::unique_ptr<ClockStamps> stamps,
+             LoadCupti load_profiler)
       : context_(std::move(context)),
         info_(std::move(info)),
         gate_(std::move(gate)),
-        stamps_(std::move(stamps)) {}
+        stamps_(std::move(stamps)),
+        load_profiler_(std::move(load_profiler)) {}
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  ~CudaDevice() override {
+    if (profiler_ == nullptr) return;
+    if (lost()) profiler_->abandon();
+    const ContextScope scope(context_->api(), context_->context());
+    profiler_.reset();
+  }
 
   const DeviceProfile& profile() const override { return info_.profile; }
   const DeviceIdentity& identity() const override { return info_.identity; }
@@ -98,6 +109,8 @@ class CudaDevice final : public Device {
   Result<LaunchTimes> time_launch_paths(const LoadedProgram& program,
                                         std::span<const LaunchArguments> sets,
                                         double seconds) override;
+  Result<CounterSet> count(const LoadedProgram& program, const LaunchArguments& arguments,
+                           const std::function<Result<void>()>& before) override;
   TimerCheck take_timer_check() override { return std::exchange(timer_check_, {}); }
   DeviceUse take_use() override { return use_.take(now_seconds()); }
 
@@ -122,6 +135,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<ClockStamps> stamps_;  ///< null where the driver does not assemble PTX
   TimerCheck timer_check_;
   UseMeter use_;
+  LoadCupti load_profiler_;
+  std::unique_ptr<RangeProfiler> profiler_;  ///< from the first count on
 };
 
 template <typename Call>
@@ -325,10 +340,36 @@ Result<LaunchTimes> CudaDevice::time_launch_paths(
                            {.rounds = kPathRounds, .seconds = seconds, .train_us = kPathTrainUs});
 }
 
+Result<CounterSet> CudaDevice::count(const LoadedProgram& program, const LaunchArguments& arguments,
+                                     const std::function<Result<void>()>& before) {
+  const ExecutionPlan& plan = prepared(program).plan();
+  if (Result<void> fits = check_arguments(plan, arguments); !fits) {
+    return context_->fail(Outcome::launch_failed, fits.error());
+  }
+  KW_TRY(context_->usable());
+  const ContextScope scope(context_->api(), context_->context());
+  KW_TRY(context_->check(scope.status()));
+  if (profiler_ == nullptr) {
+    KW_ASSIGN(const CuptiApi* api, load_profiler_());
+    KW_ASSIGN(profiler_, RangeProfiler::open(*api, context_->context(), info_.identity.ordinal));
+  }
+  KW_ASSIGN(auto values, profiler_->count(plan.launches.size(), before,
+                                          [&] { return run(program, arguments); }));
+  CounterSet counted;
+  counted.version = profiler_->version();
+  counted.passes = profiler_->passes();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    counted.kernels.push_back(
+        {plan.launches[i].kernel, plan.launches[i].grid, std::move(values[i])});
+  }
+  return counted;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
-                                            const CudaDeviceOptions& options) {
+                                            const CudaDeviceOptions& options,
+                                            LoadCupti load_profiler) {
   KW_ASSIGN(CudaDeviceInfo info, describe_device(api, ordinal));
   Result<std::shared_ptr<CudaContext>> context = CudaContext::open(api, ordinal, options.deadline);
   if (!context) return context.error();
@@ -347,7 +388,8 @@ Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
   std::unique_ptr<ClockStamps> stamps =
       ClockStamps::make(*context, static_cast<int>(info.profile.sm_count));
   return std::unique_ptr<Device>(std::make_unique<CudaDevice>(std::move(*context), std::move(info),
-                                                              std::move(gate), std::move(stamps)));
+                                                              std::move(gate), std::move(stamps),
+                                                              std::move(load_profiler)));
 }
 
 Result<std::unique_ptr<Device>> open_cuda_device(int ordinal, const CudaDeviceOptions& options) {

@@ -1,17 +1,22 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/launcher.h"
+#include "device/driver/cupti.h"
 #include "device/driver/driver.h"
 #include <kernwright/result.h>
 
 namespace kernwright {
 
-/// `open_cuda_device` with a given driver.
+using LoadCupti = std::function<Result<const CuptiApi*>()>;
+
+/// `open_cuda_device` with a given driver, and a CUPTI that is loaded when something is counted.
 Result<std::unique_ptr<Device>> open_device(const DriverApi& api, int ordinal,
-                                            const CudaDeviceOptions& options);
+                                            const CudaDeviceOptions& options,
+                                            LoadCupti load_profiler = load_cupti);
 
 /// `Launcher::load` with a given driver.
 Result<std::unique_ptr<Launcher>> load_launcher(const DriverApi& api, std::string_view cubin,

@@ -260,6 +260,27 @@ TEST_F(WorkerRunnerTest, LaunchPathsThatEndTheProcessAreAnErrorAndItIsReplaced) 
   EXPECT_TRUE(runner_->launch_paths(good));
 }
 
+TEST_F(WorkerRunnerTest, CountsThroughTheWorker) {
+  run({});
+  const auto counted = runner_->count(prepare(2).id, L2State::warm);
+  ASSERT_TRUE(counted) << counted.error().message;
+  EXPECT_EQ(counted->version, "13.0");
+  EXPECT_EQ(counted->cache, L2State::warm);
+  EXPECT_EQ(counted->passes, 3);
+  ASSERT_EQ(counted->kernels.size(), 1U);
+  EXPECT_EQ(counted->kernels.front().name, "toy");
+  EXPECT_EQ(counted->time_us(), 5.216);
+  EXPECT_EQ(counted->kernels.front().values.back().reason, "NaN");
+}
+
+TEST_F(WorkerRunnerTest, ACountThatEndsTheProcessIsAnErrorAndItIsReplaced) {
+  run({"count:2=segv"});
+  const auto counted = runner_->count(prepare(2).id, L2State::cold);
+  ASSERT_FALSE(counted);
+  EXPECT_EQ(counted.error().code, ErrorCode::device);
+  expect_the_next_is_measured();
+}
+
 TEST_F(WorkerRunnerTest, OutOfMemoryKeepsTheProcess) {
   run({"prepare:3=out_of_memory", "check:5=out_of_memory"});
   EXPECT_EQ(prepare(3).step.outcome, Outcome::out_of_memory);

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "device/driver/cupti.h"
+#include "model/result/counters.h"
+#include <kernwright/result.h>
+
+namespace kernwright {
+
+/// Counts what single kernels do to the hardware, by CUPTI's range profiler: every kernel is a
+/// range of its own, which adds nothing to its time. While an object exists it has the counters of
+/// the GPU, and no other profiler can. The context is current in every call, and outlives it.
+class RangeProfiler {
+ public:
+  /// Plans the passes for all of `counters()` that the chip has. Errors: see `cupti_error`.
+  static Result<std::unique_ptr<RangeProfiler>> open(const CuptiApi& api, void* context,
+                                                     int ordinal);
+  ~RangeProfiler();
+  RangeProfiler(const RangeProfiler&) = delete;
+  RangeProfiler& operator=(const RangeProfiler&) = delete;
+
+  using Step = std::function<Result<void>()>;
+  /// Counts the `kernels` kernels that `launch` runs, and waits for. It calls `before` and `launch`
+  /// several times, since one pass over the hardware does not hold all counters. A counter that
+  /// takes several passes by itself is the exception: CUPTI replays the kernels for it, and they
+  /// find in the L2 what they left there. Gives the values of every kernel, in the order of
+  /// `counters()`. Errors: those of both; `device` where other kernels ran.
+  Result<std::vector<std::vector<CounterValue>>> count(std::size_t kernels, const Step& before,
+                                                       const Step& launch);
+
+  /// How often `count` runs the kernels.
+  int passes() const;
+  std::string version() const { return cupti_version(api_); }
+
+  /// Gives the context up, which is lost: nothing in it is freed.
+  void abandon() { profiler_ = nullptr; }
+
+ private:
+  /// CUPTI's object for the metrics of one config.
+  class Host {
+   public:
+    Host(const CuptiApi& api, void* object) : api_(&api), object_(object) {}
+    Host(Host&& other) noexcept
+        : api_(other.api_), object_(std::exchange(other.object_, nullptr)) {}
+    Host& operator=(Host&& other) noexcept {
+      std::swap(api_, other.api_);
+      std::swap(object_, other.object_);
+      return *this;
+    }
+    ~Host();
+    void* object() const { return object_; }
+
+   private:
+    const CuptiApi* api_;
+    void* object_;
+  };
+  /// Counters that are counted together.
+  struct Group {
+    Host host;
+    std::vector<const char*> names;  ///< of `counters()`, whose texts end with a zero
+    std::vector<std::uint8_t> config;
+    int passes = 0;
+  };
+
+  explicit RangeProfiler(const CuptiApi& api) : api_(api) {}
+
+  Result<void> check(std::string_view function, int status) const;
+  Result<void> read_chip(void* context, int ordinal);
+  Result<Group> make_group(std::vector<const char*> names) const;
+  Result<void> plan();
+  /// Counts one group. Adds to the values of every kernel.
+  Result<void> count(Group& group, const Step& before, const Step& launch,
+                     std::vector<std::vector<CounterValue>>& values);
+
+  const CuptiApi& api_;
+  std::string chip_;
+  std::vector<std::uint8_t> availability_;
+  void* profiler_ = nullptr;
+  std::vector<Group> groups_;
+  /// Counters that the chip does not have, with the reason.
+  std::vector<CounterValue> missing_;
+};
+
+}  // namespace kernwright

@@ -1,0 +1,180 @@
+#include "device/driver/range_profiler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_cupti.h"
+
+namespace kernwright {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class RangeProfilerTest : public ::testing::Test {
+ protected:
+  using Values = std::vector<std::vector<CounterValue>>;
+
+  Result<std::unique_ptr<RangeProfiler>> open() {
+    return RangeProfiler::open(cupti_.api, nullptr, 0);
+  }
+  /// Counts a launch of `ran` kernels as one of `kernels`.
+  Result<Values> count(std::size_t kernels = 1, std::size_t ran = 1) {
+    auto profiler = open();
+    if (!profiler) return profiler.error();
+    return (*profiler)->count(
+        kernels,
+        [&]() -> Result<void> {
+          ++prepared_;
+          return {};
+        },
+        [&]() -> Result<void> {
+          for (std::size_t i = 0; i < ran; ++i) cupti_.run_kernel();
+          return fails_;
+        });
+  }
+  static const CounterValue& value(const std::vector<CounterValue>& values, std::string_view name) {
+    const auto found = std::ranges::find(values, name, &CounterValue::name);
+    EXPECT_NE(found, values.end()) << name;
+    return *found;
+  }
+
+  FakeCupti cupti_;
+  int prepared_ = 0;
+  Result<void> fails_;
+};
+
+TEST_F(RangeProfilerTest, CountsEveryKernelOfALaunch) {
+  cupti_.values[std::string(kTimeCounter)] = 5216;
+  const Result<Values> counted = count(2, 2);
+  ASSERT_TRUE(counted) << counted.error().message;
+  ASSERT_EQ(counted->size(), 2U);
+  EXPECT_EQ(counted->front().size(), counters().size());
+  EXPECT_EQ(value(counted->front(), kTimeCounter).value, 5216);
+  EXPECT_EQ(value(counted->back(), kTimeCounter).value, 5217);
+  for (std::size_t i = 0; i < counters().size(); ++i) {
+    EXPECT_EQ(counted->front()[i].name, counters()[i].name);
+  }
+}
+
+TEST_F(RangeProfilerTest, WhatDoesNotFitOnePassIsCountedInAnotherLaunch) {
+  // Seven metrics fit one pass, and the hit rate takes two by itself.
+  cupti_.passes = [](const std::vector<std::string>& names) -> std::size_t {
+    return names.size() > 7 || std::ranges::find(names, kL2HitCounter) != names.end() ? 2 : 1;
+  };
+  const auto profiler = open();
+  ASSERT_TRUE(profiler) << profiler.error().message;
+  EXPECT_EQ((*profiler)->passes(), 4);
+  ASSERT_TRUE((*profiler)->count(
+      1, [&]() -> Result<void> { return {}; },
+      [&]() -> Result<void> {
+        cupti_.run_kernel();
+        return {};
+      }));
+  ASSERT_EQ(cupti_.counted.size(), 3U);
+  EXPECT_EQ(cupti_.counted[0].size(), 7U);
+  EXPECT_THAT(cupti_.counted, Contains(std::vector<std::string>{std::string(kL2HitCounter)}));
+}
+
+TEST_F(RangeProfilerTest, TheL2IsPreparedBeforeEveryLaunch) {
+  cupti_.passes = [](const std::vector<std::string>& names) { return names.size(); };
+  ASSERT_TRUE(count());
+  EXPECT_EQ(prepared_, static_cast<int>(counters().size()));
+}
+
+TEST_F(RangeProfilerTest, WhatTheChipDoesNotHaveIsLeftOutWithTheReason) {
+  const std::string gmma = "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio";
+  cupti_.unknown = {gmma};
+  const Result<Values> counted = count();
+  ASSERT_TRUE(counted) << counted.error().message;
+  EXPECT_FALSE(value(counted->front(), gmma).value);
+  EXPECT_THAT(value(counted->front(), gmma).reason, HasSubstr("the chip GH100 does not count it"));
+  EXPECT_TRUE(value(counted->front(), kTimeCounter).value);
+}
+
+TEST_F(RangeProfilerTest, ValuesThatCannotBeAreMarkedAndNotClamped) {
+  cupti_.values[std::string(kL2HitCounter)] = 103.9;
+  cupti_.values[std::string(kDramShareCounter)] = std::numeric_limits<double>::quiet_NaN();
+  const Result<Values> counted = count();
+  ASSERT_TRUE(counted) << counted.error().message;
+  const CounterValue& hits = value(counted->front(), kL2HitCounter);
+  EXPECT_EQ(hits.value, 103.9);
+  EXPECT_THAT(hits.reason, HasSubstr("103.9 is not in 0 to 100"));
+  const CounterValue& share = value(counted->front(), kDramShareCounter);
+  EXPECT_FALSE(share.value);
+  EXPECT_EQ(share.reason, "no number was counted");
+  EXPECT_EQ(value(counted->front(), kTimeCounter).reason, "");
+}
+
+TEST_F(RangeProfilerTest, OtherKernelsBetweenAreAnError) {
+  const Result<Values> counted = count(1, 2);
+  ASSERT_FALSE(counted);
+  EXPECT_EQ(counted.error().message, "CUPTI counted 2 kernels of a launch that has 1");
+}
+
+TEST_F(RangeProfilerTest, AFailedLaunchEndsTheRange) {
+  fails_ = Error{ErrorCode::device, "illegal address"};
+  const Result<Values> counted = count();
+  ASSERT_FALSE(counted);
+  EXPECT_EQ(counted.error().message, "illegal address");
+  EXPECT_THAT(cupti_.calls, Contains("cuptiRangeProfilerStop"));
+}
+
+TEST_F(RangeProfilerTest, NoCountersAtAllAreAnErrorBeforeTheyCanEndTheProcess) {
+  cupti_.availability_bytes = 0;
+  const auto profiler = open();
+  ASSERT_FALSE(profiler);
+  EXPECT_THAT(profiler.error().message, HasSubstr("knows no counters of the chip \"GH100\""));
+}
+
+/// Where CUPTI refuses, and with what.
+struct Refusal {
+  std::string function;
+  int status;
+  ErrorCode code;
+  std::string says;
+};
+
+class RangeProfilerRefusalTest : public RangeProfilerTest,
+                                 public ::testing::WithParamInterface<Refusal> {};
+
+TEST_P(RangeProfilerRefusalTest, IsAnErrorWithTheRemedyAndLeavesNothing) {
+  const Refusal& refusal = GetParam();
+  cupti_.failures[refusal.function] = refusal.status;
+  const Result<Values> counted = count();
+  ASSERT_FALSE(counted);
+  EXPECT_EQ(counted.error().code, refusal.code);
+  EXPECT_THAT(counted.error().message, HasSubstr(refusal.function));
+  EXPECT_THAT(counted.error().message, HasSubstr(refusal.says));
+  EXPECT_EQ(cupti_.hosts, 0);
+  EXPECT_EQ(cupti_.enabled, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RangeProfilerRefusalTest,
+    ::testing::Values(
+        Refusal{"cuptiRangeProfilerEnable", 26, ErrorCode::unavailable, "another profiler"},
+        Refusal{"cuptiRangeProfilerStart", 26, ErrorCode::unavailable, "another profiler"},
+        Refusal{"cuptiRangeProfilerEnable", 39, ErrorCode::unavailable, "under ncu or nsys"},
+        Refusal{"cuptiProfilerInitialize", 39, ErrorCode::unavailable, "under ncu or nsys"},
+        Refusal{"cuptiRangeProfilerEnable", 35, ErrorCode::unavailable, "CAP_SYS_ADMIN"},
+        Refusal{"cuptiRangeProfilerStart", 35, ErrorCode::unavailable, "CAP_SYS_ADMIN"},
+        Refusal{"cuptiProfilerGetCounterAvailability", 1, ErrorCode::device, "CUPTI 13.0"},
+        Refusal{"cuptiProfilerHostInitialize", 1, ErrorCode::device, "CUPTI 13.0"},
+        Refusal{"cuptiRangeProfilerDecodeData", 999, ErrorCode::device, "999"}));
+
+TEST_F(RangeProfilerTest, NothingIsLeftBehind) {
+  ASSERT_TRUE(count());
+  EXPECT_EQ(cupti_.hosts, 0);
+  EXPECT_EQ(cupti_.enabled, 0);
+}
+
+}  // namespace
+}  // namespace kernwright
