@@ -9,6 +9,7 @@
 #include "compile/compile_pool.h"
 #include "compile/process_compiler.h"
 #include "device/cuda/cuda_device.h"
+#include "device/driver/cupti.h"
 #include "support/text.h"
 #include "support/version.h"
 #include "tuner/audit/auditor.h"
@@ -34,6 +35,19 @@ Json audit_json(const Audit& audit) {
     rows.push_back({{"check", row.check}, {"trust", to_string(row.trust)}, {"detail", row.detail}});
   }
   return {{"trust", to_string(audit.trust())}, {"rows", std::move(rows)}};
+}
+
+/// Whether `profile` may read counters, and if not, what would help.
+std::string counters_text(CounterAccess access) {
+  switch (access) {
+    case CounterAccess::everyone:
+      return "every user may read them";
+    case CounterAccess::administrators:
+      return concat("only administrators may read them; for others ", kCounterAccessRemedy);
+    case CounterAccess::unknown:
+      return "not known who may read them: /proc/driver/nvidia/params does not say";
+  }
+  return {};
 }
 
 /// The audit that tuning would make now, of GPU and host, or of the host alone where `info` is
@@ -95,6 +109,7 @@ class Doctor : public Command {
          {{"root", root.string()},
           {"records", cache.records().list().size()},
           {"artifacts", cache.artifacts().list().size()}}},
+        {"counters", counters_text(counter_access())},
         {"cores", std::thread::hardware_concurrency()},
         {"audit",
          devices.empty() ? audit_json(audit_of(nullptr, root, pool)) : devices.front()["audit"]}};
@@ -132,6 +147,9 @@ class Doctor : public Command {
                    ? "compiles run in processes of their own"
                    : concat("compiles run on threads of one process: ", no_processes),
                2);
+    if (!report["devices"].empty()) {
+      page.print(concat("hardware counters: ", word(report["counters"])), 2);
+    }
     const Json& cache = report["cache"];
     page.print(concat("cache ", word(cache["root"]), ": ", cache["records"].get<int>(),
                       " records, ", cache["artifacts"].get<int>(), " artifacts"),

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/counter_text.h"
 #include "cli/output.h"
 #include "cli/record_text.h"
 #include "support/json.h"
@@ -70,6 +71,7 @@ class Show : public Command {
       object["match"] = to_string(best.match);
       object["reason"] = to_string(best.reason);
       object["records"] = records.size();
+      if (!record.counters.empty()) object["counters"] = counters_json(record, *service);
       object["winner"]["samples_us"] = record.winner.measurement.samples_us;
       object["pinned"] =
           answers.decisions.pin() ? parse_value(to_json(*answers.decisions.pin())) : Json();
@@ -82,6 +84,7 @@ class Show : public Command {
     }
     const Page page = verbose_.page();
     print_record(page, record, *service);
+    print_counters(page, record, *service);
     page.print("match",
                concat(to_string(best.match),
                       best.reason == MissReason::none ? std::string()

@@ -16,7 +16,7 @@ namespace kernwright::cli {
 namespace {
 
 constexpr std::unique_ptr<Command> (*kCommands[])() = {
-    make_doctor, make_operations, make_tune,  make_show,  make_worklist,
+    make_doctor, make_operations, make_tune,  make_show,  make_profile,  make_worklist,
     make_sweep,  make_prewarm,    make_cache, make_check, make_dispatch,
 };
 

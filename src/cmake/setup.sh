@@ -92,9 +92,9 @@ get_promtool() {
 
 install_packages
 if ! toolkit_found; then
-  echo "setup.sh: no CUDA Toolkit found; NVRTC, nvJitLink and headers go to $cuda_wheels" >&2
+  echo "setup.sh: no CUDA Toolkit found; NVRTC, nvJitLink, CUPTI and headers go to $cuda_wheels" >&2
   install_wheels "$cuda_wheels" 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-nvjitlink==13.0.*' \
-    'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
+    'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-cupti==13.0.*'
 fi
 if clang_tidy_missing; then
   echo "setup.sh: clang-tidy 23 goes to $clang_tidy_wheel" >&2

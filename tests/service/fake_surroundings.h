@@ -29,6 +29,8 @@ struct FakeWorld {
   std::function<Outcome(const ExecutionPlan&)> outcome = [](const ExecutionPlan&) {
     return Outcome::ok;
   };
+  /// What is counted of a launch; where it is empty there is no profiler.
+  std::function<Result<CounterSet>(const ExecutionPlan&)> counters;
   std::string driver_version = "580.1";
   ManualClock clock;
   FakeDriver driver;
@@ -90,6 +92,7 @@ inline Surroundings fake_surroundings(FakeWorld& world) {
       return FakeBehavior{.time_us = 10.0 + digest_of(cubin).bytes[0],
                           .outcome = world.outcome(plan)};
     };
+    options.counters = world.counters;
     return make_fake_device(std::move(options), world.clock);
   };
   surroundings.make_data_ops = [](Device&, CompilePool&) -> Result<std::unique_ptr<DataOps>> {

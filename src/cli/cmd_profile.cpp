@@ -1,0 +1,183 @@
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/counter_text.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/record_text.h"
+#include "service/tune/ncu_csv.h"
+#include "service/tune/profiler.h"
+#include "support/files.h"
+#include "support/text.h"
+#include "support/try.h"
+
+namespace kernwright::cli {
+namespace {
+
+constexpr FileKind kCsv{"CSV of ncu", std::uint64_t{256} << 20};
+
+class Profile : public Command {
+ public:
+  Profile()
+      : Command("profile", "Count what a record's kernels do to the hardware"),
+        service_(sub),
+        words_(sub),
+        verbose_(sub),
+        candidates_("candidates",
+                    llvm::cl::desc("Count so many runners-up besides the winner and the\n"
+                                   "default (default 0)"),
+                    llvm::cl::init(0), llvm::cl::sub(sub)),
+        import_("import",
+                llvm::cl::desc("Count nothing, and take what ncu --csv --page raw\n"
+                               "printed: kernels by name and grid, in the order of\n"
+                               "the problems"),
+                llvm::cl::value_desc("FILE.csv"), llvm::cl::sub(sub)) {}
+
+  bool takes_problem() const override { return true; }
+
+  Status run() override {
+    if (candidates_ < 0) {
+      return report({ErrorCode::invalid_argument,
+                     concat("--candidates is ", candidates_.getValue(), ", it must be 0 or more")});
+    }
+    std::optional<std::vector<NcuKernel>> counted_by_ncu;
+    if (!import_.empty()) {
+      Result<std::vector<NcuKernel>> kernels = read_csv();
+      if (!kernels) return report(kernels.error());
+      counted_by_ncu = *std::move(kernels);
+    }
+    Result<std::shared_ptr<ServiceCore>> opened = service_.open();
+    if (!opened) return report(opened.error());
+    ServiceCore& service = **opened;
+    const Result<std::vector<BoundProblem>> problems = read_problems(service);
+    if (!problems) return report(problems.error());
+    end_on_interrupt("the counters of earlier problems are kept; the same command starts anew");
+
+    Profiler profiler(service.site(), service.builder(), service.answers(),
+                      {service_.templates.begin(), service_.templates.end()});
+    Json rows = Json::array();
+    Status status = Status::ok;
+    for (const BoundProblem& problem : *problems) {
+      const Result<Profiled> profiled = counted_by_ncu
+                                            ? import(service, profiler, problem, *counted_by_ncu)
+                                            : profiler.profile(problem, candidates_);
+      if (!profiled) {
+        status = report(profiled.error());
+        rows.push_back({{"problem", problem.text()}, {"error", profiled.error().message}});
+        // Where nothing can be counted the next problem would only say so again.
+        if (profiled.error().code == ErrorCode::unavailable) break;
+        continue;
+      }
+      if (json) {
+        rows.push_back({{"problem", problem.text()},
+                        {"counted", profiled->counted},
+                        {"seconds", profiled->seconds},
+                        {"notes", profiled->notes},
+                        {"counters", counters_json(profiled->record, service)}});
+      } else {
+        print_profiled(service, *profiled);
+      }
+    }
+    const std::size_t unused = counted_by_ncu ? unused_in(*counted_by_ncu) : 0;
+    if (unused > 0) {
+      report_warning(concat(unused, " of ", counted_by_ncu->size(), " kernels in ",
+                            import_.getValue(), " were not used"));
+    }
+    if (json) print_json(Json{{"sku", service.profile().id}, {"problems", std::move(rows)}});
+    return status;
+  }
+
+ private:
+  bool has_worklist() const {
+    return words_.words.size() == 1 && words_.words.front().ends_with(".json");
+  }
+
+  Result<std::vector<BoundProblem>> read_problems(const ServiceCore& service) const {
+    std::vector<BoundProblem> problems;
+    if (!has_worklist()) {
+      KW_ASSIGN(const Problem problem, words_.parse(service_));
+      KW_ASSIGN(BoundProblem bound, service.bind(problem));
+      problems.push_back(std::move(bound));
+      return problems;
+    }
+    const std::string& path = words_.words.front();
+    KW_ASSIGN(const std::vector<WorklistEntry> entries, read_worklist(path));
+    std::set<std::string> known;
+    for (const WorklistEntry& entry : entries) {
+      Result<BoundProblem> bound = service.bind(entry.problem);
+      if (!bound) {
+        return Error{bound.error().code,
+                     concat(path, ":", entry.line, ": ", bound.error().message)};
+      }
+      if (known.insert(bound->text()).second) problems.push_back(*std::move(bound));
+    }
+    return problems;
+  }
+
+  Result<std::vector<NcuKernel>> read_csv() const {
+    KW_ASSIGN(const std::string text, read_file(import_.getValue(), kCsv));
+    Result<std::vector<NcuKernel>> kernels = parse_ncu_csv(text);
+    if (kernels) return kernels;
+    return Error{kernels.error().code, concat(import_.getValue(), ": ", kernels.error().message)};
+  }
+
+  static std::size_t unused_in(const std::vector<NcuKernel>& kernels) {
+    std::size_t unused = 0;
+    for (const NcuKernel& kernel : kernels) unused += kernel.used ? 0 : 1;
+    return unused;
+  }
+
+  Result<Profiled> import(const ServiceCore& service, const Profiler& profiler,
+                          const BoundProblem& problem, std::vector<NcuKernel>& kernels) const {
+    KW_ASSIGN(StoredRecord stored, find_record(service.answers(), problem));
+    Profiled profiled;
+    const std::vector<const RankedConfiguration*> candidates =
+        profiled_candidates(stored.record, candidates_);
+    std::vector<CounterSet> sets;
+    for (const RankedConfiguration* ranked : candidates) {
+      MissReason refused = MissReason::none;
+      KW_ASSIGN(const Candidate candidate,
+                service.answers().candidate(problem, {.choice = ranked->choice, .artifact = {}},
+                                            refused));
+      Result<CounterSet> taken = take_from_ncu(kernels, candidate);
+      if (taken) {
+        sets.push_back(*std::move(taken));
+      } else if (ranked == candidates.front()) {
+        return Error{taken.error().code, concat(problem.text(), ": ", ranked->choice.id(), ": ",
+                                                taken.error().message)};
+      }
+    }
+    profiled.counted = static_cast<int>(sets.size());
+    for (CounterSet& set : sets) add_counters(stored.record, std::move(set));
+    KW_TRY(profiler.keep(stored));
+    profiled.record = std::move(stored.record);
+    return profiled;
+  }
+
+  void print_profiled(const ServiceCore& service, const Profiled& profiled) const {
+    const Page page = verbose_.page();
+    const TuningRecord& record = profiled.record;
+    page.print(page.abridged(record.key.problem), 2);
+    page.print("winner", concat(format_us(winner_us(record)),
+                                record.grade == RecordGrade::measured ? "" : " predicted", ", ",
+                                roofline_text(record, service)));
+    page.print("", record.winner.choice.id());
+    print_counters(page, record, service);
+    for (const std::string& note : profiled.notes) page.print("note", note);
+  }
+
+  ServiceFlags service_;
+  ProblemWords words_;
+  VerboseFlag verbose_;
+  llvm::cl::opt<int> candidates_;
+  llvm::cl::opt<std::string> import_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_profile() { return std::make_unique<Profile>(); }
+
+}  // namespace kernwright::cli

@@ -1,0 +1,210 @@
+#include "cli/counter_text.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "service/report/counter_report.h"
+#include "support/text.h"
+
+namespace kernwright::cli {
+namespace {
+
+/// One set of counters, and what it says.
+struct Judged {
+  const CounterSet* set = nullptr;
+  CounterReport report;
+  std::string name;  ///< "winner cold"
+};
+
+std::vector<Judged> judge(const TuningRecord& record, const ServiceCore& service) {
+  const Result<Problem> problem = Problem::parse(record.key.problem);
+  if (!problem) return {};
+  const Result<BoundProblem> bound = service.bind(*problem);
+  if (!bound) return {};
+  std::vector<Judged> judged;
+  for (const CounterSet& set : record.counters) {
+    const std::string role = role_in(record, set.choice);
+    if (role.empty()) continue;
+    judged.push_back({&set, counter_report(set, record, *bound, service.profile()),
+                      concat(role, " ", to_string(set.cache))});
+  }
+  return judged;
+}
+
+std::string source_text(const CounterSet& set) {
+  std::string text = set.source == CounterSource::cupti ? "by CUPTI" : "by Nsight Compute";
+  if (!set.version.empty()) text += concat(" ", set.version);
+  text += set.mode == CounterMode::kernel_replay ? ", of one launch alone" : ", of a train";
+  if (set.passes > 0) text += concat(", ", set.passes, " passes");
+  return text;
+}
+
+/// Whether a kernel's value of the counter cannot be believed.
+bool is_marked(const CounterSet& set, std::string_view counter) {
+  for (const CountedKernel& kernel : set.kernels) {
+    for (const CounterValue& value : kernel.values) {
+      if (value.name == counter && value.value && !value.reason.empty()) return true;
+    }
+  }
+  return false;
+}
+
+std::string share_cell(const CounterSet& set, std::string_view counter) {
+  const std::optional<double> share = set.mean(counter);
+  if (!share) return "-";
+  return concat(format_share(*share / 100), is_marked(set, counter) ? " !" : "");
+}
+
+void add_row(Table& table, const Judged& row) {
+  const CounterSet& set = *row.set;
+  table.add({row.name,
+             row.report.time_us
+                 ? concat(format_us(*row.report.time_us), row.report.time_differs ? " !" : "")
+                 : "-",
+             share_cell(set, kDramShareCounter),
+             row.report.measured_bytes ? format_bytes(*row.report.measured_bytes) : "-",
+             share_cell(set, kL2HitCounter), share_cell(set, kTensorShareCounter),
+             share_cell(set, kOccupancyCounter), share_cell(set, kIssueCounter)});
+}
+
+/// Why values are marked or missing, each reason once. Of those that are missing a page that is not
+/// verbose has the number alone.
+void print_reasons(const Page& page, const std::vector<Judged>& rows) {
+  std::map<std::string, std::set<std::string>> marked;
+  std::map<std::string, std::set<std::string>> missing;
+  for (const Judged& row : rows) {
+    for (const CountedKernel& kernel : row.set->kernels) {
+      for (const CounterValue& value : kernel.values) {
+        if (!value.reason.empty()) {
+          (value.value ? marked : missing)[value.reason].insert(value.name);
+        }
+      }
+    }
+  }
+  const auto print = [&](const std::set<std::string>& names, const std::string& reason) {
+    for (const std::string& name : names) page.print("", concat(name, ": ", reason));
+  };
+  for (const auto& [reason, names] : marked) print(names, reason);
+  for (const auto& [reason, names] : missing) {
+    if (page.verbose()) {
+      print(names, reason);
+    } else {
+      page.print("", concat("without a value: ", names.size(), " counters, ", reason));
+    }
+  }
+}
+
+void print_kernels(const Page& page, const std::vector<Judged>& rows) {
+  Table table({{"set"}, {"kernel"}, {"counter"}, {"value", true}, {"unit"}});
+  for (const Judged& row : rows) {
+    for (const CountedKernel& kernel : row.set->kernels) {
+      for (const CounterValue& value : kernel.values) {
+        std::string_view unit;
+        for (const Counter& counter : counters()) {
+          if (counter.name == value.name) unit = counter.unit;
+        }
+        table.add({row.name, kernel.name, value.name,
+                   value.value ? significant(*value.value, 6) : "-", std::string(unit)});
+      }
+    }
+  }
+  page.print(table);
+}
+
+void print_source(const Page& page, const std::vector<Judged>& rows) {
+  page.print("counters", source_text(*rows.front().set));
+  Table table({{""},
+               {"time", true},
+               {"memory", true},
+               {"bytes", true},
+               {"L2 hits", true},
+               {"tensor", true},
+               {"warps", true},
+               {"issue", true}});
+  for (const Judged& row : rows) add_row(table, row);
+  page.print(table);
+  for (const Judged& row : rows) {
+    if (!row.report.time_differs) continue;
+    page.print("", concat(row.name, " took ", format_us(*row.report.time_us), " alone, and ",
+                          format_us(row.report.race_us), " in the race's trains"));
+  }
+  const Judged& first = rows.front();
+  if (first.report.measured_bytes && first.report.counted_bytes > 0) {
+    page.print("", concat(first.name, " moved ", format_bytes(*first.report.measured_bytes), ", ",
+                          fixed(*first.report.measured_bytes / first.report.counted_bytes, 2),
+                          " times the ", format_bytes(first.report.counted_bytes),
+                          " that the operation has to"));
+  }
+  bool disagrees = false;
+  for (const Judged& row : rows) {
+    if (row.report.disagreement.empty()) continue;
+    disagrees = true;
+    page.print("bound", row.report.disagreement);
+  }
+  if (!disagrees && first.report.busy) {
+    page.print("bound", concat("by the counters too it is ", to_string(*first.report.busy)));
+  }
+  if (!first.report.waits_for.empty()) {
+    page.print("", concat("warps wait mostly for ", first.report.waits_for));
+  }
+  print_reasons(page, rows);
+  if (page.verbose()) print_kernels(page, rows);
+}
+
+Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json kernel_json(const CountedKernel& kernel) {
+  Json values = Json::object();
+  for (const CounterValue& value : kernel.values) {
+    Json entry = {{"value", optional_json(value.value)}};
+    for (const Counter& counter : counters()) {
+      if (counter.name != value.name) continue;
+      entry["unit"] = counter.unit;
+      entry["meaning"] = counter.meaning;
+    }
+    if (!value.reason.empty()) entry["reason"] = value.reason;
+    values[value.name] = std::move(entry);
+  }
+  return {{"kernel", kernel.name}, {"grid", kernel.grid}, {"values", std::move(values)}};
+}
+
+}  // namespace
+
+void print_counters(const Page& page, const TuningRecord& record, const ServiceCore& service) {
+  std::map<CounterSource, std::vector<Judged>> by_source;
+  for (Judged& row : judge(record, service)) {
+    by_source[row.set->source].push_back(std::move(row));
+  }
+  for (const auto& [source, rows] : by_source) print_source(page, rows);
+}
+
+Json counters_json(const TuningRecord& record, const ServiceCore& service) {
+  Json sets = Json::array();
+  for (const Judged& row : judge(record, service)) {
+    const CounterSet& set = *row.set;
+    Json kernels = Json::array();
+    for (const CountedKernel& kernel : set.kernels) kernels.push_back(kernel_json(kernel));
+    sets.push_back({{"candidate", set.choice.id()},
+                    {"role", role_in(record, set.choice)},
+                    {"source", to_string(set.source)},
+                    {"version", set.version},
+                    {"mode", to_string(set.mode)},
+                    {"cache", to_string(set.cache)},
+                    {"passes", set.passes},
+                    {"time_us", optional_json(row.report.time_us)},
+                    {"race_us", row.report.race_us},
+                    {"time_differs", row.report.time_differs},
+                    {"counted_bytes", row.report.counted_bytes},
+                    {"measured_bytes", optional_json(row.report.measured_bytes)},
+                    {"busy", row.report.busy ? Json(to_string(*row.report.busy)) : Json()},
+                    {"disagreement", row.report.disagreement},
+                    {"kernels", std::move(kernels)}});
+  }
+  return sets;
+}
+
+}  // namespace kernwright::cli

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "cache/records/record.h"
+#include "cli/output.h"
+#include "cli/page.h"
+#include "service/serve/core.h"
+
+namespace kernwright::cli {
+
+/// Prints the counters of a record, if it has any: one table for each state of the L2, and what
+/// they say of the record. `page.verbose()` prints every kernel and every reason.
+void print_counters(const Page& page, const TuningRecord& record, const ServiceCore& service);
+
+/// An array with one object for each set of counters, with units and meanings.
+Json counters_json(const TuningRecord& record, const ServiceCore& service);
+
+}  // namespace kernwright::cli
