@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "device/driver/cupti.h"
 #include "support/text.h"
 #include "support/version.h"
+#include "tuner/audit/audit.h"
 #include "tuner/audit/auditor.h"
 
 namespace kernwright::cli {
@@ -63,6 +65,30 @@ Audit audit_of(const CudaDeviceInfo* info, const std::filesystem::path& cache_ro
   return auditor.look();
 }
 
+/// What a person can do so that more works here, or is trusted more, the most urgent first.
+Json next_steps(const Json& report) {
+  Json steps = Json::array();
+  const auto add = [&](std::string step) {
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) steps.push_back(step);
+  };
+  if (report["compiler"].is_null()) {
+    add("install NVRTC and nvJitLink of CUDA 12 or 13, or set KERNWRIGHT_CUDA_PATH");
+  }
+  for (const Json& device : report["devices"]) {
+    for (const Json& row : device["audit"]["rows"]) {
+      const std::string step(remedy(row["check"].get<std::string>()));
+      if (row["trust"] != "A" && !step.empty()) add(step);
+    }
+  }
+  if (!steps.empty()) return steps;
+  if (report["devices"].empty()) {
+    add("predict for a GPU: kernwright tune PROBLEM --sku h200");
+  } else {
+    add("tune: kernwright tune PROBLEM, or kernwright sweep WORKLIST");
+  }
+  return steps;
+}
+
 class Doctor : public Command {
  public:
   Doctor()
@@ -95,24 +121,23 @@ class Doctor : public Command {
     const Result<void> compile_process = try_compile_process();
     const TieredCache cache(root);
 
-    const Json report = {
-        {"kernwright", std::string(kernwright_version())},
-        {"commit", std::string(kernwright_commit())},
-        {"device", devices.empty() ? Json() : devices.front()},
-        {"devices", devices},
-        {"no_device", no_device},
-        {"driver", driver},
-        {"compiler", compiler ? Json(*compiler) : Json()},
-        {"no_compiler", compiler ? "" : compiler.error().message},
-        {"no_compile_processes", compile_process ? "" : compile_process.error().message},
-        {"cache",
-         {{"root", root.string()},
-          {"records", cache.records().list().size()},
-          {"artifacts", cache.artifacts().list().size()}}},
-        {"counters", counters_text(counter_access())},
-        {"cores", std::thread::hardware_concurrency()},
-        {"audit",
-         devices.empty() ? audit_json(audit_of(nullptr, root, pool)) : devices.front()["audit"]}};
+    Json report = {{"kernwright", std::string(kernwright_version())},
+                   {"commit", std::string(kernwright_commit())},
+                   {"device", devices.empty() ? Json() : devices.front()},
+                   {"devices", devices},
+                   {"no_device", no_device},
+                   {"driver", driver},
+                   {"compiler", compiler ? Json(*compiler) : Json()},
+                   {"no_compiler", compiler ? "" : compiler.error().message},
+                   {"no_compile_processes", compile_process ? "" : compile_process.error().message},
+                   {"cache",
+                    {{"root", root.string()},
+                     {"records", cache.records().list().size()},
+                     {"artifacts", cache.artifacts().list().size()}}},
+                   {"cores", std::thread::hardware_concurrency()},
+                   {"audit", devices.empty() ? audit_json(audit_of(nullptr, root, pool))
+                                             : devices.front()["audit"]}};
+    report["next"] = next_steps(report);
     if (json) {
       print_json(report);
     } else {
@@ -126,46 +151,57 @@ class Doctor : public Command {
     const auto word = [](const Json& json) { return json.get<std::string>(); };
     page.print(
         concat("kernwright ", word(report["kernwright"]), " (", word(report["commit"]), ")"));
+    const bool no_device = report["devices"].empty();
     for (const Json& device : report["devices"]) {
-      page.print(concat("GPU ", device["ordinal"].get<int>(), ": ", word(device["name"]),
-                        ", profile ", word(device["profile"]), ", ", word(device["arch"]), ", ",
-                        device["sm_count"].get<int>(), " SMs, ", word(device["uuid"])),
-                 2);
+      page.print(concat("GPU ", device["ordinal"].get<int>()),
+                 concat(word(device["name"]), " (", word(device["profile"]), ", ",
+                        word(device["arch"]), "), ", device["sm_count"].get<int>(), " SMs",
+                        page.verbose() ? concat(", ", word(device["uuid"])) : std::string()));
+      print_audit(page, device["audit"], Trust::b);
     }
-    if (report["devices"].empty()) {
-      page.print(concat("no GPU: ", word(report["no_device"])), 2);
-      page.print("  everything but measuring works with --sku");
+    if (no_device) {
+      page.print("GPU", concat("none: ", word(report["no_device"])));
+      // Most rows are about a GPU. What makes any figure worthless is worth a word all the same.
+      print_audit(page, report["audit"], Trust::c);
     } else {
-      page.print(concat("driver ", word(report["driver"])));
+      page.print("driver", word(report["driver"]));
     }
-    page.print(report["compiler"].is_null()
-                   ? concat("no compiler: ", word(report["no_compiler"]))
-                   : concat("compiler ", page.abridged(word(report["compiler"]))),
-               2);
+    page.print("compiler", report["compiler"].is_null()
+                               ? concat("none: ", word(report["no_compiler"]))
+                               : short_compiler(page, word(report["compiler"])));
     const std::string no_processes = word(report["no_compile_processes"]);
-    page.print(no_processes.empty()
-                   ? "compiles run in processes of their own"
-                   : concat("compiles run on threads of one process: ", no_processes),
-               2);
-    if (!report["devices"].empty()) {
-      page.print(concat("hardware counters: ", word(report["counters"])), 2);
+    if (!no_processes.empty()) {
+      page.print("", concat("compiles run on threads of one process: ", no_processes));
+    } else if (page.verbose()) {
+      page.print("", "compiles run in processes of their own");
     }
+    if (!no_device) page.print("counters", word(report["counters"]));
     const Json& cache = report["cache"];
-    page.print(concat("cache ", word(cache["root"]), ": ", cache["records"].get<int>(),
-                      " records, ", cache["artifacts"].get<int>(), " artifacts"),
-               2);
-    if (report["devices"].empty()) print_audit(page, report["audit"], "");
-    for (const Json& device : report["devices"]) {
-      print_audit(page, device["audit"], concat(" of GPU ", device["ordinal"].get<int>()));
+    page.print("cache", concat(word(cache["root"]), ": ", cache["records"].get<int>(), " records, ",
+                               cache["artifacts"].get<int>(), " artifacts"));
+    std::string_view label = "next";
+    for (const Json& step : report["next"]) {
+      page.print(label, word(step));
+      label = "";
     }
   }
 
-  static void print_audit(const Page& page, const Json& audit, const std::string& whose) {
-    page.print(concat("audit", whose, ": trust ", audit["trust"].get<std::string>()));
+  /// Without the digest of its files, unless verbose.
+  static std::string short_compiler(const Page& page, const std::string& identity) {
+    return page.verbose() ? identity : identity.substr(0, identity.rfind(' '));
+  }
+
+  /// The trust, and each check that allows no more than `worst`; a verbose page has all checks.
+  static void print_audit(const Page& page, const Json& audit, Trust worst) {
+    const std::string overall = audit["trust"].get<std::string>();
+    if (page.verbose() || worst != Trust::c || overall == "C") {
+      page.print("", concat("trust ", overall, overall == "A" ? ": nothing disturbs timing" : ""));
+    }
     for (const Json& row : audit["rows"]) {
-      page.print(concat("  ", row["trust"].get<std::string>(), "  ",
-                        row["check"].get<std::string>(), ": ", row["detail"].get<std::string>()),
-                 5);
+      const std::string trust = row["trust"].get<std::string>();
+      if (!page.verbose() && parse_trust(trust).value_or(Trust::c) < worst) continue;
+      page.print("", concat(trust, " for ", row["check"].get<std::string>(), ": ",
+                            row["detail"].get<std::string>()));
     }
   }
 

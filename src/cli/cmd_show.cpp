@@ -68,6 +68,7 @@ class Show : public Command {
     const std::string instead_of = put_first(record, best.head.winner.choice.id());
     if (json) {
       Json object = record_json(record);
+      if (const Result<ReportRow> row = judge(record, *service)) add_judgement(object, *row);
       object["match"] = to_string(best.match);
       object["reason"] = to_string(best.reason);
       object["records"] = records.size();
@@ -85,12 +86,17 @@ class Show : public Command {
     const Page page = verbose_.page();
     print_record(page, record, *service);
     print_counters(page, record, *service);
-    page.print("match",
-               concat(to_string(best.match),
-                      best.reason == MissReason::none ? std::string()
-                                                      : concat(" (", to_string(best.reason), ")"),
-                      records.size() == 1 ? std::string()
-                                          : concat(", the best of ", records.size(), " records")));
+    const bool as_expected = best.match == Match::exact || best.match == Match::predicted;
+    if (!as_expected || page.verbose()) {
+      page.print("match",
+                 concat(to_string(best.match),
+                        best.reason == MissReason::none ? std::string()
+                                                        : concat(" (", to_string(best.reason), ")"),
+                        records.size() == 1 || !page.verbose()
+                            ? std::string()
+                            : concat(", the best of ", records.size(), " records"),
+                        as_expected ? "" : "; tune again to renew it"));
+    }
     if (!instead_of.empty()) {
       page.print("instead of", concat(instead_of, ", which the checks above are of"));
     }

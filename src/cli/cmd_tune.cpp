@@ -115,10 +115,14 @@ class Tune : public Command {
               "tried again, and the log of trials. The same command starts the search anew"
             : "no record was made. The same command starts anew");
     if (unfused_) return compare(service, *problem);
-    Result<TuningResult> result = tune_or_predict(service, *problem, options(seconds_), json);
+    const Result<TuningResult> result = [&] {
+      SearchWatch watch;
+      const std::optional<Ticker> ticker = show(watch);
+      return tune_or_predict(service, *problem, options(seconds_), watch);
+    }();
     if (!result) return report(result.error());
     if (json) {
-      print_json(result_json(*result));
+      print_json(judged_json(*result, service));
     } else {
       print_result(verbose_.page(), *result, service);
     }
@@ -126,6 +130,18 @@ class Tune : public Command {
   }
 
  private:
+  /// A line of progress, unless data are printed.
+  std::optional<Ticker> show(const SearchWatch& watch) const {
+    if (json) return std::nullopt;
+    return std::optional<Ticker>(std::in_place, [&watch] { return watch.line(); });
+  }
+
+  static Json judged_json(const TuningResult& result, const ServiceCore& service) {
+    Json object = result_json(result);
+    if (const Result<ReportRow> row = judge(result.record, service)) add_judgement(object, *row);
+    return object;
+  }
+
   /// Reports a result that could not be stored, and fails: no later process would find it.
   static Status kept(const std::string& unstored) {
     if (unstored.empty()) return Status::ok;
@@ -145,17 +161,20 @@ class Tune : public Command {
   Status compare(ServiceCore& service, const Problem& problem) const {
     std::optional<TuningResult> fused;  // the fused problem's result, which comes first
     std::string unstored;
+    SearchWatch watch;
+    std::optional<Ticker> ticker = show(watch);
     const auto tune = [&](const Problem& each, double seconds) -> Result<TuningRecord> {
-      KW_ASSIGN(TuningResult result, tune_or_predict(service, each, options(seconds), json));
+      KW_ASSIGN(TuningResult result, tune_or_predict(service, each, options(seconds), watch));
       TuningRecord record = result.record;
       if (unstored.empty()) unstored = result.unstored;
       if (!fused) fused = std::move(result);
       return record;
     };
     const Result<UnfusedReport> compared = report_unfused(service, problem, tune, seconds_, seed_);
+    ticker.reset();
     if (!compared) return report(compared.error());
     if (json) {
-      Json all = result_json(*fused);
+      Json all = judged_json(*fused, service);
       all["unfused"] = unfused_json(*compared);
       print_json(all);
     } else {

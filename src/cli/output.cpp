@@ -203,6 +203,21 @@ Json record_json(const TuningRecord& record) {
   return json;
 }
 
+void add_judgement(Json& record, const ReportRow& row) {
+  record["us"] = row.us;
+  record["bound"] = to_string(row.bound);
+  record["margin"] = row.margin;
+  record["support"] = to_string(row.support);
+  record["speedups"] = Json::array();
+  for (const Speedup& speedup : row.speedups) {
+    record["speedups"].push_back({{"over", to_string(speedup.over)},
+                                  {"times", speedup.times},
+                                  {"low", speedup.low},
+                                  {"high", speedup.high}});
+  }
+  record["next_evidence"] = row.next.text();
+}
+
 Json result_json(const TuningResult& result) {
   Json json = record_json(result.record);
   json["outcomes"] = outcomes(result);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "service/report/sweep_report.h"
 #include "tuner/search/search.h"
 
 namespace kernwright::cli {
@@ -44,6 +45,9 @@ Json paths_json(const LaunchTimes& paths);
 Json path_json(const std::optional<KernelPath>& path);
 
 Json record_json(const TuningRecord& record);
+
+/// Adds how a record is judged: `us`, `bound`, `margin`, `support`, `speedups`, `next_evidence`.
+void add_judgement(Json& record, const ReportRow& row);
 
 /// A record with the statistics of its session: trials by outcome, and the time of each part.
 Json result_json(const TuningResult& result);

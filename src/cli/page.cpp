@@ -86,11 +86,15 @@ void Page::print(std::string_view label, std::string_view text) const {
   print(line + std::string(text), kLabelWidth);
 }
 
-void Page::print(const Table& table) const {
+void Page::print(const Table& table) const { print(table, /*with_header=*/true); }
+
+void Page::print_rows(const Table& table) const { print(table, /*with_header=*/false); }
+
+void Page::print(const Table& table, bool with_header) const {
   std::vector<std::size_t> widths;
   std::size_t indent = kGap.size();
   for (std::size_t i = 0; i < table.columns_.size(); ++i) {
-    std::size_t width = columns_of(table.columns_[i].header);
+    std::size_t width = std::max(table.columns_[i].width, columns_of(table.columns_[i].header));
     for (const auto& row : table.rows_) width = std::max(width, columns_of(row[i]));
     widths.push_back(width);
     if (i + 1 < table.columns_.size()) indent += width + kGap.size();
@@ -108,7 +112,9 @@ void Page::print(const Table& table) const {
     line.erase(line.find_last_not_of(' ') + 1);
     cli::print(wrapped(line, indent));
   };
-  print_row([&](std::size_t i) -> const std::string& { return table.columns_[i].header; });
+  if (with_header) {
+    print_row([&](std::size_t i) -> const std::string& { return table.columns_[i].header; });
+  }
   for (const auto& row : table.rows_) {
     print_row([&](std::size_t i) -> const std::string& { return row[i]; });
   }

@@ -16,7 +16,8 @@ class Table {
  public:
   struct Column {
     std::string header;
-    bool right = false;  ///< aligned to the right, for numbers
+    bool right = false;     ///< aligned to the right, for numbers
+    std::size_t width = 0;  ///< at least, for rows that are printed as they come
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
@@ -44,12 +45,15 @@ class Page {
   void print(std::string_view label, std::string_view text) const;
   /// Prints a table, indented by two.
   void print(const Table& table) const;
+  /// Prints the rows of a table whose header stands above already.
+  void print_rows(const Table& table) const;
 
   /// The text, with digests (32 or more hexadecimal digits) cut to 12 digits unless verbose.
   std::string abridged(std::string_view text) const;
 
  private:
   std::string wrapped(std::string_view text, std::size_t indent) const;
+  void print(const Table& table, bool with_header) const;
 
   bool verbose_;
   std::size_t width_;

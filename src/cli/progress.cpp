@@ -3,19 +3,23 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
-#include <optional>
 #include <unistd.h>
 #include <utility>
 
 #include "cli/output.h"
 #include "cli/page.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
 
 namespace kernwright::cli {
 namespace {
 
-constexpr double kSparseSeconds = 10;
+/// Updates that come sooner than this are left out.
+constexpr double kLeastSeconds = 0.1;
+/// The time to the next look at what a ticker shows: where there is nothing yet, and else.
+constexpr std::chrono::milliseconds kSoon(20);
+constexpr std::chrono::milliseconds kUsual(1000);
 constexpr int kInterruptedStatus = 128 + SIGINT;  // as shells report it
 
 // The text that the signal handler writes. It is set before the handler is installed, and never
@@ -29,41 +33,27 @@ extern "C" void on_interrupt(int) {
   ::_exit(kInterruptedStatus);
 }
 
-/// A line about a search: the best so far, and the time left. `progress` is empty before it begins.
-std::string search_line(const std::optional<TuningProgress>& progress, double seconds,
-                        double budget) {
-  const double left = budget - seconds;
-  std::string text = !progress ? "preparing the search"
-                               : concat(progress->measured, " of ", progress->candidates,
-                                        " candidates measured, ", progress->failed, " failed");
-  if (progress && progress->best_us > 0) text += concat(", best ", format_us(progress->best_us));
-  return concat(text, left >= 1 ? concat(", ", format_duration(left), " left") : ", finishing");
-}
-
 }  // namespace
 
-ProgressLine::ProgressLine(bool patient)
-    : terminal_(isatty(STDERR_FILENO) == 1),
-      printed_(patient && !terminal_ ? 0 : -kSparseSeconds) {}
+ProgressLine::ProgressLine()
+    : shown_(isatty(STDOUT_FILENO) == 1 && isatty(STDERR_FILENO) == 1), printed_(-kLeastSeconds) {}
 
 void ProgressLine::clear() {
-  if (terminal_ && dirty_) std::fprintf(stderr, "\r\033[K");
+  if (dirty_) std::fprintf(stderr, "\r\033[K");
   dirty_ = false;
 }
 
-void ProgressLine::update(std::string_view text, double now_seconds) {
-  const double interval = terminal_ ? 0.1 : kSparseSeconds;
-  if (now_seconds - printed_ < interval) return;
-  printed_ = now_seconds;
+void ProgressLine::update(std::string_view text, double seconds) {
+  if (!shown_ || seconds - printed_ < kLeastSeconds) return;
+  printed_ = seconds;
   dirty_ = true;
   // The line is cut, because a line that wraps cannot be replaced.
-  if (terminal_) text = text.substr(0, terminal_width(STDERR_FILENO) - 1);
-  std::fprintf(stderr, terminal_ ? "\r\033[K%.*s" : "%.*s\n", static_cast<int>(text.size()),
-               text.data());
+  text = text.substr(0, terminal_width(STDERR_FILENO) - 1);
+  std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(text.size()), text.data());
   std::fflush(stderr);
 }
 
-Ticker::Ticker(std::function<std::string(double seconds)> line) : text_(std::move(line)) {
+Ticker::Ticker(std::function<std::string()> line) : text_(std::move(line)) {
   if (Result<Thread> thread = Thread::start([this] { run(); })) thread_ = *std::move(thread);
 }
 
@@ -76,16 +66,60 @@ Ticker::~Ticker() {
   thread_.join();
 }
 
+void Ticker::aside(const std::function<void()>& print) {
+  const std::lock_guard lock(mutex_);
+  line_.clear();
+  print();
+}
+
 void Ticker::run() {
-  ProgressLine line(/*patient=*/true);
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   while (!end_) {
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    line.update(text_(seconds), seconds);
-    ended_.wait_for(lock, std::chrono::seconds(1), [this] { return end_; });
+    lock.unlock();
+    const std::string text = text_();
+    lock.lock();
+    if (end_) return;
+    if (!text.empty()) line_.update(text, seconds_since(start));
+    ended_.wait_for(lock, text.empty() ? kSoon : kUsual, [this] { return end_; });
   }
+}
+
+void SearchWatch::begin(const Problem& problem, bool measures, TuningOptions& options) {
+  const std::lock_guard lock(mutex_);
+  operation_ = problem.operation();
+  measures_ = measures;
+  budget_seconds_ = options.budget.seconds;
+  start_ = std::chrono::steady_clock::now();
+  seen_.reset();
+  options.progress = [this](const TuningProgress& progress) {
+    const std::lock_guard lock(mutex_);
+    seen_ = progress;
+  };
+}
+
+void SearchWatch::end() {
+  const std::lock_guard lock(mutex_);
+  operation_.clear();
+}
+
+std::string SearchWatch::line() const {
+  const std::lock_guard lock(mutex_);
+  if (operation_.empty()) return {};
+  const double seconds = seconds_since(start_);
+  if (!measures_) {
+    return concat(operation_, ": ranking candidates and compiling the best",
+                  seconds >= 1 ? concat(", ", format_duration(seconds)) : std::string());
+  }
+  std::string text = concat(operation_, ": ");
+  if (!seen_) {
+    text += "preparing the search";
+  } else {
+    text += concat(seen_->measured, " of ", seen_->candidates, " candidates");
+    if (seen_->best_us > 0) text += concat(", best ", format_us(seen_->best_us));
+  }
+  const double left = budget_seconds_ - seconds;
+  return concat(text, left >= 1 ? concat(", ", format_duration(left), " left") : ", finishing");
 }
 
 void end_on_interrupt(std::string_view message) {
@@ -100,34 +134,19 @@ void end_on_interrupt(std::string_view message) {
 }
 
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
-                                     TuningOptions options, bool quiet) {
+                                     TuningOptions options, SearchWatch& watch) {
   // The number of candidates to print; those that spill or do not compile are dropped.
   constexpr int kPredictCompiles = 4;
   // An invalid problem is reported before anything else.
   KW_TRY(service.bind(problem));
-  std::mutex mutex;  // guards `seen`
-  std::optional<TuningProgress> seen;
-  std::optional<Ticker> ticker;
-  if (!quiet) {
-    options.progress = [&](const TuningProgress& progress) {
-      const std::lock_guard lock(mutex);
-      seen = progress;
-    };
-    ticker.emplace([&, budget = options.budget.seconds](double seconds) {
-      const std::lock_guard lock(mutex);
-      return concat(
-          problem.operation(), ": ",
-          service.has_device()
-              ? search_line(seen, seconds, budget)
-              : concat("ranking candidates and compiling the best",
-                       seconds >= 1 ? concat(", ", format_duration(seconds)) : std::string()));
-    });
+  watch.begin(problem, service.has_device(), options);
+  if (!service.has_device() && options.budget.trials == TuningBudget{}.trials) {
+    options.budget.trials = kPredictCompiles;
   }
-  if (!service.has_device()) {
-    if (options.budget.trials == TuningBudget{}.trials) options.budget.trials = kPredictCompiles;
-    return service.predict(problem, options.budget);
-  }
-  return service.tune(problem, std::move(options));
+  Result<TuningResult> result = service.has_device() ? service.tune(problem, std::move(options))
+                                                     : service.predict(problem, options.budget);
+  watch.end();
+  return result;
 }
 
 }  // namespace kernwright::cli

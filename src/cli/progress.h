@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,51 +14,75 @@
 
 namespace kernwright::cli {
 
-/// A line on standard error. On a terminal each update replaces it. Elsewhere it is printed at most
-/// every ten seconds, for the first time at once or, with `patient`, after ten seconds.
+/// A line on standard error that each update replaces. Where standard output or standard error is
+/// no terminal there is none: it would stand in a file or a log.
 class ProgressLine {
  public:
-  explicit ProgressLine(bool patient = false);
+  ProgressLine();
   ~ProgressLine() { clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   /// Shows `text`; `seconds` is the time since the start.
   void update(std::string_view text, double seconds);
-  /// Removes the line from a terminal, so that other lines can be printed.
+  /// Removes the line, so that other lines can be printed.
   void clear();
 
  private:
-  bool terminal_;
+  bool shown_;
   bool dirty_ = false;
   double printed_;
 };
 
-/// Shows `line(seconds since the start)` once a second until it is destroyed, from a thread of its
+/// Shows `line()` once a second, unless it is empty, until it is destroyed, from a thread of its
 /// own. Where no thread can be started there is no line; the work itself then reports the limit.
 class Ticker {
  public:
-  explicit Ticker(std::function<std::string(double seconds)> line);
+  explicit Ticker(std::function<std::string()> line);
   ~Ticker();
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
 
+  /// Calls `print` while the line is away.
+  void aside(const std::function<void()>& print);
+
  private:
   void run();
 
-  std::function<std::string(double)> text_;
-  std::mutex mutex_;
+  std::function<std::string()> text_;
+  std::mutex mutex_;  ///< guards what follows; not held while `text_` runs
   std::condition_variable ended_;
+  ProgressLine line_;
   bool end_ = false;
   Thread thread_;  // last, because it uses all others
+};
+
+/// What a search has told so far, for a line of progress: candidates, the best so far, the time
+/// left. One search at a time; any thread may ask for the line.
+class SearchWatch {
+ public:
+  /// A search begins, which reports through `options`. `measures`: on a GPU; else it predicts.
+  void begin(const Problem& problem, bool measures, TuningOptions& options);
+  void end();
+
+  /// "matmul: 96 of 412 candidates, best 255.1 us, 12 s left"; empty where no search runs.
+  std::string line() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string operation_;
+  bool measures_ = false;
+  double budget_seconds_ = 0;
+  std::chrono::steady_clock::time_point start_;
+  std::optional<TuningProgress> seen_;
 };
 
 /// From now on Ctrl-C ends the program with exit status 130 and `message` on standard error. Only
 /// unfinished work is lost, because files are always published whole. To be called once.
 void end_on_interrupt(std::string_view message);
 
-/// Tunes, or predicts where the service has no GPU. Shows progress unless `quiet`.
+/// Tunes, or predicts where the service has no GPU. `watch` is told.
 Result<TuningResult> tune_or_predict(ServiceCore& service, const Problem& problem,
-                                     TuningOptions options, bool quiet);
+                                     TuningOptions options, SearchWatch& watch);
 
 }  // namespace kernwright::cli

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "service/report/sweep_report.h"
 #include "support/text.h"
+#include "support/try.h"
 #include "tuner/candidates/candidate_list.h"
 #include "tuner/finals/decision.h"
 #include "tuner/session/predict_record.h"
@@ -16,25 +16,11 @@
 namespace kernwright::cli {
 namespace {
 
-constexpr std::size_t kFewRunnersUp = 3;
-
-/// A finalist as a row: its name, and whether its text is the difference to the winner.
+/// A finalist as a row.
 struct Rank {
   std::string name;
   const RankedConfiguration* ranked = nullptr;
 };
-
-/// The parameters in which `other` differs from the winner.
-std::string difference(const RankedConfiguration& other, const RankedConfiguration& winner) {
-  if (other.choice.kernel_template != winner.choice.kernel_template) return other.choice.id();
-  std::string text;
-  for (const auto& [name, value] : other.choice.configuration.values()) {
-    if (winner.choice.configuration.contains(name) && winner.choice.configuration.at(name) == value)
-      continue;
-    text += concat(text.empty() ? "" : " ", name, "=", value);
-  }
-  return text.empty() ? "nothing" : text;
-}
 
 /// How much slower a candidate is than the fastest finalist, or, if predicted, than the winner. The
 /// winner may not be the fastest finalist, because a fixed rule chooses between equals.
@@ -51,15 +37,10 @@ void print_ranks(const Page& page, const TuningRecord& record) {
   if (record.baseline && record.baseline->choice != record.winner.choice) {
     ranks.push_back({"default", &*record.baseline});
   }
-  std::size_t left_out = 0;
   for (std::size_t i = 0; i < record.runners_up.size(); ++i) {
     const RankedConfiguration& ranked = record.runners_up[i];
     if (ranks.size() > 1 && ranks[1].ranked->choice == ranked.choice) continue;
-    if (i >= kFewRunnersUp && !page.verbose()) {
-      ++left_out;
-    } else {
-      ranks.push_back({concat(i + 2, i == 0 ? "nd" : i == 1 ? "rd" : "th"), &ranked});
-    }
+    ranks.push_back({concat(i + 2, i == 0 ? "nd" : i == 1 ? "rd" : "th"), &ranked});
   }
   if (ranks.size() == 1) return;
 
@@ -69,10 +50,10 @@ void print_ranks(const Page& page, const TuningRecord& record) {
   });
   std::vector<Table::Column> columns = {{""}, {"time", true}};
   if (measured) columns.push_back({"spread", true});
-  if (measured && page.verbose()) columns.push_back({"samples", true});
+  if (measured) columns.push_back({"samples", true});
   if (alone) columns.push_back({"alone", true});
   columns.push_back({"slower by", true});
-  columns.push_back({page.verbose() ? "candidate" : "differs from the winner in"});
+  columns.push_back({"candidate"});
   Table table(std::move(columns));
   for (const Rank& rank : ranks) {
     const bool winner = rank.ranked == &record.winner;
@@ -81,26 +62,103 @@ void print_ranks(const Page& page, const TuningRecord& record) {
     std::vector<std::string> cells = {
         rank.name, format_us(timed ? times.in_turn.median_us() : rank.ranked->predicted_us)};
     if (measured) cells.push_back(timed ? format_us(times.in_turn.mad_us()) : "predicted");
-    if (measured && page.verbose()) cells.push_back(concat(times.in_turn.samples_us.size()));
+    if (measured) cells.push_back(concat(times.in_turn.samples_us.size()));
     if (alone) {
       cells.push_back(times.alone.samples_us.empty() ? "" : format_us(times.alone.median_us()));
     }
     cells.push_back(winner ? "" : slower_text(*rank.ranked, record));
-    cells.push_back(page.verbose() ? rank.ranked->choice.id()
-                    : winner       ? ""
-                                   : difference(*rank.ranked, record.winner));
+    cells.push_back(rank.ranked->choice.id());
     table.add(std::move(cells));
   }
   page.print(table);
-  if (left_out > 0) page.print("", concat(left_out, " more with --verbose"));
+}
+
+std::string_view name_of(Speedup::Over over) {
+  switch (over) {
+    case Speedup::Over::default_configuration:
+      return "the default";
+    case Speedup::Over::first_choice:
+      return "the cost model's first choice";
+    case Speedup::Over::previous_winner:
+      return "the previous winner";
+  }
+  return "";
+}
+
+void print_speedups(const Page& page, const TuningRecord& record, const ReportRow& row) {
+  std::vector<std::string> lines;
+  for (const Speedup& speedup : row.speedups) {
+    const std::string range = concat(fixed(speedup.low, 2), " to ", fixed(speedup.high, 2));
+    lines.push_back(speedup.level()
+                        ? concat("level with ", name_of(speedup.over), " (", range, " times)")
+                        : concat(fixed(speedup.times, 2), " times as fast as ",
+                                 name_of(speedup.over), " (", range, ")"));
+  }
+  const bool measured = record.grade == RecordGrade::measured;
+  const Traits traits = measured ? record.winner.traits : Traits{};
+  if (traits.is_default) lines.emplace_back("the winner is the default: nothing beat it");
+  if (traits.is_predicted) lines.emplace_back("the winner is the cost model's first choice");
+  for (const std::string& line : lines) {
+    page.print(&line == lines.data() ? "speed-up" : "", line);
+  }
+}
+
+/// How sure the winner is, in words. `others`: those of the finals that are not told apart from it.
+std::string verdict_text(const TuningRecord& record) {
+  const std::size_t all = record.runners_up.size();
+  const auto others = static_cast<std::size_t>(
+      std::count_if(record.runners_up.begin(), record.runners_up.end(),
+                    [](const RankedConfiguration& ranked) { return ranked.tied; }));
+  const auto finalists = [](std::size_t count, std::string_view are) {
+    return count == 1 ? concat("1 other of the finals is ", are)
+                      : concat(count, " others of the finals are ", are);
+  };
+  switch (record.verdict) {
+    case Verdict::win:
+      return all == 0 ? "win: nobody else reached the finals"
+                      : concat("win: ", finalists(all, "slower"));
+    case Verdict::tie:
+      return concat("tie: ", finalists(others, "as fast"), ", a fixed rule chose");
+    case Verdict::unresolved:
+      if (hardly_looked(record)) {
+        return concat("unresolved: the search has hardly looked, ",
+                      record.measured + record.search.failed, " of ", record.candidates,
+                      " candidates were tried before its ",
+                      record.search.stop_reason == "trials" ? "trials" : "seconds", " were over");
+      }
+      return others == 0 ? "unresolved: the finals were disturbed or too short"
+                         : concat("unresolved: ", finalists(others, "not told apart from it"));
+  }
+  return "";
+}
+
+void print_certainty(const Page& page, const TuningRecord& record) {
+  if (record.grade == RecordGrade::predicted) {
+    page.print("sure", default_kept(record)
+                           ? concat("predicted: the default is kept, none of ", record.candidates,
+                                    " candidates is predicted more than ",
+                                    format_share(kModelDoubt), " faster; nothing was measured")
+                           : concat("predicted: the best of ", record.candidates,
+                                    " candidates by the cost model; nothing was measured"));
+    return;
+  }
+  page.print("sure", concat(verdict_text(record), "; trust ", to_string(record.trust)));
+  for (const AuditRow& row : record.audit.rows) {
+    const bool decides = row.trust == record.trust;
+    if (row.trust == Trust::a || !(decides || page.verbose())) continue;
+    page.print("", concat(to_string(row.trust), " for ", row.check, ": ", row.detail));
+  }
+  std::string search = concat(record.measured, " of ", record.candidates, " candidates");
+  if (record.wall_seconds > 0) search += concat(" in ", format_duration(record.wall_seconds));
+  search += concat(", stopped by ", record.search.stop_reason);
+  if (record.search.regret_estimate > 0) {
+    search +=
+        concat("; untried ones may be ", format_share(record.search.regret_estimate), " faster");
+  }
+  page.print("search", search);
 }
 
 void print_evidence(const Page& page, const TuningRecord& record) {
-  page.print("verdict", concat(to_string(record.verdict), ", trust ", to_string(record.trust)));
-  for (const AuditRow& row : record.audit.rows) {
-    if (row.trust == Trust::a) continue;
-    page.print("", concat(to_string(row.trust), " for ", row.check, ": ", row.detail));
-  }
   page.print("checked",
              concat(record.check.elements, " elements: ", record.check.mismatches,
                     " beyond the bound, largest error ", format_share(record.check.max_error),
@@ -142,64 +200,63 @@ double winner_us(const TuningRecord& record) {
   return in_turn.samples_us.empty() ? record.winner.predicted_us : in_turn.median_us();
 }
 
-std::string roofline_text(const TuningRecord& record, const ServiceCore& service) {
-  const Result<Problem> problem = Problem::parse(record.key.problem);
-  const Result<BoundProblem> bound =
-      problem ? service.bind(*problem) : Result<BoundProblem>(problem.error());
-  if (!bound) return concat("roofline ", format_us(record.roofline_us));
-  const ReportRow row = report_row(record, *bound, service.profile());
+Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service) {
+  KW_ASSIGN(const Problem problem, Problem::parse(record.key.problem));
+  KW_ASSIGN(const BoundProblem bound, service.bind(problem));
+  return report_row(record, bound, service.profile());
+}
+
+std::string bound_text(const ReportRow& row) {
   if (row.bound == Bound::launch) return "bound by the launch";
-  return concat(format_share(row.roofline_share), " of the roofline (",
-                format_us(record.roofline_us), "), bound by ",
+  return concat(format_share(row.roofline_share), " of the roofline, bound by ",
                 row.bound == Bound::memory ? "memory" : "arithmetic");
+}
+
+std::string certainty(const TuningRecord& record) {
+  if (record.grade == RecordGrade::predicted) return "predicted";
+  return concat(to_string(record.verdict), " ", to_string(record.trust));
 }
 
 void print_record(const Page& page, const TuningRecord& record, const ServiceCore& service) {
   const bool measured = record.grade == RecordGrade::measured;
+  const Result<ReportRow> row = judge(record, service);
   page.print(page.abridged(record.key.problem), 2);
-  page.print("on", concat(record.device_name, " (", record.key.sku, ", ", record.key.target, "), ",
-                          measured ? "measured " : "predicted ", record.created));
-  page.print("policy", record.key.policy.text());
-  page.print("winner", concat(format_us(winner_us(record)), measured ? "" : " predicted", ", ",
-                              roofline_text(record, service)));
-  page.print("", record.winner.choice.kernel_template);
-  page.print("", record.winner.choice.configuration.text());
+  page.print("winner",
+             concat(format_us(winner_us(record)), measured ? "" : " predicted", ", ",
+                    row ? bound_text(*row) : concat("roofline ", format_us(record.roofline_us))));
+  page.print("", record.winner.choice.id());
+  if (row) print_speedups(page, record, *row);
+  print_certainty(page, record);
+  if (row) {
+    // The reason stands above already.
+    page.print("next", row->next.action.empty() ? "nothing: more tuning is not expected to help"
+                                                : row->next.action);
+  }
+  std::string made = concat(measured ? "on " : "for ", record.device_name);
+  if (record.key.policy.l2 != L2State::cold) {
+    made += concat(" with a ", to_string(record.key.policy.l2), " L2");
+  }
+  page.print("made", concat(made, ", ", record.created));
+  if (!page.verbose()) return;
+  page.print("policy", concat(record.key.policy.text(), ", ", record.key.sku, ", ",
+                              record.key.target, ", roofline ", format_us(record.roofline_us)));
   print_ranks(page, record);
-  if (default_kept(record)) {
-    page.print("", concat("default kept: nobody is predicted more than ", format_share(kModelDoubt),
-                          " faster"));
-  }
   if (measured) print_evidence(page, record);
-  std::string search = concat(record.candidates, " candidates");
-  if (measured) {
-    search += concat(", ", record.measured, " measured, stopped by ", record.search.stop_reason);
-    if (record.search.regret_estimate > 0) {
-      search += concat("; what was not tried may be ", format_share(record.search.regret_estimate),
-                       " faster");
-    }
-  } else {
-    search += ", none measured";
-  }
-  page.print("search", search);
-  if (measured && hardly_looked(record)) {
-    page.print(
-        "", concat("the search has hardly looked: ", record.measured + record.search.failed, " of ",
-                   record.candidates, " candidates were tried before its ",
-                   record.search.stop_reason == "trials" ? "trials" : "seconds", " were over"));
-  }
-  std::string made = record.environment.compiler;
-  if (!page.verbose()) made = made.substr(0, made.rfind(' '));
-  if (!record.environment.driver.empty()) made += concat(", driver ", record.environment.driver);
-  page.print("made with", concat(made, ", kernwright ", record.environment.kernwright));
+  std::string with = record.environment.compiler;
+  if (!record.environment.driver.empty()) with += concat(", driver ", record.environment.driver);
+  page.print("made with", concat(with, ", kernwright ", record.environment.kernwright));
 }
 
 void print_result(const Page& page, const TuningResult& result, const ServiceCore& service) {
   print_record(page, result.record, service);
-  page.print(
-      "trials",
-      concat(outcomes_text(result),
-             page.verbose() ? concat("; ", result.rejected, " configurations break a rule") : ""));
-  for (const std::string& note : result.notes) page.print("note", note);
+  // Notes that begin with a template's name say why it does not compete.
+  const std::string of_templates = concat(operation_of(result.record.key.problem), "/");
+  for (const std::string& note : result.notes) {
+    if (page.verbose() || !note.starts_with(of_templates)) page.print("note", note);
+  }
+  if (!page.verbose()) return;
+  page.print("trials",
+             concat(outcomes_text(result), "; ", result.rejected, " configurations break a rule"));
   const TimeShares& shares = result.shares;
   std::string time = format_duration(shares.wall_seconds);
   if (shares.measure_seconds > 0) {

@@ -5,28 +5,36 @@
 
 #include "cache/records/record.h"
 #include "cli/page.h"
+#include "service/report/sweep_report.h"
 #include "service/serve/core.h"
 #include "tuner/search/search.h"
 
 namespace kernwright::cli {
 
-/// Prints a record with its evidence, for people: the winner's configuration in full, and of the
-/// runners-up the differences to it. A verbose page has all runners-up in full, and the environment
-/// of the record.
+/// Prints what a reader wants to know of a record at one glance: the winner, how much faster it is
+/// than what there was before, how sure that is, and what to do next. A verbose page adds the
+/// evidence: runners-up, checks, audit, launch paths, environment.
 void print_record(const Page& page, const TuningRecord& record, const ServiceCore& service);
 
-/// Prints a record that was just made, with trials by outcome and the time of each part.
+/// Prints a record that was just made. A verbose page adds trials by outcome and the time of each
+/// part.
 void print_result(const Page& page, const TuningResult& result, const ServiceCore& service);
 
 /// Prints a problem and its winner in a few lines, with `note` unless that is empty.
 void print_winner(const Page& page, const TuningRecord& record, std::string_view note);
 
+/// How a record is judged. Errors: those of binding its problem, whose operation or function may
+/// not be there any more.
+Result<ReportRow> judge(const TuningRecord& record, const ServiceCore& service);
+
+/// "82 % of the roofline, bound by memory", or that launching costs more than the work.
+std::string bound_text(const ReportRow& row);
+
+/// Verdict and trust, "win A"; or "predicted".
+std::string certainty(const TuningRecord& record);
+
 /// The time of a record: the median of its winner in rounds with the other finalists, or the
 /// predicted time.
 double winner_us(const TuningRecord& record);
-
-/// "82 % of the roofline (208.4 us), bound by memory", or a text that says that launching costs
-/// more than the work.
-std::string roofline_text(const TuningRecord& record, const ServiceCore& service);
 
 }  // namespace kernwright::cli

@@ -11,7 +11,7 @@ using DoctorTest = ProgramTest;
 TEST_F(DoctorTest, TellsWhatIsHereAsTextAndAsJson) {
   const Ran text = kernwright({"doctor"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("cache " + cache().string() + ": 0 records, 0 artifacts"),
+  EXPECT_NE(text.out.find("  cache     " + cache().string() + ": 0 records, 0 artifacts"),
             std::string::npos)
       << text.out;
   expect_width(text.out, 80);
@@ -24,6 +24,16 @@ TEST_F(DoctorTest, TellsWhatIsHereAsTextAndAsJson) {
   EXPECT_EQ(report["device"].is_null(), report["devices"].empty());
   EXPECT_EQ(report["device"].is_null(), !report["no_device"].get<std::string>().empty());
   EXPECT_EQ(report["compiler"].is_null(), !report["no_compiler"].get<std::string>().empty());
+}
+
+TEST_F(DoctorTest, SaysWhatToDoNext) {
+  environment_["KERNWRIGHT_CUDA_PATH"] = "/nonexistent/cuda";
+  const nlohmann::json report = kernwright({"doctor", "--json"}).json();
+  ASSERT_FALSE(report["next"].empty());
+  EXPECT_NE(report["next"][0].get<std::string>().find("set KERNWRIGHT_CUDA_PATH"),
+            std::string::npos);
+  const Ran text = kernwright({"doctor"});
+  EXPECT_NE(flat(text.out).find("next install NVRTC and nvJitLink"), std::string::npos) << text.out;
 }
 
 TEST_F(DoctorTest, AuditsWhatCanBeSaid) {
@@ -41,9 +51,12 @@ TEST_F(DoctorTest, AuditsWhatCanBeSaid) {
     EXPECT_TRUE(checks.contains(check)) << check;
   }
   const Ran text = kernwright({"doctor"});
-  EXPECT_NE(text.out.find(": trust C\n  C  injection_variables: CUDA_INJECTION64_PATH="),
-            std::string::npos)
+  EXPECT_NE(text.out.find("  trust C\n"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("C for injection_variables: CUDA_INJECTION64_PATH="), std::string::npos)
       << text.out;
+  EXPECT_EQ(text.out.find("A for "), std::string::npos) << "what is well is a detail: " << text.out;
+  EXPECT_NE(kernwright({"doctor", "--verbose"}).out.find("A for mapped_libraries: "),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <regex>
 
 #include "cache/stores/record_store.h"
 #include "support/text.h"
@@ -31,7 +32,7 @@ class ShowTest : public ProgramTest {
 TEST_F(ShowTest, TellsEveryLaunchPathAndTheBest) {
   keep(LaunchTimes{{{KernelPath::stream, 3.25, 12.5}, {KernelPath::graph, 1.5, 11.5}},
                    KernelPath::graph});
-  const Ran text = show();
+  const Ran text = show({"--verbose"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("  launches  best by graph\n"
                           "  path       host  back to back\n"
@@ -50,7 +51,8 @@ TEST_F(ShowTest, TellsEveryLaunchPathAndTheBest) {
 TuningRecord plausible_record() {
   TuningRecord record = sample_record(4096);
   const auto ranked = [&](std::int64_t bm, std::int64_t stages, double us, double slowdown) {
-    RankedConfiguration made = record.winner;
+    RankedConfiguration made;
+    made.choice.kernel_template = "matmul/persistent_wave";
     made.choice.configuration = Configuration({{"BM", bm},
                                                {"BN", 256},
                                                {"BK", 64},
@@ -63,7 +65,10 @@ TuningRecord plausible_record() {
                                                {"SLICES", 1},
                                                {"AHEAD", 0},
                                                {"TRANSPOSED", 0}});
-    made.measurement.samples_us = {us - 0.5, us, us + 0.5};
+    for (int round = 0; round < 40; ++round) {
+      made.measurement.samples_us.push_back(us +
+                                            0.5 * ((round + static_cast<int>(stages)) % 3 - 1));
+    }
     made.slowdown = {slowdown, slowdown - 0.001, slowdown + 0.001};
     made.tied = false;
     return made;
@@ -72,9 +77,11 @@ TuningRecord plausible_record() {
   record.runners_up = {ranked(128, 3, 255.0, -0.0004), ranked(64, 4, 258.25, 0.0124),
                        ranked(192, 3, 262.5, 0.029), ranked(64, 3, 280, 0.1)};
   record.runners_up[0].tied = true;
+  record.runners_up[1].traits.is_predicted = true;
   record.baseline = ranked(64, 2, 300, 0.162);
   record.baseline->choice.kernel_template = "matmul/tiled";
   record.rounds = {};
+  record.rounds.sm_probe_us.assign(40, 1);
   record.launch_paths = {{{KernelPath::stream, 3.25, 256.1}, {KernelPath::graph, 1.5, 255.4}},
                          KernelPath::graph};
   return record;
@@ -85,37 +92,56 @@ TEST_F(ShowTest, LaysARecordOutForATerminal) {
   const Ran text = show();
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_EQ(text.out, R"(matmul m=4096 n=6144 k=4096 dtype=bf16
-  on        NVIDIA H200 "é" (h200, sm_90), measured 2026-11-20T10:11:12Z
-  policy    l2=cold launch=graph power=sustained
-  winner    255.1 us, 82 % of the roofline (208.4 us), bound by arithmetic
-            matmul/persistent_wave
-            BM=128 BN=256 BK=64 STAGES=4 GROUP=8 CLUSTER=2 PERSIST=1
-            PROGRAMMATIC=0 WARPS_M=2 SLICES=1 AHEAD=0 TRANSPOSED=0
-               time    spread  slower by  differs from the winner in
-  winner   255.1 us  500.0 ns
-  default  300.0 us  500.0 ns       18 %  matmul/tiled BM=64 BN=256 BK=64
-                                          STAGES=2 GROUP=8 CLUSTER=2 PERSIST=1
-                                          PROGRAMMATIC=0 WARPS_M=2 SLICES=1
-                                          AHEAD=0 TRANSPOSED=0
-  2nd      255.0 us  500.0 ns       tied  STAGES=3
-  3rd      258.2 us  500.0 ns      1.2 %  BM=64
-  4th      262.5 us  500.0 ns      2.9 %  BM=192 STAGES=3
-            1 more with --verbose
-  verdict   tie, trust B
+  winner    255.1 us, 82 % of the roofline, bound by arithmetic
+            matmul/persistent_wave BM=128 BN=256 BK=64 STAGES=4 GROUP=8
+            CLUSTER=2 PERSIST=1 PROGRAMMATIC=0 WARPS_M=2 SLICES=1 AHEAD=0
+            TRANSPOSED=0
+  speed-up  1.18 times as fast as the default (1.17 to 1.18)
+            1.01 times as fast as the cost model's first choice (1.01 to 1.01)
+  sure      tie: 1 other of the finals is as fast, a fixed rule chose; trust B
             B for power_cap: 600 W, 700 W by default
-  checked   25165824 elements: 0 beyond the bound, largest error 12 % of it;
-            exact on small integers, red zones intact, no stray access, 50 runs
-            with equal bits
-  launches  best by graph
-  path       host  back to back
-  stream  3.25 us      256.1 us
-  graph   1.50 us      255.4 us
-  search    412 candidates, 96 measured, stopped by budget; what was not tried
-            may be 2.0 % faster
-  made with nvrtc 13.0, driver 580.65.06, kernwright 0.1.0
-  match     seed (template_changed)
+  search    96 of 412 candidates in 62 s, stopped by budget; untried ones may be
+            2.0 % faster
+  next      restore the default power limit: nvidia-smi --power-limit, and tune
+            again
+  made      on NVIDIA H200 "é", 2026-11-20T10:11:12Z
+  match     seed (template_changed); tune again to renew it
 )");
   expect_width(text.out, 80);
+}
+
+TEST_F(ShowTest, SaysInWordsHowSureTheWinnerIs) {
+  TuningRecord record = plausible_record();
+  record.trust = Trust::a;
+  record.audit.rows.clear();
+  record.search.regret_estimate = 0;
+  record.verdict = Verdict::win;
+  keep(record);
+  EXPECT_NE(show().out.find("  sure      win: 4 others of the finals are slower; trust A\n"),
+            std::string::npos);
+  EXPECT_NE(show().out.find("  next      nothing: more tuning is not expected to help\n"),
+            std::string::npos);
+
+  record.verdict = Verdict::unresolved;
+  record.created = "2026-11-21T10:11:12Z";
+  keep(record);
+  EXPECT_NE(flat(show().out).find("sure unresolved: 1 other of the finals is not told apart"),
+            std::string::npos);
+  EXPECT_NE(show().out.find("  next      tune with more --seconds\n"), std::string::npos);
+}
+
+TEST_F(ShowTest, NeverCallsAWinnerSlower) {
+  TuningRecord record = plausible_record();
+  record.winner.traits.is_default = true;
+  record.baseline = record.winner;
+  for (double& us : record.runners_up[1].measurement.samples_us) us = 254.9;
+  keep(record);
+  const Ran text = show();
+  EXPECT_NE(text.out.find("the winner is the default: nothing beat it"), std::string::npos);
+  EXPECT_NE(flat(text.out).find("level with the cost model's first choice ("), std::string::npos)
+      << text.out;
+  EXPECT_FALSE(std::regex_search(text.out + show({"--verbose"}).out, std::regex(" -[0-9]")))
+      << text.out;
 }
 
 TEST_F(ShowTest, FollowsTheWidthOfTheTerminal) {
@@ -147,7 +173,7 @@ TEST_F(ShowTest, VerboseLeavesNothingOut) {
 
 TEST_F(ShowTest, SaysWhereLaunchPathsWereNotMeasured) {
   keep(LaunchTimes{});
-  const Ran text = show();
+  const Ran text = show({"--verbose"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_NE(text.out.find("  launches  paths not measured\n"), std::string::npos) << text.out;
   const nlohmann::json shown = show({"--json"}).json();

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "compile/compiler.h"
 #include "compile/toolkit.h"
 #include "support/hash.h"
@@ -128,20 +130,29 @@ TEST_F(TuneToolkitTest, ARecordThatCannotBeStoredIsAFailure) {
   }
 }
 
-TEST_F(TuneToolkitTest, TextFitsATerminalOrIsWhole) {
+TEST_F(TuneToolkitTest, TextIsAGlanceOrIsWhole) {
   const Ran ran = kernwright(command("tune", {"--sku", "h200", "--trials", "9"}));
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   expect_width(ran.out, 80);
+  EXPECT_LE(std::count(ran.out.begin(), ran.out.end(), '\n'), 10) << ran.out;
   EXPECT_NE(ran.out.find("  winner    "), std::string::npos) << ran.out;
   EXPECT_NE(ran.out.find("us predicted, bound by the launch\n"), std::string::npos) << ran.out;
-  EXPECT_NE(ran.out.find("  4th  "), std::string::npos) << ran.out;
-  EXPECT_NE(ran.out.find("4 more with --verbose"), std::string::npos) << ran.out;
-  for (const char* absent : {"measuring 0 %", "5th", "e-0", "-0."}) {
+  EXPECT_NE(flat(ran.out).find("next tune on the device"), std::string::npos) << ran.out;
+  for (const char* absent : {"2nd", "trials", "made with", "e-0", "-0."}) {
     EXPECT_EQ(ran.out.find(absent), std::string::npos) << absent << ran.out;
   }
   const Ran whole = kernwright(command("tune", {"--sku", "h200", "--trials", "9", "--verbose"}));
   EXPECT_NE(whole.out.find("8th"), std::string::npos) << whole.out;
   EXPECT_NE(whole.out.find("configurations break a rule"), std::string::npos) << whole.out;
+}
+
+TEST_F(TuneToolkitTest, ASlowerKindOfKernelIsNoted) {
+  const Ran ran = kernwright(
+      {"tune", "matmul", "m=64", "n=512", "k=256", "dtype=bf16", "--trials", "1", "--sku", "b200"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(flat(ran.out).find("note no template of matmul is made for sm_100"), std::string::npos)
+      << ran.out;
+  EXPECT_EQ(ran.out.find("applies when"), std::string::npos) << "a detail: " << ran.out;
 }
 
 TEST_F(TuneToolkitTest, ATerminalIsToldFromTheFirstSecondOn) {
@@ -151,6 +162,11 @@ TEST_F(TuneToolkitTest, ATerminalIsToldFromTheFirstSecondOn) {
             std::string::npos)
       << ran.out;
   EXPECT_EQ(kernwright(command("tune", {"--sku", "h200"})).err, "") << "no terminal, no progress";
+  const Ran piped =
+      shell("kernwright sweep " +
+            write("list.json", R"({"problems": ["vector_add n=8 dtype=bf16"]})").string() +
+            " --sku h200 2>&1");
+  EXPECT_EQ(piped.out.find('\r'), std::string::npos) << piped.out;
   const Ran refused = on_terminal({"tune", "vector_add", "n=4", "--sku", "h200"}, 100);
   EXPECT_EQ(refused.out.find("ranking"), std::string::npos) << refused.out;
 }
@@ -360,8 +376,8 @@ TEST_F(TuneGpuTest, TunesAndAnotherProcessFindsAnExactMatch) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
   // Where others were at work on the GPU the record is not settled: that is theirs, not the test's.
   const Ran swept = kernwright({"sweep", list});
-  EXPECT_NE(swept.out.find(tuned["trust"] == "C" ? "tuned again: the record had trust C"
-                                                 : "already in the cache"),
+  EXPECT_NE(flat(swept.out).find(tuned["trust"] == "C" ? "tuned again: the record had trust C"
+                                                       : "(in the cache)"),
             std::string::npos)
       << swept.out;
 }
@@ -370,8 +386,7 @@ TEST_F(TuneGpuTest, ATerminalIsToldOfTheBestAndOfTheTimeLeft) {
   const Ran ran = on_terminal(command("tune", {"--seconds", "5"}), 100);
   ASSERT_EQ(ran.exit_code, 0) << ran.out;
   EXPECT_NE(ran.out.find("preparing the search, "), std::string::npos) << ran.out;
-  EXPECT_NE(ran.out.find(" candidates measured, "), std::string::npos) << ran.out;
-  EXPECT_NE(ran.out.find(", best "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find(" candidates, best "), std::string::npos) << ran.out;
   EXPECT_NE(ran.out.find(" s left"), std::string::npos) << ran.out;
   expect_width(kernwright(command("show", {})).out, 80);
 }

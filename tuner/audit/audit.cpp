@@ -388,6 +388,31 @@ Audit assess(const AuditInputs& inputs) {
   return audit;
 }
 
+std::string_view remedy(std::string_view check) {
+  static constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {
+      {"injection_variables", "unset these variables"},
+      {"mapped_libraries", "run it without a profiler"},
+      {"launch_cost", "leave host and GPU idle"},
+      {"host_load", "leave the host idle, or give it more cores"},
+      {"mps", "stop the MPS server: echo quit | nvidia-cuda-mps-control"},
+      {"foreign_processes", "end the other processes on this GPU"},
+      {"mig", "use a whole GPU"},
+      {"power_cap", "restore the default power limit: nvidia-smi --power-limit"},
+      {"clock_events", "see that the GPU has power and stays cool"},
+      {"clocks", "reset the clocks: nvidia-smi --reset-gpu-clocks, --reset-applications-clocks"},
+      {"health", "reset the GPU, or restart the machine"},
+      {"nvml", "make libnvidia-ml.so.1 visible: NVIDIA_DRIVER_CAPABILITIES=compute,utility"},
+      {"event_timer", "leave host and GPU idle"},
+      {"reference_drift", "leave host and GPU idle"},
+      {"rounds", "leave host and GPU idle"},
+      {"power_blocks", "give more --seconds"},
+  };
+  for (const auto& [known, what] : kRemedies) {
+    if (known == check) return what;
+  }
+  return {};
+}
+
 bool suspects_company(const AuditInputs& inputs) {
   const std::vector<GpuProcess> foreign = foreign_processes(inputs);
   return inputs.unexplained_bytes > kMemorySlack ||

@@ -49,6 +49,10 @@ struct AuditInputs {
 /// compared with. Without the GPU's facts one row replaces those that need them.
 Audit assess(const AuditInputs& inputs);
 
+/// What a person can do about a row that lowers the trust, also one of a session's own: "end the
+/// other processes on this GPU". Empty where nothing can be done.
+std::string_view remedy(std::string_view check);
+
 /// Whether another process may be working on the GPU, so that pausing to find out is worth its
 /// time.
 bool suspects_company(const AuditInputs& inputs);

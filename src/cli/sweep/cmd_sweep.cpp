@@ -1,17 +1,21 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <map>
 #include <thread>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/record_text.h"
 #include "cli/sweep/sweep_run.h"
 #include "cli/sweep/sweeper.h"
 #include "service/report/sweep_report.h"
 #include "service/sweep/sweep_plan.h"
 #include "service/sweep/sweep_problem.h"
 #include "service/sweep/worklist.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 #include "support/try.h"
 
@@ -58,7 +62,7 @@ class Sweep : public Command {
 
     if (tuners.empty()) tuners = {tuner_here(services->front())};
     end_on_interrupt("records made so far are kept; the same command goes on with the rest");
-    SweepRun run(normalized, std::move(tuners), verbose_.page(), json);
+    SweepRun run(first, normalized, std::move(tuners), verbose_.page(), json);
     return print_report(first, normalized, run.run());
   }
 
@@ -93,11 +97,11 @@ class Sweep : public Command {
   SweepSettings settings() const { return {.seconds = seconds_, .recheck = recheck_}; }
 
   SweepRun::Tuner tuner_here(std::shared_ptr<ServiceCore> service) const {
-    return [service = std::move(service), settings = settings(),
-            quiet = json.getValue()](const Problem& problem) {
+    return [service = std::move(service), settings = settings()](const Problem& problem,
+                                                                 SearchWatch& watch) {
       return sweep_problem(*service, problem, settings,
                            [&](const Problem& missing, TuningOptions options) {
-                             return tune_or_predict(*service, missing, std::move(options), quiet);
+                             return tune_or_predict(*service, missing, std::move(options), watch);
                            });
     };
   }
@@ -114,7 +118,8 @@ class Sweep : public Command {
       arguments.push_back(concat("--compile-threads=", threads));
       if (recheck_) arguments.emplace_back("--recheck");
       const auto sweeper = std::make_shared<Sweeper>(std::move(arguments));
-      tuners.emplace_back([sweeper](const Problem& problem) { return sweeper->sweep(problem); });
+      tuners.emplace_back(
+          [sweeper](const Problem& problem, SearchWatch&) { return sweeper->sweep(problem); });
     }
     return tuners;
   }
@@ -125,8 +130,7 @@ class Sweep : public Command {
       const auto start = std::chrono::steady_clock::now();
       return plan_sweep(service, problems, recheck_, [&](std::size_t planned) {
         if (json) return;
-        const double seconds =
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        const double seconds = seconds_since(start);
         const auto left = static_cast<double>(problems.size() - planned);
         line.update(concat(planned, " of ", problems.size(), " problems planned, about ",
                            format_duration(seconds / static_cast<double>(planned) * left), " left"),
@@ -182,60 +186,79 @@ class Sweep : public Command {
   Status print_report(const ServiceCore& service, const std::vector<Problem>& problems,
                       const std::vector<SweepResult>& results) const {
     std::size_t failed = 0;
-    Json rows = Json::array();
+    Json records = Json::array();
+    std::vector<ReportRow> rows;
     const Page page = verbose_.page();
-    Table table(
-        {{"support"}, {"time", true}, {"roofline"}, {"margin", true}, {"trust"}, {"problem"}});
+    Table failures({{"failed"}});
     for (std::size_t i = 0; i < problems.size(); ++i) {
       const std::string problem = problems[i].text();
       const SweepResult& result = results[i];
       if (!result.record) {
         ++failed;
         const std::string place = worklist_.place(problems[i]);
-        rows.push_back({{"problem", problem}, {"place", place}, {"error", result.error}});
-        table.add({"failed", "", "", "", "",
-                   page.abridged(concat(place, ": ", problem, ": ", result.error))});
+        records.push_back({{"problem", problem}, {"place", place}, {"error", result.error}});
+        failures.add({page.abridged(concat(place, ": ", problem, ": ", result.error))});
         continue;
       }
       if (!result.unstored.empty()) ++failed;
       const Result<BoundProblem> bound = service.bind(problems[i]);
       if (!bound) return report(bound.error());
-      const ReportRow row = report_row(*result.record, *bound, service.profile());
+      rows.push_back(report_row(*result.record, *bound, service.profile()));
       Json object = record_json(*result.record);
-      object["us"] = row.us;
-      object["bound"] = to_string(row.bound);
-      object["margin"] = row.margin;
-      object["support"] = to_string(row.support);
-      object["next_evidence"] = row.next_evidence;
+      add_judgement(object, rows.back());
       if (result.tuned_again) object["tuned_again"] = true;
       if (!result.unstored.empty()) object["error"] = concat("not stored: ", result.unstored);
-      rows.push_back(std::move(object));
-      if (json) continue;
-      table.add({std::string(to_string(row.support)), format_us(row.us),
-                 row.bound == Bound::launch
-                     ? std::string(to_string(row.bound))
-                     : concat(format_share(row.roofline_share), " ", to_string(row.bound)),
-                 row.margin > 0 ? format_share(row.margin) : "none",
-                 result.record->grade == RecordGrade::measured
-                     ? std::string(to_string(result.record->trust))
-                     : "none",
-                 concat(page.abridged(problem),
-                        result.unstored.empty() ? "" : concat("; not stored: ", result.unstored),
-                        row.next_evidence.empty() ? "" : concat("; next: ", row.next_evidence))});
+      records.push_back(std::move(object));
     }
-    if (!json && !problems.empty()) page.print(table);
+    const Status status = failed == 0 ? Status::ok : Status::failed;
     if (json) {
       print_json(Json{{"sku", service.profile().id},
                       {"grade", service.has_device() ? "measured" : "predicted"},
                       {"problems", problems.size()},
                       {"failed", failed},
-                      {"records", rows}});
-    } else {
-      print(concat(problems.size() - failed, " of ", problems.size(),
-                   " problems have a record for ", service.profile().id,
-                   service.has_device() ? "" : ", by prediction: no GPU was used"));
+                      {"records", records}});
+      return status;
     }
-    return failed == 0 ? Status::ok : Status::failed;
+    if (rows.size() < problems.size()) page.print(failures);
+    print(concat(problems.size() - failed, " of ", problems.size(), " problems have a record for ",
+                 service.profile().id,
+                 service.has_device() ? "" : ", by prediction: no GPU was used"));
+    print_summary(page, rows);
+    return status;
+  }
+
+  /// How much faster the winners are than the defaults, how sure they are, and what to do next.
+  static void print_summary(const Page& page, const std::vector<ReportRow>& rows) {
+    double logs = 0;
+    int compared = 0;
+    int faster = 0;
+    std::map<Support, int> supports;
+    std::map<std::string, int> steps;
+    for (const ReportRow& row : rows) {
+      ++supports[row.support];
+      if (!row.next.action.empty()) ++steps[row.next.action];
+      const Speedup* speedup = over_default(row);
+      if (speedup == nullptr && row.support != Support::default_kept) continue;
+      ++compared;
+      if (speedup == nullptr) continue;
+      logs += std::log(speedup->times);
+      if (!speedup->level()) ++faster;
+    }
+    if (compared > 0) {
+      page.print("speed-up", concat(fixed(std::exp(logs / compared), 2),
+                                    " times the defaults, the geometric mean; ", faster, " of ",
+                                    compared, " are clearly faster"));
+    }
+    std::string sure;
+    for (const auto& [support, count] : supports) {
+      sure += concat(sure.empty() ? "" : ", ", count, " ", to_string(support));
+    }
+    if (!sure.empty()) page.print("sure", sure);
+    std::string_view label = "next";
+    for (const auto& [action, count] : steps) {
+      page.print(label, concat(count, count == 1 ? " problem: " : " problems: ", action));
+      label = "";
+    }
   }
 
   ServiceFlags service_;

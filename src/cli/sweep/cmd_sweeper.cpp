@@ -41,6 +41,7 @@ class SweeperCommand : public Command {
     };
     const Result<std::shared_ptr<ServiceCore>> service = ServiceCore::open(std::move(options));
     if (!service) return report(service.error());
+    SearchWatch watch;
     const SweepSettings settings{.seconds = seconds_, .recheck = recheck_};
     for (;;) {
       const Result<Message> request = channel->receive();
@@ -49,7 +50,7 @@ class SweeperCommand : public Command {
       if (!problem) return report(problem.error());
       const SweepResult result = sweep_problem(
           **service, *problem, settings, [&](const Problem& missing, TuningOptions tuning) {
-            return tune_or_predict(**service, missing, std::move(tuning), /*quiet=*/true);
+            return tune_or_predict(**service, missing, std::move(tuning), watch);
           });
       if (auto sent = send(to_json(result)); !sent) return report(sent.error());
     }

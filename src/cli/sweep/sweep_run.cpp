@@ -5,12 +5,38 @@
 
 #include "cli/output.h"
 #include "cli/record_text.h"
+#include "service/report/sweep_report.h"
 #include "support/processes/threads.h"
+#include "support/seconds_since.h"
 #include "support/text.h"
 
 namespace kernwright::cli {
 
+namespace {
+
+/// How a finished problem is told. Rows come one by one, so the widths are those of usual cells.
+Table rows_as_they_come(std::size_t problems) {
+  return Table({{"done", true, 2 * concat(problems).size() + 1},
+                {"time", true, 8},
+                {"speed-up", true},
+                {"sure", false, std::string_view("unresolved B").size()},
+                {"problem"}});
+}
+
+std::string speedup_text(const ReportRow& row) {
+  if (const Speedup* speedup = over_default(row)) {
+    return speedup->level() ? "level" : fixed(speedup->times, 2);
+  }
+  return row.support == Support::default_kept ? "default" : "";
+}
+
+}  // namespace
+
 std::vector<SweepResult> SweepRun::run() {
+  if (!json_ && !problems_.empty()) {
+    page_.print(rows_as_they_come(problems_.size()));
+    ticker_.emplace([this] { return line(); });
+  }
   {
     std::vector<Thread> threads;
     for (std::size_t i = 1; i < tuners_.size(); ++i) {
@@ -23,6 +49,7 @@ std::vector<SweepResult> SweepRun::run() {
     }
     work(tuners_.front());
   }
+  ticker_.reset();
   return std::move(results_);
 }
 
@@ -35,36 +62,59 @@ void SweepRun::work(const Tuner& tuner) {
       index = next_++;
     }
     const auto start = std::chrono::steady_clock::now();
-    SweepResult result = tuner(problems_[index]);
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    SweepResult result = tuner(problems_[index], watch_);
     const std::lock_guard lock(mutex_);
-    print_progress(problems_[index], result, seconds);
+    ++done_;
+    if (!result.found) {
+      ++made_;
+      made_seconds_ += seconds_since(start);
+    }
+    const auto tell = [&] {
+      if (!result.record) {
+        report({ErrorCode::internal, concat(problems_[index].text(), ": ", result.error)});
+      } else if (!json_) {
+        print_row(result);
+      }
+    };
+    if (ticker_) {
+      ticker_->aside(tell);
+    } else {
+      tell();
+    }
     results_[index] = std::move(result);
   }
 }
 
-void SweepRun::print_progress(const Problem& problem, const SweepResult& result, double seconds) {
-  ++done_;
-  if (!result.found) {
-    ++made_;
-    made_seconds_ += seconds;
+void SweepRun::print_row(const SweepResult& result) {
+  const TuningRecord& record = *result.record;
+  const Result<ReportRow> row = judge(record, service_);
+  std::string problem = page_.abridged(record.key.problem);
+  if (result.found) problem += " (in the cache)";
+  if (result.tuned_again) problem += " (tuned again: the record had trust C)";
+  if (!result.unstored.empty()) problem += concat("; not stored: ", result.unstored);
+  if (row && page_.verbose()) {
+    problem += concat("; ", record.winner.choice.id(), "; ", to_string(row->support), "; ",
+                      bound_text(*row), "; the next is ",
+                      row->margin > 0 ? format_share(row->margin) : "not", " slower");
+    if (!row->next.action.empty()) problem += concat("; next: ", row->next.text());
   }
-  if (!result.record) {
-    report({ErrorCode::internal, concat(problem.text(), ": ", result.error)});
-  } else if (!json_) {
-    print_winner(page_, *result.record,
-                 result.found         ? "already in the cache"
-                 : result.tuned_again ? "tuned again: the record had trust C"
-                                      : "");
+  Table table = rows_as_they_come(problems_.size());
+  table.add({concat(done_, "/", problems_.size()), format_us(winner_us(record)),
+             row ? speedup_text(*row) : "", certainty(record), std::move(problem)});
+  page_.print_rows(table);
+}
+
+std::string SweepRun::line() const {
+  const std::string search = watch_.line();
+  const std::lock_guard lock(mutex_);
+  std::string text = concat(done_, " of ", problems_.size(), " done");
+  if (made_ > 0) {
+    const double each = made_seconds_ / static_cast<double>(made_);
+    const auto left = static_cast<double>(problems_.size() - done_);
+    text += concat(", at most ", format_duration(each * left / static_cast<double>(tuners_.size())),
+                   " left");
   }
-  const std::size_t left = problems_.size() - done_;
-  if (json_ || made_ == 0 || left == 0) return;
-  const double each = made_seconds_ / static_cast<double>(made_);
-  print(concat(
-      "  ", done_, " of ", problems_.size(), " done, at most about ",
-      format_duration(each * static_cast<double>(left) / static_cast<double>(tuners_.size())),
-      " left"));
+  return search.empty() ? text : concat(text, "; ", search);
 }
 
 }  // namespace kernwright::cli

@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/page.h"
+#include "cli/progress.h"
 #include "service/serve/core.h"
 #include "service/sweep/sweep_problem.h"
 
@@ -14,12 +16,15 @@ namespace kernwright::cli {
 /// Runs a sweep: distributes its problems over tuners, one for each GPU. Each tunes one at a time.
 class SweepRun {
  public:
-  /// Tunes one problem. Called by one thread at a time.
-  using Tuner = std::function<SweepResult(const Problem&)>;
+  /// Tunes one problem, and tells the watch of its search if it can. Called by one thread at a
+  /// time.
+  using Tuner = std::function<SweepResult(const Problem&, SearchWatch&)>;
 
-  /// `normalized` and `tuners` are not empty. With `json` no lines are printed.
-  SweepRun(std::vector<Problem> normalized, std::vector<Tuner> tuners, Page page, bool json)
-      : problems_(std::move(normalized)),
+  /// `tuners` is not empty. Prints a row for each problem when it is done, unless `json`.
+  SweepRun(const ServiceCore& service, std::vector<Problem> normalized, std::vector<Tuner> tuners,
+           Page page, bool json)
+      : service_(service),
+        problems_(std::move(normalized)),
         tuners_(std::move(tuners)),
         page_(page),
         json_(json),
@@ -30,18 +35,23 @@ class SweepRun {
 
  private:
   void work(const Tuner& tuner);
-  void print_progress(const Problem& problem, const SweepResult& result, double seconds);
+  void print_row(const SweepResult& result);
+  /// "3 of 12 done, about 4 min left".
+  std::string line() const;
 
+  const ServiceCore& service_;
   std::vector<Problem> problems_;
   std::vector<Tuner> tuners_;
   Page page_;
   bool json_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;  ///< guards what follows
   std::size_t next_ = 0;
   std::size_t done_ = 0;
   std::size_t made_ = 0;     ///< finished problems that were not in the cache
   double made_seconds_ = 0;  ///< the time that these took
   std::vector<SweepResult> results_;
+  SearchWatch watch_;  ///< of the search here, where there is one tuner
+  std::optional<Ticker> ticker_;
 };
 
 }  // namespace kernwright::cli

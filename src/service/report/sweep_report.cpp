@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <optional>
+#include <span>
 
 #include "support/text.h"
+#include "tuner/audit/audit.h"
 #include "tuner/finals/decision.h"
+#include "tuner/finals/interval.h"
 #include "tuner/search/record_parts.h"
 
 namespace kernwright {
@@ -53,20 +56,57 @@ Support support_of(const TuningRecord& record) {
   return beats_default && sure ? Support::supported : Support::measured;
 }
 
-std::string next_evidence(const TuningRecord& record) {
-  if (record.grade == RecordGrade::predicted) return "tuning on the device: nothing was measured";
+/// Nothing where the two were not timed in the same rounds.
+std::optional<Slowdown> slowdown_of(const RankedConfiguration& other, const TuningRecord& record) {
+  const FinalTimes own = final_times(record.winner, record.rounds);
+  const FinalTimes times = final_times(other, record.rounds);
+  const auto between = [](const Measurement& slower, const Measurement& faster,
+                          std::span<const int> dropped,
+                          Pairing pairing) -> std::optional<Slowdown> {
+    const std::vector<double> logs = log_times(slower.samples_us, dropped);
+    const std::vector<double> winner = log_times(faster.samples_us, dropped);
+    if (logs.empty() || winner.empty()) return std::nullopt;
+    return paired_interval(logs, winner, pairing).slowdown;
+  };
+  // Blocks decide where both have them.
+  if (auto alone = between(times.alone, own.alone, {}, Pairing::blocks)) return alone;
+  return between(times.in_turn, own.in_turn, record.rounds.dropped, Pairing::rounds);
+}
+
+std::vector<Speedup> speedups_of(const TuningRecord& record) {
+  if (record.grade == RecordGrade::predicted) return {};
+  std::vector<Speedup> speedups;
+  const auto add = [&](Speedup::Over over, const RankedConfiguration& other) {
+    if (other.choice == record.winner.choice) return;
+    const std::optional<Slowdown> slowdown = slowdown_of(other, record);
+    if (!slowdown) return;
+    speedups.push_back(
+        {over, std::exp(slowdown->estimate), std::exp(slowdown->low), std::exp(slowdown->high)});
+  };
+  if (record.baseline) add(Speedup::Over::default_configuration, *record.baseline);
+  for (const RankedConfiguration& other : record.runners_up) {
+    if (other.traits.is_predicted) add(Speedup::Over::first_choice, other);
+    if (other.traits.is_incumbent) add(Speedup::Over::previous_winner, other);
+  }
+  return speedups;
+}
+
+NextStep next_step(const TuningRecord& record) {
+  constexpr const char* kLonger = "tune with more --seconds";
+  if (record.grade == RecordGrade::predicted) return {"tune on the device", "nothing was measured"};
   for (const AuditRow& row : record.audit.rows) {
-    if (row.trust == Trust::a || row.trust != record.trust) continue;
-    return concat("measuring again without ", row.check, " (", row.detail, ")");
+    if (row.trust == Trust::a || row.trust != record.trust || remedy(row.check).empty()) continue;
+    return {concat(remedy(row.check), ", and tune again"),
+            concat(row.check, " (", row.detail, ")")};
   }
   if (hardly_looked(record)) {
-    return concat("a longer search: ", record.measured + record.search.failed, " of ",
-                  record.candidates, " candidates were tried");
+    return {kLonger, concat(record.measured + record.search.failed, " of ", record.candidates,
+                            " candidates were tried")};
   }
-  if (record.verdict == Verdict::unresolved) return "more rounds of the finals: a larger --seconds";
+  if (record.verdict == Verdict::unresolved) return {kLonger, "the finals ended too early"};
   if (record.search.stop_reason == "budget" && record.search.regret_estimate > kWorthwhile) {
-    return concat("a longer search: what was not tried may be ",
-                  percent(record.search.regret_estimate), " faster");
+    return {kLonger, concat("what was not tried may be ", percent(record.search.regret_estimate),
+                            " faster")};
   }
   return {};
 }
@@ -99,6 +139,29 @@ std::string_view to_string(Support support) {
   return "caveated";
 }
 
+std::string_view to_string(Speedup::Over over) {
+  switch (over) {
+    case Speedup::Over::default_configuration:
+      return "default";
+    case Speedup::Over::first_choice:
+      return "first_choice";
+    case Speedup::Over::previous_winner:
+      return "previous_winner";
+  }
+  return "default";
+}
+
+std::string NextStep::text() const {
+  return reason.empty() ? action : concat(action, ": ", reason);
+}
+
+const Speedup* over_default(const ReportRow& row) {
+  const auto found = std::find_if(row.speedups.begin(), row.speedups.end(), [](const Speedup& s) {
+    return s.over == Speedup::Over::default_configuration;
+  });
+  return found == row.speedups.end() ? nullptr : &*found;
+}
+
 ReportRow report_row(const TuningRecord& record, const BoundProblem& problem,
                      const DeviceProfile& profile) {
   const Measurement in_turn = final_times(record.winner, record.rounds).in_turn;
@@ -108,7 +171,8 @@ ReportRow report_row(const TuningRecord& record, const BoundProblem& problem,
   row.bound = bound_of(record, problem, profile);
   row.margin = margin_of(record);
   row.support = support_of(record);
-  row.next_evidence = next_evidence(record);
+  row.speedups = speedups_of(record);
+  row.next = next_step(record);
   return row;
 }
 

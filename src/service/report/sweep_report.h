@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cache/records/record.h"
 #include "model/candidate/device_profile.h"
@@ -20,7 +21,32 @@ enum class Support { supported, measured, caveated, default_kept };
 std::string_view to_string(Bound bound);
 std::string_view to_string(Support support);
 
-/// A record judged for a sweep's report.
+/// How many times as fast a measured winner is as what was the answer before it was measured.
+struct Speedup {
+  /// Whose place the winner takes: that of the `default_configuration`, of the cost model's
+  /// `first_choice`, which a lookup without a record gets, or of the `previous_winner`.
+  enum class Over { default_configuration, first_choice, previous_winner };
+  Over over = Over::default_configuration;
+  double times = 1;
+  double low = 1;  ///< with `high` the confidence interval, see `Slowdown`
+  double high = 1;
+
+  /// Neither is faster beyond doubt.
+  bool level() const { return low <= 1; }
+};
+
+std::string_view to_string(Speedup::Over over);
+
+/// What a person can do to know more, or to become faster.
+struct NextStep {
+  std::string action;  ///< "tune with more --seconds"; empty: nothing is foreseeable
+  std::string reason;  ///< "3 of 2341 candidates were tried"
+
+  /// "tune with more --seconds: 3 of 2341 candidates were tried".
+  std::string text() const;
+};
+
+/// A record judged for a report.
 struct ReportRow {
   double us = 0;              ///< measured, or else predicted
   double roofline_share = 0;  ///< 1: at the roofline
@@ -28,8 +54,13 @@ struct ReportRow {
   /// How much slower the runner-up is: 0.02 is 2 %; 0 where there is none, or it is not slower.
   double margin = 0;
   Support support = Support::caveated;
-  std::string next_evidence;  ///< what would change the decision; empty: nothing foreseeable
+  /// Over each of these answers that the finals had, unless it is the winner itself.
+  std::vector<Speedup> speedups;
+  NextStep next;
 };
+
+/// The one over the default configuration; null where there is none.
+const Speedup* over_default(const ReportRow& row);
 
 /// `problem` is the record's.
 ReportRow report_row(const TuningRecord& record, const BoundProblem& problem,

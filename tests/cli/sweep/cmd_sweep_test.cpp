@@ -1,3 +1,5 @@
+#include "cache/stores/record_store.h"
+#include "tests/cache/samples.h"
 #include "tests/cli/run_program.h"
 
 namespace kernwright {
@@ -41,8 +43,8 @@ TEST_F(WorklistToolkitTest, ASecondSweepFindsEverythingAndWritesNothing) {
   const Ran second = run_list("sweep");
   EXPECT_EQ(second.exit_code, 0) << second.err;
   std::size_t skipped = 0;
-  for (std::size_t at = 0; (at = second.out.find("already in the cache", at)) != std::string::npos;
-       ++at) {
+  const std::string told = flat(second.out);
+  for (std::size_t at = 0; (at = told.find("(in the cache)", at)) != std::string::npos; ++at) {
     ++skipped;
   }
   EXPECT_EQ(skipped, 2U) << second.out;
@@ -55,8 +57,9 @@ TEST_F(WorklistToolkitTest, AnInterruptedSweepGoesOnWhereItStopped) {
             0);
   const Ran ran = run_list("sweep");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_NE(ran.out.find("already in the cache"), std::string::npos) << ran.out;
-  EXPECT_EQ(ran.out.find("already in the cache"), ran.out.rfind("already in the cache"));
+  const std::string told = flat(ran.out);
+  EXPECT_NE(told.find("(in the cache)"), std::string::npos) << ran.out;
+  EXPECT_EQ(told.find("(in the cache)"), told.rfind("(in the cache)"));
   EXPECT_NE(ran.out.find("2 of 2 problems have a record for h200, by prediction"),
             std::string::npos)
       << ran.out;
@@ -102,8 +105,9 @@ TEST_F(WorklistToolkitTest, ADryRunSaysWhatWouldBeDoneAndDoesNothing) {
   EXPECT_EQ(json["due"], 2);
   EXPECT_GT(json["plan"][0]["candidates"], json["plan"][0]["compiles"]);
   EXPECT_GT(json["compiles"], 0);
-  EXPECT_NE(run_list("sweep", {"--dry-run"}).err.find("1 of 2 problems planned"),
-            std::string::npos);
+  const Ran seen = on_terminal({"sweep", list_.string(), "--sku", "h200", "--dry-run"}, 100);
+  EXPECT_NE(seen.out.find("1 of 2 problems planned"), std::string::npos) << seen.out;
+  EXPECT_EQ(run_list("sweep", {"--dry-run"}).err, "") << "no terminal, no progress";
   EXPECT_FALSE(std::filesystem::exists(cache()));
   ASSERT_EQ(run_list("sweep", {"--shard", "1/2"}).exit_code, 0);
   EXPECT_EQ(run_list("sweep", {"--dry-run", "--json"}).json()["due"], 1);
@@ -185,17 +189,64 @@ TEST_F(WorklistToolkitTest, TheShardsOfAWorklistMakeTheWhole) {
 TEST_F(WorklistToolkitTest, TheReportJudgesEveryRecord) {
   const nlohmann::json record = run_list("sweep", {"--json"}).json()["records"][0];
   EXPECT_EQ(record["support"], "caveated");
-  EXPECT_NE(record["next_evidence"].get<std::string>().find("tuning on the device"),
-            std::string::npos);
+  EXPECT_EQ(record["next_evidence"], "tune on the device: nothing was measured");
+  EXPECT_TRUE(record["speedups"].empty());
   EXPECT_TRUE(record.contains("bound"));
   EXPECT_TRUE(record.contains("margin"));
   const Ran text = run_list("sweep");
-  EXPECT_NE(text.out.find("  support      time  roofline  margin  trust  problem\n"),
+  EXPECT_TRUE(text.out.starts_with("  done      time  speed-up  sure          problem\n   1/2  "))
+      << text.out;
+  EXPECT_TRUE(
+      text.out.ends_with("2 of 2 problems have a record for h200, by prediction: no GPU "
+                         "was used\n"
+                         "  sure      2 caveated\n"
+                         "  next      2 problems: tune on the device\n"))
+      << text.out;
+  expect_width(text.out, 80);
+  EXPECT_NE(run_list("sweep", {"--verbose"}).out.find("; caveated; bound by the launch; "),
+            std::string::npos);
+  expect_width(run_list("sweep", {"--dry-run"}).out, 80);
+}
+
+TEST_F(WorklistToolkitTest, MeasuredRecordsAreSummedUpBesideTheirDefaults) {
+  const nlohmann::json predicted = run_list("sweep", {"--json"}).json()["records"];
+  for (int i = 0; i < 2; ++i) {
+    const nlohmann::json& made = predicted[static_cast<std::size_t>(i)];
+    TuningRecord record = sample_record(4096);
+    record.key.problem = made["problem"];
+    record.environment.template_digest = made["environment"]["template_digest"];
+    record.environment.compiler = made["environment"]["compiler"];
+    record.winner.choice.kernel_template = "vector_add/vectorized";
+    record.winner.choice.configuration = Configuration({{"THREADS", 128},
+                                                        {"VECTORS", 1},
+                                                        {"NO_ALLOCATE", 0},
+                                                        {"STREAMING", 0},
+                                                        {"BLOCKS_PER_SM", 0},
+                                                        {"PROGRAMMATIC", 1}});
+    record.winner.in_blocks = false;
+    record.winner.measurement = {std::vector<double>(40, 2.0)};
+    record.runners_up.clear();
+    // One is half as fast as its winner, of the other nobody can say.
+    record.baseline->measurement = {std::vector<double>(40, 4.0)};
+    for (int round = 0; i == 1 && round < 40; round += 2) {
+      record.baseline->measurement.samples_us[static_cast<std::size_t>(round)] = 1.0;
+    }
+    record.rounds = {std::vector<double>(40, 1.0)};
+    record.trust = Trust::b;
+    const auto put = RecordStore(cache()).put(record);
+    ASSERT_TRUE(put) << put.error().message;
+  }
+  const Ran text = run_list("sweep");
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_NE(text.out.find("   1/2   2.00 us      2.00  tie B         vector_add n=4096"),
             std::string::npos)
       << text.out;
-  EXPECT_NE(text.out.find("\n  caveated  "), std::string::npos) << text.out;
-  expect_width(text.out, 80);
-  expect_width(run_list("sweep", {"--dry-run"}).out, 80);
+  EXPECT_NE(text.out.find("   2/2   2.00 us     level  tie B"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("the geometric mean; 1 of 2 are clearly"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("  sure      2 measured\n"), std::string::npos) << text.out;
+  EXPECT_NE(flat(text.out).find("next 2 problems: restore the default power limit"),
+            std::string::npos)
+      << text.out;
 }
 
 TEST_F(WorklistToolkitTest, SeveralDevicesAreSweptByOneProcessEach) {
@@ -211,7 +262,8 @@ TEST_F(WorklistToolkitTest, SeveralDevicesAreSweptByOneProcessEach) {
   const Ran one = run_list("sweep", {"--l2", "warm", "--json"});
   EXPECT_EQ(one.json(), report) << one.err;
   const Ran again = run_list("sweep", {"--devices", "0,1", "--l2", "warm"});
-  EXPECT_NE(again.out.find("already in the cache"), again.out.rfind("already in the cache"));
+  const std::string told = flat(again.out);
+  EXPECT_NE(told.find("(in the cache)"), told.rfind("(in the cache)"));
   EXPECT_EQ(files(), before);
 }
 

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "model/catalog/catalog.h"
+#include "support/text.h"
+#include "tuner/audit/audit.h"
 #include "tuner/cost/cost_model.h"
 
 namespace kernwright {
@@ -42,7 +44,7 @@ TEST_F(SweepReportTest, AClearWinnerOnATrustedDeviceIsSupported) {
   EXPECT_NEAR(row().roofline_share, 0.5, 1e-9);
   EXPECT_NEAR(row().margin, 0.03, 1e-9);
   EXPECT_EQ(row().bound, Bound::compute);
-  EXPECT_EQ(row().next_evidence, "");
+  EXPECT_EQ(row().next.text(), "");
 }
 
 TEST_F(SweepReportTest, TheBoundFollowsTheShape) {
@@ -58,12 +60,16 @@ TEST_F(SweepReportTest, WhatIsNotClearIsMeasured) {
   record_.baseline->slowdown.low = 0.01;
   record_.verdict = Verdict::unresolved;
   EXPECT_EQ(row().support, Support::measured);
-  EXPECT_NE(row().next_evidence.find("--seconds"), std::string::npos);
+  EXPECT_EQ(row().next.text(), "tune with more --seconds: the finals ended too early");
   record_.verdict = Verdict::win;
   record_.trust = Trust::b;
   record_.audit.rows = {{"mig", Trust::a, ""}, {"power_cap", Trust::b, "600 W"}};
   EXPECT_EQ(row().support, Support::measured);
-  EXPECT_NE(row().next_evidence.find("power_cap (600 W)"), std::string::npos);
+  EXPECT_EQ(row().next.action, concat(remedy("power_cap"), ", and tune again"));
+  EXPECT_EQ(row().next.reason, "power_cap (600 W)");
+  record_.audit.rows.insert(record_.audit.rows.begin(), {"confidential_compute", Trust::b, "on"});
+  EXPECT_EQ(row().next.action, concat(remedy("power_cap"), ", and tune again"))
+      << "only what a person can change is a step";
 }
 
 TEST_F(SweepReportTest, ADefaultThatNothingBeatRejectsTheOthers) {
@@ -94,7 +100,7 @@ TEST_F(SweepReportTest, ASearchThatHasHardlyLookedAsksForALongerOne) {
   record_.search.failed = 2;
   record_.verdict = Verdict::unresolved;
   EXPECT_EQ(row().support, Support::measured);
-  EXPECT_EQ(row().next_evidence, "a longer search: 3 of 2341 candidates were tried");
+  EXPECT_EQ(row().next.text(), "tune with more --seconds: 3 of 2341 candidates were tried");
 }
 
 TEST_F(SweepReportTest, ARunnerUpIsNeverFasterThanItsWinner) {
@@ -117,7 +123,77 @@ TEST_F(SweepReportTest, APredictionBelowTheCostOfANodeIsBoundByTheLaunch) {
 TEST_F(SweepReportTest, AnUnfinishedSearchAsksForMore) {
   record_.search.stop_reason = "budget";
   record_.search.regret_estimate = 0.05;
-  EXPECT_NE(row().next_evidence.find("5.0 %"), std::string::npos);
+  EXPECT_EQ(row().next.text(), "tune with more --seconds: what was not tried may be 5.0 % faster");
+}
+
+/// A record whose finals had the default, the first choice and the winner of before.
+class SpeedupTest : public SweepReportTest {
+ protected:
+  static constexpr int kRounds = 40;
+
+  /// `times` as long as the winner's samples, which wobble by up to `noise`, both as factors.
+  static Measurement samples(double times, double noise) {
+    Measurement made;
+    for (int i = 0; i < kRounds; ++i)
+      made.samples_us.push_back(100 * times * (1 + noise * (i % 3)));
+    return made;
+  }
+
+  SpeedupTest() {
+    const auto ranked = [](std::int64_t tile, Measurement measurement) {
+      RankedConfiguration made;
+      made.choice = {"matmul/tiled", Configuration({{"BM", tile}})};
+      made.measurement = std::move(measurement);
+      return made;
+    };
+    record_.winner = ranked(1, samples(1, 0));
+    record_.baseline = ranked(2, samples(1.2, 0.01));
+    record_.runners_up = {ranked(3, samples(0.995, 0.01)), ranked(4, samples(1.1, 0))};
+    record_.runners_up[0].traits.is_predicted = true;
+    record_.runners_up[1].traits.is_incumbent = true;
+    record_.rounds.sm_probe_us.assign(kRounds, 1);
+  }
+};
+
+TEST_F(SpeedupTest, TheWinnerIsComparedWithEveryAnswerThatThereWas) {
+  const std::vector<Speedup> found = row().speedups;
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].over, Speedup::Over::default_configuration);
+  EXPECT_NEAR(found[0].times, 1.212, 1e-6);
+  EXPECT_NEAR(found[0].low, 1.2, 1e-6);
+  EXPECT_NEAR(found[0].high, 1.224, 1e-6);
+  EXPECT_FALSE(found[0].level());
+  EXPECT_EQ(found[1].over, Speedup::Over::first_choice);
+  EXPECT_TRUE(found[1].level()) << "its interval reaches below 1";
+  EXPECT_EQ(found[2].over, Speedup::Over::previous_winner);
+  EXPECT_NEAR(found[2].times, 1.1, 1e-6);
+}
+
+TEST_F(SpeedupTest, RoundsThatDoNotCountAreLeftOut) {
+  for (int i = 0; i < kRounds; i += 2) {
+    record_.baseline->measurement.samples_us[static_cast<std::size_t>(i)] *= 5;
+    record_.rounds.dropped.push_back(i);
+  }
+  EXPECT_NEAR(row().speedups[0].times, 1.212, 1e-6);
+}
+
+TEST_F(SpeedupTest, BlocksDecideWhereBothHaveThem) {
+  record_.rounds.block_rounds = 10;
+  for (RankedConfiguration* each : {&record_.winner, &*record_.baseline}) {
+    each->in_blocks = true;
+    each->measurement.samples_us.insert(each->measurement.samples_us.end(), 10,
+                                        each == &record_.winner ? 100 : 150);
+  }
+  EXPECT_NEAR(row().speedups[0].times, 1.5, 1e-6);
+  EXPECT_NEAR(row().speedups[2].times, 1.1, 1e-6) << "the previous winner has rounds alone";
+}
+
+TEST_F(SpeedupTest, WhatWonIsNotComparedWithItself) {
+  record_.winner.traits.is_default = true;
+  record_.baseline->choice = record_.winner.choice;
+  EXPECT_EQ(row().speedups.size(), 2U);
+  record_.grade = RecordGrade::predicted;
+  EXPECT_TRUE(row().speedups.empty()) << "nothing was measured";
 }
 
 }  // namespace

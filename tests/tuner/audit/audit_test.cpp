@@ -332,5 +332,17 @@ TEST(InjectionVariablesTest, AreThoseSetInThisProcess) {
   EXPECT_FALSE(is_injection_variable("NV_CUDA_LIB_VERSION"));
 }
 
+TEST(RemedyTest, EveryCheckOfTheAuditHasOneButConfidentialComputing) {
+  Audit all = assess(quiet());
+  AuditInputs blind = quiet();
+  blind.gpu.reset();
+  all.merge(assess(blind));
+  ASSERT_NE(row(all, "nvml").check, "");
+  for (const AuditRow& each : all.rows) {
+    EXPECT_EQ(remedy(each.check).empty(), each.check == "confidential_compute") << each.check;
+  }
+  EXPECT_EQ(remedy("no such check"), "");
+}
+
 }  // namespace
 }  // namespace kernwright
